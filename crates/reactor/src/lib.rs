@@ -1,0 +1,1 @@
+//! The only crate that makes system calls for sockets, files and time.

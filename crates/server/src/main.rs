@@ -1,0 +1,4 @@
+//! The program: configuration, workers, connections, dispatch.
+#![forbid(unsafe_code)]
+
+fn main() {}
