@@ -3,6 +3,23 @@
 //! Deterministic: reads no clock, draws no random number, does no I/O and starts no thread.
 //! Time, the random generator and the limits come in through the context of a call, so the same
 //! state, context and arguments give the same reply and the same effect.
+//!
+//! Life of a call: [`plan`] finds its keys, their slots and hashes; the caller may prefetch them;
+//! [`execute`] locks the slots in ascending order and runs the command on a [`view`] of them.
 #![forbid(unsafe_code)]
 
+pub mod command;
+pub mod commands;
+pub mod database;
+pub mod effect;
+pub mod error;
+pub mod execute;
+pub mod expire;
+pub mod plan;
+pub mod rng;
 pub mod spec;
+pub mod value;
+pub mod view;
+
+#[cfg(test)]
+mod testing;

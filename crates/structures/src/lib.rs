@@ -1,3 +1,11 @@
 //! Pure containers and algorithms: slot lock, gate, slot table, record, listpack, crc16.
 //!
 //! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
+
+pub(crate) mod bucket;
+pub mod hash;
+pub mod lock;
+pub mod prefetch;
+pub mod record;
+pub mod slab;
+pub mod table;

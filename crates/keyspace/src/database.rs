@@ -1,0 +1,80 @@
+//! All databases, and what is done to whole ones.
+
+use kvasir_structures::crc16::SLOTS;
+use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
+use kvasir_structures::slot::{Slot, Slots};
+use kvasir_structures::gate_cell::GateCell;
+
+use crate::value::Object;
+
+/// Which database, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct DbIndex(pub u16);
+
+/// One database: its slots.
+pub struct Database {
+    slots: Slots<Object>,
+}
+
+impl Database {
+    fn new() -> Database {
+        Database { slots: Slots::new() }
+    }
+
+    #[inline(always)]
+    pub fn slot(&self, slot: u16) -> &Slot<Object> {
+        &self.slots[slot as usize]
+    }
+
+    pub fn slots(&self) -> &[Slot<Object>; SLOTS] {
+        &self.slots
+    }
+
+    /// Number of keys, those included that have expired and were not met since.
+    pub fn len(&self) -> usize {
+        self.slots.iter().map(Slot::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().all(Slot::is_empty)
+    }
+}
+
+/// The databases of a server, behind its gate.
+pub struct Keyspace {
+    databases: Box<[GateCell<Box<Database>>]>,
+}
+
+impl Keyspace {
+    pub fn new(gate: &Gate, databases: usize) -> Keyspace {
+        let database = || GateCell::new(gate, Box::new(Database::new()));
+        Keyspace { databases: (0..databases).map(|_| database()).collect() }
+    }
+
+    /// How many databases there are.
+    pub fn database_count(&self) -> usize {
+        self.databases.len()
+    }
+
+    /// The index as a database's, if there is one.
+    pub fn db_index(&self, index: i64) -> Option<DbIndex> {
+        let index = usize::try_from(index).ok().filter(|index| *index < self.databases.len())?;
+        Some(DbIndex(index as u16))
+    }
+
+    #[inline(always)]
+    pub fn database<'p>(&'p self, db: DbIndex, pass: &'p Pass<'_>) -> &'p Database {
+        self.databases[db.0 as usize].get(pass)
+    }
+
+    /// Puts an empty database in the place of one; returns that one, for freeing it elsewhere.
+    pub fn flush(&self, db: DbIndex, pass: &mut ExclusivePass<'_>) -> Box<Database> {
+        self.databases[db.0 as usize].replace(pass, Box::new(Database::new()))
+    }
+
+    pub fn swap(&self, one: DbIndex, other: DbIndex, pass: &mut ExclusivePass<'_>) {
+        if one != other {
+            self.databases[one.0 as usize].swap(&self.databases[other.0 as usize], pass);
+        }
+    }
+}

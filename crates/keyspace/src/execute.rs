@@ -1,0 +1,74 @@
+//! Running a call: lock its slots in ascending order, run, unlock.
+
+use kvasir_resp::args::Args;
+use kvasir_resp::reply::Reply;
+use kvasir_structures::gate::Pass;
+use smallvec::SmallVec;
+
+use crate::command::{Command, Cx, Roam, Run};
+use crate::database::{DbIndex, Keyspace};
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::plan::KeyAt;
+use crate::rng::Rng;
+use crate::view::{Env, Guard, Guards, Tally, View};
+
+/// One call: a command with arguments of the right number, and its keys as `plan::keys` found them.
+pub struct Call<'a> {
+    pub command: &'static Command,
+    pub args: Args<'a>,
+    pub db: DbIndex,
+    pub keys: &'a [KeyAt],
+}
+
+/// What a worker brings to every call.
+pub struct Context<'a> {
+    pub env: &'a Env,
+    pub tally: &'a mut Tally,
+    pub rng: &'a mut Rng,
+    pub reply: &'a mut Reply,
+}
+
+/// Runs a call that does not need the world to stand still. On an error the reply has what the
+/// command wrote before; the caller drops that and writes the error.
+#[inline]
+pub fn execute(
+    keyspace: &Keyspace,
+    pass: &Pass<'_>,
+    call: &Call<'_>,
+    context: Context<'_>,
+) -> Result<Effect, Error> {
+    let Context { env, tally, rng, reply } = context;
+    let Call { command, args, db, keys } = *call;
+    match command.run {
+        Run::Keys(run) | Run::Planned(run, _) => {
+            let guards = lock(keyspace, pass, keys);
+            let view = View::new(env, tally, args, keys, guards);
+            run(&mut Cx { args, db, view, reply, rng })
+        }
+        Run::Roam(run) => run(&mut Roam { args, db, keyspace, pass, env, tally, reply, rng }),
+        Run::World(_) => unreachable!("the caller closes the gate for such a command"),
+    }
+}
+
+/// Locks the slots of all keys, each once, in ascending order of database and slot.
+#[inline]
+fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
+    let lock_one = |place: (DbIndex, u16)| Guard {
+        place,
+        slot: keyspace.database(place.0, pass).slot(place.1).lock(pass),
+    };
+    let mut guards = Guards::new();
+    match keys {
+        [] => {}
+        [key] => guards.push(lock_one((key.db, key.slot))),
+        keys => {
+            let mut places: SmallVec<[_; 16]> =
+                keys.iter().map(|key| (key.db, key.slot)).collect();
+            places.sort_unstable();
+            places.dedup();
+            guards.extend(places.into_iter().map(lock_one));
+        }
+    }
+    guards
+}

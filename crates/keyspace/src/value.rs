@@ -1,0 +1,178 @@
+//! What a key can hold: tags of records, objects, and views of both.
+
+use std::sync::Arc;
+
+use kvasir_resp::number::parse_integer;
+use kvasir_resp::reply::Reply;
+use kvasir_structures::record::{Body, RecordRef};
+use kvasir_structures::table::Table;
+
+use crate::error::Error;
+
+/// From here on a string stands outside of its record, shared with the replies that send it: the
+/// copy that this saves costs more than the allocation and the extra cache line.
+pub const SHARED_TEXT_MIN: usize = 16 * 1024;
+/// Redis keeps strings up to this length in one allocation with their header, "embstr".
+const EMBEDDED_TEXT_MAX: usize = 44;
+/// Values with more parts than this are freed in the background.
+const HEAVY_PARTS: usize = 64;
+/// Strings longer than this are freed in the background.
+const HEAVY_BYTES: usize = 1 << 20;
+
+/// A record whose value may be an [`Object`].
+pub type Record<'a> = RecordRef<'a, Object>;
+
+/// Fields of a large hash: records of field and value; long values are objects.
+pub type Fields = Table<Arc<Vec<u8>>>;
+
+/// A value that does not stand in its record.
+pub enum Object {
+    Text(Arc<Vec<u8>>),
+    Hash(Fields),
+}
+
+impl Object {
+    /// Whether freeing it could hold up other clients.
+    pub fn is_heavy(&self) -> bool {
+        match self {
+            Object::Text(text) => text.len() > HEAVY_BYTES,
+            Object::Hash(fields) => fields.len() > HEAVY_PARTS,
+        }
+    }
+}
+
+/// The type that TYPE reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    String,
+    Hash,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::Hash => "hash",
+        }
+    }
+}
+
+/// What a record's value is and how it is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Tag {
+    /// A string as it was set: "int" where it is a canonical integer.
+    Text = 0,
+    /// A string that was computed: never "int".
+    ComputedText = 1,
+    /// A string that was changed in place: "raw" whatever it holds.
+    RawText = 2,
+    HashListpack = 16,
+    HashTable = 17,
+}
+
+impl Tag {
+    pub fn of(record: Record<'_>) -> Tag {
+        match record.tag() {
+            0 => Tag::Text,
+            1 => Tag::ComputedText,
+            2 => Tag::RawText,
+            16 => Tag::HashListpack,
+            17 => Tag::HashTable,
+            other => unreachable!("tag {other} was never written"),
+        }
+    }
+
+    pub fn kind(self) -> Kind {
+        match self {
+            Tag::Text | Tag::ComputedText | Tag::RawText => Kind::String,
+            Tag::HashListpack | Tag::HashTable => Kind::Hash,
+        }
+    }
+}
+
+/// The name that OBJECT ENCODING reports.
+pub fn encoding(record: Record<'_>) -> &'static str {
+    match Tag::of(record) {
+        Tag::HashListpack => "listpack",
+        Tag::HashTable => "hashtable",
+        Tag::RawText => "raw",
+        tag => {
+            let bytes = Text::of(record).map(|text| text.bytes()).unwrap_or_default();
+            if tag == Tag::Text && bytes.len() <= 20 && parse_integer(bytes).is_some() {
+                "int"
+            } else if bytes.len() <= EMBEDDED_TEXT_MAX {
+                "embstr"
+            } else {
+                "raw"
+            }
+        }
+    }
+}
+
+/// Bytes that a record and its value take, for MEMORY USAGE; without its place in the table.
+pub fn allocated_bytes(record: Record<'_>) -> usize {
+    record.allocated_bytes()
+        + match record.body() {
+            Body::Bytes(_) => 0,
+            Body::Object(object) => size_of::<Object>() + object_bytes(object),
+        }
+}
+
+fn object_bytes(object: &Object) -> usize {
+    match object {
+        // Two counts and the vector's three words stand before the bytes.
+        Object::Text(text) => 5 * size_of::<usize>() + text.capacity(),
+        Object::Hash(fields) => {
+            let mut bytes = fields.allocated_bytes();
+            fields.for_each(|field| {
+                bytes += field.allocated_bytes();
+                if let Body::Object(text) = field.body() {
+                    bytes += size_of::<Arc<Vec<u8>>>() + 5 * size_of::<usize>() + text.capacity();
+                }
+            });
+            bytes
+        }
+    }
+}
+
+/// A string value, wherever it stands.
+#[derive(Clone, Copy)]
+pub enum Text<'a> {
+    Inline(&'a [u8]),
+    Shared(&'a Arc<Vec<u8>>),
+}
+
+impl<'a> Text<'a> {
+    /// The string of a record, or WRONGTYPE.
+    #[inline]
+    pub fn of(record: Record<'a>) -> Result<Text<'a>, Error> {
+        if Tag::of(record).kind() != Kind::String {
+            return Err(Error::WRONG_TYPE);
+        }
+        match record.body() {
+            Body::Bytes(bytes) => Ok(Text::Inline(bytes)),
+            Body::Object(Object::Text(text)) => Ok(Text::Shared(text)),
+            Body::Object(_) => unreachable!("a string's tag on another object"),
+        }
+    }
+
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Text::Inline(bytes) => bytes,
+            Text::Shared(text) => text,
+        }
+    }
+
+    /// Writes the whole string as a bulk reply, without a copy if it is long.
+    #[inline]
+    pub fn write_to(self, reply: &mut Reply) {
+        match self {
+            Text::Shared(text) if text.len() >= SHARED_TEXT_MIN => {
+                reply.bulk_shared(Arc::clone(text))
+            }
+            text => reply.bulk(text.bytes()),
+        }
+    }
+}

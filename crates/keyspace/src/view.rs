@@ -1,0 +1,344 @@
+//! What a command sees of the data: its keys, by their order in the call, in locked slots.
+//!
+//! A key whose time has come is gone for every reader, to the millisecond, whether or not it was
+//! deleted yet; whoever comes upon one deletes it.
+
+use kvasir_resp::args::Args;
+use kvasir_structures::record::{NewBody, Record as OwnedRecord};
+use kvasir_structures::slot::{SlotGuard, SlotKeeper};
+use kvasir_structures::table::{Occupied, Table};
+use smallvec::SmallVec;
+
+use crate::database::DbIndex;
+use crate::error::Error;
+use crate::plan::KeyAt;
+use crate::value::{Kind, Object, Record, Tag, Text};
+
+/// The world outside, as far as a call may know it.
+#[derive(Clone, Debug)]
+pub struct Env {
+    pub now_ms: u64,
+    /// The longest string, `proto-max-bulk-len`, in bytes.
+    pub text_len_max: usize,
+    pub hash_listpack_entries_max: usize,
+    pub hash_listpack_value_max: usize,
+    /// Whether anybody reads the log.
+    pub logs: bool,
+    /// Whether expired keys are deleted; off only for tests (DEBUG SET-ACTIVE-EXPIRE does not touch
+    /// this).
+    pub deletes_expired: bool,
+}
+
+impl Default for Env {
+    fn default() -> Env {
+        Env {
+            now_ms: 0,
+            text_len_max: 512 << 20,
+            hash_listpack_entries_max: 512,
+            hash_listpack_value_max: 64,
+            logs: false,
+            deletes_expired: true,
+        }
+    }
+}
+
+impl Env {
+    /// The access clock: seconds, 24 bits, as in Redis's LRU clock.
+    #[inline]
+    pub fn clock(&self) -> u32 {
+        (self.now_ms / 1000) as u32 & 0xff_ffff
+    }
+}
+
+/// What a worker counts and collects over many calls.
+#[derive(Default)]
+pub struct Tally {
+    pub hits: u64,
+    pub misses: u64,
+    pub expired: u64,
+    /// Keys that calls deleted because they had expired, while someone reads the log.
+    pub expired_keys: Vec<(DbIndex, Vec<u8>)>,
+    /// What is too large to be freed on the way.
+    pub garbage: Vec<Garbage>,
+}
+
+/// Something that takes long to free; dropping it frees it.
+pub enum Garbage {
+    Record(OwnedRecord<Object>),
+    Object(Box<Object>),
+    Database(Box<crate::database::Database>),
+}
+
+impl Tally {
+    /// Frees a record that was taken out of a table, or puts it aside if that takes long.
+    pub fn discard(&mut self, record: OwnedRecord<Object>) {
+        use kvasir_structures::record::Body;
+        if matches!(record.borrow().body(), Body::Object(object) if object.is_heavy()) {
+            self.garbage.push(Garbage::Record(record));
+        }
+    }
+}
+
+/// The keys of one call in locked slots. A key is named by its place among the call's keys.
+pub struct View<'a> {
+    pub env: &'a Env,
+    pub tally: &'a mut Tally,
+    args: Args<'a>,
+    keys: &'a [KeyAt],
+    guards: Guards<'a>,
+}
+
+/// Locked slots, ascending.
+pub type Guards<'a> = SmallVec<[Guard<'a>; 2]>;
+
+pub struct Guard<'a> {
+    pub place: (DbIndex, u16),
+    pub slot: SlotGuard<'a, Object>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(
+        env: &'a Env,
+        tally: &'a mut Tally,
+        args: Args<'a>,
+        keys: &'a [KeyAt],
+        guards: Guards<'a>,
+    ) -> View<'a> {
+        View { env, tally, args, keys, guards }
+    }
+
+    /// How many keys the call has.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The bytes of a key.
+    #[inline]
+    pub fn key(&self, key: usize) -> &'a [u8] {
+        self.args.get(self.keys[key].arg as usize).expect("planned from these arguments")
+    }
+
+    pub fn db_of(&self, key: usize) -> DbIndex {
+        self.keys[key].db
+    }
+
+    /// Reads a value: counts a hit or a miss and notes the access.
+    #[inline]
+    pub fn read(&mut self, key: usize) -> Option<Record<'_>> {
+        let clock = self.env.clock();
+        let place = self.live(key);
+        if place.is_none() {
+            self.tally.misses += 1;
+            return None;
+        }
+        self.tally.hits += 1;
+        let (slot, hash, name) = self.locate(key);
+        let mut record = slot.find(hash, name)?.into_mut();
+        if record.shared().clock() != clock {
+            record.set_clock(clock);
+        }
+        Some(record.into_shared())
+    }
+
+    /// Looks at a value without leaving a trace.
+    pub fn peek(&mut self, key: usize) -> Option<Record<'_>> {
+        self.live(key)?;
+        let (slot, hash, name) = self.locate(key);
+        slot.get(hash, name)
+    }
+
+    /// Reads a string.
+    #[inline]
+    pub fn text(&mut self, key: usize) -> Result<Option<Text<'_>>, Error> {
+        self.read(key).map(Text::of).transpose()
+    }
+
+    /// Fails unless the key is free or holds this kind of value.
+    pub fn expect_kind(&mut self, key: usize, kind: Kind) -> Result<bool, Error> {
+        match self.peek(key) {
+            None => Ok(false),
+            Some(record) if Tag::of(record).kind() == kind => Ok(true),
+            Some(_) => Err(Error::WRONG_TYPE),
+        }
+    }
+
+    pub fn exists(&mut self, key: usize) -> bool {
+        self.live(key).is_some()
+    }
+
+    /// A record for changing it in place; notes the access.
+    pub fn find(&mut self, key: usize) -> Option<Found<'_>> {
+        self.live(key)?;
+        let clock = self.env.clock();
+        let guard = self.guard_of(key);
+        let (hash, name) = (self.keys[key].hash, self.key(key));
+        let slot = &mut self.guards[guard].slot;
+        let keeper = slot.keeper();
+        let mut occupied = slot.find(hash, name)?;
+        occupied.record_mut().set_clock(clock);
+        Some(Found { occupied, keeper, tally: self.tally })
+    }
+
+    /// Sets a key to a value, whatever it was.
+    pub fn put(&mut self, key: usize, tag: Tag, body: NewBody<'_, Object>, expiry_ms: Option<u64>) {
+        let clock = self.env.clock();
+        let guard = self.guard_of(key);
+        let (hash, name) = (self.keys[key].hash, self.key(key));
+        let slot = &mut self.guards[guard].slot;
+        let keeper = slot.keeper();
+        if let Some(expiry_ms) = expiry_ms {
+            keeper.note_expiry(expiry_ms);
+        }
+        let Some(mut occupied) = slot.find(hash, name) else {
+            let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
+            record.borrow_mut().set_clock(clock);
+            slot.insert(hash, record, &keeper);
+            return;
+        };
+        if let NewBody::Bytes(bytes) = body
+            && occupied.record().expiry_ms().is_none()
+            && expiry_ms.is_none()
+            && occupied.record_mut().try_write(bytes)
+        {
+            let mut record = occupied.record_mut();
+            record.set_tag(tag as u8);
+            record.set_clock(clock);
+            return;
+        }
+        let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
+        record.borrow_mut().set_clock(clock);
+        let old = occupied.replace(record);
+        self.tally.discard(old);
+    }
+
+    /// Sets a key to a string, in its record or beside it as its length asks for.
+    pub fn put_text(&mut self, key: usize, tag: Tag, bytes: &[u8], expiry_ms: Option<u64>) {
+        if bytes.len() < crate::value::SHARED_TEXT_MIN {
+            return self.put(key, tag, NewBody::Bytes(bytes), expiry_ms);
+        }
+        let object = Box::new(Object::Text(std::sync::Arc::new(bytes.to_vec())));
+        self.put(key, tag, NewBody::Object(object), expiry_ms);
+    }
+
+    /// Takes a record out of its table.
+    pub fn take(&mut self, key: usize) -> Option<OwnedRecord<Object>> {
+        self.live(key)?;
+        let (slot, hash, name) = self.locate(key);
+        let keeper = slot.keeper();
+        Some(slot.find(hash, name)?.remove(&keeper))
+    }
+
+    /// Deletes a key; says whether it was there.
+    pub fn delete(&mut self, key: usize) -> bool {
+        let Some(record) = self.take(key) else { return false };
+        self.tally.discard(record);
+        true
+    }
+
+    /// Adds a record under the name of a key that is free.
+    pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
+        let (slot, hash, name) = self.locate(key);
+        debug_assert_eq!(record.borrow().key(), name);
+        let keeper = slot.keeper();
+        if let Some(expiry_ms) = record.borrow().expiry_ms() {
+            keeper.note_expiry(expiry_ms);
+        }
+        slot.insert(hash, record, &keeper);
+    }
+
+    /// Sets or takes away the expiry of a key that is there; a time that has passed deletes it.
+    pub fn set_expiry(&mut self, key: usize, expiry_ms: Option<u64>) {
+        let (slot, hash, name) = self.locate(key);
+        let keeper = slot.keeper();
+        if let Some(expiry_ms) = expiry_ms {
+            keeper.note_expiry(expiry_ms);
+        }
+        if let Some(mut occupied) = slot.find(hash, name) {
+            occupied.set_expiry(expiry_ms);
+        }
+    }
+
+    /// `Some` if the key is there and its time has not come; deletes it if that has.
+    #[inline]
+    fn live(&mut self, key: usize) -> Option<()> {
+        let (now_ms, deletes) = (self.env.now_ms, self.env.deletes_expired);
+        let (slot, hash, name) = self.locate(key);
+        match slot.get(hash, name)?.expiry_ms() {
+            Some(expiry_ms) if expiry_ms <= now_ms => {
+                if deletes {
+                    self.delete_expired(key);
+                }
+                None
+            }
+            _ => Some(()),
+        }
+    }
+
+    #[cold]
+    fn delete_expired(&mut self, key: usize) {
+        let (slot, hash, name) = self.locate(key);
+        let keeper = slot.keeper();
+        let Some(occupied) = slot.find(hash, name) else { return };
+        let record = occupied.remove(&keeper);
+        self.tally.expired += 1;
+        self.tally.discard(record);
+        if self.env.logs {
+            self.tally.expired_keys.push((self.keys[key].db, self.key(key).to_vec()));
+        }
+    }
+
+    #[inline]
+    fn locate(&mut self, key: usize) -> (&mut SlotGuard<'a, Object>, u64, &'a [u8]) {
+        let guard = self.guard_of(key);
+        let (hash, name) = (self.keys[key].hash, self.key(key));
+        (&mut self.guards[guard].slot, hash, name)
+    }
+
+    #[inline]
+    fn guard_of(&self, key: usize) -> usize {
+        if self.guards.len() == 1 {
+            return 0;
+        }
+        let at = &self.keys[key];
+        let found = self.guards.binary_search_by_key(&(at.db, at.slot), |guard| guard.place);
+        found.expect("the slots of all keys are locked")
+    }
+}
+
+/// A record in its table, to be changed.
+pub struct Found<'v> {
+    pub occupied: Occupied<'v, Object>,
+    keeper: SlotKeeper<'v, Object>,
+    tally: &'v mut Tally,
+}
+
+impl Found<'_> {
+    pub fn record(&self) -> Record<'_> {
+        self.occupied.record()
+    }
+
+    /// Replaces the value and keeps key and expiry.
+    pub fn set_body(&mut self, tag: Tag, body: NewBody<'_, Object>) {
+        if let NewBody::Bytes(bytes) = body
+            && self.occupied.record_mut().try_write(bytes)
+        {
+            self.occupied.record_mut().set_tag(tag as u8);
+            return;
+        }
+        let old = self.occupied.record();
+        let mut record = OwnedRecord::new(old.key(), tag as u8, body, old.expiry_ms());
+        record.borrow_mut().set_clock(old.clock());
+        let old = self.occupied.replace(record);
+        self.tally.discard(old);
+    }
+
+    pub fn delete(self) {
+        let record = self.occupied.remove(&self.keeper);
+        self.tally.discard(record);
+    }
+}
+
+/// An empty table, spelled for type inference.
+pub fn no_fields() -> crate::value::Fields {
+    Table::new()
+}

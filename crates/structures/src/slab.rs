@@ -1,0 +1,451 @@
+//! Memory for records and bucket arrays: fine size classes on huge pages.
+//!
+//! A general allocator rounds 88 bytes up to 96; at ten million keys that is 76 MB of nothing. Here
+//! a class stands every 8 bytes up to 512 and every eighth of a doubling up to 32 KiB. Memory comes
+//! in chunks of 2 MiB, aligned to their size and marked for huge pages, so that a random access
+//! to a large keyspace costs one cache miss and not a page walk as well.
+//!
+//! A chunk is cut into 16 pages of 128 KiB, each serving one class; the descriptors of the pages
+//! stand at the start of the chunk (page 0 begins behind them), so a pointer leads to its page by
+//! masking. An arena owns chunks; each thread allocates from one arena and may free into any.
+//! Larger requests, and everything under the address sanitizer, go to the global allocator.
+//!
+//! # Safety
+//! - `Chunk` headers and the lists of an arena are touched only while the arena's lock is held.
+//!   A page's `arena` never changes while the chunk is mapped; it is read without the lock.
+//! - An object on a page's free list holds the next pointer of that list in its first 8 bytes;
+//!   nobody else has a pointer to it.
+
+use core::cell::{Cell, UnsafeCell};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::alloc::{Layout, handle_alloc_error};
+
+use crate::lock::SlotLock;
+
+/// The largest request served from pages.
+const PAGED_MAX: usize = 32 * 1024;
+const CHUNK_BYTES: usize = 2 << 20;
+const PAGE_BYTES: usize = 128 << 10;
+const PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
+/// Start of page 0's objects: the header rounded up, a multiple of every alignment used.
+const HEADER_BYTES: usize = 1024;
+/// Every object starts at a multiple of its class size behind a 64-byte boundary, so classes that
+/// are multiples of 64 give aligned bucket arrays; all others give 8.
+const LARGE_ALIGN: usize = 64;
+/// Classes up to here are 8 bytes apart.
+const FINE_MAX: usize = 512;
+const FINE_CLASSES: usize = FINE_MAX / 8;
+/// 6 doublings (1 to 32 KiB) of 8 steps.
+const CLASSES: usize = FINE_CLASSES + 6 * 8;
+/// More threads than this share arenas.
+const ARENAS: usize = 64;
+
+/// The number of bytes that a request for `size` bytes really takes.
+#[inline]
+pub fn usable_size(size: usize) -> usize {
+    if size > PAGED_MAX { size } else { class_size(class_of(size)) }
+}
+
+#[inline]
+fn class_of(size: usize) -> usize {
+    debug_assert!(size <= PAGED_MAX);
+    if size <= FINE_MAX {
+        return size.max(8).div_ceil(8) - 1;
+    }
+    // `size - 1` lies in [2^k, 2^(k+1)); its next three bits say which eighth.
+    let top = (usize::BITS - 1 - (size - 1).leading_zeros()) as usize;
+    let eighth = ((size - 1) >> (top - 3)) & 7;
+    FINE_CLASSES + (top - 9) * 8 + eighth
+}
+
+#[inline]
+fn class_size(class: usize) -> usize {
+    if class < FINE_CLASSES {
+        return (class + 1) * 8;
+    }
+    let (doubling, eighth) = ((class - FINE_CLASSES) / 8, (class - FINE_CLASSES) % 8);
+    (9 + eighth) << (doubling + 6)
+}
+
+/// Bytes handed out at present, rounded to their classes, large ones included.
+pub fn allocated_bytes() -> usize {
+    let paged: usize = ARENA.iter().map(|arena| arena.allocated.load(Ordering::Relaxed)).sum();
+    paged + LARGE_BYTES.load(Ordering::Relaxed)
+}
+
+/// Bytes mapped from the system for pages.
+pub fn mapped_bytes() -> usize {
+    CHUNKS.load(Ordering::Relaxed) * CHUNK_BYTES
+}
+
+/// Memory for `size` bytes, 8-byte aligned, 64-byte aligned if `size` is a multiple of 64.
+/// Contents are undefined. Ends the process when there is no memory.
+#[inline]
+pub fn allocate(size: usize) -> NonNull<u8> {
+    if size > PAGED_MAX || cfg!(kvasir_asan) {
+        return allocate_large(size);
+    }
+    let class = class_of(size);
+    let arena = &ARENA[my_arena()];
+    let _held = arena.lock.lock();
+    // SAFETY: the arena's lock is held.
+    unsafe { (*arena.lists.get()).allocate(class, arena) }
+}
+
+/// Gives back what [`allocate`] returned.
+///
+/// # Safety
+/// `pointer` came from `allocate(s)` with `usable_size(s) == usable_size(size)` and is not used
+/// any more.
+#[inline]
+pub unsafe fn deallocate(pointer: NonNull<u8>, size: usize) {
+    if size > PAGED_MAX || cfg!(kvasir_asan) {
+        // SAFETY: the same size class was allocated, by the same path.
+        return unsafe { deallocate_large(pointer, size) };
+    }
+    let chunk = chunk_of(pointer);
+    // SAFETY: a live object lies in a mapped chunk, whose `arena` is constant.
+    let arena = &ARENA[unsafe { (*chunk).arena } as usize];
+    let _held = arena.lock.lock();
+    // SAFETY: the arena's lock is held, and the object is its own.
+    unsafe { (*arena.lists.get()).deallocate(chunk, pointer, arena) }
+}
+
+static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static CHUNKS: AtomicUsize = AtomicUsize::new(0);
+
+fn large_layout(size: usize) -> Layout {
+    // Rounding makes the layout a function of the usable size where that is the caller's unit.
+    Layout::from_size_align(usable_size(size.max(8)), LARGE_ALIGN).expect("size fits")
+}
+
+#[cold]
+fn allocate_large(size: usize) -> NonNull<u8> {
+    let layout = large_layout(size);
+    LARGE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+    // SAFETY: the layout's size is not zero.
+    let pointer = unsafe { std::alloc::alloc(layout) };
+    NonNull::new(pointer).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+#[cold]
+unsafe fn deallocate_large(pointer: NonNull<u8>, size: usize) {
+    let layout = large_layout(size);
+    LARGE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+    // SAFETY: allocated above with the same layout.
+    unsafe { std::alloc::dealloc(pointer.as_ptr(), layout) }
+}
+
+/// What a page holds and where its free objects are.
+struct Page {
+    next: *mut Page,
+    previous: *mut Page,
+    free: *mut u8,
+    /// Offset in the chunk of the next object that was never used.
+    fresh: u32,
+    /// Offset in the chunk behind the last object.
+    end: u32,
+    used: u32,
+    class: u32,
+}
+
+/// The head of a chunk; its pages follow.
+struct Chunk {
+    arena: u32,
+    pages_used: u32,
+    pages: [Page; PAGES],
+}
+
+const _: () = assert!(size_of::<Chunk>() <= HEADER_BYTES);
+
+#[repr(align(128))]
+struct Arena {
+    lock: SlotLock,
+    index: u32,
+    allocated: AtomicUsize,
+    lists: UnsafeCell<Lists>,
+}
+
+// SAFETY: `lists` is touched only under `lock`; see the module's header.
+unsafe impl Sync for Arena {}
+
+static ARENA: [Arena; ARENAS] = {
+    let mut arenas = [const {
+        Arena {
+            lock: SlotLock::new(),
+            index: 0,
+            allocated: AtomicUsize::new(0),
+            lists: UnsafeCell::new(Lists::new()),
+        }
+    }; ARENAS];
+    let mut index = 0;
+    while index < ARENAS {
+        arenas[index].index = index as u32;
+        index += 1;
+    }
+    arenas
+};
+
+fn my_arena() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
+    // A thread that is being torn down may still free and allocate: any arena will do.
+    MINE.try_with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % ARENAS);
+        }
+        mine.get()
+    })
+    .unwrap_or(0)
+}
+
+fn chunk_of(pointer: NonNull<u8>) -> *mut Chunk {
+    pointer.as_ptr().map_addr(|address| address & !(CHUNK_BYTES - 1)).cast()
+}
+
+/// An arena's pages: by class those with room, and those of no class.
+struct Lists {
+    partial: [*mut Page; CLASSES],
+    empty: *mut Page,
+    empty_count: usize,
+}
+
+impl Lists {
+    const fn new() -> Lists {
+        Lists { partial: [null_mut(); CLASSES], empty: null_mut(), empty_count: 0 }
+    }
+
+    #[inline]
+    unsafe fn allocate(&mut self, class: usize, arena: &Arena) -> NonNull<u8> {
+        // SAFETY: (whole body) pages on the lists are those of mapped chunks of this arena, and the
+        // caller holds its lock.
+        unsafe {
+            let mut page = self.partial[class];
+            if page.is_null() {
+                page = self.open_page(class, arena);
+            }
+            let size = class_size(class);
+            let object = if (*page).free.is_null() {
+                let chunk = page.map_addr(|address| address & !(CHUNK_BYTES - 1)).cast::<u8>();
+                let object = chunk.add((*page).fresh as usize);
+                (*page).fresh += size as u32;
+                object
+            } else {
+                let object = (*page).free;
+                (*page).free = object.cast::<*mut u8>().read();
+                object
+            };
+            (*page).used += 1;
+            if (*page).free.is_null() && (*page).fresh + size as u32 > (*page).end {
+                unlink(&mut self.partial[class], page);
+            }
+            count(&arena.allocated, size as isize);
+            NonNull::new_unchecked(object)
+        }
+    }
+
+    #[inline]
+    unsafe fn deallocate(&mut self, chunk: *mut Chunk, pointer: NonNull<u8>, arena: &Arena) {
+        // SAFETY: (whole body) as for `allocate`; the object lies in one of the chunk's pages.
+        unsafe {
+            let offset = pointer.as_ptr().addr() & (CHUNK_BYTES - 1);
+            let page = (&raw mut (*chunk).pages).cast::<Page>().add(offset / PAGE_BYTES);
+            let class = (*page).class as usize;
+            let size = class_size(class);
+            let was_full = (*page).free.is_null() && (*page).fresh + size as u32 > (*page).end;
+            pointer.as_ptr().cast::<*mut u8>().write((*page).free);
+            (*page).free = pointer.as_ptr();
+            (*page).used -= 1;
+            if was_full {
+                push(&mut self.partial[class], page);
+            }
+            if (*page).used == 0 {
+                unlink(&mut self.partial[class], page);
+                self.close_page(chunk, page);
+            }
+            count(&arena.allocated, -(size as isize));
+        }
+    }
+
+    /// Takes an empty page for `class`, from a new chunk if there is none.
+    #[cold]
+    unsafe fn open_page(&mut self, class: usize, arena: &Arena) -> *mut Page {
+        // SAFETY: (whole body) as for `allocate`.
+        unsafe {
+            if self.empty.is_null() {
+                self.map_chunk(arena.index);
+            }
+            let page = self.empty;
+            unlink(&mut self.empty, page);
+            self.empty_count -= 1;
+            let chunk = page.map_addr(|address| address & !(CHUNK_BYTES - 1)).cast::<Chunk>();
+            let index = page.offset_from((&raw mut (*chunk).pages).cast::<Page>()) as usize;
+            (*chunk).pages_used += 1;
+            let start = if index == 0 { HEADER_BYTES } else { index * PAGE_BYTES };
+            (*page).free = null_mut();
+            (*page).fresh = start as u32;
+            (*page).end = ((index + 1) * PAGE_BYTES) as u32;
+            (*page).used = 0;
+            (*page).class = class as u32;
+            push(&mut self.partial[class], page);
+            page
+        }
+    }
+
+    /// Puts an unused page aside; gives its chunk back to the system when that is unused too and
+    /// another chunk's worth of pages is at hand, so that one key set and deleted maps nothing.
+    #[cold]
+    unsafe fn close_page(&mut self, chunk: *mut Chunk, page: *mut Page) {
+        // SAFETY: (whole body) as for `deallocate`; no object of the chunk is live when it is
+        // unmapped, and all its pages are on the empty list.
+        unsafe {
+            push(&mut self.empty, page);
+            self.empty_count += 1;
+            (*chunk).pages_used -= 1;
+            if (*chunk).pages_used == 0 && self.empty_count >= 2 * PAGES {
+                for index in 0..PAGES {
+                    let page = (&raw mut (*chunk).pages).cast::<Page>().add(index);
+                    unlink(&mut self.empty, page);
+                }
+                self.empty_count -= PAGES;
+                CHUNKS.fetch_sub(1, Ordering::Relaxed);
+                rustix::mm::munmap(chunk.cast(), CHUNK_BYTES).expect("a mapped chunk");
+            }
+        }
+    }
+
+    unsafe fn map_chunk(&mut self, arena: u32) {
+        let chunk = map_aligned().cast::<Chunk>();
+        CHUNKS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: (whole body) the chunk was just mapped, zeroed and large enough.
+        unsafe {
+            (*chunk).arena = arena;
+            for index in (0..PAGES).rev() {
+                push(&mut self.empty, (&raw mut (*chunk).pages).cast::<Page>().add(index));
+            }
+        }
+        self.empty_count += PAGES;
+    }
+}
+
+/// Adds to a counter that only the holder of the arena's lock changes.
+fn count(counter: &AtomicUsize, change: isize) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+}
+
+/// Maps one chunk at a multiple of its size.
+fn map_aligned() -> *mut u8 {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    let layout = Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES).expect("powers of two");
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: (whole block) twice the size holds an aligned chunk; the rest of this new mapping,
+    // which nobody knows of, is given back.
+    unsafe {
+        let Ok(base) =
+            mmap_anonymous(null_mut(), 2 * CHUNK_BYTES, protection, MapFlags::PRIVATE)
+        else {
+            handle_alloc_error(layout);
+        };
+        let base = base.cast::<u8>();
+        let before = base.align_offset(CHUNK_BYTES);
+        let chunk = base.add(before);
+        if before > 0 {
+            munmap(base.cast(), before).expect("part of a new mapping");
+        }
+        munmap(chunk.add(CHUNK_BYTES).cast(), CHUNK_BYTES - before)
+            .expect("part of a new mapping");
+        // Without huge pages everything works, only slower.
+        let _ = madvise(chunk.cast(), CHUNK_BYTES, Advice::LinuxHugepage);
+        chunk
+    }
+}
+
+unsafe fn push(head: &mut *mut Page, page: *mut Page) {
+    // SAFETY: the caller holds the arena's lock; pages are descriptors of mapped chunks.
+    unsafe {
+        (*page).previous = null_mut();
+        (*page).next = *head;
+        if !head.is_null() {
+            (**head).previous = page;
+        }
+    }
+    *head = page;
+}
+
+unsafe fn unlink(head: &mut *mut Page, page: *mut Page) {
+    // SAFETY: as for `push`; the page is on the list of `head`.
+    unsafe {
+        if (*page).previous.is_null() {
+            *head = (*page).next;
+        } else {
+            (*(*page).previous).next = (*page).next;
+        }
+        if !(*page).next.is_null() {
+            (*(*page).next).previous = (*page).previous;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn classes_hold_their_sizes_and_waste_at_most_an_eighth() {
+        for size in 1..=PAGED_MAX {
+            let usable = usable_size(size);
+            assert!(usable >= size && usable <= (size + 7).max(size + size / 8 + 1), "{size}");
+            assert_eq!(usable_size(usable), usable);
+            assert!(class_of(size) < CLASSES);
+            if size % 64 == 0 && size > FINE_MAX {
+                assert_eq!(usable % 64, 0);
+            }
+        }
+        assert_eq!(usable_size(88), 88);
+        assert_eq!(usable_size(96 * 64), 96 * 64);
+    }
+
+    #[test]
+    fn objects_do_not_overlap_and_come_back() {
+        let mut live: HashMap<usize, (NonNull<u8>, u8)> = HashMap::new();
+        let mut state = 1u64;
+        for round in 0..200_000usize {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let size = 8 + (state >> 33) as usize % 3000;
+            let pointer = allocate(size);
+            let fill = round as u8;
+            // SAFETY: `size` bytes were allocated, and each is freed once with its size.
+            unsafe {
+                pointer.as_ptr().write_bytes(fill, size);
+                let slot = (state >> 20) as usize % 5000;
+                if let Some((old, fill)) = live.insert(slot << 16 | size, (pointer, fill)) {
+                    let bytes = core::slice::from_raw_parts(old.as_ptr(), size);
+                    assert!(bytes.iter().all(|&byte| byte == fill));
+                    deallocate(old, size);
+                }
+            }
+        }
+        for (key, (pointer, fill)) in live {
+            let size = key & 0xffff;
+            // SAFETY: as above.
+            unsafe {
+                let bytes = core::slice::from_raw_parts(pointer.as_ptr(), size);
+                assert!(bytes.iter().all(|&byte| byte == fill));
+                deallocate(pointer, size);
+            }
+        }
+    }
+
+    #[test]
+    fn multiples_of_a_line_are_aligned_to_lines() {
+        let sizes = (1..=512).map(|buckets| buckets * 64);
+        let all: Vec<_> = sizes.map(|size| (allocate(size), size)).collect();
+        for (pointer, size) in all {
+            assert_eq!(pointer.as_ptr().addr() % 64, 0, "{size}");
+            // SAFETY: allocated above with this size.
+            unsafe { deallocate(pointer, size) };
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The slot: one lock, one table, one cache line; and arrays of them.
+//!
+//! | Offset | Size | Field | Who touches it |
+//! |---|---|---|---|
+//! | 0 | 4 | lock | everyone |
+//! | 8 | 8 | hint: the table's root | written under the lock, read by prefetches |
+//! | 16 | 8 | number of keys | written under the lock, read by anyone |
+//! | 24 | 8 | no key expires before this time, 0: none expires | as above |
+//! | 32 | 24 | the table | only under the lock |
+//!
+//! # Safety
+//! - `table` is reached only through a [`SlotGuard`], which holds the lock.
+//! - `hint` is a copy of the table's root, published before anything the old root led to is
+//!   retired, and when the guard is dropped; so whoever is inside the gate may look at it.
+//! - A slot of zero bytes is a valid, empty slot, so arrays come from zeroed memory that costs
+//!   nothing until it is used.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+
+use crate::bucket::{self, Fraction};
+use crate::crc16::SLOTS;
+use crate::gate::{Pass, Retired};
+use crate::lock::{SlotLock, SlotLockGuard};
+use crate::prefetch;
+use crate::table::{Outgrown, Probe, Retire, Root, Table};
+
+/// What goes on around a locked slot's table: takes what it outgrows and notes when keys expire.
+pub struct SlotKeeper<'a, T> {
+    slot: &'a Slot<T>,
+    pass: &'a Pass<'a>,
+}
+
+impl<T> Clone for SlotKeeper<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SlotKeeper<'_, T> {}
+
+impl<T> SlotKeeper<'_, T> {
+    /// Makes sure that the slot is visited when this expiry is due.
+    #[inline]
+    pub fn note_expiry(&self, expiry_ms: u64) {
+        let expiry_ms = expiry_ms.max(1);
+        if self.slot.next_expiry_ms().is_none_or(|next| expiry_ms < next) {
+            self.set_next_expiry(Some(expiry_ms));
+        }
+    }
+
+    /// Replaces the time before which no key of the slot expires.
+    pub fn set_next_expiry(&self, expiry_ms: Option<u64>) {
+        self.slot.next_expiry_ms.store(expiry_ms.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// Nobody who enters the gate later comes upon what was retired, since the new root is published
+/// first.
+impl<T> Retire for SlotKeeper<'_, T> {
+    fn retire(&self, memory: Outgrown, root: Root) {
+        self.slot.hint.store(root.0, Ordering::Release);
+        self.pass.retire(Retired::new(memory));
+    }
+}
+
+/// One of the 16,384 parts of a database.
+#[repr(C, align(64))]
+pub struct Slot<T> {
+    lock: SlotLock,
+    hint: AtomicU64,
+    len: AtomicUsize,
+    next_expiry_ms: AtomicU64,
+    table: UnsafeCell<Table<T>>,
+}
+
+// SAFETY: `table` is reached only by the holder of `lock`, so `T` moves between threads but is
+// never shared by two.
+unsafe impl<T: Send> Sync for Slot<T> {}
+
+impl<T> Slot<T> {
+    /// Waits for the slot's lock. Slots are locked in ascending order.
+    #[inline(always)]
+    pub fn lock<'a>(&'a self, pass: &'a Pass<'a>) -> SlotGuard<'a, T> {
+        SlotGuard { slot: self, pass, _held: self.lock.lock() }
+    }
+
+    /// The number of keys, expired ones included, at some moment.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// No key expires before this time; `None`: none expires at all.
+    #[inline]
+    pub fn next_expiry_ms(&self) -> Option<u64> {
+        match self.next_expiry_ms.load(Ordering::Relaxed) {
+            0 => None,
+            ms => Some(ms),
+        }
+    }
+
+    /// First stage of a batch: the slot's line.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        prefetch::read(self);
+    }
+
+    /// Second stage: the bucket where a search starts.
+    #[inline(always)]
+    pub fn prefetch_bucket(&self, hash: u64, pass: &Pass<'_>) {
+        if let Some(bucket) = self.probe(pass).home(hash) {
+            prefetch::read(bucket);
+        }
+    }
+
+    /// Third stage: the first two lines of the record that the search will likely find.
+    #[inline(always)]
+    pub fn prefetch_record(&self, hash: u64, pass: &Pass<'_>) {
+        if let Some(bucket) = self.probe(pass).home(hash)
+            && let Some(record) = bucket::likely(bucket, Fraction::of(hash))
+        {
+            prefetch::read(record);
+            prefetch::read(record.wrapping_add(64));
+        }
+    }
+
+    #[inline(always)]
+    fn probe(&self, _inside_the_gate: &Pass<'_>) -> Probe {
+        // SAFETY: the hint was the table's root at some moment, published with release order; what
+        // was retired since the caller entered is freed only after it has left.
+        unsafe { Probe::new(Root(self.hint.load(Ordering::Acquire))) }
+    }
+}
+
+/// A locked slot: the witness for everything that reads or changes its table.
+pub struct SlotGuard<'a, T> {
+    slot: &'a Slot<T>,
+    pass: &'a Pass<'a>,
+    _held: SlotLockGuard<'a>,
+}
+
+impl<'a, T> SlotGuard<'a, T> {
+    #[inline(always)]
+    pub fn keeper(&self) -> SlotKeeper<'a, T> {
+        SlotKeeper { slot: self.slot, pass: self.pass }
+    }
+}
+
+impl<T> Deref for SlotGuard<'_, T> {
+    type Target = Table<T>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Table<T> {
+        // SAFETY: this guard holds the lock.
+        unsafe { &*self.slot.table.get() }
+    }
+}
+
+impl<T> DerefMut for SlotGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Table<T> {
+        // SAFETY: this guard holds the lock and is borrowed exclusively.
+        unsafe { &mut *self.slot.table.get() }
+    }
+}
+
+impl<T> Drop for SlotGuard<'_, T> {
+    /// Publishes what others may read without the lock, if it changed; then unlocks.
+    #[inline(always)]
+    fn drop(&mut self) {
+        let (Root(root), len) = (self.root(), self.deref().len());
+        if self.slot.hint.load(Ordering::Relaxed) != root {
+            self.slot.hint.store(root, Ordering::Release);
+        }
+        if self.slot.len.load(Ordering::Relaxed) != len {
+            self.slot.len.store(len, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The slots of one database.
+pub struct Slots<T>(Box<[Slot<T>; SLOTS]>);
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Slots::new()
+    }
+}
+
+impl<T> Slots<T> {
+    pub fn new() -> Slots<T> {
+        let layout = Layout::new::<[Slot<T>; SLOTS]>();
+        // SAFETY: the layout is not empty; zero bytes are valid slots; the box has this layout.
+        unsafe {
+            let slots = alloc_zeroed(layout);
+            if slots.is_null() {
+                handle_alloc_error(layout);
+            }
+            Slots(Box::from_raw(slots.cast()))
+        }
+    }
+}
+
+impl<T> Deref for Slots<T> {
+    type Target = [Slot<T>; SLOTS];
+
+    fn deref(&self) -> &[Slot<T>; SLOTS] {
+        &self.0
+    }
+}

@@ -1,0 +1,645 @@
+//! A hash table of records that grows without a pause.
+//!
+//! A small table is one leaf (see `bucket`), which grows in steps of an eighth by copying entries,
+//! no record touched. Past 512 buckets a leaf is split in two by one more bit of the hash, and a
+//! directory finds the leaf by the first bits (extendible hashing): a table of any size pays for one
+//! leaf at a time. The directory doubles when a leaf as deep as the directory splits, 8 bytes a
+//! leaf.
+//!
+//! Hash bits: 63 to 40 directory, 39 to 16 fraction within the leaf. Bits below are not used.
+//!
+//! **Invariant**: the table owns every record it holds; `hash` is the same function of the key in
+//! every call.
+//!
+//! # Safety
+//! - `root` names a leaf or a directory that this table owns. It changes only through `&mut`.
+//! - Entries hold pointers from `Record::<T>::into_pointer`, each in one place; references to
+//!   records are bound to the borrow of the table.
+//! - Memory that was in `root` goes to a [`Retire`], because a prefetch (`probe`) may be looking.
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bucket::{self, Bucket, Entry, Fraction, LEAF_MAX, Leaf, Place};
+use crate::record::{Record, RecordMut, RecordRef};
+
+/// Hash bits that a directory can use.
+const DEPTH_MAX: u32 = 24;
+/// Entries per directory slot below which splitting on is no help: hashes are equal by malice.
+const SPLIT_MIN: usize = 64;
+const DIRECTORY: u64 = 1 << 63;
+
+/// Where a table leaves memory that a prefetch may still look at.
+pub trait Retire {
+    /// `root` is what prefetches should look at from now on; it does not lead to `memory`.
+    fn retire(&self, memory: Outgrown, root: Root);
+}
+
+/// A table's present root, for those who publish it to prefetches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Root(pub(crate) u64);
+
+/// For tables that nobody prefetches: frees at once.
+pub struct Immediately;
+
+impl Retire for Immediately {
+    fn retire(&self, memory: Outgrown, _root: Root) {
+        drop(memory);
+    }
+}
+
+/// A bucket array or a directory that a table no longer uses; dropping it frees it.
+pub struct Outgrown(OutgrownKind);
+
+enum OutgrownKind {
+    Leaf(Leaf),
+    Directory { _freed_on_drop: Box<Directory> },
+}
+
+impl Drop for Outgrown {
+    fn drop(&mut self) {
+        if let OutgrownKind::Leaf(leaf) = self.0 {
+            // SAFETY: made by a table that gave up its only name for the array.
+            unsafe { leaf.free() };
+        }
+    }
+}
+
+/// Leaves by the first `depth` bits of the hash. A leaf of depth d fills 2^(depth - d) slots; its
+/// length stands at the first of them.
+struct Directory {
+    depth: u32,
+    leaves: Box<[AtomicU64]>,
+    facts: Box<[LeafFacts]>,
+}
+
+#[derive(Clone, Copy)]
+struct LeafFacts {
+    len: u32,
+    depth: u32,
+}
+
+impl Directory {
+    fn leaf(&self, slot: usize) -> Leaf {
+        Leaf::from_word(self.leaves[slot].load(Ordering::Relaxed))
+    }
+
+    fn slot_of(&self, hash: u64) -> usize {
+        slot_at(hash, self.depth)
+    }
+
+    /// The slots that name the same leaf as `slot`.
+    fn range(&self, slot: usize) -> core::ops::Range<usize> {
+        let width = 1 << (self.depth - self.facts[slot].depth);
+        let first = slot & !(width - 1);
+        first..first + width
+    }
+
+    fn put(&mut self, range: core::ops::Range<usize>, leaf: Leaf, facts: LeafFacts) {
+        for slot in range {
+            self.leaves[slot].store(leaf.word(), Ordering::Relaxed);
+            self.facts[slot] = facts;
+        }
+    }
+
+    fn doubled(&self) -> Directory {
+        let twice = |slot: usize| slot / 2;
+        let slots = self.leaves.len() * 2;
+        let leaves = (0..slots).map(|slot| AtomicU64::new(self.leaf(twice(slot)).word()));
+        let facts = (0..slots).map(|slot| self.facts[twice(slot)]);
+        Directory { depth: self.depth + 1, leaves: leaves.collect(), facts: facts.collect() }
+    }
+}
+
+fn slot_at(hash: u64, depth: u32) -> usize {
+    if depth == 0 { 0 } else { (hash >> (64 - depth)) as usize }
+}
+
+/// Records by key; see the module's header.
+pub struct Table<T> {
+    root: u64,
+    len: usize,
+    volatile_len: usize,
+    owns: PhantomData<Record<T>>,
+}
+
+/// Where a scan stands: all entries before it were seen. Starts and ends as 0; 48 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Position(pub u64);
+
+enum Parts<'a> {
+    Empty,
+    Leaf(Leaf),
+    Directory(&'a Directory),
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table::new()
+    }
+}
+
+impl<T> Table<T> {
+    pub const fn new() -> Table<T> {
+        Table { root: 0, len: 0, volatile_len: 0, owns: PhantomData }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many records have an expiry.
+    pub fn volatile_len(&self) -> usize {
+        self.volatile_len
+    }
+
+    #[inline(always)]
+    pub(crate) fn root(&self) -> Root {
+        Root(self.root)
+    }
+
+    /// Bytes of the arrays and the directory, without the records.
+    pub fn allocated_bytes(&self) -> usize {
+        let mut bytes = 0;
+        self.for_each_leaf(|leaf| bytes += leaf.allocated_bytes());
+        if let Parts::Directory(directory) = self.parts() {
+            bytes += directory.leaves.len() * (size_of::<AtomicU64>() + size_of::<LeafFacts>());
+        }
+        bytes
+    }
+
+    pub fn get(&self, hash: u64, key: &[u8]) -> Option<RecordRef<'_, T>> {
+        let (leaf, place) = self.place(hash, key)?;
+        // SAFETY: the leaf is live while the table is borrowed, and so are its records.
+        unsafe {
+            let entry = leaf.buckets()[place.bucket].entry(place.position);
+            Some(RecordRef::from_pointer(entry.record()))
+        }
+    }
+
+    #[inline]
+    pub fn find(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T>> {
+        let (leaf, place) = self.place(hash, key)?;
+        // SAFETY: the leaf is live while the table is borrowed.
+        let bucket = unsafe { &leaf.buckets()[place.bucket] };
+        let entry = bucket.entry(place.position);
+        Some(Occupied { table: self, hash, leaf, place, entry })
+    }
+
+    /// Adds a record whose key is not in the table.
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        record: Record<T>,
+        retire: &impl Retire,
+    ) -> RecordMut<'_, T> {
+        debug_assert!(self.get(hash, record.borrow().key()).is_none());
+        let volatile = record.borrow().expiry_ms().is_some();
+        let fraction = Fraction::of(hash);
+        let leaf = self.leaf_with_room(hash, retire);
+        let start = record.into_pointer().0;
+        let entry = Entry::new(start, fraction, volatile);
+        // SAFETY: the leaf was just made sure of, has room, and is live.
+        bucket::insert(unsafe { leaf.buckets() }, fraction, entry);
+        self.add_len(hash, 1);
+        self.volatile_len += usize::from(volatile);
+        // SAFETY: the record is owned by the table, which is borrowed exclusively.
+        unsafe { RecordMut::from_pointer(start) }
+    }
+
+    /// Calls `f` with every record.
+    pub fn for_each<'a>(&'a self, mut f: impl FnMut(RecordRef<'a, T>)) {
+        self.for_each_leaf(|leaf| {
+            // SAFETY: leaf and records are live while the table is borrowed.
+            unsafe {
+                bucket::for_each(leaf.buckets(), |_, entry| {
+                    f(RecordRef::from_pointer(entry.record()))
+                });
+            }
+        });
+    }
+
+    /// Calls `f` with every record that has an expiry; touches no other.
+    pub fn for_each_volatile<'a>(&'a self, mut f: impl FnMut(RecordRef<'a, T>)) {
+        self.for_each_leaf(|leaf| {
+            // SAFETY: as in `for_each`.
+            unsafe {
+                bucket::for_each(leaf.buckets(), |_, entry| {
+                    if entry.is_volatile() {
+                        f(RecordRef::from_pointer(entry.record()))
+                    }
+                });
+            }
+        });
+    }
+
+    /// Calls `f` with the records of one bucket's worth of hashes from `position` on; returns where
+    /// the next call goes on, 0 at the end. A record that is in the table during the whole of a
+    /// scan is seen, and seen once unless its leaf was split meanwhile.
+    pub fn scan<'a>(
+        &'a self,
+        position: Position,
+        mut f: impl FnMut(RecordRef<'a, T>),
+    ) -> Position {
+        let hash = position.0 << 16;
+        let Some(leaf) = self.leaf(hash) else { return Position(0) };
+        let from = Fraction::of(hash);
+        // SAFETY: as in `for_each`.
+        let buckets = unsafe { leaf.buckets() };
+        let home = from.home(buckets.len());
+        bucket::for_home(buckets, home, from, |entry| {
+            // SAFETY: as in `for_each`.
+            f(unsafe { RecordRef::from_pointer(entry.record()) })
+        });
+        let depth = self.leaf_depth(hash);
+        let prefix = slot_at(hash, depth) as u64;
+        match Fraction::first_of(home + 1, buckets.len()) {
+            Some(next) => Position(position.0 & !0xff_ffff | next.0 as u64),
+            None if prefix + 1 == 1 << depth => Position(0),
+            None => Position((prefix + 1) << (48 - depth)),
+        }
+    }
+
+    /// The record at `index` in the table's present order; for drawing at random.
+    pub fn nth(&self, mut index: usize) -> Option<RecordRef<'_, T>> {
+        let mut found = None;
+        self.for_each_leaf(|leaf| {
+            // SAFETY: as in `for_each`.
+            for bucket in unsafe { leaf.buckets() } {
+                if found.is_some() {
+                    return;
+                }
+                if index < bucket.len() {
+                    let position = bucket.positions().nth(index).expect("index is below len");
+                    found = Some(bucket.entry(position));
+                } else {
+                    index -= bucket.len();
+                }
+            }
+        });
+        // SAFETY: as in `for_each`.
+        found.map(|entry| unsafe { RecordRef::from_pointer(entry.record()) })
+    }
+
+    #[inline(always)]
+    fn parts(&self) -> Parts<'_> {
+        // SAFETY: the table owns what its root names.
+        unsafe { parts(self.root) }
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut Directory> {
+        // SAFETY: as in `parts`, and the table is borrowed exclusively. A prefetch reads only the
+        // atomics behind `leaves`, never through this reference's fields while they change.
+        (self.root & DIRECTORY != 0).then(|| unsafe { &mut *directory_at(self.root) })
+    }
+
+    #[inline(always)]
+    fn leaf(&self, hash: u64) -> Option<Leaf> {
+        match self.parts() {
+            Parts::Empty => None,
+            Parts::Leaf(leaf) => Some(leaf),
+            Parts::Directory(directory) => Some(directory.leaf(directory.slot_of(hash))),
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, hash: u64, key: &[u8]) -> Option<(Leaf, Place)> {
+        let leaf = self.leaf(hash)?;
+        // SAFETY: the leaf and its records are live while the table is borrowed.
+        let place = unsafe {
+            bucket::find(leaf.buckets(), Fraction::of(hash), |entry| {
+                RecordRef::<T>::from_pointer(entry.record()).key() == key
+            })
+        };
+        place.map(|place| (leaf, place))
+    }
+
+    fn for_each_leaf(&self, f: impl FnMut(Leaf)) {
+        self.parts().for_each_leaf(f);
+    }
+
+    fn leaf_len(&self, hash: u64) -> usize {
+        match self.parts() {
+            Parts::Directory(directory) => {
+                let first = directory.range(directory.slot_of(hash)).start;
+                directory.facts[first].len as usize
+            }
+            _ => self.len,
+        }
+    }
+
+    fn leaf_depth(&self, hash: u64) -> u32 {
+        match self.parts() {
+            Parts::Directory(directory) => directory.facts[directory.slot_of(hash)].depth,
+            _ => 0,
+        }
+    }
+
+    fn add_len(&mut self, hash: u64, change: isize) {
+        self.len = self.len.wrapping_add_signed(change);
+        if let Some(directory) = self.directory_mut() {
+            let first = directory.range(directory.slot_of(hash)).start;
+            let len = &mut directory.facts[first].len;
+            *len = len.wrapping_add_signed(change as i32);
+        }
+    }
+
+    /// The leaf of `hash`, with room for one more.
+    fn leaf_with_room(&mut self, hash: u64, retire: &impl Retire) -> Leaf {
+        loop {
+            let Some(leaf) = self.leaf(hash) else {
+                self.root = Leaf::with_room(1).expect("one bucket").word();
+                continue;
+            };
+            let len = self.leaf_len(hash);
+            if len < bucket::limit(leaf.count()) {
+                return leaf;
+            }
+            if leaf.count() >= LEAF_MAX && self.can_split(hash) {
+                self.split(hash, retire);
+            } else {
+                self.resize_leaf(hash, leaf, len + 1, retire);
+            }
+        }
+    }
+
+    fn can_split(&self, hash: u64) -> bool {
+        let depth = self.leaf_depth(hash);
+        depth < DEPTH_MAX && (1 << depth) * SPLIT_MIN <= self.len
+    }
+
+    /// Copies the leaf of `hash` into an array with room for `entries`.
+    fn resize_leaf(&mut self, hash: u64, leaf: Leaf, entries: usize, retire: &impl Retire) {
+        let new = Leaf::with_room(entries).expect("fewer than 200,000 keys share 48 bits of hash");
+        // SAFETY: both arrays are live; the new one has room.
+        unsafe {
+            bucket::for_each(leaf.buckets(), |fraction, entry| {
+                bucket::insert(new.buckets(), fraction, entry);
+            });
+        }
+        match self.directory_mut() {
+            None => self.root = new.word(),
+            Some(directory) => {
+                let range = directory.range(directory.slot_of(hash));
+                let facts = directory.facts[range.start];
+                directory.put(range, new, facts);
+            }
+        }
+        retire.retire(Outgrown(OutgrownKind::Leaf(leaf)), self.root());
+    }
+
+    /// Splits the leaf of `hash` by the next bit of its entries' hashes, which stand in the keys
+    /// only: this is the one step that touches records.
+    fn split(&mut self, hash: u64, retire: &impl Retire) {
+        self.ensure_directory(self.leaf_depth(hash) + 1, retire);
+        let directory = self.directory_mut().expect("just ensured");
+        let range = directory.range(directory.slot_of(hash));
+        let (leaf, facts) = (directory.leaf(range.start), directory.facts[range.start]);
+        let depth = facts.depth + 1;
+        // SAFETY: the leaf and its records are live.
+        let halves = unsafe { halves::<T>(leaf, depth) };
+        let middle = range.start + range.len() / 2;
+        let [low, high] = halves.map(|(leaf, len)| (leaf, LeafFacts { len, depth }));
+        directory.put(range.start..middle, low.0, low.1);
+        directory.put(middle..range.end, high.0, high.1);
+        retire.retire(Outgrown(OutgrownKind::Leaf(leaf)), self.root());
+    }
+
+    fn ensure_directory(&mut self, depth: u32, retire: &impl Retire) {
+        let directory = match self.parts() {
+            Parts::Directory(directory) if directory.depth >= depth => return,
+            Parts::Directory(directory) => directory.doubled(),
+            Parts::Leaf(leaf) => Directory {
+                depth: 1,
+                leaves: (0..2).map(|_| AtomicU64::new(leaf.word())).collect(),
+                facts: vec![LeafFacts { len: self.len as u32, depth: 0 }; 2].into(),
+            },
+            Parts::Empty => unreachable!("an empty table has nothing to split"),
+        };
+        let old = core::mem::replace(
+            &mut self.root,
+            Box::into_raw(Box::new(directory)).expose_provenance() as u64 | DIRECTORY,
+        );
+        if old & DIRECTORY != 0 {
+            // SAFETY: the old root owned this box.
+            let directory = unsafe { Box::from_raw(directory_at(old)) };
+            let memory = Outgrown(OutgrownKind::Directory { _freed_on_drop: directory });
+            retire.retire(memory, self.root());
+        }
+    }
+
+    /// Gives memory back after a removal: all of it from an empty table, half of a sparse leaf.
+    fn shrink(&mut self, hash: u64, retire: &impl Retire) {
+        if self.len == 0 {
+            return self.take_arrays(|memory| retire.retire(memory, Root(0)));
+        }
+        let Some(leaf) = self.leaf(hash) else { return };
+        let len = self.leaf_len(hash);
+        if leaf.count() > 4 && len < bucket::limit(leaf.count()) / 4 {
+            self.resize_leaf(hash, leaf, len * 2 + 1, retire);
+        }
+    }
+
+    /// Empties `root` and hands out what it led to. The records must be gone.
+    fn take_arrays(&mut self, mut take: impl FnMut(Outgrown)) {
+        let root = core::mem::take(&mut self.root);
+        // SAFETY: what `root` named was owned by the table and is now owned by this function; the
+        // directory is boxed again only after the last look at it.
+        unsafe {
+            parts(root).for_each_leaf(|leaf| take(Outgrown(OutgrownKind::Leaf(leaf))));
+            if root & DIRECTORY != 0 {
+                let directory = Box::from_raw(directory_at(root));
+                take(Outgrown(OutgrownKind::Directory { _freed_on_drop: directory }));
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `root` was a table's root, and what it names is not freed during `'a`.
+#[inline(always)]
+unsafe fn parts<'a>(root: u64) -> Parts<'a> {
+    match root {
+        0 => Parts::Empty,
+        // SAFETY: the flag says that the word names a boxed directory.
+        word if word & DIRECTORY != 0 => Parts::Directory(unsafe { &*directory_at(word) }),
+        word => Parts::Leaf(Leaf::from_word(word)),
+    }
+}
+
+impl Parts<'_> {
+    fn for_each_leaf(&self, mut f: impl FnMut(Leaf)) {
+        match self {
+            Parts::Empty => {}
+            Parts::Leaf(leaf) => f(*leaf),
+            Parts::Directory(directory) => {
+                let mut slot = 0;
+                while slot < directory.leaves.len() {
+                    f(directory.leaf(slot));
+                    slot = directory.range(slot).end;
+                }
+            }
+        }
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        self.for_each_leaf(|leaf| {
+            // SAFETY: the table owns the records, and nobody can reach them any more.
+            unsafe {
+                bucket::for_each(leaf.buckets(), |_, entry| {
+                    drop(Record::<T>::from_pointer(entry.record()))
+                });
+            }
+        });
+        self.take_arrays(drop);
+    }
+}
+
+fn directory_at(word: u64) -> *mut Directory {
+    core::ptr::with_exposed_provenance_mut((word & !DIRECTORY) as usize)
+}
+
+/// The entries of a leaf in two, by hash bit `depth` counted from the top.
+///
+/// # Safety
+/// The leaf and its records, of type `T`, are live.
+unsafe fn halves<T>(leaf: Leaf, depth: u32) -> [(Leaf, u32); 2] {
+    let mut sides = [Vec::new(), Vec::new()];
+    // SAFETY: as the caller promises.
+    unsafe {
+        bucket::for_each(leaf.buckets(), |fraction, entry| {
+            let hash = crate::hash::of(RecordRef::<T>::from_pointer(entry.record()).key());
+            sides[(hash >> (64 - depth) & 1) as usize].push((fraction, entry));
+        });
+    }
+    sides.map(|entries| {
+        let new = Leaf::with_room(entries.len() + 1).expect("a part of a leaf");
+        for (fraction, entry) in &entries {
+            // SAFETY: just allocated, with room.
+            bucket::insert(unsafe { new.buckets() }, *fraction, *entry);
+        }
+        (new, entries.len() as u32)
+    })
+}
+
+/// A record that was found, with what is needed to replace or remove it.
+pub struct Occupied<'a, T> {
+    table: &'a mut Table<T>,
+    hash: u64,
+    leaf: Leaf,
+    place: Place,
+    entry: Entry,
+}
+
+impl<'a, T> Occupied<'a, T> {
+    #[inline(always)]
+    pub fn record(&self) -> RecordRef<'_, T> {
+        // SAFETY: the table owns the record and is borrowed.
+        unsafe { RecordRef::from_pointer(self.entry.record()) }
+    }
+
+    #[inline(always)]
+    pub fn record_mut(&mut self) -> RecordMut<'_, T> {
+        // SAFETY: the table owns the record and is borrowed exclusively.
+        unsafe { RecordMut::from_pointer(self.entry.record()) }
+    }
+
+    /// The record, for as long as the table was borrowed.
+    pub fn into_mut(self) -> RecordMut<'a, T> {
+        // SAFETY: as above.
+        unsafe { RecordMut::from_pointer(self.entry.record()) }
+    }
+
+    /// Puts another record of the same key in its place; returns the old one.
+    pub fn replace(&mut self, record: Record<T>) -> Record<T> {
+        debug_assert_eq!(self.record().key(), record.borrow().key());
+        let volatile = record.borrow().expiry_ms().is_some();
+        let start = record.into_pointer().0;
+        let entry = Entry::new(start, Fraction::of(self.hash), volatile);
+        self.bucket().replace(self.place.position, entry);
+        let old = core::mem::replace(&mut self.entry, entry);
+        self.table.volatile_len += usize::from(volatile);
+        self.table.volatile_len -= usize::from(old.is_volatile());
+        // SAFETY: the entry owned the record and is overwritten.
+        unsafe { Record::from_pointer(old.record()) }
+    }
+
+    /// Sets or takes away the expiry, in place where the record has the field.
+    pub fn set_expiry(&mut self, expiry_ms: Option<u64>) {
+        if let Some(expiry_ms) = expiry_ms
+            && self.record_mut().set_expiry(expiry_ms)
+        {
+            return;
+        }
+        if self.record().expiry_ms() == expiry_ms {
+            return;
+        }
+        // SAFETY: the record is taken out of the entry for the moment of rebuilding it, which
+        // cannot fail but by ending the process, and the entry is overwritten with the result.
+        let old = unsafe { Record::<T>::from_pointer(self.entry.record()) };
+        let key = old.borrow().key().to_vec();
+        let start = old.rebuilt(&key, expiry_ms).into_pointer().0;
+        let was_volatile = self.entry.is_volatile();
+        self.entry = Entry::new(start, Fraction::of(self.hash), expiry_ms.is_some());
+        self.bucket().replace(self.place.position, self.entry);
+        self.table.volatile_len += usize::from(expiry_ms.is_some());
+        self.table.volatile_len -= usize::from(was_volatile);
+    }
+
+    pub fn remove(self, retire: &impl Retire) -> Record<T> {
+        // SAFETY: the leaf is live while the table is borrowed.
+        bucket::remove(unsafe { self.leaf.buckets() }, self.place);
+        self.table.add_len(self.hash, -1);
+        self.table.volatile_len -= usize::from(self.entry.is_volatile());
+        self.table.shrink(self.hash, retire);
+        // SAFETY: the entry owned the record and is gone.
+        unsafe { Record::from_pointer(self.entry.record()) }
+    }
+
+    fn bucket(&self) -> &Bucket {
+        // SAFETY: the leaf is live while the table is borrowed.
+        unsafe { &self.leaf.buckets()[self.place.bucket] }
+    }
+}
+
+/// A look at a table without its lock, for prefetching: nothing is followed that could be freed
+/// while the caller is inside the gate.
+pub(crate) struct Probe(u64);
+
+impl Probe {
+    /// # Safety
+    /// `root` was a table's root at a moment since the caller entered the gate, and the table's
+    /// [`Retire`] frees only after the caller has left it.
+    #[inline(always)]
+    pub(crate) unsafe fn new(root: Root) -> Probe {
+        Probe(root.0)
+    }
+
+    /// The bucket where a search for `hash` starts.
+    #[inline(always)]
+    pub(crate) fn home(&self, hash: u64) -> Option<&Bucket> {
+        let leaf = match self.0 {
+            0 => return None,
+            word if word & DIRECTORY != 0 => {
+                // SAFETY: by `new`, the directory is not freed while we look; `depth` and the
+                // boxes' pointers never change once it is published.
+                let directory = unsafe { directory_at(word) };
+                unsafe { (*directory).leaf(slot_at(hash, (*directory).depth)) }
+            }
+            word => Leaf::from_word(word),
+        };
+        // SAFETY: by `new`, the array is not freed while we look.
+        let buckets = unsafe { leaf.buckets() };
+        Some(&buckets[Fraction::of(hash).home(buckets.len())])
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "table_tests.rs"]
+mod tests;
