@@ -1,3 +1,8 @@
 //! Pure containers and algorithms: slot lock, gate, slot table, record, listpack, crc16.
 //!
 //! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
+
+pub mod gate;
+pub mod lock;
+
+mod sync;
