@@ -28,6 +28,8 @@ pub enum Run {
     Roam(fn(&mut Roam<'_>) -> Result<Effect, Error>),
     /// With the gate closed: nobody else runs.
     World(fn(&mut World<'_>) -> Result<Effect, Error>),
+    /// By its first argument one of these.
+    Container(&'static [&'static Command]),
 }
 
 /// Appends the keys of a call and the database of each.

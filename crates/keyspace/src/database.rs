@@ -1,5 +1,7 @@
 //! All databases, and what is done to whole ones.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use kvasir_structures::crc16::SLOTS;
 use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
 use kvasir_structures::slot::{Slot, Slots};
@@ -14,11 +16,25 @@ pub struct DbIndex(pub u16);
 /// One database: its slots.
 pub struct Database {
     slots: Slots<Object>,
+    /// Set when a call first named a key in it: an unused database costs no memory and no visits.
+    was_used: AtomicBool,
 }
 
 impl Database {
     fn new() -> Database {
-        Database { slots: Slots::new() }
+        Database { slots: Slots::new(), was_used: AtomicBool::new(false) }
+    }
+
+    /// Whether any call ever named a key in it.
+    pub fn was_used(&self) -> bool {
+        self.was_used.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub fn note_use(&self) {
+        if !self.was_used() {
+            self.was_used.store(true, Relaxed);
+        }
     }
 
     #[inline(always)]
@@ -32,11 +48,11 @@ impl Database {
 
     /// Number of keys, those included that have expired and were not met since.
     pub fn len(&self) -> usize {
-        self.slots.iter().map(Slot::len).sum()
+        if self.was_used() { self.slots.iter().map(Slot::len).sum() } else { 0 }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.slots.iter().all(Slot::is_empty)
+        self.len() == 0
     }
 }
 

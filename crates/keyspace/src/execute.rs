@@ -48,15 +48,17 @@ pub fn execute(
         }
         Run::Roam(run) => run(&mut Roam { args, db, keyspace, pass, env, tally, reply, rng }),
         Run::World(_) => unreachable!("the caller closes the gate for such a command"),
+        Run::Container(_) => unreachable!("the caller resolves subcommands"),
     }
 }
 
 /// Locks the slots of all keys, each once, in ascending order of database and slot.
 #[inline]
 fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
-    let lock_one = |place: (DbIndex, u16)| Guard {
-        place,
-        slot: keyspace.database(place.0, pass).slot(place.1).lock(pass),
+    let lock_one = |place: (DbIndex, u16)| {
+        let database = keyspace.database(place.0, pass);
+        database.note_use();
+        Guard { place, slot: database.slot(place.1).lock(pass) }
     };
     let mut guards = Guards::new();
     match keys {

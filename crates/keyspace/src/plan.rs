@@ -42,7 +42,7 @@ pub fn keys(
             Ok(())
         }
         Run::Planned(_, plan) => plan(keyspace, args, db, keys),
-        Run::Roam(_) | Run::World(_) => Ok(()),
+        Run::Roam(_) | Run::World(_) | Run::Container(_) => Ok(()),
     }
 }
 

@@ -24,7 +24,6 @@ pub struct Spec {
     /// Pairs of version and change.
     pub history: &'static [(&'static str, &'static str)],
     pub arguments: &'static [Argument],
-    pub subcommands: &'static [&'static Spec],
 }
 
 impl Spec {
@@ -42,7 +41,6 @@ impl Spec {
         tips: &[],
         history: &[],
         arguments: &[],
-        subcommands: &[],
     };
 
     /// Whether a call with `count` arguments, the name included, has the right number.

@@ -58,6 +58,8 @@ pub struct Tally {
     pub expired: u64,
     /// Keys that calls deleted because they had expired, while someone reads the log.
     pub expired_keys: Vec<(DbIndex, Vec<u8>)>,
+    /// Somebody set an expiry.
+    pub noted_expiry: bool,
     /// What is too large to be freed on the way.
     pub garbage: Vec<Garbage>,
 }
@@ -188,6 +190,7 @@ impl<'a> View<'a> {
         let keeper = slot.keeper();
         if let Some(expiry_ms) = expiry_ms {
             keeper.note_expiry(expiry_ms);
+            self.tally.noted_expiry = true;
         }
         let Some(mut occupied) = slot.find(hash, name) else {
             let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
@@ -242,6 +245,7 @@ impl<'a> View<'a> {
         let keeper = slot.keeper();
         if let Some(expiry_ms) = record.borrow().expiry_ms() {
             keeper.note_expiry(expiry_ms);
+            self.tally.noted_expiry = true;
         }
         slot.insert(hash, record, &keeper);
     }
@@ -252,6 +256,7 @@ impl<'a> View<'a> {
         let keeper = slot.keeper();
         if let Some(expiry_ms) = expiry_ms {
             keeper.note_expiry(expiry_ms);
+            self.tally.noted_expiry = true;
         }
         if let Some(mut occupied) = slot.find(hash, name) {
             occupied.set_expiry(expiry_ms);

@@ -3,9 +3,15 @@
 //! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
 
 pub(crate) mod bucket;
+pub mod crc16;
+pub mod gate;
+pub mod gate_cell;
 pub mod hash;
 pub mod lock;
 pub mod prefetch;
 pub mod record;
 pub mod slab;
+pub mod slot;
 pub mod table;
+
+mod sync;

@@ -62,7 +62,7 @@ impl<T> SlotKeeper<'_, T> {
 impl<T> Retire for SlotKeeper<'_, T> {
     fn retire(&self, memory: Outgrown, root: Root) {
         self.slot.hint.store(root.0, Ordering::Release);
-        self.pass.retire(Retired::new(memory));
+        self.pass.retire(Retired::value(Box::new(memory)));
     }
 }
 

@@ -627,9 +627,9 @@ impl Probe {
         let leaf = match self.0 {
             0 => return None,
             word if word & DIRECTORY != 0 => {
+                let directory = directory_at(word);
                 // SAFETY: by `new`, the directory is not freed while we look; `depth` and the
                 // boxes' pointers never change once it is published.
-                let directory = unsafe { directory_at(word) };
                 unsafe { (*directory).leaf(slot_at(hash, (*directory).depth)) }
             }
             word => Leaf::from_word(word),

@@ -1,0 +1,62 @@
+//! Arguments that several commands share: numbers, expiry times.
+
+use kvasir_resp::number::parse_integer;
+
+use crate::error::Error;
+use crate::view::Env;
+
+/// An integer argument.
+pub fn integer(text: &[u8]) -> Result<i64, Error> {
+    parse_integer(text).ok_or(Error::NOT_INTEGER)
+}
+
+/// How an expiry is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeUnit {
+    Seconds,
+    Milliseconds,
+    UnixSeconds,
+    UnixMilliseconds,
+}
+
+impl TimeUnit {
+    /// The unit behind SET's and GETEX's words.
+    pub fn from_word(word: &[u8]) -> Option<TimeUnit> {
+        let words: [(&[u8], TimeUnit); 4] = [
+            (b"ex", TimeUnit::Seconds),
+            (b"px", TimeUnit::Milliseconds),
+            (b"exat", TimeUnit::UnixSeconds),
+            (b"pxat", TimeUnit::UnixMilliseconds),
+        ];
+        words.iter().find(|(name, _)| word.eq_ignore_ascii_case(name)).map(|(_, unit)| *unit)
+    }
+
+    fn is_relative(self) -> bool {
+        matches!(self, TimeUnit::Seconds | TimeUnit::Milliseconds)
+    }
+
+    /// The given time as ms since 1970; `None` if it does not fit. May lie in the past, even before
+    /// 1970.
+    pub fn unix_ms(self, time: i64, env: &Env) -> Option<i64> {
+        let ms = match self {
+            TimeUnit::Seconds | TimeUnit::UnixSeconds => time.checked_mul(1000)?,
+            TimeUnit::Milliseconds | TimeUnit::UnixMilliseconds => time,
+        };
+        if self.is_relative() { ms.checked_add(env.now_ms as i64) } else { Some(ms) }
+    }
+}
+
+/// The expiry of SET, SETEX, GETEX and the like, which must be positive; ms since 1970.
+pub fn expiry_ms(
+    text: &[u8],
+    unit: TimeUnit,
+    env: &Env,
+    command: &str,
+) -> Result<u64, Error> {
+    let time = integer(text)?;
+    let invalid = || Error::new(format!("ERR invalid expire time in '{command}' command"));
+    if time <= 0 {
+        return Err(invalid());
+    }
+    unit.unix_ms(time, env).map(|ms| ms as u64).ok_or_else(invalid)
+}

@@ -1,0 +1,206 @@
+//! Changing strings in place: APPEND, SETRANGE, INCR, DECR, INCRBY, DECRBY.
+
+use std::sync::Arc;
+
+use kvasir_resp::number::{parse_integer, write_integer};
+use kvasir_structures::record::{BodyMut, NewBody};
+
+use crate::command::{Command, Cx, Run};
+use crate::commands::options::integer;
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::spec::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::value::{Object, SHARED_TEXT_MIN, Tag};
+use crate::view::Found;
+
+pub static COMMANDS: &[&Command] = &[&APPEND, &SETRANGE, &INCR, &DECR, &INCRBY, &DECRBY];
+
+static APPEND: Command = Command {
+    spec: Spec {
+        name: "append",
+        group: Group::String,
+        arity: 3,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::INSERT))],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(append),
+};
+
+fn append(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let tail = &cx.args[2];
+    let Some(len) = cx.view.text(0)?.map(|text| text.bytes().len()) else {
+        cx.view.put_text(0, Tag::Text, tail, None);
+        cx.reply.integer(tail.len() as i64);
+        return Ok(Effect::AsGiven);
+    };
+    check_len(cx, len, tail.len())?;
+    let mut found = cx.view.find(0).expect("it was just read");
+    edit(&mut found, len + tail.len(), |bytes| bytes[len..].copy_from_slice(tail));
+    cx.reply.integer((len + tail.len()) as i64);
+    Ok(Effect::AsGiven)
+}
+
+static SETRANGE: Command = Command {
+    spec: Spec {
+        name: "setrange",
+        group: Group::String,
+        arity: 4,
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(setrange),
+};
+
+fn setrange(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let offset = integer(&cx.args[2])?;
+    if offset < 0 {
+        return Err(Error::fixed("ERR offset is out of range"));
+    }
+    let (offset, part) = (offset as usize, &cx.args[3]);
+    let old_len = cx.view.text(0)?.map(|text| text.bytes().len());
+    if part.is_empty() {
+        cx.reply.integer(old_len.unwrap_or(0) as i64);
+        return Ok(Effect::None);
+    }
+    check_len(cx, offset, part.len())?;
+    let len = old_len.unwrap_or(0).max(offset + part.len());
+    if old_len.is_none() {
+        cx.view.put(0, Tag::RawText, NewBody::Bytes(b""), None);
+    }
+    let mut found = cx.view.find(0).expect("it was read or just made");
+    edit(&mut found, len, |bytes| bytes[offset..offset + part.len()].copy_from_slice(part));
+    cx.reply.integer(len as i64);
+    Ok(Effect::AsGiven)
+}
+
+fn check_len(cx: &Cx<'_>, len: usize, more: usize) -> Result<(), Error> {
+    match len.checked_add(more) {
+        Some(total) if total <= cx.view.env.text_len_max => Ok(()),
+        _ => Err(Error::TOO_LONG),
+    }
+}
+
+/// Brings a string to `len` bytes, new ones zero, and lets `change` at them. A string that stands
+/// outside of its record is changed where it is unless a reply still sends it, and its room
+/// doubles as it grows, so many small APPENDs copy little.
+fn edit(found: &mut Found<'_>, len: usize, change: impl FnOnce(&mut [u8])) {
+    if let BodyMut::Object(Object::Text(text)) = found.occupied.record_mut().body_mut() {
+        let text = Arc::make_mut(text);
+        text.resize(len, 0);
+        return change(text);
+    }
+    let mut bytes = match found.occupied.record_mut().body_mut() {
+        BodyMut::Bytes(bytes) => bytes.to_vec(),
+        BodyMut::Object(_) => unreachable!("the caller checked the type"),
+    };
+    bytes.resize(len, 0);
+    change(&mut bytes);
+    if len < SHARED_TEXT_MIN {
+        found.set_body(Tag::RawText, NewBody::Bytes(&bytes));
+    } else {
+        let object = Box::new(Object::Text(Arc::new(bytes)));
+        found.set_body(Tag::RawText, NewBody::Object(object));
+    }
+}
+
+const INCREMENT_FLAGS: Flags = Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST);
+const INCREMENT_KEYS: &[KeySpec] =
+    &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))];
+
+static INCR: Command = Command {
+    spec: Spec {
+        name: "incr",
+        group: Group::String,
+        arity: 2,
+        flags: INCREMENT_FLAGS,
+        keys: INCREMENT_KEYS,
+        ..Spec::BLANK
+    },
+    run: Run::Keys(|cx| add(cx, 1)),
+};
+
+static DECR: Command = Command {
+    spec: Spec {
+        name: "decr",
+        group: Group::String,
+        arity: 2,
+        flags: INCREMENT_FLAGS,
+        keys: INCREMENT_KEYS,
+        ..Spec::BLANK
+    },
+    run: Run::Keys(|cx| add(cx, -1)),
+};
+
+static INCRBY: Command = Command {
+    spec: Spec {
+        name: "incrby",
+        group: Group::String,
+        arity: 3,
+        flags: INCREMENT_FLAGS,
+        keys: INCREMENT_KEYS,
+        ..Spec::BLANK
+    },
+    run: Run::Keys(|cx| {
+        let change = integer(&cx.args[2])?;
+        add(cx, change)
+    }),
+};
+
+static DECRBY: Command = Command {
+    spec: Spec {
+        name: "decrby",
+        group: Group::String,
+        arity: 3,
+        flags: INCREMENT_FLAGS,
+        keys: INCREMENT_KEYS,
+        ..Spec::BLANK
+    },
+    run: Run::Keys(|cx| {
+        let change = integer(&cx.args[2])?.checked_neg();
+        add(cx, change.ok_or(Error::fixed("ERR decrement would overflow"))?)
+    }),
+};
+
+fn add(cx: &mut Cx<'_>, change: i64) -> Result<Effect, Error> {
+    let old = match cx.view.text(0)? {
+        None => None,
+        Some(text) => Some(parse_integer(text.bytes()).ok_or(Error::NOT_INTEGER)?),
+    };
+    let overflow = Error::fixed("ERR increment or decrement would overflow");
+    let new = old.unwrap_or(0).checked_add(change).ok_or(overflow)?;
+    let mut text = Vec::with_capacity(20);
+    write_integer(new, &mut text);
+    match cx.view.find(0) {
+        Some(mut found) => found.set_body(Tag::Text, NewBody::Bytes(&text)),
+        None => cx.view.put(0, Tag::Text, NewBody::Bytes(&text), None),
+    }
+    cx.reply.integer(new);
+    Ok(Effect::AsGiven)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn append_and_setrange() {
+        check("APPEND k ab; APPEND k cd; GET k; OBJECT ENCODING k", ":2; :4; $abcd; $raw");
+        check("SET k v EX 100; APPEND k w; TTL k", "+OK; :2; :100");
+        check("SETRANGE k 2 x; GET k; SETRANGE k 0 yy; GET k", ":3; $\\x00\\x00x; :3; $yyx");
+        check("SETRANGE k 5 \"\"; EXISTS k; SETRANGE k -1 x", ":0; :0; -ERR offset is out of range");
+        check("SETRANGE k 536870911 xx", "-ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+        check("SETRANGE k 20000 x; APPEND k yz; STRLEN k; GETRANGE k 19999 -1", ":20001; :20003; :20003; $\\x00xyz");
+    }
+
+    #[test]
+    fn counters() {
+        check("INCR k; INCRBY k 41; DECR k; DECRBY k 2; GET k", ":1; :42; :41; :39; $39");
+        check("SET k v EX 100; INCR k", "+OK; -ERR value is not an integer or out of range");
+        check("SET k 5 EX 100; INCR k; TTL k; OBJECT ENCODING k", "+OK; :6; :100; $int");
+        check("SET k 9223372036854775807; INCR k", "+OK; -ERR increment or decrement would overflow");
+        check("DECRBY k -9223372036854775808", "-ERR decrement would overflow");
+        check("INCRBY k x; SET k ' 5'; INCR k", "-ERR value is not an integer or out of range; +OK; -ERR value is not an integer or out of range");
+    }
+}

@@ -1,0 +1,239 @@
+//! Reading strings: GET, GETDEL, GETEX, GETRANGE, MGET, STRLEN, SUBSTR.
+
+use crate::command::{Command, Cx, Run};
+use crate::commands::options::{TimeUnit, expiry_ms, integer};
+use crate::effect::{Effect, call};
+use crate::error::Error;
+use crate::spec::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::value::{Kind, Text};
+
+pub static COMMANDS: &[&Command] =
+    &[&GET, &GETDEL, &GETEX, &GETRANGE, &MGET, &STRLEN, &SUBSTR];
+
+static GET: Command = Command {
+    spec: Spec {
+        name: "get",
+        group: Group::String,
+        arity: 2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(get),
+};
+
+fn get(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    match cx.view.text(0)? {
+        Some(text) => text.write_to(cx.reply),
+        None => cx.reply.null(),
+    }
+    Ok(Effect::None)
+}
+
+static GETDEL: Command = Command {
+    spec: Spec {
+        name: "getdel",
+        group: Group::String,
+        arity: 2,
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::DELETE))],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(getdel),
+};
+
+fn getdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let found = cx.view.text(0)?.map(|text| text.write_to(cx.reply)).is_some();
+    if !found {
+        cx.reply.null();
+        return Ok(Effect::None);
+    }
+    cx.view.delete(0);
+    Ok(Effect::Rewritten(vec![call(&[b"DEL", cx.view.key(0)])]))
+}
+
+static GETEX: Command = Command {
+    spec: Spec {
+        name: "getex",
+        group: Group::String,
+        arity: -2,
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(getex),
+};
+
+/// What GETEX does to the expiry.
+enum Change {
+    Keep,
+    Persist,
+    Set(u64),
+}
+
+fn getex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let change = getex_change(cx);
+    let change = match (change, cx.view.expect_kind(0, Kind::String)?) {
+        (_, false) if cx.args.len() == 2 => Change::Keep,
+        (change, _) => change?,
+    };
+    let Some(text) = cx.view.text(0)? else {
+        cx.reply.null();
+        return Ok(Effect::None);
+    };
+    text.write_to(cx.reply);
+    let key = cx.view.key(0);
+    match change {
+        Change::Keep => Ok(Effect::None),
+        Change::Persist => {
+            let had = cx.view.peek(0).is_some_and(|record| record.expiry_ms().is_some());
+            cx.view.set_expiry(0, None);
+            let persist = || Effect::Rewritten(vec![call(&[b"PERSIST", key])]);
+            Ok(if had { persist() } else { Effect::None })
+        }
+        Change::Set(ms) if ms <= cx.view.env.now_ms => {
+            cx.view.delete(0);
+            Ok(Effect::Rewritten(vec![call(&[b"DEL", key])]))
+        }
+        Change::Set(ms) => {
+            cx.view.set_expiry(0, Some(ms));
+            let ms = ms.to_string();
+            Ok(Effect::Rewritten(vec![call(&[b"PEXPIREAT", key, ms.as_bytes()])]))
+        }
+    }
+}
+
+fn getex_change(cx: &Cx<'_>) -> Result<Change, Error> {
+    let args = cx.args;
+    match args.len() {
+        2 => Ok(Change::Keep),
+        3 if args[2].eq_ignore_ascii_case(b"persist") => Ok(Change::Persist),
+        4 => {
+            let unit = TimeUnit::from_word(&args[2]).ok_or(Error::SYNTAX)?;
+            expiry_ms(&args[3], unit, cx.view.env, "getex").map(Change::Set)
+        }
+        _ => Err(Error::SYNTAX),
+    }
+}
+
+static GETRANGE: Command = Command {
+    spec: Spec {
+        name: "getrange",
+        group: Group::String,
+        arity: 4,
+        flags: Flags::READONLY,
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(getrange),
+};
+
+static SUBSTR: Command = Command {
+    spec: Spec {
+        name: "substr",
+        group: Group::String,
+        arity: 4,
+        flags: Flags::READONLY,
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(getrange),
+};
+
+fn getrange(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let (start, end) = (integer(&cx.args[2])?, integer(&cx.args[3])?);
+    match cx.view.text(0)? {
+        None => cx.reply.bulk(b""),
+        Some(text) => cx.reply.bulk(range(text.bytes(), start, end)),
+    }
+    Ok(Effect::None)
+}
+
+/// Both ends count, negative ones from the end.
+fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
+    let len = bytes.len() as i64;
+    if start < 0 && end < 0 && start > end {
+        return b"";
+    }
+    let from_start = |index: i64| if index < 0 { (len + index).max(0) } else { index };
+    let (start, end) = (from_start(start), from_start(end).min(len - 1));
+    if start > end { b"" } else { &bytes[start as usize..=end as usize] }
+}
+
+static MGET: Command = Command {
+    spec: Spec {
+        name: "mget",
+        group: Group::String,
+        arity: -2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: &[KeySpec::range(KeyFlags::RO.union(KeyFlags::ACCESS), 1, -1, 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(mget),
+};
+
+fn mget(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let keys = cx.view.key_count();
+    cx.reply.array(keys);
+    for key in 0..keys {
+        match cx.view.read(key).map(Text::of) {
+            Some(Ok(text)) => text.write_to(cx.reply),
+            Some(Err(_)) | None => cx.reply.null(),
+        }
+    }
+    Ok(Effect::None)
+}
+
+static STRLEN: Command = Command {
+    spec: Spec {
+        name: "strlen",
+        group: Group::String,
+        arity: 2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RO)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(strlen),
+};
+
+fn strlen(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let len = cx.view.text(0)?.map_or(0, |text| text.bytes().len());
+    cx.reply.integer(len as i64);
+    Ok(Effect::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn get_and_its_errors() {
+        check("SET k v; GET k; GET none; STRLEN k; STRLEN none", "+OK; $v; _; :1; :0");
+        check("HSET h f v; GET h", ":1; -WRONGTYPE Operation against a key holding the wrong kind of value");
+        check("SET k v; GETDEL k; GETDEL k", "+OK; $v; _");
+        check("SET a 1; HSET h f v; MGET a h none a", "+OK; :1; [$1 _ _ $1]");
+    }
+
+    #[test]
+    fn ranges() {
+        check(
+            "SET k hello; GETRANGE k 1 3; GETRANGE k -3 -1; GETRANGE k 3 1; GETRANGE k 0 99",
+            "+OK; $ell; $llo; $; $hello",
+        );
+        check("GETRANGE none 0 1; GETRANGE none x 1", "$; -ERR value is not an integer or out of range");
+        check("SET k hello; GETRANGE k -1 -5; GETRANGE k -99 -98; SUBSTR k 0 0", "+OK; $; $h; $h");
+    }
+
+    #[test]
+    fn getex_changes_the_expiry() {
+        check("SET k v; GETEX k EX 100; TTL k; GETEX k PERSIST; TTL k", "+OK; $v; :100; $v; :-1");
+        check("SET k v; GETEX k PXAT 1; EXISTS k", "+OK; $v; :0");
+        check("GETEX none; GETEX none EX 1; GETEX none FOO", "_; _; -ERR syntax error");
+        check(
+            "SET k v; GETEX k EX 0; GETEX k EX x; GETEX k EX 1 PERSIST; GETEX k EX 9223372036854775807",
+            "+OK; -ERR invalid expire time in 'getex' command; \
+             -ERR value is not an integer or out of range; -ERR syntax error; \
+             -ERR invalid expire time in 'getex' command",
+        );
+    }
+}

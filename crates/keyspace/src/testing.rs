@@ -1,0 +1,249 @@
+//! `check(script, replies)`: commands against a fresh keyspace, and against the oracle.
+//!
+//! A script is calls separated by `; `, each split as an inline request is. Replies are written
+//! `+OK`, `-ERR text`, `:1`, `$bytes`, `_` for null, `,1.5` for a double, `#t`, `[a b]` for an
+//! array, `{k v}` for a map, `~[a b]` for a set. Then the same script goes to redis-server, if
+//! KVASIR_REDIS_SERVER names one, and the reply bytes must be equal. Under CI it must.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_resp::decode::{self, Value};
+use kvasir_resp::reply::{Protocol, Reply};
+use kvasir_resp::request::{Limits, Parsed, Parser};
+use kvasir_structures::gate::Gate;
+
+use crate::command::{Command, Run, World};
+use crate::commands;
+use crate::database::{DbIndex, Keyspace};
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::execute::{Call, Context, execute};
+use crate::plan;
+use crate::rng::Rng;
+use crate::view::{Env, Tally};
+
+/// A keyspace with one client, and a clock that stands still unless a test moves it.
+pub struct Bench {
+    gate: &'static Gate,
+    keyspace: Keyspace,
+    pub env: Env,
+    pub tally: Tally,
+    rng: Rng,
+    db: DbIndex,
+    protocol: Protocol,
+}
+
+impl Bench {
+    pub fn new(protocol: Protocol) -> Bench {
+        let gate: &'static Gate = Box::leak(Box::new(Gate::new(1)));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Bench {
+            gate,
+            keyspace: Keyspace::new(gate, 16),
+            // The oracle has its own clock, so ours must not be far from it.
+            env: Env { now_ms: now.unwrap().as_millis() as u64, logs: true, ..Env::default() },
+            tally: Tally::default(),
+            rng: Rng::new(1),
+            db: DbIndex(0),
+            protocol,
+        }
+    }
+
+    /// Runs one call; reply bytes and effect.
+    pub fn call(&mut self, args: Args<'_>) -> (Vec<u8>, Effect) {
+        let mut reply = Reply::new(self.protocol);
+        let result = self.run(args, &mut reply);
+        let effect = result.unwrap_or_else(|error| {
+            reply.clear();
+            reply.error(error.text());
+            Effect::None
+        });
+        let (mut bytes, shared) = reply.take();
+        for (at, chunk) in shared.iter().rev() {
+            bytes.splice(*at..*at, chunk.iter().copied());
+        }
+        (bytes, effect)
+    }
+
+    fn run(&mut self, args: Args<'_>, reply: &mut Reply) -> Result<Effect, Error> {
+        if args[0].eq_ignore_ascii_case(b"select") {
+            let index = kvasir_resp::number::parse_integer(&args[1]).expect("a test's database");
+            self.db = self.keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE)?;
+            reply.ok();
+            return Ok(Effect::None);
+        }
+        let (command, name) = resolve(args);
+        if !command.spec.accepts_count(args.len()) {
+            return Err(Error::wrong_arity(&name));
+        }
+        let Bench { gate, keyspace, env, tally, rng, db, .. } = self;
+        if let Run::World(run) = command.run {
+            let pass = &mut gate.exclusive();
+            return run(&mut World { args, db: *db, keyspace, pass, tally, reply });
+        }
+        let mut keys = Vec::new();
+        plan::keys(keyspace, command, args, *db, &mut keys)?;
+        let call = Call { command, args, db: *db, keys: &keys };
+        execute(keyspace, &gate.enter(0), &call, Context { env, tally, rng, reply })
+    }
+}
+
+fn resolve(args: Args<'_>) -> (&'static Command, String) {
+    let named = |command: &&'static Command, word: &[u8]| {
+        command.spec.name.as_bytes().eq_ignore_ascii_case(word)
+    };
+    let command = commands::all().find(|command| named(command, &args[0]));
+    let command =
+        command.unwrap_or_else(|| panic!("no command {}", String::from_utf8_lossy(&args[0])));
+    let Run::Container(list) = command.run else { return (command, command.spec.name.into()) };
+    let sub = list.iter().copied().find(|sub| named(sub, &args[1])).expect("a subcommand");
+    (sub, format!("{}|{}", command.spec.name, sub.spec.name))
+}
+
+/// Checks a script under RESP2, here and at the oracle.
+pub fn check(script: &str, replies: &str) {
+    check_as(Protocol::Resp2, script, replies);
+}
+
+/// Checks a script under RESP3, here and at the oracle.
+pub fn check3(script: &str, replies: &str) {
+    check_as(Protocol::Resp3, script, replies);
+}
+
+/// Checks a script here only, for what the oracle does not know or does otherwise.
+pub fn check_ours(script: &str, replies: &str) {
+    let bytes = run_here(Protocol::Resp2, script);
+    assert_eq!(show_all(&bytes), replies, "{script}");
+}
+
+fn check_as(protocol: Protocol, script: &str, replies: &str) {
+    let ours = run_here(protocol, script);
+    assert_eq!(show_all(&ours), replies, "{script}");
+    if let Some(oracle) = oracle() {
+        let theirs = oracle.run(protocol, script);
+        assert_eq!(show_all(&theirs), replies, "the oracle: {script}");
+        let text = |replies: &[Vec<u8>]| String::from_utf8_lossy(&replies.concat()).into_owned();
+        assert_eq!(text(&ours), text(&theirs), "bytes: {script}");
+    }
+}
+
+fn run_here(protocol: Protocol, script: &str) -> Vec<Vec<u8>> {
+    let mut bench = Bench::new(protocol);
+    split(script).iter().map(|call| bench.call(call.args()).0).collect()
+}
+
+/// The calls of a script.
+pub fn split(script: &str) -> Vec<ArgsBuf> {
+    script.split("; ").map(split_call).collect()
+}
+
+fn split_call(call: &str) -> ArgsBuf {
+    let (mut spans, mut scratch) = (Vec::new(), Vec::new());
+    let limits = Limits {
+        bulk_len_max: 1 << 29,
+        args_max: 1 << 20,
+        inline_len_max: 1 << 16,
+        authenticated: true,
+    };
+    let line = format!("{call}\r\n");
+    let parsed = Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &limits);
+    assert!(matches!(parsed, Ok(Parsed::Inline { .. })), "{call}");
+    ArgsBuf::from_iter(Args::new(&scratch, &spans).iter())
+}
+
+fn show_all(replies: &[Vec<u8>]) -> String {
+    let show_one = |bytes: &Vec<u8>| match decode::decode(bytes) {
+        Ok(Some((value, length))) if length == bytes.len() => show(&value),
+        other => panic!("not one reply: {:?} {other:?}", String::from_utf8_lossy(bytes)),
+    };
+    replies.iter().map(show_one).collect::<Vec<_>>().join("; ")
+}
+
+fn show(value: &Value) -> String {
+    let list = |values: &[Value]| values.iter().map(show).collect::<Vec<_>>().join(" ");
+    match value {
+        Value::Simple(text) => format!("+{}", text.escape_ascii()),
+        Value::Error(text) => format!("-{}", String::from_utf8_lossy(text)),
+        Value::Integer(number) => format!(":{number}"),
+        Value::Bulk(bytes) => format!("${}", bytes.escape_ascii()),
+        Value::Null => "_".into(),
+        Value::Double(number) => format!(",{number}"),
+        Value::Boolean(truth) => format!("#{}", if *truth { "t" } else { "f" }),
+        Value::Array(values) => format!("[{}]", list(values)),
+        Value::Set(values) => format!("~[{}]", list(values)),
+        Value::Map(pairs) => {
+            let pairs: Vec<_> =
+                pairs.iter().map(|(key, value)| format!("{} {}", show(key), show(value))).collect();
+            format!("{{{}}}", pairs.join(" "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// A redis-server of our own; scripts run on it one after the other.
+struct Oracle {
+    path: std::path::PathBuf,
+    turn: Mutex<()>,
+    _process: Child,
+}
+
+fn oracle() -> Option<&'static Oracle> {
+    static ORACLE: OnceLock<Option<Oracle>> = OnceLock::new();
+    let start = || match std::env::var("KVASIR_REDIS_SERVER") {
+        Ok(program) => Some(Oracle::start(&program)),
+        Err(_) if std::env::var("CI").is_ok() => panic!("CI needs KVASIR_REDIS_SERVER"),
+        Err(_) => {
+            eprintln!("KVASIR_REDIS_SERVER is not set: scripts run without the oracle");
+            None
+        }
+    };
+    ORACLE.get_or_init(start).as_ref()
+}
+
+impl Oracle {
+    fn start(program: &str) -> Oracle {
+        let directory = std::env::temp_dir().join(format!("kvasir-check-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a temporary directory");
+        let path = directory.join("oracle.sock");
+        // Not bound to this process's life: `timeout` ends it should the tests be killed.
+        let process = Process::new("timeout")
+            .args(["600", program, "--port", "0", "--save", "", "--enable-debug-command", "yes"])
+            .args(["--unixsocket", path.to_str().expect("a printable path")])
+            .current_dir(&directory)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server starts");
+        for _ in 0..500 {
+            if UnixStream::connect(&path).is_ok() {
+                return Oracle { path, turn: Mutex::new(()), _process: process };
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("redis-server does not listen on {}", path.display());
+    }
+
+    fn run(&self, protocol: Protocol, script: &str) -> Vec<Vec<u8>> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = UnixStream::connect(&self.path).expect("the oracle listens");
+        let mut ask = |call: &ArgsBuf| {
+            let request: Vec<&[u8]> = call.args().iter().collect();
+            stream.write_all(&decode::encode_request(&request)).expect("the oracle reads");
+            let (mut reply, mut chunk) = (Vec::new(), [0; 65536]);
+            while !matches!(decode::decode(&reply), Ok(Some(_))) {
+                let length = stream.read(&mut chunk).expect("the oracle answers");
+                assert!(length > 0, "the oracle closed the connection");
+                reply.extend_from_slice(&chunk[..length]);
+            }
+            reply
+        };
+        ask(&split_call("FLUSHALL"));
+        if protocol == Protocol::Resp3 {
+            ask(&split_call("HELLO 3"));
+        }
+        split(script).iter().map(ask).collect()
+    }
+}

@@ -1,0 +1,207 @@
+//! One turn's requests: parsed from every connection, prefetched in stages, executed in order.
+//!
+//! A random access to a large keyspace costs three cache misses: slot, bucket, record. Executed one
+//! by one, each waits for its own; here a window of requests takes each step together, so that the
+//! misses overlap and their latency is paid once a window.
+
+use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::plan::{self, KeyAt};
+use kvasir_reactor::{Buffer, Reactor};
+use kvasir_resp::args::Args;
+use kvasir_resp::request::{Limits, Parsed, ProtocolError, Span};
+use kvasir_structures::gate::Pass;
+
+use crate::connection::Connection;
+use crate::dispatch::{Entry, Handler, NotFound, Table};
+
+/// Requests whose memory is fetched together: about as many misses as a core can have under way.
+pub const WINDOW: usize = 24;
+/// Requests of one connection in one turn; the rest waits, so that others get theirs.
+const REQUESTS_PER_TURN: usize = 1024;
+
+/// Scratch memory of a worker, reused every turn.
+#[derive(Default)]
+pub struct Batch {
+    pub sources: Vec<Source>,
+    pub requests: Vec<Request>,
+    spans: Vec<Span>,
+    keys: Vec<KeyAt>,
+    scratch: Vec<u8>,
+}
+
+/// Bytes of one connection.
+pub struct Source {
+    pub connection: usize,
+    pub data: Data,
+    /// How far `data` was parsed.
+    pub consumed: usize,
+    /// Parsing stopped at the turn's limit, not for want of bytes.
+    pub has_more: bool,
+}
+
+pub enum Data {
+    /// The reactor's own buffer, not copied.
+    Direct(Buffer),
+    /// The connection's input, taken out for the turn.
+    Own(Vec<u8>),
+}
+
+/// A request of the batch.
+pub struct Request {
+    pub source: u32,
+    pub what: What,
+    is_inline: bool,
+    spans: (u32, u32),
+    keys: (u32, u32),
+    planned_for: Option<DbIndex>,
+}
+
+pub enum What {
+    /// Index in the command table.
+    Call(u16),
+    UnknownCommand,
+    UnknownSubcommand,
+    Malformed(ProtocolError),
+}
+
+impl Data {
+    pub fn bytes<'a>(&'a self, reactor: &'a Reactor) -> &'a [u8] {
+        match self {
+            Data::Direct(buffer) => reactor.bytes(buffer),
+            Data::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl Batch {
+    /// Forgets the last turn; the sources were taken out.
+    pub fn clear(&mut self) {
+        debug_assert!(self.sources.is_empty());
+        self.requests.clear();
+        self.spans.clear();
+        self.keys.clear();
+        self.scratch.clear();
+    }
+
+    /// Parses what is complete in one source, and plans the keys of every call.
+    pub fn parse(
+        &mut self,
+        source: usize,
+        connection: &mut Connection,
+        reactor: &Reactor,
+        limits: &Limits,
+        table: &Table,
+        keyspace: &Keyspace,
+    ) {
+        let Source { data, consumed, has_more, .. } = &mut self.sources[source];
+        let bytes = data.bytes(reactor);
+        for _ in 0..REQUESTS_PER_TURN {
+            let first_span = self.spans.len();
+            let input = &bytes[*consumed..];
+            let parsed =
+                connection.parser.parse(input, &mut self.spans, &mut self.scratch, limits);
+            let (length, is_inline) = match parsed {
+                Ok(Parsed::Request { consumed }) => (consumed, false),
+                Ok(Parsed::Inline { consumed }) => (consumed, true),
+                Ok(Parsed::Nothing { consumed: length }) => {
+                    *consumed += length;
+                    continue;
+                }
+                Ok(Parsed::Incomplete { .. }) => return,
+                Err(error) => {
+                    *consumed = bytes.len();
+                    return self.requests.push(Request::malformed(source, error));
+                }
+            };
+            let base = *consumed;
+            *consumed += length;
+            if !is_inline {
+                // From here on positions count from the start of the source.
+                self.spans[first_span..].iter_mut().for_each(|span| span.start += base as u32);
+            }
+            let spans = &self.spans[first_span..];
+            let args = Args::new(if is_inline { &self.scratch } else { bytes }, spans);
+            let first_key = self.keys.len();
+            let mut planned_for = Some(connection.db);
+            let what = match table.resolve(args) {
+                Err(NotFound::Command) => What::UnknownCommand,
+                Err(NotFound::Subcommand) => What::UnknownSubcommand,
+                Ok(entry) => {
+                    // An error is found again, and reported, when the call's turn comes.
+                    if plan_keys(entry, args, connection.db, keyspace, &mut self.keys).is_err() {
+                        planned_for = None;
+                    }
+                    What::Call(entry.index as u16)
+                }
+            };
+            self.requests.push(Request {
+                source: source as u32,
+                what,
+                is_inline,
+                spans: (first_span as u32, self.spans.len() as u32),
+                keys: (first_key as u32, self.keys.len() as u32),
+                planned_for,
+            });
+        }
+        *has_more = *consumed < bytes.len();
+    }
+
+    pub fn args<'a>(&'a self, request: &Request, reactor: &'a Reactor) -> Args<'a> {
+        let spans = &self.spans[request.spans.0 as usize..request.spans.1 as usize];
+        let data = &self.sources[request.source as usize].data;
+        Args::new(if request.is_inline { &self.scratch } else { data.bytes(reactor) }, spans)
+    }
+
+    /// The keys as planned; `None` if that failed or the connection has selected another database
+    /// since.
+    pub fn keys(&self, request: &Request, db: DbIndex) -> Option<&[KeyAt]> {
+        let keys = &self.keys[request.keys.0 as usize..request.keys.1 as usize];
+        (request.planned_for == Some(db)).then_some(keys)
+    }
+
+    /// Fetches what the calls of a window will touch, step by step.
+    pub fn prefetch(&self, window: &[Request], keyspace: &Keyspace, pass: &Pass<'_>) {
+        let (Some(first), Some(last)) = (window.first(), window.last()) else { return };
+        let keys = &self.keys[first.keys.0 as usize..last.keys.1 as usize];
+        let keys = &keys[..keys.len().min(4 * WINDOW)];
+        for key in keys {
+            keyspace.database(key.db, pass).slot(key.slot).prefetch();
+        }
+        for key in keys {
+            keyspace.database(key.db, pass).slot(key.slot).prefetch_bucket(key.hash, pass);
+        }
+        for key in keys {
+            keyspace.database(key.db, pass).slot(key.slot).prefetch_record(key.hash, pass);
+        }
+    }
+}
+
+impl Request {
+    fn malformed(source: usize, error: ProtocolError) -> Request {
+        Request {
+            source: source as u32,
+            what: What::Malformed(error),
+            is_inline: false,
+            spans: (0, 0),
+            keys: (0, 0),
+            planned_for: None,
+        }
+    }
+}
+
+/// Appends the keys of a data command whose arguments have the right number; none on an error.
+pub fn plan_keys(
+    entry: &Entry,
+    args: Args<'_>,
+    db: DbIndex,
+    keyspace: &Keyspace,
+    keys: &mut Vec<KeyAt>,
+) -> Result<(), Error> {
+    let Handler::Data(command) = entry.handler else { return Ok(()) };
+    if !entry.spec.accepts_count(args.len()) {
+        return Ok(());
+    }
+    let first = keys.len();
+    plan::keys(keyspace, command, args, db, keys).inspect_err(|_| keys.truncate(first))
+}

@@ -1,0 +1,109 @@
+//! The registry of clients: what CLIENT LIST shows of connections that belong to other workers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What everyone may know of a client. Written by the worker that owns the connection.
+pub struct Client {
+    pub id: u64,
+    pub worker: usize,
+    pub address: String,
+    pub local_address: String,
+    pub is_unix: bool,
+    pub descriptor: i32,
+    pub created_ms: u64,
+    pub last_ms: AtomicU64,
+    pub db: AtomicU16,
+    /// 2 or 3.
+    pub protocol: AtomicU16,
+    /// Index in the command table of the last command; `usize::MAX` before the first.
+    pub last_command: AtomicUsize,
+    pub input_bytes: AtomicUsize,
+    pub output_bytes: AtomicUsize,
+    pub commands: AtomicU64,
+    pub no_evict: AtomicBool,
+    pub no_touch: AtomicBool,
+    names: Mutex<Names>,
+}
+
+/// What a client says of itself.
+#[derive(Default, Clone)]
+pub struct Names {
+    pub name: String,
+    pub library: String,
+    pub library_version: String,
+}
+
+/// Where a connection comes from.
+pub struct Origin {
+    pub address: String,
+    pub local_address: String,
+    pub is_unix: bool,
+    pub descriptor: i32,
+}
+
+impl Client {
+    pub fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All clients by id.
+#[derive(Default)]
+pub struct Clients {
+    next_id: AtomicU64,
+    count: AtomicUsize,
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    pub fn add(&self, worker: usize, origin: Origin, now_ms: u64) -> Arc<Client> {
+        let client = Arc::new(Client {
+            id: self.next_id.fetch_add(1, Relaxed) + 1,
+            worker,
+            address: origin.address,
+            local_address: origin.local_address,
+            is_unix: origin.is_unix,
+            descriptor: origin.descriptor,
+            created_ms: now_ms,
+            last_ms: AtomicU64::new(now_ms),
+            db: AtomicU16::new(0),
+            protocol: AtomicU16::new(2),
+            last_command: AtomicUsize::new(usize::MAX),
+            input_bytes: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            commands: AtomicU64::new(0),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            names: Mutex::default(),
+        });
+        self.lock().insert(client.id, Arc::clone(&client));
+        client
+    }
+
+    /// Forgets a client and gives its place back.
+    pub fn remove(&self, id: u64) {
+        if self.lock().remove(&id).is_some() {
+            self.count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Takes a place for one more client, if there are fewer than `max`.
+    pub fn try_reserve(&self, max: usize) -> bool {
+        self.count.fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1)).is_ok()
+    }
+
+    pub fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    /// All clients, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,64 @@
+//! A connection as its worker sees it.
+
+use std::sync::Arc;
+
+use kvasir_keyspace::database::DbIndex;
+use kvasir_reactor::ConnectionId;
+use kvasir_resp::reply::{Protocol, Reply};
+use kvasir_resp::request::Parser;
+
+use crate::clients::Client;
+
+/// State of one connection; an idle one owns no buffer.
+pub struct Connection {
+    pub id: ConnectionId,
+    pub client: Arc<Client>,
+    pub parser: Parser,
+    /// Received and not yet executed: the rest of a request, or more than one turn's share.
+    pub input: Vec<u8>,
+    pub reply: Reply,
+    pub db: DbIndex,
+    pub is_authenticated: bool,
+    pub replies: Replies,
+    /// A payload is with the reactor.
+    pub is_sending: bool,
+    /// Receiving is stopped until `input` was worked off.
+    pub is_paused: bool,
+    /// Executes nothing more, and closes once everything was sent.
+    pub is_closing: bool,
+    /// Of the batch at work: has a source in it already.
+    pub in_round: bool,
+    /// Of the batch at work: has something to send.
+    pub is_dirty: bool,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replies {
+    On,
+    Off,
+    /// The reply to the next command is dropped.
+    SkipNext,
+    /// The reply to the command that runs is dropped.
+    SkipThis,
+}
+
+impl Connection {
+    pub fn new(id: ConnectionId, client: Arc<Client>, is_authenticated: bool) -> Connection {
+        Connection {
+            id,
+            client,
+            parser: Parser::default(),
+            input: Vec::new(),
+            reply: Reply::new(Protocol::Resp2),
+            db: DbIndex(0),
+            is_authenticated,
+            replies: Replies::On,
+            is_sending: false,
+            is_paused: false,
+            is_closing: false,
+            in_round: false,
+            is_dirty: false,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a worker does by the clock: worker 0 deletes expired keys.
+//!
+//! Without expiries and without idle limits there is no clock: an idle server sleeps.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
+
+use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::expire::expire_slot;
+use kvasir_structures::crc16::SLOTS;
+
+use crate::shared::Shared;
+use crate::worker::Core;
+
+/// The share of one core that deleting expired keys may take, at `active-expire-effort` 1; each
+/// step of effort adds a tenth of that again.
+const EXPIRE_SHARE: f64 = 0.25;
+/// The longest stay inside the gate.
+const EXPIRE_STAY: Duration = Duration::from_micros(500);
+/// Keys deleted under one lock.
+const EXPIRE_BATCH: usize = 16;
+
+pub struct Cron {
+    worker: usize,
+    next_expiry_run_ms: u64,
+    next_second_ms: u64,
+    /// Where deleting goes on.
+    cursor: (u16, u16),
+    /// Whether the round under way has seen a key that will expire.
+    round_saw_expiry: bool,
+}
+
+impl Cron {
+    pub fn new(worker: usize) -> Cron {
+        Cron {
+            worker,
+            next_expiry_run_ms: 0,
+            next_second_ms: 0,
+            cursor: (0, 0),
+            round_saw_expiry: true,
+        }
+    }
+
+    /// How long the worker may sleep.
+    pub fn timeout(&self, shared: &Shared, core: &Core, has_connections: bool) -> Option<Duration> {
+        let until = |ms: u64| Duration::from_millis(ms.saturating_sub(core.env.now_ms).max(1));
+        if self.expires(shared) {
+            return Some(until(self.next_expiry_run_ms));
+        }
+        (core.config.timeout > 0 && has_connections).then(|| until(self.next_second_ms))
+    }
+
+    /// Once a second: whether it is time.
+    pub fn second_has_passed(&mut self, now_ms: u64) -> bool {
+        let passed = now_ms >= self.next_second_ms;
+        if passed {
+            self.next_second_ms = now_ms + 1000;
+        }
+        passed
+    }
+
+    pub fn run(&mut self, shared: &Shared, core: &mut Core) {
+        if !self.expires(shared) || core.env.now_ms < self.next_expiry_run_ms {
+            return;
+        }
+        let period = Duration::from_millis(1000 / core.config.hz.clamp(1, 500) as u64);
+        let effort = 1.0 + (core.config.active_expire_effort - 1) as f64 / 10.0;
+        self.expire(shared, core, period.mul_f64(EXPIRE_SHARE * effort));
+        self.next_expiry_run_ms = core.env.now_ms + period.as_millis() as u64;
+    }
+
+    fn expires(&self, shared: &Shared) -> bool {
+        self.worker == 0
+            && shared.has_expiries.load(Acquire)
+            && shared.expires_actively.load(Relaxed)
+    }
+
+    /// Visits due slots, round after round, until the budget is used or one round is complete.
+    fn expire(&mut self, shared: &Shared, core: &mut Core, budget: Duration) {
+        let start = Instant::now();
+        let mut visited = 0;
+        let all = shared.keyspace.database_count() * SLOTS;
+        while visited < all && start.elapsed() < budget {
+            let pass = shared.gate.enter(self.worker);
+            let stay = Instant::now();
+            while visited < all && stay.elapsed() < EXPIRE_STAY {
+                visited += self.expire_some(shared, core, &pass);
+            }
+        }
+    }
+
+    /// Visits up to 256 slots of one database, or skips the database if it was never used.
+    fn expire_some(
+        &mut self,
+        shared: &Shared,
+        core: &mut Core,
+        pass: &kvasir_structures::gate::Pass<'_>,
+    ) -> usize {
+        let (db, first) = self.cursor;
+        let database = shared.keyspace.database(DbIndex(db), pass);
+        let last = if database.was_used() { first + 256 } else { SLOTS as u16 };
+        for slot in first..last {
+            if !database.was_used() {
+                break;
+            }
+            let place = (DbIndex(db), slot);
+            let (keyspace, env) = (&shared.keyspace, &core.env);
+            let tally = &mut core.tally;
+            while expire_slot(keyspace, pass, place, env, tally, EXPIRE_BATCH) == EXPIRE_BATCH {}
+            self.round_saw_expiry |= database.slot(slot).next_expiry_ms().is_some();
+        }
+        self.cursor.1 = last;
+        if last == SLOTS as u16 {
+            self.next_database(shared);
+        }
+        (last - first) as usize
+    }
+
+    /// Behind the last database a round ends; if it saw no expiry, the clock stops, unless one was
+    /// set meanwhile: the flag was cleared before the round began.
+    fn next_database(&mut self, shared: &Shared) {
+        self.cursor = (self.cursor.0 + 1, 0);
+        if self.cursor.0 as usize == shared.keyspace.database_count() {
+            self.cursor = (0, 0);
+            shared.has_expiries.store(self.round_saw_expiry, Relaxed);
+            self.round_saw_expiry = false;
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! From a name to a command: the one table of data commands and server commands.
+
+use kvasir_keyspace::command::{Command, Run};
+use kvasir_keyspace::commands;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::Spec;
+use kvasir_resp::args::Args;
+
+use crate::commands::{SERVER_COMMANDS, ServerCommand, ServerRun};
+
+/// A command or subcommand that clients can call.
+pub struct Entry {
+    /// Place in the table, and in the workers' statistics.
+    pub index: usize,
+    /// As statistics and errors name it: `get`, `client|list`.
+    pub full_name: String,
+    pub spec: &'static Spec,
+    pub handler: Handler,
+    /// Indexes of the subcommands; not empty exactly for a container.
+    pub subcommands: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Handler {
+    Data(&'static Command),
+    Server(&'static ServerCommand),
+}
+
+impl Handler {
+    fn spec(self) -> &'static Spec {
+        match self {
+            Handler::Data(command) => &command.spec,
+            Handler::Server(command) => &command.spec,
+        }
+    }
+
+    fn subcommands(self) -> Vec<Handler> {
+        match self {
+            Handler::Data(Command { run: Run::Container(list), .. }) => {
+                list.iter().map(|command| Handler::Data(command)).collect()
+            }
+            Handler::Server(ServerCommand { run: ServerRun::Container(list), .. }) => {
+                list.iter().map(|command| Handler::Server(command)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// All commands by name.
+pub struct Table {
+    entries: Vec<Entry>,
+    /// Open addressing over indexes of entries that are no subcommands; at most half full.
+    buckets: Box<[u16]>,
+}
+
+/// Why a call has no command.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotFound {
+    Command,
+    Subcommand,
+}
+
+const EMPTY: u16 = u16::MAX;
+/// No command's name is longer.
+const NAME_MAX: usize = 32;
+
+impl Default for Table {
+    fn default() -> Self {
+        Table::new()
+    }
+}
+
+impl Table {
+    pub fn new() -> Table {
+        let mut entries = Vec::new();
+        let data = commands::all().map(Handler::Data);
+        let server = SERVER_COMMANDS.iter().flat_map(|family| family.iter().copied());
+        for handler in data.chain(server.map(Handler::Server)) {
+            add(&mut entries, handler, "");
+        }
+        let top: Vec<usize> = entries.iter().map(|entry| entry.index).collect();
+        let mut table =
+            Table { buckets: vec![EMPTY; (top.len() * 2).next_power_of_two()].into(), entries };
+        for index in top.into_iter().filter(|&index| !table.entries[index].full_name.contains('|'))
+        {
+            let bucket = table.bucket_of(table.entries[index].spec.name.as_bytes());
+            assert_eq!(table.buckets[bucket], EMPTY, "{} twice", table.entries[index].spec.name);
+            table.buckets[bucket] = index as u16;
+        }
+        table
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All commands, each followed by its subcommands.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The command that a call names, in any case; of a container the subcommand.
+    #[inline]
+    pub fn resolve(&self, args: Args<'_>) -> Result<&Entry, NotFound> {
+        let entry = self.find(&args[0]).ok_or(NotFound::Command)?;
+        match args.get(1) {
+            Some(word) if !entry.subcommands.is_empty() => {
+                self.subcommand(entry, word).ok_or(NotFound::Subcommand)
+            }
+            _ => Ok(entry),
+        }
+    }
+
+    /// The top-level command of this name.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&Entry> {
+        if name.len() > NAME_MAX {
+            return None;
+        }
+        let index = self.buckets[self.bucket_of(name)];
+        (index != EMPTY).then(|| &self.entries[index as usize])
+    }
+
+    /// The entry of `name` or `container|name`, as COMMAND INFO takes them.
+    pub fn find_full(&self, name: &[u8]) -> Option<&Entry> {
+        let mut words = name.splitn(2, |byte| *byte == b'|');
+        let entry = self.find(words.next()?)?;
+        match words.next() {
+            None => Some(entry),
+            Some(word) => self.subcommand(entry, word),
+        }
+    }
+
+    fn subcommand(&self, entry: &Entry, word: &[u8]) -> Option<&Entry> {
+        let mut all = entry.subcommands.iter().map(|index| &self.entries[*index]);
+        all.find(|sub| sub.spec.name.as_bytes().eq_ignore_ascii_case(word))
+    }
+
+    /// The bucket of a name, or the empty one where it would be.
+    #[inline]
+    fn bucket_of(&self, name: &[u8]) -> usize {
+        let mask = self.buckets.len() - 1;
+        let mut bucket = hash(name) as usize & mask;
+        loop {
+            let index = self.buckets[bucket];
+            if index == EMPTY
+                || self.entries[index as usize].spec.name.as_bytes().eq_ignore_ascii_case(name)
+            {
+                return bucket;
+            }
+            bucket = (bucket + 1) & mask;
+        }
+    }
+}
+
+fn add(entries: &mut Vec<Entry>, handler: Handler, prefix: &str) -> usize {
+    let (index, spec) = (entries.len(), handler.spec());
+    let full_name = format!("{prefix}{}", spec.name);
+    entries.push(Entry { index, full_name, spec, handler, subcommands: Vec::new() });
+    let prefix = format!("{}|", spec.name);
+    let subcommands = handler.subcommands().into_iter().map(|sub| add(entries, sub, &prefix));
+    let subcommands = subcommands.collect();
+    entries[index].subcommands = subcommands;
+    index
+}
+
+/// FNV-1a over the name in lower case: names are short and few.
+#[inline]
+fn hash(name: &[u8]) -> u32 {
+    name.iter().fold(0x811c_9dc5, |hash: u32, byte| {
+        (hash ^ (byte | 0x20) as u32).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// Redis's reply to a name that is no command's.
+pub fn unknown_command(args: Args<'_>) -> Error {
+    let text = |bytes: &[u8], max: usize| {
+        String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned()
+    };
+    let mut shown = String::new();
+    for arg in args.from(1).iter() {
+        if shown.len() >= 128 {
+            break;
+        }
+        shown.push_str(&format!("'{}' ", text(arg, 128 - shown.len())));
+    }
+    let name = text(&args[0], 128);
+    Error::new(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+}
+
+/// Redis's reply to a word that is no subcommand's.
+pub fn unknown_subcommand(args: Args<'_>) -> Error {
+    let word = String::from_utf8_lossy(&args[1][..args[1].len().min(128)]).into_owned();
+    let name = String::from_utf8_lossy(&args[0]).to_uppercase();
+    Error::new(format!("ERR unknown subcommand '{word}'. Try {name} HELP."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else() {
+        let table = Table::new();
+        for entry in table.entries() {
+            let upper = entry.full_name.to_uppercase();
+            for name in [&entry.full_name, &upper] {
+                let found = table.find_full(name.as_bytes());
+                assert_eq!(found.map(|found| found.index), Some(entry.index), "{name}");
+            }
+            assert!(table.find_full(format!("{upper}x").as_bytes()).is_none());
+        }
+        assert!(table.find(b"").is_none());
+        assert!(table.find(&[b'x'; 100_000]).is_none());
+    }
+}

@@ -1,0 +1,256 @@
+//! Running a batch: window by window, each call with Redis's checks before it and counts after.
+
+use kvasir_keyspace::command::{Command, Run, World};
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::execute::{Call, Context, execute};
+use kvasir_keyspace::plan::KeyAt;
+use kvasir_keyspace::spec::Flags;
+use kvasir_reactor::{Reactor, clock};
+use kvasir_resp::args::Args;
+use kvasir_structures::gate::Pass;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::batch::{Batch, Request, WINDOW, What, plan_keys};
+use crate::commands::{ServerCx, ServerRun};
+use crate::connection::{Connection, Replies};
+use crate::dispatch::{Entry, Handler, unknown_command, unknown_subcommand};
+use crate::shared::Shared;
+use crate::worker::{Core, Worker};
+
+/// What a batch runs with; the worker's parts, borrowed side by side.
+pub struct Runner<'w> {
+    worker: usize,
+    shared: &'static Shared,
+    reactor: &'w Reactor,
+    connections: &'w mut [Option<Box<Connection>>],
+    core: &'w mut Core,
+    /// `None` only while a command has the gate for itself.
+    pass: Option<Pass<'static>>,
+    /// When the last command ended, in ticks.
+    ticks: u64,
+}
+
+impl<'w> Runner<'w> {
+    pub fn new(worker: &'w mut Worker) -> Runner<'w> {
+        Runner {
+            worker: worker.index,
+            shared: worker.shared,
+            reactor: &worker.reactor,
+            connections: &mut worker.connections,
+            core: &mut worker.core,
+            pass: Some(worker.shared.gate.enter(worker.index)),
+            ticks: clock::ticks(),
+        }
+    }
+
+    /// Runs every request of a batch, then leaves the gate.
+    pub fn run(mut self, batch: &Batch) {
+        for window in batch.requests.chunks(WINDOW) {
+            self.core.env.now_ms = clock::now_unix_ms();
+            let pass = self.pass.as_ref().expect("between commands there is a pass");
+            batch.prefetch(window, &self.shared.keyspace, pass);
+            for request in window {
+                self.run_request(batch, request);
+            }
+            if self.shared.gate.is_closing() {
+                self.let_others_close_the_gate();
+            }
+        }
+        let stats = &self.shared.workers[self.worker].stats;
+        stats.batches.add(1);
+        stats.commands.add(batch.requests.len() as u64);
+    }
+
+    /// Somebody waits for all batches to end: a long one is cut in two.
+    fn let_others_close_the_gate(&mut self) {
+        self.pass = None;
+        self.pass = Some(self.shared.gate.enter(self.worker));
+    }
+
+    fn run_request(&mut self, batch: &Batch, request: &Request) {
+        let source = &batch.sources[request.source as usize];
+        // Taken out for the length of the call, so that the call may look at other connections.
+        let Some(mut connection) = self.connections[source.connection].take() else { return };
+        if !connection.is_closing {
+            match &request.what {
+                What::Call(index) => {
+                    self.run_call(&mut connection, batch, request, *index as usize)
+                }
+                What::UnknownCommand => {
+                    let args = batch.args(request, self.reactor);
+                    self.fail(&mut connection, &unknown_command(args));
+                }
+                What::UnknownSubcommand => {
+                    let args = batch.args(request, self.reactor);
+                    self.fail(&mut connection, &unknown_subcommand(args));
+                }
+                What::Malformed(error) => {
+                    self.fail(&mut connection, &Error::new(format!("ERR {error}")));
+                    connection.is_closing = true;
+                }
+            }
+        }
+        self.connections[source.connection] = Some(connection);
+    }
+
+    fn run_call(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        request: &Request,
+        index: usize,
+    ) {
+        let entry = &self.shared.table.entries()[index];
+        let args = batch.args(request, self.reactor);
+        let stats = &self.shared.workers[self.worker].stats.by_command[index];
+        note_use(connection, index, self.core.env.now_ms);
+        if let Err(error) = check(connection, entry, args) {
+            stats.rejected.add(1);
+            return self.fail(connection, &error);
+        }
+        let is_muted = mute(connection);
+        let mark = connection.reply.mark();
+        let result = match entry.handler {
+            Handler::Data(command) => {
+                let planned = batch.keys(request, connection.db);
+                self.run_data(connection, entry, command, args, planned)
+            }
+            Handler::Server(command) => self.run_server(connection, command.run, args),
+        };
+        if let Err(error) = result {
+            connection.reply.truncate(mark);
+            stats.failed.add(1);
+            self.fail(connection, &error);
+        }
+        if is_muted && connection.replies != Replies::On {
+            connection.reply.truncate(mark);
+        }
+        if is_muted && connection.replies == Replies::SkipThis {
+            connection.replies = Replies::On;
+        }
+        let now = clock::ticks();
+        stats.calls.add(1);
+        stats.ticks.add(now.wrapping_sub(self.ticks));
+        self.ticks = now;
+    }
+
+    #[inline]
+    fn run_data(
+        &mut self,
+        connection: &mut Connection,
+        entry: &Entry,
+        command: &'static Command,
+        args: Args<'_>,
+        planned: Option<&[KeyAt]>,
+    ) -> Result<(), Error> {
+        if let Run::World(run) = command.run {
+            return self.run_world(connection, run, args);
+        }
+        let mut keys = Vec::new();
+        let keys = match planned {
+            Some(keys) => keys,
+            None => {
+                let keyspace = &self.shared.keyspace;
+                plan_keys(entry, args, connection.db, keyspace, &mut keys)?;
+                &keys
+            }
+        };
+        let call = Call { command, args, db: connection.db, keys };
+        let context = Context {
+            env: &self.core.env,
+            tally: &mut self.core.tally,
+            rng: &mut self.core.rng,
+            reply: &mut connection.reply,
+        };
+        let pass = self.pass.as_ref().expect("only a world command goes without");
+        execute(&self.shared.keyspace, pass, &call, context).map(drop)
+    }
+
+    /// Runs a command with the gate closed.
+    fn run_world(
+        &mut self,
+        connection: &mut Connection,
+        run: fn(&mut World<'_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        self.pass = None;
+        let mut exclusive = self.shared.gate.exclusive();
+        let result = run(&mut World {
+            args,
+            db: connection.db,
+            keyspace: &self.shared.keyspace,
+            pass: &mut exclusive,
+            tally: &mut self.core.tally,
+            reply: &mut connection.reply,
+        });
+        drop(exclusive);
+        self.pass = Some(self.shared.gate.enter(self.worker));
+        result.map(drop)
+    }
+
+    fn run_server(
+        &mut self,
+        connection: &mut Connection,
+        run: ServerRun,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        match run {
+            ServerRun::Plain(run) => run(&mut ServerCx {
+                shared: self.shared,
+                worker: self.worker,
+                core: self.core,
+                connection,
+                pass: self.pass.as_ref().expect("only a world command goes without"),
+                args,
+            }),
+            ServerRun::World(run) => {
+                self.pass = None;
+                let exclusive = self.shared.gate.exclusive();
+                let result = run(&mut ServerCx {
+                    shared: self.shared,
+                    worker: self.worker,
+                    core: self.core,
+                    connection,
+                    pass: &exclusive,
+                    args,
+                });
+                drop(exclusive);
+                self.pass = Some(self.shared.gate.enter(self.worker));
+                result
+            }
+            ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
+        }
+    }
+
+    /// The one place where errors are written to clients.
+    fn fail(&self, connection: &mut Connection, error: &Error) {
+        connection.reply.error(error.text());
+        self.shared.workers[self.worker].stats.count_error(error.text());
+    }
+}
+
+/// What Redis checks before a command runs, in its order.
+#[inline]
+fn check(connection: &Connection, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
+    if !entry.spec.accepts_count(args.len()) || !entry.subcommands.is_empty() {
+        return Err(Error::wrong_arity(&entry.full_name));
+    }
+    if !connection.is_authenticated && !entry.spec.flags.contains(Flags::NO_AUTH) {
+        return Err(Error::fixed("NOAUTH Authentication required."));
+    }
+    Ok(())
+}
+
+/// Whether the reply to this command is dropped; CLIENT REPLY SKIP is used up by it.
+fn mute(connection: &mut Connection) -> bool {
+    if connection.replies == Replies::SkipNext {
+        connection.replies = Replies::SkipThis;
+    }
+    connection.replies != Replies::On
+}
+
+fn note_use(connection: &Connection, index: usize, now_ms: u64) {
+    let client = &connection.client;
+    client.last_ms.store(now_ms, Relaxed);
+    client.last_command.store(index, Relaxed);
+}

@@ -1,0 +1,147 @@
+//! What all workers share: the data, the gate, the configuration, the registry of clients.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
+
+use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::view::Garbage;
+use kvasir_reactor::{Socket, Waker};
+use kvasir_structures::gate::Gate;
+
+use crate::clients::Clients;
+use crate::config::Config;
+use crate::dispatch::Table;
+use crate::stats::WorkerStats;
+
+/// The server; lives as long as the process.
+pub struct Shared {
+    pub gate: &'static Gate,
+    pub keyspace: Keyspace,
+    pub table: Table,
+    pub clients: Clients,
+    pub workers: Vec<WorkerHandle>,
+    pub facts: Facts,
+    /// Set while keys with an expiry exist, or existed a moment ago.
+    pub has_expiries: AtomicBool,
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    pub expires_actively: AtomicBool,
+    /// Set once: SHUTDOWN or a signal.
+    pub is_stopping: AtomicBool,
+    config: RwLock<Arc<Config>>,
+    config_version: AtomicU64,
+    freeing: Mutex<mpsc::Sender<Garbage>>,
+}
+
+/// What never changes after the start.
+pub struct Facts {
+    /// 40 hexadecimal digits, new at every start.
+    pub run_id: String,
+    pub started_ms: u64,
+    pub backend: String,
+    pub executable: String,
+    pub config_file: String,
+    pub hash_seed: u64,
+    pub maxclients: usize,
+}
+
+/// How others reach a worker.
+pub struct WorkerHandle {
+    pub waker: Waker,
+    pub inbox: Mutex<Vec<Message>>,
+    pub stats: WorkerStats,
+    /// Connections it has or is about to get.
+    pub connection_count: AtomicUsize,
+}
+
+/// What one worker asks of another.
+pub enum Message {
+    /// A new connection, accepted elsewhere.
+    Adopt(Socket),
+    /// Close this client's connection, if it is still there.
+    Kill(u64),
+    /// The configuration changed, or the server stops: look.
+    Look,
+}
+
+impl Shared {
+    pub fn new(
+        gate: &'static Gate,
+        keyspace: Keyspace,
+        config: Config,
+        facts: Facts,
+        wakers: Vec<Waker>,
+    ) -> Shared {
+        let table = Table::new();
+        let worker = |waker| WorkerHandle {
+            waker,
+            inbox: Mutex::new(Vec::new()),
+            stats: WorkerStats::new(table.len()),
+            connection_count: AtomicUsize::new(0),
+        };
+        Shared {
+            gate,
+            keyspace,
+            workers: wakers.into_iter().map(worker).collect(),
+            table,
+            clients: Clients::default(),
+            facts,
+            has_expiries: AtomicBool::new(false),
+            expires_actively: AtomicBool::new(true),
+            is_stopping: AtomicBool::new(false),
+            config: RwLock::new(Arc::new(config)),
+            config_version: AtomicU64::new(1),
+            freeing: Mutex::new(start_freeing()),
+        }
+    }
+
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes whenever the configuration does.
+    #[inline]
+    pub fn config_version(&self) -> u64 {
+        self.config_version.load(Ordering::Acquire)
+    }
+
+    /// Replaces the configuration by what `change` makes of it, unless that fails.
+    pub fn change_config<E>(
+        &self,
+        change: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> Result<Arc<Config>, E> {
+        let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
+        *config = Arc::new(change(&config)?);
+        self.config_version.fetch_add(1, Ordering::Release);
+        Ok(Arc::clone(&config))
+    }
+
+    pub fn send(&self, worker: usize, message: Message) {
+        let handle = &self.workers[worker];
+        handle.inbox.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        handle.waker.wake();
+    }
+
+    pub fn send_all(&self, message: impl Fn() -> Message) {
+        (0..self.workers.len()).for_each(|worker| self.send(worker, message()));
+    }
+
+    /// Frees in the background.
+    pub fn free(&self, garbage: impl IntoIterator<Item = Garbage>) {
+        let sender = self.freeing.lock().unwrap_or_else(PoisonError::into_inner);
+        for one in garbage {
+            // The thread ends only with the process.
+            let _ = sender.send(one);
+        }
+    }
+}
+
+/// Starts the thread that frees what takes long: values of many parts, whole databases.
+fn start_freeing() -> mpsc::Sender<Garbage> {
+    let (sender, receiver) = mpsc::channel::<Garbage>();
+    let run = move || receiver.into_iter().for_each(drop);
+    std::thread::Builder::new()
+        .name("free".into())
+        .spawn(run)
+        .expect("a thread can be started at the start");
+    sender
+}

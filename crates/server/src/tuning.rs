@@ -1,0 +1,31 @@
+//! From the configuration to the limits and facts that parser and keyspace work with.
+
+use kvasir_keyspace::view::Env;
+use kvasir_resp::request::Limits;
+
+use crate::config::Config;
+
+/// Redis's limit on the arguments of one request.
+const ARGS_MAX: u32 = i32::MAX as u32;
+/// Redis's limit on an inline request, and on the line that announces a length.
+const INLINE_LEN_MAX: u32 = 64 * 1024;
+
+pub fn request_limits(config: &Config) -> Limits {
+    Limits {
+        bulk_len_max: config.proto_max_bulk_len,
+        args_max: ARGS_MAX,
+        inline_len_max: INLINE_LEN_MAX,
+        authenticated: true,
+    }
+}
+
+pub fn env(config: &Config, now_ms: u64) -> Env {
+    Env {
+        now_ms,
+        text_len_max: config.proto_max_bulk_len as usize,
+        hash_listpack_entries_max: config.hash_max_listpack_entries as usize,
+        hash_listpack_value_max: config.hash_max_listpack_value as usize,
+        logs: false,
+        deletes_expired: true,
+    }
+}

@@ -1,0 +1,440 @@
+//! A worker: one thread, one reactor, its connections; turn after turn.
+//!
+//! A turn takes every completion there is, parses every complete request, executes them as one
+//! batch inside the gate, and sends one payload per connection.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kvasir_keyspace::rng::Rng;
+use kvasir_keyspace::view::{Env, Tally};
+use kvasir_reactor::{Buffer, ConnectionId, Event, Payload, Reactor, Socket, clock};
+use kvasir_resp::request::Limits;
+
+use crate::batch::{Batch, Data, Source};
+use crate::clients::Origin;
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::cron::Cron;
+use crate::run::Runner;
+use crate::shared::{Message, Shared};
+use crate::tuning::{env, request_limits};
+
+/// Input that waits beyond this stops receiving, unless it is one request that needs more.
+const INPUT_HIGH: usize = 256 * 1024;
+/// Emptied reply buffers kept for the next replies, and how large one may be.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 64 * 1024;
+
+pub struct Worker {
+    pub index: usize,
+    pub shared: &'static Shared,
+    pub reactor: Reactor,
+    pub connections: Vec<Option<Box<Connection>>>,
+    pub core: Core,
+    cron: Cron,
+    events: Vec<Event>,
+    batch: Batch,
+    /// Connections with requests left from the last turn.
+    ready: Vec<usize>,
+    /// Connections whose replies or state want a look after the batch.
+    touched: Vec<usize>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// What running a command needs of its worker.
+pub struct Core {
+    pub config: Arc<Config>,
+    config_version: u64,
+    pub limits: Limits,
+    pub env: Env,
+    pub tally: Tally,
+    pub rng: Rng,
+}
+
+impl Core {
+    fn new(shared: &Shared, worker: usize) -> Core {
+        let config = shared.config();
+        let mut core = Core {
+            config_version: 0,
+            limits: request_limits(&config),
+            env: Env::default(),
+            tally: Tally::default(),
+            rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
+            config,
+        };
+        core.refresh(shared);
+        core
+    }
+
+    /// Brings time and configuration up to date.
+    pub fn refresh(&mut self, shared: &Shared) {
+        self.env.now_ms = clock::now_unix_ms();
+        let version = shared.config_version();
+        if version != self.config_version {
+            self.config_version = version;
+            self.config = shared.config();
+            self.limits = request_limits(&self.config);
+            self.env = env(&self.config, self.env.now_ms);
+        }
+    }
+}
+
+impl Worker {
+    /// Called on the worker's own thread.
+    pub fn new(index: usize, shared: &'static Shared, reactor: Reactor) -> Worker {
+        Worker {
+            index,
+            shared,
+            reactor,
+            connections: Vec::new(),
+            core: Core::new(shared, index),
+            cron: Cron::new(index),
+            events: Vec::new(),
+            batch: Batch::default(),
+            ready: Vec::new(),
+            touched: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Serves until the server stops.
+    pub fn run(&mut self) -> std::io::Result<()> {
+        while !self.shared.is_stopping.load(Relaxed) {
+            let timeout = self.timeout();
+            self.reactor.wait(timeout, &mut self.events)?;
+            self.core.refresh(self.shared);
+            self.turn();
+            self.cron.run(self.shared, &mut self.core);
+            self.close_idle();
+            self.publish_tally();
+        }
+        Ok(())
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let has_connections = self.connections.iter().any(Option::is_some);
+        self.cron.timeout(self.shared, &self.core, has_connections)
+    }
+
+    fn turn(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.clear();
+        for connection in std::mem::take(&mut self.ready) {
+            self.add_own_source(&mut batch, connection);
+        }
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.take(event, &mut batch);
+        }
+        self.events = events;
+        if !batch.sources.is_empty() {
+            self.parse(&mut batch);
+            Runner::new(self).run(&batch);
+            self.finish_sources(&mut batch);
+        }
+        self.batch = batch;
+        for connection in std::mem::take(&mut self.touched) {
+            self.flush(connection);
+        }
+    }
+
+    fn take(&mut self, event: Event, batch: &mut Batch) {
+        match event {
+            Event::Received { connection, buffer } => self.receive(connection, buffer, batch),
+            Event::Sent { connection, payload, result } => {
+                self.sent(connection, payload, result.is_ok());
+            }
+            Event::Closed { connection, .. } => self.close(connection.index as usize),
+            Event::Accepted { socket, .. } => self.accept(socket),
+            Event::AcceptFailed { error, .. } => {
+                crate::warning!("accept failed error={error}");
+            }
+            Event::Woken => self.read_inbox(),
+        }
+    }
+
+    /// Adds received bytes to the batch: uncopied if they are all that the connection has.
+    fn receive(&mut self, id: ConnectionId, buffer: Buffer, batch: &mut Batch) {
+        let index = id.index as usize;
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
+        else {
+            return self.reactor.recycle(buffer);
+        };
+        self.shared.workers[self.index].stats.reads.add(1);
+        let received = self.reactor.bytes(&buffer);
+        self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
+        if connection.is_closing {
+            return self.reactor.recycle(buffer);
+        }
+        if connection.input.is_empty() && !connection.in_round {
+            connection.in_round = true;
+            batch.sources.push(Source {
+                connection: index,
+                data: Data::Direct(buffer),
+                consumed: 0,
+                has_more: false,
+            });
+            return;
+        }
+        if connection.in_round && connection.input.is_empty() {
+            self.copy_direct_source(index, batch);
+        }
+        let connection = self.connections[index].as_deref_mut().expect("just looked at");
+        connection.input.extend_from_slice(self.reactor.bytes(&buffer));
+        self.reactor.recycle(buffer);
+        self.add_own_source(batch, index);
+    }
+
+    /// A second buffer came for a connection in one turn: the first must stand before it.
+    fn copy_direct_source(&mut self, index: usize, batch: &mut Batch) {
+        let of_connection = |source: &Source| source.connection == index;
+        let Some(at) = batch.sources.iter().position(of_connection) else { return };
+        let connection = self.connections[index].as_deref_mut().expect("it has a source");
+        let source = std::mem::replace(&mut batch.sources[at].data, Data::Own(Vec::new()));
+        if let Data::Direct(buffer) = source {
+            connection.input.extend_from_slice(self.reactor.bytes(&buffer));
+            self.reactor.recycle(buffer);
+        }
+    }
+
+    fn add_own_source(&mut self, batch: &mut Batch, index: usize) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        if !connection.in_round {
+            connection.in_round = true;
+            batch.sources.push(Source {
+                connection: index,
+                data: Data::Own(Vec::new()),
+                consumed: 0,
+                has_more: false,
+            });
+        }
+    }
+
+    fn parse(&mut self, batch: &mut Batch) {
+        for source in 0..batch.sources.len() {
+            let index = batch.sources[source].connection;
+            let Some(connection) = self.connections[index].as_deref_mut() else { continue };
+            if let Data::Own(bytes) = &mut batch.sources[source].data {
+                *bytes = std::mem::take(&mut connection.input);
+            }
+            let limits =
+                Limits { authenticated: connection.is_authenticated, ..self.core.limits };
+            let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
+            batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
+            if connection.reply.is_empty() && !connection.is_sending {
+                connection.reply.reuse(self.spare.pop().unwrap_or_default());
+            }
+            self.touched.push(index);
+        }
+    }
+
+    /// Keeps what was not executed and gives the rest of the memory back.
+    fn finish_sources(&mut self, batch: &mut Batch) {
+        for source in batch.sources.drain(..) {
+            let Source { connection: index, data, consumed, has_more } = source;
+            let connection = self.connections[index].as_deref_mut();
+            match (data, connection) {
+                (Data::Direct(buffer), connection) => {
+                    if let Some(connection) = connection {
+                        let rest = &self.reactor.bytes(&buffer)[consumed..];
+                        connection.input.extend_from_slice(rest);
+                    }
+                    self.reactor.recycle(buffer);
+                }
+                (Data::Own(mut bytes), Some(connection)) => {
+                    bytes.drain(..consumed);
+                    if !bytes.is_empty() {
+                        connection.input = bytes;
+                    }
+                }
+                (Data::Own(_), None) => {}
+            }
+            let Some(connection) = self.connections[index].as_deref_mut() else { continue };
+            connection.in_round = false;
+            if has_more && !connection.is_closing {
+                self.ready.push(index);
+            }
+            self.limit_input(index, has_more);
+        }
+    }
+
+    /// Back-pressure on a client that sends faster than it is served, and the limit on a request.
+    fn limit_input(&mut self, index: usize, has_more: bool) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        let waiting = connection.input.len();
+        if waiting > self.core.config.client_query_buffer_limit as usize {
+            let id = connection.client.id;
+            crate::warning!("closing client that reached the query buffer limit id={id}");
+            return self.close(index);
+        }
+        if has_more && waiting > INPUT_HIGH && !connection.is_paused {
+            connection.is_paused = true;
+            self.reactor.pause(connection.id);
+        } else if connection.is_paused && waiting <= INPUT_HIGH / 2 {
+            connection.is_paused = false;
+            self.reactor.resume(connection.id);
+        }
+    }
+
+    /// Sends what a connection has to say, unless a payload is under way; then closes it if that
+    /// was its last word.
+    fn flush(&mut self, index: usize) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        if connection.is_sending {
+            return;
+        }
+        if connection.reply.is_empty() {
+            if connection.is_closing {
+                self.close(index);
+            }
+            return;
+        }
+        let (bytes, shared) = connection.reply.take();
+        connection.is_sending = true;
+        let stats = &self.shared.workers[self.index].stats;
+        let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
+        stats.output_bytes.add(length as u64);
+        stats.writes.add(1);
+        self.reactor.send(connection.id, Payload { bytes, shared });
+    }
+
+    fn sent(&mut self, id: ConnectionId, payload: Payload, is_ok: bool) {
+        let mut bytes = payload.bytes;
+        if self.spare.len() < SPARE_MAX && bytes.capacity() <= SPARE_BYTES_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+        let index = id.index as usize;
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        connection.is_sending = false;
+        if is_ok { self.flush(index) } else { self.close(index) }
+    }
+
+    /// Forgets a connection; what it still had to send is dropped.
+    pub fn close(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::take) else {
+            return;
+        };
+        self.reactor.close(connection.id);
+        self.shared.clients.remove(connection.client.id);
+        self.shared.workers[self.index].connection_count.fetch_sub(1, Relaxed);
+    }
+
+    /// Gives a new connection to the worker that has the fewest.
+    fn accept(&mut self, socket: Socket) {
+        let stats = &self.shared.workers[self.index].stats;
+        if let Err(text) = self.admit(&socket) {
+            stats.rejected_connections.add(1);
+            socket.write_and_drop(text.as_bytes());
+            return;
+        }
+        stats.connections.add(1);
+        let counts = self.shared.workers.iter().map(|worker| &worker.connection_count);
+        let (worker, count) = counts
+            .enumerate()
+            .min_by_key(|(_, count)| count.load(Relaxed))
+            .expect("there is a worker");
+        count.fetch_add(1, Relaxed);
+        if worker == self.index {
+            self.adopt(socket);
+        } else {
+            self.shared.send(worker, Message::Adopt(socket));
+        }
+    }
+
+    fn admit(&self, socket: &Socket) -> Result<(), String> {
+        let config = &self.core.config;
+        let is_open = config.requirepass.is_empty() && config.protected_mode;
+        if is_open && !socket.is_unix() && !socket.peer_is_loopback() {
+            return Err(crate::listen::PROTECTED_MODE.into());
+        }
+        if !self.shared.clients.try_reserve(config.maxclients as usize) {
+            return Err("-ERR max number of clients reached\r\n".into());
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, socket: Socket) {
+        let config = &self.core.config;
+        if !socket.is_unix() {
+            socket.set_nodelay();
+            socket.set_keepalive(config.tcp_keepalive as u32);
+        }
+        let origin = Origin {
+            address: socket.peer_name(),
+            local_address: socket.local_name(),
+            is_unix: socket.is_unix(),
+            descriptor: socket.descriptor(),
+        };
+        let client = self.shared.clients.add(self.index, origin, self.core.env.now_ms);
+        let is_authenticated = config.requirepass.is_empty();
+        let id = self.reactor.register(socket);
+        let index = id.index as usize;
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] =
+            Some(Box::new(Connection::new(id, client, is_authenticated)));
+    }
+
+    fn read_inbox(&mut self) {
+        let inbox = &self.shared.workers[self.index].inbox;
+        let messages = std::mem::take(&mut *crate::lock(inbox));
+        for message in messages {
+            match message {
+                Message::Adopt(socket) => self.adopt(socket),
+                Message::Kill(id) => self.kill(id),
+                Message::Look => {}
+            }
+        }
+    }
+
+    fn kill(&mut self, id: u64) {
+        let is_it = |connection: &Option<Box<Connection>>| {
+            connection.as_ref().is_some_and(|connection| connection.client.id == id)
+        };
+        if let Some(index) = self.connections.iter().position(is_it) {
+            self.close(index);
+        }
+    }
+
+    fn close_idle(&mut self) {
+        let idle_max_ms = self.core.config.timeout as u64 * 1000;
+        let now_ms = self.core.env.now_ms;
+        if idle_max_ms == 0 || !self.cron.second_has_passed(now_ms) {
+            return;
+        }
+        let now_ms = self.core.env.now_ms;
+        for index in 0..self.connections.len() {
+            if let Some(connection) = &self.connections[index]
+                && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
+            {
+                self.close(index);
+            }
+        }
+    }
+
+    /// Moves what the turn counted to where INFO finds it.
+    fn publish_tally(&mut self) {
+        let (tally, stats) = (&mut self.core.tally, &self.shared.workers[self.index].stats);
+        stats.hits.add(std::mem::take(&mut tally.hits));
+        stats.misses.add(std::mem::take(&mut tally.misses));
+        stats.expired.add(std::mem::take(&mut tally.expired));
+        if !tally.garbage.is_empty() {
+            self.shared.free(tally.garbage.drain(..));
+        }
+        if std::mem::take(&mut tally.noted_expiry)
+            && !self.shared.has_expiries.swap(true, Relaxed)
+        {
+            self.shared.send(0, Message::Look);
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! The gate: workers pass it once per batch; who needs the world to stand still closes it.
+//!
+//! A worker holds a [`Pass`] for one batch, which costs a compare-exchange on a cache line of its
+//! own and a fence. [`Gate::exclusive`] waits until nobody is inside and keeps everybody out. The
+//! end of a batch is also a quiescent point: memory that a prefetch may still be looking at
+//! without a lock is given to [`Pass::retire`], and freed when every batch that could have seen
+//! it has ended. A function that needs slots takes `&Pass`; an [`ExclusivePass`] derefs to one
+//! and is, besides, the witness for what only an exclusive holder may do.
+//!
+//! # Why nobody is inside while the gate is closed
+//!
+//! Entering: write own flag, SeqCst fence, read `is_closed`. Closing: write `is_closed`, SeqCst
+//! fence, read every flag. One of the two fences is first in the single order of SeqCst fences.
+//! If it is the worker's, the closer reads the flag as set, or as cleared later by a leave, and
+//! waits for that leave. If it is the closer's, the worker reads `is_closed`, takes its flag back
+//! and waits outside without having looked at anything. Two closers are kept apart by a mutex.
+//! Visibility: leaving releases the flag and the closer acquires it; opening releases `is_closed`
+//! and entering acquires it. It ends: once `is_closed` is set nobody new gets in, and those inside
+//! leave at the end of their batch.
+//!
+//! # Why retired memory is not seen
+//!
+//! The caller unlinks the memory first; then `retire` increments the epoch to e. A flag holds the
+//! epoch its worker read before entering. Reclaiming fences, reads every flag, and frees the item
+//! if each is 0 or has an epoch of at least e:
+//! - an epoch >= e was read with acquire from the increment or a later one, so that worker sees
+//!   the unlinking in this batch and in all that follow; what it did in earlier batches happens
+//!   before the free, because it wrote this flag with release;
+//! - a 0 from a leave was written with release: what that batch read happens before the free. The
+//!   batch that follows wrote its flag after what the reclaimer read, so its fence comes after the
+//!   reclaimer's, which comes after the unlinking: it does not find the memory any more.
+//!
+//! # Safety
+//!
+//! | Field | Who touches it, and when |
+//! |---|---|
+//! | `flags[i]` | set and cleared by the holder of pass i alone, read by everybody |
+//! | `is_closed` | written by the holder of `closer` alone, read by everybody |
+//! | `epoch` | incremented while `retired` is locked, read by everybody |
+//! | `retired` | under its mutex; what leaves it is freed outside of it |
+
+use std::alloc::Layout;
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use crate::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Backoff, Mutex, MutexGuard, Ordering, TryLockError, fence,
+};
+
+/// Participants beyond the workers: a thread that frees in the background, tests, tools. More of
+/// them than this at one time wait for each other.
+pub const EXTRAS: usize = if cfg!(loom) { 1 } else { 8 };
+
+/// Items freed by one leave: more than one batch retires, so that they cannot pile up.
+const RECLAIMED_MAX: usize = if cfg!(loom) { 16 } else { 4096 };
+
+/// A flag's value while its owner is outside.
+const OUTSIDE: u64 = 0;
+
+/// The index of an exclusive holder, which has no flag.
+const EXCLUSIVE: usize = usize::MAX;
+
+/// See the module.
+pub struct Gate {
+    is_closed: AtomicBool,
+    epoch: AtomicU64,
+    /// Length of `retired`, readable without its lock.
+    retired_count: AtomicUsize,
+    /// The workers' flags, then those of the extras.
+    flags: Box<[Flag]>,
+    workers: usize,
+    closer: Mutex<()>,
+    /// Ascending by epoch.
+    retired: Mutex<VecDeque<(u64, Retired)>>,
+    /// Leaves out the fences, which loom must catch.
+    #[cfg(loom)]
+    is_broken: bool,
+}
+
+/// `OUTSIDE`, or `epoch << 1 | 1`. Two cache lines, since processors fetch lines in pairs.
+#[repr(align(128))]
+struct Flag(AtomicU64);
+
+impl Gate {
+    /// A gate for workers 0 to `workers - 1` and [`EXTRAS`] others.
+    pub fn new(workers: usize) -> Gate {
+        Gate {
+            is_closed: AtomicBool::new(false),
+            epoch: AtomicU64::new(1),
+            retired_count: AtomicUsize::new(0),
+            flags: (0..workers + EXTRAS).map(|_| Flag(AtomicU64::new(OUTSIDE))).collect(),
+            workers,
+            closer: Mutex::new(()),
+            retired: Mutex::new(VecDeque::new()),
+            #[cfg(loom)]
+            is_broken: false,
+        }
+    }
+
+    /// The canary of the loom tests.
+    #[cfg(loom)]
+    pub fn broken(workers: usize) -> Gate {
+        Gate { is_broken: true, ..Gate::new(workers) }
+    }
+
+    /// Enters for one batch; waits while the gate is closed.
+    ///
+    /// Panics if the worker is inside already. A thread that is about to sleep (in the kernel, or
+    /// for a client) must drop its pass first: it would keep [`Gate::exclusive`] waiting.
+    #[inline]
+    pub fn enter(&self, worker: usize) -> Pass<'_> {
+        assert!(worker < self.workers, "worker {worker} of {}", self.workers);
+        assert!(self.try_claim(worker), "worker {worker} is inside the gate already");
+        self.pass_or_wait(worker)
+    }
+
+    /// Enters for a thread that is not a worker; also waits while [`EXTRAS`] others are inside.
+    pub fn enter_extra(&self) -> Pass<'_> {
+        let mut backoff = Backoff::new();
+        loop {
+            match (self.workers..self.flags.len()).find(|&index| self.try_claim(index)) {
+                Some(index) => return self.pass_or_wait(index),
+                None => backoff.snooze(),
+            }
+        }
+    }
+
+    /// Closes the gate: waits until nobody is inside, and keeps everybody out until the result is
+    /// dropped. Several callers queue.
+    ///
+    /// The calling thread must not hold a [`Pass`]: it would wait for itself.
+    pub fn exclusive(&self) -> ExclusivePass<'_> {
+        let closer = self.closer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.fence();
+        for flag in &self.flags {
+            let mut backoff = Backoff::new();
+            while flag.0.load(Ordering::Acquire) != OUTSIDE {
+                backoff.snooze();
+            }
+        }
+        ExclusivePass { pass: Pass { gate: self, index: EXCLUSIVE }, _closer: closer }
+    }
+
+    /// Whether somebody waits for the gate, or has closed it: a reason to end a long batch early.
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Items retired and not yet freed; a number for statistics and tests.
+    pub fn retired_count(&self) -> usize {
+        self.retired_count.load(Ordering::Relaxed)
+    }
+
+    /// Sets the flag of `index`, unless it is set.
+    #[inline]
+    fn try_claim(&self, index: usize) -> bool {
+        let inside = (self.epoch.load(Ordering::Acquire) << 1) | 1;
+        self.flags[index]
+            .0
+            .compare_exchange(OUTSIDE, inside, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The second half of entering, after the flag was set.
+    #[inline]
+    fn pass_or_wait(&self, index: usize) -> Pass<'_> {
+        self.fence();
+        if self.is_closed.load(Ordering::Acquire) {
+            self.wait_outside(index);
+        }
+        Pass { gate: self, index }
+    }
+
+    #[cold]
+    fn wait_outside(&self, index: usize) {
+        let flag = &self.flags[index].0;
+        let mut backoff = Backoff::new();
+        while self.is_closed.load(Ordering::Acquire) {
+            flag.store(OUTSIDE, Ordering::Release);
+            // The flag of an extra may be claimed by somebody else meanwhile.
+            while self.is_closing() || !self.try_claim(index) {
+                backoff.snooze();
+            }
+            self.fence();
+        }
+    }
+
+    /// Frees up to [`RECLAIMED_MAX`] items that no batch can be looking at, unless somebody else
+    /// is at it.
+    #[cold]
+    fn reclaim(&self) {
+        let free: Vec<_> = {
+            let mut retired = match self.retired.try_lock() {
+                Ok(retired) => retired,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let oldest_epoch = self.oldest_epoch_inside();
+            let ripe = retired.partition_point(|(epoch, _)| *epoch <= oldest_epoch);
+            let free = retired.drain(..ripe.min(RECLAIMED_MAX)).collect();
+            self.retired_count.store(retired.len(), Ordering::Relaxed);
+            free
+        };
+        // Freed here, without the lock: a value's own drop may take long, or use the gate.
+        drop(free);
+    }
+
+    /// The epoch of the oldest batch that has not ended.
+    fn oldest_epoch_inside(&self) -> u64 {
+        self.fence();
+        self.flags
+            .iter()
+            .map(|flag| flag.0.load(Ordering::Acquire))
+            .filter(|&inside| inside != OUTSIDE)
+            .map(|inside| inside >> 1)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// The fence that the proofs in the module's header are about.
+    #[cfg(not(loom))]
+    #[inline]
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[cfg(loom)]
+    fn fence(&self) {
+        if !self.is_broken {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("workers", &self.workers)
+            .field("is_closing", &self.is_closing())
+            .field("retired_count", &self.retired_count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The witness that its holder is inside the gate; dropping it leaves.
+#[derive(Debug)]
+#[must_use = "dropping the pass leaves the gate"]
+pub struct Pass<'g> {
+    gate: &'g Gate,
+    index: usize,
+}
+
+impl<'g> Pass<'g> {
+    /// The gate that was passed, so that an owner can assert that it is its own.
+    #[inline]
+    pub fn gate(&self) -> &'g Gate {
+        self.gate
+    }
+
+    /// Frees `item` once every batch that is running now has ended, this one included.
+    ///
+    /// The caller has unlinked it: who enters from now on cannot find it. Costs a mutex and an
+    /// increment; the list is as long as what the running batches retire.
+    pub fn retire(&self, item: Retired) {
+        let gate = self.gate;
+        let mut retired = gate.retired.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let epoch = gate.epoch.fetch_add(1, Ordering::AcqRel) + 1;
+        retired.push_back((epoch, item));
+        gate.retired_count.store(retired.len(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pass<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let gate = self.gate;
+        if self.index == EXCLUSIVE {
+            gate.is_closed.store(false, Ordering::Release);
+        } else {
+            gate.flags[self.index].0.store(OUTSIDE, Ordering::Release);
+        }
+        if gate.retired_count() != 0 {
+            gate.reclaim();
+        }
+    }
+}
+
+/// The witness that its holder is inside the gate alone; dropping it opens the gate.
+#[derive(Debug)]
+#[must_use = "dropping the pass opens the gate"]
+pub struct ExclusivePass<'g> {
+    /// Dropped first: the gate is open before the next closer gets its turn.
+    pass: Pass<'g>,
+    _closer: MutexGuard<'g, ()>,
+}
+
+impl<'g> Deref for ExclusivePass<'g> {
+    type Target = Pass<'g>;
+
+    #[inline]
+    fn deref(&self) -> &Pass<'g> {
+        &self.pass
+    }
+}
+
+/// An owned allocation on its way to being freed.
+pub struct Retired(#[expect(dead_code, reason = "held to be dropped")] Garbage);
+
+#[expect(dead_code, reason = "held to be dropped")]
+enum Garbage {
+    Allocation(Allocation),
+    Value(Box<dyn Send>),
+}
+
+struct Allocation {
+    pointer: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Retired {
+    /// Memory that is deallocated, and nothing in it dropped.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` was allocated by the global allocator with `layout`, which is not empty, and the
+    /// caller gives it away: after this, it is only read, by those inside the gate now.
+    pub unsafe fn allocation(pointer: NonNull<u8>, layout: Layout) -> Retired {
+        assert!(layout.size() > 0, "an empty layout was never allocated");
+        Retired(Garbage::Allocation(Allocation { pointer, layout }))
+    }
+
+    /// A value that is dropped, by whichever thread frees it.
+    pub fn value<T: Send + 'static>(value: Box<T>) -> Retired {
+        Retired(Garbage::Value(value))
+    }
+}
+
+impl fmt::Debug for Retired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Retired")
+    }
+}
+
+// SAFETY: it is owned plain memory (`Retired::allocation`), and any thread may deallocate it.
+unsafe impl Send for Allocation {}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout and given away, by the contract of
+        // `Retired::allocation`; dropped once.
+        unsafe { std::alloc::dealloc(self.pointer.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    /// Counts its drops.
+    struct Canary(Arc<AtomicUsize>);
+
+    impl Drop for Canary {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn canary(drops: &Arc<AtomicUsize>) -> Retired {
+        Retired::value(Box::new(Canary(drops.clone())))
+    }
+
+    #[test]
+    fn freed_when_the_last_older_batch_ends() {
+        let gate = Gate::new(3);
+        let drops = Arc::new(AtomicUsize::new(0));
+        let (retirer, reader) = (gate.enter(0), gate.enter(1));
+        retirer.retire(canary(&drops));
+        drop(retirer);
+        assert_eq!((drops.load(SeqCst), gate.retired_count()), (0, 1), "the reader is inside");
+        let newcomer = gate.enter(2);
+        drop(gate.enter(0));
+        assert_eq!(drops.load(SeqCst), 0, "the reader is still inside");
+        drop(reader);
+        assert_eq!((drops.load(SeqCst), gate.retired_count()), (1, 0), "the newcomer is no reason");
+        drop(newcomer);
+    }
+
+    #[test]
+    fn one_leave_frees_a_bounded_number() {
+        let gate = Gate::new(1);
+        let drops = Arc::new(AtomicUsize::new(0));
+        let pass = gate.enter(0);
+        (0..RECLAIMED_MAX + 1).for_each(|_| pass.retire(canary(&drops)));
+        drop(pass);
+        assert_eq!((drops.load(SeqCst), gate.retired_count()), (RECLAIMED_MAX, 1));
+        drop(gate.enter(0));
+        assert_eq!((drops.load(SeqCst), gate.retired_count()), (RECLAIMED_MAX + 1, 0));
+    }
+
+    #[test]
+    fn what_is_left_is_freed_with_the_gate() {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let gate = Gate::new(2);
+        let reader = gate.enter(0);
+        gate.enter(1).retire(canary(&drops));
+        std::mem::forget(reader);
+        drop(gate);
+        assert_eq!(drops.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn raw_memory_is_deallocated() {
+        let gate = Gate::new(1);
+        let layout = Layout::from_size_align(4096, 64).unwrap();
+        // SAFETY: the layout is not empty.
+        let pointer = NonNull::new(unsafe { std::alloc::alloc(layout) }).unwrap();
+        // SAFETY: allocated above with this layout, and not used after.
+        gate.exclusive().retire(unsafe { Retired::allocation(pointer, layout) });
+        assert_eq!(gate.retired_count(), 0, "freed when the gate was opened");
+    }
+
+    #[test]
+    #[should_panic(expected = "worker 0 is inside the gate already")]
+    fn a_worker_enters_once() {
+        let gate = Gate::new(1);
+        let _pass = gate.enter(0);
+        let _ = gate.enter(0);
+    }
+
+    #[test]
+    fn exclusive_excludes_workers_extras_and_other_exclusives() {
+        const ROUNDS: usize = 2_000;
+        let gate = Gate::new(2);
+        let (inside, sections) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (gate, inside, sections) = (&gate, &inside, &sections);
+        let shared = |_pass: &Pass<'_>| {
+            inside.fetch_add(1, SeqCst);
+            std::hint::spin_loop();
+            inside.fetch_sub(1, SeqCst);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(move || (0..ROUNDS).for_each(|_| shared(&gate.enter(0))));
+            scope.spawn(move || (0..ROUNDS).for_each(|_| shared(&gate.enter(1))));
+            scope.spawn(move || (0..ROUNDS).for_each(|_| shared(&gate.enter_extra())));
+            for _ in 0..2 {
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS / 10 {
+                        let pass = gate.exclusive();
+                        assert_eq!(inside.load(SeqCst), 0);
+                        shared(&pass);
+                        sections.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(sections.load(SeqCst), 2 * ROUNDS / 10);
+        assert!(!gate.is_closing());
+    }
+}
