@@ -2,6 +2,7 @@
 //!
 //! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
 
+pub mod crc16;
 pub mod gate;
 pub mod lock;
 
