@@ -4,6 +4,7 @@
 
 pub mod crc16;
 pub mod gate;
+pub mod glob;
 pub mod lock;
 
 mod sync;
