@@ -64,7 +64,7 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
 }
 
 /// The pattern after its first token, if that is not `*` and matches `byte`.
-fn match_one<'p>(pattern: &'p [u8], byte: u8, case: Case) -> Option<&'p [u8]> {
+fn match_one(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     let (&token, after) = pattern.split_first()?;
     match token {
         b'?' => Some(after),

@@ -5,6 +5,7 @@
 pub mod crc16;
 pub mod gate;
 pub mod glob;
+pub mod listpack;
 pub mod lock;
 
 mod sync;
