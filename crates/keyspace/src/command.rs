@@ -33,8 +33,7 @@ pub enum Run {
 }
 
 /// Appends the keys of a call and the database of each.
-pub type PlanKeys =
-    fn(&Keyspace, Args<'_>, DbIndex, &mut Vec<KeyAt>) -> Result<(), Error>;
+pub type PlanKeys = fn(&Keyspace, Args<'_>, DbIndex, &mut Vec<KeyAt>) -> Result<(), Error>;
 
 /// What a call on locked keys works with.
 pub struct Cx<'a> {

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use kvasir_structures::crc16::SLOTS;
 use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
-use kvasir_structures::slot::{Slot, Slots};
 use kvasir_structures::gate_cell::GateCell;
+use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::value::Object;
 

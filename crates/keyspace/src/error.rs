@@ -14,8 +14,7 @@ impl Error {
     pub const NOT_FLOAT: Error = Error::fixed("ERR value is not a valid float");
     pub const NO_KEY: Error = Error::fixed("ERR no such key");
     pub const DB_OUT_OF_RANGE: Error = Error::fixed("ERR DB index is out of range");
-    pub const SAME_OBJECT: Error =
-        Error::fixed("ERR source and destination objects are the same");
+    pub const SAME_OBJECT: Error = Error::fixed("ERR source and destination objects are the same");
     pub const WRONG_TYPE: Error =
         Error::fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub const TOO_LONG: Error =

@@ -65,8 +65,7 @@ fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guard
         [] => {}
         [key] => guards.push(lock_one((key.db, key.slot))),
         keys => {
-            let mut places: SmallVec<[_; 16]> =
-                keys.iter().map(|key| (key.db, key.slot)).collect();
+            let mut places: SmallVec<[_; 16]> = keys.iter().map(|key| (key.db, key.slot)).collect();
             places.sort_unstable();
             places.dedup();
             guards.extend(places.into_iter().map(lock_one));

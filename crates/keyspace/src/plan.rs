@@ -79,9 +79,7 @@ fn positions(spec: &KeySpec, args: Args<'_>) -> Result<Option<(usize, usize, usi
             let end = args.len() as i64;
             let last = match (last, limit) {
                 (last, _) if last >= 0 => begin as i64 + last as i64,
-                (-1, limit) if limit >= 2 => {
-                    begin as i64 + (end - begin as i64) / limit as i64 - 1
-                }
+                (-1, limit) if limit >= 2 => begin as i64 + (end - begin as i64) / limit as i64 - 1,
                 (last, _) => end + last as i64,
             };
             (begin as i64, last, step)

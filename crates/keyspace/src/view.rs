@@ -240,24 +240,21 @@ impl<'a> View<'a> {
 
     /// Adds a record under the name of a key that is free.
     pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
+        let expiry_ms = record.borrow().expiry_ms();
+        self.tally.noted_expiry |= expiry_ms.is_some();
         let (slot, hash, name) = self.locate(key);
         debug_assert_eq!(record.borrow().key(), name);
         let keeper = slot.keeper();
-        if let Some(expiry_ms) = record.borrow().expiry_ms() {
-            keeper.note_expiry(expiry_ms);
-            self.tally.noted_expiry = true;
-        }
+        expiry_ms.into_iter().for_each(|expiry_ms| keeper.note_expiry(expiry_ms));
         slot.insert(hash, record, &keeper);
     }
 
     /// Sets or takes away the expiry of a key that is there; a time that has passed deletes it.
     pub fn set_expiry(&mut self, key: usize, expiry_ms: Option<u64>) {
+        self.tally.noted_expiry |= expiry_ms.is_some();
         let (slot, hash, name) = self.locate(key);
         let keeper = slot.keeper();
-        if let Some(expiry_ms) = expiry_ms {
-            keeper.note_expiry(expiry_ms);
-            self.tally.noted_expiry = true;
-        }
+        expiry_ms.into_iter().for_each(|expiry_ms| keeper.note_expiry(expiry_ms));
         if let Some(mut occupied) = slot.find(hash, name) {
             occupied.set_expiry(expiry_ms);
         }

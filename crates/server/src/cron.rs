@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::expire::expire_slot;
-use kvasir_structures::crc16::SLOTS;
+
+use kvasir_structures::slot::SLOTS;
 
 use crate::shared::Shared;
 use crate::worker::Core;

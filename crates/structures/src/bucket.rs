@@ -379,12 +379,7 @@ pub(crate) fn for_each(buckets: &[Bucket], mut f: impl FnMut(Fraction, Entry)) {
 }
 
 /// Calls `f` with every entry whose home is `home` and whose fraction is at least `from`.
-pub(crate) fn for_home(
-    buckets: &[Bucket],
-    home: usize,
-    from: Fraction,
-    mut f: impl FnMut(Entry),
-) {
+pub(crate) fn for_home(buckets: &[Bucket], home: usize, from: Fraction, mut f: impl FnMut(Entry)) {
     let mut at = home;
     for _ in 0..buckets.len() {
         for position in buckets[at].positions() {

@@ -6,6 +6,7 @@ pub(crate) mod bucket;
 pub mod crc16;
 pub mod gate;
 pub mod gate_cell;
+pub mod glob;
 pub mod hash;
 pub mod lock;
 pub mod prefetch;

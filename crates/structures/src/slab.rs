@@ -342,8 +342,7 @@ fn map_aligned() -> *mut u8 {
     // SAFETY: (whole block) twice the size holds an aligned chunk; the rest of this new mapping,
     // which nobody knows of, is given back.
     unsafe {
-        let Ok(base) =
-            mmap_anonymous(null_mut(), 2 * CHUNK_BYTES, protection, MapFlags::PRIVATE)
+        let Ok(base) = mmap_anonymous(null_mut(), 2 * CHUNK_BYTES, protection, MapFlags::PRIVATE)
         else {
             handle_alloc_error(layout);
         };
@@ -353,8 +352,7 @@ fn map_aligned() -> *mut u8 {
         if before > 0 {
             munmap(base.cast(), before).expect("part of a new mapping");
         }
-        munmap(chunk.add(CHUNK_BYTES).cast(), CHUNK_BYTES - before)
-            .expect("part of a new mapping");
+        munmap(chunk.add(CHUNK_BYTES).cast(), CHUNK_BYTES - before).expect("part of a new mapping");
         // Without huge pages everything works, only slower.
         let _ = madvise(chunk.cast(), CHUNK_BYTES, Advice::LinuxHugepage);
         chunk

@@ -21,7 +21,6 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
 use crate::bucket::{self, Fraction};
-use crate::crc16::SLOTS;
 use crate::gate::{Pass, Retired};
 use crate::lock::{SlotLock, SlotLockGuard};
 use crate::prefetch;
@@ -65,6 +64,9 @@ impl<T> Retire for SlotKeeper<'_, T> {
         self.pass.retire(Retired::value(Box::new(memory)));
     }
 }
+
+/// Slots of a database.
+pub const SLOTS: usize = crate::crc16::SLOTS as usize;
 
 /// One of the 16,384 parts of a database.
 #[repr(C, align(64))]

@@ -240,11 +240,7 @@ impl<T> Table<T> {
     /// Calls `f` with the records of one bucket's worth of hashes from `position` on; returns where
     /// the next call goes on, 0 at the end. A record that is in the table during the whole of a
     /// scan is seen, and seen once unless its leaf was split meanwhile.
-    pub fn scan<'a>(
-        &'a self,
-        position: Position,
-        mut f: impl FnMut(RecordRef<'a, T>),
-    ) -> Position {
+    pub fn scan<'a>(&'a self, position: Position, mut f: impl FnMut(RecordRef<'a, T>)) -> Position {
         let hash = position.0 << 16;
         let Some(leaf) = self.leaf(hash) else { return Position(0) };
         let from = Fraction::of(hash);

@@ -47,12 +47,7 @@ impl TimeUnit {
 }
 
 /// The expiry of SET, SETEX, GETEX and the like, which must be positive; ms since 1970.
-pub fn expiry_ms(
-    text: &[u8],
-    unit: TimeUnit,
-    env: &Env,
-    command: &str,
-) -> Result<u64, Error> {
+pub fn expiry_ms(text: &[u8], unit: TimeUnit, env: &Env, command: &str) -> Result<u64, Error> {
     let time = integer(text)?;
     let invalid = || Error::new(format!("ERR invalid expire time in '{command}' command"));
     if time <= 0 {

@@ -189,9 +189,18 @@ mod tests {
         check("APPEND k ab; APPEND k cd; GET k; OBJECT ENCODING k", ":2; :4; $abcd; $raw");
         check("SET k v EX 100; APPEND k w; TTL k", "+OK; :2; :100");
         check("SETRANGE k 2 x; GET k; SETRANGE k 0 yy; GET k", ":3; $\\x00\\x00x; :3; $yyx");
-        check("SETRANGE k 5 \"\"; EXISTS k; SETRANGE k -1 x", ":0; :0; -ERR offset is out of range");
-        check("SETRANGE k 536870911 xx", "-ERR string exceeds maximum allowed size (proto-max-bulk-len)");
-        check("SETRANGE k 20000 x; APPEND k yz; STRLEN k; GETRANGE k 19999 -1", ":20001; :20003; :20003; $\\x00xyz");
+        check(
+            "SETRANGE k 5 \"\"; EXISTS k; SETRANGE k -1 x",
+            ":0; :0; -ERR offset is out of range",
+        );
+        check(
+            "SETRANGE k 536870911 xx",
+            "-ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        );
+        check(
+            "SETRANGE k 20000 x; APPEND k yz; STRLEN k; GETRANGE k 19999 -1",
+            ":20001; :20003; :20003; $\\x00xyz",
+        );
     }
 
     #[test]
@@ -199,8 +208,14 @@ mod tests {
         check("INCR k; INCRBY k 41; DECR k; DECRBY k 2; GET k", ":1; :42; :41; :39; $39");
         check("SET k v EX 100; INCR k", "+OK; -ERR value is not an integer or out of range");
         check("SET k 5 EX 100; INCR k; TTL k; OBJECT ENCODING k", "+OK; :6; :100; $int");
-        check("SET k 9223372036854775807; INCR k", "+OK; -ERR increment or decrement would overflow");
+        check(
+            "SET k 9223372036854775807; INCR k",
+            "+OK; -ERR increment or decrement would overflow",
+        );
         check("DECRBY k -9223372036854775808", "-ERR decrement would overflow");
-        check("INCRBY k x; SET k ' 5'; INCR k", "-ERR value is not an integer or out of range; +OK; -ERR value is not an integer or out of range");
+        check(
+            "INCRBY k x; SET k ' 5'; INCR k",
+            "-ERR value is not an integer or out of range; +OK; -ERR value is not an integer or out of range",
+        );
     }
 }

@@ -7,8 +7,7 @@ use crate::error::Error;
 use crate::spec::{Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::{Kind, Text};
 
-pub static COMMANDS: &[&Command] =
-    &[&GET, &GETDEL, &GETEX, &GETRANGE, &MGET, &STRLEN, &SUBSTR];
+pub static COMMANDS: &[&Command] = &[&GET, &GETDEL, &GETEX, &GETRANGE, &MGET, &STRLEN, &SUBSTR];
 
 static GET: Command = Command {
     spec: Spec {
@@ -209,7 +208,10 @@ mod tests {
     #[test]
     fn get_and_its_errors() {
         check("SET k v; GET k; GET none; STRLEN k; STRLEN none", "+OK; $v; _; :1; :0");
-        check("HSET h f v; GET h", ":1; -WRONGTYPE Operation against a key holding the wrong kind of value");
+        check(
+            "HSET h f v; GET h",
+            ":1; -WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
         check("SET k v; GETDEL k; GETDEL k", "+OK; $v; _");
         check("SET a 1; HSET h f v; MGET a h none a", "+OK; :1; [$1 _ _ $1]");
     }
@@ -220,7 +222,10 @@ mod tests {
             "SET k hello; GETRANGE k 1 3; GETRANGE k -3 -1; GETRANGE k 3 1; GETRANGE k 0 99",
             "+OK; $ell; $llo; $; $hello",
         );
-        check("GETRANGE none 0 1; GETRANGE none x 1", "$; -ERR value is not an integer or out of range");
+        check(
+            "GETRANGE none 0 1; GETRANGE none x 1",
+            "$; -ERR value is not an integer or out of range",
+        );
         check("SET k hello; GETRANGE k -1 -5; GETRANGE k -99 -98; SUBSTR k 0 0", "+OK; $; $h; $h");
     }
 

@@ -255,25 +255,50 @@ mod tests {
 
     #[test]
     fn set_with_every_option() {
-        check("SET k a; SET k b NX; GET k; SET none x XX; SET k c XX; GET k", "+OK; _; $a; _; +OK; $c");
+        check(
+            "SET k a; SET k b NX; GET k; SET none x XX; SET k c XX; GET k",
+            "+OK; _; $a; _; +OK; $c",
+        );
         check("SET k a GET; SET k b GET; SET k c NX GET; GET k", "_; $a; $b; $b");
-        check("SET k a EX 100; TTL k; SET k b KEEPTTL; TTL k; SET k c; TTL k", "+OK; :100; +OK; :100; +OK; :-1");
-        check("SET k a PX 100000; TTL k; SET k a EXAT 33177117420; EXPIRETIME k", "+OK; :100; +OK; :33177117420");
-        check("SET k a PXAT 33177117420000; PEXPIRETIME k; SET k a pxat 1; GET k", "+OK; :33177117420000; +OK; _");
-        check("HSET h f v; SET h x GET; SET h x; GET h", ":1; -WRONGTYPE Operation against a key holding the wrong kind of value; +OK; $x");
+        check(
+            "SET k a EX 100; TTL k; SET k b KEEPTTL; TTL k; SET k c; TTL k",
+            "+OK; :100; +OK; :100; +OK; :-1",
+        );
+        check(
+            "SET k a PX 100000; TTL k; SET k a EXAT 33177117420; EXPIRETIME k",
+            "+OK; :100; +OK; :33177117420",
+        );
+        check(
+            "SET k a PXAT 33177117420000; PEXPIRETIME k; SET k a pxat 1; GET k",
+            "+OK; :33177117420000; +OK; _",
+        );
+        check(
+            "HSET h f v; SET h x GET; SET h x; GET h",
+            ":1; -WRONGTYPE Operation against a key holding the wrong kind of value; +OK; $x",
+        );
     }
 
     #[test]
     fn set_refuses() {
         let syntax = "-ERR syntax error";
         for call in [
-            "SET k v NX XX", "SET k v EX 1 PX 1", "SET k v KEEPTTL EX 1", "SET k v EX", "SET k v FOO",
+            "SET k v NX XX",
+            "SET k v EX 1 PX 1",
+            "SET k v KEEPTTL EX 1",
+            "SET k v EX",
+            "SET k v FOO",
             "SET k v EX 1 KEEPTTL",
         ] {
             check(call, syntax);
         }
-        check("SET k v EX 0; SET k v EX x", "-ERR invalid expire time in 'set' command; -ERR value is not an integer or out of range");
-        check("SETEX k 0 v; PSETEX k -1 v", "-ERR invalid expire time in 'setex' command; -ERR invalid expire time in 'psetex' command");
+        check(
+            "SET k v EX 0; SET k v EX x",
+            "-ERR invalid expire time in 'set' command; -ERR value is not an integer or out of range",
+        );
+        check(
+            "SETEX k 0 v; PSETEX k -1 v",
+            "-ERR invalid expire time in 'setex' command; -ERR invalid expire time in 'psetex' command",
+        );
     }
 
     #[test]
