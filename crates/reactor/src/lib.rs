@@ -1,1 +1,33 @@
 //! The only crate that makes system calls for sockets, files and time.
+//!
+//! A worker thread owns one `Reactor` and calls `wait` in a loop: each call submits what was
+//! queued and takes every completion there is. Two backends do the work behind one interface:
+//! `uring` where the kernel allows io_uring, else `epoll`. What an event means, what the bytes say
+//! and who the client is, is not known here.
+//!
+//! # Safety
+//!
+//! A buffer given to the kernel belongs to the operation until its completion. Each file with
+//! `unsafe` says in its header which memory that is and who may touch it when.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod backoff;
+pub mod clock;
+mod epoll;
+mod event;
+pub mod limits;
+mod memory;
+mod payload;
+mod reactor;
+mod slab;
+mod socket;
+mod token;
+mod uring;
+mod waker;
+
+pub use event::{ConnectionId, Event, ListenerId};
+pub use memory::Buffer;
+pub use payload::Payload;
+pub use reactor::{Backend, BackendChoice, Options, Reactor};
+pub use socket::{Address, Listener, Socket};
+pub use waker::Waker;

@@ -1,0 +1,193 @@
+//! The one interface to both backends. It chooses the backend and hands every call on.
+
+use std::io;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use crate::epoll::Epoll;
+use crate::uring::Uring;
+use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Payload, Socket, Waker};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// io_uring if the kernel lets us, else epoll.
+    #[default]
+    Auto,
+    Uring,
+    Epoll,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    Uring,
+    Epoll,
+}
+
+impl Backend {
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Uring => "io_uring",
+            Backend::Epoll => "epoll",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub backend: BackendChoice,
+    /// Submission queue of io_uring; the completion queue has four times as many. More operations
+    /// than that are no error, they cost a system call more.
+    pub ring_entries: u32,
+    /// How many receive buffers there are for all connections together; rounded up to a power of
+    /// two, at most 32,768. When all are in use, receiving waits until one is recycled.
+    pub buffer_count: u16,
+    pub buffer_size: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let backend = BackendChoice::Auto;
+        Options { backend, ring_entries: 1024, buffer_count: 256, buffer_size: 16 * 1024 }
+    }
+}
+
+/// Sockets of one worker thread. Must stay on the thread that made it.
+pub struct Reactor {
+    implementation: Implementation,
+    fallback_reason: Option<String>,
+    /// io_uring accepts calls of the thread that set the ring up only, so this is not `Send`.
+    _thread: PhantomData<*mut ()>,
+}
+
+enum Implementation {
+    Uring(Box<Uring>),
+    Epoll(Box<Epoll>),
+}
+
+/// Calls the same method of whichever backend it is.
+macro_rules! backend {
+    ($reactor:ident, $backend:ident => $call:expr) => {
+        match &mut $reactor.implementation {
+            Implementation::Uring($backend) => $call,
+            Implementation::Epoll($backend) => $call,
+        }
+    };
+}
+
+impl Reactor {
+    pub fn new(options: &Options) -> io::Result<Reactor> {
+        let (implementation, fallback_reason) = match options.backend {
+            BackendChoice::Uring => (Implementation::uring(options)?, None),
+            BackendChoice::Epoll => (Implementation::epoll(options)?, None),
+            BackendChoice::Auto => match Implementation::uring(options) {
+                Ok(uring) => (uring, None),
+                Err(error) if is_refusal(&error) => {
+                    (Implementation::epoll(options)?, Some(error.to_string()))
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Reactor { implementation, fallback_reason, _thread: PhantomData })
+    }
+
+    pub fn backend(&self) -> Backend {
+        match self.implementation {
+            Implementation::Uring(_) => Backend::Uring,
+            Implementation::Epoll(_) => Backend::Epoll,
+        }
+    }
+
+    /// Why `Auto` did not take io_uring, for the log.
+    pub fn fallback_reason(&self) -> Option<&str> {
+        self.fallback_reason.as_deref()
+    }
+
+    pub fn waker(&self) -> Waker {
+        match &self.implementation {
+            Implementation::Uring(uring) => uring.waker(),
+            Implementation::Epoll(epoll) => epoll.waker(),
+        }
+    }
+
+    /// Starts accepting. If the kernel refuses, `AcceptFailed` follows.
+    pub fn listen(&mut self, listener: Listener) -> ListenerId {
+        backend!(self, backend => backend.listen(listener))
+    }
+
+    /// Stops accepting and closes the listener. No event for that id after this.
+    pub fn unlisten(&mut self, listener: ListenerId) {
+        backend!(self, backend => backend.unlisten(listener));
+    }
+
+    /// Starts receiving. If the kernel refuses, `Closed` follows.
+    pub fn register(&mut self, socket: Socket) -> ConnectionId {
+        backend!(self, backend => backend.register(socket))
+    }
+
+    /// Connections that are registered or not yet closed by the kernel.
+    pub fn connection_count(&self) -> usize {
+        match &self.implementation {
+            Implementation::Uring(uring) => uring.connection_count(),
+            Implementation::Epoll(epoll) => epoll.connection_count(),
+        }
+    }
+
+    /// Submits what was queued, blocks until there is an event or `timeout` is over (`None`: as
+    /// long as it takes), and appends every event there is. It may return without any: after a
+    /// signal, or when a backend had something to do for itself.
+    pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        backend!(self, backend => backend.wait(timeout, events))
+    }
+
+    pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        match &self.implementation {
+            Implementation::Uring(uring) => uring.bytes(buffer),
+            Implementation::Epoll(epoll) => epoll.bytes(buffer),
+        }
+    }
+
+    /// Gives the buffer back for receiving.
+    pub fn recycle(&mut self, buffer: Buffer) {
+        backend!(self, backend => backend.recycle(buffer));
+    }
+
+    /// Sends all of the payload and then reports `Sent`. At most one may be on its way per
+    /// connection. Ignored if the connection is closed.
+    pub fn send(&mut self, connection: ConnectionId, payload: Payload) {
+        payload.assert_valid();
+        backend!(self, backend => backend.send(connection, payload));
+    }
+
+    /// Stops receiving. What has been received already is still reported, `Closed` included.
+    pub fn pause(&mut self, connection: ConnectionId) {
+        backend!(self, backend => backend.pause(connection));
+    }
+
+    /// Receives again after `pause`.
+    pub fn resume(&mut self, connection: ConnectionId) {
+        backend!(self, backend => backend.resume(connection));
+    }
+
+    /// Cancels what is on its way and closes the descriptor once the kernel has given everything
+    /// back. No event for that id after this; a payload on its way is dropped. Ignored if closed.
+    pub fn close(&mut self, connection: ConnectionId) {
+        backend!(self, backend => backend.close(connection));
+    }
+}
+
+impl Implementation {
+    fn uring(options: &Options) -> io::Result<Implementation> {
+        Ok(Implementation::Uring(Box::new(Uring::new(options)?)))
+    }
+
+    fn epoll(options: &Options) -> io::Result<Implementation> {
+        Ok(Implementation::Epoll(Box::new(Epoll::new(options)?)))
+    }
+}
+
+/// Whether the kernel, a sandbox or a limit does not let us use io_uring, as against an error that
+/// would hit epoll as well.
+fn is_refusal(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, OutOfMemory, PermissionDenied, Unsupported};
+    matches!(error.kind(), Unsupported | PermissionDenied | InvalidInput | OutOfMemory)
+}

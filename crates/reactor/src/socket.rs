@@ -1,0 +1,266 @@
+//! Descriptors before and beside the reactor: stream sockets and listeners, TCP or unix. They own
+//! their descriptor and can be sent to another thread; the reactor that registers one owns it.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+/// The end of a connection, or what a listener listens on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Tcp(SocketAddr),
+    /// Empty for a socket without a name, as most clients' are.
+    Unix(PathBuf),
+}
+
+impl Address {
+    fn from_any(address: SocketAddrAny) -> io::Result<Address> {
+        if address.address_family() != AddressFamily::UNIX {
+            return Ok(Address::Tcp(SocketAddr::try_from(address)?));
+        }
+        let unix = SocketAddrUnix::try_from(address)?;
+        let bytes = unix.path_bytes().unwrap_or_default();
+        Ok(Address::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(bytes))))
+    }
+}
+
+/// `host:port` as Redis prints it, an IPv6 host without brackets; a unix socket's path.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "{}:{}", address.ip(), address.port()),
+            Address::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A connected stream socket that no reactor owns yet.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    is_unix: bool,
+    /// `None` if nobody knows, as for a descriptor from elsewhere.
+    nonblocking: Option<bool>,
+}
+
+impl Socket {
+    pub(crate) fn accepted(fd: OwnedFd, is_unix: bool, nonblocking: bool) -> Socket {
+        Socket { fd, is_unix, nonblocking: Some(nonblocking) }
+    }
+
+    pub fn is_unix(&self) -> bool {
+        self.is_unix
+    }
+
+    /// Asks the kernel; fails if the peer has gone already.
+    pub fn peer(&self) -> io::Result<Address> {
+        match rustix::net::getpeername(&self.fd)? {
+            Some(address) => Address::from_any(address),
+            None => Ok(Address::Unix(PathBuf::new())),
+        }
+    }
+
+    pub fn local(&self) -> io::Result<Address> {
+        Address::from_any(rustix::net::getsockname(&self.fd)?)
+    }
+
+    /// Switches Nagle's algorithm off. Nothing to do for a unix socket.
+    pub fn set_nodelay(&self) -> io::Result<()> {
+        if self.is_unix {
+            return Ok(());
+        }
+        Ok(sockopt::set_tcp_nodelay(&self.fd, true)?)
+    }
+
+    /// First probe after `seconds` of silence, then every third of that, given up after three, as
+    /// Redis does. 0 switches it off. Nothing to do for a unix socket.
+    pub fn set_keepalive(&self, seconds: u32) -> io::Result<()> {
+        if self.is_unix {
+            return Ok(());
+        }
+        sockopt::set_socket_keepalive(&self.fd, seconds > 0)?;
+        if seconds > 0 {
+            let interval = (seconds / 3).max(1);
+            sockopt::set_tcp_keepidle(&self.fd, Duration::from_secs(seconds.into()))?;
+            sockopt::set_tcp_keepintvl(&self.fd, Duration::from_secs(interval.into()))?;
+            sockopt::set_tcp_keepcnt(&self.fd, 3)?;
+        }
+        Ok(())
+    }
+
+    /// Size of the kernel's send buffer; it doubles the value for its own bookkeeping.
+    pub fn set_send_buffer(&self, size_bytes: usize) -> io::Result<()> {
+        Ok(sockopt::set_socket_send_buffer_size(&self.fd, size_bytes)?)
+    }
+
+    /// The reactor sets the mode its backend needs by itself.
+    pub fn set_nonblocking(&mut self, nonblocking: bool) -> io::Result<()> {
+        if self.nonblocking != Some(nonblocking) {
+            rustix::io::ioctl_fionbio(&self.fd, nonblocking)?;
+            self.nonblocking = Some(nonblocking);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+}
+
+impl From<TcpStream> for Socket {
+    fn from(stream: TcpStream) -> Socket {
+        Socket { fd: stream.into(), is_unix: false, nonblocking: None }
+    }
+}
+
+impl From<UnixStream> for Socket {
+    fn from(stream: UnixStream) -> Socket {
+        Socket { fd: stream.into(), is_unix: true, nonblocking: None }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A bound and listening socket that no reactor owns yet.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    is_unix: bool,
+}
+
+impl Listener {
+    pub fn tcp(address: SocketAddr, backlog: i32) -> io::Result<Listener> {
+        let name = Address::Tcp(address);
+        listen_tcp(address, backlog).map_err(|(call, error)| {
+            let what = format!("Could not create server TCP listening socket {name}");
+            describe(error.into(), &what, call)
+        })
+    }
+
+    /// `mode`: permissions of the socket file. A socket file left over by an earlier process is
+    /// replaced; a file of another kind is not.
+    pub fn unix(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<Listener> {
+        if std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+            // If this fails, so does the bind, and that error says more.
+            let _ = std::fs::remove_file(path);
+        }
+        listen_unix(path, backlog, mode).map_err(|(call, error)| {
+            let what = format!("Failed opening Unix socket {}", path.display());
+            describe(error.into(), &what, call)
+        })
+    }
+
+    pub fn is_unix(&self) -> bool {
+        self.is_unix
+    }
+
+    /// Tells the port if port 0 was asked for.
+    pub fn local(&self) -> io::Result<Address> {
+        Address::from_any(rustix::net::getsockname(&self.fd)?)
+    }
+
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+}
+
+type CallError = (&'static str, rustix::io::Errno);
+
+fn listen_tcp(address: SocketAddr, backlog: i32) -> Result<Listener, CallError> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let fd = open_stream(family)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true).map_err(|error| ("IPV6_V6ONLY", error))?;
+    }
+    sockopt::set_socket_reuseaddr(&fd, true).map_err(|error| ("SO_REUSEADDR", error))?;
+    rustix::net::bind(&fd, &address).map_err(|error| ("bind", error))?;
+    rustix::net::listen(&fd, backlog).map_err(|error| ("listen", error))?;
+    Ok(Listener { fd, is_unix: false })
+}
+
+fn listen_unix(path: &Path, backlog: i32, mode: Option<u32>) -> Result<Listener, CallError> {
+    let fd = open_stream(AddressFamily::UNIX)?;
+    let address = SocketAddrUnix::new(path).map_err(|error| ("bind", error))?;
+    rustix::net::bind(&fd, &address).map_err(|error| ("bind", error))?;
+    if let Some(mode) = mode {
+        let mode = Mode::from_raw_mode(mode);
+        rustix::fs::chmod(path, mode).map_err(|error| ("chmod", error))?;
+    }
+    rustix::net::listen(&fd, backlog).map_err(|error| ("listen", error))?;
+    Ok(Listener { fd, is_unix: true })
+}
+
+fn open_stream(family: AddressFamily) -> Result<OwnedFd, CallError> {
+    rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|error| ("socket", error))
+}
+
+fn describe(error: io::Error, what: &str, call: &str) -> io::Error {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    io::Error::new(error.kind(), format!("{what}: {call}: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_listen_names_the_address_and_the_call() {
+        let first = Listener::tcp("127.0.0.1:0".parse().unwrap(), 16).unwrap();
+        let Address::Tcp(address) = first.local().unwrap() else { panic!("not TCP") };
+        let error = Listener::tcp(address, 16).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let expect = format!(
+            "Could not create server TCP listening socket {address}: bind: Address already in use"
+        );
+        assert_eq!(error.to_string(), expect);
+    }
+
+    #[test]
+    fn a_stale_socket_file_is_replaced_and_another_file_is_not() {
+        let folder = std::env::temp_dir().join(format!("kvasir-socket-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("s");
+        drop(Listener::unix(&path, 16, None).unwrap());
+        let listener = Listener::unix(&path, 16, Some(0o700)).unwrap();
+        assert_eq!(listener.local().unwrap(), Address::Unix(path.clone()));
+        let permissions = std::fs::metadata(&path).unwrap().permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o777, 0o700);
+
+        let file = folder.join("file");
+        std::fs::write(&file, "precious").unwrap();
+        let error = Listener::unix(&file, 16, None).unwrap_err().to_string();
+        let expect = format!("Failed opening Unix socket {}: bind: ", file.display());
+        assert!(error.starts_with(&expect), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn keepalive_and_nodelay_are_set_as_redis_sets_them() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Socket::from(stream);
+        socket.set_nodelay().unwrap();
+        socket.set_keepalive(300).unwrap();
+        assert!(sockopt::tcp_nodelay(&socket).unwrap());
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(300));
+        assert_eq!(sockopt::tcp_keepintvl(&socket).unwrap(), Duration::from_secs(100));
+        assert_eq!(sockopt::tcp_keepcnt(&socket).unwrap(), 3);
+    }
+}

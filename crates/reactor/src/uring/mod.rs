@@ -1,0 +1,506 @@
+//! The io_uring backend: multishot accept, multishot receive from provided buffers, one send per
+//! connection, one `io_uring_enter` per turn. Needs Linux 6.1.
+//!
+//! Per connection the kernel holds at most one receive and one send. A slot, its descriptor and
+//! its `Outgoing` stay until both have had their last completion.
+//!
+//! # Safety
+//!
+//! What `Ring::push` is given names: descriptors, which their slots own; the `Outgoing` of a send,
+//! which stays boxed in its slot until the send's completion; receive buffers, see `buffers.rs`.
+//! Slots are emptied by `release_if_done` only, which looks that no operation is left; `drop`
+//! waits for all of them, or leaks what they name.
+
+mod buffers;
+mod outgoing;
+mod ring;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use bitflags::bitflags;
+use io_uring::types::Fd;
+use io_uring::{cqueue, opcode, squeue};
+
+use crate::backoff::Backoff;
+use crate::slab::Slab;
+use crate::token::{Kind, Token};
+use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Options, Payload, Socket, Waker};
+use buffers::{Buffers, GROUP};
+use outgoing::Outgoing;
+use ring::Ring;
+
+/// How many idle `Outgoing` are kept; about 200 bytes each.
+const SPARE_MAX: usize = 1024;
+
+bitflags! {
+    #[derive(Clone, Copy)]
+    struct Flags: u8 {
+        /// The kernel has a receive of this connection.
+        const RECEIVING = 1 << 0;
+        /// The kernel has a send of this connection.
+        const SENDING = 1 << 1;
+        /// The receive is being cancelled.
+        const CANCELLING = 1 << 2;
+        const PAUSED = 1 << 3;
+        /// In the queue of those that found no buffer.
+        const STARVED = 1 << 4;
+        /// `Closed` has been reported.
+        const ENDED = 1 << 5;
+        /// The owner has closed it; nothing is reported any more.
+        const CLOSING = 1 << 6;
+    }
+}
+
+/// All that an idle connection costs: 16 bytes, and 8 for its slot.
+struct Connection {
+    fd: OwnedFd,
+    flags: Flags,
+    outgoing: Option<Box<Outgoing>>,
+}
+
+struct Accepting {
+    fd: OwnedFd,
+    is_unix: bool,
+    /// The kernel has an accept of this listener.
+    armed: bool,
+    closing: bool,
+}
+
+pub(crate) struct Uring {
+    ring: Ring,
+    buffers: Buffers,
+    connections: Slab<Connection>,
+    listeners: Slab<Accepting>,
+    /// Connections whose receive found no buffer, longest waiting first.
+    starved: VecDeque<ConnectionId>,
+    backoff: Backoff,
+    /// Events that arose outside of `wait`.
+    ready: Vec<Event>,
+    /// Scratch of `wait`.
+    completions: Vec<cqueue::Entry>,
+    #[expect(clippy::vec_box, reason = "the kernel is given addresses inside of the box")]
+    spare: Vec<Box<Outgoing>>,
+    waker: Waker,
+}
+
+impl Uring {
+    pub(crate) fn new(options: &Options) -> io::Result<Uring> {
+        let ring = Ring::new(options.ring_entries)?;
+        let buffer_count = options.buffer_count.clamp(1, 32_768).next_power_of_two();
+        let buffers = Buffers::new(&ring, buffer_count, options.buffer_size)?;
+        let mut uring = Uring {
+            ring,
+            buffers,
+            connections: Slab::new(),
+            listeners: Slab::new(),
+            starved: VecDeque::new(),
+            backoff: Backoff::default(),
+            ready: Vec::new(),
+            completions: Vec::new(),
+            spare: Vec::new(),
+            waker: Waker::new()?,
+        };
+        uring.watch_waker();
+        Ok(uring)
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections.count()
+    }
+
+    pub(crate) fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        self.buffers.bytes(buffer)
+    }
+
+    pub(crate) fn recycle(&mut self, buffer: Buffer) {
+        self.buffers.recycle(buffer);
+    }
+
+    pub(crate) fn listen(&mut self, listener: Listener) -> ListenerId {
+        let is_unix = listener.is_unix();
+        let fd = listener.into_fd();
+        let accepting = Accepting { fd, is_unix, armed: false, closing: false };
+        let (index, generation) = self.listeners.insert(accepting);
+        let id = ListenerId { index, generation };
+        self.accept(id);
+        id
+    }
+
+    pub(crate) fn unlisten(&mut self, id: ListenerId) {
+        self.backoff.forget(id);
+        let Some(accepting) = self.listeners.find(id.index, id.generation) else { return };
+        accepting.closing = true;
+        if accepting.armed {
+            self.cancel(Token::new(Kind::Accept, id.index, id.generation));
+        } else {
+            self.listeners.remove(id.index, id.generation);
+        }
+    }
+
+    pub(crate) fn register(&mut self, mut socket: Socket) -> ConnectionId {
+        // A descriptor in non-blocking mode would fail with EAGAIN instead of waiting in the ring.
+        let prepared = socket.set_nonblocking(false);
+        let fd = socket.into_fd();
+        let connection = Connection { fd, flags: Flags::empty(), outgoing: None };
+        let (index, generation) = self.connections.insert(connection);
+        let id = ConnectionId { index, generation };
+        match prepared {
+            Ok(()) => self.receive(id),
+            Err(error) => {
+                self.ready.push(Event::Closed { connection: id, error: Some(error) });
+                self.connection(id).flags.insert(Flags::ENDED);
+            }
+        }
+        id
+    }
+
+    pub(crate) fn send(&mut self, id: ConnectionId, payload: Payload) {
+        let Some(connection) = self.open(id) else { return };
+        assert!(connection.outgoing.is_none(), "one send per connection at a time");
+        let mut outgoing = self.spare.pop().unwrap_or_else(Outgoing::new);
+        outgoing.start(payload);
+        if outgoing.is_done() {
+            let payload = outgoing.finish();
+            self.spare.push(outgoing);
+            self.ready.push(Event::Sent { connection: id, payload, result: Ok(()) });
+            return;
+        }
+        self.connection(id).outgoing = Some(outgoing);
+        self.continue_send(id);
+    }
+
+    pub(crate) fn pause(&mut self, id: ConnectionId) {
+        let Some(connection) = self.open(id) else { return };
+        connection.flags.insert(Flags::PAUSED);
+        self.cancel_receive(id);
+    }
+
+    pub(crate) fn resume(&mut self, id: ConnectionId) {
+        let Some(connection) = self.open(id) else { return };
+        connection.flags.remove(Flags::PAUSED);
+        self.receive(id);
+    }
+
+    pub(crate) fn close(&mut self, id: ConnectionId) {
+        let Some(connection) = self.open(id) else { return };
+        connection.flags.insert(Flags::CLOSING);
+        let is_sending = connection.flags.contains(Flags::SENDING);
+        self.cancel_receive(id);
+        if is_sending {
+            self.cancel(Token::new(Kind::Send, id.index, id.generation));
+        }
+        self.release_if_done(id);
+    }
+
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
+        for listener in self.backoff.take_due() {
+            self.accept(listener);
+        }
+        self.feed_starved();
+        let had = events.len();
+        self.take_ready(events);
+        // Those that are still starved although there are buffers come in the next turn, at once.
+        let more = !self.starved.is_empty() && self.buffers.available() > 0;
+        let must_not_block = events.len() > had || more;
+        let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
+        let mut completions = std::mem::take(&mut self.completions);
+        let result = self.ring.turn(self.backoff.limit(timeout), &mut completions);
+        for completion in completions.drain(..) {
+            self.complete(&completion, events);
+        }
+        self.completions = completions;
+        result
+    }
+
+    fn take_ready(&mut self, events: &mut Vec<Event>) {
+        for event in std::mem::take(&mut self.ready) {
+            let is_open = match &event {
+                Event::Sent { connection, .. } | Event::Closed { connection, .. } => {
+                    self.open(*connection).is_some()
+                }
+                _ => true,
+            };
+            if is_open {
+                events.push(event);
+            }
+        }
+    }
+
+    fn complete(&mut self, completion: &cqueue::Entry, events: &mut Vec<Event>) {
+        let token = Token::from_u64(completion.user_data());
+        match token.kind {
+            Kind::Receive => self.on_receive(self.connection_id(token), completion, events),
+            Kind::Send => self.on_send(self.connection_id(token), completion.result(), events),
+            Kind::Accept => self.on_accept(token, completion, events),
+            Kind::Wake => self.on_wake(completion, events),
+            Kind::Cancel => self.on_cancel_failed(token, completion.result()),
+        }
+    }
+
+    /// The connection an operation belongs to. Its slot cannot have been given to another while
+    /// the operation was with the kernel.
+    fn connection_id(&self, token: Token) -> ConnectionId {
+        let generation = self.connections.generation(token.index);
+        let generation = generation.expect("a completion names a slot");
+        assert!(token.fits(generation), "a slot was emptied before its last completion");
+        ConnectionId { index: token.index, generation }
+    }
+
+    fn on_receive(
+        &mut self,
+        id: ConnectionId,
+        completion: &cqueue::Entry,
+        events: &mut Vec<Event>,
+    ) {
+        let result = completion.result();
+        let size = usize::try_from(result).unwrap_or(0);
+        let index = cqueue::buffer_select(completion.flags());
+        let buffer = index.map(|index| self.buffers.received(index, size));
+        let connection = self.connection(id);
+        if !cqueue::more(completion.flags()) {
+            connection.flags.remove(Flags::RECEIVING | Flags::CANCELLING);
+        }
+        if connection.flags.contains(Flags::CLOSING) {
+            buffer.into_iter().for_each(|buffer| self.recycle(buffer));
+            return self.release_if_done(id);
+        }
+        if size > 0 {
+            let buffer = buffer.expect("received bytes lie in a provided buffer");
+            events.push(Event::Received { connection: id, buffer });
+            return self.receive(id);
+        }
+        buffer.into_iter().for_each(|buffer| self.recycle(buffer));
+        match -result {
+            libc::ENOBUFS => self.starve(id),
+            libc::ECANCELED | libc::EINTR | libc::EAGAIN => self.receive(id),
+            error => {
+                let error = (error != 0).then(|| io::Error::from_raw_os_error(error));
+                self.connection(id).flags.insert(Flags::ENDED);
+                events.push(Event::Closed { connection: id, error });
+            }
+        }
+    }
+
+    fn on_send(&mut self, id: ConnectionId, result: i32, events: &mut Vec<Event>) {
+        let connection = self.connection(id);
+        connection.flags.remove(Flags::SENDING);
+        let mut outgoing = connection.outgoing.take().expect("it stays until the completion");
+        let is_closing = connection.flags.contains(Flags::CLOSING);
+        let result = match result {
+            _ if is_closing => Ok(()),
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            1.. => {
+                outgoing.advance(result as usize);
+                Ok(())
+            }
+            _ if result == -libc::EINTR || result == -libc::EAGAIN => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(-result)),
+        };
+        if result.is_ok() && !is_closing && !outgoing.is_done() {
+            self.connection(id).outgoing = Some(outgoing);
+            return self.continue_send(id);
+        }
+        let payload = outgoing.finish();
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(outgoing);
+        }
+        if is_closing {
+            return self.release_if_done(id);
+        }
+        events.push(Event::Sent { connection: id, payload, result });
+    }
+
+    fn on_accept(&mut self, token: Token, completion: &cqueue::Entry, events: &mut Vec<Event>) {
+        let generation = self.listeners.generation(token.index).expect("it names a slot");
+        assert!(token.fits(generation), "a listener was removed before its last completion");
+        let id = ListenerId { index: token.index, generation };
+        let accepting = self.listeners.find(id.index, generation).expect("it has an accept");
+        accepting.armed = cqueue::more(completion.flags());
+        let (is_unix, armed, closing) = (accepting.is_unix, accepting.armed, accepting.closing);
+        let result = completion.result();
+        if result >= 0 {
+            // SAFETY: the completion gives us a new descriptor, which nobody else knows.
+            let fd = unsafe { OwnedFd::from_raw_fd(result) };
+            if !closing {
+                let socket = Socket::accepted(fd, is_unix, false);
+                events.push(Event::Accepted { listener: id, socket });
+            }
+        }
+        if closing {
+            if !armed {
+                self.listeners.remove(id.index, generation);
+            }
+            return;
+        }
+        match -result {
+            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EINVAL => {
+                let error = io::Error::from_raw_os_error(-result);
+                events.push(Event::AcceptFailed { listener: id, error });
+                self.backoff.rest(id);
+            }
+            // Accepted, or the client was gone before we came to it.
+            _ => self.accept(id),
+        }
+    }
+
+    fn on_wake(&mut self, completion: &cqueue::Entry, events: &mut Vec<Event>) {
+        if !cqueue::more(completion.flags()) {
+            self.watch_waker();
+        }
+        if self.waker.take() {
+            events.push(Event::Woken);
+        }
+    }
+
+    /// The operation was not found: usually it has completed by itself. Should the kernel ever
+    /// hold on to it nevertheless, a shutdown ends it.
+    fn on_cancel_failed(&mut self, token: Token, result: i32) {
+        if result >= 0 || self.connections.generation(token.index).is_none_or(|g| !token.fits(g)) {
+            return;
+        }
+        let id = self.connection_id(token);
+        let Some(connection) = self.connections.find(id.index, id.generation) else { return };
+        if connection.flags.contains(Flags::CLOSING) {
+            let _ = rustix::net::shutdown(&connection.fd, rustix::net::Shutdown::Both);
+        }
+    }
+
+    /// Lets as many of the starved try again as there are buffers.
+    fn feed_starved(&mut self) {
+        let mut room = self.buffers.available();
+        while room > 0
+            && let Some(id) = self.starved.pop_front()
+        {
+            if let Some(connection) = self.open(id) {
+                connection.flags.remove(Flags::STARVED);
+                self.receive(id);
+                room -= 1;
+            }
+        }
+    }
+
+    fn starve(&mut self, id: ConnectionId) {
+        self.connection(id).flags.insert(Flags::STARVED);
+        self.starved.push_back(id);
+    }
+
+    /// Starts the multishot receive unless there is one or a reason for none.
+    fn receive(&mut self, id: ConnectionId) {
+        let none =
+            Flags::RECEIVING | Flags::PAUSED | Flags::STARVED | Flags::ENDED | Flags::CLOSING;
+        let connection = self.connection(id);
+        if connection.flags.intersects(none) {
+            return;
+        }
+        connection.flags.insert(Flags::RECEIVING);
+        let fd = Fd(connection.fd.as_raw_fd());
+        let token = Token::new(Kind::Receive, id.index, id.generation);
+        let entry = opcode::RecvMulti::new(fd, GROUP).build().user_data(token.to_u64());
+        // SAFETY: the descriptor stays open while `RECEIVING` is set; buffers see `buffers.rs`.
+        unsafe { self.ring.push(entry) };
+    }
+
+    /// Hands what is left of the connection's payload to the kernel.
+    fn continue_send(&mut self, id: ConnectionId) {
+        let connection = self.connection(id);
+        connection.flags.insert(Flags::SENDING);
+        let fd = connection.fd.as_raw_fd();
+        let outgoing = connection.outgoing.as_mut().expect("there is something to send");
+        let token = Token::new(Kind::Send, id.index, id.generation);
+        let entry = outgoing.entry(fd).user_data(token.to_u64());
+        // SAFETY: while `SENDING` is set the descriptor stays open and `outgoing` in its place.
+        unsafe { self.ring.push(entry) };
+    }
+
+    fn cancel_receive(&mut self, id: ConnectionId) {
+        let connection = self.connection(id);
+        if connection.flags.contains(Flags::RECEIVING)
+            && !connection.flags.contains(Flags::CANCELLING)
+        {
+            connection.flags.insert(Flags::CANCELLING);
+            self.cancel(Token::new(Kind::Receive, id.index, id.generation));
+        }
+    }
+
+    /// By token, which the kernel finds in a hash table; by descriptor it would search them all.
+    fn cancel(&mut self, token: Token) {
+        let entry = opcode::AsyncCancel::new(token.to_u64()).build();
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
+        let entry = entry.user_data(token.with_kind(Kind::Cancel).to_u64());
+        // SAFETY: a cancellation names no memory.
+        unsafe { self.ring.push(entry) };
+    }
+
+    fn accept(&mut self, id: ListenerId) {
+        let Some(accepting) = self.listeners.find(id.index, id.generation) else { return };
+        if accepting.armed {
+            return;
+        }
+        accepting.armed = true;
+        let fd = Fd(accepting.fd.as_raw_fd());
+        let token = Token::new(Kind::Accept, id.index, id.generation);
+        let entry = opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build();
+        // SAFETY: the descriptor stays open while `armed` is set.
+        unsafe { self.ring.push(entry.user_data(token.to_u64())) };
+    }
+
+    fn watch_waker(&mut self) {
+        let fd = Fd(self.waker.fd().as_raw_fd());
+        let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build();
+        let token = Token::new(Kind::Wake, 0, 0);
+        // SAFETY: the descriptor lives as long as `self.waker`.
+        unsafe { self.ring.push(entry.user_data(token.to_u64())) };
+    }
+
+    /// The connection if its owner has not closed it.
+    fn open(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let connection = self.connections.find(id.index, id.generation)?;
+        (!connection.flags.contains(Flags::CLOSING)).then_some(connection)
+    }
+
+    fn connection(&mut self, id: ConnectionId) -> &mut Connection {
+        self.connections.find(id.index, id.generation).expect("the slot is in use")
+    }
+
+    fn release_if_done(&mut self, id: ConnectionId) {
+        let flags = self.connection(id).flags;
+        if flags.contains(Flags::CLOSING) && !flags.intersects(Flags::RECEIVING | Flags::SENDING) {
+            self.connections.remove(id.index, id.generation);
+        }
+    }
+}
+
+impl Drop for Uring {
+    /// Takes everything back from the kernel. If it keeps something for seconds, the memory is
+    /// left to it.
+    fn drop(&mut self) {
+        const ROUNDS_MAX: usize = 20;
+        for (index, generation) in self.listeners.ids() {
+            self.unlisten(ListenerId { index, generation });
+        }
+        for (index, generation) in self.connections.ids() {
+            self.close(ConnectionId { index, generation });
+        }
+        let mut events = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            if self.connections.count() + self.listeners.count() == 0 {
+                return;
+            }
+            let _ = self.wait(Some(Duration::from_millis(100)), &mut events);
+            events.clear();
+        }
+        self.buffers.leak();
+        std::mem::forget(std::mem::replace(&mut self.connections, Slab::new()));
+    }
+}

@@ -1,0 +1,183 @@
+//! Accepting, ids and their reuse, waking.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Worker, pattern};
+use kvasir_reactor::{Address, BackendChoice, ConnectionId, Listener, Options, Payload};
+
+crate::for_each_backend! {
+    two_thousand_connections_are_echoed
+    a_unix_socket_is_echoed
+    a_closed_listener_accepts_no_more
+    a_connection_knows_both_addresses
+    stale_ids_are_ignored_after_slot_reuse
+    another_thread_can_wake
+    an_idle_reactor_blocks
+    dropping_a_busy_reactor_ends_its_connections
+}
+
+fn two_thousand_connections_are_echoed(backend: BackendChoice) {
+    const COUNT: usize = 2000;
+    kvasir_reactor::limits::raise_open_files(3 * COUNT as u64);
+    // More connections than the rings have entries, and fewer buffers.
+    let options = Options { backend, ring_entries: 64, buffer_count: 32, ..Options::default() };
+    let mut worker = Worker::with(options);
+    worker.echo = true;
+    let address = worker.address;
+    let client = std::thread::spawn(move || {
+        let mut streams: Vec<_> =
+            (0..COUNT).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for round in 0..3 {
+            for (index, stream) in streams.iter_mut().enumerate() {
+                stream.write_all(&pattern(100, (index + round) as u32)).unwrap();
+            }
+            for (index, stream) in streams.iter_mut().enumerate() {
+                let mut reply = [0; 100];
+                stream.read_exact(&mut reply).unwrap();
+                assert_eq!(reply[..], pattern(100, (index + round) as u32));
+            }
+        }
+    });
+    worker.run_until(|worker| {
+        worker.ids.len() == COUNT && worker.peers.values().all(|peer| !peer.closed.is_empty())
+    });
+    client.join().unwrap();
+    assert!(worker.ids.iter().all(|id| (id.index as usize) < COUNT), "indices are dense");
+    assert!(worker.peers.values().all(|peer| peer.received.len() == 300));
+    for id in worker.ids.clone() {
+        worker.close(id);
+    }
+    worker.run_until(|worker| worker.reactor.connection_count() == 0);
+}
+
+fn a_unix_socket_is_echoed(backend: BackendChoice) {
+    let name = format!("kvasir-reactor-{backend:?}-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let mut worker = Worker::new(backend);
+    worker.reactor.unlisten(worker.listener);
+    worker.listener = worker.reactor.listen(Listener::unix(&path, 16, None).unwrap());
+    worker.echo = true;
+    let mut stream = UnixStream::connect(&path).unwrap();
+    let bytes = pattern(100_000, 1);
+    let client = std::thread::spawn({
+        let (bytes, mut stream) = (bytes.clone(), stream.try_clone().unwrap());
+        move || stream.write_all(&bytes).unwrap()
+    });
+    let reader = std::thread::spawn(move || {
+        let mut reply = vec![0; 100_000];
+        stream.read_exact(&mut reply).unwrap();
+        reply
+    });
+    worker.run_until(|worker| worker.peers.values().any(|peer| !peer.closed.is_empty()));
+    client.join().unwrap();
+    assert!(reader.join().unwrap() == bytes);
+    std::fs::remove_file(path).unwrap();
+}
+
+fn a_closed_listener_accepts_no_more(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (_stream, _) = worker.connect();
+    worker.reactor.unlisten(worker.listener);
+    worker.reactor.unlisten(worker.listener);
+    // The kernel refuses as soon as the last descriptor of the listener is closed.
+    let start = Instant::now();
+    while TcpStream::connect(worker.address).is_ok() {
+        worker.turn(Some(Duration::ZERO));
+        assert!(start.elapsed() < Duration::from_secs(60));
+    }
+    assert_eq!(worker.ids.len(), 1);
+}
+
+fn a_connection_knows_both_addresses(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let stream = TcpStream::connect(worker.address).unwrap();
+    let mut events = Vec::new();
+    while events.is_empty() {
+        worker.reactor.wait(None, &mut events).unwrap();
+    }
+    let Some(kvasir_reactor::Event::Accepted { socket, .. }) = events.pop() else { panic!() };
+    assert!(!socket.is_unix());
+    assert_eq!(socket.peer().unwrap(), Address::Tcp(stream.local_addr().unwrap()));
+    assert_eq!(socket.local().unwrap(), Address::Tcp(stream.peer_addr().unwrap()));
+    fn is_send<T: Send>(_: &T) {}
+    is_send(&socket);
+}
+
+fn stale_ids_are_ignored_after_slot_reuse(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (_first, stale) = worker.connect();
+    worker.close(stale);
+    worker.run_until(|worker| worker.reactor.connection_count() == 0);
+    let (mut second, id) = worker.connect();
+    assert_eq!((id.index, id.generation), (stale.index, stale.generation + 1));
+    let never = ConnectionId { index: 1000, generation: 0 };
+    for stale in [stale, never] {
+        worker.reactor.send(stale, Payload::from(b"wrong".to_vec()));
+        worker.reactor.pause(stale);
+        worker.reactor.resume(stale);
+        worker.reactor.close(stale);
+    }
+    worker.reactor.send(id, Payload::from(b"right".to_vec()));
+    second.write_all(b"hello").unwrap();
+    worker.run_until(|worker| worker.peers[&id].received == b"hello");
+    worker.close(id);
+    worker.run_until(|worker| worker.reactor.connection_count() == 0);
+    let mut reply = Vec::new();
+    second.read_to_end(&mut reply).unwrap();
+    assert_eq!(reply, b"right");
+}
+
+fn another_thread_can_wake(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    for round in 1..=100 {
+        let waker = worker.reactor.waker();
+        let thread = std::thread::spawn(move || {
+            for _ in 0..10 {
+                waker.wake();
+            }
+        });
+        let before = worker.woken;
+        while worker.woken == before {
+            worker.turn(None);
+        }
+        thread.join().unwrap();
+        // Whatever was set after the event is one more.
+        worker.turn(Some(Duration::ZERO));
+        assert!(worker.woken <= 11 * round);
+    }
+    // Coalesced: many wakes before a turn are one event.
+    worker.turn(Some(Duration::ZERO));
+    let before = worker.woken;
+    (0..1000).for_each(|_| worker.reactor.waker().wake());
+    worker.turn(None);
+    assert_eq!(worker.woken, before + 1);
+    assert_eq!(worker.turn(Some(Duration::ZERO)), 0);
+}
+
+fn an_idle_reactor_blocks(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (_stream, _) = worker.connect();
+    worker.turn(Some(Duration::ZERO));
+    let start = Instant::now();
+    let mut turns = 0;
+    while start.elapsed() < Duration::from_millis(50) {
+        assert_eq!(worker.turn(Some(Duration::from_millis(50))), 0);
+        turns += 1;
+    }
+    assert!(turns <= 3, "{turns} turns in 50 ms without an event");
+}
+
+fn dropping_a_busy_reactor_ends_its_connections(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (mut stream, id) = worker.connect();
+    worker.reactor.send(id, Payload::from(vec![7; 32 << 20]));
+    worker.turn(Some(Duration::ZERO));
+    drop(worker);
+    let mut sink = Vec::new();
+    // Orderly end or reset, both will do.
+    let _ = stream.read_to_end(&mut sink);
+    assert!(sink.iter().all(|&byte| byte == 7) && sink.len() < 32 << 20);
+}

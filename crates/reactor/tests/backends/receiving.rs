@@ -1,0 +1,174 @@
+//! Receiving: order, end, reset, back-pressure, and running out of buffers.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use crate::harness::{Worker, pattern};
+use kvasir_reactor::{BackendChoice, Options, Payload};
+
+crate::for_each_backend! {
+    the_end_comes_once_and_behind_the_data
+    a_reset_is_reported_once
+    a_paused_connection_receives_nothing
+    pausing_back_and_forth_loses_nothing
+    the_end_of_a_paused_connection_comes_after_resume
+    running_out_of_buffers_loses_nothing
+    one_buffer_serves_many
+}
+
+fn the_end_comes_once_and_behind_the_data(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (mut stream, id) = worker.connect();
+    let bytes = pattern(300_000, 1);
+    let client = std::thread::spawn({
+        let bytes = bytes.clone();
+        move || {
+            stream.write_all(&bytes).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            stream
+        }
+    });
+    worker.run_until(|worker| !worker.peers[&id].closed.is_empty());
+    assert!(worker.peers[&id].received == bytes);
+    drop(client.join().unwrap());
+    // After the end one can still send; the second end is no news.
+    worker.reactor.send(id, Payload::from(b"bye".to_vec()));
+    worker.run_until(|worker| !worker.peers[&id].sent.is_empty());
+    worker.turn(Some(Duration::from_millis(10)));
+    assert_eq!(worker.peers[&id].closed, [None]);
+}
+
+fn reset(stream: TcpStream) {
+    // Closing without lingering sends RST.
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+}
+
+fn a_reset_is_reported_once(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (stream, id) = worker.connect();
+    reset(stream);
+    worker.run_until(|worker| !worker.peers[&id].closed.is_empty());
+    worker.turn(Some(Duration::from_millis(10)));
+    let closed = &worker.peers[&id].closed;
+    assert!(closed.len() == 1 && closed[0].as_ref().unwrap().contains("reset"), "{closed:?}");
+
+    // The same while a send is on its way.
+    let (stream, id) = worker.connect();
+    worker.reactor.send(id, Payload::from(vec![0; 32 << 20]));
+    worker.turn(Some(Duration::ZERO));
+    reset(stream);
+    let ended = |worker: &Worker| {
+        let peer = &worker.peers[&id];
+        !peer.closed.is_empty() && !peer.sent.is_empty()
+    };
+    worker.run_until(ended);
+    worker.turn(Some(Duration::from_millis(10)));
+    let peer = &worker.peers[&id];
+    assert!(peer.sent.len() == 1 && peer.sent[0].is_err() && peer.closed.len() == 1);
+}
+
+fn a_paused_connection_receives_nothing(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (mut stream, id) = worker.connect();
+    let (mut other, other_id) = worker.connect();
+    worker.reactor.pause(id);
+    // A turn in which the other receives is one in which the kernel has seen the pause.
+    other.write_all(b"1").unwrap();
+    worker.run_until(|worker| worker.peers[&other_id].received == b"1");
+    worker.turn(Some(Duration::ZERO));
+    stream.write_all(b"hello").unwrap();
+    other.write_all(b"2").unwrap();
+    worker.run_until(|worker| worker.peers[&other_id].received == b"12");
+    worker.turn(Some(Duration::ZERO));
+    assert_eq!(worker.peers[&id].received, b"");
+    worker.reactor.resume(id);
+    worker.run_until(|worker| worker.peers[&id].received == b"hello");
+}
+
+fn pausing_back_and_forth_loses_nothing(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (mut stream, id) = worker.connect();
+    let bytes = pattern(4 << 20, 3);
+    let client = std::thread::spawn({
+        let bytes = bytes.clone();
+        move || stream.write_all(&bytes).unwrap()
+    });
+    let mut turn = 0;
+    while worker.peers[&id].closed.is_empty() {
+        turn += 1;
+        // All orders of the two calls within one turn, and pauses longer than one.
+        match turn % 5 {
+            0 => worker.reactor.pause(id),
+            1 => worker.reactor.resume(id),
+            2 => {
+                worker.reactor.pause(id);
+                worker.reactor.resume(id);
+            }
+            3 => {
+                worker.reactor.resume(id);
+                worker.reactor.pause(id);
+                worker.reactor.pause(id);
+            }
+            _ => worker.reactor.resume(id),
+        }
+        worker.turn(Some(Duration::from_millis(1)));
+    }
+    client.join().unwrap();
+    assert!(worker.peers[&id].received == bytes);
+}
+
+fn the_end_of_a_paused_connection_comes_after_resume(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (mut stream, id) = worker.pair();
+    worker.reactor.pause(id);
+    worker.turn(Some(Duration::ZERO));
+    stream.write_all(b"last words").unwrap();
+    drop(stream);
+    worker.turn(Some(Duration::from_millis(10)));
+    worker.reactor.resume(id);
+    worker.run_until(|worker| !worker.peers[&id].closed.is_empty());
+    assert_eq!(worker.peers[&id].received, b"last words");
+}
+
+fn running_out_of_buffers_loses_nothing(backend: BackendChoice) {
+    const SENDERS: usize = 50;
+    const SIZE: usize = 20_000;
+    let options = Options { backend, buffer_count: 4, buffer_size: 1024, ..Options::default() };
+    let mut worker = Worker::with(options);
+    worker.hold = true;
+    let connections: Vec<_> = (0..SENDERS).map(|_| worker.pair()).collect();
+    let ids: Vec<_> = connections.iter().map(|&(_, id)| id).collect();
+    for (index, (mut stream, _)) in connections.into_iter().enumerate() {
+        // Fits into the socket's buffer, so this does not block; then the stream ends.
+        stream.write_all(&pattern(SIZE, index as u32)).unwrap();
+    }
+    worker.run_until(|worker| worker.held.len() == 4);
+    for _ in 0..10 {
+        // Nothing comes while all buffers are out, and nothing spins.
+        assert_eq!(worker.turn(Some(Duration::from_millis(2))), 0);
+    }
+    while ids.iter().any(|id| worker.peers[id].closed.is_empty()) {
+        worker.release_held();
+        worker.turn(Some(Duration::from_secs(1)));
+        assert!(worker.held.len() <= 4);
+    }
+    for (index, id) in ids.iter().enumerate() {
+        assert!(worker.peers[id].received == pattern(SIZE, index as u32), "connection {index}");
+    }
+}
+
+fn one_buffer_serves_many(backend: BackendChoice) {
+    let options = Options { backend, buffer_count: 1, buffer_size: 64, ..Options::default() };
+    let mut worker = Worker::with(options);
+    let mut connections: Vec<_> = (0..200).map(|_| worker.pair()).collect();
+    for round in 1..=5 {
+        for (index, (stream, _)) in connections.iter_mut().enumerate() {
+            stream.write_all(&pattern(100, index as u32)).unwrap();
+        }
+        worker.run_until(|worker| worker.peers.values().all(|p| p.received.len() == 100 * round));
+    }
+    for (index, (_, id)) in connections.iter().enumerate() {
+        assert!(worker.peers[id].received == pattern(100, index as u32).repeat(5));
+    }
+}
