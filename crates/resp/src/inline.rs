@@ -1,0 +1,210 @@
+//! The quoting rules of a line: inline commands, redis.conf, redis-cli.
+//!
+//! The words of a line are separated by space. `"..."` knows the escapes `\n \r \t \b \a \xHH` and
+//! `\` before any other byte; `'...'` knows only `\'`. A closing quote must be followed by space or
+//! by the end; an opening one may stand inside a word (`a"b c"` is the word `ab c`). A NUL byte
+//! ends the line, since Redis (`sdssplitargs`) reads a C string here.
+
+use std::fmt;
+
+use crate::args::Span;
+
+/// A quote was not closed, or something other than space follows a closing quote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnbalancedQuotes;
+
+impl fmt::Display for UnbalancedQuotes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unbalanced quotes")
+    }
+}
+
+impl std::error::Error for UnbalancedQuotes {}
+
+/// Appends the words of `line`, unquoted, to `scratch`, and their places in `scratch` to `spans`.
+///
+/// After an error, both are as they were before. What would lie past 4 GiB is no place of a
+/// [`Span`]; the caller keeps `scratch` shorter (the parser does).
+pub fn split_words(
+    line: &[u8],
+    spans: &mut Vec<Span>,
+    scratch: &mut Vec<u8>,
+) -> Result<(), UnbalancedQuotes> {
+    let line = memchr::memchr(0, line).map_or(line, |end| &line[..end]);
+    let (spans_before, scratch_before) = (spans.len(), scratch.len());
+    let mut words = Words { rest: line, out: scratch };
+    loop {
+        words.skip_space();
+        if words.rest.is_empty() {
+            return Ok(());
+        }
+        let start = words.out.len();
+        if words.word().is_err() {
+            spans.truncate(spans_before);
+            scratch.truncate(scratch_before);
+            return Err(UnbalancedQuotes);
+        }
+        spans.push(Span { start: start as u32, len: (words.out.len() - start) as u32 });
+    }
+}
+
+/// What C's `isspace` calls space.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+struct Words<'a> {
+    rest: &'a [u8],
+    out: &'a mut Vec<u8>,
+}
+
+impl Words<'_> {
+    fn skip_space(&mut self) {
+        let space = self.rest.iter().take_while(|byte| is_space(**byte)).count();
+        self.rest = &self.rest[space..];
+    }
+
+    /// One word. Inside of it, vertical tab and form feed do not separate.
+    fn word(&mut self) -> Result<(), UnbalancedQuotes> {
+        while let Some((&byte, rest)) = self.rest.split_first() {
+            self.rest = rest;
+            match byte {
+                b' ' | b'\n' | b'\r' | b'\t' => return Ok(()),
+                b'"' => return self.double_quoted(),
+                b'\'' => return self.single_quoted(),
+                _ => self.out.push(byte),
+            }
+        }
+        Ok(())
+    }
+
+    fn double_quoted(&mut self) -> Result<(), UnbalancedQuotes> {
+        loop {
+            let (byte, len) = match self.rest {
+                [] => return Err(UnbalancedQuotes),
+                [b'"', ..] => return self.close(),
+                [b'\\', b'x', high, low, ..]
+                    if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+                {
+                    (hex_digit(*high) << 4 | hex_digit(*low), 4)
+                }
+                [b'\\', escaped, ..] => (unescape(*escaped), 2),
+                [byte, ..] => (*byte, 1),
+            };
+            self.out.push(byte);
+            self.rest = &self.rest[len..];
+        }
+    }
+
+    fn single_quoted(&mut self) -> Result<(), UnbalancedQuotes> {
+        loop {
+            let (byte, len) = match self.rest {
+                [] => return Err(UnbalancedQuotes),
+                [b'\'', ..] => return self.close(),
+                [b'\\', b'\'', ..] => (b'\'', 2),
+                [byte, ..] => (*byte, 1),
+            };
+            self.out.push(byte);
+            self.rest = &self.rest[len..];
+        }
+    }
+
+    /// Steps over the closing quote.
+    fn close(&mut self) -> Result<(), UnbalancedQuotes> {
+        self.rest = &self.rest[1..];
+        match self.rest.first() {
+            Some(byte) if !is_space(*byte) => Err(UnbalancedQuotes),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn unescape(byte: u8) -> u8 {
+    match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        other => other,
+    }
+}
+
+/// The value of an ASCII hexadecimal digit.
+fn hex_digit(byte: u8) -> u8 {
+    match byte {
+        b'0'..=b'9' => byte - b'0',
+        _ => (byte | 0x20).wrapping_sub(b'a').wrapping_add(10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, UnbalancedQuotes> {
+        let (mut spans, mut scratch) = (vec![], b"before".to_vec());
+        let result = split_words(line, &mut spans, &mut scratch);
+        if result.is_err() {
+            assert_eq!((spans.len(), &scratch[..]), (0, &b"before"[..]));
+        }
+        result.map(|()| spans.iter().map(|span| scratch[span.range()].to_vec()).collect())
+    }
+
+    #[test]
+    fn words_are_unquoted_as_redis_does() {
+        let cases: [(&[u8], &[&[u8]]); 17] = [
+            (b"", &[]),
+            (b" \t\x0b\x0c\r\n ", &[]),
+            (b"PING", &[b"PING"]),
+            (b"PING \r", &[b"PING"]),
+            (b"a\rb", &[b"a", b"b"]),
+            (b"\tab\x0bc\x0cd e", &[b"ab\x0bc\x0cd", b"e"]),
+            (br#"ECHO "a\x41\n\"b""#, &[b"ECHO", b"aA\n\"b"]),
+            (br#""\xZZ\q\a\b\t\r""#, &[b"xZZq\x07\x08\t\r"]),
+            (br#""\xfF\xa""#, &[b"\xffxa"]),
+            (br"'a\'b\n'", &[br"a'b\n"]),
+            (br"'a\\ '", &[br"a\\ "]),
+            (b"\"\" ''", &[b"", b""]),
+            (br#"a"b c""#, &[b"ab c"]),
+            (b"a'b c'\x0bd", &[b"ab c", b"d"]),
+            (b"\xa0a\x85b", &[b"\xa0a\x85b"]),
+            (br"a\nb", &[br"a\nb"]),
+            (b"a\0b c", &[b"a"]),
+        ];
+        for (line, words) in cases {
+            let split = split(line);
+            assert_eq!(
+                split.as_deref(),
+                Ok(&words.iter().map(|w| w.to_vec()).collect::<Vec<_>>()[..])
+            );
+        }
+    }
+
+    #[test]
+    fn unbalanced_quotes() {
+        let cases: [&[u8]; 8] =
+            [b"\"a", b"'a", b"\"a\"b", b"'a'b", b"a\"b\"c", b"\"a\\", b"\"a\\\"", b"ok \"a\0\""];
+        for line in cases {
+            assert_eq!(split(line), Err(UnbalancedQuotes), "{}", line.escape_ascii());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_splits_without_panic_into_no_more_than_its_length(line: Vec<u8>) {
+            if let Ok(words) = split(&line) {
+                prop_assert!(words.iter().map(Vec::len).sum::<usize>() <= line.len());
+                prop_assert!(words.len() <= line.len());
+            }
+        }
+
+        #[test]
+        fn quoted_words_come_back(words in prop::collection::vec(any::<Vec<u8>>(), 0..5)) {
+            let quote = |word: &Vec<u8>| word.iter().map(|b| format!("\\x{b:02x}")).collect::<String>();
+            let line: Vec<String> = words.iter().map(|word| format!("\"{}\"", quote(word))).collect();
+            prop_assert_eq!(split(line.join(" ").as_bytes()), Ok(words));
+        }
+    }
+}
