@@ -61,7 +61,8 @@ pub struct World<'a> {
     pub args: Args<'a>,
     pub db: DbIndex,
     pub keyspace: &'a Keyspace,
-    pub pass: &'a mut ExclusivePass<'a>,
+    /// Of a gate that lives as long as the process.
+    pub pass: &'a mut ExclusivePass<'static>,
     pub tally: &'a mut Tally,
     pub reply: &'a mut Reply,
 }

@@ -47,6 +47,18 @@ impl Ticks {
         Ticks(self.0.saturating_sub(earlier.0))
     }
 
+    /// The number of ticks, for adding up differences.
+    #[inline]
+    pub fn count(self) -> u64 {
+        self.0
+    }
+
+    /// So many ticks, summed up from differences.
+    #[inline]
+    pub fn from_count(count: u64) -> Ticks {
+        Ticks(count)
+    }
+
     /// Of a difference.
     #[inline]
     pub fn to_nanos(self) -> u64 {

@@ -111,6 +111,14 @@ impl Socket {
         Ok(())
     }
 
+    /// Sends what the kernel takes at once, and closes: for a client that is turned away.
+    pub fn refuse(mut self, text: &[u8]) {
+        if self.set_nonblocking(true).is_ok() {
+            // Whether or not it arrives, the connection is closed.
+            let _ = rustix::net::send(&self.fd, text, rustix::net::SendFlags::NOSIGNAL);
+        }
+    }
+
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }

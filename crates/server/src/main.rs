@@ -1,4 +1,9 @@
-//! The program: configuration, workers, connections, dispatch.
+//! The program.
 #![forbid(unsafe_code)]
 
-fn main() {}
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    kvasir_server::start::main()
+}

@@ -5,6 +5,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
+use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
 use kvasir_structures::gate::Pass;
@@ -27,7 +28,7 @@ pub struct Runner<'w> {
     /// `None` only while a command has the gate for itself.
     pass: Option<Pass<'static>>,
     /// When the last command ended, in ticks.
-    ticks: u64,
+    ticks: Ticks,
 }
 
 impl<'w> Runner<'w> {
@@ -130,7 +131,7 @@ impl<'w> Runner<'w> {
         }
         let now = clock::ticks();
         stats.calls.add(1);
-        stats.ticks.add(now.wrapping_sub(self.ticks));
+        stats.ticks.add(now.since(self.ticks).count());
         self.ticks = now;
     }
 

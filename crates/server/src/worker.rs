@@ -3,13 +3,14 @@
 //! A turn takes every completion there is, parses every complete request, executes them as one
 //! batch inside the gate, and sends one payload per connection.
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
-use kvasir_reactor::{Buffer, ConnectionId, Event, Payload, Reactor, Socket, clock};
+use kvasir_reactor::{Address, Buffer, ConnectionId, Event, Payload, Reactor, Socket, clock};
 use kvasir_resp::request::Limits;
 
 use crate::batch::{Batch, Data, Source};
@@ -227,7 +228,7 @@ impl Worker {
             let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
             batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
             if connection.reply.is_empty() && !connection.is_sending {
-                connection.reply.reuse(self.spare.pop().unwrap_or_default());
+                connection.reply.give_back(self.spare.pop().unwrap_or_default());
             }
             self.touched.push(index);
         }
@@ -333,7 +334,7 @@ impl Worker {
         let stats = &self.shared.workers[self.index].stats;
         if let Err(text) = self.admit(&socket) {
             stats.rejected_connections.add(1);
-            socket.write_and_drop(text.as_bytes());
+            socket.refuse(text.as_bytes());
             return;
         }
         stats.connections.add(1);
@@ -353,7 +354,7 @@ impl Worker {
     fn admit(&self, socket: &Socket) -> Result<(), String> {
         let config = &self.core.config;
         let is_open = config.requirepass.is_empty() && config.protected_mode;
-        if is_open && !socket.is_unix() && !socket.peer_is_loopback() {
+        if is_open && !is_local(&socket) {
             return Err(crate::listen::PROTECTED_MODE.into());
         }
         if !self.shared.clients.try_reserve(config.maxclients as usize) {
@@ -364,15 +365,17 @@ impl Worker {
 
     fn adopt(&mut self, socket: Socket) {
         let config = &self.core.config;
-        if !socket.is_unix() {
-            socket.set_nodelay();
-            socket.set_keepalive(config.tcp_keepalive as u32);
-        }
+        // A peer that has gone already is found out by the first receive.
+        let _ = socket.set_nodelay();
+        let _ = socket.set_keepalive(config.tcp_keepalive as u32);
+        let name = |address: std::io::Result<Address>| {
+            address.map_or_else(|_| "?:0".into(), |address| address.to_string())
+        };
         let origin = Origin {
-            address: socket.peer_name(),
-            local_address: socket.local_name(),
+            address: name(socket.peer()),
+            local_address: name(socket.local()),
             is_unix: socket.is_unix(),
-            descriptor: socket.descriptor(),
+            descriptor: socket.as_fd().as_raw_fd(),
         };
         let client = self.shared.clients.add(self.index, origin, self.core.env.now_ms);
         let is_authenticated = config.requirepass.is_empty();
@@ -436,5 +439,13 @@ impl Worker {
         {
             self.shared.send(0, Message::Look);
         }
+    }
+}
+
+fn is_local(socket: &Socket) -> bool {
+    match socket.peer() {
+        Ok(Address::Tcp(address)) => address.ip().to_canonical().is_loopback(),
+        Ok(Address::Unix(_)) => true,
+        Err(_) => false,
     }
 }

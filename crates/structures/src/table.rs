@@ -51,16 +51,22 @@ impl Retire for Immediately {
 /// A bucket array or a directory that a table no longer uses; dropping it frees it.
 pub struct Outgrown(OutgrownKind);
 
+#[derive(Clone, Copy)]
 enum OutgrownKind {
     Leaf(Leaf),
-    Directory { _freed_on_drop: Box<Directory> },
+    /// No `Box` while a prefetch may look: a box claims to be the only way to its contents.
+    Directory(*mut Directory),
 }
+
+// SAFETY: it is the only owner of plain memory; any thread may free it.
+unsafe impl Send for Outgrown {}
 
 impl Drop for Outgrown {
     fn drop(&mut self) {
-        if let OutgrownKind::Leaf(leaf) = self.0 {
-            // SAFETY: made by a table that gave up its only name for the array.
-            unsafe { leaf.free() };
+        // SAFETY: made by a table that gave up its only name for the memory.
+        match self.0 {
+            OutgrownKind::Leaf(leaf) => unsafe { leaf.free() },
+            OutgrownKind::Directory(directory) => drop(unsafe { Box::from_raw(directory) }),
         }
     }
 }
@@ -421,9 +427,7 @@ impl<T> Table<T> {
             Box::into_raw(Box::new(directory)).expose_provenance() as u64 | DIRECTORY,
         );
         if old & DIRECTORY != 0 {
-            // SAFETY: the old root owned this box.
-            let directory = unsafe { Box::from_raw(directory_at(old)) };
-            let memory = Outgrown(OutgrownKind::Directory { _freed_on_drop: directory });
+            let memory = Outgrown(OutgrownKind::Directory(directory_at(old)));
             retire.retire(memory, self.root());
         }
     }
@@ -448,8 +452,7 @@ impl<T> Table<T> {
         unsafe {
             parts(root).for_each_leaf(|leaf| take(Outgrown(OutgrownKind::Leaf(leaf))));
             if root & DIRECTORY != 0 {
-                let directory = Box::from_raw(directory_at(root));
-                take(Outgrown(OutgrownKind::Directory { _freed_on_drop: directory }));
+                take(Outgrown(OutgrownKind::Directory(directory_at(root))));
             }
         }
     }

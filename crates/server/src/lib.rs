@@ -1,0 +1,29 @@
+//! The server: configuration, workers, connections, batches, dispatch, server commands.
+//!
+//! Glue without data structures of its own; how a value is stored is the keyspace's business.
+#![forbid(unsafe_code)]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub mod batch;
+pub mod clients;
+pub mod commands;
+pub mod config;
+pub mod connection;
+pub mod cron;
+pub mod dispatch;
+pub mod listen;
+pub mod run;
+pub mod shared;
+pub mod start;
+pub mod stats;
+pub mod tuning;
+pub mod worker;
+
+#[macro_export]
+macro_rules! warning { ($($t:tt)*) => { eprintln!($($t)*) } }
+
+/// Locks a mutex whose data stays whole when a holder panics.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
