@@ -22,6 +22,7 @@ struct Echo {
 struct Counts {
     turns: u64,
     received: u64,
+    received_max: usize,
     cpu: Duration,
 }
 
@@ -44,10 +45,11 @@ fn main() {
     let per_message = counts.cpu.as_nanos() as f64 / messages as f64;
     println!(
         "{backend:?} connections={connections} size={size} messages/s={:.0} server_cpu_ns={:.0} \
-         received_per_turn={:.1}",
+         received_per_turn={:.1} most={}",
         messages as f64 / elapsed.as_secs_f64(),
         per_message,
         counts.received as f64 / counts.turns as f64,
+        counts.received_max,
     );
 }
 
@@ -81,6 +83,7 @@ fn serve(backend: BackendChoice, connections: usize, tell: impl FnOnce(SocketAdd
                 Event::Woken => {}
             }
         }
+        counts.received_max = counts.received_max.max(echo.waiting.len());
         for (connection, bytes) in echo.waiting.drain(..) {
             reactor.send(connection, Payload::from(bytes));
         }
