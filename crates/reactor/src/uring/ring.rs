@@ -14,7 +14,7 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 
 /// How often one turn asks the kernel for more: completions that found no place in the queue, and
-/// those it has put off, since it makes no more than 20 in one call. A bound, so that a turn ends
+/// those it has put off, since from 6.13 it makes no more than 20 in one pass. A bound, so that a turn ends
 /// under any load; what is left comes with the next.
 const FLUSHES_MAX: usize = 16;
 
