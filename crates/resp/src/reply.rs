@@ -9,7 +9,9 @@
 
 use std::sync::Arc;
 
-use crate::number::{unsigned_len, write_double, write_integer, write_unsigned};
+use crate::number::{
+    unsigned_len, write_double, write_double_shortest, write_integer, write_unsigned,
+};
 use crate::request::ProtocolError;
 
 /// The version that a client has chosen with HELLO.
@@ -173,6 +175,11 @@ impl Reply {
     /// With 17 significant digits, as Redis 7.0 does. RESP2: a bulk string.
     pub fn double(&mut self, value: f64) {
         self.double_with(value, write_double);
+    }
+
+    /// With as few digits as read back as the same double, as Redis 7.2 does.
+    pub fn double_shortest(&mut self, value: f64) {
+        self.double_with(value, write_double_shortest);
     }
 
     fn double_with(&mut self, value: f64, write: fn(f64, &mut Vec<u8>)) {
@@ -486,6 +493,7 @@ mod tests {
         check("$-1 ", "_ ", Reply::null);
         check("*-1 ", "_ ", Reply::null_array);
         check("$18 3.2999999999999998 ", ",3.2999999999999998 ", |reply| reply.double(3.3));
+        check("$3 3.3 ", ",3.3 ", |reply| reply.double_shortest(3.3));
         check("$4 -inf ", ",-inf ", |reply| reply.double(f64::NEG_INFINITY));
         check("$2 12 ", "(12 ", |reply| reply.big_number("12"));
         check("$0  ", "$0  ", |reply| reply.bulk(b""));
