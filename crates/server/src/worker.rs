@@ -301,7 +301,13 @@ impl Worker {
         let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
         stats.output_bytes.add(length as u64);
         stats.writes.add(1);
-        self.reactor.send(connection.id, Payload { bytes, shared });
+        let payload = Payload { bytes, shared };
+        if connection.is_closing {
+            // Its report is what the connection waits for to be closed.
+            self.reactor.send(connection.id, payload);
+        } else {
+            self.reactor.send_quietly(connection.id, payload);
+        }
     }
 
     fn sent(&mut self, id: ConnectionId, payload: Payload, is_ok: bool) {
