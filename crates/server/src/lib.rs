@@ -1,0 +1,4 @@
+//! The server as a library: configuration, workers, connections, dispatch.
+#![forbid(unsafe_code)]
+
+pub mod config;
