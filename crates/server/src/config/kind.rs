@@ -200,10 +200,10 @@ fn memory(word: &[u8]) -> Option<u64> {
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, unit) = word.split_at(digits);
     let (_, factor) = UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name.as_bytes()))?;
-    // Only digits: what does not fit is too large.
     if number.is_empty() {
         return Some(0);
     }
+    // Only digits: what does not parse is too large.
     let number: u64 = std::str::from_utf8(number).ok()?.parse().unwrap_or(u64::MAX);
     Some(number.saturating_mul(*factor))
 }
