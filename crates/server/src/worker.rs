@@ -18,8 +18,10 @@ use crate::clients::Origin;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::cron::Cron;
+use crate::log::warning;
 use crate::run::Runner;
 use crate::shared::{Message, Shared};
+use crate::start::stop_on_signal;
 use crate::tuning::{env, request_limits};
 
 /// Input that waits beyond this stops receiving, unless it is one request that needs more.
@@ -105,6 +107,7 @@ impl Worker {
         while !self.shared.is_stopping.load(Relaxed) {
             let timeout = self.timeout();
             self.reactor.wait(timeout, &mut self.events)?;
+            stop_on_signal(self.shared);
             self.core.refresh(self.shared);
             self.turn();
             self.cron.run(self.shared, &mut self.core);
@@ -153,7 +156,7 @@ impl Worker {
             Event::Closed { connection, .. } => self.close(connection.index as usize),
             Event::Accepted { socket, .. } => self.accept(socket),
             Event::AcceptFailed { error, .. } => {
-                crate::warning!("accept failed error={error}");
+                warning!("accept failed error={error}");
             }
             Event::Woken => self.read_inbox(),
         }
@@ -223,8 +226,7 @@ impl Worker {
             if let Data::Own(bytes) = &mut batch.sources[source].data {
                 *bytes = std::mem::take(&mut connection.input);
             }
-            let limits =
-                Limits { authenticated: connection.is_authenticated, ..self.core.limits };
+            let limits = Limits { authenticated: connection.is_authenticated, ..self.core.limits };
             let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
             batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
             if connection.reply.is_empty() && !connection.is_sending {
@@ -270,7 +272,7 @@ impl Worker {
         let waiting = connection.input.len();
         if waiting > self.core.config.client_query_buffer_limit as usize {
             let id = connection.client.id;
-            crate::warning!("closing client that reached the query buffer limit id={id}");
+            warning!("closing client that reached the query buffer limit id={id}");
             return self.close(index);
         }
         if has_more && waiting > INPUT_HIGH && !connection.is_paused {
@@ -390,8 +392,7 @@ impl Worker {
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] =
-            Some(Box::new(Connection::new(id, client, is_authenticated)));
+        self.connections[index] = Some(Box::new(Connection::new(id, client, is_authenticated)));
     }
 
     fn read_inbox(&mut self) {
@@ -440,8 +441,7 @@ impl Worker {
         if !tally.garbage.is_empty() {
             self.shared.free(tally.garbage.drain(..));
         }
-        if std::mem::take(&mut tally.noted_expiry)
-            && !self.shared.has_expiries.swap(true, Relaxed)
+        if std::mem::take(&mut tally.noted_expiry) && !self.shared.has_expiries.swap(true, Relaxed)
         {
             self.shared.send(0, Message::Look);
         }
