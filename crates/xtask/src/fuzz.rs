@@ -1,17 +1,18 @@
 //! Fuzzing with libFuzzer, without cargo-fuzz: the flags it would pass are passed here.
 //!
-//! A fuzz crate lies in `crates/*/fuzz` and has one program per file of `fuzz_targets/`. A target
-//! whose file speaks of `cfg(canary)` is built a second time with that flag, which plants a bug,
-//! and then has to fail: a fuzzer that cannot find a planted bug proves nothing.
+//! A fuzz crate lies in `crates/*/fuzz`, a workspace of its own; its programs are the targets. A
+//! target whose source speaks of `canary` is built a second time with `--cfg canary`, which plants
+//! a bug, and then has to fail: a fuzzer that cannot find a planted bug proves nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::workspace::{
-    apt_install, command, host_triple, nightly_cargo, root, run, target_dir, which,
+    apt_install, cargo, command, host_triple, nightly_cargo, output, root, run, target_dir, which,
 };
 
 /// What libFuzzer needs: coverage of every edge, and address sanitizer to see bad accesses.
@@ -19,7 +20,8 @@ const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cdebug-assertions --cfg fuzzing";
+    -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Ccodegen-units=1 -Cdebug-assertions --cfg fuzzing";
 
 /// The planted bug must be found in this time.
 const CANARY_SECONDS: u64 = 60;
@@ -27,6 +29,9 @@ const CANARY_SECONDS: u64 = 60;
 /// Memory that a target may take: an input of a few kilobytes needs far less, so what exceeds it
 /// believed a length field.
 const RSS_LIMIT_MIB: u64 = 2048;
+
+/// Short inputs are tried more often; the bugs that need long ones have tests of their own.
+const INPUT_BYTES_MAX: u64 = 1024;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -54,7 +59,7 @@ pub fn smoke(only: Option<&str>, seconds: u64) -> Result<()> {
     let mut targets = targets()?;
     targets.retain(|target| only.is_none_or(|name| name == target.name));
     if targets.is_empty() {
-        bail!("no fuzz target {} in crates/*/fuzz/fuzz_targets", only.unwrap_or("at all"));
+        bail!("no fuzz target {} in crates/*/fuzz", only.unwrap_or("at all"));
     }
     if which("c++").is_none() {
         apt_install(&["g++"])?;
@@ -73,23 +78,38 @@ fn targets() -> Result<Vec<Target>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join("crates"))? {
         let dir = entry?.path().join("fuzz");
-        let Ok(files) = fs::read_dir(dir.join("fuzz_targets")) else { continue };
-        for file in files {
-            found.push(Target::new(&dir, &file?.path())?);
+        if dir.join("Cargo.toml").is_file() {
+            found.extend(targets_of(&dir)?);
         }
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
 }
 
+/// The programs of one fuzz crate, as cargo sees them.
+fn targets_of(dir: &Path) -> Result<Vec<Target>> {
+    let args = ["metadata", "--no-deps", "--format-version", "1", "--manifest-path"];
+    let text = output(cargo(&args).arg(dir.join("Cargo.toml")))?;
+    let metadata: Value = serde_json::from_str(&text)?;
+    let programs = metadata["packages"][0]["targets"].as_array().context("no targets")?;
+    let programs = programs.iter().filter(|program| program["kind"][0] == "bin");
+    programs.map(|program| Target::new(dir, program)).collect()
+}
+
+/// Whether a program's file, or a module beside it that it uses, has a bug to plant.
+fn mentions_canary(file: &Path) -> Result<bool> {
+    let text = fs::read_to_string(file)?;
+    let modules = text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let files = modules.map(|name| file.with_file_name(format!("{name}.rs")));
+    let in_module = |file| fs::read_to_string(file).is_ok_and(|text| text.contains("canary"));
+    Ok(text.contains("canary") || files.into_iter().any(in_module))
+}
+
 impl Target {
-    fn new(dir: &Path, file: &Path) -> Result<Self> {
-        let name = file.file_stem().context("a fuzz target without a name")?;
-        Ok(Self {
-            name: name.to_string_lossy().into_owned(),
-            dir: dir.to_path_buf(),
-            has_canary: fs::read_to_string(file)?.contains("canary"),
-        })
+    fn new(dir: &Path, program: &Value) -> Result<Self> {
+        let field = |name: &str| program[name].as_str().context("cargo metadata has changed");
+        let has_canary = mentions_canary(Path::new(field("src_path")?))?;
+        Ok(Self { name: field("name")?.to_string(), dir: dir.to_path_buf(), has_canary })
     }
 
     fn fuzz(&self, seconds: u64) -> Result<()> {
@@ -127,21 +147,29 @@ impl Target {
         Ok(out.join(host).join("release").join(&self.name))
     }
 
-    /// New inputs go below `target/`; those kept in the repository are read as well.
+    /// New inputs go below `target/`; those kept in the repository are read as well. The canary
+    /// starts from nothing, since a kept input may be the very one that it should find.
     fn libfuzzer(&self, program: &Path, kind: &str, seconds: u64) -> Result<Command> {
-        let corpus = target_dir().join("fuzz/corpus").join(&self.name);
-        let artifacts = target_dir().join("fuzz").join(kind);
-        fs::create_dir_all(&corpus)?;
-        fs::create_dir_all(&artifacts)?;
+        let found = target_dir().join("fuzz").join(kind);
+        let inputs = found.join(&self.name);
+        if kind == "canary" && inputs.exists() {
+            fs::remove_dir_all(&inputs)?;
+        }
+        fs::create_dir_all(&inputs)?;
         let mut fuzzer = command(program);
         fuzzer
             .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-max_len={INPUT_BYTES_MAX}"))
             .arg(format!("-rss_limit_mb={RSS_LIMIT_MIB}"))
-            .arg(format!("-artifact_prefix={}/{}-", artifacts.display(), self.name))
+            .arg(format!("-artifact_prefix={}/{}-", found.display(), self.name))
             .args(["-print_final_stats=1", "-timeout=10"])
-            .arg(corpus);
+            .arg(inputs);
+        let dictionaries = fs::read_dir(&self.dir)?.flatten().map(|entry| entry.path());
+        for file in dictionaries.filter(|file| file.extension().is_some_and(|end| end == "dict")) {
+            fuzzer.arg(format!("-dict={}", file.display()));
+        }
         let kept = self.dir.join("corpus").join(&self.name);
-        if kept.is_dir() {
+        if kind != "canary" && kept.is_dir() {
             fuzzer.arg(kept);
         }
         Ok(fuzzer)

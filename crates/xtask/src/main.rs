@@ -3,11 +3,14 @@
 //! `cargo xtask <command>`; each command is one module. Nothing here ships with the server.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod ci;
 mod fuzz;
 mod oracle;
+mod server;
 mod source;
 mod tidy;
+mod wire;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +32,8 @@ enum Task {
     Tidy,
     /// Run the fuzz targets of crates/*/fuzz and their canary
     Fuzz(fuzz::Options),
+    /// Measure Kvasir beside Redis and Valkey
+    Bench(bench::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -37,5 +42,6 @@ fn main() -> anyhow::Result<()> {
         Task::Ci(options) => ci::main(&options),
         Task::Tidy => tidy::main(),
         Task::Fuzz(options) => fuzz::main(&options),
+        Task::Bench(options) => bench::main(&options),
     }
 }
