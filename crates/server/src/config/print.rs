@@ -7,7 +7,8 @@
 use super::Config;
 use super::kind::Kind;
 use super::syntax;
-use super::table::{Change, Group, OPTIONS, Place, Row};
+use super::table::{Change, Group, OPTIONS, Otherwise, Place, Row};
+use super::unsupported::UNSUPPORTED;
 
 /// A configuration file with every option at its default, explained.
 pub fn sample_file() -> String {
@@ -37,9 +38,8 @@ pub fn reference() -> String {
         "# Options\n\n\
          Printed from the option table in `crates/server/src/config/table.rs`.\n\n\
          An option is set in a configuration file (`name value`), on the command line\n\
-         (`--name value`) and, where the page says so, by `CONFIG SET name value`. Directives of\n\
-         redis.conf 7.0 that are not listed here are accepted and named in the log as having no\n\
-         effect, or, where somebody could rely on them, refused at start.\n",
+         (`--name value`) and, where the page says so, by `CONFIG SET name value`. What redis.conf\n\
+         7.0 knows beyond that stands at the end.\n",
     );
     for &group in Group::ALL {
         out += &format!("\n## {}\n", group.title());
@@ -59,7 +59,24 @@ pub fn reference() -> String {
             }
         }
     }
-    out
+    out + &unsupported_section()
+}
+
+fn unsupported_section() -> String {
+    let names = |otherwise| {
+        let listed = UNSUPPORTED.iter().filter(move |entry| entry.otherwise == otherwise);
+        listed.map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(",\n")
+    };
+    format!(
+        "\n## Not supported yet\n\n\
+         CONFIG GET shows none of these, and CONFIG SET refuses them.\n\n\
+         The server does not start if they ask for something, since somebody relies on it:\n\
+         {}.\n\n\
+         Accepted, and named in the log as having no effect:\n\
+         {}.\n",
+        names(Otherwise::Refused),
+        names(Otherwise::Ignored)
+    )
 }
 
 /// Every option of `config` that has a field, one directive a line; reading it gives `config`.

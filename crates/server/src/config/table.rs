@@ -275,8 +275,8 @@ Seconds of silence after which the kernel probes whether a client still lives.
         "yes",
         field!(protected_mode),
         "\
-While neither `bind` nor `requirepass` is set, accept commands only from the
-loopback interface and the unix socket.",
+While `requirepass` is empty, accept clients only from the loopback interface
+and the unix socket.",
     ),
     Row::new(
         "maxclients",
