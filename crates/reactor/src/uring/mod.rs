@@ -61,6 +61,8 @@ struct Connection {
     outgoing: Option<Box<Outgoing>>,
 }
 
+const _: () = assert!(size_of::<Connection>() <= 16);
+
 struct Accepting {
     fd: OwnedFd,
     is_unix: bool,

@@ -13,8 +13,9 @@ use std::time::Duration;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 
-/// How often one turn asks the kernel for completions that found no place in the queue. A bound,
-/// so that a turn ends under any load; what is left comes with the next.
+/// How often one turn asks the kernel for more: completions that found no place in the queue, and
+/// those it has put off, since from 6.13 it makes no more than 20 in one pass. A bound, so that a turn ends
+/// under any load; what is left comes with the next.
 const FLUSHES_MAX: usize = 16;
 
 /// Interrupted, or short of memory for a moment: nothing was lost, the next turn tries again.
@@ -31,7 +32,11 @@ impl Ring {
     pub(crate) fn new(entries: u32) -> io::Result<Ring> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
-        builder.setup_submit_all().setup_cqsize(entries.saturating_mul(4)).setup_clamp();
+        builder
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_cqsize(entries.saturating_mul(4))
+            .setup_clamp();
         builder.dontfork();
         let ring = builder.build(entries).map_err(|error| step("io_uring_setup", &error))?;
         let mut ring = Ring { ring, queued: VecDeque::new() };
@@ -113,9 +118,11 @@ impl Ring {
         self.enter(if ready { Some(Duration::ZERO) } else { timeout })?;
         self.take(completions);
         for _ in 0..FLUSHES_MAX {
-            if !self.ring.submission().cq_overflow() {
+            let submission = self.ring.submission();
+            if !submission.cq_overflow() && !submission.taskrun() {
                 break;
             }
+            drop(submission);
             self.enter(Some(Duration::ZERO))?;
             self.take(completions);
         }

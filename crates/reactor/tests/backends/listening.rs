@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Worker, pattern};
+use crate::harness::{Peer, Worker, pattern};
 use kvasir_reactor::{Address, BackendChoice, ConnectionId, Listener, Options, Payload};
 
 crate::for_each_backend! {
@@ -17,6 +17,8 @@ crate::for_each_backend! {
     another_thread_can_wake
     an_idle_reactor_blocks
     dropping_a_busy_reactor_ends_its_connections
+    accepting_goes_on_after_running_out_of_descriptors
+    an_overflow_of_the_completion_queue_loses_nothing
 }
 
 fn two_thousand_connections_are_echoed(backend: BackendChoice) {
@@ -180,4 +182,75 @@ fn dropping_a_busy_reactor_ends_its_connections(backend: BackendChoice) {
     // Orderly end or reset, both will do.
     let _ = stream.read_to_end(&mut sink);
     assert!(sink.iter().all(|&byte| byte == 7) && sink.len() < 32 << 20);
+}
+
+/// The limit is the whole process's, so the body runs in one of its own.
+fn accepting_goes_on_after_running_out_of_descriptors(backend: BackendChoice) {
+    const CHILD: &str = "KVASIR_TEST_DESCRIPTORS_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return run_out_of_descriptors(backend);
+    }
+    let backend = format!("{backend:?}").to_lowercase();
+    let name = "accepting_goes_on_after_running_out_of_descriptors";
+    let name = format!("listening::{backend}::{name}");
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = command.args([&name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+fn run_out_of_descriptors(backend: BackendChoice) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const CLIENTS: usize = 10;
+    const FREE: u64 = 3;
+    let mut worker = Worker::new(backend);
+    let connect = |_| TcpStream::connect(worker.address).unwrap();
+    let _clients: Vec<_> = (0..CLIENTS).map(connect).collect();
+    let next = std::fs::File::open("/dev/null").map(|f| std::os::fd::AsRawFd::as_raw_fd(&f) as u64);
+    let next = next.unwrap();
+    let limit = Rlimit { current: Some(next + FREE), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).unwrap();
+
+    let start = Instant::now();
+    let mut turns = 0;
+    while worker.accept_failures < 3 {
+        worker.turn(None);
+        turns += 1;
+    }
+    assert_eq!(worker.ids.len(), FREE as usize);
+    assert!(start.elapsed() >= Duration::from_millis(200) && turns < 20, "it spins: {turns}");
+
+    let mut closed = 0;
+    while worker.ids.len() < CLIENTS {
+        for id in worker.ids.clone().into_iter().skip(closed) {
+            worker.close(id);
+            closed += 1;
+        }
+        worker.turn(None);
+    }
+}
+
+fn an_overflow_of_the_completion_queue_loses_nothing(backend: BackendChoice) {
+    // The completion queue has 8 entries; each turn has hundreds of completions.
+    let options = Options { backend, ring_entries: 2, buffer_count: 1024, ..Options::default() };
+    let mut worker = Worker::with(options);
+    let mut connections: Vec<_> = (0..300).map(|_| worker.pair()).collect();
+    for round in 1..=10 {
+        for (index, (stream, id)) in connections.iter_mut().enumerate() {
+            stream.write_all(&pattern(50, index as u32)).unwrap();
+            worker.reactor.send(*id, Payload::from(pattern(60, index as u32)));
+        }
+        worker.reactor.waker().wake();
+        worker.run_until(|worker| {
+            let done = |peer: &Peer| peer.received.len() == 50 * round && peer.sent.len() == round;
+            worker.peers.values().all(done) && worker.woken == round
+        });
+        for (index, (stream, _)) in connections.iter_mut().enumerate() {
+            let mut reply = [0; 60];
+            stream.read_exact(&mut reply).unwrap();
+            assert_eq!(reply[..], pattern(60, index as u32));
+        }
+    }
+    // The listener has survived it, too.
+    worker.connect();
 }
