@@ -99,8 +99,7 @@ impl Batch {
         for _ in 0..REQUESTS_PER_TURN {
             let first_span = self.spans.len();
             let input = &bytes[*consumed..];
-            let parsed =
-                connection.parser.parse(input, &mut self.spans, &mut self.scratch, limits);
+            let parsed = connection.parser.parse(input, &mut self.spans, &mut self.scratch, limits);
             let (length, is_inline) = match parsed {
                 Ok(Parsed::Request { consumed }) => (consumed, false),
                 Ok(Parsed::Inline { consumed }) => (consumed, true),

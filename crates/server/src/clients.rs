@@ -91,7 +91,9 @@ impl Clients {
 
     /// Takes a place for one more client, if there are fewer than `max`.
     pub fn try_reserve(&self, max: usize) -> bool {
-        self.count.fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1)).is_ok()
+        self.count
+            .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
+            .is_ok()
     }
 
     pub fn count(&self) -> usize {

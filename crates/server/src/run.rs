@@ -196,7 +196,7 @@ impl<'w> Runner<'w> {
         args: Args<'_>,
     ) -> Result<(), Error> {
         match run {
-            ServerRun::Plain(run) => run(&mut ServerCx {
+            ServerRun::Plain(run) | ServerRun::Family(run, _) => run(&mut ServerCx {
                 shared: self.shared,
                 worker: self.worker,
                 core: self.core,
@@ -233,7 +233,8 @@ impl<'w> Runner<'w> {
 /// What Redis checks before a command runs, in its order.
 #[inline]
 fn check(connection: &Connection, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
-    if !entry.spec.accepts_count(args.len()) || !entry.subcommands.is_empty() {
+    // A container is only called without a word, which its arity tells.
+    if !entry.spec.accepts_count(args.len()) {
         return Err(Error::wrong_arity(&entry.full_name));
     }
     if !connection.is_authenticated && !entry.spec.flags.contains(Flags::NO_AUTH) {

@@ -223,8 +223,7 @@ impl Worker {
             if let Data::Own(bytes) = &mut batch.sources[source].data {
                 *bytes = std::mem::take(&mut connection.input);
             }
-            let limits =
-                Limits { authenticated: connection.is_authenticated, ..self.core.limits };
+            let limits = Limits { authenticated: connection.is_authenticated, ..self.core.limits };
             let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
             batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
             if connection.reply.is_empty() && !connection.is_sending {
@@ -384,8 +383,7 @@ impl Worker {
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] =
-            Some(Box::new(Connection::new(id, client, is_authenticated)));
+        self.connections[index] = Some(Box::new(Connection::new(id, client, is_authenticated)));
     }
 
     fn read_inbox(&mut self) {
@@ -434,8 +432,7 @@ impl Worker {
         if !tally.garbage.is_empty() {
             self.shared.free(tally.garbage.drain(..));
         }
-        if std::mem::take(&mut tally.noted_expiry)
-            && !self.shared.has_expiries.swap(true, Relaxed)
+        if std::mem::take(&mut tally.noted_expiry) && !self.shared.has_expiries.swap(true, Relaxed)
         {
             self.shared.send(0, Message::Look);
         }

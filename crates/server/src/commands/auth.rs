@@ -210,9 +210,13 @@ mod tests {
 
     #[test]
     fn passwords_are_compared_whole() {
-        for (given, is_equal) in
-            [("secret", true), ("secreT", false), ("secre", false), ("secretsecret", false), ("", false)]
-        {
+        for (given, is_equal) in [
+            ("secret", true),
+            ("secreT", false),
+            ("secre", false),
+            ("secretsecret", false),
+            ("", false),
+        ] {
             assert_eq!(equal_in_constant_time(given.as_bytes(), b"secret"), is_equal, "{given}");
         }
     }

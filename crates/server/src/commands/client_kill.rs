@@ -69,8 +69,9 @@ struct Filter<'a> {
 }
 
 fn kill(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let is_old_form = cx.args.len() == 3;
-    let filter = if is_old_form { Filter::of(&cx.args[2]) } else { Filter::parse(cx.args)? };
+    let args = cx.args;
+    let is_old_form = args.len() == 3;
+    let filter = if is_old_form { Filter::of(&args[2]) } else { Filter::parse(args)? };
     let (caller, now_ms) = (cx.connection.client.id, cx.core.env.now_ms);
     let all = cx.shared.clients.all();
     let matching = all.iter().filter(|client| filter.applies(client, caller, now_ms));
@@ -163,9 +164,8 @@ mod tests {
 
     #[test]
     fn filters_are_parsed_in_any_case() {
-        let args: ArgsBuf = "CLIENT KILL id 5 Type normal SKIPME no maxage 3 user default"
-            .split(' ')
-            .collect();
+        let args: ArgsBuf =
+            "CLIENT KILL id 5 Type normal SKIPME no maxage 3 user default".split(' ').collect();
         let filter = Filter::parse(args.as_args()).unwrap();
         let expected = Filter {
             id: Some(5),

@@ -4,7 +4,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::each_key;
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Categories, Flags, Group, KeyFlags, Spec};
 use kvasir_resp::args::Args;
-use kvasir_structures::glob;
+use kvasir_structures::glob::{self, Case};
 
 use super::command_docs::write_docs;
 use super::command_info::{categories, write_info, write_key_flags};
@@ -185,12 +185,12 @@ fn parse_filter(args: Args<'_>) -> Result<Filter<'_>, Error> {
     }
     match word.to_ascii_lowercase().as_slice() {
         b"module" => Ok(Box::new(|_| false)),
-        b"aclcat" => Ok(Box::new(|entry| {
-            categories(entry).iter().any(|category| is_word(value, category))
-        })),
-        b"pattern" => Ok(Box::new(|entry| {
-            glob::matches_ignoring_case(value, entry.full_name.as_bytes())
-        })),
+        b"aclcat" => {
+            Ok(Box::new(|entry| categories(entry).iter().any(|category| is_word(value, category))))
+        }
+        b"pattern" => {
+            Ok(Box::new(|entry| glob::matches(value, entry.full_name.as_bytes(), Case::Ignored)))
+        }
         _ => Err(Error::SYNTAX),
     }
 }

@@ -3,13 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Group, Spec};
 use kvasir_resp::number::parse_integer;
 
-use super::{
-    ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, unknown_word, write_help,
-};
+use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, unknown_word, write_help};
 use crate::shared::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
@@ -36,6 +35,7 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             write_help(cx.reply(), "DEBUG", HELP);
             Ok(())
         }
+        (b"object", 3) => cx.run_data(&internal::DEBUG_OBJECT),
         (b"sleep", 3) => sleep(cx),
         (b"set-active-expire", 3) => set_active_expire(cx),
         _ => Err(unknown_word("DEBUG", &args[1])),

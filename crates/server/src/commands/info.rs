@@ -16,11 +16,7 @@ static INFO: ServerCommand = ServerCommand {
         arity: -1,
         flags: ANY_TIME,
         categories: Categories::DANGEROUS,
-        tips: &[
-            "nondeterministic_output",
-            "request_policy:all_shards",
-            "response_policy:special",
-        ],
+        tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
         history: &[("7.0.0", "Takes more than one section.")],
         arguments: &[Argument::string("section").optional().multiple()],
         ..Spec::BLANK
@@ -36,10 +32,5 @@ fn info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 }
 
 pub fn source<'a>(cx: &'a ServerCx<'_>) -> Source<'a> {
-    Source {
-        shared: cx.shared,
-        config: &cx.core.config,
-        pass: cx.pass,
-        now_ms: cx.core.env.now_ms,
-    }
+    Source { shared: cx.shared, config: &cx.core.config, pass: cx.pass, now_ms: cx.core.env.now_ms }
 }

@@ -1,15 +1,15 @@
 //! MEMORY: what takes memory, and how much.
 
+use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{
-    Argument, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec,
-};
+use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::slab;
 
 use super::{ServerCommand, ServerCx, ServerRun, help_spec, info, write_help};
+use crate::info::data::databases;
 use crate::info::memory::Memory;
-use crate::info::{key_count, ratio};
+use crate::info::ratio;
 
 pub static COMMANDS: &[&ServerCommand] = &[&MEMORY];
 
@@ -46,12 +46,7 @@ static MEMORY_USAGE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of parts of the value",
         arity: -3,
         flags: Flags::READONLY,
-        keys: &[KeySpec {
-            flags: KeyFlags::RO,
-            notes: None,
-            begin: Begin::Index(2),
-            find: Find::Range { last: 0, step: 1, limit: 0 },
-        }],
+        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("count").token("SAMPLES").optional(),
@@ -63,7 +58,7 @@ static MEMORY_USAGE: ServerCommand = ServerCommand {
 
 /// Every part is counted, so SAMPLES is only looked at.
 fn usage(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    cx.run_data(&kvasir_keyspace::commands::internal::MEMORY_USAGE)
+    cx.run_data(&internal::MEMORY_USAGE)
 }
 
 static MEMORY_STATS: ServerCommand = ServerCommand {
@@ -87,7 +82,8 @@ enum Figure {
 }
 
 fn stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let figures = figures(&Memory::now(cx.shared), key_count(&info::source(cx)));
+    let keys = databases(&info::source(cx)).iter().map(|database| database.keys as u64).sum();
+    let figures = figures(&Memory::now(cx.shared), keys);
     let reply = cx.reply();
     reply.map(figures.len());
     for (name, figure) in figures {

@@ -72,10 +72,8 @@ const ANY_TIME_FAST: Flags = ANY_TIME.union(Flags::FAST);
 const ANY_TIME_NOSCRIPT: Flags = ANY_TIME.union(Flags::NOSCRIPT);
 const ANY_TIME_ADMIN: Flags = ANY_TIME_NOSCRIPT.union(Flags::ADMIN);
 /// Commands with which a connection begins or ends.
-const HANDSHAKE: Flags = ANY_TIME_NOSCRIPT
-    .union(Flags::FAST)
-    .union(Flags::NO_AUTH)
-    .union(Flags::ALLOW_BUSY);
+const HANDSHAKE: Flags =
+    ANY_TIME_NOSCRIPT.union(Flags::FAST).union(Flags::NO_AUTH).union(Flags::ALLOW_BUSY);
 
 const ON_OFF: &[Argument] = &[Argument::word("on", "ON"), Argument::word("off", "OFF")];
 
@@ -117,9 +115,7 @@ impl ServerCx<'_> {
 /// Writes what `<command> HELP` shows: a head, the lines of the family, and HELP itself.
 fn write_help(reply: &mut Reply, command: &str, lines: &[&str]) {
     reply.array(lines.len() + 3);
-    reply.simple(&format!(
-        "{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
-    ));
+    reply.simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
     lines.iter().for_each(|line| reply.simple(line));
     reply.simple("HELP");
     reply.simple("    Prints this help.");

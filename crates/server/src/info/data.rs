@@ -1,6 +1,8 @@
 //! Sections about the data: Persistence, Keyspace.
 
 use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::value::Object;
+use kvasir_structures::gate::Pass;
 use kvasir_structures::slot::Slot;
 
 use super::{Lines, Source};
@@ -30,23 +32,37 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
 
 /// Databases with keys; the average time to live is not sampled and stays 0.
 pub fn keyspace(source: &Source<'_>, lines: &mut Lines) {
-    for (db, keys, expires) in databases(source) {
+    for Counts { db, keys, expires } in databases(source) {
         lines.field(&format!("db{db}"), format!("keys={keys},expires={expires},avg_ttl=0"));
     }
 }
 
-/// Index, number of keys and number of keys with an expiry, of databases that are not empty.
-pub fn databases(source: &Source<'_>) -> Vec<(u16, usize, usize)> {
+/// How much is in a database.
+pub struct Counts {
+    db: u16,
+    pub keys: usize,
+    /// Keys with an expiry.
+    expires: usize,
+}
+
+/// Of databases that are not empty.
+pub fn databases(source: &Source<'_>) -> Vec<Counts> {
     let keyspace = &source.shared.keyspace;
     let count = |db: u16| {
         let database = keyspace.database(DbIndex(db), source.pass);
-        if !database.was_used() {
-            return (db, 0, 0);
-        }
-        let slots = database.slots().iter();
-        let (keys, expires) = (slots.clone().map(Slot::len), slots.map(Slot::volatile_len));
-        (db, keys.sum(), expires.sum())
+        let keys = database.len();
+        let slots = if keys > 0 { &database.slots()[..] } else { &[] };
+        let expires = slots.iter().map(|slot| volatile_len(slot, source.pass)).sum();
+        Counts { db, keys, expires }
     };
     let all = (0..keyspace.database_count() as u16).map(count);
-    all.filter(|(_, keys, _)| *keys > 0).collect()
+    all.filter(|counts| counts.keys > 0).collect()
+}
+
+/// Only a slot with an expiry has to be locked.
+fn volatile_len(slot: &Slot<Object>, pass: &Pass<'_>) -> usize {
+    match slot.next_expiry_ms() {
+        None => 0,
+        Some(_) => slot.lock(pass).volatile_len(),
+    }
 }

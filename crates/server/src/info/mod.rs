@@ -4,7 +4,7 @@
 //! otherwise; none is made up. There is no `latencystats` section: no histograms are kept.
 
 mod activity;
-mod data;
+pub mod data;
 mod machine;
 pub mod memory;
 mod replication;
@@ -57,7 +57,7 @@ static SECTIONS: &[Section] = &[
 
 /// The lines of a reply.
 #[derive(Default)]
-struct Lines(String);
+pub struct Lines(String);
 
 impl Lines {
     fn field(&mut self, name: &str, value: impl Display) {
