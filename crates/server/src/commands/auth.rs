@@ -186,7 +186,7 @@ fn auth(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 /// Without `requirepass`, the default user has any password.
 fn authenticate(cx: &mut ServerCx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
-    let expected = cx.core.config.requirepass.as_bytes();
+    let expected: &[u8] = cx.core.config.requirepass.as_ref();
     let is_right = expected.is_empty() || equal_in_constant_time(password, expected);
     if user != b"default" || !is_right {
         return Err(WRONG_PASSWORD);
