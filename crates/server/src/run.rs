@@ -8,6 +8,7 @@ use kvasir_keyspace::spec::Flags;
 use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
+use kvasir_resp::reply::Mark;
 use kvasir_structures::gate::Pass;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -73,25 +74,27 @@ impl<'w> Runner<'w> {
         // Taken out for the length of the call, so that the call may look at other connections.
         let Some(mut connection) = self.connections[source.connection].take() else { return };
         if !connection.is_closing {
-            match &request.what {
-                What::Call(index) => {
-                    self.run_call(&mut connection, batch, request, *index as usize)
-                }
-                What::UnknownCommand => {
-                    let args = batch.args(request, self.reactor);
-                    self.fail(&mut connection, &unknown_command(args));
-                }
-                What::UnknownSubcommand => {
-                    let args = batch.args(request, self.reactor);
-                    self.fail(&mut connection, &unknown_subcommand(args));
-                }
-                What::Malformed(error) => {
-                    self.fail(&mut connection, &Error::new(format!("ERR {error}")));
-                    connection.is_closing = true;
-                }
+            let is_muted = mute(&mut connection);
+            let mark = connection.reply.mark();
+            self.answer(&mut connection, batch, request);
+            if is_muted {
+                unmute(&mut connection, mark);
             }
         }
         self.connections[source.connection] = Some(connection);
+    }
+
+    fn answer(&mut self, connection: &mut Connection, batch: &Batch, request: &Request) {
+        let args = || batch.args(request, self.reactor);
+        match &request.what {
+            What::Call(index) => self.run_call(connection, batch, request, *index as usize),
+            What::UnknownCommand => self.fail(connection, &unknown_command(args())),
+            What::UnknownSubcommand => self.fail(connection, &unknown_subcommand(args())),
+            What::Malformed(error) => {
+                self.fail(connection, &Error::new(format!("ERR {error}")));
+                connection.is_closing = true;
+            }
+        }
     }
 
     fn run_call(
@@ -109,7 +112,6 @@ impl<'w> Runner<'w> {
             stats.rejected.add(1);
             return self.fail(connection, &error);
         }
-        let is_muted = mute(connection);
         let mark = connection.reply.mark();
         let result = match entry.handler {
             Handler::Data(command) => {
@@ -122,12 +124,6 @@ impl<'w> Runner<'w> {
             connection.reply.truncate(mark);
             stats.failed.add(1);
             self.fail(connection, &error);
-        }
-        if is_muted && connection.replies != Replies::On {
-            connection.reply.truncate(mark);
-        }
-        if is_muted && connection.replies == Replies::SkipThis {
-            connection.replies = Replies::On;
         }
         let now = clock::ticks();
         stats.calls.add(1);
@@ -249,6 +245,16 @@ fn mute(connection: &mut Connection) -> bool {
         connection.replies = Replies::SkipThis;
     }
     connection.replies != Replies::On
+}
+
+/// Drops the reply to a command that was muted and has not turned replies on.
+fn unmute(connection: &mut Connection, mark: Mark) {
+    if connection.replies != Replies::On {
+        connection.reply.truncate(mark);
+    }
+    if connection.replies == Replies::SkipThis {
+        connection.replies = Replies::On;
+    }
 }
 
 fn note_use(connection: &Connection, index: usize, now_ms: u64) {

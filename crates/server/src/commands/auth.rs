@@ -85,7 +85,7 @@ fn hello(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if !cx.connection.is_authenticated {
         return Err(Error::fixed(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and \
              select the RESP protocol version at the same time",
         ));
     }

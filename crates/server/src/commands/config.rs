@@ -35,9 +35,7 @@ static CONFIG_GET: ServerCommand = ServerCommand {
         arity: -3,
         flags: ANY_TIME_ADMIN,
         history: &[("7.0.0", "Takes more than one pattern.")],
-        arguments: &[
-            Argument::block("parameter", &[Argument::string("parameter")]).multiple(),
-        ],
+        arguments: &[Argument::block("parameter", &[Argument::string("parameter")]).multiple()],
         ..Spec::BLANK
     },
     run: ServerRun::Plain(get),
@@ -81,9 +79,7 @@ static CONFIG_SET: ServerCommand = ServerCommand {
 fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let pairs: Vec<&[u8]> = cx.args.from(2).iter().collect();
     let changed = cx.shared.change_config(|config| command::set(config, &pairs));
-    changed.map_err(|error| {
-        Error::new(String::from_utf8_lossy(&error.message()).into_owned())
-    })?;
+    changed.map_err(|error| Error::new(String::from_utf8_lossy(&error.message()).into_owned()))?;
     cx.core.refresh(cx.shared);
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();

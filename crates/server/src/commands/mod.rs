@@ -7,6 +7,7 @@ pub mod client_line;
 pub mod command;
 pub mod command_docs;
 pub mod command_info;
+pub mod config;
 pub mod connection;
 pub mod debug;
 pub mod info;
@@ -60,6 +61,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     auth::COMMANDS,
     client::COMMANDS,
     command::COMMANDS,
+    config::COMMANDS,
     debug::COMMANDS,
     info::COMMANDS,
     memory::COMMANDS,

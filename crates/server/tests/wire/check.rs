@@ -51,8 +51,8 @@ fn run_all(server: &Server, scripts: Scripts<'_>) -> Vec<Vec<u8>> {
 /// Runs a script and shows its replies.
 pub fn run_script(client: &mut Client, script: &str) -> String {
     let calls = script.split("; ").map(|call| {
-        client.send(&split(call));
-        client.read_reply().map_or("!".into(), |value| show(&value))
+        let reply = client.try_send(&split(call)).then(|| client.read_reply()).flatten();
+        reply.map_or("!".into(), |value| show(&value))
     });
     calls.collect::<Vec<_>>().join("; ")
 }
@@ -72,7 +72,7 @@ pub fn show(value: &Value) -> String {
         Value::Error(text) => format!("-{}", String::from_utf8_lossy(text)),
         Value::Integer(number) => format!(":{number}"),
         Value::Bulk(bytes) => format!("${}", bytes.escape_ascii()),
-        Value::Null => "_".into(),
+        Value::Null | Value::NullArray => "_".into(),
         Value::Array(values) => format!("[{}]", list(values)),
         Value::Set(values) => format!("~[{}]", list(values)),
         Value::Map(pairs) => {

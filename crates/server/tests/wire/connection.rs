@@ -110,7 +110,7 @@ fn auth_with_a_password() {
                 "HELLO 2 AUTH default wrong; HELLO 2; HELLO 9",
                 "-WRONGPASS invalid username-password pair or user is disabled.; \
                  -NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-                 HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
+                 HELLO AUTH <user> <pass> option can be used to authenticate the client \
                  and select the RESP protocol version at the same time; \
                  -NOPROTO unsupported protocol version",
             ),

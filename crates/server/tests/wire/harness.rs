@@ -133,6 +133,15 @@ impl Client {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
+    /// Sends a call; false if the server has closed the connection.
+    pub fn try_send(&mut self, call: &[impl AsRef<[u8]>]) -> bool {
+        match self.stream.write_all(&encode_request(call)) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
+            Err(error) => panic!("the server does not read: {error}"),
+        }
+    }
+
     pub fn send(&mut self, call: &[impl AsRef<[u8]>]) {
         self.send_raw(&encode_request(call));
     }
