@@ -75,6 +75,8 @@ pub(crate) struct Epoll {
     backoff: Backoff,
     /// Events that arose outside of `wait`.
     ready: Vec<Event>,
+    /// Reports of quiet sends, for when there is another event.
+    quiet: Vec<Event>,
     /// Scratch of `wait`.
     kernel_events: Vec<epoll::Event>,
     waker: Waker,
@@ -96,6 +98,7 @@ impl Epoll {
             readable: VecDeque::new(),
             backoff: Backoff::default(),
             ready: Vec::new(),
+            quiet: Vec::new(),
             kernel_events: Vec::with_capacity(EVENTS_MAX),
             waker,
         })
@@ -154,6 +157,15 @@ impl Epoll {
         id
     }
 
+    /// As `send`, but a success at once is reported with the next event of another kind.
+    pub(crate) fn send_quietly(&mut self, id: ConnectionId, payload: Payload) {
+        let before = self.ready.len();
+        self.send(id, payload);
+        if matches!(self.ready.get(before), Some(Event::Sent { result: Ok(()), .. })) {
+            self.quiet.extend(self.ready.pop());
+        }
+    }
+
     pub(crate) fn send(&mut self, id: ConnectionId, payload: Payload) {
         let Some(connection) = self.connections.find(id.index, id.generation) else { return };
         assert!(connection.outgoing.is_none(), "one send per connection at a time");
@@ -209,6 +221,7 @@ impl Epoll {
         }
         self.kernel_events = kernel_events;
         self.read_queued(events);
+        self.ready.append(&mut self.quiet);
         self.take_ready(events);
         result
     }

@@ -158,6 +158,13 @@ impl Reactor {
         backend!(self, backend => backend.send(connection, payload));
     }
 
+    /// As [`Reactor::send`], for whoever goes on waiting anyway: success alone does not end a wait,
+    /// its `Sent` comes along with the next event. One system call a turn instead of two.
+    pub fn send_quietly(&mut self, connection: ConnectionId, payload: Payload) {
+        payload.assert_valid();
+        backend!(self, backend => backend.send_quietly(connection, payload));
+    }
+
     /// Stops receiving. What has been received already is still reported, `Closed` included.
     pub fn pause(&mut self, connection: ConnectionId) {
         backend!(self, backend => backend.pause(connection));

@@ -14,15 +14,13 @@ pub mod cron;
 pub mod dispatch;
 pub mod info;
 pub mod listen;
+pub mod log;
 pub mod run;
 pub mod shared;
 pub mod start;
 pub mod stats;
 pub mod tuning;
 pub mod worker;
-
-#[macro_export]
-macro_rules! warning { ($($t:tt)*) => { eprintln!($($t)*) } }
 
 /// Locks a mutex whose data stays whole when a holder panics.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

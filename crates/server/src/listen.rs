@@ -1,5 +1,12 @@
 //! Opening the listening sockets that the configuration asks for.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+use kvasir_reactor::Listener;
+
+use crate::config::{BindHost, Config};
+use crate::shared::Shared;
+
 /// What a client from elsewhere is told while there is no password.
 pub const PROTECTED_MODE: &str = "-DENIED Redis is running in protected mode because protected \
 mode is enabled and no password is set for the default user. In this mode connections are only \
@@ -13,3 +20,68 @@ protected mode by editing the Redis configuration file, and setting the protecte
 restart it with the '--protected-mode no' option. 4) Setup a an authentication password for the \
 default user. NOTE: You only need to do one of the above things in order for the server to start \
 accepting connections from the outside.\r\n";
+
+/// Opens every socket; an address of `bind` that is marked optional may be missing.
+pub fn open(config: &Config) -> Result<Vec<Listener>, String> {
+    let mut listeners = Vec::new();
+    let backlog = config.tcp_backlog.min(i32::MAX as u32) as i32;
+    for address in config.bind_addresses() {
+        if config.port == 0 {
+            break;
+        }
+        for socket in resolve(address.host, config.port)? {
+            match Listener::tcp(socket, backlog) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) if address.optional && is_unavailable(&error) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    if !config.unixsocket.as_os_str().is_empty() {
+        let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
+        let listener = Listener::unix(&config.unixsocket, backlog, mode);
+        listeners.push(listener.map_err(|error| error.to_string())?);
+    }
+    if listeners.is_empty() {
+        return Err("Configured to not listen anywhere, exiting.".into());
+    }
+    Ok(listeners)
+}
+
+fn resolve(host: BindHost<'_>, port: u16) -> Result<Vec<SocketAddr>, String> {
+    match host {
+        BindHost::EveryV4 => Ok(vec![(Ipv4Addr::UNSPECIFIED, port).into()]),
+        BindHost::EveryV6 => Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into()]),
+        BindHost::Host(host) => match host.parse::<IpAddr>() {
+            Ok(address) => Ok(vec![(address, port).into()]),
+            Err(_) => (host, port)
+                .to_socket_addrs()
+                .map(Iterator::collect)
+                .map_err(|error| format!("can't resolve bind address {host}: {error}")),
+        },
+    }
+}
+
+/// This machine does not have the address, or the whole protocol.
+fn is_unavailable(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{AddrNotAvailable, Unsupported};
+    matches!(error.kind(), AddrNotAvailable | Unsupported)
+}
+
+/// What is served where, for the person who started it.
+pub fn ready_line(config: &Config, shared: &Shared) -> String {
+    let mut places = Vec::new();
+    if config.port != 0 {
+        places.push(format!("port={} bind={}", config.port, config.bind.join(",")));
+    }
+    if !config.unixsocket.as_os_str().is_empty() {
+        places.push(format!("unixsocket={}", config.unixsocket.display()));
+    }
+    format!(
+        "ready to accept connections {} workers={} io={} databases={} persistence=none",
+        places.join(" "),
+        shared.workers.len(),
+        shared.facts.backend,
+        config.databases,
+    )
+}

@@ -1,69 +1,248 @@
-//! From the configuration to running workers, and the orderly end.
+//! From the command line to running workers, and the orderly end.
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 use kvasir_keyspace::database::Keyspace;
-use kvasir_reactor::{BackendChoice, Listener, Options, Reactor, Waker, clock};
+use kvasir_reactor::{
+    BackendChoice, Listener, Options, Reactor, Waker, clock, limits, random, signal, thread,
+};
 use kvasir_structures::gate::Gate;
 
-use crate::config::Config;
+use crate::config::arguments::{self, Invocation, USAGE};
+use crate::config::load::{self, Loaded};
+use crate::config::{Config, IoBackend, print};
+use crate::listen;
+use crate::log::{self, notice, warning};
 use crate::shared::{Facts, Shared};
 use crate::worker::Worker;
 
+/// Descriptors that are not clients': rings, listeners, files, the log.
+const SPARE_DESCRIPTORS: u64 = 32;
+
+/// Why the server does not start, for the user.
+type Refusal = String;
+
+/// The whole program.
 pub fn main() -> ExitCode {
-    let config = Config::from_args();
-    let listener = Listener::tcp(([127, 0, 0, 1], config.port).into(), 511).expect("listen");
-    let (ready, wakers) = mpsc::channel::<(usize, Waker)>();
-    let mut starts = Vec::new();
-    let mut threads = Vec::new();
-    let mut listener = Some(listener);
-    for index in 0..config.io_threads {
-        let (start, begin) = mpsc::channel::<&'static Shared>();
-        starts.push(start);
-        let ready = ready.clone();
-        let options = Options {
-            backend: match config.io_backend.as_str() {
-                "epoll" => BackendChoice::Epoll,
-                "io_uring" => BackendChoice::Uring,
-                _ => BackendChoice::Auto,
-            },
-            ..Options::default()
-        };
-        let listener = listener.take();
-        threads.push(std::thread::spawn(move || {
-            let mut reactor = Reactor::new(&options).expect("reactor");
-            ready.send((index, reactor.waker())).unwrap();
-            let shared = begin.recv().unwrap();
-            if let Some(listener) = listener {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let sources = match arguments::parse(&arguments) {
+        Invocation::Serve(sources) => sources,
+        Invocation::Version => return say(&format!("{}\n", version_line())),
+        Invocation::Help => return say(USAGE),
+        Invocation::PrintConfig => return say(&print::sample_file()),
+    };
+    let loaded = match load::load(&sources) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let file = sources.file.as_deref().map(std::path::absolute).and_then(Result::ok);
+    match serve(loaded, file.as_deref()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            warning!("{refusal}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The line that `--version` prints and the log starts with.
+fn version_line() -> String {
+    let bits = usize::BITS;
+    format!("Kvasir server v={} malloc=mimalloc bits={bits}", env!("CARGO_PKG_VERSION"))
+}
+
+fn say(text: &str) -> ExitCode {
+    use std::io::Write;
+    // A reader that went away is no failure of ours.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
+    let Loaded { mut config, ignored } = loaded;
+    let dir = config.dir.clone();
+    std::env::set_current_dir(&dir)
+        .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
+    log::init(&config).map_err(|error| format!("can't open the log file: {error}"))?;
+    notice!("{} pid={} starting", version_line(), limits::pid());
+    for directive in &ignored {
+        warning!("option without effect name={} reason={}", directive.name, directive.why);
+    }
+    signal::ignore_pipe_and_hangup();
+    clock::calibrate();
+    limit_clients(&mut config);
+    let listeners = listen::open(&config)?;
+    let (shared, threads) = start_workers(config, file, listeners)?;
+    let config = shared.config();
+    write_pid_file(&config);
+    notice!("{}", listen::ready_line(&config, shared));
+    let result = join(threads);
+    remove_files(&config);
+    notice!("bye bye");
+    result
+}
+
+/// Makes room for `maxclients` descriptors, or lowers it to the room there is.
+fn limit_clients(config: &mut Config) {
+    let wanted = u64::from(config.maxclients) + SPARE_DESCRIPTORS;
+    let got = limits::raise_open_files(wanted);
+    if got < wanted {
+        let clients = got.saturating_sub(SPARE_DESCRIPTORS).max(1) as u32;
+        warning!(
+            "too few file descriptors: maxclients lowered from={} to={clients} limit={got}; \
+             raise 'ulimit -n' to have more",
+            config.maxclients
+        );
+        config.maxclients = clients;
+    }
+}
+
+type Running = (&'static Shared, Vec<JoinHandle<std::io::Result<()>>>);
+
+/// Starts the workers; the first one accepts. Returns once each has its reactor.
+fn start_workers(
+    config: Config,
+    file: Option<&Path>,
+    listeners: Vec<Listener>,
+) -> Result<Running, Refusal> {
+    let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
+    let count = config.io_threads.count(cores);
+    let options = reactor_options(&config);
+    let mut listeners = Some(listeners);
+    let starts: Vec<Start> =
+        (0..count).map(|index| Start::new(index, &options, listeners.take())).collect();
+    let mut wakers = Vec::new();
+    let mut backend = String::new();
+    for start in &starts {
+        let ready = start.ready.recv().map_err(|_| "a worker ended at its start".to_owned())?;
+        let (waker, name) = ready.map_err(|error| format!("can't start a worker: {error}"))?;
+        wakers.push(waker);
+        backend = name;
+    }
+    signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
+    let gate: &'static Gate = Box::leak(Box::new(Gate::new(count)));
+    let facts = facts(backend, &config, file)?;
+    kvasir_structures::hash::set_seed(facts.hash_seed);
+    let keyspace = Keyspace::new(gate, config.databases as usize);
+    let shared = Shared::new(gate, keyspace, config, facts, wakers);
+    let shared: &'static Shared = Box::leak(Box::new(shared));
+    let threads = starts.into_iter().map(|start| start.go(shared)).collect();
+    Ok((shared, threads))
+}
+
+fn reactor_options(config: &Config) -> Options {
+    let backend = match config.io_backend {
+        IoBackend::Auto => BackendChoice::Auto,
+        IoBackend::IoUring => BackendChoice::Uring,
+        IoBackend::Epoll => BackendChoice::Epoll,
+    };
+    Options { backend, ..Options::default() }
+}
+
+/// A worker that has its reactor, which belongs to its thread, and waits for the rest.
+struct Start {
+    ready: mpsc::Receiver<std::io::Result<(Waker, String)>>,
+    shared: mpsc::Sender<&'static Shared>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+impl Start {
+    fn new(index: usize, options: &Options, listeners: Option<Vec<Listener>>) -> Start {
+        let (tell, ready) = mpsc::channel();
+        let (shared, learn) = mpsc::channel::<&'static Shared>();
+        let options = options.clone();
+        let thread = std::thread::spawn(move || {
+            // Only debuggers would miss it.
+            let _ = thread::set_name(&format!("worker-{index}"));
+            let mut reactor = match Reactor::new(&options) {
+                Ok(reactor) => reactor,
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                    return Ok(());
+                }
+            };
+            if let (0, Some(reason)) = (index, reactor.fallback_reason()) {
+                notice!("io_uring is not available, using epoll reason={reason}");
+            }
+            let name = reactor.backend().name().to_owned();
+            let _ = tell.send(Ok((reactor.waker(), name)));
+            // If the start fails elsewhere, the sender is dropped.
+            let Ok(shared) = learn.recv() else { return Ok(()) };
+            for listener in listeners.into_iter().flatten() {
                 reactor.listen(listener);
             }
             Worker::new(index, shared, reactor).run()
-        }));
+        });
+        Start { ready, shared, thread }
     }
-    let mut all: Vec<(usize, Waker)> = wakers.iter().take(config.io_threads).collect();
-    all.sort_by_key(|(index, _)| *index);
-    let gate: &'static Gate = Box::leak(Box::new(Gate::new(config.io_threads)));
-    let facts = Facts {
-        run_id: "0".repeat(40),
+
+    fn go(self, shared: &'static Shared) -> JoinHandle<std::io::Result<()>> {
+        // A thread that ended meanwhile is found when it is joined.
+        let _ = self.shared.send(shared);
+        self.thread
+    }
+}
+
+fn facts(backend: String, config: &Config, file: Option<&Path>) -> Result<Facts, Refusal> {
+    let mut random = [0; 28];
+    random::fill(&mut random).map_err(|error| format!("no randomness: {error}"))?;
+    let (id, seed) = random.split_at(20);
+    let show = |path: &Path| path.display().to_string();
+    Ok(Facts {
+        run_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
         started_ms: clock::now_unix_ms(),
-        backend: String::new(),
-        executable: String::new(),
-        config_file: String::new(),
-        hash_seed: 1,
-        maxclients: 10000,
-    };
-    let keyspace = Keyspace::new(gate, config.databases);
-    let shared: &'static Shared = Box::leak(Box::new(Shared::new(
-        gate,
-        keyspace,
-        config,
-        facts,
-        all.into_iter().map(|(_, waker)| waker).collect(),
-    )));
-    starts.iter().for_each(|start| start.send(shared).unwrap());
-    for thread in threads {
-        thread.join().unwrap().unwrap();
+        backend,
+        executable: std::env::current_exe().map_or_else(|_| String::new(), |path| show(&path)),
+        config_file: file.map_or_else(String::new, show),
+        hash_seed: u64::from_le_bytes(seed.try_into().expect("eight bytes are left")),
+        maxclients: config.maxclients as usize,
+    })
+}
+
+fn write_pid_file(config: &Config) {
+    let path = &config.pidfile;
+    if !path.as_os_str().is_empty()
+        && let Err(error) = std::fs::write(path, format!("{}\n", limits::pid()))
+    {
+        warning!("can't write the pid file path={} error={error}", path.display());
     }
-    ExitCode::SUCCESS
+}
+
+fn remove_files(config: &Config) {
+    for path in [&config.pidfile, &config.unixsocket] {
+        if !path.as_os_str().is_empty() {
+            // It may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Waits for the workers to end, which they do together.
+fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Refusal> {
+    let mut result = Ok(());
+    for thread in threads {
+        match thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => result = Err(format!("a worker's reactor failed: {error}")),
+            Err(_) => result = Err("a worker panicked".into()),
+        }
+    }
+    result
+}
+
+/// Whether a signal asks for the end; the first worker to see it tells the others.
+pub fn stop_on_signal(shared: &Shared) {
+    if let Some(signal) = signal::shutdown_requested()
+        && !shared.is_stopping.swap(true, Relaxed)
+    {
+        notice!("received {}, shutting down", signal.name());
+        shared.send_all(|| crate::shared::Message::Look);
+    }
 }

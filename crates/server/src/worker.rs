@@ -18,8 +18,10 @@ use crate::clients::Origin;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::cron::Cron;
+use crate::log::warning;
 use crate::run::Runner;
 use crate::shared::{Message, Shared};
+use crate::start::stop_on_signal;
 use crate::tuning::{env, request_limits};
 
 /// Input that waits beyond this stops receiving, unless it is one request that needs more.
@@ -105,6 +107,7 @@ impl Worker {
         while !self.shared.is_stopping.load(Relaxed) {
             let timeout = self.timeout();
             self.reactor.wait(timeout, &mut self.events)?;
+            stop_on_signal(self.shared);
             self.core.refresh(self.shared);
             self.turn();
             self.cron.run(self.shared, &mut self.core);
@@ -153,7 +156,7 @@ impl Worker {
             Event::Closed { connection, .. } => self.close(connection.index as usize),
             Event::Accepted { socket, .. } => self.accept(socket),
             Event::AcceptFailed { error, .. } => {
-                crate::warning!("accept failed error={error}");
+                warning!("accept failed error={error}");
             }
             Event::Woken => self.read_inbox(),
         }
@@ -269,7 +272,7 @@ impl Worker {
         let waiting = connection.input.len();
         if waiting > self.core.config.client_query_buffer_limit as usize {
             let id = connection.client.id;
-            crate::warning!("closing client that reached the query buffer limit id={id}");
+            warning!("closing client that reached the query buffer limit id={id}");
             return self.close(index);
         }
         if has_more && waiting > INPUT_HIGH && !connection.is_paused {
@@ -300,7 +303,13 @@ impl Worker {
         let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
         stats.output_bytes.add(length as u64);
         stats.writes.add(1);
-        self.reactor.send(connection.id, Payload { bytes, shared });
+        let payload = Payload { bytes, shared };
+        if connection.is_closing {
+            // Its report is what the connection waits for to be closed.
+            self.reactor.send(connection.id, payload);
+        } else {
+            self.reactor.send_quietly(connection.id, payload);
+        }
     }
 
     fn sent(&mut self, id: ConnectionId, payload: Payload, is_ok: bool) {

@@ -1,4 +1,47 @@
 //! All automation of the repository: checks, tests, oracles, benchmarks.
+//!
+//! `cargo xtask <command>`; each command is one module. Nothing here ships with the server.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod bench;
+mod ci;
+mod fuzz;
+mod oracle;
+mod server;
+mod source;
+mod tidy;
+mod wire;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "All automation of Kvasir's repository")]
+struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install the reference servers (Redis 7.0, Valkey 9.1, memcached) and print their paths
+    Oracle,
+    /// Run every check that a change has to pass
+    Ci(ci::Options),
+    /// Check the house rules that a machine can check
+    Tidy,
+    /// Run the fuzz targets of crates/*/fuzz and their canary
+    Fuzz(fuzz::Options),
+    /// Measure Kvasir beside Redis and Valkey
+    Bench(bench::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Task::Oracle => oracle::main(),
+        Task::Ci(options) => ci::main(&options),
+        Task::Tidy => tidy::main(),
+        Task::Fuzz(options) => fuzz::main(&options),
+        Task::Bench(options) => bench::main(&options),
+    }
+}

@@ -8,6 +8,7 @@
 //!
 //! What `Ring::push` is given names: descriptors, which their slots own; the `Outgoing` of a send,
 //! which stays boxed in its slot until the send's completion; receive buffers, see `buffers.rs`.
+//! A quiet send has no completion unless it fails; it is over when the turn that submitted it is.
 //! Slots are emptied by `release_if_done` only, which looks that no operation is left; `drop`
 //! waits for all of them, or leaks what they name.
 
@@ -37,7 +38,7 @@ const SPARE_MAX: usize = 1024;
 
 bitflags! {
     #[derive(Clone, Copy)]
-    struct Flags: u8 {
+    struct Flags: u16 {
         /// The kernel has a receive of this connection.
         const RECEIVING = 1 << 0;
         /// The kernel has a send of this connection.
@@ -51,6 +52,8 @@ bitflags! {
         const ENDED = 1 << 5;
         /// The owner has closed it; nothing is reported any more.
         const CLOSING = 1 << 6;
+        /// The send reports only failure: without one it is over when its turn's system call is.
+        const QUIET = 1 << 7;
     }
 }
 
@@ -81,6 +84,8 @@ pub(crate) struct Uring {
     backoff: Backoff,
     /// Events that arose outside of `wait`.
     ready: Vec<Event>,
+    /// Connections with a quiet send that was pushed since the last turn.
+    quiet: Vec<ConnectionId>,
     /// Scratch of `wait`.
     completions: Vec<cqueue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel is given addresses inside of the box")]
@@ -101,6 +106,7 @@ impl Uring {
             starved: VecDeque::new(),
             backoff: Backoff::default(),
             ready: Vec::new(),
+            quiet: Vec::new(),
             completions: Vec::new(),
             spare: Vec::new(),
             waker: Waker::new()?,
@@ -163,6 +169,15 @@ impl Uring {
         id
     }
 
+    /// As `send`, but the report waits for the next event of another kind.
+    pub(crate) fn send_quietly(&mut self, id: ConnectionId, payload: Payload) {
+        if self.open(id).is_some() && payload.size() > 0 {
+            self.connection(id).flags.insert(Flags::QUIET);
+            self.quiet.push(id);
+        }
+        self.send(id, payload);
+    }
+
     pub(crate) fn send(&mut self, id: ConnectionId, payload: Payload) {
         let Some(connection) = self.open(id) else { return };
         assert!(connection.outgoing.is_none(), "one send per connection at a time");
@@ -222,7 +237,22 @@ impl Uring {
             self.complete(&completion, events);
         }
         self.completions = completions;
+        if self.ring.is_settled() {
+            self.settle_quiet(events);
+        }
         result
+    }
+
+    /// Quiet sends never wait: the kernel has made each within the turn's system call, and those
+    /// that failed have completed and lost their flag.
+    fn settle_quiet(&mut self, events: &mut Vec<Event>) {
+        for id in std::mem::take(&mut self.quiet) {
+            let Some(connection) = self.connections.find(id.index, id.generation) else { continue };
+            if connection.flags.contains(Flags::QUIET) {
+                let all = connection.outgoing.as_ref().expect("it is being sent").call_bytes();
+                self.on_send(id, all as i32, events);
+            }
+        }
     }
 
     fn take_ready(&mut self, events: &mut Vec<Event>) {
@@ -296,7 +326,7 @@ impl Uring {
 
     fn on_send(&mut self, id: ConnectionId, result: i32, events: &mut Vec<Event>) {
         let connection = self.connection(id);
-        connection.flags.remove(Flags::SENDING);
+        connection.flags.remove(Flags::SENDING | Flags::QUIET);
         let mut outgoing = connection.outgoing.take().expect("it stays until the completion");
         let is_closing = connection.flags.contains(Flags::CLOSING);
         let result = match result {
@@ -420,7 +450,11 @@ impl Uring {
         let fd = connection.fd.as_raw_fd();
         let outgoing = connection.outgoing.as_mut().expect("there is something to send");
         let token = Token::new(Kind::Send, id.index, id.generation);
-        let entry = outgoing.entry(fd).user_data(token.to_u64());
+        let entry = match connection.flags.contains(Flags::QUIET) {
+            true => outgoing.quiet_entry(fd),
+            false => outgoing.entry(fd),
+        };
+        let entry = entry.user_data(token.to_u64());
         // SAFETY: while `SENDING` is set the descriptor stays open and `outgoing` in its place.
         unsafe { self.ring.push(entry) };
     }

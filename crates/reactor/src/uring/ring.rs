@@ -129,6 +129,12 @@ impl Ring {
         Ok(())
     }
 
+    /// Whether every operation pushed so far was submitted, and every completion there is taken.
+    pub(crate) fn is_settled(&mut self) -> bool {
+        let submission = self.ring.submission();
+        submission.is_empty() && !submission.cq_overflow() && self.queued.is_empty()
+    }
+
     /// Whether all queued entries now stand in the submission queue.
     fn move_queued(&mut self) -> bool {
         let mut submission = self.ring.submission();

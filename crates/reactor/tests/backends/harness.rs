@@ -164,7 +164,7 @@ impl Worker {
         if !peer.sending && !peer.waiting.is_empty() {
             peer.sending = true;
             let payload = Payload::from(std::mem::take(&mut peer.waiting));
-            self.reactor.send(id, payload);
+            self.reactor.send_quietly(id, payload);
         }
     }
 

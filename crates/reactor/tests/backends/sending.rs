@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::harness::{Worker, pattern};
-use kvasir_reactor::{BackendChoice, ConnectionId, Payload};
+use kvasir_reactor::{BackendChoice, ConnectionId, Payload, Reactor};
 
 crate::for_each_backend! {
     an_empty_payload_is_sent_at_once
@@ -16,6 +16,8 @@ crate::for_each_backend! {
     closing_before_the_first_turn
     what_was_sent_before_a_close_arrives
     a_capacity_comes_back
+    a_quiet_success_ends_no_wait
+    a_quiet_failure_is_reported
 }
 
 fn sent(worker: &Worker, id: ConnectionId) -> bool {
@@ -34,8 +36,19 @@ fn an_empty_payload_is_sent_at_once(backend: BackendChoice) {
     assert_eq!(worker.peers[&id].sent, [Ok(()), Ok(())]);
 }
 
-/// Sends the payload, reads it in small steps, and compares.
+/// Sends the payload both ways, reads it in small steps, and compares.
 fn check_payload(worker: &mut Worker, payload: Payload, step: usize) {
+    let again = Payload { bytes: payload.bytes.clone(), shared: payload.shared.clone() };
+    check_payload_by(worker, payload, step, Reactor::send);
+    check_payload_by(worker, again, step, Reactor::send_quietly);
+}
+
+fn check_payload_by(
+    worker: &mut Worker,
+    payload: Payload,
+    step: usize,
+    send: fn(&mut Reactor, ConnectionId, Payload),
+) {
     let mut expect = Vec::new();
     let mut position = 0;
     for (next, chunk) in &payload.shared {
@@ -56,7 +69,7 @@ fn check_payload(worker: &mut Worker, payload: Payload, step: usize) {
         }
         (stream, reply)
     });
-    worker.reactor.send(id, payload);
+    send(&mut worker.reactor, id, payload);
     worker.run_until(|worker| sent(worker, id));
     let (_stream, reply) = reader.join().unwrap();
     assert!(reply == expect, "the bytes differ");
@@ -149,4 +162,28 @@ fn a_capacity_comes_back(backend: BackendChoice) {
     }
     let Some(kvasir_reactor::Event::Sent { payload, .. }) = events.pop() else { panic!() };
     assert_eq!((payload.bytes.as_ptr(), payload.bytes.len()), (address, 0));
+}
+
+fn a_quiet_success_ends_no_wait(backend: BackendChoice) {
+    const WAIT: Duration = Duration::from_millis(60);
+    let mut worker = Worker::new(backend);
+    let (mut stream, id) = worker.connect();
+    worker.turn(Some(Duration::ZERO));
+    worker.reactor.send_quietly(id, Payload::from(b"+OK\r\n".to_vec()));
+    let start = std::time::Instant::now();
+    worker.turn(Some(WAIT));
+    assert!(start.elapsed() >= WAIT, "it waited for something else");
+    assert_eq!(worker.peers[&id].sent, [Ok(())]);
+    let mut reply = [0; 5];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+}
+
+fn a_quiet_failure_is_reported(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (stream, id) = worker.pair();
+    drop(stream);
+    worker.reactor.send_quietly(id, Payload::from(b"x".to_vec()));
+    worker.run_until(|worker| sent(worker, id));
+    assert!(worker.peers[&id].sent[0].is_err());
 }

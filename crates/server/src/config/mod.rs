@@ -1,50 +1,219 @@
-//! tmp
-#[derive(Clone)]
+//! The configuration: one plain struct of typed fields, filled from redis.conf syntax.
+//!
+//! What options there are, and everything that is known of each, stands in `table`. A row names
+//! the field that it fills; nothing else does. Files and the command line are read in `load`,
+//! CONFIG GET and CONFIG SET are `command`, the sample file and docs/config.md are `print`.
+//!
+//! Nothing here opens a socket or starts a thread: whoever uses an option reads its field.
+
+pub mod arguments;
+pub mod command;
+pub mod field;
+pub mod kind;
+pub mod load;
+pub mod print;
+pub mod syntax;
+pub mod table;
+pub mod unsupported;
+
+use std::path::PathBuf;
+
+/// Every option that Kvasir obeys, by its name with underscores. Options that have only one
+/// accepted value so far (`table::Place::Fixed`) have no field.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    pub requirepass: String,
+    /// Addresses as written; `bind_addresses` reads them.
+    pub bind: Vec<String>,
+    /// 0: no TCP.
+    pub port: u16,
+    pub tcp_backlog: u32,
+    /// Empty: no unix socket.
+    pub unixsocket: PathBuf,
+    /// 0: as the umask leaves them.
+    pub unixsocketperm: FileMode,
+    /// Seconds; 0: off.
+    pub tcp_keepalive: u32,
     pub protected_mode: bool,
-    pub maxclients: u64,
-    pub tcp_keepalive: u64,
-    pub timeout: u64,
-    pub client_query_buffer_limit: u64,
+    pub maxclients: u32,
+    /// Seconds of silence after which a client is disconnected; 0: never.
+    pub timeout: u32,
+    /// Bytes.
     pub proto_max_bulk_len: u64,
+    /// Bytes.
+    pub client_query_buffer_limit: u64,
+    /// Empty: clients need not authenticate.
+    pub requirepass: Vec<u8>,
+    pub enable_debug_command: DebugCommand,
+    pub io_threads: Threads,
+    pub io_backend: IoBackend,
+    /// Rounds of housekeeping per second.
+    pub hz: u32,
+    pub active_expire_effort: u32,
+    pub databases: u32,
     pub hash_max_listpack_entries: u64,
     pub hash_max_listpack_value: u64,
-    pub hz: u64,
-    pub active_expire_effort: u64,
-    pub port: u16,
-    pub io_threads: usize,
-    pub io_backend: String,
-    pub databases: usize,
+    pub dir: PathBuf,
+    pub loglevel: Loglevel,
+    /// Empty: standard output.
+    pub logfile: PathBuf,
+    /// Empty: no such file.
+    pub pidfile: PathBuf,
+    pub latency_tracking: bool,
+    pub latency_tracking_info_percentiles: Vec<f64>,
 }
-impl Config {
-    pub fn from_args() -> Config {
-        let mut c = Config {
-            requirepass: String::new(),
-            protected_mode: true,
-            maxclients: 10000,
-            tcp_keepalive: 300,
-            timeout: 0,
-            client_query_buffer_limit: 1 << 30,
-            proto_max_bulk_len: 512 << 20,
-            hash_max_listpack_entries: 512,
-            hash_max_listpack_value: 64,
-            hz: 10,
-            active_expire_effort: 1,
-            port: 6379,
-            io_threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
-            io_backend: "auto".into(),
-            databases: 16,
-        };
-        let a: Vec<String> = std::env::args().collect();
-        for w in a.windows(2) {
-            match w[0].as_str() {
-                "--port" => c.port = w[1].parse().unwrap(),
-                "--io-threads" => c.io_threads = w[1].parse().unwrap(),
-                "--io-backend" => c.io_backend = w[1].clone(),
-                _ => {}
-            }
+
+impl Default for Config {
+    /// Every option at the default of its row.
+    fn default() -> Config {
+        let mut config = Config::blank();
+        for row in table::OPTIONS {
+            row.reset(&mut config);
         }
-        c
+        config
+    }
+}
+
+impl Config {
+    /// Where to listen for TCP, in the order of `bind`.
+    pub fn bind_addresses(&self) -> Vec<BindAddress<'_>> {
+        self.bind.iter().map(|word| BindAddress::parse(word)).collect()
+    }
+
+    /// A value for every field, before the rows fill in theirs.
+    fn blank() -> Config {
+        Config {
+            bind: Vec::new(),
+            port: 0,
+            tcp_backlog: 0,
+            unixsocket: PathBuf::new(),
+            unixsocketperm: FileMode(0),
+            tcp_keepalive: 0,
+            protected_mode: false,
+            maxclients: 0,
+            timeout: 0,
+            proto_max_bulk_len: 0,
+            client_query_buffer_limit: 0,
+            requirepass: Vec::new(),
+            enable_debug_command: DebugCommand::No,
+            io_threads: Threads::Auto,
+            io_backend: IoBackend::Auto,
+            hz: 0,
+            active_expire_effort: 0,
+            databases: 0,
+            hash_max_listpack_entries: 0,
+            hash_max_listpack_value: 0,
+            dir: PathBuf::new(),
+            loglevel: Loglevel::Notice,
+            logfile: PathBuf::new(),
+            pidfile: PathBuf::new(),
+            latency_tracking: false,
+            latency_tracking_info_percentiles: Vec::new(),
+        }
+    }
+}
+
+/// One address of `bind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindAddress<'a> {
+    /// Written with `-` in front: the start goes on if this machine lacks the address.
+    pub optional: bool,
+    pub host: BindHost<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindHost<'a> {
+    /// `*`
+    EveryV4,
+    /// `::*`
+    EveryV6,
+    /// An address or a name to resolve.
+    Host(&'a str),
+}
+
+impl BindAddress<'_> {
+    fn parse(word: &str) -> BindAddress<'_> {
+        let (optional, host) = match word.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, word),
+        };
+        let host = match host {
+            "*" => BindHost::EveryV4,
+            "::*" => BindHost::EveryV6,
+            host => BindHost::Host(host),
+        };
+        BindAddress { optional, host }
+    }
+}
+
+/// Permission bits of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+/// Number of worker threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One per core that this process may use.
+    Auto,
+    Count(u16),
+}
+
+impl Threads {
+    /// The number, where this process may use `cores` cores; never more than the row allows.
+    pub fn count(self, cores: usize) -> usize {
+        match self {
+            Threads::Auto => cores.clamp(1, usize::from(table::IO_THREADS_MAX)),
+            Threads::Count(count) => usize::from(count),
+        }
+    }
+}
+
+/// What carries the sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoBackend {
+    /// io_uring where the kernel allows it, else epoll.
+    Auto,
+    IoUring,
+    Epoll,
+}
+
+/// The least severe messages that are logged; `Debug` logs all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loglevel {
+    Debug,
+    Verbose,
+    Notice,
+    Warning,
+}
+
+/// Who may run DEBUG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugCommand {
+    No,
+    Yes,
+    /// Clients of the loopback interface and of the unix socket.
+    Local,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bind_default_is_every_address() {
+        let config = Config::default();
+        let every = |optional, host| BindAddress { optional, host };
+        assert_eq!(
+            config.bind_addresses(),
+            [every(false, BindHost::EveryV4), every(true, BindHost::EveryV6)]
+        );
+        assert_eq!(BindAddress::parse("-::1"), every(true, BindHost::Host("::1")));
+    }
+
+    #[test]
+    fn threads_follow_cores_within_the_range() {
+        assert_eq!(Threads::Auto.count(4), 4);
+        assert_eq!(Threads::Auto.count(0), 1);
+        assert_eq!(Threads::Auto.count(100_000), usize::from(table::IO_THREADS_MAX));
+        assert_eq!(Threads::Count(3).count(8), 3);
     }
 }

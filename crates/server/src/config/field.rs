@@ -1,0 +1,169 @@
+//! How a field of `Config` takes and gives a `Value`.
+//!
+//! A row of the table pairs a kind with a field; a pair that does not fit is a mistake in the
+//! table, found by its tests, and panics here.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use super::kind::Value;
+use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
+
+/// A type that a field of `Config` may have.
+pub trait Field {
+    fn value(&self) -> Value;
+    fn assign(&mut self, value: Value);
+}
+
+impl Field for bool {
+    fn value(&self) -> Value {
+        Value::Bool(*self)
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Bool(value) => *self = value,
+            other => misfit("a switch", &other),
+        }
+    }
+}
+
+/// An unsigned number; the range of its row lies within the type's.
+macro_rules! number {
+    ($($type:ty),+) => {$(
+        impl Field for $type {
+            fn value(&self) -> Value {
+                Value::Integer(i64::try_from(*self).expect("range of the row"))
+            }
+
+            fn assign(&mut self, value: Value) {
+                match value {
+                    Value::Integer(number) => {
+                        *self = <$type>::try_from(number).expect("range of the row");
+                    }
+                    other => misfit("a number", &other),
+                }
+            }
+        }
+    )+};
+}
+
+number!(u16, u32, u64);
+
+impl Field for FileMode {
+    fn value(&self) -> Value {
+        Value::Octal(self.0)
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Octal(bits) => *self = FileMode(bits),
+            other => misfit("permissions", &other),
+        }
+    }
+}
+
+impl Field for Vec<u8> {
+    fn value(&self) -> Value {
+        Value::Text(self.clone())
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Text(text) => *self = text,
+            other => misfit("text", &other),
+        }
+    }
+}
+
+impl Field for PathBuf {
+    fn value(&self) -> Value {
+        Value::Text(self.as_os_str().as_bytes().to_vec())
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Text(text) => *self = PathBuf::from(OsString::from_vec(text)),
+            other => misfit("a path", &other),
+        }
+    }
+}
+
+impl Field for Vec<String> {
+    fn value(&self) -> Value {
+        Value::Words(self.clone())
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Words(words) => *self = words,
+            other => misfit("words", &other),
+        }
+    }
+}
+
+impl Field for Vec<f64> {
+    fn value(&self) -> Value {
+        Value::Numbers(self.clone())
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Numbers(numbers) => *self = numbers,
+            other => misfit("numbers", &other),
+        }
+    }
+}
+
+impl Field for Threads {
+    fn value(&self) -> Value {
+        match *self {
+            Threads::Auto => Value::Choice("auto"),
+            Threads::Count(count) => Value::Integer(count.into()),
+        }
+    }
+
+    fn assign(&mut self, value: Value) {
+        *self = match value {
+            Value::Choice("auto") => Threads::Auto,
+            Value::Integer(count) => {
+                Threads::Count(u16::try_from(count).expect("range of the row"))
+            }
+            other => misfit("a number of threads", &other),
+        }
+    }
+}
+
+/// An enum that is written as one of a few words.
+macro_rules! choice {
+    ($type:ident, $($variant:ident = $word:literal),+) => {
+        impl $type {
+            /// The words, for the row's `Kind::Choice`.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+        }
+
+        impl Field for $type {
+            fn value(&self) -> Value {
+                Value::Choice(match self {
+                    $($type::$variant => $word),+
+                })
+            }
+
+            fn assign(&mut self, value: Value) {
+                *self = match value {
+                    $(Value::Choice($word) => $type::$variant,)+
+                    other => misfit("a word", &other),
+                }
+            }
+        }
+    };
+}
+
+choice!(Loglevel, Debug = "debug", Verbose = "verbose", Notice = "notice", Warning = "warning");
+choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
+choice!(DebugCommand, No = "no", Yes = "yes", Local = "local");
+
+fn misfit(field: &str, value: &Value) -> ! {
+    unreachable!("a row of the option table gives {value:?} to {field}")
+}

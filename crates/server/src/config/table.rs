@@ -1,0 +1,586 @@
+//! The option table: one row for each option, from which all else about it is derived: parsing,
+//! CONFIG GET and SET, the sample file, docs/config.md.
+//!
+//! The order is that of the sample file and of CONFIG GET.
+
+use super::field::Field;
+use super::kind::{Kind, Value};
+use super::{Config, DebugCommand, IoBackend, Loglevel};
+
+/// More workers than this gain nothing that has been measured.
+pub const IO_THREADS_MAX: u16 = 256;
+
+/// As many addresses as Redis takes.
+const BIND_ADDRESSES_MAX: usize = 16;
+
+/// One option.
+pub struct Row {
+    pub name: &'static str,
+    /// Older names; CONFIG GET reports the option under each.
+    pub aliases: &'static [&'static str],
+    pub group: Group,
+    pub kind: Kind,
+    /// As it would stand in the file.
+    pub default: &'static str,
+    pub change: Change,
+    pub place: Place,
+    /// What the kind cannot say.
+    pub check: fn(&Value) -> Result<(), String>,
+    /// Sentences, in lines that fit a file of 80 columns.
+    pub doc: &'static str,
+}
+
+/// Chapter of the sample file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Network,
+    Clients,
+    Security,
+    Threads,
+    Keys,
+    Memory,
+    Persistence,
+    Process,
+    Monitoring,
+}
+
+/// When an option may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// By CONFIG SET too.
+    AtRunTime,
+    /// By the file and the command line only.
+    AtStart,
+}
+
+/// Where the value of an option lives.
+pub enum Place {
+    Field {
+        value: fn(&Config) -> Value,
+        assign: fn(&mut Config, Value),
+    },
+    /// Nowhere: Kvasir can do only what the default says, and `why` tells what is missing.
+    Fixed {
+        otherwise: Otherwise,
+        why: &'static str,
+    },
+}
+
+/// What a configuration file that asks for something Kvasir cannot do leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// The server starts, and names the option in the log.
+    Ignored,
+    /// The server does not start: somebody relies on it for safety, durability or topology.
+    Refused,
+}
+
+impl Group {
+    pub const ALL: &[Group] = &[
+        Group::Network,
+        Group::Clients,
+        Group::Security,
+        Group::Threads,
+        Group::Keys,
+        Group::Memory,
+        Group::Persistence,
+        Group::Process,
+        Group::Monitoring,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Network => "Network",
+            Group::Clients => "Clients",
+            Group::Security => "Security",
+            Group::Threads => "Threads",
+            Group::Keys => "Keys",
+            Group::Memory => "Memory",
+            Group::Persistence => "Persistence",
+            Group::Process => "Process and log",
+            Group::Monitoring => "Monitoring",
+        }
+    }
+}
+
+impl Row {
+    const fn new(
+        name: &'static str,
+        group: Group,
+        kind: Kind,
+        default: &'static str,
+        place: Place,
+        doc: &'static str,
+    ) -> Row {
+        Row {
+            name,
+            aliases: &[],
+            group,
+            kind,
+            default,
+            change: Change::AtRunTime,
+            place,
+            check: |_| Ok(()),
+            doc,
+        }
+    }
+
+    const fn at_start(self) -> Row {
+        Row { change: Change::AtStart, ..self }
+    }
+
+    const fn aliases(self, aliases: &'static [&'static str]) -> Row {
+        Row { aliases, ..self }
+    }
+
+    const fn check(self, check: fn(&Value) -> Result<(), String>) -> Row {
+        Row { check, ..self }
+    }
+
+    /// The row that `name` means, in any case, with the name as the table spells it.
+    pub fn find(name: &[u8]) -> Option<(&'static Row, &'static str)> {
+        OPTIONS.iter().find_map(|row| {
+            let name = row.names().find(|known| name.eq_ignore_ascii_case(known.as_bytes()))?;
+            Some((row, name))
+        })
+    }
+
+    /// The name and the older ones.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// The value of a directive's words, within every limit of this row.
+    pub fn parse(&self, words: &[Vec<u8>]) -> Result<Value, String> {
+        let value = self.kind.parse(words)?;
+        (self.check)(&value)?;
+        Ok(value)
+    }
+
+    pub fn value(&self, config: &Config) -> Value {
+        match self.place {
+            Place::Field { value, .. } => value(config),
+            Place::Fixed { .. } => self.default_value(),
+        }
+    }
+
+    /// Sets the field to the default; nothing where the option has no field.
+    pub fn reset(&self, config: &mut Config) {
+        if let Place::Field { assign, .. } = self.place {
+            assign(config, self.default_value());
+        }
+    }
+
+    pub fn default_value(&self) -> Value {
+        let words: Vec<_> = self.default.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        self.parse(&words).expect("the table's defaults are valid")
+    }
+}
+
+/// The field of `Config` with this name, as the place of an option's value.
+macro_rules! field {
+    ($name:ident) => {
+        Place::Field {
+            value: |config| config.$name.value(),
+            assign: |config, value| config.$name.assign(value),
+        }
+    };
+}
+
+const fn ignored(why: &'static str) -> Place {
+    Place::Fixed { otherwise: Otherwise::Ignored, why }
+}
+
+const fn refused(why: &'static str) -> Place {
+    Place::Fixed { otherwise: Otherwise::Refused, why }
+}
+
+const fn integer(min: i64, max: i64) -> Kind {
+    Kind::Integer { min, max }
+}
+
+const I32_MAX: i64 = i32::MAX as i64;
+
+const ALWAYS_LAZY: &str = "memory is always freed without blocking clients";
+const ALWAYS_LAZY_DOC: &str = "\
+Accepted for files written for Redis. Large values are always freed outside of
+the command that removes them.";
+
+/// All options, by group.
+pub static OPTIONS: &[Row] = &[
+    Row::new(
+        "bind",
+        Group::Network,
+        Kind::Words,
+        "* -::*",
+        field!(bind),
+        "\
+Addresses to listen on: `*` is every IPv4 address, `::*` every IPv6 address.
+An address with `-` in front may be missing on this machine.",
+    )
+    .at_start()
+    .check(check_bind),
+    Row::new(
+        "port",
+        Group::Network,
+        integer(0, 65535),
+        "6379",
+        field!(port),
+        "TCP port. 0 listens on no TCP port.",
+    )
+    .at_start(),
+    Row::new(
+        "tcp-backlog",
+        Group::Network,
+        integer(0, I32_MAX),
+        "511",
+        field!(tcp_backlog),
+        "\
+Connections that may wait to be accepted. The kernel caps it at
+/proc/sys/net/core/somaxconn.",
+    )
+    .at_start(),
+    Row::new(
+        "unixsocket",
+        Group::Network,
+        Kind::Text,
+        "",
+        field!(unixsocket),
+        "Path of a unix socket to listen on as well. Empty: none.",
+    )
+    .at_start(),
+    Row::new(
+        "unixsocketperm",
+        Group::Network,
+        Kind::Octal { max: 0o777 },
+        "0",
+        field!(unixsocketperm),
+        "Permissions of the unix socket, in octal. 0 leaves what the umask gives.",
+    )
+    .at_start(),
+    Row::new(
+        "tcp-keepalive",
+        Group::Network,
+        integer(0, I32_MAX),
+        "300",
+        field!(tcp_keepalive),
+        "\
+Seconds of silence after which the kernel probes whether a client still lives.
+0 sends no probes. Holds for connections accepted from then on.",
+    ),
+    Row::new(
+        "protected-mode",
+        Group::Network,
+        Kind::Bool,
+        "yes",
+        field!(protected_mode),
+        "\
+While neither `bind` nor `requirepass` is set, accept commands only from the
+loopback interface and the unix socket.",
+    ),
+    Row::new(
+        "maxclients",
+        Group::Clients,
+        integer(1, u32::MAX as i64),
+        "10000",
+        field!(maxclients),
+        "\
+Connected clients at most. Lowered at start, with a line in the log, where the
+limit on open files cannot be raised far enough.",
+    ),
+    Row::new(
+        "timeout",
+        Group::Clients,
+        integer(0, I32_MAX),
+        "0",
+        field!(timeout),
+        "Seconds after which a silent client is disconnected. 0: never.",
+    ),
+    Row::new(
+        "proto-max-bulk-len",
+        Group::Clients,
+        Kind::Memory { min: 1 << 20, max: i64::MAX },
+        "512mb",
+        field!(proto_max_bulk_len),
+        "Longest single argument that a client may send, and longest string value.",
+    ),
+    Row::new(
+        "client-query-buffer-limit",
+        Group::Clients,
+        Kind::Memory { min: 1 << 20, max: i64::MAX },
+        "1gb",
+        field!(client_query_buffer_limit),
+        "A client with more unprocessed input than this is disconnected.",
+    ),
+    Row::new(
+        "requirepass",
+        Group::Security,
+        Kind::Text,
+        "",
+        field!(requirepass),
+        "Password that clients must give with AUTH or HELLO. Empty: none.",
+    ),
+    Row::new(
+        "enable-debug-command",
+        Group::Security,
+        Kind::Choice(DebugCommand::WORDS),
+        "no",
+        field!(enable_debug_command),
+        "\
+Who may run DEBUG: nobody (`no`), everybody (`yes`), or clients of the loopback
+interface and the unix socket (`local`).",
+    )
+    .at_start(),
+    Row::new(
+        "io-threads",
+        Group::Threads,
+        Kind::IntegerOrAuto { min: 1, max: IO_THREADS_MAX as i64 },
+        "auto",
+        field!(io_threads),
+        "\
+Worker threads. Each serves its own connections and runs their commands.
+`auto` starts one per core that the process may use.",
+    )
+    .at_start(),
+    Row::new(
+        "io-backend",
+        Group::Threads,
+        Kind::Choice(IoBackend::WORDS),
+        "auto",
+        field!(io_backend),
+        "\
+How sockets are served. `auto` takes io_uring where the kernel allows it, else
+epoll, and logs which.",
+    )
+    .at_start(),
+    Row::new(
+        "hz",
+        Group::Threads,
+        Kind::Clamped { min: 1, max: 500 },
+        "10",
+        field!(hz),
+        "\
+Rounds of housekeeping per second: expired keys, idle clients. A value out of
+the range counts as the nearest in it.",
+    ),
+    Row::new(
+        "databases",
+        Group::Keys,
+        integer(1, I32_MAX),
+        "16",
+        field!(databases),
+        "Number of databases; SELECT takes 0 to this less one.",
+    )
+    .at_start(),
+    Row::new(
+        "active-expire-effort",
+        Group::Keys,
+        integer(1, 10),
+        "1",
+        field!(active_expire_effort),
+        "\
+How eagerly expired keys are searched for and freed. Each step gives the search
+more processor time; readers never see an expired key in any case.",
+    ),
+    Row::new(
+        "hash-max-listpack-entries",
+        Group::Keys,
+        integer(0, i64::MAX),
+        "512",
+        field!(hash_max_listpack_entries),
+        "Hashes of up to this many fields are kept as a listpack: small, read in order.",
+    )
+    .aliases(&["hash-max-ziplist-entries"]),
+    Row::new(
+        "hash-max-listpack-value",
+        Group::Keys,
+        Kind::Memory { min: 0, max: i64::MAX },
+        "64",
+        field!(hash_max_listpack_value),
+        "A hash with a longer field or value than this many bytes is no listpack.",
+    )
+    .aliases(&["hash-max-ziplist-value"]),
+    Row::new(
+        "maxmemory",
+        Group::Memory,
+        Kind::Memory { min: 0, max: i64::MAX },
+        "0",
+        refused("a memory limit is not supported yet, only 0 (no limit)"),
+        "Limit on memory for data. 0, the only value so far: none.",
+    ),
+    Row::new(
+        "maxmemory-policy",
+        Group::Memory,
+        Kind::Choice(&[
+            "volatile-lru",
+            "volatile-lfu",
+            "volatile-random",
+            "volatile-ttl",
+            "allkeys-lru",
+            "allkeys-lfu",
+            "allkeys-random",
+            "noeviction",
+        ]),
+        "noeviction",
+        refused("eviction is not supported yet, only noeviction"),
+        "Which keys go when memory is full. Only `noeviction` so far.",
+    ),
+    lazy("lazyfree-lazy-eviction"),
+    lazy("lazyfree-lazy-expire"),
+    lazy("lazyfree-lazy-server-del"),
+    lazy("lazyfree-lazy-user-del"),
+    lazy("lazyfree-lazy-user-flush"),
+    Row::new(
+        "save",
+        Group::Persistence,
+        Kind::SavePoints,
+        "",
+        ignored("snapshots are not supported yet: data is lost when the server stops"),
+        "When to write a snapshot. Not supported yet: nothing is written.",
+    ),
+    Row::new(
+        "appendonly",
+        Group::Persistence,
+        Kind::Bool,
+        "no",
+        refused("the append-only file is not supported yet: data is lost when the server stops"),
+        "Whether writes are logged to disk. Only `no` so far.",
+    ),
+    Row::new(
+        "dir",
+        Group::Process,
+        Kind::Text,
+        ".",
+        field!(dir),
+        "Directory to work in; relative paths of other options start there.",
+    )
+    .at_start()
+    .check(check_dir),
+    Row::new(
+        "loglevel",
+        Group::Process,
+        Kind::Choice(Loglevel::WORDS),
+        "notice",
+        field!(loglevel),
+        "Least severe messages to log; `debug` logs all, `warning` only the gravest.",
+    ),
+    Row::new(
+        "logfile",
+        Group::Process,
+        Kind::Text,
+        "",
+        field!(logfile),
+        "File that messages are appended to. Empty: standard output.",
+    )
+    .at_start(),
+    Row::new(
+        "pidfile",
+        Group::Process,
+        Kind::Text,
+        "",
+        field!(pidfile),
+        "File that holds the process id while the server runs. Empty: none.",
+    )
+    .at_start(),
+    Row::new(
+        "daemonize",
+        Group::Process,
+        Kind::Bool,
+        "no",
+        refused("running in the background is not supported: use a service manager, or `&`"),
+        "Whether to detach from the terminal. Only `no`.",
+    )
+    .at_start(),
+    Row::new(
+        "latency-tracking",
+        Group::Monitoring,
+        Kind::Bool,
+        "yes",
+        field!(latency_tracking),
+        "Measure how long each command takes, for INFO latencystats.",
+    ),
+    Row::new(
+        "latency-tracking-info-percentiles",
+        Group::Monitoring,
+        Kind::Percentiles,
+        "50 99 99.9",
+        field!(latency_tracking_info_percentiles),
+        "Percentiles that INFO latencystats reports. Empty: none.",
+    ),
+];
+
+const fn lazy(name: &'static str) -> Row {
+    Row::new(name, Group::Memory, Kind::Bool, "yes", ignored(ALWAYS_LAZY), ALWAYS_LAZY_DOC)
+}
+
+fn check_bind(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Words(words) if words.len() > BIND_ADDRESSES_MAX => {
+            Err("Too many bind addresses specified.".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_dir(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Text(path) if path.is_empty() => Err("argument must name a directory".into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::unsupported::UNSUPPORTED;
+    use std::collections::HashSet;
+
+    #[test]
+    fn defaults_parse_and_reach_their_fields() {
+        let config = Config::default();
+        for row in OPTIONS {
+            let value = row.default_value();
+            assert_eq!(row.value(&config), value, "{}", row.name);
+            assert_eq!(row.parse(&value.to_directive()), Ok(value), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn ranges_fit_their_fields() {
+        let mut config = Config::default();
+        for row in OPTIONS {
+            let ends = match row.kind {
+                Kind::Integer { min, max }
+                | Kind::Clamped { min, max }
+                | Kind::IntegerOrAuto { min, max }
+                | Kind::Memory { min, max } => [min, max].map(Value::Integer),
+                Kind::Octal { max } => [0, max].map(Value::Octal),
+                _ => continue,
+            };
+            let Place::Field { value, assign } = row.place else { continue };
+            for end in ends {
+                assign(&mut config, end.clone());
+                assert_eq!(value(&config), end, "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_groups_are_together() {
+        let mut names = HashSet::new();
+        for name in OPTIONS.iter().flat_map(Row::names).chain(UNSUPPORTED.iter().map(|u| u.name)) {
+            assert!(names.insert(name), "{name} twice");
+            assert_eq!(name, name.to_ascii_lowercase());
+        }
+        let place = |row: &Row| Group::ALL.iter().position(|&group| group == row.group);
+        assert!(OPTIONS.is_sorted_by_key(place));
+    }
+
+    #[test]
+    fn docs_fit_the_sample_file() {
+        for row in OPTIONS {
+            assert!(row.doc.ends_with('.'), "{}: {}", row.name, row.doc);
+            assert!(row.doc.lines().all(|line| line.len() <= 80), "{}", row.name);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! GET and SET over all keys: throughput, latency, server CPU per operation, memory per key.
+//!
+//! Load comes from `redis-benchmark`, which draws keys uniformly from all that are loaded. The
+//! same measurement with one and two worker threads is a scenario of its own.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::cpu::{self, CpuTime};
+use super::load::{self, Keys, VALUE_SIZE};
+use super::report::Measurement;
+use super::{Lab, Target};
+use crate::server::Server;
+use crate::workspace::output;
+
+const CONNECTIONS: u32 = 50;
+const PIPELINES: [u32; 3] = [1, 16, 64];
+
+/// Commands per write when loading: large enough that the loader is never what is waited for.
+const LOAD_BATCH: u64 = 512;
+
+/// Requests of the run that finds out how many a run of the wanted length has; it also warms up.
+const CALIBRATION: u64 = 30_000;
+
+/// The server's memory is read when its first housekeeping is over.
+const SETTLE: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Copy)]
+struct Point {
+    command: &'static str,
+    pipeline: u32,
+}
+
+impl Point {
+    fn all() -> impl Iterator<Item = Self> {
+        let commands = ["GET", "SET"].into_iter();
+        commands.flat_map(|command| PIPELINES.map(|pipeline| Self { command, pipeline }))
+    }
+
+    fn name(self) -> String {
+        format!("{}, pipeline {}", self.command, self.pipeline)
+    }
+}
+
+/// One worker thread: the table of issue 2.
+pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
+    let server = lab.start(target, 1, &lab.server_core())?;
+    thread::sleep(SETTLE);
+    let empty = cpu::resident_bytes(server.pid())?;
+    let start = Instant::now();
+    fill(lab, &server, target, lab.keys)?;
+    let load_s = start.elapsed().as_secs_f64();
+    thread::sleep(SETTLE);
+    let per_key = |bytes: f64| (bytes - empty) / lab.keys as f64;
+    let loaded = per_key(cpu::resident_bytes(server.pid())?);
+    let mut measurements = Vec::new();
+    for point in Point::all() {
+        lab.say(&format!("{}: {}", target.label, point.name()));
+        let metrics = measure(lab, &server, point, lab.keys, &lab.load_core())?;
+        measurements.push(Measurement::new("speed", point.name(), metrics));
+    }
+    let memory = BTreeMap::from([
+        ("loaded_b", loaded),
+        ("used_b", per_key(cpu::resident_bytes(server.pid())?)),
+        ("empty_mb", empty / 1e6),
+        ("load_ops_s", lab.keys as f64 / load_s),
+    ]);
+    let case = format!("{} keys", lab.keys);
+    measurements.push(Measurement::new("memory", case, memory));
+    Ok(measurements)
+}
+
+/// One worker thread and two, server and load sharing both cores: only CPU per operation means
+/// something here, so only that is kept.
+pub fn run_threads(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
+    let keys = (lab.keys / 10).max(1);
+    let mut one_us = BTreeMap::new();
+    let mut measurements = Vec::new();
+    for threads in [1, 2] {
+        let server = lab.start(target, threads, &lab.both_cores())?;
+        fill(lab, &server, target, keys)?;
+        for point in Point::all() {
+            lab.say(&format!("{}: {}, {threads} io-threads", target.label, point.name()));
+            let metrics = measure(lab, &server, point, keys, &lab.both_cores())?;
+            let cpu_us = metrics["cpu_us"];
+            let one = *one_us.entry(point.name()).or_insert(cpu_us);
+            let kept = BTreeMap::from([("cpu_us", cpu_us), ("cpu_to_one", cpu_us / one)]);
+            let case = format!("{}, {threads} io-threads", point.name());
+            measurements.push(Measurement::new("threads", case, kept));
+        }
+    }
+    Ok(measurements)
+}
+
+fn fill(lab: &Lab, server: &Server, target: &Target, keys: u64) -> Result<()> {
+    lab.say(&format!("{}: loading {keys} keys", target.label));
+    load::fill(server.client()?, Keys::Spread, keys, LOAD_BATCH)?;
+    load::verify(&mut server.client()?, Keys::Spread, keys)
+}
+
+/// One run of about the wanted length, after a short one that finds its number of requests.
+fn measure(
+    lab: &Lab,
+    server: &Server,
+    point: Point,
+    keys: u64,
+    cores: &str,
+) -> Result<BTreeMap<&'static str, f64>> {
+    let calibration = CALIBRATION * u64::from(point.pipeline.min(16));
+    let requests = |count: u64| generate(lab, server, point, keys, cores, count);
+    let expected = requests(calibration)?.ops_s;
+    let count = ((expected * lab.seconds) as u64).max(calibration / 10);
+
+    let (server_before, load_before) = (CpuTime::of(server.pid())?, cpu::of_children()?);
+    let result = requests(count)?;
+    let server_cpu = CpuTime::of(server.pid())?.since(&server_before);
+    let load_cpu_s = cpu::of_children()? - load_before;
+    let took_s = count as f64 / result.ops_s;
+    Ok(BTreeMap::from([
+        ("ops_s", result.ops_s),
+        ("p50_ms", result.p50_ms),
+        ("p99_ms", result.p99_ms),
+        ("cpu_us", server_cpu.scheduler_s * 1e6 / count as f64),
+        ("cpu_ticks_us", server_cpu.ticks_s * 1e6 / count as f64),
+        ("server_busy", 100.0 * server_cpu.scheduler_s / took_s),
+        ("server_waited", 100.0 * server_cpu.waited_s / took_s),
+        ("load_busy", 100.0 * load_cpu_s / took_s),
+        ("requests", count as f64),
+    ]))
+}
+
+/// What redis-benchmark saw.
+#[derive(Debug, PartialEq)]
+struct Generated {
+    ops_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+fn generate(
+    lab: &Lab,
+    server: &Server,
+    point: Point,
+    keys: u64,
+    cores: &str,
+    requests: u64,
+) -> Result<Generated> {
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", cores]).arg(&lab.benchmark).arg("--csv");
+    let options = [
+        ("-p", u64::from(server.port())),
+        ("-c", u64::from(CONNECTIONS)),
+        ("-P", u64::from(point.pipeline)),
+        ("-r", keys),
+        ("-n", requests),
+    ];
+    for (name, value) in options {
+        command.args([name, &value.to_string()]);
+    }
+    command.args([point.command, "key:__rand_int__"]);
+    if point.command == "SET" {
+        command.arg("v".repeat(VALUE_SIZE));
+    }
+    let text = output(&mut command)?;
+    parse_csv(&text).with_context(|| format!("redis-benchmark printed no result: {text}"))
+}
+
+/// Finds the line of names and the line of values behind it, whatever stands around them.
+fn parse_csv(text: &str) -> Option<Generated> {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("\"test\""));
+    let cells = |line: &str| -> Vec<String> {
+        let inner = line.trim().trim_start_matches('"').trim_end_matches('"');
+        inner.split("\",\"").map(str::to_string).collect()
+    };
+    let names = cells(lines.next()?);
+    let values = cells(lines.find(|line| line.starts_with('"'))?);
+    let value = |name: &str| {
+        let place = names.iter().position(|found| found == name)?;
+        values.get(place)?.parse::<f64>().ok()
+    };
+    Some(Generated {
+        ops_s: value("rps")?,
+        p50_ms: value("p50_latency_ms")?,
+        p99_ms: value("p99_latency_ms")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_is_found_among_warnings() {
+        let text = "WARNING: Could not fetch server CONFIG\n\
+            \"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"\n\
+            \"SET key:__rand_int__ xxx\",\"465116.25\",\"1.455\",\"1.271\",\"5.063\"\n";
+        let wanted = Generated { ops_s: 465_116.25, p50_ms: 1.271, p99_ms: 5.063 };
+        assert_eq!(parse_csv(text), Some(wanted));
+        assert_eq!(parse_csv("Could not connect"), None);
+    }
+}

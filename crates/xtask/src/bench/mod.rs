@@ -1,0 +1,271 @@
+//! Kvasir beside its peers, by turns on the same two cores in one run.
+//!
+//! A scenario is one row of `SCENARIOS`. Each of its runs starts a fresh server of each kind, one
+//! after the other, so that what drifts in the machine meets all of them alike. The server has one
+//! core, the load the other. Results go to `bench/results/<date>-<commit>/`, see `report`.
+
+mod canvas;
+mod cpu;
+mod idle;
+mod kv;
+mod load;
+mod pause;
+mod plot;
+mod report;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::oracle::{self, Oracle};
+use crate::server::{Launch, Server};
+use crate::workspace::{root, target_dir};
+use report::{Machine, Measurement, Record, Report};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Scenarios to run; all of them if none is named: kv, threads, idle, pause
+    scenarios: Vec<String>,
+    /// A tenth of the keys and short runs, to see that everything works
+    #[arg(long)]
+    quick: bool,
+    /// Keys to load
+    #[arg(long)]
+    keys: Option<u64>,
+    /// Runs of each scenario, whose median counts
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// About how long each single measurement takes
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Only these servers: redis, valkey, kvasir, kvasir-epoll
+    #[arg(long, value_delimiter = ',')]
+    servers: Vec<String>,
+    /// Kvasir's program, if not target/release/kvasir-server
+    #[arg(long, value_name = "PATH")]
+    kvasir: Option<PathBuf>,
+    /// The core that the server runs on
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// The core that the load comes from
+    #[arg(long, default_value_t = 1)]
+    load_core: usize,
+    /// Where results go, if not to bench/results/<date>-<commit>
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+const KEYS: u64 = 10_000_000;
+const KEYS_QUICK: u64 = 1_000_000;
+const SECONDS: f64 = 4.0;
+const SECONDS_QUICK: f64 = 0.5;
+
+struct Scenario {
+    name: &'static str,
+    run: fn(&Lab, &Target) -> Result<Vec<Measurement>>,
+}
+
+static SCENARIOS: &[Scenario] = &[
+    Scenario { name: "kv", run: kv::run },
+    Scenario { name: "threads", run: kv::run_threads },
+    Scenario { name: "idle", run: idle::run },
+    Scenario { name: "pause", run: pause::run },
+];
+
+/// A kind of server to be measured.
+pub struct Target {
+    /// The short name in tables and raw results.
+    name: &'static str,
+    /// Name and version.
+    label: String,
+    program: PathBuf,
+    args: Vec<String>,
+}
+
+/// What every scenario needs: sizes, cores, the load generator, and a place to say things.
+pub struct Lab {
+    keys: u64,
+    seconds: f64,
+    server_core: usize,
+    load_core: usize,
+    benchmark: PathBuf,
+    bar: ProgressBar,
+    notes: RefCell<Vec<String>>,
+}
+
+pub fn main(options: &Options) -> Result<()> {
+    let scenarios = select(&options.scenarios)?;
+    let cores = thread::available_parallelism()?.get();
+    ensure!(cores >= 2, "the server needs one core and the load another; this machine has {cores}");
+    ensure!(options.server_core != options.load_core, "server and load need a core each");
+    ensure!(options.runs > 0, "a median needs at least one run");
+    let (targets, mut notes) = targets(options)?;
+    notes.extend(cpu::other_load()?);
+    let total = scenarios.len() * targets.len() * options.runs as usize;
+    let lab = Lab::new(options, notes, total)?;
+    let machine = Machine::this()?;
+    let out =
+        options.out.clone().unwrap_or_else(|| root().join("bench/results").join(machine.id()));
+    // Everything xtask does from here on is load; servers get their cores when they start.
+    cpu::pin(options.load_core)?;
+    let mut report = Report::new(&out, machine)?;
+    for scenario in scenarios {
+        for run in 1..=options.runs {
+            measure(&lab, scenario, run, &targets, &mut report)?;
+        }
+    }
+    lab.bar.finish_and_clear();
+    report.finish(&labels(&targets), &lab.notes.borrow(), &lab.describe(options.runs))
+}
+
+/// One turn of all servers.
+fn measure(
+    lab: &Lab,
+    scenario: &Scenario,
+    run: u32,
+    targets: &[Target],
+    report: &mut Report,
+) -> Result<()> {
+    for target in targets {
+        lab.bar.set_prefix(format!("{} {run}", scenario.name));
+        for Measurement { table, case, metrics } in (scenario.run)(lab, target)? {
+            let metrics = metrics.into_iter().map(|(name, value)| (name.to_string(), value));
+            report.add(Record {
+                table: table.to_string(),
+                case,
+                server: target.name.to_string(),
+                run,
+                metrics: metrics.collect(),
+            })?;
+        }
+        lab.bar.inc(1);
+    }
+    Ok(())
+}
+
+fn select(names: &[String]) -> Result<Vec<&'static Scenario>> {
+    if let Some(name) = names.iter().find(|name| SCENARIOS.iter().all(|row| row.name != **name)) {
+        let known: Vec<_> = SCENARIOS.iter().map(|row| row.name).collect();
+        bail!("no scenario {name}; there are {}", known.join(", "));
+    }
+    let wanted = |row: &&Scenario| names.is_empty() || names.iter().any(|name| name == row.name);
+    Ok(SCENARIOS.iter().filter(wanted).collect())
+}
+
+/// The servers to measure, and what there is to say about those that cannot be.
+fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
+    let (redis, valkey) = (Oracle::redis()?, Oracle::valkey()?);
+    let kvasir =
+        options.kvasir.clone().unwrap_or_else(|| target_dir().join("release/kvasir-server"));
+    let mut all = vec![
+        Target::new("redis", format!("Redis {}", redis.version), &redis.program, &[]),
+        Target::new("valkey", format!("Valkey {}", valkey.version), &valkey.program, &[]),
+    ];
+    let mut notes = Vec::new();
+    if kvasir.is_file() {
+        for (name, backend) in [("kvasir", "io_uring"), ("kvasir-epoll", "epoll")] {
+            let args = ["--io-backend", backend];
+            all.push(Target::new(name, format!("Kvasir ({backend})"), &kvasir, &args));
+        }
+    } else {
+        notes.push(
+            "kvasir-server is not built in release; only the peers were measured".to_string(),
+        );
+    }
+    let wanted =
+        |name: &str| options.servers.is_empty() || options.servers.iter().any(|s| s == name);
+    all.retain(|target| wanted(target.name));
+    ensure!(!all.is_empty(), "none of the servers {} is here", options.servers.join(", "));
+    Ok((all, notes))
+}
+
+fn labels(targets: &[Target]) -> Vec<(&'static str, String)> {
+    targets.iter().map(|target| (target.name, target.label.clone())).collect()
+}
+
+impl Target {
+    fn new(name: &'static str, label: String, program: &std::path::Path, args: &[&str]) -> Self {
+        let args = args.iter().map(ToString::to_string).collect();
+        Self { name, label, program: program.to_path_buf(), args }
+    }
+}
+
+impl Lab {
+    fn new(options: &Options, notes: Vec<String>, total: usize) -> Result<Self> {
+        let (keys, seconds) =
+            if options.quick { (KEYS_QUICK, SECONDS_QUICK) } else { (KEYS, SECONDS) };
+        let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {elapsed} {prefix}: {msg}")?;
+        let lab = Self {
+            keys: options.keys.unwrap_or(keys),
+            seconds: options.seconds.unwrap_or(seconds),
+            server_core: options.server_core,
+            load_core: options.load_core,
+            benchmark: oracle::benchmark_program()?,
+            bar: ProgressBar::new(total as u64).with_style(style),
+            notes: RefCell::new(Vec::new()),
+        };
+        ensure!(lab.keys > 0, "there must be a key to read");
+        lab.bar.enable_steady_tick(Duration::from_millis(250));
+        notes.iter().for_each(|note| lab.note(note));
+        Ok(lab)
+    }
+
+    /// Starts a server with so many worker threads on the given cores, saving nothing.
+    fn start(&self, target: &Target, threads: u32, cores: &str) -> Result<Server> {
+        let threads = threads.to_string();
+        let common = ["--io-threads", &threads, "--save", "", "--maxclients", "11000"];
+        let args = common.into_iter().map(str::to_string).chain(target.args.iter().cloned());
+        Server::start(&Launch {
+            program: target.program.clone(),
+            args: args.collect(),
+            cores: Some(cores.to_string()),
+        })
+    }
+
+    fn server_core(&self) -> String {
+        self.server_core.to_string()
+    }
+
+    fn load_core(&self) -> String {
+        self.load_core.to_string()
+    }
+
+    fn both_cores(&self) -> String {
+        format!("{},{}", self.server_core, self.load_core)
+    }
+
+    /// Shows what runs now: in the bar, or as a line where there is no terminal.
+    fn say(&self, what: &str) {
+        self.bar.set_message(what.to_string());
+        if self.bar.is_hidden() {
+            println!("{}: {what}", self.bar.prefix());
+        }
+    }
+
+    /// Says something that belongs into the report, once.
+    fn note(&self, note: &str) {
+        let mut notes = self.notes.borrow_mut();
+        if notes.iter().all(|known| known != note) {
+            self.bar.suspend(|| println!("note: {note}"));
+            notes.push(note.to_string());
+        }
+    }
+
+    /// How it was measured, for the report.
+    fn describe(&self, runs: u32) -> String {
+        format!(
+            "Medians of {runs} run(s), ± half the distance from smallest to largest. {} keys of {} \
+             B with values of {} B; server on core {}, load on core {}; about {} s each.",
+            self.keys,
+            load::KEY_SIZE,
+            load::VALUE_SIZE,
+            self.server_core,
+            self.load_core,
+            self.seconds
+        )
+    }
+}

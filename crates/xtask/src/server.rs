@@ -1,0 +1,134 @@
+//! A server process that lives as long as its guard.
+//!
+//! It gets a free port, a temporary directory as working directory, and the cores it may use. It
+//! is killed when the guard is dropped, and by the kernel when xtask itself dies.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::wire::{Client, Reply};
+
+/// Longer than any server needs to start with an empty data set on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Another process may take the port between our choice and the server's bind.
+const START_ATTEMPTS: u32 = 3;
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub program: PathBuf,
+    /// In redis.conf's words; `--port` is added.
+    pub args: Vec<String>,
+    /// A list as `taskset --cpu-list` takes it; all cores if `None`.
+    pub cores: Option<String>,
+}
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    port: u16,
+    dir: PathBuf,
+}
+
+impl Server {
+    /// Starts the server and waits until it answers PING.
+    pub fn start(launch: &Launch) -> Result<Self> {
+        let mut attempt = 1;
+        loop {
+            match Self::start_once(launch) {
+                Err(_) if attempt < START_ATTEMPTS => attempt += 1,
+                other => return other,
+            }
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A new connection.
+    pub fn client(&self) -> Result<Client> {
+        Client::connect(self.port)
+    }
+
+    fn start_once(launch: &Launch) -> Result<Self> {
+        let port = free_port()?;
+        let dir = temporary_dir()?;
+        let log = File::create(dir.join("log"))?;
+        let child = launch
+            .command(port)
+            .current_dir(&dir)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", launch.program.display()))?;
+        let mut server = Self { child, port, dir };
+        server.wait_until_ready().with_context(|| {
+            let log = fs::read_to_string(server.dir.join("log")).unwrap_or_default();
+            format!("{} does not serve; its log:\n{log}", launch.program.display())
+        })?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended with {status}");
+            }
+            let reply = self.client().and_then(|mut client| client.call(&[b"PING"]));
+            if matches!(reply, Ok(Reply::Simple(text)) if text == "PONG") {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        bail!("no answer to PING in {START_TIMEOUT:?}")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A server that is gone already is what we want.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Launch {
+    /// `setpriv` and `taskset` replace themselves, so the child's id is the server's.
+    fn command(&self, port: u16) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if let Some(cores) = &self.cores {
+            command.args(["taskset", "--cpu-list", cores]);
+        }
+        command.arg(&self.program).args(["--port", &port.to_string()]).args(&self.args);
+        command
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn temporary_dir() -> Result<PathBuf> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("kvasir-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let dir = Path::new(&std::env::temp_dir()).join(name);
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
