@@ -75,7 +75,7 @@ struct Greeting<'a> {
     name: Option<&'a [u8]>,
 }
 
-/// As Redis 7.2, nothing is changed by a HELLO that fails.
+/// Options are read before any of them counts; the protocol changes only if all else went well.
 fn hello(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let args = cx.args;
     let greeting = Greeting::parse(args)?;
@@ -186,7 +186,7 @@ fn auth(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 /// Without `requirepass`, the default user has any password.
 fn authenticate(cx: &mut ServerCx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
-    let expected: &[u8] = cx.core.config.requirepass.as_ref();
+    let expected = &cx.core.config.requirepass;
     let is_right = expected.is_empty() || equal_in_constant_time(password, expected);
     if user != b"default" || !is_right {
         return Err(WRONG_PASSWORD);

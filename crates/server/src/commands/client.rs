@@ -136,9 +136,8 @@ fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     match args.get(2) {
         None => {}
         Some(word) if is_word(word, "type") && args.len() == 4 => {
-            if parse_type(&args[3])? != ClientType::Normal {
-                clients.clear();
-            }
+            let kind = parse_type(&args[3])?;
+            clients.retain(|_| kind == ClientType::Normal);
         }
         Some(word) if is_word(word, "id") && args.len() > 3 => {
             let all = clients;

@@ -159,8 +159,8 @@ fn diagnosis(memory: &Memory) -> String {
     if memory.used < DATA_TO_JUDGE {
         "There is too little data to judge its memory. Come back with more.\n".into()
     } else if ratio(memory.used_peak, memory.used) > 1.5 {
-        "There was once half as much data again as now. The memory it left is used again by new \
-         data; the process does not get smaller.\n"
+        "There was once much more data than now. New data uses the memory that it left; the \
+         process does not get smaller.\n"
             .into()
     } else if resident_ratio > RESIDENT_RATIO_MAX {
         format!(

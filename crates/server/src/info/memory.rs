@@ -17,6 +17,7 @@ pub struct Memory {
     pub used_peak: u64,
     /// Taken from the system for slabs.
     pub mapped: u64,
+    /// Of the whole process.
     pub resident: u64,
 }
 

@@ -85,6 +85,33 @@ fn rows_are_those_of_redis() {
     }
 }
 
+/// DOCS has the oracle's facts; the words are ours.
+#[test]
+fn docs_have_the_facts_of_redis() {
+    let Some(oracle) = Server::redis(&[]) else { return };
+    let ours = Server::kvasir("epoll", &[]);
+    let (mut ours, mut theirs) = (ours.connect(), oracle.connect());
+    // Options that came after 7.0, and facts that the table has no place for.
+    let different = ["client", "command"];
+    for name in FAMILIES.iter().filter(|name| !different.contains(name)) {
+        let call = format!("COMMAND DOCS {name}");
+        let docs = [ours.ask(&call), theirs.ask(&call)].map(|reply| facts(&reply));
+        assert_eq!(docs[0], docs[1], "{name}");
+    }
+}
+
+/// Field names, and the values of fields that hold no prose, as text.
+fn facts(reply: &Value) -> Vec<String> {
+    let docs = reply.as_array().unwrap()[1].as_array().unwrap();
+    let prose = ["summary", "complexity", "history", "subcommands"];
+    let fields = docs.chunks(2).map(|pair| {
+        let name = String::from_utf8_lossy(pair[0].as_bytes().unwrap()).into_owned();
+        let is_prose = prose.contains(&name.as_str());
+        if is_prose { name } else { format!("{name} {}", crate::check::show(&pair[1])) }
+    });
+    fields.collect()
+}
+
 /// The ten fields, the subcommands left out: the oracle's order is that of a hash table.
 fn row(reply: &Value) -> Vec<Value> {
     let fields = reply.as_array().unwrap()[0].as_array().unwrap();

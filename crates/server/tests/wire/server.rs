@@ -164,3 +164,37 @@ fn shutdown_ends_the_process_without_a_word() {
         assert!(server.wait_for_end().success());
     });
 }
+
+#[test]
+fn debug_sleep_stops_everybody() {
+    each_backend(&[], |server| {
+        let mut sleeper = server.connect();
+        let mut others: Vec<_> = (0..4).map(|_| server.connect()).collect();
+        others.iter_mut().for_each(|other| drop(other.ask("PING")));
+        let start = std::time::Instant::now();
+        sleeper.send_raw(b"ECHO before\r\nDEBUG SLEEP 0.3\r\n");
+        sleeper.read_reply();
+        // Both replies leave together, so the sleep is over when the first one is here.
+        for other in &mut others {
+            other.ask("PING");
+        }
+        sleeper.read_reply();
+        assert!(start.elapsed().as_millis() >= 300, "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn expired_keys_go_by_themselves_unless_told_not_to() {
+    use crate::harness::wait_until;
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        let count = |client: &mut crate::harness::Client| client.ask_text("INFO keyspace");
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+        client.ask("SET a v PX 1");
+        client.ask("DEBUG SLEEP 0.3");
+        assert!(count(&mut client).contains("keys=1,expires=1"), "{}", server.name);
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 1");
+        wait_until("the key is deleted", || !count(&mut client).contains("keys="));
+        assert!(client.ask_text("INFO stats").contains("expired_keys:1\r\n"));
+    });
+}
