@@ -39,9 +39,10 @@ impl Handler {
             Handler::Data(Command { run: Run::Container(list), .. }) => {
                 list.iter().map(|command| Handler::Data(command)).collect()
             }
-            Handler::Server(ServerCommand { run: ServerRun::Container(list), .. }) => {
-                list.iter().map(|command| Handler::Server(command)).collect()
-            }
+            Handler::Server(ServerCommand {
+                run: ServerRun::Container(list) | ServerRun::Family(_, list),
+                ..
+            }) => list.iter().map(|command| Handler::Server(command)).collect(),
             _ => Vec::new(),
         }
     }

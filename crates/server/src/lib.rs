@@ -12,6 +12,7 @@ pub mod config;
 pub mod connection;
 pub mod cron;
 pub mod dispatch;
+pub mod info;
 pub mod listen;
 pub mod log;
 pub mod run;

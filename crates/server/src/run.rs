@@ -8,6 +8,7 @@ use kvasir_keyspace::spec::Flags;
 use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
+use kvasir_resp::reply::Mark;
 use kvasir_structures::gate::Pass;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -82,25 +83,28 @@ impl<'w> Runner<'w> {
         // Taken out for the length of the call, so that the call may look at other connections.
         let Some(mut connection) = self.connections[source.connection].take() else { return };
         if !connection.is_closing {
-            match &request.what {
-                What::Call(index) => {
-                    self.run_call(&mut connection, batch, request, *index as usize)
-                }
-                What::UnknownCommand => {
-                    let args = batch.args(request, self.reactor);
-                    self.fail(&mut connection, &unknown_command(args));
-                }
-                What::UnknownSubcommand => {
-                    let args = batch.args(request, self.reactor);
-                    self.fail(&mut connection, &unknown_subcommand(args));
-                }
-                What::Malformed(error) => {
-                    self.fail(&mut connection, &Error::new(format!("ERR {error}")));
-                    connection.is_closing = true;
-                }
+            let is_muted = mute(&mut connection);
+            let mark = connection.reply.mark();
+            self.answer(&mut connection, batch, request);
+            if is_muted {
+                unmute(&mut connection, mark);
             }
         }
         self.connections[source.connection] = Some(connection);
+    }
+
+    fn answer(&mut self, connection: &mut Connection, batch: &Batch, request: &Request) {
+        let args = || batch.args(request, self.reactor);
+        match &request.what {
+            What::Call(index) => self.run_call(connection, batch, request, *index as usize),
+            What::UnknownCommand => self.fail(connection, &unknown_command(args())),
+            What::UnknownSubcommand => self.fail(connection, &unknown_subcommand(args())),
+            What::Malformed(error) => {
+                connection.reply.protocol_error(*error);
+                self.shared.workers[self.worker].stats.count_error("ERR");
+                connection.is_closing = true;
+            }
+        }
     }
 
     fn run_call(
@@ -119,7 +123,6 @@ impl<'w> Runner<'w> {
             return self.fail(connection, &error);
         }
         self.begin_call(index);
-        let is_muted = mute(connection);
         let mark = connection.reply.mark();
         let result = match entry.handler {
             Handler::Data(command) => {
@@ -132,12 +135,6 @@ impl<'w> Runner<'w> {
             connection.reply.truncate(mark);
             stats.failed.add(1);
             self.fail(connection, &error);
-        }
-        if is_muted && connection.replies != Replies::On {
-            connection.reply.truncate(mark);
-        }
-        if is_muted && connection.replies == Replies::SkipThis {
-            connection.replies = Replies::On;
         }
     }
 
@@ -223,7 +220,7 @@ impl<'w> Runner<'w> {
         args: Args<'_>,
     ) -> Result<(), Error> {
         match run {
-            ServerRun::Plain(run) => run(&mut ServerCx {
+            ServerRun::Plain(run) | ServerRun::Family(run, _) => run(&mut ServerCx {
                 shared: self.shared,
                 worker: self.worker,
                 core: self.core,
@@ -260,7 +257,8 @@ impl<'w> Runner<'w> {
 /// What Redis checks before a command runs, in its order.
 #[inline]
 fn check(connection: &Connection, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
-    if !entry.spec.accepts_count(args.len()) || !entry.subcommands.is_empty() {
+    // A container is only called without a word, which its arity tells.
+    if !entry.spec.accepts_count(args.len()) {
         return Err(Error::wrong_arity(&entry.full_name));
     }
     if !connection.is_authenticated && !entry.spec.flags.contains(Flags::NO_AUTH) {
@@ -275,6 +273,16 @@ fn mute(connection: &mut Connection) -> bool {
         connection.replies = Replies::SkipThis;
     }
     connection.replies != Replies::On
+}
+
+/// Drops the reply to a command that was muted and has not turned replies on.
+fn unmute(connection: &mut Connection, mark: Mark) {
+    if connection.replies != Replies::On {
+        connection.reply.truncate(mark);
+    }
+    if connection.replies == Replies::SkipThis {
+        connection.replies = Replies::On;
+    }
 }
 
 fn note_use(connection: &Connection, index: usize, now_ms: u64) {

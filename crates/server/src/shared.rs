@@ -11,7 +11,7 @@ use kvasir_structures::gate::Gate;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::dispatch::Table;
-use crate::stats::WorkerStats;
+use crate::stats::{Samples, WorkerStats};
 
 /// The server; lives as long as the process.
 pub struct Shared {
@@ -21,6 +21,7 @@ pub struct Shared {
     pub clients: Clients,
     pub workers: Vec<WorkerHandle>,
     pub facts: Facts,
+    pub samples: Samples,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -85,6 +86,7 @@ impl Shared {
             table,
             clients: Clients::default(),
             facts,
+            samples: Samples::new(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),

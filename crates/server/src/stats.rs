@@ -1,6 +1,9 @@
 //! Counters, one set per worker, written by that worker only and read by INFO.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::lock;
 
 /// A counter with one writer.
 #[derive(Default)]
@@ -102,5 +105,85 @@ impl WorkerStats {
             counters.into_iter().for_each(Counter::reset);
         }
         self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+    }
+}
+
+/// What INFO remembers from one call to the next.
+pub struct Samples {
+    pub used_memory_at_start: u64,
+    used_memory_peak: AtomicU64,
+    rates: Mutex<Rates>,
+}
+
+/// Commands, bytes in and bytes out: totals at a moment, and their growth per second before it.
+#[derive(Default)]
+struct Rates {
+    at_ms: u64,
+    totals: [u64; 3],
+    per_second: [f64; 3],
+}
+
+/// Rates over less time than this say more about chance than about load.
+const RATE_INTERVAL_MS: u64 = 100;
+
+impl Samples {
+    /// Called at the start, before there is data.
+    pub fn new() -> Samples {
+        let used = kvasir_structures::slab::allocated_bytes() as u64;
+        Samples {
+            used_memory_at_start: used,
+            used_memory_peak: AtomicU64::new(used),
+            rates: Mutex::default(),
+        }
+    }
+
+    /// Notes the memory in use; returns the most that was ever noted.
+    pub fn note_used_memory(&self, used: u64) -> u64 {
+        self.used_memory_peak.fetch_max(used, Relaxed).max(used)
+    }
+
+    /// Growth per second since the last call: an idle server wakes for nobody, so nothing is
+    /// sampled but by those who ask. Calls that follow each other closely get the same answer.
+    pub fn rates(&self, now_ms: u64, totals: [u64; 3]) -> [f64; 3] {
+        let mut rates = lock(&self.rates);
+        let elapsed_ms = now_ms.saturating_sub(rates.at_ms);
+        if rates.at_ms == 0 {
+            *rates = Rates { at_ms: now_ms, totals, per_second: [0.0; 3] };
+        } else if elapsed_ms >= RATE_INTERVAL_MS {
+            let before = std::mem::replace(&mut rates.totals, totals);
+            let growth = |index: usize| totals[index].saturating_sub(before[index]) as f64;
+            rates.per_second =
+                std::array::from_fn(growth).map(|growth: f64| growth * 1000.0 / elapsed_ms as f64);
+            rates.at_ms = now_ms;
+        }
+        rates.per_second
+    }
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Samples::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_per_second_since_the_last_look() {
+        let samples = Samples::new();
+        assert_eq!(samples.rates(1_000, [5, 0, 0]), [0.0; 3]);
+        assert_eq!(samples.rates(3_000, [105, 10, 2]), [50.0, 5.0, 1.0]);
+        assert_eq!(samples.rates(3_050, [999, 99, 9]), [50.0, 5.0, 1.0]);
+        assert_eq!(samples.rates(4_000, [105, 10, 2]), [0.0; 3]);
+    }
+
+    #[test]
+    fn the_peak_stays() {
+        let samples = Samples::new();
+        let more = samples.used_memory_at_start + 100;
+        assert_eq!(samples.note_used_memory(more), more);
+        assert_eq!(samples.note_used_memory(0), more);
     }
 }

@@ -1,20 +1,28 @@
-//! PING, ECHO, SELECT, QUIT, RESET.
+//! PING, ECHO, SELECT, RESET, QUIT.
 
-use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Flags, Group, Spec};
-use kvasir_resp::number::parse_integer;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{ServerCommand, ServerCx, ServerRun};
+use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_resp::number::parse_integer;
+use kvasir_resp::reply::Protocol;
 
-pub static COMMANDS: &[&ServerCommand] = &[&PING, &ECHO, &SELECT, &QUIT];
+use super::auth::{needs_password, set_protocol};
+use super::{ANY_TIME_FAST, HANDSHAKE, ServerCommand, ServerCx, ServerRun};
+use crate::connection::Replies;
+
+pub static COMMANDS: &[&ServerCommand] = &[&PING, &ECHO, &SELECT, &RESET, &QUIT];
 
 static PING: ServerCommand = ServerCommand {
     spec: Spec {
         name: "ping",
+        summary: "Answers PONG, or the given message.",
         group: Group::Connection,
         arity: -1,
         flags: Flags::FAST,
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        arguments: &[Argument::string("message").optional()],
         ..Spec::BLANK
     },
     run: ServerRun::Plain(ping),
@@ -32,9 +40,11 @@ fn ping(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 static ECHO: ServerCommand = ServerCommand {
     spec: Spec {
         name: "echo",
+        summary: "Answers the given message.",
         group: Group::Connection,
         arity: 2,
-        flags: Flags::FAST,
+        flags: ANY_TIME_FAST,
+        arguments: &[Argument::string("message")],
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
@@ -46,34 +56,63 @@ static ECHO: ServerCommand = ServerCommand {
 static SELECT: ServerCommand = ServerCommand {
     spec: Spec {
         name: "select",
+        summary: "Chooses the database that the connection's commands work on.",
         group: Group::Connection,
         arity: 2,
-        flags: Flags::LOADING.union(Flags::STALE).union(Flags::FAST),
+        flags: ANY_TIME_FAST,
+        arguments: &[Argument::integer("index")],
         ..Spec::BLANK
     },
     run: ServerRun::Plain(select),
 };
 
 fn select(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let index = parse_integer(&cx.args[1]).ok_or(Error::fixed("ERR invalid DB index"))?;
+    let index = parse_integer(&cx.args[1]).filter(|index| i32::try_from(*index).is_ok());
+    let index = index.ok_or(Error::fixed("ERR invalid DB index"))?;
     let db = cx.shared.keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE)?;
+    set_db(cx, db);
+    cx.reply().ok();
+    Ok(())
+}
+
+fn set_db(cx: &mut ServerCx<'_>, db: DbIndex) {
     cx.connection.db = db;
     cx.connection.client.db.store(db.0, Relaxed);
-    cx.connection.reply.ok();
+}
+
+static RESET: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "reset",
+        summary: "Brings the connection back to the state in which it was opened.",
+        since: "6.2.0",
+        group: Group::Connection,
+        arity: 1,
+        flags: HANDSHAKE,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(reset),
+};
+
+fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    set_protocol(cx, Protocol::Resp2);
+    set_db(cx, DbIndex(0));
+    cx.connection.is_authenticated = !needs_password(cx);
+    cx.connection.replies = Replies::On;
+    let client = &cx.connection.client;
+    client.names().name.clear();
+    client.no_evict.store(false, Relaxed);
+    client.no_touch.store(false, Relaxed);
+    cx.reply().simple("RESET");
     Ok(())
 }
 
 static QUIT: ServerCommand = ServerCommand {
     spec: Spec {
         name: "quit",
+        summary: "Answers OK and closes the connection.",
         group: Group::Connection,
         arity: -1,
-        flags: Flags::ALLOW_BUSY
-            .union(Flags::NOSCRIPT)
-            .union(Flags::LOADING)
-            .union(Flags::STALE)
-            .union(Flags::FAST)
-            .union(Flags::NO_AUTH),
+        flags: HANDSHAKE,
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {

@@ -1,10 +1,26 @@
 //! Commands about the server and its connections, one file a family.
 
+pub mod auth;
+pub mod client;
+pub mod client_kill;
+pub mod client_line;
+pub mod command;
+pub mod command_docs;
+pub mod command_info;
+pub mod config;
 pub mod connection;
+pub mod debug;
+pub mod info;
+pub mod memory;
+pub mod server;
 
+use kvasir_keyspace::command::Command;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::Spec;
+use kvasir_keyspace::execute::{Call, Context, execute};
+use kvasir_keyspace::plan;
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_resp::args::Args;
+use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
 
 use crate::connection::Connection;
@@ -24,6 +40,8 @@ pub enum ServerRun {
     World(fn(&mut ServerCx<'_>) -> Result<(), Error>),
     /// By its first argument one of these.
     Container(&'static [&'static ServerCommand]),
+    /// As a container, but without any argument a command itself.
+    Family(fn(&mut ServerCx<'_>) -> Result<(), Error>, &'static [&'static ServerCommand]),
 }
 
 /// What a server command works with. Its reply is the connection's.
@@ -38,4 +56,97 @@ pub struct ServerCx<'a> {
 }
 
 /// Every server command, by family.
-pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[connection::COMMANDS];
+pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
+    connection::COMMANDS,
+    auth::COMMANDS,
+    client::COMMANDS,
+    command::COMMANDS,
+    config::COMMANDS,
+    debug::COMMANDS,
+    info::COMMANDS,
+    memory::COMMANDS,
+    server::COMMANDS,
+];
+
+/// While a data set is loaded, and on a replica that lost its master.
+const ANY_TIME: Flags = Flags::LOADING.union(Flags::STALE);
+const ANY_TIME_FAST: Flags = ANY_TIME.union(Flags::FAST);
+const ANY_TIME_NOSCRIPT: Flags = ANY_TIME.union(Flags::NOSCRIPT);
+const ANY_TIME_ADMIN: Flags = ANY_TIME_NOSCRIPT.union(Flags::ADMIN);
+/// Commands with which a connection begins or ends.
+const HANDSHAKE: Flags =
+    ANY_TIME_NOSCRIPT.union(Flags::FAST).union(Flags::NO_AUTH).union(Flags::ALLOW_BUSY);
+
+const ON_OFF: &[Argument] = &[Argument::word("on", "ON"), Argument::word("off", "OFF")];
+
+/// The row that every HELP has.
+const fn help_spec(since: &'static str, group: Group) -> Spec {
+    Spec {
+        name: "help",
+        summary: "Lists the subcommands with a line or two about each.",
+        since,
+        group,
+        arity: 2,
+        flags: ANY_TIME,
+        ..Spec::BLANK
+    }
+}
+
+impl ServerCx<'_> {
+    fn reply(&mut self) -> &mut Reply {
+        &mut self.connection.reply
+    }
+
+    /// Runs a data command on the arguments of this call.
+    fn run_data(&mut self, command: &'static Command) -> Result<(), Error> {
+        let (db, args) = (self.connection.db, self.args);
+        let keyspace = &self.shared.keyspace;
+        let mut keys = Vec::new();
+        plan::keys(keyspace, command, args, db, &mut keys)?;
+        let call = Call { command, args, db, keys: &keys };
+        let context = Context {
+            env: &self.core.env,
+            tally: &mut self.core.tally,
+            rng: &mut self.core.rng,
+            reply: &mut self.connection.reply,
+        };
+        execute(keyspace, self.pass, &call, context).map(drop)
+    }
+}
+
+/// Writes what `<command> HELP` shows: a head, the lines of the family, and HELP itself.
+fn write_help(reply: &mut Reply, command: &str, lines: &[&str]) {
+    reply.array(lines.len() + 3);
+    reply.simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    lines.iter().for_each(|line| reply.simple(line));
+    reply.simple("HELP");
+    reply.simple("    Prints this help.");
+}
+
+/// Whether an argument is this word, in any case.
+fn is_word(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// `ON` or `OFF`, `YES` or `NO`, in any case.
+fn parse_switch(arg: &[u8], on: &str, off: &str) -> Result<bool, Error> {
+    match (is_word(arg, on), is_word(arg, off)) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err(Error::SYNTAX),
+    }
+}
+
+/// Bytes from a client as an error quotes them.
+fn quoted(arg: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(arg)
+}
+
+/// What DEBUG and others say to a word they do not know.
+fn unknown_word(command: &str, word: &[u8]) -> Error {
+    let word = &word[..word.len().min(128)];
+    Error::new(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {command} HELP.",
+        quoted(word)
+    ))
+}

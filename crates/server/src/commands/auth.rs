@@ -1,0 +1,223 @@
+//! HELLO and AUTH: who a connection is, and which protocol it speaks.
+//!
+//! There is one user, `default`; its password is `requirepass`.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Group, Spec};
+use kvasir_resp::number::parse_integer;
+use kvasir_resp::reply::Protocol;
+
+use super::{HANDSHAKE, ServerCommand, ServerCx, ServerRun, client, is_word, quoted};
+
+pub static COMMANDS: &[&ServerCommand] = &[&HELLO, &AUTH];
+
+/// The version that HELLO and INFO report: Redis's whose behaviour this server has.
+pub const REDIS_VERSION: &str = "7.2.4";
+
+const WRONG_PASSWORD: Error =
+    Error::fixed("WRONGPASS invalid username-password pair or user is disabled.");
+
+/// Whether clients must give a password.
+pub fn needs_password(cx: &ServerCx<'_>) -> bool {
+    !cx.core.config.requirepass.is_empty()
+}
+
+pub fn set_protocol(cx: &mut ServerCx<'_>, protocol: Protocol) {
+    cx.connection.reply.set_protocol(protocol);
+    cx.connection.client.protocol.store(protocol_number(protocol) as u16, Relaxed);
+}
+
+fn protocol_number(protocol: Protocol) -> i64 {
+    match protocol {
+        Protocol::Resp2 => 2,
+        Protocol::Resp3 => 3,
+    }
+}
+
+static HELLO: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "hello",
+        summary: "Chooses the protocol, may authenticate and name the client; tells about the server.",
+        since: "6.0.0",
+        group: Group::Connection,
+        arity: -1,
+        flags: HANDSHAKE,
+        history: &[(
+            "6.2.0",
+            "The version of the protocol may be left out; the reply then describes the connection as it is.",
+        )],
+        arguments: &[Argument::block(
+            "arguments",
+            &[
+                Argument::integer("protover"),
+                Argument::block(
+                    "username_password",
+                    &[Argument::string("username"), Argument::string("password")],
+                )
+                .token("AUTH")
+                .optional(),
+                Argument::string("clientname").token("SETNAME").optional(),
+            ],
+        )
+        .optional()],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(hello),
+};
+
+/// What a HELLO asks for.
+#[derive(Default)]
+struct Greeting<'a> {
+    protocol: Option<Protocol>,
+    credentials: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+/// Options are read before any of them counts; the protocol changes only if all else went well.
+fn hello(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let args = cx.args;
+    let greeting = Greeting::parse(args)?;
+    if let Some((user, password)) = greeting.credentials {
+        authenticate(cx, user, password)?;
+    }
+    if !cx.connection.is_authenticated {
+        return Err(Error::fixed(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = greeting.name {
+        client::set_name(cx, name)?;
+    }
+    if let Some(protocol) = greeting.protocol {
+        set_protocol(cx, protocol);
+    }
+    write_hello(cx);
+    Ok(())
+}
+
+impl<'a> Greeting<'a> {
+    fn parse(args: kvasir_resp::args::Args<'a>) -> Result<Greeting<'a>, Error> {
+        let mut greeting = Greeting::default();
+        let mut words = args.from(1).iter();
+        let Some(version) = words.next() else { return Ok(greeting) };
+        greeting.protocol = Some(parse_protocol(version)?);
+        while let Some(word) = words.next() {
+            if is_word(word, "auth") && words.len() >= 2 {
+                greeting.credentials = words.next().zip(words.next());
+            } else if is_word(word, "setname") && words.len() >= 1 {
+                greeting.name = words.next();
+            } else {
+                let word = quoted(word);
+                return Err(Error::new(format!("ERR Syntax error in HELLO option '{word}'")));
+            }
+        }
+        Ok(greeting)
+    }
+}
+
+fn parse_protocol(version: &[u8]) -> Result<Protocol, Error> {
+    match parse_integer(version) {
+        Some(2) => Ok(Protocol::Resp2),
+        Some(3) => Ok(Protocol::Resp3),
+        Some(_) => Err(Error::fixed("NOPROTO unsupported protocol version")),
+        None => Err(Error::fixed("ERR Protocol version is not an integer or out of range")),
+    }
+}
+
+fn write_hello(cx: &mut ServerCx<'_>) {
+    let id = cx.connection.client.id as i64;
+    let reply = cx.reply();
+    let protocol = protocol_number(reply.protocol());
+    reply.map(7);
+    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    for (field, value) in [("proto", protocol), ("id", id)] {
+        reply.bulk(field.as_bytes());
+        reply.integer(value);
+    }
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+static AUTH: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "auth",
+        summary: "Gives the password, and with it the right to call other commands.",
+        group: Group::Connection,
+        complexity: "O(N) in the number of passwords that the user has",
+        arity: -2,
+        flags: HANDSHAKE,
+        history: &[("6.0.0", "Takes a user name before the password.")],
+        arguments: &[
+            Argument::string("username").since("6.0.0").optional(),
+            Argument::string("password"),
+        ],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(auth),
+};
+
+fn auth(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let args = cx.args;
+    match args.len() {
+        2 if !needs_password(cx) => {
+            return Err(Error::fixed(
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            ));
+        }
+        2 => authenticate(cx, b"default", &args[1])?,
+        3 => authenticate(cx, &args[1], &args[2])?,
+        _ => return Err(Error::SYNTAX),
+    }
+    cx.reply().ok();
+    Ok(())
+}
+
+/// Without `requirepass`, the default user has any password.
+fn authenticate(cx: &mut ServerCx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
+    let expected = &cx.core.config.requirepass;
+    let is_right = expected.is_empty() || equal_in_constant_time(password, expected);
+    if user != b"default" || !is_right {
+        return Err(WRONG_PASSWORD);
+    }
+    cx.connection.is_authenticated = true;
+    Ok(())
+}
+
+/// Takes as long wherever the first difference is, so that guessing learns nothing from time.
+fn equal_in_constant_time(given: &[u8], expected: &[u8]) -> bool {
+    let mut difference = given.len() ^ expected.len();
+    for (index, byte) in given.iter().enumerate() {
+        difference |= usize::from(byte ^ expected[index % expected.len()]);
+    }
+    difference == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_compared_whole() {
+        for (given, is_equal) in [
+            ("secret", true),
+            ("secreT", false),
+            ("secre", false),
+            ("secretsecret", false),
+            ("", false),
+        ] {
+            assert_eq!(equal_in_constant_time(given.as_bytes(), b"secret"), is_equal, "{given}");
+        }
+    }
+}

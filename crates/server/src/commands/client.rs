@@ -1,0 +1,393 @@
+//! CLIENT: what a connection says of itself, and what is known of all of them.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Group, Spec};
+use kvasir_resp::number::parse_integer;
+
+use super::client_kill::CLIENT_KILL;
+use super::client_line::write_line;
+use super::{
+    ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ON_OFF, ServerCommand, ServerCx, ServerRun, help_spec,
+    is_word, parse_switch, quoted, write_help,
+};
+use crate::clients::Client;
+use crate::connection::Replies;
+
+pub static COMMANDS: &[&ServerCommand] = &[&CLIENT];
+
+static CLIENT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "client",
+        summary: "Commands about client connections.",
+        since: "2.4.0",
+        group: Group::Connection,
+        complexity: "Depends on subcommand.",
+        arity: -2,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Container(&[
+        &CLIENT_GETNAME,
+        &CLIENT_HELP,
+        &CLIENT_ID,
+        &CLIENT_INFO,
+        &CLIENT_KILL,
+        &CLIENT_LIST,
+        &CLIENT_NO_EVICT,
+        &CLIENT_NO_TOUCH,
+        &CLIENT_REPLY,
+        &CLIENT_SETINFO,
+        &CLIENT_SETNAME,
+    ]),
+};
+
+static CLIENT_ID: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "id",
+        summary: "Tells the connection's id, which no other connection of this run has.",
+        since: "5.0.0",
+        group: Group::Connection,
+        arity: 2,
+        flags: ANY_TIME_NOSCRIPT,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let id = cx.connection.client.id as i64;
+        cx.reply().integer(id);
+        Ok(())
+    }),
+};
+
+static CLIENT_INFO: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "info",
+        summary: "Describes the connection on one line.",
+        since: "6.2.0",
+        group: Group::Connection,
+        arity: 2,
+        flags: ANY_TIME_NOSCRIPT,
+        tips: &["nondeterministic_output"],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let client = std::sync::Arc::clone(&cx.connection.client);
+        write_lines(cx, [&*client]);
+        Ok(())
+    }),
+};
+
+fn write_lines<'c>(cx: &mut ServerCx<'_>, clients: impl IntoIterator<Item = &'c Client>) {
+    let mut text = String::new();
+    for client in clients {
+        write_line(&mut text, client, &cx.shared.table, cx.core.env.now_ms);
+        text.push('\n');
+    }
+    cx.reply().verbatim(b"txt", text.as_bytes());
+}
+
+static CLIENT_LIST: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "list",
+        summary: "Describes all connections, or some, each on a line.",
+        since: "2.4.0",
+        group: Group::Connection,
+        complexity: "O(N) in the number of connections",
+        arity: -2,
+        flags: ANY_TIME_ADMIN,
+        tips: &["nondeterministic_output"],
+        history: &[
+            ("2.8.12", "Lines begin with the client's `id`."),
+            ("5.0.0", "Can be limited to a `TYPE`."),
+            ("6.0.0", "Lines have the `user`."),
+            (
+                "6.2.0",
+                "Can be limited to `ID`s; lines have `argv-mem`, `tot-mem`, `laddr` and `redir`.",
+            ),
+            ("7.0.0", "Lines have `resp`, `multi-mem`, `rbs` and `rbp`."),
+            ("7.0.3", "Lines have `ssub`."),
+        ],
+        arguments: &[
+            Argument::one_of(
+                "normal_master_replica_pubsub",
+                &[
+                    Argument::word("normal", "NORMAL"),
+                    Argument::word("master", "MASTER"),
+                    Argument::word("replica", "REPLICA"),
+                    Argument::word("pubsub", "PUBSUB"),
+                ],
+            )
+            .token("TYPE")
+            .since("5.0.0")
+            .optional(),
+            Argument::block("id", &[Argument::integer("client-id").multiple()])
+                .token("ID")
+                .since("6.2.0")
+                .optional(),
+        ],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(list),
+};
+
+fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let args = cx.args;
+    let mut clients = cx.shared.clients.all();
+    match args.get(2) {
+        None => {}
+        Some(word) if is_word(word, "type") && args.len() == 4 => {
+            let kind = parse_type(&args[3])?;
+            clients.retain(|_| kind == ClientType::Normal);
+        }
+        Some(word) if is_word(word, "id") && args.len() > 3 => {
+            let all = clients;
+            clients = Vec::new();
+            for id in args.from(3) {
+                let id = parse_integer(id).ok_or(Error::fixed("ERR Invalid client ID"))?;
+                clients.extend(all.iter().find(|client| client.id as i64 == id).cloned());
+            }
+        }
+        Some(_) => return Err(Error::SYNTAX),
+    }
+    write_lines(cx, clients.iter().map(|client| &**client));
+    Ok(())
+}
+
+/// The types of clients that filters name; here all are normal ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientType {
+    Normal,
+    Replica,
+    PubSub,
+    Master,
+}
+
+pub fn parse_type(word: &[u8]) -> Result<ClientType, Error> {
+    let types = [
+        ("normal", ClientType::Normal),
+        ("slave", ClientType::Replica),
+        ("replica", ClientType::Replica),
+        ("pubsub", ClientType::PubSub),
+        ("master", ClientType::Master),
+    ];
+    let found = types.into_iter().find(|(name, _)| is_word(word, name));
+    found
+        .map(|(_, kind)| kind)
+        .ok_or_else(|| Error::new(format!("ERR Unknown client type '{}'", quoted(word))))
+}
+
+static CLIENT_SETNAME: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "setname",
+        summary: "Names the connection.",
+        since: "2.6.9",
+        group: Group::Connection,
+        arity: 3,
+        flags: ANY_TIME_NOSCRIPT,
+        arguments: &[Argument::string("connection-name")],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let args = cx.args;
+        set_name(cx, &args[2])?;
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+/// Names the client; an empty name takes the name away.
+pub fn set_name(cx: &mut ServerCx<'_>, name: &[u8]) -> Result<(), Error> {
+    let name = plain_text(name).ok_or(Error::fixed(
+        "ERR Client names cannot contain spaces, newlines or special characters.",
+    ))?;
+    cx.connection.client.names().name = name;
+    Ok(())
+}
+
+/// Text that cannot break the format of CLIENT LIST.
+fn plain_text(bytes: &[u8]) -> Option<String> {
+    let text = bytes.iter().all(u8::is_ascii_graphic).then(|| bytes.to_vec())?;
+    String::from_utf8(text).ok()
+}
+
+static CLIENT_GETNAME: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "getname",
+        summary: "Tells the connection's name.",
+        since: "2.6.9",
+        group: Group::Connection,
+        arity: 2,
+        flags: ANY_TIME_NOSCRIPT,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let name = cx.connection.client.names().name.clone();
+        match name.as_str() {
+            "" => cx.reply().null(),
+            name => cx.reply().bulk(name.as_bytes()),
+        }
+        Ok(())
+    }),
+};
+
+static CLIENT_SETINFO: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "setinfo",
+        summary: "Notes which client library uses the connection, and its version.",
+        since: "7.2.0",
+        group: Group::Connection,
+        arity: 4,
+        flags: ANY_TIME_NOSCRIPT,
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        arguments: &[Argument::one_of(
+            "attr",
+            &[
+                Argument::string("libname").token("LIB-NAME"),
+                Argument::string("libver").token("LIB-VER"),
+            ],
+        )],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(set_info),
+};
+
+fn set_info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (attribute, value) = (&cx.args[2], plain_text(&cx.args[3]));
+    let is_name = is_word(attribute, "lib-name");
+    if !is_name && !is_word(attribute, "lib-ver") {
+        let text = format!("ERR Unrecognized option '{}'", quoted(attribute));
+        return Err(Error::new(text));
+    }
+    let attribute = if is_name { "lib-name" } else { "lib-ver" };
+    let value = value.ok_or_else(|| {
+        Error::new(format!(
+            "ERR {attribute} cannot contain spaces, newlines or special characters."
+        ))
+    })?;
+    let client = std::sync::Arc::clone(&cx.connection.client);
+    let mut names = client.names();
+    if is_name {
+        names.library = value;
+    } else {
+        names.library_version = value;
+    }
+    cx.reply().ok();
+    Ok(())
+}
+
+static CLIENT_REPLY: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "reply",
+        summary: "Turns replies off and on, or drops that to the next command.",
+        since: "3.2.0",
+        group: Group::Connection,
+        arity: 3,
+        flags: ANY_TIME_NOSCRIPT,
+        arguments: &[Argument::one_of(
+            "on_off_skip",
+            &[
+                Argument::word("on", "ON"),
+                Argument::word("off", "OFF"),
+                Argument::word("skip", "SKIP"),
+            ],
+        )],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(reply),
+};
+
+/// Only ON answers.
+fn reply(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let mode = &cx.args[2];
+    if is_word(mode, "on") {
+        cx.connection.replies = Replies::On;
+        cx.reply().ok();
+    } else if is_word(mode, "off") {
+        cx.connection.replies = Replies::Off;
+    } else if is_word(mode, "skip") {
+        if cx.connection.replies != Replies::Off {
+            cx.connection.replies = Replies::SkipNext;
+        }
+    } else {
+        return Err(Error::SYNTAX);
+    }
+    Ok(())
+}
+
+static CLIENT_NO_EVICT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "no-evict",
+        summary: "Keeps the connection from being closed to save memory.",
+        since: "7.0.0",
+        group: Group::Connection,
+        arity: 3,
+        flags: ANY_TIME_ADMIN,
+        arguments: &[Argument::one_of("enabled", ON_OFF)],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let is_on = parse_switch(&cx.args[2], "on", "off")?;
+        cx.connection.client.no_evict.store(is_on, Relaxed);
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+static CLIENT_NO_TOUCH: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "no-touch",
+        summary: "Lets the connection's commands read keys without noting the access.",
+        since: "7.2.0",
+        group: Group::Connection,
+        arity: 3,
+        flags: ANY_TIME_NOSCRIPT,
+        arguments: &[Argument::one_of("enabled", ON_OFF)],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let is_on = parse_switch(&cx.args[2], "on", "off")?;
+        cx.connection.client.no_touch.store(is_on, Relaxed);
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+static CLIENT_HELP: ServerCommand = ServerCommand {
+    spec: help_spec("5.0.0", Group::Connection),
+    run: ServerRun::Plain(|cx| {
+        write_help(&mut cx.connection.reply, "CLIENT", HELP);
+        Ok(())
+    }),
+};
+
+static HELP: &[&str] = &[
+    "GETNAME",
+    "    The name of this connection.",
+    "ID",
+    "    The id of this connection.",
+    "INFO",
+    "    This connection on one line.",
+    "KILL <ip:port>",
+    "    Closes the connection from this address.",
+    "KILL <option> <value> [<option> <value> [...]]",
+    "    Closes connections to which all of these apply:",
+    "    * ID <client-id>",
+    "    * ADDR (<ip:port>|<unixsocket>:0): where it comes from.",
+    "    * LADDR (<ip:port>|<unixsocket>:0): where it arrived.",
+    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+    "    * USER <username>",
+    "    * MAXAGE <seconds>: open for at least so long.",
+    "    * SKIPME (YES|NO): whether to spare this connection (default: yes).",
+    "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB) | ID <client-id> [...]]",
+    "    Connections, each on a line.",
+    "NO-EVICT (ON|OFF)",
+    "    Keeps this connection from being closed to save memory.",
+    "NO-TOUCH (ON|OFF)",
+    "    Reads keys without noting the access.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Whether this connection gets replies; SKIP drops one.",
+    "SETINFO (LIB-NAME|LIB-VER) <value>",
+    "    Notes the client library of this connection.",
+    "SETNAME <name>",
+    "    Names this connection.",
+];

@@ -1,0 +1,66 @@
+//! The line that CLIENT LIST and CLIENT INFO show of a client, in Redis 7.2's format.
+//!
+//! Figures that have no meaning here are 0, or -1 where Redis says so for "none".
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::clients::Client;
+use crate::dispatch::Table;
+
+/// Appends one client's line, without a line end.
+pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64) {
+    let seconds_since = |ms: u64| now_ms.saturating_sub(ms) / 1000;
+    let names = client.names().clone();
+    let input = client.input_bytes.load(Relaxed);
+    let output = client.output_bytes.load(Relaxed);
+    let command = table.entries().get(client.last_command.load(Relaxed));
+    let fields: [(&str, &dyn std::fmt::Display); 30] = [
+        ("id", &client.id),
+        ("addr", &client.address),
+        ("laddr", &client.local_address),
+        ("fd", &client.descriptor),
+        ("name", &names.name),
+        ("age", &seconds_since(client.created_ms)),
+        ("idle", &seconds_since(client.last_ms.load(Relaxed))),
+        ("flags", &flags(client)),
+        ("db", &client.db.load(Relaxed)),
+        ("sub", &0),
+        ("psub", &0),
+        ("ssub", &0),
+        ("multi", &-1),
+        ("qbuf", &input),
+        ("qbuf-free", &0),
+        ("argv-mem", &0),
+        ("multi-mem", &0),
+        ("rbs", &0),
+        ("rbp", &0),
+        ("obl", &0),
+        ("oll", &0),
+        ("omem", &output),
+        ("tot-mem", &(input + output)),
+        ("events", &"r"),
+        ("cmd", &command.map_or("NULL", |entry| &entry.full_name)),
+        ("user", &"default"),
+        ("redir", &-1),
+        ("resp", &client.protocol.load(Relaxed)),
+        ("lib-name", &names.library),
+        ("lib-ver", &names.library_version),
+    ];
+    for (index, (name, value)) in fields.iter().enumerate() {
+        let space = if index == 0 { "" } else { " " };
+        let _ = write!(out, "{space}{name}={value}");
+    }
+}
+
+/// `U` a unix socket, `e` kept from eviction, `T` leaves no trace in the access clocks, `N` none
+/// of these.
+fn flags(client: &Client) -> String {
+    let all = [
+        ('U', client.is_unix),
+        ('e', client.no_evict.load(Relaxed)),
+        ('T', client.no_touch.load(Relaxed)),
+    ];
+    let set: String = all.into_iter().filter_map(|(flag, is_set)| is_set.then_some(flag)).collect();
+    if set.is_empty() { "N".into() } else { set }
+}

@@ -1,0 +1,155 @@
+//! TIME, LOLWUT, SHUTDOWN.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_reactor::clock;
+use kvasir_resp::args::Args;
+use kvasir_resp::number::parse_integer;
+
+use super::{ANY_TIME_ADMIN, ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, is_word};
+use crate::shared::Message;
+
+pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &SHUTDOWN];
+
+static TIME: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "time",
+        summary: "Tells the server's time: seconds since 1970, and microseconds.",
+        since: "2.6.0",
+        group: Group::Server,
+        arity: 1,
+        flags: ANY_TIME_FAST,
+        tips: &["nondeterministic_output"],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let now_us = clock::now_unix_us() as i64;
+        let reply = cx.reply();
+        reply.array(2);
+        reply.bulk_integer(now_us / 1_000_000);
+        reply.bulk_integer(now_us % 1_000_000);
+        Ok(())
+    }),
+};
+
+static LOLWUT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "lolwut",
+        summary: "Draws a little picture and tells the version.",
+        since: "5.0.0",
+        group: Group::Server,
+        complexity: "",
+        arity: -1,
+        flags: Flags::READONLY.union(Flags::FAST),
+        arguments: &[Argument::integer("version").token("VERSION").optional()],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(lolwut),
+};
+
+/// Kvasir was the wisest; of his blood the mead of poetry was brewed.
+const MEAD: &str = r"
+        .-~~~-.
+       /       \      Whoever drinks
+      |  ~ ~ ~  |     of this mead
+      |  ~ ~ ~  |\    becomes a poet,
+      |  ~ ~ ~  | |   or at least
+      |  ~ ~ ~  |/    answers GET.
+       \_______/
+";
+
+/// Other versions than the one there is draw the same; what follows them is not looked at.
+fn lolwut(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if let (Some(word), Some(version)) = (cx.args.get(1), cx.args.get(2))
+        && is_word(word, "version")
+        && parse_integer(version).is_none()
+    {
+        return Err(Error::NOT_INTEGER);
+    }
+    let text = format!("{MEAD}\nKvasir ver. {}\n", env!("CARGO_PKG_VERSION"));
+    cx.reply().verbatim(b"txt", text.as_bytes());
+    Ok(())
+}
+
+static SHUTDOWN: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "shutdown",
+        summary: "Stops the server.",
+        group: Group::Server,
+        complexity: "O(N) in the number of keys if they are saved, otherwise O(1)",
+        arity: -1,
+        flags: ANY_TIME_ADMIN.union(Flags::NO_MULTI).union(Flags::ALLOW_BUSY),
+        history: &[("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`.")],
+        arguments: &[
+            Argument::one_of(
+                "nosave_save",
+                &[Argument::word("nosave", "NOSAVE"), Argument::word("save", "SAVE")],
+            )
+            .optional(),
+            Argument::word("now", "NOW").since("7.0.0").optional(),
+            Argument::word("force", "FORCE").since("7.0.0").optional(),
+            Argument::word("abort", "ABORT").since("7.0.0").optional(),
+        ],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(shutdown),
+};
+
+/// What a SHUTDOWN asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Stop {
+    Go,
+    Save,
+    Abort,
+}
+
+/// A client that stops the server gets no reply, only the end of its connection.
+fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    match parse_stop(cx.args)? {
+        Stop::Abort => return Err(Error::fixed("ERR No shutdown in progress.")),
+        Stop::Save => {
+            return Err(Error::fixed(
+                "ERR This server cannot save its data yet. Use SHUTDOWN NOSAVE to stop without.",
+            ));
+        }
+        Stop::Go => {}
+    }
+    cx.connection.is_closing = true;
+    cx.shared.is_stopping.store(true, Relaxed);
+    cx.shared.send_all(|| Message::Look);
+    Ok(())
+}
+
+fn parse_stop(args: Args<'_>) -> Result<Stop, Error> {
+    let has = |word: &str| args.from(1).iter().any(|arg| is_word(arg, word));
+    let is_known = |arg: &[u8]| {
+        ["save", "nosave", "now", "force", "abort"].iter().any(|word| is_word(arg, word))
+    };
+    let is_odd = !args.from(1).iter().all(is_known) || (has("save") && has("nosave"));
+    match () {
+        () if is_odd || (has("abort") && args.len() > 2) => Err(Error::SYNTAX),
+        () if has("abort") => Ok(Stop::Abort),
+        () if has("save") => Ok(Stop::Save),
+        () => Ok(Stop::Go),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kvasir_resp::args::ArgsBuf;
+
+    #[test]
+    fn options_of_shutdown() {
+        let parse = |text: &str| parse_stop(text.split(' ').collect::<ArgsBuf>().as_args());
+        assert_eq!(parse("SHUTDOWN"), Ok(Stop::Go));
+        assert_eq!(parse("shutdown nosave NOW force"), Ok(Stop::Go));
+        assert_eq!(parse("SHUTDOWN SAVE NOW"), Ok(Stop::Save));
+        assert_eq!(parse("SHUTDOWN abort"), Ok(Stop::Abort));
+        for text in ["SHUTDOWN SAVE NOSAVE", "SHUTDOWN ABORT NOW", "SHUTDOWN x"] {
+            assert_eq!(parse(text), Err(Error::SYNTAX), "{text}");
+        }
+    }
+}

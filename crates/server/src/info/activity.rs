@@ -1,0 +1,110 @@
+//! Sections about what clients do: Clients, Stats, Commandstats, Errorstats.
+
+use std::collections::BTreeMap;
+
+use kvasir_reactor::clock::Ticks;
+
+use super::{Lines, Source, ratio};
+use crate::lock;
+
+pub fn clients(source: &Source<'_>, lines: &mut Lines) {
+    lines.field("connected_clients", source.shared.clients.count());
+    lines.field("cluster_connections", 0);
+    lines.field("maxclients", source.config.maxclients);
+    lines.zeros(&[
+        "client_recent_max_input_buffer",
+        "client_recent_max_output_buffer",
+        "blocked_clients",
+        "tracking_clients",
+        "clients_in_timeout_table",
+        "total_blocking_keys",
+        "total_blocking_keys_on_nokey",
+    ]);
+}
+
+pub fn stats(source: &Source<'_>, lines: &mut Lines) {
+    let commands = source.sum(|stats| &stats.commands);
+    let input = source.sum(|stats| &stats.input_bytes);
+    let output = source.sum(|stats| &stats.output_bytes);
+    let rates = source.shared.samples.rates(source.now_ms, [commands, input, output]);
+    lines.field("total_connections_received", source.sum(|stats| &stats.connections));
+    lines.field("total_commands_processed", commands);
+    lines.field("instantaneous_ops_per_sec", rates[0].round() as u64);
+    lines.field("total_net_input_bytes", input);
+    lines.field("total_net_output_bytes", output);
+    lines.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    lines.field("instantaneous_input_kbps", format!("{:.2}", rates[1] / 1024.0));
+    lines.field("instantaneous_output_kbps", format!("{:.2}", rates[2] / 1024.0));
+    lines.field("instantaneous_input_repl_kbps", "0.00");
+    lines.field("instantaneous_output_repl_kbps", "0.00");
+    lines.field("rejected_connections", source.sum(|stats| &stats.rejected_connections));
+    lines.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    lines.field("expired_keys", source.sum(|stats| &stats.expired));
+    lines.field("expired_stale_perc", "0.00");
+    lines.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
+    lines.zeros(&["evicted_keys", "evicted_clients"]);
+    lines.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
+    lines.field("keyspace_hits", source.sum(|stats| &stats.hits));
+    lines.field("keyspace_misses", source.sum(|stats| &stats.misses));
+    lines.zeros(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels"]);
+    lines.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
+    lines.zeros(&["slave_expires_tracked_keys"]);
+    lines.zeros(&["active_defrag_hits", "active_defrag_misses", "active_defrag_key_hits"]);
+    lines.zeros(&["active_defrag_key_misses", "total_active_defrag_time"]);
+    lines.zeros(&["current_active_defrag_time"]);
+    lines.zeros(&["tracking_total_keys", "tracking_total_items", "tracking_total_prefixes"]);
+    lines.field("unexpected_error_replies", source.sum(|stats| &stats.unexpected_errors));
+    lines.field("total_error_replies", errors(source).values().sum::<u64>());
+    lines.field("dump_payload_sanitizations", 0);
+    lines.field("total_reads_processed", source.sum(|stats| &stats.reads));
+    lines.field("total_writes_processed", source.sum(|stats| &stats.writes));
+    lines.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
+    lines.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
+    lines.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);
+    lines.zeros(&["acl_access_denied_key", "acl_access_denied_channel"]);
+    lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
+}
+
+/// Commands that were called, or refused before they ran.
+pub fn commandstats(source: &Source<'_>, lines: &mut Lines) {
+    for entry in source.shared.table.entries() {
+        let (mut calls, mut ticks, mut rejected, mut failed) = (0, 0, 0, 0);
+        for worker in &source.shared.workers {
+            let stats = &worker.stats.by_command[entry.index];
+            calls += stats.calls.value();
+            ticks += stats.ticks.value();
+            rejected += stats.rejected.value();
+            failed += stats.failed.value();
+        }
+        if calls == 0 && rejected == 0 {
+            continue;
+        }
+        let nanos = Ticks::from_count(ticks).to_nanos();
+        let usec_per_call = ratio(nanos, calls) / 1000.0;
+        lines.field(
+            &format!("cmdstat_{}", entry.full_name),
+            format!(
+                "calls={calls},usec={},usec_per_call={usec_per_call:.2},rejected_calls={rejected},\
+                 failed_calls={failed}",
+                nanos / 1000
+            ),
+        );
+    }
+}
+
+pub fn errorstats(source: &Source<'_>, lines: &mut Lines) {
+    for (code, count) in errors(source) {
+        lines.field(&format!("errorstat_{code}"), format!("count={count}"));
+    }
+}
+
+/// Error replies by code, of all workers.
+fn errors(source: &Source<'_>) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for worker in &source.shared.workers {
+        for (code, count) in lock(&worker.stats.errors).iter() {
+            *all.entry(code.clone()).or_default() += count;
+        }
+    }
+    all
+}

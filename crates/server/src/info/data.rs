@@ -1,0 +1,68 @@
+//! Sections about the data: Persistence, Keyspace.
+
+use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::value::Object;
+use kvasir_structures::gate::Pass;
+use kvasir_structures::slot::Slot;
+
+use super::{Lines, Source};
+
+/// Nothing is saved yet; the fields are there for those who wait for `loading:0`.
+pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
+    lines.zeros(&["loading", "async_loading", "current_cow_peak", "current_cow_size"]);
+    lines.zeros(&["current_cow_size_age"]);
+    lines.field("current_fork_perc", "0.00");
+    lines.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
+    lines.zeros(&["rdb_changes_since_last_save", "rdb_bgsave_in_progress"]);
+    lines.field("rdb_last_save_time", source.shared.facts.started_ms / 1000);
+    lines.field("rdb_last_bgsave_status", "ok");
+    lines.field("rdb_last_bgsave_time_sec", -1);
+    lines.field("rdb_current_bgsave_time_sec", -1);
+    lines.zeros(&["rdb_saves", "rdb_last_cow_size"]);
+    lines.zeros(&["rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"]);
+    lines.zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
+    lines.field("aof_last_rewrite_time_sec", -1);
+    lines.field("aof_current_rewrite_time_sec", -1);
+    lines.field("aof_last_bgrewrite_status", "ok");
+    lines.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
+    lines.field("aof_last_write_status", "ok");
+    lines.zeros(&["aof_last_cow_size"]);
+    lines.zeros(&["module_fork_in_progress", "module_fork_last_cow_size"]);
+}
+
+/// Databases with keys; the average time to live is not sampled and stays 0.
+pub fn keyspace(source: &Source<'_>, lines: &mut Lines) {
+    for Counts { db, keys, expires } in databases(source) {
+        lines.field(&format!("db{db}"), format!("keys={keys},expires={expires},avg_ttl=0"));
+    }
+}
+
+/// How much is in a database.
+pub struct Counts {
+    db: u16,
+    pub keys: usize,
+    /// Keys with an expiry.
+    expires: usize,
+}
+
+/// Of databases that are not empty.
+pub fn databases(source: &Source<'_>) -> Vec<Counts> {
+    let keyspace = &source.shared.keyspace;
+    let count = |db: u16| {
+        let database = keyspace.database(DbIndex(db), source.pass);
+        let keys = database.len();
+        let slots = if keys > 0 { &database.slots()[..] } else { &[] };
+        let expires = slots.iter().map(|slot| volatile_len(slot, source.pass)).sum();
+        Counts { db, keys, expires }
+    };
+    let all = (0..keyspace.database_count() as u16).map(count);
+    all.filter(|counts| counts.keys > 0).collect()
+}
+
+/// Only a slot with an expiry has to be locked.
+fn volatile_len(slot: &Slot<Object>, pass: &Pass<'_>) -> usize {
+    match slot.next_expiry_ms() {
+        None => 0,
+        Some(_) => slot.lock(pass).volatile_len(),
+    }
+}

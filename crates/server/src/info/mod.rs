@@ -1,0 +1,157 @@
+//! INFO: sections of `field:value` lines, named and ordered as in Redis 7.2.
+//!
+//! A figure that does not exist here is 0 where clients expect its field, and is left out
+//! otherwise; none is made up. There is no `latencystats` section: no histograms are kept.
+
+mod activity;
+pub mod data;
+mod machine;
+pub mod memory;
+mod replication;
+
+use std::fmt::{Display, Write};
+
+use kvasir_structures::gate::Pass;
+
+use crate::config::Config;
+use crate::shared::Shared;
+use crate::stats::{Counter, WorkerStats};
+
+/// What the sections are written from.
+pub struct Source<'a> {
+    pub shared: &'static Shared,
+    pub config: &'a Config,
+    pub pass: &'a Pass<'a>,
+    pub now_ms: u64,
+}
+
+/// One section.
+struct Section {
+    name: &'static str,
+    /// Shown when nothing, or `default`, is asked for.
+    is_default: bool,
+    /// Shown for `all`; the others only for `everything` or by name.
+    is_in_all: bool,
+    write: fn(&Source<'_>, &mut Lines),
+}
+
+const fn section(name: &'static str, write: fn(&Source<'_>, &mut Lines)) -> Section {
+    Section { name, is_default: true, is_in_all: true, write }
+}
+
+/// In the order of the reply, whatever the order of the request.
+static SECTIONS: &[Section] = &[
+    section("Server", machine::server),
+    section("Clients", activity::clients),
+    section("Memory", memory::memory),
+    section("Persistence", data::persistence),
+    section("Stats", activity::stats),
+    section("Replication", replication::replication),
+    section("CPU", machine::cpu),
+    Section { is_in_all: false, ..section("Modules", |_, _| {}) },
+    Section { is_default: false, ..section("Commandstats", activity::commandstats) },
+    section("Errorstats", activity::errorstats),
+    section("Cluster", replication::cluster),
+    section("Keyspace", data::keyspace),
+];
+
+/// The lines of a reply.
+#[derive(Default)]
+pub struct Lines(String);
+
+impl Lines {
+    fn field(&mut self, name: &str, value: impl Display) {
+        let _ = write!(self.0, "{name}:{value}\r\n");
+    }
+
+    /// Fields that are always 0 here.
+    fn zeros(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.field(name, 0));
+    }
+
+    /// A number of bytes, for programs and for people.
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.field(name, bytes);
+        self.field(&format!("{name}_human"), human(bytes));
+    }
+
+    fn head(&mut self, name: &str) {
+        let gap = if self.0.is_empty() { "" } else { "\r\n" };
+        let _ = write!(self.0, "{gap}# {name}\r\n");
+    }
+}
+
+impl Source<'_> {
+    /// A counter, summed over all workers.
+    fn sum(&self, counter: fn(&WorkerStats) -> &Counter) -> u64 {
+        self.shared.workers.iter().map(|worker| counter(&worker.stats).value()).sum()
+    }
+}
+
+/// The sections that these words name, in any case; without words, the default ones.
+pub fn report(source: &Source<'_>, words: &[&[u8]]) -> String {
+    let mut lines = Lines::default();
+    for section in SECTIONS.iter().filter(|section| is_wanted(section, words)) {
+        lines.head(section.name);
+        (section.write)(source, &mut lines);
+    }
+    lines.0
+}
+
+fn is_wanted(section: &Section, words: &[&[u8]]) -> bool {
+    let is_named = |word: &&[u8]| match word.to_ascii_lowercase().as_slice() {
+        b"default" => section.is_default && section.is_in_all,
+        b"all" => section.is_in_all,
+        b"everything" => true,
+        word => word.eq_ignore_ascii_case(section.name.as_bytes()),
+    };
+    match words {
+        [] => is_named(&b"default".as_slice()),
+        words => words.iter().any(is_named),
+    }
+}
+
+/// As Redis shows sizes to people: `1.50M`.
+pub fn human(bytes: u64) -> String {
+    let units = ["B", "K", "M", "G", "T", "P", "E"];
+    let (mut size, mut unit) = (bytes as f64, 0);
+    while size >= 1024.0 && unit + 1 < units.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes}B") } else { format!("{size:.2}{}", units[unit]) }
+}
+
+/// A ratio with two digits; 0 where there is nothing to compare with.
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_for_people() {
+        let cases = [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (990_392, "967.18K")];
+        for (bytes, text) in cases {
+            assert_eq!(human(bytes), text);
+        }
+        assert_eq!(human(25_274_793_984), "23.54G");
+    }
+
+    fn wanted(words: &[&str]) -> Vec<&'static str> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let sections = SECTIONS.iter().filter(|section| is_wanted(section, &words));
+        sections.map(|section| section.name).collect()
+    }
+
+    #[test]
+    fn words_choose_sections() {
+        assert_eq!(wanted(&["KEYSPACE", "server", "keyspace"]), ["Server", "Keyspace"]);
+        assert_eq!(wanted(&["nonsense"]), [""; 0]);
+        assert_eq!(wanted(&[]), wanted(&["default"]));
+        assert_eq!(wanted(&["default", "commandstats"]), wanted(&["ALL"]));
+        assert_eq!(wanted(&["everything"]).len(), SECTIONS.len());
+    }
+}

@@ -1,0 +1,159 @@
+//! CLIENT: of one connection, and of many.
+
+use crate::check::{check, check_ours, run_script};
+use crate::harness::{each_backend, wait_until};
+
+#[test]
+fn names() {
+    check(&[
+        (
+            "CLIENT GETNAME; CLIENT SETNAME me; CLIENT GETNAME; CLIENT SETNAME \"a b\"; \
+             CLIENT SETNAME \"\"; CLIENT GETNAME",
+            "_; +OK; $me; -ERR Client names cannot contain spaces, newlines or special \
+             characters.; +OK; _",
+        ),
+        (
+            "CLIENT SETNAME \"a\\nb\"",
+            "-ERR Client names cannot contain spaces, newlines or special characters.",
+        ),
+    ]);
+}
+
+#[test]
+fn errors() {
+    check(&[
+        (
+            "CLIENT LIST TYPE x; CLIENT LIST x; CLIENT LIST ID x; CLIENT LIST ID; CLIENT LIST TYPE normal x",
+            "-ERR Unknown client type 'x'; -ERR syntax error; -ERR Invalid client ID; \
+             -ERR syntax error; -ERR syntax error",
+        ),
+        (
+            "CLIENT KILL 1.2.3.4:5; CLIENT KILL ID x; CLIENT KILL ID 0; CLIENT KILL TYPE x; \
+             CLIENT KILL USER x; CLIENT KILL SKIPME x; CLIENT KILL x y; CLIENT KILL ID 1 x; \
+             CLIENT KILL ID 999999; CLIENT KILL ADDR x LADDR y; CLIENT KILL TYPE pubsub",
+            "-ERR No such client; -ERR client-id should be greater than 0; \
+             -ERR client-id should be greater than 0; -ERR Unknown client type 'x'; \
+             -ERR No such user 'x'; -ERR syntax error; -ERR syntax error; -ERR syntax error; :0; \
+             :0; :0",
+        ),
+        (
+            "CLIENT REPLY x; CLIENT NO-EVICT x; CLIENT NO-EVICT on; CLIENT NO-EVICT OFF",
+            "-ERR syntax error; -ERR syntax error; +OK; +OK",
+        ),
+    ]);
+    check_ours(
+        &[],
+        &[(
+            "CLIENT SETINFO x y; CLIENT SETINFO lib-name \"a b\"; CLIENT SETINFO LIB-VER 1; \
+             CLIENT NO-TOUCH on; CLIENT NO-TOUCH x; CLIENT KILL MAXAGE x; CLIENT KILL MAXAGE 0; \
+             CLIENT KILL MAXAGE 1000",
+            "-ERR Unrecognized option 'x'; \
+             -ERR lib-name cannot contain spaces, newlines or special characters.; +OK; +OK; \
+             -ERR syntax error; -ERR maxage is not an integer or out of range; \
+             -ERR maxage should be greater than 0; :0",
+        )],
+    );
+}
+
+#[test]
+fn replies_can_be_dropped() {
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        client.send_raw(b"CLIENT REPLY SKIP\r\nECHO dropped\r\nECHO seen\r\n");
+        client.send_raw(b"CLIENT REPLY OFF\r\nECHO dropped\r\nNOSUCH\r\nCLIENT REPLY SKIP\r\n");
+        client.send_raw(b"ECHO dropped\r\nCLIENT REPLY ON\r\nECHO again\r\n");
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.push(crate::check::show(&client.read_reply().unwrap()));
+        }
+        assert_eq!(seen, ["$seen", "+OK", "$again"], "{}", server.name);
+    });
+}
+
+/// The fields of a line by name.
+fn field<'l>(line: &'l str, name: &str) -> &'l str {
+    let found =
+        line.trim_end().split(' ').find_map(|field| field.strip_prefix(&format!("{name}=")));
+    found.unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+#[test]
+fn a_line_has_the_fields_of_redis() {
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        run_script(
+            &mut client,
+            "HELLO 3; CLIENT SETNAME me; CLIENT SETINFO LIB-NAME lib; SELECT 3; CLIENT NO-EVICT on",
+        );
+        let id = client.ask("CLIENT ID").as_integer().unwrap();
+        let line = client.ask_text("CLIENT INFO");
+        let names: Vec<&str> =
+            line.trim_end().split(' ').map(|field| field.split('=').next().unwrap()).collect();
+        let expected = "id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free \
+                        argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp \
+                        lib-name lib-ver";
+        assert_eq!(names.join(" "), expected);
+        let values = [
+            ("id", id.to_string()),
+            ("name", "me".into()),
+            ("db", "3".into()),
+            ("flags", "Ue".into()),
+            ("cmd", "client|info".into()),
+            ("resp", "3".into()),
+            ("lib-name", "lib".into()),
+            ("lib-ver", String::new()),
+            ("user", "default".into()),
+        ];
+        for (name, value) in values {
+            assert_eq!(field(&line, name), value, "{name}");
+        }
+    });
+}
+
+#[test]
+fn lists_are_of_all_workers() {
+    each_backend(&[], |server| {
+        let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
+        let mut ids: Vec<i64> = clients
+            .iter_mut()
+            .map(|client| client.ask("CLIENT ID").as_integer().unwrap())
+            .collect();
+        ids.sort_unstable();
+        let list = clients[0].ask_text("CLIENT LIST");
+        let listed: Vec<i64> =
+            list.lines().map(|line| field(line, "id").parse().unwrap()).collect();
+        assert!(ids.iter().all(|id| listed.contains(id)), "{listed:?}");
+        let two = clients[0].ask_text(&format!("CLIENT LIST ID {} 99999 {}", ids[1], ids[2]));
+        assert_eq!(two.lines().count(), 2);
+        assert_eq!(clients[0].ask_text("CLIENT LIST TYPE replica"), "");
+    });
+}
+
+#[test]
+fn killing_reaches_every_worker() {
+    each_backend(&[], |server| {
+        let mut killer = server.connect();
+        let mut others: Vec<_> = (0..6).map(|_| server.connect()).collect();
+        for other in &mut others {
+            let id = other.ask("CLIENT ID").as_integer().unwrap();
+            assert_eq!(killer.ask(&format!("CLIENT KILL ID {id}")).as_integer(), Some(1));
+            assert!(other.ends(), "{}", server.name);
+            assert_eq!(killer.ask_text(&format!("CLIENT LIST ID {id}")), "");
+        }
+        wait_until("all are gone", || {
+            killer.ask_text("INFO clients").contains("connected_clients:1\r\n")
+        });
+    });
+}
+
+#[test]
+fn killing_oneself_is_answered_first() {
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        let id = client.ask("CLIENT ID").as_integer().unwrap();
+        assert_eq!(client.ask(&format!("CLIENT KILL ID {id}")).as_integer(), Some(0));
+        let answer = client.ask(&format!("CLIENT KILL ID {id} SKIPME no"));
+        assert_eq!(answer.as_integer(), Some(1));
+        assert!(client.ends());
+    });
+}

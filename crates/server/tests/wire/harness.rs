@@ -1,0 +1,196 @@
+//! Servers for tests, each on a unix socket in a directory of its own, and clients of them.
+//!
+//! Tests wait for conditions, never for time to pass; everything has a deadline.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use kvasir_resp::decode::{Decoder, encode_request};
+use kvasir_resp::value::Value;
+
+/// Whatever takes longer has hung.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A running server; it is killed, and its directory removed, when this is dropped.
+pub struct Server {
+    process: Child,
+    directory: PathBuf,
+    pub name: &'static str,
+}
+
+impl Server {
+    /// Kvasir on one backend, with two workers.
+    pub fn kvasir(backend: &'static str, options: &[&str]) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvasir-server"));
+        command.args(["--io-backend", backend, "--io-threads", "2"]);
+        Server::start(backend, command, options)
+    }
+
+    /// The oracle, if KVASIR_REDIS_SERVER names one; under CI it must.
+    pub fn redis(options: &[&str]) -> Option<Server> {
+        let Ok(program) = std::env::var("KVASIR_REDIS_SERVER") else {
+            assert!(std::env::var("CI").is_err(), "CI needs KVASIR_REDIS_SERVER");
+            eprintln!("KVASIR_REDIS_SERVER is not set: scripts run without the oracle");
+            return None;
+        };
+        let mut command = Command::new(program);
+        command.args(["--save", "", "--enable-debug-command", "yes"]);
+        Some(Server::start("redis-server", command, options))
+    }
+
+    fn start(name: &'static str, mut command: Command, options: &[&str]) -> Server {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Relaxed);
+        let directory =
+            std::env::temp_dir().join(format!("kvasir-wire-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a temporary directory");
+        command.args(["--port", "0", "--unixsocket"]).arg(directory.join("socket")).args(options);
+        command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::null());
+        let process = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut server = Server { process, directory, name };
+        let what = format!("{name} listens");
+        wait_until(&what, || match server.process.try_wait().expect("our child") {
+            Some(status) => panic!("{name} ended at its start: {status}"),
+            None => UnixStream::connect(server.socket()).is_ok(),
+        });
+        server
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(&self.socket())
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn wait_for_end(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the server ends", || {
+            status = self.process.try_wait().expect("our child");
+            status.is_some()
+        });
+        status.expect("just seen")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Runs a test on every backend that this machine allows.
+pub fn each_backend(options: &[&str], test: impl Fn(&mut Server)) {
+    for backend in backends() {
+        test(&mut Server::kvasir(backend, options));
+    }
+}
+
+/// io_uring is left out, with a word, only where the kernel forbids it.
+pub fn backends() -> Vec<&'static str> {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    if disabled.is_ok_and(|value| value.trim() == "0") {
+        return vec!["io_uring", "epoll"];
+    }
+    eprintln!("this kernel forbids io_uring: tests run on epoll only");
+    vec!["epoll"]
+}
+
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// One connection.
+pub struct Client {
+    stream: UnixStream,
+    decoder: Decoder,
+    /// What was received since the last reply was complete.
+    raw: Vec<u8>,
+}
+
+impl Client {
+    fn connect(socket: &Path) -> Client {
+        let stream = UnixStream::connect(socket).expect("the server listens");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+        stream.set_write_timeout(Some(DEADLINE)).expect("a timeout can be set");
+        Client { stream, decoder: Decoder::default(), raw: Vec::new() }
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server reads");
+    }
+
+    /// Sends a call; false if the server has closed the connection.
+    pub fn try_send(&mut self, call: &[impl AsRef<[u8]>]) -> bool {
+        match self.stream.write_all(&encode_request(call)) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
+            Err(error) => panic!("the server does not read: {error}"),
+        }
+    }
+
+    pub fn send(&mut self, call: &[impl AsRef<[u8]>]) {
+        self.send_raw(&encode_request(call));
+    }
+
+    /// The next reply; `None` when the server has closed the connection.
+    pub fn read_reply(&mut self) -> Option<Value> {
+        let mut chunk = [0; 64 * 1024];
+        loop {
+            if let Some(value) = self.decoder.next_value().expect("a server speaks RESP") {
+                return Some(value);
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(length) => {
+                    self.decoder.feed(&chunk[..length]);
+                    self.raw.extend_from_slice(&chunk[..length]);
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("no reply: {error}"),
+            }
+        }
+    }
+
+    /// Sends a call and returns its reply.
+    pub fn call(&mut self, call: &[impl AsRef<[u8]>]) -> Value {
+        self.send(call);
+        self.read_reply().expect("the connection stays open")
+    }
+
+    /// As `call`, of words without spaces.
+    pub fn ask(&mut self, line: &str) -> Value {
+        self.call(&line.split(' ').collect::<Vec<_>>())
+    }
+
+    /// As `ask`, of a text.
+    pub fn ask_text(&mut self, line: &str) -> String {
+        let value = self.ask(line);
+        let bytes = value.as_bytes().unwrap_or_else(|| panic!("{line}: no text but {value:?}"));
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    /// The bytes of the replies since the last time, when no reply is under way.
+    pub fn take_raw(&mut self) -> Vec<u8> {
+        assert!(self.decoder.is_idle(), "a reply is not complete");
+        std::mem::take(&mut self.raw)
+    }
+
+    /// Whether the server closes the connection without a word.
+    pub fn ends(&mut self) -> bool {
+        self.read_reply().is_none()
+    }
+}

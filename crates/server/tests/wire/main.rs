@@ -1,0 +1,11 @@
+//! The server as clients see it: the built program, both backends, real sockets.
+//!
+//! `harness` starts servers and speaks to them, `check` runs scripts and compares with a real
+//! redis-server; the other files are tests, by subject.
+
+mod check;
+mod clients;
+mod command_table;
+mod connection;
+mod harness;
+mod server;
