@@ -5,6 +5,7 @@
 //! array, `{k v}` for a map, `~[a b]` for a set. Then the same script goes to redis-server, if
 //! KVASIR_REDIS_SERVER names one, and the reply bytes must be equal. Under CI it must.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command as Process, Stdio};
@@ -16,6 +17,7 @@ use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::{Limits, Parsed, Parser};
 use kvasir_resp::value::Value;
 use kvasir_structures::gate::Gate;
+use kvasir_structures::slot::SLOTS;
 
 use crate::command::{Command, Run, World};
 use crate::commands;
@@ -23,8 +25,10 @@ use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::execute::{Call, Context, execute};
+use crate::expire::expire_slot;
 use crate::plan;
 use crate::rng::Rng;
+use crate::value::Text;
 use crate::view::{Env, Tally};
 
 /// A keyspace with one client, and a clock that stands still unless a test moves it.
@@ -38,8 +42,15 @@ pub struct Bench {
     protocol: Protocol,
 }
 
+/// By database and key: the tag, the bytes of a string, the expiry.
+pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Option<u64>)>;
+
 impl Bench {
     pub fn new(protocol: Protocol) -> Bench {
+        Bench::seeded(protocol, 1)
+    }
+
+    pub fn seeded(protocol: Protocol, seed: u64) -> Bench {
         let gate: &'static Gate = Box::leak(Box::new(Gate::new(1)));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Bench {
@@ -48,7 +59,7 @@ impl Bench {
             // The oracle has its own clock, so ours must not be far from it.
             env: Env { now_ms: now.unwrap().as_millis() as u64, logs: true, ..Env::default() },
             tally: Tally::default(),
-            rng: Rng::new(1),
+            rng: Rng::new(seed),
             db: DbIndex(0),
             protocol,
         }
@@ -68,6 +79,39 @@ impl Bench {
             bytes.splice(*at..*at, chunk.iter().copied());
         }
         (bytes, effect)
+    }
+
+    /// What the next calls work on.
+    pub fn select(&mut self, db: DbIndex) {
+        self.db = db;
+    }
+
+    /// Deletes what has expired, as the server does in the background.
+    pub fn expire_all(&mut self, db: DbIndex) {
+        let Bench { gate, keyspace, env, tally, .. } = self;
+        let pass = gate.enter(0);
+        for slot in 0..SLOTS as u16 {
+            expire_slot(keyspace, &pass, (db, slot), env, tally, usize::MAX);
+        }
+    }
+
+    /// Every record, the expired ones included.
+    pub fn content(&self) -> Content {
+        let (pass, mut content) = (self.gate.enter(0), Content::new());
+        for db in (0..self.keyspace.database_count()).map(|db| DbIndex(db as u16)) {
+            let database = self.keyspace.database(db, &pass);
+            if !database.was_used() {
+                continue;
+            }
+            for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
+                slot.lock(&pass).for_each(|record| {
+                    let text = Text::of(record).map(|text| text.bytes().to_vec());
+                    let value = (record.tag(), text.unwrap_or_default(), record.expiry_ms());
+                    content.insert((db, record.key().to_vec()), value);
+                });
+            }
+        }
+        content
     }
 
     fn run(&mut self, args: Args<'_>, reply: &mut Reply) -> Result<Effect, Error> {
@@ -225,6 +269,7 @@ impl Oracle {
             .args(["--unixsocket", path.to_str().expect("a printable path")])
             .current_dir(&directory)
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .expect("redis-server starts");
         for _ in 0..500 {
