@@ -27,7 +27,7 @@ pub enum Run {
     /// On any slots, locked one at a time: whole-keyspace reads, which are not atomic.
     Roam(fn(&mut Roam<'_>) -> Result<Effect, Error>),
     /// With the gate closed: nobody else runs.
-    World(fn(&mut World<'_>) -> Result<Effect, Error>),
+    World(fn(&mut World<'_, '_>) -> Result<Effect, Error>),
     /// By its first argument one of these.
     Container(&'static [&'static Command]),
 }
@@ -57,12 +57,11 @@ pub struct Roam<'a> {
 }
 
 /// What a call with the gate closed works with.
-pub struct World<'a> {
+pub struct World<'a, 'g> {
     pub args: Args<'a>,
     pub db: DbIndex,
     pub keyspace: &'a Keyspace,
-    /// Of a gate that lives as long as the process.
-    pub pass: &'a mut ExclusivePass<'static>,
+    pub pass: &'a mut ExclusivePass<'g>,
     pub tally: &'a mut Tally,
     pub reply: &'a mut Reply,
 }

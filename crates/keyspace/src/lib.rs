@@ -22,4 +22,6 @@ pub mod value;
 pub mod view;
 
 #[cfg(test)]
+mod replay_tests;
+#[cfg(test)]
 mod testing;

@@ -5,16 +5,19 @@
 //! array, `{k v}` for a map, `~[a b]` for a set. Then the same script goes to redis-server, if
 //! KVASIR_REDIS_SERVER names one, and the reply bytes must be equal. Under CI it must.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use kvasir_resp::args::{Args, ArgsBuf};
-use kvasir_resp::decode::{self, Value};
+use kvasir_resp::decode;
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::{Limits, Parsed, Parser};
+use kvasir_resp::value::Value;
 use kvasir_structures::gate::Gate;
+use kvasir_structures::slot::SLOTS;
 
 use crate::command::{Command, Run, World};
 use crate::commands;
@@ -22,8 +25,10 @@ use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::execute::{Call, Context, execute};
+use crate::expire::expire_slot;
 use crate::plan;
 use crate::rng::Rng;
+use crate::value::Text;
 use crate::view::{Env, Tally};
 
 /// A keyspace with one client, and a clock that stands still unless a test moves it.
@@ -37,8 +42,15 @@ pub struct Bench {
     protocol: Protocol,
 }
 
+/// By database and key: the tag, the bytes of a string, the expiry.
+pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Option<u64>)>;
+
 impl Bench {
     pub fn new(protocol: Protocol) -> Bench {
+        Bench::seeded(protocol, 1)
+    }
+
+    pub fn seeded(protocol: Protocol, seed: u64) -> Bench {
         let gate: &'static Gate = Box::leak(Box::new(Gate::new(1)));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Bench {
@@ -47,7 +59,7 @@ impl Bench {
             // The oracle has its own clock, so ours must not be far from it.
             env: Env { now_ms: now.unwrap().as_millis() as u64, logs: true, ..Env::default() },
             tally: Tally::default(),
-            rng: Rng::new(1),
+            rng: Rng::new(seed),
             db: DbIndex(0),
             protocol,
         }
@@ -62,11 +74,44 @@ impl Bench {
             reply.error(error.text());
             Effect::None
         });
-        let (mut bytes, shared) = reply.take();
-        for (at, chunk) in shared.iter().rev() {
+        let (mut bytes, chunks) = reply.take();
+        for (at, chunk) in chunks.iter().rev() {
             bytes.splice(*at..*at, chunk.iter().copied());
         }
         (bytes, effect)
+    }
+
+    /// What the next calls work on.
+    pub fn select(&mut self, db: DbIndex) {
+        self.db = db;
+    }
+
+    /// Deletes what has expired, as the server does in the background.
+    pub fn expire_all(&mut self, db: DbIndex) {
+        let Bench { gate, keyspace, env, tally, .. } = self;
+        let pass = gate.enter(0);
+        for slot in 0..SLOTS as u16 {
+            expire_slot(keyspace, &pass, (db, slot), env, tally, usize::MAX);
+        }
+    }
+
+    /// Every record, the expired ones included.
+    pub fn content(&self) -> Content {
+        let (pass, mut content) = (self.gate.enter(0), Content::new());
+        for db in (0..self.keyspace.database_count()).map(|db| DbIndex(db as u16)) {
+            let database = self.keyspace.database(db, &pass);
+            if !database.was_used() {
+                continue;
+            }
+            for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
+                slot.lock(&pass).for_each(|record| {
+                    let text = Text::of(record).map(|text| text.bytes().to_vec());
+                    let value = (record.tag(), text.unwrap_or_default(), record.expiry_ms());
+                    content.insert((db, record.key().to_vec()), value);
+                });
+            }
+        }
+        content
     }
 
     fn run(&mut self, args: Args<'_>, reply: &mut Reply) -> Result<Effect, Error> {
@@ -82,8 +127,8 @@ impl Bench {
         }
         let Bench { gate, keyspace, env, tally, rng, db, .. } = self;
         if let Run::World(run) = command.run {
-            let pass = &mut gate.exclusive();
-            return run(&mut World { args, db: *db, keyspace, pass, tally, reply });
+            let mut pass = gate.exclusive();
+            return run(&mut World { args, db: *db, keyspace, pass: &mut pass, tally, reply });
         }
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, *db, &mut keys)?;
@@ -96,12 +141,26 @@ fn resolve(args: Args<'_>) -> (&'static Command, String) {
     let named = |command: &&'static Command, word: &[u8]| {
         command.spec.name.as_bytes().eq_ignore_ascii_case(word)
     };
+    if let Some(internal) = internal(args) {
+        return internal;
+    }
     let command = commands::all().find(|command| named(command, &args[0]));
     let command =
         command.unwrap_or_else(|| panic!("no command {}", String::from_utf8_lossy(&args[0])));
     let Run::Container(list) = command.run else { return (command, command.spec.name.into()) };
     let sub = list.iter().copied().find(|sub| named(sub, &args[1])).expect("a subcommand");
     (sub, format!("{}|{}", command.spec.name, sub.spec.name))
+}
+
+/// Commands that the server calls on behalf of its own.
+fn internal(args: Args<'_>) -> Option<(&'static Command, String)> {
+    let words: Vec<String> =
+        args.iter().take(2).map(|word| String::from_utf8_lossy(word).to_lowercase()).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["memory", "usage"] => Some((&commands::internal::MEMORY_USAGE, "memory|usage".into())),
+        ["debug", "object"] => Some((&commands::internal::DEBUG_OBJECT, "debug|object".into())),
+        _ => None,
+    }
 }
 
 /// Checks a script under RESP2, here and at the oracle.
@@ -133,7 +192,7 @@ fn check_as(protocol: Protocol, script: &str, replies: &str) {
 
 fn run_here(protocol: Protocol, script: &str) -> Vec<Vec<u8>> {
     let mut bench = Bench::new(protocol);
-    split(script).iter().map(|call| bench.call(call.args()).0).collect()
+    split(script).iter().map(|call| bench.call(call.as_args()).0).collect()
 }
 
 /// The calls of a script.
@@ -143,21 +202,16 @@ pub fn split(script: &str) -> Vec<ArgsBuf> {
 
 fn split_call(call: &str) -> ArgsBuf {
     let (mut spans, mut scratch) = (Vec::new(), Vec::new());
-    let limits = Limits {
-        bulk_len_max: 1 << 29,
-        args_max: 1 << 20,
-        inline_len_max: 1 << 16,
-        authenticated: true,
-    };
     let line = format!("{call}\r\n");
-    let parsed = Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &limits);
+    let parsed =
+        Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &Limits::default());
     assert!(matches!(parsed, Ok(Parsed::Inline { .. })), "{call}");
     ArgsBuf::from_iter(Args::new(&scratch, &spans).iter())
 }
 
 fn show_all(replies: &[Vec<u8>]) -> String {
     let show_one = |bytes: &Vec<u8>| match decode::decode(bytes) {
-        Ok(Some((value, length))) if length == bytes.len() => show(&value),
+        Ok(value) => show(&value),
         other => panic!("not one reply: {:?} {other:?}", String::from_utf8_lossy(bytes)),
     };
     replies.iter().map(show_one).collect::<Vec<_>>().join("; ")
@@ -170,7 +224,7 @@ fn show(value: &Value) -> String {
         Value::Error(text) => format!("-{}", String::from_utf8_lossy(text)),
         Value::Integer(number) => format!(":{number}"),
         Value::Bulk(bytes) => format!("${}", bytes.escape_ascii()),
-        Value::Null => "_".into(),
+        Value::Null | Value::NullArray => "_".into(),
         Value::Double(number) => format!(",{number}"),
         Value::Boolean(truth) => format!("#{}", if *truth { "t" } else { "f" }),
         Value::Array(values) => format!("[{}]", list(values)),
@@ -215,6 +269,7 @@ impl Oracle {
             .args(["--unixsocket", path.to_str().expect("a printable path")])
             .current_dir(&directory)
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .expect("redis-server starts");
         for _ in 0..500 {
@@ -230,10 +285,10 @@ impl Oracle {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stream = UnixStream::connect(&self.path).expect("the oracle listens");
         let mut ask = |call: &ArgsBuf| {
-            let request: Vec<&[u8]> = call.args().iter().collect();
+            let request: Vec<&[u8]> = call.as_args().iter().collect();
             stream.write_all(&decode::encode_request(&request)).expect("the oracle reads");
             let (mut reply, mut chunk) = (Vec::new(), [0; 65536]);
-            while !matches!(decode::decode(&reply), Ok(Some(_))) {
+            while decode::decode(&reply).is_err() {
                 let length = stream.read(&mut chunk).expect("the oracle answers");
                 assert!(length > 0, "the oracle closed the connection");
                 reply.extend_from_slice(&chunk[..length]);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
-use kvasir_structures::record::{Body, RecordRef};
-use kvasir_structures::table::Table;
+use kvasir_structures::hash;
+use kvasir_structures::record::{Body, NewBody, Record as OwnedRecord, RecordRef};
+use kvasir_structures::table::{Immediately, Table};
 
 use crate::error::Error;
 
@@ -134,6 +135,36 @@ fn object_bytes(object: &Object) -> usize {
             bytes
         }
     }
+}
+
+/// The same value under another key. A long string is shared until one of the two changes it.
+pub fn copy(record: Record<'_>, key: &[u8], expiry_ms: Option<u64>) -> OwnedRecord<Object> {
+    let body = match record.body() {
+        Body::Bytes(bytes) => NewBody::Bytes(bytes),
+        Body::Object(object) => NewBody::Object(Box::new(copy_object(object))),
+    };
+    OwnedRecord::new(key, record.tag(), body, expiry_ms)
+}
+
+fn copy_object(object: &Object) -> Object {
+    match object {
+        Object::Text(text) => Object::Text(Arc::clone(text)),
+        Object::Hash(fields) => Object::Hash(copy_fields(fields)),
+    }
+}
+
+fn copy_fields(fields: &Fields) -> Fields {
+    let mut copy = Fields::new();
+    fields.for_each(|field| {
+        let body = match field.body() {
+            Body::Bytes(bytes) => NewBody::Bytes(bytes),
+            Body::Object(text) => NewBody::Object(Box::new(Arc::clone(text))),
+        };
+        let key = field.key();
+        let field = OwnedRecord::new(key, field.tag(), body, field.expiry_ms());
+        copy.insert(hash::of(key), field, &Immediately);
+    });
+    copy
 }
 
 /// A string value, wherever it stands.

@@ -27,6 +27,9 @@ pub struct Env {
     /// Whether expired keys are deleted; off only for tests (DEBUG SET-ACTIVE-EXPIRE does not touch
     /// this).
     pub deletes_expired: bool,
+    /// Whether the calls come from a log: whoever wrote it decided what had expired when, and said
+    /// so there; nothing expires on its own.
+    pub replays: bool,
 }
 
 impl Default for Env {
@@ -38,11 +41,18 @@ impl Default for Env {
             hash_listpack_value_max: 64,
             logs: false,
             deletes_expired: true,
+            replays: false,
         }
     }
 }
 
 impl Env {
+    /// Whether a key of this expiry is gone.
+    #[inline]
+    pub fn has_passed(&self, expiry_ms: u64) -> bool {
+        expiry_ms <= self.now_ms && !self.replays
+    }
+
     /// The access clock: seconds, 24 bits, as in Redis's LRU clock.
     #[inline]
     pub fn clock(&self) -> u32 {
@@ -145,6 +155,17 @@ impl<'a> View<'a> {
             record.set_clock(clock);
         }
         Some(record.into_shared())
+    }
+
+    /// Looks at a value: counts a hit or a miss, but is no access to it.
+    pub fn look(&mut self, key: usize) -> Option<Record<'_>> {
+        if self.live(key).is_none() {
+            self.tally.misses += 1;
+            return None;
+        }
+        self.tally.hits += 1;
+        let (slot, hash, name) = self.locate(key);
+        slot.get(hash, name)
     }
 
     /// Looks at a value without leaving a trace.
@@ -268,11 +289,11 @@ impl<'a> View<'a> {
     /// `Some` if the key is there and its time has not come; deletes it if that has.
     #[inline]
     fn live(&mut self, key: usize) -> Option<()> {
-        let (now_ms, deletes) = (self.env.now_ms, self.env.deletes_expired);
+        let env = self.env;
         let (slot, hash, name) = self.locate(key);
         match slot.get(hash, name)?.expiry_ms() {
-            Some(expiry_ms) if expiry_ms <= now_ms => {
-                if deletes {
+            Some(expiry_ms) if env.has_passed(expiry_ms) => {
+                if env.deletes_expired {
                     self.delete_expired(key);
                 }
                 None

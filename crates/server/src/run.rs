@@ -195,7 +195,7 @@ impl<'w> Runner<'w> {
     fn run_world(
         &mut self,
         connection: &mut Connection,
-        run: fn(&mut World<'_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
+        run: fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
         args: Args<'_>,
     ) -> Result<(), Error> {
         self.pass = None;

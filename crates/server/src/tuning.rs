@@ -25,7 +25,6 @@ pub fn env(config: &Config, now_ms: u64) -> Env {
         text_len_max: config.proto_max_bulk_len as usize,
         hash_listpack_entries_max: config.hash_max_listpack_entries as usize,
         hash_listpack_value_max: config.hash_max_listpack_value as usize,
-        logs: false,
-        deletes_expired: true,
+        ..Env::default()
     }
 }

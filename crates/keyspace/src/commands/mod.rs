@@ -1,5 +1,7 @@
 //! The data commands, one file a family.
 
+pub mod generic;
+pub mod internal;
 pub mod options;
 pub mod string;
 
@@ -7,5 +9,6 @@ use crate::command::Command;
 
 /// Every data command.
 pub fn all() -> impl Iterator<Item = &'static Command> {
-    string::COMMANDS.iter().copied().flatten().copied()
+    let families = generic::COMMANDS.iter().chain(&string::COMMANDS);
+    families.copied().flatten().copied()
 }

@@ -2,6 +2,7 @@
 
 use kvasir_resp::number::parse_integer;
 
+use crate::database::{DbIndex, Keyspace};
 use crate::error::Error;
 use crate::view::Env;
 
@@ -54,4 +55,15 @@ pub fn expiry_ms(text: &[u8], unit: TimeUnit, env: &Env, command: &str) -> Resul
         return Err(invalid());
     }
     unit.unix_ms(time, env).map(|ms| ms as u64).ok_or_else(invalid)
+}
+
+/// The index of a database that there is.
+pub fn db_index(keyspace: &Keyspace, text: &[u8]) -> Result<DbIndex, Error> {
+    let index = integer(text)?;
+    if i32::try_from(index).is_err() {
+        return Err(Error::fixed(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE)
 }

@@ -1,0 +1,124 @@
+//! Whether keys are there and what they are, and taking them away: DEL, UNLINK, EXISTS, TOUCH, TYPE.
+
+use crate::command::{Command, Cx, Run};
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::spec::{Flags, KeyFlags, KeySpec, Spec};
+use crate::value::Tag;
+
+pub static COMMANDS: &[&Command] = &[&DEL, &UNLINK, &EXISTS, &TOUCH, &TYPE];
+
+static DEL: Command = Command {
+    spec: Spec {
+        name: "del",
+        arity: -2,
+        flags: Flags::WRITE,
+        keys: &[KeySpec::range(KeyFlags::RM.union(KeyFlags::DELETE), 1, -1, 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(delete),
+};
+
+static UNLINK: Command = Command {
+    spec: Spec {
+        name: "unlink",
+        arity: -2,
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::range(KeyFlags::RM.union(KeyFlags::DELETE), 1, -1, 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(delete),
+};
+
+/// DEL and UNLINK: what takes long to free is freed elsewhere in any case.
+fn delete(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let deleted = count(cx, |cx, key| cx.view.delete(key));
+    cx.reply.integer(deleted as i64);
+    Ok(Effect::given_if(deleted > 0))
+}
+
+static EXISTS: Command = Command {
+    spec: Spec {
+        name: "exists",
+        arity: -2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: &[KeySpec::range(KeyFlags::RO, 1, -1, 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(exists),
+};
+
+fn exists(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let found = count(cx, |cx, key| cx.view.look(key).is_some());
+    cx.reply.integer(found as i64);
+    Ok(Effect::None)
+}
+
+static TOUCH: Command = Command {
+    spec: Spec {
+        name: "touch",
+        arity: -2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: &[KeySpec::range(KeyFlags::RO, 1, -1, 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(touch),
+};
+
+fn touch(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let found = count(cx, |cx, key| cx.view.read(key).is_some());
+    cx.reply.integer(found as i64);
+    Ok(Effect::None)
+}
+
+/// For how many of the call's keys `f` is true.
+fn count(cx: &mut Cx<'_>, mut f: impl FnMut(&mut Cx<'_>, usize) -> bool) -> usize {
+    (0..cx.view.key_count()).filter(|key| f(cx, *key)).count()
+}
+
+static TYPE: Command = Command {
+    spec: Spec {
+        name: "type",
+        arity: 2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RO)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(type_of),
+};
+
+fn type_of(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let kind = cx.view.look(0).map(|record| Tag::of(record).kind());
+    cx.reply.simple(kind.map_or("none", |kind| kind.name()));
+    Ok(Effect::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{check, check3};
+
+    #[test]
+    fn deleting() {
+        check("MSET a 1 b 2 c 3; DEL a b none; UNLINK c c; DEL a; DBSIZE", "+OK; :2; :1; :0; :0");
+        check("HSET h f v; UNLINK h; EXISTS h", ":1; :1; :0");
+        check("SET k v PXAT 1; DEL k", "+OK; :0");
+        check(
+            "DEL; UNLINK",
+            "-ERR wrong number of arguments for 'del' command; \
+             -ERR wrong number of arguments for 'unlink' command",
+        );
+    }
+
+    #[test]
+    fn a_long_string_is_deleted_too() {
+        check("SETRANGE k 2000000 x; DEL k; GET k", ":2000001; :1; _");
+    }
+
+    #[test]
+    fn asking() {
+        check("MSET a 1 b 2; EXISTS a a b none; TOUCH a none a; TOUCH none", "+OK; :3; :2; :0");
+        check("SET k v; TYPE k; HSET h f v; TYPE h; TYPE none", "+OK; +string; :1; +hash; +none");
+        check3("SET k v; TYPE k; EXISTS k", "+OK; +string; :1");
+        check("SET k v PXAT 1; EXISTS k; TYPE k", "+OK; :0; +none");
+    }
+}

@@ -1,0 +1,21 @@
+//! Keys of any type.
+
+mod copy;
+mod delete;
+mod expire;
+mod object;
+mod rename;
+mod scan;
+mod whole;
+
+use crate::command::Command;
+
+pub static COMMANDS: [&[&Command]; 7] = [
+    delete::COMMANDS,
+    expire::COMMANDS,
+    rename::COMMANDS,
+    copy::COMMANDS,
+    scan::COMMANDS,
+    object::COMMANDS,
+    whole::COMMANDS,
+];

@@ -1,0 +1,172 @@
+//! OBJECT: how a value is kept.
+
+use crate::command::{Command, Cx, Roam, Run};
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::spec::{Flags, KeyFlags, KeySpec, Spec};
+use crate::value;
+
+pub static COMMANDS: &[&Command] = &[&OBJECT];
+
+static OBJECT: Command = Command {
+    spec: Spec { name: "object", arity: -2, ..Spec::BLANK },
+    run: Run::Container(&[&ENCODING, &FREQ, &HELP, &IDLETIME, &REFCOUNT]),
+};
+
+const KEYS: &[KeySpec] = &[KeySpec::range(KeyFlags::RO, 2, 0, 1)];
+
+static ENCODING: Command = Command {
+    spec: Spec { name: "encoding", arity: 3, flags: Flags::READONLY, keys: KEYS, ..Spec::BLANK },
+    run: Run::Keys(encoding),
+};
+
+fn encoding(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    match cx.view.look(0) {
+        Some(record) => cx.reply.bulk(value::encoding(record).as_bytes()),
+        None => cx.reply.null(),
+    }
+    Ok(Effect::None)
+}
+
+static FREQ: Command = Command {
+    spec: Spec { name: "freq", arity: 3, flags: Flags::READONLY, keys: KEYS, ..Spec::BLANK },
+    run: Run::Keys(freq),
+};
+
+/// The access clock holds times, not frequencies.
+fn freq(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    if cx.view.look(0).is_some() {
+        return Err(Error::fixed(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
+             note that when switching between policies at runtime LRU and LFU data will take some \
+             time to adjust.",
+        ));
+    }
+    cx.reply.null();
+    Ok(Effect::None)
+}
+
+static IDLETIME: Command = Command {
+    spec: Spec { name: "idletime", arity: 3, flags: Flags::READONLY, keys: KEYS, ..Spec::BLANK },
+    run: Run::Keys(idletime),
+};
+
+fn idletime(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let now = cx.view.env.clock();
+    match cx.view.look(0) {
+        Some(record) => cx.reply.integer(i64::from(now.wrapping_sub(record.clock()) & 0xff_ffff)),
+        None => cx.reply.null(),
+    }
+    Ok(Effect::None)
+}
+
+static REFCOUNT: Command = Command {
+    spec: Spec { name: "refcount", arity: 3, flags: Flags::READONLY, keys: KEYS, ..Spec::BLANK },
+    run: Run::Keys(refcount),
+};
+
+/// Always 1: values are not shared between keys. (Redis shares the integers below 10,000 and
+/// reports 2147483647 for them.)
+fn refcount(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    match cx.view.look(0) {
+        Some(_) => cx.reply.integer(1),
+        None => cx.reply.null(),
+    }
+    Ok(Effect::None)
+}
+
+static HELP: Command = Command {
+    spec: Spec { name: "help", arity: 2, flags: Flags::LOADING.union(Flags::STALE), ..Spec::BLANK },
+    run: Run::Roam(help),
+};
+
+/// In RESP, HELP's lines are statuses.
+fn help(cx: &mut Roam<'_>) -> Result<Effect, Error> {
+    const LINES: &[&str] = &[
+        "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "ENCODING <key>",
+        "    How the value of <key> is kept.",
+        "FREQ <key>",
+        "    How often <key> was used lately, on a logarithmic scale.",
+        "IDLETIME <key>",
+        "    Seconds since <key> was last used.",
+        "REFCOUNT <key>",
+        "    How many keys share the value of <key>: always 1.",
+        "HELP",
+        "    Prints this help.",
+    ];
+    cx.reply.array(LINES.len());
+    LINES.iter().for_each(|line| cx.reply.simple(line));
+    Ok(Effect::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use kvasir_resp::reply::Protocol;
+
+    use crate::testing::{Bench, check, check_ours, check3, split};
+
+    #[test]
+    fn encodings() {
+        check(
+            "SET k 12; OBJECT ENCODING k; SET k 012; OBJECT ENCODING k; OBJECT ENCODING none",
+            "+OK; $int; +OK; $embstr; _",
+        );
+        check(
+            &format!(
+                "SET k {}; OBJECT ENCODING k; SET k {}x; OBJECT ENCODING k",
+                "x".repeat(44),
+                "x".repeat(44)
+            ),
+            "+OK; $embstr; +OK; $raw",
+        );
+        check3("SET k v; OBJECT ENCODING k; OBJECT ENCODING none", "+OK; $embstr; _");
+        check("SET k 9223372036854775808; OBJECT ENCODING k", "+OK; $embstr");
+        check("HSET h f v; OBJECT ENCODING h", ":1; $listpack");
+    }
+
+    #[test]
+    fn frequency_is_not_tracked() {
+        check(
+            "SET k v; OBJECT FREQ k; OBJECT FREQ none",
+            "+OK; -ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+             Please note that when switching between policies at runtime LRU and LFU data will \
+             take some time to adjust.; _",
+        );
+    }
+
+    #[test]
+    fn counts() {
+        check(
+            "SET k v; OBJECT REFCOUNT k; OBJECT REFCOUNT none; OBJECT IDLETIME none; \
+             OBJECT ENCODING",
+            "+OK; :1; _; _; -ERR wrong number of arguments for 'object|encoding' command",
+        );
+        check_ours("SET k 1; OBJECT REFCOUNT k", "+OK; :1");
+    }
+
+    #[test]
+    fn idle_time_counts_from_the_last_access() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let mut run = |now_ms, call: &str| {
+            bench.env.now_ms = now_ms;
+            String::from_utf8(bench.call(split(call)[0].as_args()).0).unwrap()
+        };
+        run(5_000, "SET k v");
+        assert_eq!(run(9_999, "OBJECT IDLETIME k"), ":4\r\n");
+        assert_eq!(run(9_999, "TTL k"), ":-1\r\n");
+        assert_eq!(run(9_999, "OBJECT IDLETIME k"), ":4\r\n", "TTL is no access");
+        run(10_000, "TOUCH k");
+        assert_eq!(run(12_000, "OBJECT IDLETIME k"), ":2\r\n");
+        // The clock has 24 bits.
+        run((1 << 24) * 1000 - 1000, "GET k");
+        assert_eq!(run((1 << 24) * 1000 + 1000, "OBJECT IDLETIME k"), ":2\r\n");
+    }
+
+    #[test]
+    fn help_is_lines() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let (reply, _) = bench.call(split("OBJECT HELP")[0].as_args());
+        assert!(reply.starts_with(b"*11\r\n+OBJECT <subcommand> "));
+    }
+}

@@ -1,0 +1,386 @@
+//! Finding keys: KEYS, SCAN, RANDOMKEY.
+//!
+//! All of them visit slots one at a time, each locked only for its visit, so they see no one
+//! moment of the whole database. Expired keys are passed over, not deleted.
+
+use kvasir_resp::args::ArgsBuf;
+use kvasir_structures::glob::{self, Case};
+use kvasir_structures::slot::SLOTS;
+use kvasir_structures::table::Position;
+
+use crate::command::{Command, Roam, Run};
+use crate::commands::options::integer;
+use crate::database::Database;
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::spec::{Flags, Spec};
+use crate::value::{Record, Tag};
+use crate::view::Env;
+
+pub static COMMANDS: &[&Command] = &[&KEYS, &SCAN, &RANDOMKEY];
+
+/// A cursor is the slot, then this many bits of position in the slot's table.
+const POSITION_BITS: u32 = 48;
+/// Steps that SCAN takes per key that it was asked for, before it returns with fewer.
+const STEPS_PER_KEY: u64 = 10;
+/// Expired keys that RANDOMKEY draws before it looks at all keys instead.
+const DRAWS_MAX: usize = 100;
+
+static KEYS: Command = Command {
+    spec: Spec { name: "keys", arity: 2, flags: Flags::READONLY, ..Spec::BLANK },
+    run: Run::Roam(keys),
+};
+
+fn keys(cx: &mut Roam<'_>) -> Result<Effect, Error> {
+    let pattern = Pattern::new(&cx.args[1]);
+    let Roam { keyspace, pass, env, reply, .. } = cx;
+    let header = reply.deferred_array();
+    let mut count = 0;
+    for slot in used_slots(keyspace.database(cx.db, pass)) {
+        slot.lock(pass).for_each(|record| {
+            if is_live(record, env) && pattern.matches(record.key()) {
+                count += 1;
+                reply.bulk(record.key());
+            }
+        });
+    }
+    reply.set_count(header, count);
+    Ok(Effect::None)
+}
+
+type Slot = kvasir_structures::slot::Slot<crate::value::Object>;
+
+/// The slots with keys, as far as one can see from outside.
+fn used_slots(database: &Database) -> impl Iterator<Item = &Slot> {
+    let slots = if database.was_used() { &database.slots()[..] } else { &[] };
+    slots.iter().filter(|slot| !slot.is_empty())
+}
+
+fn is_live(record: Record<'_>, env: &Env) -> bool {
+    record.expiry_ms().is_none_or(|expiry_ms| !env.has_passed(expiry_ms))
+}
+
+/// A glob; the one for everything costs nothing.
+struct Pattern<'a>(Option<&'a [u8]>);
+
+impl<'a> Pattern<'a> {
+    fn new(pattern: &'a [u8]) -> Pattern<'a> {
+        Pattern((pattern != b"*").then_some(pattern))
+    }
+
+    fn matches(&self, key: &[u8]) -> bool {
+        self.0.is_none_or(|pattern| glob::matches(pattern, key, Case::Sensitive))
+    }
+}
+
+static SCAN: Command = Command {
+    spec: Spec { name: "scan", arity: -2, flags: Flags::READONLY, ..Spec::BLANK },
+    run: Run::Roam(scan),
+};
+
+/// A key that is there from the first call to the last is returned at least once: slots come in
+/// order, and within a slot `Table::scan` gives this promise.
+fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
+    let mut cursor = parse_cursor(&cx.args[1])?;
+    let options = Options::parse(cx)?;
+    let database = cx.keyspace.database(cx.db, cx.pass);
+    let (mut found, mut seen, mut steps) = (ArgsBuf::new(), 0, options.count * STEPS_PER_KEY);
+    while seen < options.count && steps > 0 {
+        let Some((slot, position)) = next_place(database, cursor) else {
+            cursor = 0;
+            break;
+        };
+        let next = database.slot(slot).lock(cx.pass).scan(position, |record| {
+            seen += 1;
+            if options.wants(record) && is_live(record, cx.env) {
+                let _ = found.push(record.key());
+            }
+        });
+        cursor = cursor_after(slot, next);
+        steps -= 1;
+        if cursor == 0 {
+            break;
+        }
+    }
+    cx.reply.array(2);
+    cx.reply.bulk(cursor.to_string().as_bytes());
+    cx.reply.array(found.len());
+    found.as_args().iter().for_each(|key| cx.reply.bulk(key));
+    Ok(Effect::None)
+}
+
+/// Where a cursor points, or the start of the next slot that has keys; `None` at the end.
+fn next_place(database: &Database, cursor: u64) -> Option<(u16, Position)> {
+    let first = (cursor >> POSITION_BITS) as usize;
+    if !database.was_used() || first >= SLOTS {
+        return None;
+    }
+    let slot = first + database.slots()[first..].iter().position(|slot| !slot.is_empty())?;
+    let position = if slot == first { cursor & ((1 << POSITION_BITS) - 1) } else { 0 };
+    Some((slot as u16, Position(position)))
+}
+
+fn cursor_after(slot: u16, next: Position) -> u64 {
+    match next {
+        Position(0) if slot as usize == SLOTS - 1 => 0,
+        Position(0) => (u64::from(slot) + 1) << POSITION_BITS,
+        Position(position) => u64::from(slot) << POSITION_BITS | position,
+    }
+}
+
+/// As strtoul reads it: an empty text is 0, a sign is allowed, a negative number wraps.
+fn parse_cursor(text: &[u8]) -> Result<u64, Error> {
+    let invalid = Error::fixed("ERR invalid cursor");
+    let (digits, negative) = match text {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (digits, true),
+        [b'+', digits @ ..] => (digits, false),
+        digits => (digits, false),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(invalid);
+    }
+    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok());
+    let number = number.ok_or(invalid)?;
+    Ok(if negative { number.wrapping_neg() } else { number })
+}
+
+/// SCAN's options.
+struct Options<'a> {
+    pattern: Pattern<'a>,
+    count: u64,
+    kind: Option<&'a [u8]>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(cx: &Roam<'a>) -> Result<Options<'a>, Error> {
+        let mut options = Options { pattern: Pattern(None), count: 10, kind: None };
+        let mut words = cx.args.from(2).iter();
+        while let Some(word) = words.next() {
+            let value = words.next().ok_or(Error::SYNTAX)?;
+            if word.eq_ignore_ascii_case(b"count") {
+                let count = integer(value)?;
+                options.count = u64::try_from(count).map_err(|_| Error::SYNTAX)?;
+                if count == 0 {
+                    return Err(Error::SYNTAX);
+                }
+            } else if word.eq_ignore_ascii_case(b"match") {
+                options.pattern = Pattern::new(value);
+            } else if word.eq_ignore_ascii_case(b"type") {
+                options.kind = Some(value);
+            } else {
+                return Err(Error::SYNTAX);
+            }
+        }
+        // More is not possible, and leaves room for multiplying.
+        options.count = options.count.min(u64::from(u32::MAX));
+        Ok(options)
+    }
+
+    fn wants(&self, record: Record<'_>) -> bool {
+        let kind = || Tag::of(record).kind().name().as_bytes();
+        self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind()))
+            && self.pattern.matches(record.key())
+    }
+}
+
+static RANDOMKEY: Command = Command {
+    spec: Spec { name: "randomkey", arity: 1, flags: Flags::READONLY, ..Spec::BLANK },
+    run: Run::Roam(randomkey),
+};
+
+fn randomkey(cx: &mut Roam<'_>) -> Result<Effect, Error> {
+    let drawn = (0..DRAWS_MAX).find_map(|_| draw(cx));
+    match drawn.or_else(|| draw_of_all(cx)) {
+        Some(key) => cx.reply.bulk(&key),
+        None => cx.reply.null(),
+    }
+    Ok(Effect::None)
+}
+
+/// One of all keys; `None` if it has expired, or was deleted while we went there.
+fn draw(cx: &mut Roam<'_>) -> Option<Vec<u8>> {
+    let database = cx.keyspace.database(cx.db, cx.pass);
+    let len = database.len();
+    if len == 0 {
+        return None;
+    }
+    let mut index = cx.rng.below(len);
+    for slot in used_slots(database) {
+        if index < slot.len() {
+            let guard = slot.lock(cx.pass);
+            let record = guard.nth(index).filter(|record| is_live(*record, cx.env));
+            return record.map(|record| record.key().to_vec());
+        }
+        index -= slot.len();
+    }
+    None
+}
+
+/// One of the live keys, for when most have expired: the n-th replaces the choice made before
+/// with probability 1/n, so all are as likely in the end.
+fn draw_of_all(cx: &mut Roam<'_>) -> Option<Vec<u8>> {
+    let (mut chosen, mut count) = (None, 0);
+    for slot in used_slots(cx.keyspace.database(cx.db, cx.pass)) {
+        slot.lock(cx.pass).for_each(|record| {
+            if is_live(record, cx.env) {
+                count += 1;
+                if cx.rng.below(count) == 0 {
+                    chosen = Some(record.key().to_vec());
+                }
+            }
+        });
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use kvasir_resp::args::ArgsBuf;
+    use kvasir_resp::decode::decode;
+    use kvasir_resp::reply::Protocol;
+    use kvasir_resp::value::Value;
+
+    use crate::testing::{Bench, check, check_ours, check3};
+
+    fn call(bench: &mut Bench, words: &[&str]) -> Value {
+        let args: ArgsBuf = words.iter().collect();
+        decode(&bench.call(args.as_args()).0).expect("one reply")
+    }
+
+    /// A whole SCAN, with `between` after every call.
+    fn scan(
+        bench: &mut Bench,
+        options: &[&str],
+        mut between: impl FnMut(&mut Bench),
+    ) -> Vec<String> {
+        let (mut cursor, mut keys) = ("0".to_string(), Vec::new());
+        loop {
+            let reply = call(bench, &[&["SCAN", &cursor[..]], options].concat());
+            let text = |value: &Value| String::from_utf8(value.as_bytes().unwrap().into()).unwrap();
+            let parts = reply.as_array().unwrap();
+            keys.extend(parts[1].as_array().unwrap().iter().map(text));
+            cursor = text(&parts[0]);
+            if cursor == "0" {
+                return keys;
+            }
+            between(bench);
+        }
+    }
+
+    #[test]
+    fn keys_that_match() {
+        check("KEYS *; SET k v; KEYS *; KEYS k?; KEYS [j-l]", "[]; +OK; [$k]; []; [$k]");
+        check("MSET one 1 two 2; KEYS t*; KEYS *e; KEYS x", "+OK; [$two]; [$one]; []");
+        check("SET k v PXAT 1; KEYS *", "+OK; []");
+        check3("SET k v; KEYS *", "+OK; [$k]");
+    }
+
+    #[test]
+    fn scan_and_its_options() {
+        check("SCAN 0; SCAN 0 MATCH x COUNT 5 TYPE foo", "[$0 []]; [$0 []]");
+        check_ours(
+            "SET k v; SCAN 0; SCAN 0 TYPE STRING; SCAN 0 TYPE hash; SCAN 0 MATCH j",
+            "+OK; [$0 [$k]]; [$0 [$k]]; [$0 []]; [$0 []]",
+        );
+        check("SET k v; SCAN 0 COUNT 100 TYPE foo MATCH * COUNT 5", "+OK; [$0 []]");
+        check3("SET k v; SCAN 0 COUNT 100 MATCH k", "+OK; [$0 [$k]]");
+        check("SET k v PXAT 1; SCAN 0", "+OK; [$0 []]");
+    }
+
+    #[test]
+    fn scan_refuses() {
+        let (syntax, invalid) = ("-ERR syntax error", "-ERR invalid cursor");
+        for options in ["COUNT 0", "COUNT -5", "MATCH", "FOO", "COUNT 5 MATCH", "FOO 1"] {
+            check(&format!("SCAN 0 {options}"), syntax);
+        }
+        check("SCAN 0 COUNT x", "-ERR value is not an integer or out of range");
+        for cursor in ["x", "1a", "18446744073709551616", "' 0'", "0x0", "-", "+", "'1 '"] {
+            check(&format!("SCAN {cursor}"), invalid);
+        }
+        check("SCAN x COUNT 0", invalid);
+    }
+
+    #[test]
+    fn any_number_is_a_cursor() {
+        check(
+            "SCAN 00; SCAN +0; SCAN ''; SCAN -1; SCAN 18446744073709551615",
+            "[$0 []]; [$0 []]; [$0 []]; [$0 []]; [$0 []]",
+        );
+        check_ours(
+            "SET k v; SCAN 18446744073709551615; SCAN 4611686018427387904",
+            "+OK; [$0 []]; [$0 []]",
+        );
+    }
+
+    #[test]
+    fn a_whole_scan_finds_every_key_once() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let names: BTreeSet<String> = (0..5000)
+            .map(|key| if key % 2 == 0 { format!("k{key}") } else { format!("{{tag}}{key}") })
+            .collect();
+        for name in &names {
+            call(&mut bench, &["SET", name, "v"]);
+        }
+        for count in ["1", "7", "1000", "9223372036854775807"] {
+            let found = scan(&mut bench, &["COUNT", count], |_| {});
+            assert_eq!(found.len(), names.len());
+            assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), names);
+        }
+        let found = scan(&mut bench, &["MATCH", "{tag}1*", "TYPE", "string"], |_| {});
+        assert_eq!(found.len(), names.iter().filter(|name| name.starts_with("{tag}1")).count());
+    }
+
+    #[test]
+    fn a_scan_finds_what_stays_while_other_keys_come_and_go() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let stay: BTreeSet<String> = (0..1000).map(|key| format!("{{tag}}stays{key}")).collect();
+        for name in &stay {
+            call(&mut bench, &["SET", name, "v"]);
+        }
+        let mut turn = 0;
+        let found = scan(&mut bench, &[], |bench| {
+            turn += 1;
+            for key in turn * 20..turn * 20 + 40 {
+                call(bench, &["SET", &format!("{{tag}}goes{key}"), "v"]);
+                call(bench, &["DEL", &format!("{{tag}}goes{}", key / 2)]);
+            }
+        });
+        assert!(found.into_iter().collect::<BTreeSet<_>>().is_superset(&stay));
+    }
+
+    #[test]
+    fn randomkey_draws_live_keys() {
+        check("RANDOMKEY; SET k v; RANDOMKEY", "_; +OK; $k");
+        check("SET k v PXAT 1; RANDOMKEY", "+OK; _");
+        check3("RANDOMKEY", "_");
+    }
+
+    #[test]
+    fn randomkey_draws_all_keys_alike() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        for key in ["a", "b", "c", "{a}1", "{a}2"] {
+            call(&mut bench, &["SET", key, "v"]);
+        }
+        let mut counts = BTreeMap::new();
+        for _ in 0..5000 {
+            let key = call(&mut bench, &["RANDOMKEY"]).as_bytes().unwrap().to_vec();
+            *counts.entry(key).or_insert(0) += 1;
+        }
+        assert!(counts.len() == 5 && counts.values().all(|count| (800..1200).contains(count)));
+    }
+
+    #[test]
+    fn randomkey_finds_the_live_ones_among_many_expired() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        for key in 0..20000 {
+            call(&mut bench, &["SET", &format!("gone{key}"), "v", "PXAT", "1"]);
+        }
+        call(&mut bench, &["SET", "k", "v"]);
+        for _ in 0..20 {
+            assert_eq!(call(&mut bench, &["RANDOMKEY"]).as_bytes(), Some(&b"k"[..]));
+        }
+    }
+}

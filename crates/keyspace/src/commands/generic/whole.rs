@@ -1,0 +1,147 @@
+//! Whole databases: DBSIZE, FLUSHDB, FLUSHALL, SWAPDB.
+
+use kvasir_resp::args::Args;
+use kvasir_resp::number::parse_integer;
+
+use crate::command::{Command, Roam, Run, World};
+use crate::database::DbIndex;
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::spec::{Flags, Spec};
+use crate::view::Garbage;
+
+pub static COMMANDS: &[&Command] = &[&DBSIZE, &FLUSHDB, &FLUSHALL, &SWAPDB];
+
+static DBSIZE: Command = Command {
+    spec: Spec {
+        name: "dbsize",
+        arity: 1,
+        flags: Flags::READONLY.union(Flags::FAST),
+        ..Spec::BLANK
+    },
+    run: Run::Roam(dbsize),
+};
+
+fn dbsize(cx: &mut Roam<'_>) -> Result<Effect, Error> {
+    cx.reply.integer(cx.keyspace.database(cx.db, cx.pass).len() as i64);
+    Ok(Effect::None)
+}
+
+static FLUSHDB: Command = Command {
+    spec: Spec { name: "flushdb", arity: -1, flags: Flags::WRITE, ..Spec::BLANK },
+    run: Run::World(flushdb),
+};
+
+fn flushdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
+    check_mode(cx.args)?;
+    flush(cx, cx.db);
+    cx.reply.ok();
+    Ok(Effect::AsGiven)
+}
+
+static FLUSHALL: Command = Command {
+    spec: Spec { name: "flushall", arity: -1, flags: Flags::WRITE, ..Spec::BLANK },
+    run: Run::World(flushall),
+};
+
+fn flushall(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
+    check_mode(cx.args)?;
+    for db in 0..cx.keyspace.database_count() {
+        flush(cx, DbIndex(db as u16));
+    }
+    cx.reply.ok();
+    Ok(Effect::AsGiven)
+}
+
+/// ASYNC or SYNC: both are known and neither waits for memory to be freed.
+fn check_mode(args: Args<'_>) -> Result<(), Error> {
+    match args.get(1) {
+        None => Ok(()),
+        Some(mode) if args.len() == 2 && is_mode(mode) => Ok(()),
+        Some(_) => Err(Error::SYNTAX),
+    }
+}
+
+fn is_mode(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync")
+}
+
+fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
+    if cx.keyspace.database(db, cx.pass).was_used() {
+        let old = cx.keyspace.flush(db, cx.pass);
+        cx.tally.garbage.push(Garbage::Database(old));
+    }
+}
+
+static SWAPDB: Command = Command {
+    spec: Spec { name: "swapdb", arity: 3, flags: Flags::WRITE.union(Flags::FAST), ..Spec::BLANK },
+    run: Run::World(swapdb),
+};
+
+fn swapdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
+    let first = index(&cx.args[1], "ERR invalid first DB index")?;
+    let second = index(&cx.args[2], "ERR invalid second DB index")?;
+    let db = |index| cx.keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE);
+    let (first, second) = (db(first)?, db(second)?);
+    cx.keyspace.swap(first, second, cx.pass);
+    cx.reply.ok();
+    Ok(Effect::AsGiven)
+}
+
+fn index(text: &[u8], invalid: &'static str) -> Result<i64, Error> {
+    let index = parse_integer(text).filter(|index| i32::try_from(*index).is_ok());
+    index.ok_or(Error::fixed(invalid))
+}
+
+#[cfg(test)]
+mod tests {
+    use kvasir_resp::reply::Protocol;
+
+    use crate::testing::{Bench, check, split};
+    use crate::view::Garbage;
+
+    #[test]
+    fn sizes() {
+        check("DBSIZE; MSET a 1 b 2; DBSIZE; DEL a; DBSIZE", ":0; +OK; :2; :1; :1");
+        check("SET k v; SELECT 9; DBSIZE", "+OK; +OK; :0");
+    }
+
+    #[test]
+    fn flushing() {
+        check(
+            "SET k v; SELECT 9; SET k v; FLUSHDB; DBSIZE; SELECT 0; DBSIZE; FLUSHALL; DBSIZE",
+            "+OK; +OK; +OK; +OK; :0; +OK; :1; +OK; :0",
+        );
+        check(
+            "SET k v; FLUSHDB ASYNC; GET k; FLUSHALL sync; FLUSHDB SYNC",
+            "+OK; +OK; _; +OK; +OK",
+        );
+        let syntax = "-ERR syntax error";
+        check(
+            "FLUSHALL x; FLUSHDB x; FLUSHALL ASYNC SYNC; FLUSHDB SYNC SYNC",
+            &[syntax; 4].join("; "),
+        );
+    }
+
+    #[test]
+    fn a_flushed_database_is_freed_elsewhere() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        for call in split("SET k v; FLUSHALL; FLUSHALL") {
+            bench.call(call.as_args());
+        }
+        assert!(matches!(&bench.tally.garbage[..], [Garbage::Database(old)] if old.len() == 1));
+    }
+
+    #[test]
+    fn swapping() {
+        check(
+            "SET k v; SWAPDB 0 9; GET k; SELECT 9; GET k; SWAPDB 9 0; GET k; SWAPDB 3 3",
+            "+OK; +OK; _; +OK; $v; +OK; _; +OK",
+        );
+        let (first, second) = ("-ERR invalid first DB index", "-ERR invalid second DB index");
+        check("SWAPDB x 1; SWAPDB 9999999999 1", &format!("{first}; {first}"));
+        check("SWAPDB 0 x; SWAPDB 99 x", &format!("{second}; {second}"));
+        let out = "-ERR DB index is out of range";
+        check("SWAPDB 0 16; SWAPDB -1 0; SWAPDB 16 0", &format!("{out}; {out}; {out}"));
+    }
+}

@@ -1,0 +1,143 @@
+//! Replaying effects gives the same data: the promise of `effect`, for random calls.
+//!
+//! One keyspace takes calls while its clock moves; another, whose clock stands far ahead and whose
+//! random generator differs, takes the effects: first a DEL of every key that expired, then what
+//! the call returned. In the end both hold the same records.
+
+use kvasir_resp::args::ArgsBuf;
+use kvasir_resp::reply::Protocol;
+use proptest::prelude::*;
+
+use crate::database::DbIndex;
+use crate::effect::Effect;
+use crate::testing::Bench;
+
+/// K and L are keys, V a value, N a number, S seconds, M milliseconds, A a time.
+const CALLS: &[&str] = &[
+    "SET K V",
+    "SET K V EX S",
+    "SET K V PX M",
+    "SET K V PXAT A",
+    "SET K V KEEPTTL",
+    "SET K V NX",
+    "SET K V XX GET",
+    "SETNX K V",
+    "SETEX K S V",
+    "PSETEX K M V",
+    "GETSET K V",
+    "GET K",
+    "GETDEL K",
+    "GETEX K EX S",
+    "GETEX K PXAT A",
+    "GETEX K PERSIST",
+    "MSET K V L N",
+    "MSETNX K V L N",
+    "APPEND K V",
+    "SETRANGE K 3 V",
+    "INCR K",
+    "DECRBY K N",
+    "DEL K L",
+    "UNLINK K",
+    "EXISTS K",
+    "TOUCH K L",
+    "TYPE K",
+    "TTL K",
+    "EXPIRE K S",
+    "EXPIRE K S NX",
+    "EXPIRE K S GT",
+    "EXPIRE K S LT",
+    "PEXPIRE K M XX",
+    "EXPIRE K -1",
+    "PEXPIREAT K A",
+    "PERSIST K",
+    "RENAME K L",
+    "RENAMENX K L",
+    "COPY K L",
+    "COPY K L REPLACE",
+    "COPY K L DB 1 REPLACE",
+    "MOVE K 0",
+    "MOVE K 1",
+    "RANDOMKEY",
+    "KEYS *",
+    "SCAN 0",
+    "FLUSHDB",
+    "FLUSHALL",
+    "SWAPDB 0 1",
+];
+const START_MS: u64 = 1_000_000;
+
+/// A call, at a moment, in a database; before it, perhaps, a visit of the expiry cycle.
+#[derive(Clone, Debug)]
+struct Step {
+    wait_ms: u64,
+    expires_all: bool,
+    db: DbIndex,
+    words: Vec<String>,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = || prop::sample::select(&["a", "b", "{a}c", "d"][..]);
+    let long = "x".repeat(20_000);
+    let values = ["5", "-7", "text", "", "a longer text than what fits into an embstr", &long];
+    let value = prop::sample::select(values.map(String::from).to_vec());
+    let texts = (prop::sample::select(CALLS), key(), key(), value);
+    let numbers = (-9..9i64, 1..4u64, 1..4_000u64, START_MS - 1_000..START_MS + 30_000);
+    (texts, numbers, 0..500u64, prop::bool::weighted(0.1), 0..2u16).prop_map(
+        |((call, key, other, value), (number, s, ms, at), wait_ms, expires_all, db)| {
+            let word = |word: &str| match word {
+                "K" => key.to_string(),
+                "L" => other.to_string(),
+                "V" => value.clone(),
+                "N" => number.to_string(),
+                "S" => s.to_string(),
+                "M" => ms.to_string(),
+                "A" => at.to_string(),
+                word => word.to_string(),
+            };
+            let words = call.split(' ').map(word).collect();
+            Step { wait_ms, expires_all, db: DbIndex(db), words }
+        },
+    )
+}
+
+/// Runs a step and has the other keyspace follow.
+fn take(step: &Step, leader: &mut Bench, follower: &mut Bench) {
+    leader.env.now_ms += step.wait_ms;
+    if step.expires_all {
+        leader.expire_all(step.db);
+    }
+    leader.select(step.db);
+    let args: ArgsBuf = step.words.iter().collect();
+    let (_, effect) = leader.call(args.as_args());
+    for (db, key) in leader.tally.expired_keys.drain(..) {
+        follow(follower, db, [&b"DEL"[..], &key].into_iter().collect());
+    }
+    match effect {
+        Effect::None => {}
+        Effect::AsGiven => follow(follower, step.db, args),
+        Effect::Rewritten(calls) => {
+            calls.iter().for_each(|call| follow(follower, step.db, call.iter().collect()));
+        }
+    }
+}
+
+fn follow(follower: &mut Bench, db: DbIndex, call: ArgsBuf) {
+    follower.select(db);
+    let (reply, _) = follower.call(call.as_args());
+    assert_ne!(reply[0], b'-', "{:?}: {}", call.as_args(), reply.escape_ascii());
+}
+
+proptest! {
+    #[test]
+    fn replaying_effects_gives_the_same_data(steps in prop::collection::vec(step(), 1..200)) {
+        let mut leader = Bench::seeded(Protocol::Resp2, 1);
+        leader.env.now_ms = START_MS;
+        let mut follower = Bench::seeded(Protocol::Resp3, 77);
+        (follower.env.now_ms, follower.env.replays) = (START_MS + 1_000_000_000, true);
+        for step in &steps {
+            take(step, &mut leader, &mut follower);
+        }
+        prop_assert_eq!(leader.content(), follower.content());
+        prop_assert!(follower.tally.expired_keys.is_empty());
+    }
+}
