@@ -313,13 +313,16 @@ pub struct Retired(#[expect(dead_code, reason = "held to be dropped")] Garbage);
 #[expect(dead_code, reason = "held to be dropped")]
 enum Garbage {
     Allocation(Allocation),
-    Value(Box<dyn Send>),
+    Boxed(Boxed),
 }
 
 struct Allocation {
     pointer: NonNull<u8>,
     layout: Layout,
 }
+
+/// A pointer and no `Box`, which may not exist while somebody else reads what is in it.
+struct Boxed(NonNull<dyn Send>);
 
 impl Retired {
     /// Memory that is deallocated, and nothing in it dropped.
@@ -333,9 +336,21 @@ impl Retired {
         Retired(Garbage::Allocation(Allocation { pointer, layout }))
     }
 
-    /// A value that is dropped, by whichever thread frees it.
+    /// A boxed value that is dropped, by whichever thread frees it, while those inside the gate
+    /// now may still be reading it.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` came from `Box::into_raw`, and the caller gives it away: after this, it is only
+    /// read, by those inside the gate now.
+    pub unsafe fn boxed<T: Send + 'static>(pointer: NonNull<T>) -> Retired {
+        Retired(Garbage::Boxed(Boxed(pointer)))
+    }
+
+    /// A boxed value that nobody reads any more by another way; dropped later all the same.
     pub fn value<T: Send + 'static>(value: Box<T>) -> Retired {
-        Retired(Garbage::Value(value))
+        // SAFETY: just leaked, and given away.
+        unsafe { Retired::boxed(NonNull::from(Box::leak(value))) }
     }
 }
 
@@ -356,10 +371,21 @@ impl Drop for Allocation {
     }
 }
 
+// SAFETY: it owns the value, which may be sent (`Retired::boxed`).
+unsafe impl Send for Boxed {}
+
+impl Drop for Boxed {
+    fn drop(&mut self) {
+        // SAFETY: from `Box::into_raw` and given away, by the contract of `Retired::boxed`;
+        // dropped once, and nobody reads it any more, by the proof in the module's header.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
     use super::*;
 
@@ -462,5 +488,46 @@ mod tests {
         });
         assert_eq!(sections.load(SeqCst), 2 * ROUNDS / 10);
         assert!(!gate.is_closing());
+    }
+
+    /// What a table does that grows: a reader follows a pointer without a lock, a writer swaps it.
+    #[test]
+    fn readers_do_not_find_freed_memory() {
+        const ROUNDS: u64 = if cfg!(miri) { 100 } else { 20_000 };
+        const ALIVE: u64 = 0xA11E;
+        struct Array(AtomicU64);
+        impl Drop for Array {
+            fn drop(&mut self) {
+                self.0.store(0, SeqCst);
+            }
+        }
+        let array = || Box::new(Array(AtomicU64::new(ALIVE)));
+
+        let gate = Gate::new(3);
+        let current = AtomicPtr::new(Box::into_raw(array()));
+        std::thread::scope(|scope| {
+            for reader in 1..3 {
+                let (gate, current) = (&gate, &current);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        let _pass = gate.enter(reader);
+                        // SAFETY: the writer retires what it unlinks, and this thread is inside.
+                        let array = unsafe { &*current.load(SeqCst) };
+                        (0..8).for_each(|_| assert_eq!(array.0.load(SeqCst), ALIVE));
+                    }
+                });
+            }
+            for _ in 0..ROUNDS {
+                let pass = gate.enter(0);
+                let old = current.swap(Box::into_raw(array()), SeqCst);
+                let old = NonNull::new(old).unwrap();
+                // SAFETY: it came from `Box::into_raw`, was unlinked, and nobody else swaps.
+                pass.retire(unsafe { Retired::boxed(old) });
+            }
+        });
+        (0..=ROUNDS as usize / RECLAIMED_MAX).for_each(|_| drop(gate.enter(0)));
+        assert_eq!(gate.retired_count(), 0);
+        // SAFETY: all threads have ended, and the last array was never retired.
+        drop(unsafe { Box::from_raw(current.into_inner()) });
     }
 }

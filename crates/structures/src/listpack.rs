@@ -167,12 +167,24 @@ impl<'a> ListpackRef<'a> {
             let (element, after) = self.decode(position.0);
             let is_found = match element {
                 Element::Int(element) => int == Some(element),
-                Element::Bytes(element) => element == value,
+                // Names in one collection share their beginning and their size more often than
+                // their last byte.
+                Element::Bytes(element) => {
+                    element.len() == value.len()
+                        && element.last() == value.last()
+                        && element == value
+                }
             };
             if is_found {
                 return Some(position);
             }
-            position = self.skip(Position(after), skip);
+            position = Position(after);
+            for _ in 0..skip {
+                if position >= end {
+                    return None;
+                }
+                position = self.after(position);
+            }
         }
         None
     }
