@@ -8,12 +8,15 @@
 //! | `reply` | the output buffer, and every reply type of both protocols |
 //! | `number` | decimal text of integers and doubles, as Redis reads and prints it |
 //! | `decode` | the client's side: replies back to values, for tests and tools |
+//! | `value` | such a value, printed as redis-cli does |
 //!
 //! No I/O, no panic on any input, bounded allocation.
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod decode;
 pub mod inline;
 pub mod number;
 pub mod reply;
 pub mod request;
+pub mod value;

@@ -8,6 +8,7 @@ pub mod gate;
 pub mod gate_cell;
 pub mod glob;
 pub mod hash;
+pub mod listpack;
 pub mod lock;
 pub mod prefetch;
 pub mod record;
