@@ -1,5 +1,6 @@
 //! The data commands, one file a family.
 
+pub mod hash;
 pub mod options;
 pub mod string;
 
@@ -7,5 +8,6 @@ use crate::command::Command;
 
 /// Every data command.
 pub fn all() -> impl Iterator<Item = &'static Command> {
-    string::COMMANDS.iter().copied().flatten().copied()
+    let families = [&string::COMMANDS[..], &hash::COMMANDS];
+    families.into_iter().flatten().copied().flatten().copied()
 }
