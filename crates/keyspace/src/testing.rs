@@ -192,7 +192,7 @@ fn split_call(call: &str) -> ArgsBuf {
     let limits = Limits {
         bulk_len_max: 1 << 29,
         args_max: 1 << 20,
-        inline_len_max: 1 << 16,
+        inline_len_max: 1 << 20,
         authenticated: true,
     };
     let line = format!("{call}\r\n");
@@ -292,6 +292,7 @@ impl Oracle {
             .args(["--unixsocket", path.to_str().expect("a printable path")])
             .current_dir(&directory)
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .expect("redis-server starts");
         for _ in 0..500 {
