@@ -69,7 +69,8 @@ impl<'a> Hash<'a> {
         }
     }
 
-    /// The number of fields.
+    /// The number of fields, at least one.
+    #[expect(clippy::len_without_is_empty, reason = "a hash without fields does not exist")]
     pub fn len(self) -> usize {
         match self {
             Hash::Packed(listpack) => listpack.len() / 2,

@@ -116,7 +116,10 @@ fn hdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{check, check3};
+    use kvasir_resp::reply::Protocol;
+
+    use crate::effect::Effect;
+    use crate::testing::{Bench, check, check_ours, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -195,6 +198,26 @@ mod tests {
             ),
             ":512; :0; $listpack; :1; $hashtable; $511",
         );
+    }
+
+    /// Redis keeps this one as a listpack: ours must fit into a record, which takes 64 KiB.
+    #[test]
+    fn a_listpack_ends_where_a_record_does() {
+        let value = "v".repeat(64);
+        let pairs: String = (0..512).map(|n| format!(" {n:064x} {value}")).collect();
+        check_ours(&format!("HSET h{pairs}; OBJECT ENCODING h"), ":512; $hashtable");
+    }
+
+    #[test]
+    fn the_log_gets_what_changed() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let mut effect = |call: &str| bench.call(split(call)[0].as_args()).1;
+        for call in ["HSET h a 1", "HSET h a 1", "HMSET h b 1", "HSETNX h c 1", "HDEL h a x"] {
+            assert_eq!(effect(call), Effect::AsGiven, "{call}");
+        }
+        for call in ["HSETNX h c 1", "HDEL h a x", "HDEL none a", "HSET h a"] {
+            assert_eq!(effect(call), Effect::None, "{call}");
+        }
     }
 
     #[test]
