@@ -128,14 +128,19 @@ impl<'a> View<'a> {
     #[inline]
     pub fn read(&mut self, key: usize) -> Option<Record<'_>> {
         let clock = self.env.clock();
-        let place = self.live(key);
-        if place.is_none() {
+        let guard = self.guard_of(key);
+        let (hash, name) = (self.keys[key].hash, self.key(key));
+        // A slot without expiries, the usual one, is searched once.
+        if self.guards[guard].slot.volatile_len() > 0 && self.live(key).is_none() {
             self.tally.misses += 1;
             return None;
         }
+        let Some(found) = self.guards[guard].slot.find(hash, name) else {
+            self.tally.misses += 1;
+            return None;
+        };
         self.tally.hits += 1;
-        let (slot, hash, name) = self.locate(key);
-        let mut record = slot.find(hash, name)?.into_mut();
+        let mut record = found.into_mut();
         if record.shared().clock() != clock {
             record.set_clock(clock);
         }

@@ -28,6 +28,14 @@ pub struct Batch {
     spans: Vec<Span>,
     keys: Vec<KeyAt>,
     scratch: Vec<u8>,
+    last_name: LastName,
+}
+
+/// The name of the last call and its command: pipelines repeat it.
+#[derive(Default)]
+struct LastName {
+    packed: u64,
+    command: usize,
 }
 
 /// Bytes of one connection.
@@ -123,7 +131,7 @@ impl Batch {
             let args = Args::new(if is_inline { &self.scratch } else { bytes }, spans);
             let first_key = self.keys.len();
             let mut planned_for = Some(connection.db);
-            let what = match table.resolve(args) {
+            let what = match resolve(&mut self.last_name, table, args) {
                 Err(NotFound::Command) => What::UnknownCommand,
                 Err(NotFound::Subcommand) => What::UnknownSubcommand,
                 Ok(entry) => {
@@ -187,6 +195,37 @@ impl Request {
             planned_for: None,
         }
     }
+}
+
+/// As `Table::resolve`, at the cost of a comparison where the call before had the same name.
+#[inline]
+fn resolve<'t>(
+    last: &mut LastName,
+    table: &'t Table,
+    args: Args<'_>,
+) -> Result<&'t Entry, NotFound> {
+    let packed = pack(args.name());
+    if packed != 0 && packed == last.packed {
+        return Ok(&table.entries()[last.command]);
+    }
+    let entry = table.resolve(args)?;
+    let is_subcommand = entry.full_name.len() != entry.spec.name.len();
+    if entry.subcommands.is_empty() && !is_subcommand {
+        *last = LastName { packed, command: entry.index };
+    }
+    Ok(entry)
+}
+
+/// A name of 1 to 7 bytes as one word, 0 for any other.
+#[inline]
+fn pack(name: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    match word.get_mut(1..=name.len()) {
+        Some(place) if !name.is_empty() => place.copy_from_slice(name),
+        _ => return 0,
+    }
+    word[0] = name.len() as u8;
+    u64::from_le_bytes(word)
 }
 
 /// Appends the keys of a data command whose arguments have the right number; none on an error.

@@ -28,8 +28,16 @@ pub struct Runner<'w> {
     core: &'w mut Core,
     /// `None` only while a command has the gate for itself.
     pass: Option<Pass<'static>>,
-    /// When the last command ended, in ticks.
-    ticks: Ticks,
+    /// Calls of one command in a row, not yet counted.
+    streak: Streak,
+}
+
+/// Reading the clock costs as much as a small command, so calls of the same command in a row are
+/// timed together.
+struct Streak {
+    command: usize,
+    calls: u64,
+    since: Ticks,
 }
 
 impl<'w> Runner<'w> {
@@ -41,7 +49,7 @@ impl<'w> Runner<'w> {
             connections: &mut worker.connections,
             core: &mut worker.core,
             pass: Some(worker.shared.gate.enter(worker.index)),
-            ticks: clock::ticks(),
+            streak: Streak { command: 0, calls: 0, since: clock::ticks() },
         }
     }
 
@@ -58,6 +66,7 @@ impl<'w> Runner<'w> {
                 self.let_others_close_the_gate();
             }
         }
+        self.end_streak();
         let stats = &self.shared.workers[self.worker].stats;
         stats.batches.add(1);
         stats.commands.add(batch.requests.len() as u64);
@@ -112,6 +121,7 @@ impl<'w> Runner<'w> {
             stats.rejected.add(1);
             return self.fail(connection, &error);
         }
+        self.begin_call(index);
         let mark = connection.reply.mark();
         let result = match entry.handler {
             Handler::Data(command) => {
@@ -125,10 +135,27 @@ impl<'w> Runner<'w> {
             stats.failed.add(1);
             self.fail(connection, &error);
         }
+    }
+
+    /// Counts a call of this command, which is about to begin.
+    #[inline]
+    fn begin_call(&mut self, command: usize) {
+        if self.streak.command != command {
+            self.end_streak();
+            self.streak.command = command;
+        }
+        self.streak.calls += 1;
+    }
+
+    fn end_streak(&mut self) {
         let now = clock::ticks();
-        stats.calls.add(1);
-        stats.ticks.add(now.since(self.ticks).count());
-        self.ticks = now;
+        if self.streak.calls > 0 {
+            let stats = &self.shared.workers[self.worker].stats.by_command[self.streak.command];
+            stats.calls.add(self.streak.calls);
+            stats.ticks.add(now.since(self.streak.since).count());
+        }
+        self.streak.calls = 0;
+        self.streak.since = now;
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! The data commands, one file a family.
 
+pub mod internal;
 pub mod options;
 pub mod string;
 

@@ -1,0 +1,121 @@
+//! Commands on one key that belong to the server's containers: MEMORY USAGE, DEBUG OBJECT.
+//!
+//! The server's rows describe them to clients; it calls these with the container's name in
+//! argument 0, their own in 1 and the key in 2. They are not in the command table themselves.
+
+use kvasir_structures::record::Body;
+
+use crate::command::{Command, Cx, Run};
+use crate::commands::options::integer;
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::spec::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::value::{self, Record};
+
+/// What a key costs in its table: one of a 64-byte bucket's seven places.
+const PLACE_BYTES: usize = 64_usize.div_ceil(7);
+
+pub static MEMORY_USAGE: Command = Command {
+    spec: Spec {
+        name: "usage",
+        group: Group::Server,
+        arity: -3,
+        flags: Flags::READONLY,
+        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(memory_usage),
+};
+
+fn memory_usage(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    check_samples(cx)?;
+    match cx.view.peek(0) {
+        None => cx.reply.null(),
+        Some(record) => {
+            cx.reply.integer((value::allocated_bytes(record) + PLACE_BYTES) as i64);
+        }
+    }
+    Ok(Effect::None)
+}
+
+/// SAMPLES is accepted and not needed: all parts of a value are counted.
+fn check_samples(cx: &Cx<'_>) -> Result<(), Error> {
+    let mut words = cx.args.from(3).iter();
+    while let Some(word) = words.next() {
+        match words.next() {
+            Some(samples) if word.eq_ignore_ascii_case(b"samples") => {
+                if integer(samples)? < 0 {
+                    return Err(Error::SYNTAX);
+                }
+            }
+            _ => return Err(Error::SYNTAX),
+        }
+    }
+    Ok(())
+}
+
+pub static DEBUG_OBJECT: Command = Command {
+    spec: Spec {
+        name: "object",
+        group: Group::Server,
+        arity: 3,
+        flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::LOADING).union(Flags::STALE),
+        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(debug_object),
+};
+
+/// The address is always 0: where a value lies is nobody's business.
+fn debug_object(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let clock_now = cx.view.env.clock();
+    let record = cx.view.peek(0).ok_or(Error::NO_KEY)?;
+    let (clock, idle) = (record.clock(), clock_now.wrapping_sub(record.clock()) & 0xff_ffff);
+    let (encoding, length) = (value::encoding(record), payload_len(record));
+    cx.reply.simple(&format!(
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{length} lru:{clock} \
+         lru_seconds_idle:{idle}"
+    ));
+    Ok(Effect::None)
+}
+
+/// Bytes of the value itself, near to what DUMP would make of it.
+fn payload_len(record: Record<'_>) -> usize {
+    match record.body() {
+        Body::Bytes(bytes) => bytes.len() + 1,
+        Body::Object(_) => value::allocated_bytes(record) - record.allocated_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{check, check_ours};
+
+    #[test]
+    fn memory_usage_refuses_what_redis_refuses() {
+        check(
+            "SET k v; MEMORY USAGE none; MEMORY USAGE none foo; MEMORY USAGE k SAMPLES; \
+             MEMORY USAGE k SAMPLES -1; MEMORY USAGE k SAMPLES x",
+            "+OK; _; -ERR syntax error; -ERR syntax error; -ERR syntax error; \
+             -ERR value is not an integer or out of range",
+        );
+    }
+
+    #[test]
+    fn memory_usage_is_the_record_and_its_place() {
+        check_ours("SET k v; MEMORY USAGE k; MEMORY USAGE k SAMPLES 5", "+OK; :26; :26");
+    }
+
+    #[test]
+    fn debug_object_describes_a_value() {
+        check("DEBUG OBJECT none", "-ERR no such key");
+        let mut bench = crate::testing::Bench::new(kvasir_resp::reply::Protocol::Resp2);
+        bench.env.now_ms = 7_000;
+        bench.call(crate::testing::split("SET k v")[0].as_args());
+        bench.env.now_ms = 9_000;
+        let (reply, _) = bench.call(crate::testing::split("DEBUG OBJECT k")[0].as_args());
+        let text = "+Value at:0x0 refcount:1 encoding:embstr serializedlength:2 lru:7 \
+                    lru_seconds_idle:2\r\n";
+        assert_eq!(String::from_utf8_lossy(&reply), text);
+    }
+}
