@@ -204,8 +204,7 @@ fn split_call(call: &str) -> ArgsBuf {
     let (mut spans, mut scratch) = (Vec::new(), Vec::new());
     let limits = Limits { inline_len_max: 1 << 20, ..Limits::default() };
     let line = format!("{call}\r\n");
-    let parsed =
-        Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &limits);
+    let parsed = Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &limits);
     assert!(matches!(parsed, Ok(Parsed::Inline { .. })), "{call}");
     ArgsBuf::from_iter(Args::new(&scratch, &spans).iter())
 }
@@ -291,6 +290,7 @@ fn oracle() -> Option<&'static Oracle> {
 }
 
 impl Oracle {
+    #[expect(clippy::zombie_processes, reason = "it lives as long as this process")]
     fn start(program: &str) -> Oracle {
         let directory = std::env::temp_dir().join(format!("kvasir-check-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a temporary directory");

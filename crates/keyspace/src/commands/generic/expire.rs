@@ -163,7 +163,8 @@ impl Conditions {
         match present.map(i128::from) {
             None => !self.some && !self.later,
             Some(present) => {
-                !self.none && !(self.later && new <= present) && !(self.sooner && new >= present)
+                let (too_soon, too_late) = (new <= present, new >= present);
+                !(self.none || self.later && too_soon || self.sooner && too_late)
             }
         }
     }
