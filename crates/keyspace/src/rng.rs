@@ -8,6 +8,7 @@ impl Rng {
         Rng(seed | 1)
     }
 
+    #[expect(clippy::should_implement_trait, reason = "an iterator without end says no more")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -264,6 +264,7 @@ impl Oracle {
         std::fs::create_dir_all(&directory).expect("a temporary directory");
         let path = directory.join("oracle.sock");
         // Not bound to this process's life: `timeout` ends it should the tests be killed.
+        #[expect(clippy::zombie_processes, reason = "it serves until this process ends")]
         let process = Process::new("timeout")
             .args(["600", program, "--port", "0", "--save", "", "--enable-debug-command", "yes"])
             .args(["--unixsocket", path.to_str().expect("a printable path")])

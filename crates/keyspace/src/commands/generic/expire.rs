@@ -163,7 +163,9 @@ impl Conditions {
         match present.map(i128::from) {
             None => !self.some && !self.later,
             Some(present) => {
-                !self.none && !(self.later && new <= present) && !(self.sooner && new >= present)
+                let too_soon = self.later && new <= present;
+                let too_late = self.sooner && new >= present;
+                !(self.none || too_soon || too_late)
             }
         }
     }

@@ -313,7 +313,7 @@ fn msetnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 fn check_pairs(cx: &Cx<'_>, command: &str) -> Result<(), Error> {
-    if cx.args.len() % 2 == 0 { Err(Error::wrong_arity(command)) } else { Ok(()) }
+    if cx.args.len().is_multiple_of(2) { Err(Error::wrong_arity(command)) } else { Ok(()) }
 }
 
 fn set_all(cx: &mut Cx<'_>) {
