@@ -202,9 +202,9 @@ pub fn split(script: &str) -> Vec<ArgsBuf> {
 
 fn split_call(call: &str) -> ArgsBuf {
     let (mut spans, mut scratch) = (Vec::new(), Vec::new());
+    let limits = Limits { inline_len_max: 16 << 20, ..Limits::default() };
     let line = format!("{call}\r\n");
-    let parsed =
-        Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &Limits::default());
+    let parsed = Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &limits);
     assert!(matches!(parsed, Ok(Parsed::Inline { .. })), "{call}");
     ArgsBuf::from_iter(Args::new(&scratch, &spans).iter())
 }
