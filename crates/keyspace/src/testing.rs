@@ -202,7 +202,7 @@ pub fn split(script: &str) -> Vec<ArgsBuf> {
 
 fn split_call(call: &str) -> ArgsBuf {
     let (mut spans, mut scratch) = (Vec::new(), Vec::new());
-    let limits = Limits { inline_len_max: 1 << 20, ..Limits::default() };
+    let limits = Limits { inline_len_max: 1 << 24, ..Limits::default() };
     let line = format!("{call}\r\n");
     let parsed = Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &limits);
     assert!(matches!(parsed, Ok(Parsed::Inline { .. })), "{call}");

@@ -163,8 +163,9 @@ impl Conditions {
         match present.map(i128::from) {
             None => !self.some && !self.later,
             Some(present) => {
-                let (too_soon, too_late) = (new <= present, new >= present);
-                !(self.none || self.later && too_soon || self.sooner && too_late)
+                let too_soon = self.later && new <= present;
+                let too_late = self.sooner && new >= present;
+                !(self.none || too_soon || too_late)
             }
         }
     }
