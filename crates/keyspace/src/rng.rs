@@ -8,7 +8,8 @@ impl Rng {
         Rng(seed | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    /// 64 random bits.
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -17,6 +18,6 @@ impl Rng {
 
     /// A number below `bound`, which is not 0. The bias is below 2^-32 for any size of a keyspace.
     pub fn below(&mut self, bound: usize) -> usize {
-        ((self.next() as u128 * bound as u128) >> 64) as usize
+        ((self.draw() as u128 * bound as u128) >> 64) as usize
     }
 }

@@ -23,6 +23,8 @@ pub struct Spec {
     pub tips: &'static [&'static str],
     /// Pairs of version and change.
     pub history: &'static [(&'static str, &'static str)],
+    /// Since when another command is preferred, and which.
+    pub deprecated: Option<(&'static str, &'static str)>,
     pub arguments: &'static [Argument],
 }
 
@@ -40,6 +42,7 @@ impl Spec {
         keys: &[],
         tips: &[],
         history: &[],
+        deprecated: None,
         arguments: &[],
     };
 

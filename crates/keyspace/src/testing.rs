@@ -12,7 +12,7 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use kvasir_resp::args::{Args, ArgsBuf};
-use kvasir_resp::decode;
+use kvasir_resp::decode::{self, Decoder};
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::{Limits, Parsed, Parser};
 use kvasir_resp::value::Value;
@@ -202,9 +202,9 @@ pub fn split(script: &str) -> Vec<ArgsBuf> {
 
 fn split_call(call: &str) -> ArgsBuf {
     let (mut spans, mut scratch) = (Vec::new(), Vec::new());
+    let limits = Limits { inline_len_max: 1 << 24, ..Limits::default() };
     let line = format!("{call}\r\n");
-    let parsed =
-        Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &Limits::default());
+    let parsed = Parser::default().parse(line.as_bytes(), &mut spans, &mut scratch, &limits);
     assert!(matches!(parsed, Ok(Parsed::Inline { .. })), "{call}");
     ArgsBuf::from_iter(Args::new(&scratch, &spans).iter())
 }
@@ -245,6 +245,37 @@ struct Oracle {
     _process: Child,
 }
 
+/// Whether there is an oracle to ask.
+pub fn has_oracle() -> bool {
+    oracle().is_some()
+}
+
+/// The oracle's replies to many calls, in one pipeline.
+pub fn ask_oracle(calls: &[Vec<&str>]) -> Vec<Value> {
+    let oracle = oracle().expect("the caller asked whether there is one");
+    let _turn = oracle.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stream = UnixStream::connect(&oracle.path).expect("the oracle listens");
+    let mut values = Vec::with_capacity(calls.len());
+    let (mut decoder, mut chunk) = (Decoder::default(), [0; 65536]);
+    // Few enough at a time for the socket's buffers.
+    for some in calls.chunks(100) {
+        let requests: Vec<u8> = some.iter().flat_map(|call| decode::encode_request(call)).collect();
+        stream.write_all(&requests).expect("the oracle reads");
+        let wanted = values.len() + some.len();
+        while values.len() < wanted {
+            match decoder.next_value().expect("a reply") {
+                Some(value) => values.push(value),
+                None => {
+                    let length = stream.read(&mut chunk).expect("the oracle answers");
+                    assert!(length > 0, "the oracle closed the connection");
+                    decoder.feed(&chunk[..length]);
+                }
+            }
+        }
+    }
+    values
+}
+
 fn oracle() -> Option<&'static Oracle> {
     static ORACLE: OnceLock<Option<Oracle>> = OnceLock::new();
     let start = || match std::env::var("KVASIR_REDIS_SERVER") {
@@ -259,15 +290,19 @@ fn oracle() -> Option<&'static Oracle> {
 }
 
 impl Oracle {
+    #[expect(clippy::zombie_processes, reason = "it lives as long as this process")]
     fn start(program: &str) -> Oracle {
         let directory = std::env::temp_dir().join(format!("kvasir-check-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a temporary directory");
         let path = directory.join("oracle.sock");
-        // Not bound to this process's life: `timeout` ends it should the tests be killed.
-        let process = Process::new("timeout")
-            .args(["600", program, "--port", "0", "--save", "", "--enable-debug-command", "yes"])
+        // The shell waits for its input to end, which it does when this process does.
+        let script = "\"$@\" & server=$!; cat; kill $server";
+        let process = Process::new("sh")
+            .args(["-c", script, "oracle", program])
+            .args(["--port", "0", "--save", "", "--enable-debug-command", "yes"])
             .args(["--unixsocket", path.to_str().expect("a printable path")])
             .current_dir(&directory)
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -362,7 +362,7 @@ impl Worker {
     fn admit(&self, socket: &Socket) -> Result<(), String> {
         let config = &self.core.config;
         let is_open = config.requirepass.is_empty() && config.protected_mode;
-        if is_open && !is_local(&socket) {
+        if is_open && !is_local(socket) {
             return Err(crate::listen::PROTECTED_MODE.into());
         }
         if !self.shared.clients.try_reserve(config.maxclients as usize) {
@@ -375,7 +375,7 @@ impl Worker {
         let config = &self.core.config;
         // A peer that has gone already is found out by the first receive.
         let _ = socket.set_nodelay();
-        let _ = socket.set_keepalive(config.tcp_keepalive as u32);
+        let _ = socket.set_keepalive(config.tcp_keepalive);
         let name = |address: std::io::Result<Address>| {
             address.map_or_else(|_| "?:0".into(), |address| address.to_string())
         };

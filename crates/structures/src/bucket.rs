@@ -56,7 +56,7 @@ impl Fraction {
 
     #[inline(always)]
     pub(crate) fn home(self, buckets: usize) -> usize {
-        (self.0 as u64 * buckets as u64 >> FRACTION_BITS) as usize
+        ((self.0 as u64 * buckets as u64) >> FRACTION_BITS) as usize
     }
 
     /// The smallest fraction whose home is `bucket`; `None` behind the last.

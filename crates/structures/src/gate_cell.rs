@@ -46,7 +46,7 @@ impl<T> GateCell<T> {
         other.check(pass);
         if !core::ptr::eq(self, other) {
             // SAFETY: as in `replace`, and the two are different.
-            unsafe { core::mem::swap(&mut *self.value.get(), &mut *other.value.get()) }
+            unsafe { core::ptr::swap(self.value.get(), other.value.get()) }
         }
     }
 

@@ -63,9 +63,10 @@ unsafe impl Send for Outgrown {}
 
 impl Drop for Outgrown {
     fn drop(&mut self) {
-        // SAFETY: made by a table that gave up its only name for the memory.
         match self.0 {
+            // SAFETY: made by a table that gave up its only name for the array.
             OutgrownKind::Leaf(leaf) => unsafe { leaf.free() },
+            // SAFETY: as above; it was made by `Box::into_raw`.
             OutgrownKind::Directory(directory) => drop(unsafe { Box::from_raw(directory) }),
         }
     }

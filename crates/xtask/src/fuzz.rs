@@ -2,7 +2,7 @@
 //!
 //! A fuzz crate lies in `crates/*/fuzz`, a workspace of its own; its programs are the targets. A
 //! target whose source speaks of `canary` is built a second time with `--cfg canary`, which plants
-//! a bug, and then has to fail: a fuzzer that cannot find a planted bug proves nothing.
+//! a bug there, and then has to fail: a fuzzer that cannot find a planted bug proves nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub fn smoke(only: Option<&str>, seconds: u64) -> Result<()> {
             target.expect_canary()?;
         }
     }
-    println!("fuzz: {} targets, nothing found, every canary was found", targets.len());
+    println!("fuzz: {} target(s), nothing found, every canary was found", targets.len());
     Ok(())
 }
 
@@ -113,13 +113,13 @@ impl Target {
     }
 
     fn fuzz(&self, seconds: u64) -> Result<()> {
-        let program = self.build("")?;
+        let program = self.build(&[])?;
         run(&mut self.libfuzzer(&program, "found", seconds)?)
             .with_context(|| format!("fuzz target {} failed", self.name))
     }
 
     fn expect_canary(&self) -> Result<()> {
-        let program = self.build("--cfg canary")?;
+        let program = self.build(&["--cfg", "canary"])?;
         let output = self.libfuzzer(&program, "canary", CANARY_SECONDS)?.output()?;
         if output.status.success() {
             bail!("{}: the planted bug was not found in {CANARY_SECONDS} s", self.name);
@@ -132,17 +132,15 @@ impl Target {
         Ok(())
     }
 
-    /// Builds the program; the flags name the output folder, so that builds do not replace each
-    /// other.
-    fn build(&self, flags: &str) -> Result<PathBuf> {
+    /// Builds the program. The given flags reach only the program itself, not what it depends on,
+    /// so that a canary costs seconds and not a second build of libFuzzer.
+    fn build(&self, flags: &[&str]) -> Result<PathBuf> {
         let host = host_triple()?;
-        let kind = if flags.is_empty() { "plain" } else { "canary" };
-        let out = target_dir().join("fuzz").join(kind);
-        let manifest = self.dir.join("Cargo.toml");
-        let args = ["build", "--release", "--target", &host, "--bin", &self.name];
+        let out = target_dir().join("fuzz/build");
+        let args = ["rustc", "--release", "--target", &host, "--bin", &self.name];
         let mut cargo = nightly_cargo(&args)?;
-        cargo.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(&out);
-        cargo.env("RUSTFLAGS", format!("{FLAGS} {flags}"));
+        cargo.arg("--manifest-path").arg(self.dir.join("Cargo.toml"));
+        cargo.arg("--target-dir").arg(&out).env("RUSTFLAGS", FLAGS).arg("--").args(flags);
         run(&mut cargo)?;
         Ok(out.join(host).join("release").join(&self.name))
     }
@@ -162,7 +160,7 @@ impl Target {
             .arg(format!("-max_len={INPUT_BYTES_MAX}"))
             .arg(format!("-rss_limit_mb={RSS_LIMIT_MIB}"))
             .arg(format!("-artifact_prefix={}/{}-", found.display(), self.name))
-            .args(["-print_final_stats=1", "-timeout=10"])
+            .args(["-print_final_stats=1", "-verbosity=0", "-timeout=10"])
             .arg(inputs);
         let dictionaries = fs::read_dir(&self.dir)?.flatten().map(|entry| entry.path());
         for file in dictionaries.filter(|file| file.extension().is_some_and(|end| end == "dict")) {

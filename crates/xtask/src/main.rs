@@ -8,11 +8,14 @@ mod ci;
 mod fuzz;
 mod fuzz_diff;
 mod oracle;
+mod packages;
 mod server;
 mod source;
 mod tidy;
 mod wire;
 mod workspace;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -37,15 +40,24 @@ enum Task {
     FuzzDiff(fuzz_diff::Options),
     /// Measure Kvasir beside Redis and Valkey
     Bench(bench::Options),
+    /// Load Debian's package index into a server, read it back and compare
+    Packages(packages::Options),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let Err(error) = run(Cli::parse().command) else { return ExitCode::SUCCESS };
+    eprintln!("error: {error:#}");
+    ExitCode::FAILURE
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Oracle => oracle::main(),
         Task::Ci(options) => ci::main(&options),
         Task::Tidy => tidy::main(),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),
         Task::Bench(options) => bench::main(&options),
+        Task::Packages(options) => packages::main(&options),
     }
 }

@@ -9,7 +9,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::{self, Record};
 
 /// What a key costs in its table: one of a 64-byte bucket's seven places.
@@ -18,10 +18,17 @@ const PLACE_BYTES: usize = 64_usize.div_ceil(7);
 pub static MEMORY_USAGE: Command = Command {
     spec: Spec {
         name: "usage",
+        summary: "Returns how many bytes a key and its value take.",
+        since: "4.0.0",
         group: Group::Server,
+        complexity: "O(N) where N is the number of parts of the value.",
         arity: -3,
         flags: Flags::READONLY,
         keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("count").token("SAMPLES").optional(),
+        ],
         ..Spec::BLANK
     },
     run: Run::Keys(memory_usage),

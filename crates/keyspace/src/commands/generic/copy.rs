@@ -8,7 +8,7 @@ use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::plan::KeyAt;
-use crate::spec::{Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 use crate::value;
 
 pub static COMMANDS: &[&Command] = &[&COPY];
@@ -16,11 +16,21 @@ pub static COMMANDS: &[&Command] = &[&COPY];
 static COPY: Command = Command {
     spec: Spec {
         name: "copy",
+        summary: "Puts a copy of a value under another key, here or in another database.",
+        since: "6.2.0",
+        complexity: "O(N) for collections, where N is the number of elements; O(1) for strings.",
         arity: -3,
         flags: Flags::WRITE.union(Flags::DENYOOM),
+        categories: Categories::KEYSPACE,
         keys: &[
             KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS)),
             KeySpec::range(KeyFlags::OW.union(KeyFlags::UPDATE), 2, 0, 1),
+        ],
+        arguments: &[
+            Argument::key("source", 0),
+            Argument::key("destination", 1),
+            Argument::integer("destination-db").token("DB").optional(),
+            Argument::word("replace", "REPLACE").optional(),
         ],
         ..Spec::BLANK
     },

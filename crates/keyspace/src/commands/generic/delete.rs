@@ -3,7 +3,7 @@
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
 
 pub static COMMANDS: &[&Command] = &[&DEL, &UNLINK, &EXISTS, &TOUCH, &TYPE];
@@ -11,9 +11,15 @@ pub static COMMANDS: &[&Command] = &[&DEL, &UNLINK, &EXISTS, &TOUCH, &TYPE];
 static DEL: Command = Command {
     spec: Spec {
         name: "del",
+        summary: "Deletes keys.",
+        since: "1.0.0",
+        complexity: "O(N) where N is the number of keys; large values are freed in the background.",
         arity: -2,
         flags: Flags::WRITE,
+        categories: Categories::KEYSPACE,
         keys: &[KeySpec::range(KeyFlags::RM.union(KeyFlags::DELETE), 1, -1, 1)],
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+        arguments: &[Argument::key("key", 0).multiple()],
         ..Spec::BLANK
     },
     run: Run::Keys(delete),
@@ -22,9 +28,15 @@ static DEL: Command = Command {
 static UNLINK: Command = Command {
     spec: Spec {
         name: "unlink",
+        summary: "Deletes keys; their memory is freed in the background.",
+        since: "4.0.0",
+        complexity: "O(1) for each key, then O(N) in the background, N allocations.",
         arity: -2,
         flags: Flags::WRITE.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
         keys: &[KeySpec::range(KeyFlags::RM.union(KeyFlags::DELETE), 1, -1, 1)],
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+        arguments: &[Argument::key("key", 0).multiple()],
         ..Spec::BLANK
     },
     run: Run::Keys(delete),
@@ -40,9 +52,16 @@ fn delete(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static EXISTS: Command = Command {
     spec: Spec {
         name: "exists",
+        summary: "Counts how many of the named keys are there.",
+        since: "1.0.0",
+        complexity: "O(N) where N is the number of keys.",
         arity: -2,
         flags: Flags::READONLY.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
         keys: &[KeySpec::range(KeyFlags::RO, 1, -1, 1)],
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+        history: &[("3.0.3", "Takes several keys.")],
+        arguments: &[Argument::key("key", 0).multiple()],
         ..Spec::BLANK
     },
     run: Run::Keys(exists),
@@ -57,9 +76,15 @@ fn exists(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static TOUCH: Command = Command {
     spec: Spec {
         name: "touch",
+        summary: "Notes an access to keys, and counts those that are there.",
+        since: "3.2.1",
+        complexity: "O(N) where N is the number of keys.",
         arity: -2,
         flags: Flags::READONLY.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
         keys: &[KeySpec::range(KeyFlags::RO, 1, -1, 1)],
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+        arguments: &[Argument::key("key", 0).multiple()],
         ..Spec::BLANK
     },
     run: Run::Keys(touch),
@@ -79,9 +104,13 @@ fn count(cx: &mut Cx<'_>, mut f: impl FnMut(&mut Cx<'_>, usize) -> bool) -> usiz
 static TYPE: Command = Command {
     spec: Spec {
         name: "type",
+        summary: "Returns the type of a key's value.",
+        since: "1.0.0",
         arity: 2,
         flags: Flags::READONLY.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
         keys: &[KeySpec::first(KeyFlags::RO)],
+        arguments: &[Argument::key("key", 0)],
         ..Spec::BLANK
     },
     run: Run::Keys(type_of),

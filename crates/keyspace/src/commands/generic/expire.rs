@@ -5,31 +5,93 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::{TimeUnit, integer};
 use crate::effect::{Effect, call};
 use crate::error::Error;
-use crate::spec::{Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, ArgumentKind, Categories, Flags, KeyFlags, KeySpec, Spec};
 
 pub static COMMANDS: &[&Command] =
     &[&EXPIRE, &PEXPIRE, &EXPIREAT, &PEXPIREAT, &TTL, &PTTL, &EXPIRETIME, &PEXPIRETIME, &PERSIST];
 
-const SET_FLAGS: Flags = Flags::WRITE.union(Flags::FAST);
-const SET_KEYS: &[KeySpec] = &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))];
+/// What the present expiry must be like.
+const CONDITION: Argument = Argument::one_of(
+    "condition",
+    &[
+        Argument::word("nx", "NX"),
+        Argument::word("xx", "XX"),
+        Argument::word("gt", "GT"),
+        Argument::word("lt", "LT"),
+    ],
+)
+.since("7.0.0")
+.optional();
 
 static EXPIRE: Command = Command {
-    spec: Spec { name: "expire", arity: -3, flags: SET_FLAGS, keys: SET_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "expire",
+        summary: "Lets a key live for some seconds from now.",
+        since: "1.0.0",
+        arity: -3,
+        flags: Flags::WRITE.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+        history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
+        arguments: &[Argument::key("key", 0), Argument::integer("seconds"), CONDITION],
+        ..Spec::BLANK
+    },
     run: Run::Keys(|cx| expire(cx, TimeUnit::Seconds, "expire")),
 };
 
 static PEXPIRE: Command = Command {
-    spec: Spec { name: "pexpire", arity: -3, flags: SET_FLAGS, keys: SET_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "pexpire",
+        summary: "Lets a key live for some milliseconds from now.",
+        since: "2.6.0",
+        arity: -3,
+        flags: Flags::WRITE.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+        history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
+        arguments: &[Argument::key("key", 0), Argument::integer("milliseconds"), CONDITION],
+        ..Spec::BLANK
+    },
     run: Run::Keys(|cx| expire(cx, TimeUnit::Milliseconds, "pexpire")),
 };
 
 static EXPIREAT: Command = Command {
-    spec: Spec { name: "expireat", arity: -3, flags: SET_FLAGS, keys: SET_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "expireat",
+        summary: "Lets a key live until a Unix time in seconds.",
+        since: "1.2.0",
+        arity: -3,
+        flags: Flags::WRITE.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+        history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::new("unix-time-seconds", ArgumentKind::UnixTime),
+            CONDITION,
+        ],
+        ..Spec::BLANK
+    },
     run: Run::Keys(|cx| expire(cx, TimeUnit::UnixSeconds, "expireat")),
 };
 
 static PEXPIREAT: Command = Command {
-    spec: Spec { name: "pexpireat", arity: -3, flags: SET_FLAGS, keys: SET_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "pexpireat",
+        summary: "Lets a key live until a Unix time in milliseconds.",
+        since: "2.6.0",
+        arity: -3,
+        flags: Flags::WRITE.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+        history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::new("unix-time-milliseconds", ArgumentKind::UnixTime),
+            CONDITION,
+        ],
+        ..Spec::BLANK
+    },
     run: Run::Keys(|cx| expire(cx, TimeUnit::UnixMilliseconds, "pexpireat")),
 };
 
@@ -101,32 +163,75 @@ impl Conditions {
         match present.map(i128::from) {
             None => !self.some && !self.later,
             Some(present) => {
-                !self.none && !(self.later && new <= present) && !(self.sooner && new >= present)
+                let too_soon = self.later && new <= present;
+                let too_late = self.sooner && new >= present;
+                !(self.none || too_soon || too_late)
             }
         }
     }
 }
 
-const ASK_FLAGS: Flags = Flags::READONLY.union(Flags::FAST);
-const ASK_KEYS: &[KeySpec] = &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))];
-
 static TTL: Command = Command {
-    spec: Spec { name: "ttl", arity: 2, flags: ASK_FLAGS, keys: ASK_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "ttl",
+        summary: "Returns how many seconds a key has left.",
+        since: "1.0.0",
+        arity: 2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output"],
+        history: &[("2.8.0", "Replies with -2 for a free key.")],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(|cx| ask(cx, TimeUnit::Seconds)),
 };
 
 static PTTL: Command = Command {
-    spec: Spec { name: "pttl", arity: 2, flags: ASK_FLAGS, keys: ASK_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "pttl",
+        summary: "Returns how many milliseconds a key has left.",
+        since: "2.6.0",
+        arity: 2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output"],
+        history: &[("2.8.0", "Replies with -2 for a free key.")],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(|cx| ask(cx, TimeUnit::Milliseconds)),
 };
 
 static EXPIRETIME: Command = Command {
-    spec: Spec { name: "expiretime", arity: 2, flags: ASK_FLAGS, keys: ASK_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "expiretime",
+        summary: "Returns the Unix time in seconds at which a key expires.",
+        since: "7.0.0",
+        arity: 2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(|cx| ask(cx, TimeUnit::UnixSeconds)),
 };
 
 static PEXPIRETIME: Command = Command {
-    spec: Spec { name: "pexpiretime", arity: 2, flags: ASK_FLAGS, keys: ASK_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "pexpiretime",
+        summary: "Returns the Unix time in milliseconds at which a key expires.",
+        since: "7.0.0",
+        arity: 2,
+        flags: Flags::READONLY.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(|cx| ask(cx, TimeUnit::UnixMilliseconds)),
 };
 
@@ -148,7 +253,17 @@ fn ask(cx: &mut Cx<'_>, unit: TimeUnit) -> Result<Effect, Error> {
 }
 
 static PERSIST: Command = Command {
-    spec: Spec { name: "persist", arity: 2, flags: SET_FLAGS, keys: SET_KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "persist",
+        summary: "Takes away a key's expiry.",
+        since: "2.2.0",
+        arity: 2,
+        flags: Flags::WRITE.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(persist),
 };
 

@@ -3,20 +3,36 @@
 use crate::command::{Command, Cx, Roam, Run};
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 use crate::value;
 
 pub static COMMANDS: &[&Command] = &[&OBJECT];
 
 static OBJECT: Command = Command {
-    spec: Spec { name: "object", arity: -2, ..Spec::BLANK },
+    spec: Spec {
+        name: "object",
+        summary: "Tells how a value is kept.",
+        since: "2.2.3",
+        complexity: "That of the subcommand.",
+        arity: -2,
+        ..Spec::BLANK
+    },
     run: Run::Container(&[&ENCODING, &FREQ, &HELP, &IDLETIME, &REFCOUNT]),
 };
 
-const KEYS: &[KeySpec] = &[KeySpec::range(KeyFlags::RO, 2, 0, 1)];
-
 static ENCODING: Command = Command {
-    spec: Spec { name: "encoding", arity: 3, flags: Flags::READONLY, keys: KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "encoding",
+        summary: "Returns the encoding of a value.",
+        since: "2.2.3",
+        arity: 3,
+        flags: Flags::READONLY,
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
+        tips: &["nondeterministic_output"],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(encoding),
 };
 
@@ -29,7 +45,18 @@ fn encoding(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 static FREQ: Command = Command {
-    spec: Spec { name: "freq", arity: 3, flags: Flags::READONLY, keys: KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "freq",
+        summary: "Returns how often a key was used lately, on a logarithmic scale.",
+        since: "4.0.0",
+        arity: 3,
+        flags: Flags::READONLY,
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
+        tips: &["nondeterministic_output"],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(freq),
 };
 
@@ -47,7 +74,18 @@ fn freq(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 static IDLETIME: Command = Command {
-    spec: Spec { name: "idletime", arity: 3, flags: Flags::READONLY, keys: KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "idletime",
+        summary: "Returns the seconds since a key was last used.",
+        since: "2.2.3",
+        arity: 3,
+        flags: Flags::READONLY,
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
+        tips: &["nondeterministic_output"],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(idletime),
 };
 
@@ -61,7 +99,18 @@ fn idletime(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 static REFCOUNT: Command = Command {
-    spec: Spec { name: "refcount", arity: 3, flags: Flags::READONLY, keys: KEYS, ..Spec::BLANK },
+    spec: Spec {
+        name: "refcount",
+        summary: "Returns how many references a value has.",
+        since: "2.2.3",
+        arity: 3,
+        flags: Flags::READONLY,
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
+        tips: &["nondeterministic_output"],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
     run: Run::Keys(refcount),
 };
 
@@ -76,7 +125,15 @@ fn refcount(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 static HELP: Command = Command {
-    spec: Spec { name: "help", arity: 2, flags: Flags::LOADING.union(Flags::STALE), ..Spec::BLANK },
+    spec: Spec {
+        name: "help",
+        summary: "Explains the subcommands.",
+        since: "6.2.0",
+        arity: 2,
+        flags: Flags::LOADING.union(Flags::STALE),
+        categories: Categories::KEYSPACE,
+        ..Spec::BLANK
+    },
     run: Run::Roam(help),
 };
 

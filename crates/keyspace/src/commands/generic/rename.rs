@@ -8,19 +8,23 @@ use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::plan::KeyAt;
-use crate::spec::{Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 
 pub static COMMANDS: &[&Command] = &[&RENAME, &RENAMENX, &MOVE];
 
 static RENAME: Command = Command {
     spec: Spec {
         name: "rename",
+        summary: "Gives a value another key, whatever that held before.",
+        since: "1.0.0",
         arity: 3,
         flags: Flags::WRITE,
+        categories: Categories::KEYSPACE,
         keys: &[
             KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::DELETE)),
             KeySpec::range(KeyFlags::OW.union(KeyFlags::UPDATE), 2, 0, 1),
         ],
+        arguments: &[Argument::key("key", 0), Argument::key("newkey", 1)],
         ..Spec::BLANK
     },
     run: Run::Keys(rename),
@@ -42,12 +46,17 @@ fn rename(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static RENAMENX: Command = Command {
     spec: Spec {
         name: "renamenx",
+        summary: "Gives a value another key if that is free.",
+        since: "1.0.0",
         arity: 3,
         flags: Flags::WRITE.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
         keys: &[
             KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::DELETE)),
             KeySpec::range(KeyFlags::OW.union(KeyFlags::INSERT), 2, 0, 1),
         ],
+        history: &[("3.2.0", "Two equal names are no longer an error.")],
+        arguments: &[Argument::key("key", 0), Argument::key("newkey", 1)],
         ..Spec::BLANK
     },
     run: Run::Keys(renamenx),
@@ -75,9 +84,13 @@ fn carry(cx: &mut Cx<'_>) {
 static MOVE: Command = Command {
     spec: Spec {
         name: "move",
+        summary: "Moves a key to another database where it is free.",
+        since: "1.0.0",
         arity: 3,
         flags: Flags::WRITE.union(Flags::FAST),
-        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::DELETE))],
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("db")],
         ..Spec::BLANK
     },
     run: Run::Planned(move_key, plan_move),

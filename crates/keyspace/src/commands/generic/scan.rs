@@ -13,7 +13,7 @@ use crate::commands::options::integer;
 use crate::database::Database;
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Flags, Spec};
+use crate::spec::{Argument, ArgumentKind, Categories, Flags, Spec};
 use crate::value::{Record, Tag};
 use crate::view::Env;
 
@@ -27,7 +27,18 @@ const STEPS_PER_KEY: u64 = 10;
 const DRAWS_MAX: usize = 100;
 
 static KEYS: Command = Command {
-    spec: Spec { name: "keys", arity: 2, flags: Flags::READONLY, ..Spec::BLANK },
+    spec: Spec {
+        name: "keys",
+        summary: "Lists the keys that match a pattern.",
+        since: "1.0.0",
+        complexity: "O(N) where N is the number of keys in the database.",
+        arity: 2,
+        flags: Flags::READONLY,
+        categories: Categories::DANGEROUS.union(Categories::KEYSPACE),
+        tips: &["request_policy:all_shards", "nondeterministic_output_order"],
+        arguments: &[Argument::new("pattern", ArgumentKind::Pattern)],
+        ..Spec::BLANK
+    },
     run: Run::Roam(keys),
 };
 
@@ -74,7 +85,24 @@ impl<'a> Pattern<'a> {
 }
 
 static SCAN: Command = Command {
-    spec: Spec { name: "scan", arity: -2, flags: Flags::READONLY, ..Spec::BLANK },
+    spec: Spec {
+        name: "scan",
+        summary: "Walks through the keys of a database, some at each call.",
+        since: "2.8.0",
+        complexity: "O(1) for a call, O(N) for a whole walk where N is the number of keys.",
+        arity: -2,
+        flags: Flags::READONLY,
+        categories: Categories::KEYSPACE,
+        tips: &["nondeterministic_output", "request_policy:special"],
+        history: &[("6.0.0", "Takes `TYPE`.")],
+        arguments: &[
+            Argument::integer("cursor"),
+            Argument::new("pattern", ArgumentKind::Pattern).token("MATCH").optional(),
+            Argument::integer("count").token("COUNT").optional(),
+            Argument::string("type").token("TYPE").since("6.0.0").optional(),
+        ],
+        ..Spec::BLANK
+    },
     run: Run::Roam(scan),
 };
 
@@ -185,7 +213,17 @@ impl<'a> Options<'a> {
 }
 
 static RANDOMKEY: Command = Command {
-    spec: Spec { name: "randomkey", arity: 1, flags: Flags::READONLY, ..Spec::BLANK },
+    spec: Spec {
+        name: "randomkey",
+        summary: "Draws a key of the database.",
+        since: "1.0.0",
+        complexity: "O(1): a walk over the counts of the slots.",
+        arity: 1,
+        flags: Flags::READONLY,
+        categories: Categories::KEYSPACE,
+        tips: &["request_policy:all_shards", "nondeterministic_output"],
+        ..Spec::BLANK
+    },
     run: Run::Roam(randomkey),
 };
 

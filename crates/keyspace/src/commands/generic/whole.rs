@@ -7,16 +7,32 @@ use crate::command::{Command, Roam, Run, World};
 use crate::database::DbIndex;
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Flags, Spec};
+use crate::spec::{Argument, Categories, Flags, Group, Spec};
 use crate::view::Garbage;
 
 pub static COMMANDS: &[&Command] = &[&DBSIZE, &FLUSHDB, &FLUSHALL, &SWAPDB];
 
+/// Accepted; memory is freed in the background in any case.
+const FLUSH_MODE: Argument = Argument::one_of(
+    "async",
+    &[
+        Argument::word("async", "ASYNC").since("4.0.0"),
+        Argument::word("sync", "SYNC").since("6.2.0"),
+    ],
+)
+.optional();
+
 static DBSIZE: Command = Command {
     spec: Spec {
         name: "dbsize",
+        summary: "Returns the number of keys in the database.",
+        since: "1.0.0",
+        group: Group::Server,
+        complexity: "O(1): a sum over the slots.",
         arity: 1,
         flags: Flags::READONLY.union(Flags::FAST),
+        categories: Categories::KEYSPACE,
+        tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         ..Spec::BLANK
     },
     run: Run::Roam(dbsize),
@@ -28,7 +44,20 @@ fn dbsize(cx: &mut Roam<'_>) -> Result<Effect, Error> {
 }
 
 static FLUSHDB: Command = Command {
-    spec: Spec { name: "flushdb", arity: -1, flags: Flags::WRITE, ..Spec::BLANK },
+    spec: Spec {
+        name: "flushdb",
+        summary: "Deletes all keys of the database.",
+        since: "1.0.0",
+        group: Group::Server,
+        complexity: "O(1), then O(N) in the background where N is the number of keys.",
+        arity: -1,
+        flags: Flags::WRITE,
+        categories: Categories::DANGEROUS.union(Categories::KEYSPACE),
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        history: &[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")],
+        arguments: &[FLUSH_MODE],
+        ..Spec::BLANK
+    },
     run: Run::World(flushdb),
 };
 
@@ -40,7 +69,20 @@ fn flushdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
 }
 
 static FLUSHALL: Command = Command {
-    spec: Spec { name: "flushall", arity: -1, flags: Flags::WRITE, ..Spec::BLANK },
+    spec: Spec {
+        name: "flushall",
+        summary: "Deletes all keys of all databases.",
+        since: "1.0.0",
+        group: Group::Server,
+        complexity: "O(1), then O(N) in the background where N is the number of keys.",
+        arity: -1,
+        flags: Flags::WRITE,
+        categories: Categories::DANGEROUS.union(Categories::KEYSPACE),
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        history: &[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")],
+        arguments: &[FLUSH_MODE],
+        ..Spec::BLANK
+    },
     run: Run::World(flushall),
 };
 
@@ -74,7 +116,18 @@ fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
 }
 
 static SWAPDB: Command = Command {
-    spec: Spec { name: "swapdb", arity: 3, flags: Flags::WRITE.union(Flags::FAST), ..Spec::BLANK },
+    spec: Spec {
+        name: "swapdb",
+        summary: "Exchanges two databases.",
+        since: "4.0.0",
+        group: Group::Server,
+        complexity: "O(N) where N is the number of clients that watch or wait for keys of the two.",
+        arity: 3,
+        flags: Flags::WRITE.union(Flags::FAST),
+        categories: Categories::DANGEROUS.union(Categories::KEYSPACE),
+        arguments: &[Argument::integer("index1"), Argument::integer("index2")],
+        ..Spec::BLANK
+    },
     run: Run::World(swapdb),
 };
 

@@ -9,7 +9,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::{Object, SHARED_TEXT_MIN, Tag};
 use crate::view::Found;
 
@@ -18,10 +18,14 @@ pub static COMMANDS: &[&Command] = &[&APPEND, &SETRANGE, &INCR, &DECR, &INCRBY, 
 static APPEND: Command = Command {
     spec: Spec {
         name: "append",
+        summary: "Appends to a string, which is created if the key is free.",
+        since: "2.0.0",
         group: Group::String,
+        complexity: "O(1) for a short value, averaged over many calls.",
         arity: 3,
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
         keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::INSERT))],
+        arguments: &[Argument::key("key", 0), Argument::string("value")],
         ..Spec::BLANK
     },
     run: Run::Keys(append),
@@ -44,10 +48,18 @@ fn append(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static SETRANGE: Command = Command {
     spec: Spec {
         name: "setrange",
+        summary: "Overwrites a part of a string from an offset on, and makes it longer if need be.",
+        since: "2.2.0",
         group: Group::String,
+        complexity: "O(1) for a short value, O(M) where M is the length of the value.",
         arity: 4,
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("offset"),
+            Argument::string("value"),
+        ],
         ..Spec::BLANK
     },
     run: Run::Keys(setrange),
@@ -105,17 +117,16 @@ fn edit(found: &mut Found<'_>, len: usize, change: impl FnOnce(&mut [u8])) {
     }
 }
 
-const INCREMENT_FLAGS: Flags = Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST);
-const INCREMENT_KEYS: &[KeySpec] =
-    &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))];
-
 static INCR: Command = Command {
     spec: Spec {
         name: "incr",
+        summary: "Adds one to an integer; a free key counts as 0.",
+        since: "1.0.0",
         group: Group::String,
         arity: 2,
-        flags: INCREMENT_FLAGS,
-        keys: INCREMENT_KEYS,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0)],
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| add(cx, 1)),
@@ -124,10 +135,13 @@ static INCR: Command = Command {
 static DECR: Command = Command {
     spec: Spec {
         name: "decr",
+        summary: "Subtracts one from an integer; a free key counts as 0.",
+        since: "1.0.0",
         group: Group::String,
         arity: 2,
-        flags: INCREMENT_FLAGS,
-        keys: INCREMENT_KEYS,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0)],
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| add(cx, -1)),
@@ -136,10 +150,13 @@ static DECR: Command = Command {
 static INCRBY: Command = Command {
     spec: Spec {
         name: "incrby",
+        summary: "Adds to an integer; a free key counts as 0.",
+        since: "1.0.0",
         group: Group::String,
         arity: 3,
-        flags: INCREMENT_FLAGS,
-        keys: INCREMENT_KEYS,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("increment")],
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| {
@@ -151,10 +168,13 @@ static INCRBY: Command = Command {
 static DECRBY: Command = Command {
     spec: Spec {
         name: "decrby",
+        summary: "Subtracts from an integer; a free key counts as 0.",
+        since: "1.0.0",
         group: Group::String,
         arity: 3,
-        flags: INCREMENT_FLAGS,
-        keys: INCREMENT_KEYS,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("decrement")],
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| {

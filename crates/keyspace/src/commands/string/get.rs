@@ -4,7 +4,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::{TimeUnit, expiry_ms, integer};
 use crate::effect::{Effect, call};
 use crate::error::Error;
-use crate::spec::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::{Kind, Text};
 
 pub static COMMANDS: &[&Command] = &[&GET, &GETDEL, &GETEX, &GETRANGE, &MGET, &STRLEN, &SUBSTR];
@@ -12,10 +12,13 @@ pub static COMMANDS: &[&Command] = &[&GET, &GETDEL, &GETEX, &GETRANGE, &MGET, &S
 static GET: Command = Command {
     spec: Spec {
         name: "get",
+        summary: "Returns a string.",
+        since: "1.0.0",
         group: Group::String,
         arity: 2,
         flags: Flags::READONLY.union(Flags::FAST),
         keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0)],
         ..Spec::BLANK
     },
     run: Run::Keys(get),
@@ -32,10 +35,13 @@ fn get(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static GETDEL: Command = Command {
     spec: Spec {
         name: "getdel",
+        summary: "Returns a string and deletes its key.",
+        since: "6.2.0",
         group: Group::String,
         arity: 2,
         flags: Flags::WRITE.union(Flags::FAST),
         keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::DELETE))],
+        arguments: &[Argument::key("key", 0)],
         ..Spec::BLANK
     },
     run: Run::Keys(getdel),
@@ -54,10 +60,29 @@ fn getdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static GETEX: Command = Command {
     spec: Spec {
         name: "getex",
+        summary: "Returns a string and sets or takes away its expiry.",
+        since: "6.2.0",
         group: Group::String,
         arity: -2,
         flags: Flags::WRITE.union(Flags::FAST),
-        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        keys: &[KeySpec {
+            notes: Some("An update since it changes the expiry."),
+            ..KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))
+        }],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::one_of(
+                "expiration",
+                &[
+                    Argument::integer("seconds").token("EX"),
+                    Argument::integer("milliseconds").token("PX"),
+                    Argument::new("unix-time-seconds", ArgumentKind::UnixTime).token("EXAT"),
+                    Argument::new("unix-time-milliseconds", ArgumentKind::UnixTime).token("PXAT"),
+                    Argument::word("persist", "PERSIST"),
+                ],
+            )
+            .optional(),
+        ],
         ..Spec::BLANK
     },
     run: Run::Keys(getex),
@@ -118,10 +143,14 @@ fn getex_change(cx: &Cx<'_>) -> Result<Change, Error> {
 static GETRANGE: Command = Command {
     spec: Spec {
         name: "getrange",
+        summary: "Returns a part of a string.",
+        since: "2.4.0",
         group: Group::String,
+        complexity: "O(N) where N is the length of that part.",
         arity: 4,
         flags: Flags::READONLY,
         keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0), Argument::integer("start"), Argument::integer("end")],
         ..Spec::BLANK
     },
     run: Run::Keys(getrange),
@@ -130,10 +159,15 @@ static GETRANGE: Command = Command {
 static SUBSTR: Command = Command {
     spec: Spec {
         name: "substr",
+        summary: "Returns a part of a string, as GETRANGE does.",
+        since: "1.0.0",
         group: Group::String,
+        complexity: "O(N) where N is the length of that part.",
         arity: 4,
         flags: Flags::READONLY,
         keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        deprecated: Some(("2.0.0", "`GETRANGE`")),
+        arguments: &[Argument::key("key", 0), Argument::integer("start"), Argument::integer("end")],
         ..Spec::BLANK
     },
     run: Run::Keys(getrange),
@@ -162,10 +196,15 @@ fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
 static MGET: Command = Command {
     spec: Spec {
         name: "mget",
+        summary: "Returns the strings of several keys in one moment.",
+        since: "1.0.0",
         group: Group::String,
+        complexity: "O(N) where N is the number of keys.",
         arity: -2,
         flags: Flags::READONLY.union(Flags::FAST),
         keys: &[KeySpec::range(KeyFlags::RO.union(KeyFlags::ACCESS), 1, -1, 1)],
+        tips: &["request_policy:multi_shard"],
+        arguments: &[Argument::key("key", 0).multiple()],
         ..Spec::BLANK
     },
     run: Run::Keys(mget),
@@ -186,10 +225,13 @@ fn mget(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static STRLEN: Command = Command {
     spec: Spec {
         name: "strlen",
+        summary: "Returns the length of a string.",
+        since: "2.2.0",
         group: Group::String,
         arity: 2,
         flags: Flags::READONLY.union(Flags::FAST),
         keys: &[KeySpec::first(KeyFlags::RO)],
+        arguments: &[Argument::key("key", 0)],
         ..Spec::BLANK
     },
     run: Run::Keys(strlen),

@@ -4,23 +4,65 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::{TimeUnit, expiry_ms};
 use crate::effect::{Effect, call};
 use crate::error::Error;
-use crate::spec::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
 
 pub static COMMANDS: &[&Command] = &[&SET, &SETNX, &SETEX, &PSETEX, &GETSET, &MSET, &MSETNX];
 
+/// Keys and their values.
+const PAIRS: &[Argument] =
+    &[Argument::block("key_value", &[Argument::key("key", 0), Argument::string("value")])
+        .multiple()];
+
 static SET: Command = Command {
     spec: Spec {
         name: "set",
+        summary: "Sets a key to a string, whatever it held before.",
+        since: "1.0.0",
         group: Group::String,
         arity: -3,
         flags: Flags::WRITE.union(Flags::DENYOOM),
-        keys: &[KeySpec::first(
-            KeyFlags::RW
-                .union(KeyFlags::ACCESS)
-                .union(KeyFlags::UPDATE)
-                .union(KeyFlags::VARIABLE_FLAGS),
-        )],
+        keys: &[KeySpec {
+            notes: Some("`GET` makes it a read as well."),
+            ..KeySpec::first(
+                KeyFlags::RW
+                    .union(KeyFlags::ACCESS)
+                    .union(KeyFlags::UPDATE)
+                    .union(KeyFlags::VARIABLE_FLAGS),
+            )
+        }],
+        history: &[
+            ("2.6.12", "Takes `EX`, `PX`, `NX` and `XX`."),
+            ("6.0.0", "Takes `KEEPTTL`."),
+            ("6.2.0", "Takes `GET`, `EXAT` and `PXAT`."),
+            ("7.0.0", "`NX` and `GET` go together."),
+        ],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::string("value"),
+            Argument::one_of(
+                "condition",
+                &[Argument::word("nx", "NX"), Argument::word("xx", "XX")],
+            )
+            .since("2.6.12")
+            .optional(),
+            Argument::word("get", "GET").since("6.2.0").optional(),
+            Argument::one_of(
+                "expiration",
+                &[
+                    Argument::integer("seconds").token("EX").since("2.6.12"),
+                    Argument::integer("milliseconds").token("PX").since("2.6.12"),
+                    Argument::new("unix-time-seconds", ArgumentKind::UnixTime)
+                        .token("EXAT")
+                        .since("6.2.0"),
+                    Argument::new("unix-time-milliseconds", ArgumentKind::UnixTime)
+                        .token("PXAT")
+                        .since("6.2.0"),
+                    Argument::word("keepttl", "KEEPTTL").since("6.0.0"),
+                ],
+            )
+            .optional(),
+        ],
         ..Spec::BLANK
     },
     run: Run::Keys(set),
@@ -128,10 +170,13 @@ fn with_expiry(cx: &Cx<'_>, value: &[u8], expiry_ms: u64) -> Effect {
 static SETNX: Command = Command {
     spec: Spec {
         name: "setnx",
+        summary: "Sets a key to a string if it is free.",
+        since: "1.0.0",
         group: Group::String,
         arity: 3,
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
         keys: &[KeySpec::first(KeyFlags::OW.union(KeyFlags::INSERT))],
+        arguments: &[Argument::key("key", 0), Argument::string("value")],
         ..Spec::BLANK
     },
     run: Run::Keys(setnx),
@@ -149,10 +194,17 @@ fn setnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static SETEX: Command = Command {
     spec: Spec {
         name: "setex",
+        summary: "Sets a key to a string that lives for some seconds.",
+        since: "2.0.0",
         group: Group::String,
         arity: 4,
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[KeySpec::first(KeyFlags::OW.union(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("seconds"),
+            Argument::string("value"),
+        ],
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| set_expiring(cx, TimeUnit::Seconds, "setex")),
@@ -161,10 +213,17 @@ static SETEX: Command = Command {
 static PSETEX: Command = Command {
     spec: Spec {
         name: "psetex",
+        summary: "Sets a key to a string that lives for some milliseconds.",
+        since: "2.6.0",
         group: Group::String,
         arity: 4,
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[KeySpec::first(KeyFlags::OW.union(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("milliseconds"),
+            Argument::string("value"),
+        ],
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| set_expiring(cx, TimeUnit::Milliseconds, "psetex")),
@@ -180,10 +239,14 @@ fn set_expiring(cx: &mut Cx<'_>, unit: TimeUnit, command: &str) -> Result<Effect
 static GETSET: Command = Command {
     spec: Spec {
         name: "getset",
+        summary: "Sets a key to a string and returns the one before.",
+        since: "1.0.0",
         group: Group::String,
         arity: 3,
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
         keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        deprecated: Some(("6.2.0", "`SET` with `GET`")),
+        arguments: &[Argument::key("key", 0), Argument::string("value")],
         ..Spec::BLANK
     },
     run: Run::Keys(getset),
@@ -201,10 +264,15 @@ fn getset(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static MSET: Command = Command {
     spec: Spec {
         name: "mset",
+        summary: "Sets several keys to strings in one moment.",
+        since: "1.0.1",
         group: Group::String,
+        complexity: "O(N) where N is the number of keys.",
         arity: -3,
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[KeySpec::range(KeyFlags::OW.union(KeyFlags::UPDATE), 1, -1, 2)],
+        tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        arguments: PAIRS,
         ..Spec::BLANK
     },
     run: Run::Keys(mset),
@@ -220,10 +288,15 @@ fn mset(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 static MSETNX: Command = Command {
     spec: Spec {
         name: "msetnx",
+        summary: "Sets several keys to strings in one moment, if all of them are free.",
+        since: "1.0.1",
         group: Group::String,
+        complexity: "O(N) where N is the number of keys.",
         arity: -3,
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[KeySpec::range(KeyFlags::OW.union(KeyFlags::INSERT), 1, -1, 2)],
+        tips: &["request_policy:multi_shard", "response_policy:agg_min"],
+        arguments: PAIRS,
         ..Spec::BLANK
     },
     run: Run::Keys(msetnx),
@@ -240,7 +313,7 @@ fn msetnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 fn check_pairs(cx: &Cx<'_>, command: &str) -> Result<(), Error> {
-    if cx.args.len() % 2 == 0 { Err(Error::wrong_arity(command)) } else { Ok(()) }
+    if cx.args.len().is_multiple_of(2) { Err(Error::wrong_arity(command)) } else { Ok(()) }
 }
 
 fn set_all(cx: &mut Cx<'_>) {
