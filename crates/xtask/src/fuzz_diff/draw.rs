@@ -14,8 +14,9 @@ use super::values::Values;
 const DAMAGED_PERCENT: u64 = 6;
 /// One call in so many names no command at all.
 const UNKNOWN_ONCE_IN: u64 = 1000;
-/// Commands that empty a database come once in so many of their turns, else little would grow.
-const FLUSH_ONCE_IN: u64 = 100;
+/// Commands that empty a database, else little would grow, and HELP come once in so many of their
+/// turns.
+const RARE_ONCE_IN: u64 = 100;
 
 /// Draws calls.
 pub struct Drawer<'a> {
@@ -50,8 +51,9 @@ impl<'a> Drawer<'a> {
     fn syntax(&self, random: &mut Random) -> &'a Syntax {
         loop {
             let syntax = random.pick(self.syntaxes);
-            let is_rare = syntax.is("flushall") || syntax.is("flushdb") || syntax.is("swapdb");
-            if !is_rare || random.once_in(FLUSH_ONCE_IN) {
+            let is_rare = ["flushall", "flushdb", "swapdb"].contains(&&syntax.words[0][..])
+                || syntax.words.get(1).is_some_and(|word| word == "help");
+            if !is_rare || random.once_in(RARE_ONCE_IN) {
                 return syntax;
             }
         }

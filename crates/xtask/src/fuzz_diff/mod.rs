@@ -206,10 +206,13 @@ fn report(tally: &Tally) {
     for (rule, _) in tally.intended().filter(|(_, count)| *count == 0) {
         println!("   UNUSED intended difference {}: was it met in a longer run?", rule.name);
     }
-    tally.examples().iter().for_each(|(name, example)| println!("  {name}: {example}"));
+    for (name, example) in tally.examples() {
+        println!("  {name}, for example: {example:.200}");
+    }
     let names: Vec<_> = met.iter().map(|(rule, count)| format!("{} {count}", rule.name)).collect();
     let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     let total: u64 = met.iter().map(|(_, count)| count).sum();
-    let commands = tally.commands;
+    let (commands, errors) = (tally.commands, tally.errors);
+    println!("{errors:>9} replies are errors, the same from both");
     println!("{commands} commands, 0 unexplained differences, {total} intended{names}");
 }

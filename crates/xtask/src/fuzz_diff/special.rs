@@ -14,7 +14,7 @@ const SCAN_CALLS_MAX: usize = 1_000_000;
 
 pub fn is_special(call: &Call) -> bool {
     let name = call[0].to_ascii_lowercase();
-    scan_cursor(&name).is_some() || matches!(&name[..], b"randomkey" | b"hrandfield")
+    scan_cursor(&name).is_some() || matches!(&name[..], b"randomkey" | b"hrandfield" | b"dbsize")
 }
 
 /// Both replies, and whether they may stand side by side.
@@ -31,6 +31,7 @@ pub fn run(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
         && !ours.is_error()
         && match &name[..] {
             b"randomkey" => exists(twins, &ours)?,
+            b"dbsize" => have_same_live_keys(twins, &ours, &theirs)?,
             _ => are_fields(twins, call, &ours, &theirs)?,
         };
     Ok((ours, theirs, is_same))
@@ -93,6 +94,14 @@ fn scan_on(
         reply = link.call(&call)?;
     }
     bail!("an iteration that does not end")
+}
+
+/// DBSIZE counts expired keys that nobody has met yet; those who are alive must be as many.
+fn have_same_live_keys(twins: &mut Twins, ours: &Raw, theirs: &Raw) -> Result<bool> {
+    let live = twins.ours.ask(&["KEYS", "*"])?.items().len();
+    let has_all = |size: &Raw| size.integer().is_some_and(|size| size >= live as i64);
+    let is_same = live == twins.theirs.ask(&["KEYS", "*"])?.items().len();
+    Ok(is_same && has_all(ours) && has_all(theirs))
 }
 
 fn exists(twins: &mut Twins, key: &Raw) -> Result<bool> {

@@ -78,10 +78,6 @@ impl Syntax {
         let group = text_field(docs, "group").unwrap_or_default();
         Ok(Some(Syntax { words, group, params }))
     }
-
-    pub fn is(&self, name: &str) -> bool {
-        self.words[0] == name
-    }
 }
 
 impl Param {
