@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// An error reply: its code, a space, its text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Error(Cow<'static, str>);
+pub struct Error(Cow<'static, [u8]>);
 
 impl Error {
     pub const SYNTAX: Error = Error::fixed("ERR syntax error");
@@ -21,11 +21,21 @@ impl Error {
         Error::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 
     pub const fn fixed(text: &'static str) -> Error {
-        Error(Cow::Borrowed(text))
+        Error(Cow::Borrowed(text.as_bytes()))
     }
 
     pub fn new(text: String) -> Error {
+        Error::from_bytes(text.into_bytes())
+    }
+
+    /// An error that quotes what a client sent, which may be any bytes.
+    pub fn from_bytes(text: Vec<u8>) -> Error {
         Error(Cow::Owned(text))
+    }
+
+    /// `before`, then a client's word as Redis quotes it, then `after`.
+    pub fn quoting(before: &str, word: &[u8], after: &str) -> Error {
+        Error::from_bytes([before.as_bytes(), quoted(word), after.as_bytes()].concat())
     }
 
     pub fn wrong_arity(command: &str) -> Error {
@@ -33,7 +43,12 @@ impl Error {
     }
 
     /// The whole reply without its leading `-` and its line end.
-    pub fn text(&self) -> &str {
+    pub fn text(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// A client's word as far as Redis prints it, which takes it for a C string: up to a zero byte.
+pub fn quoted(word: &[u8]) -> &[u8] {
+    word.split(|byte| *byte == 0).next().unwrap_or_default()
 }

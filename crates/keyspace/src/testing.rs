@@ -71,7 +71,7 @@ impl Bench {
         let result = self.run(args, &mut reply);
         let effect = result.unwrap_or_else(|error| {
             reply.clear();
-            reply.error(error.text());
+            reply.error_bytes(error.text());
             Effect::None
         });
         let (mut bytes, chunks) = reply.take();

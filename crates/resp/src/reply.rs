@@ -133,6 +133,9 @@ impl Reply {
     /// As [`Reply::error`], for a text that quotes what a client sent.
     #[cold]
     pub fn error_bytes(&mut self, text: &[u8]) {
+        // Redis cuts line ends off, and only those within become spaces.
+        let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
+        let text = &text[..end.map_or(0, |last| last + 1)];
         self.bytes.push(b'-');
         self.errors = Errors { count: self.errors.count + 1, last: self.bytes.len() };
         self.line_text(text);

@@ -2,7 +2,7 @@
 
 use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::commands;
-use kvasir_keyspace::error::Error;
+use kvasir_keyspace::error::{Error, quoted};
 use kvasir_keyspace::spec::Spec;
 use kvasir_resp::args::Args;
 
@@ -178,27 +178,29 @@ fn hash(name: &[u8]) -> u32 {
     })
 }
 
+/// What is quoted of each word, and of all the words, of a call that names no command.
+const SHOWN_MAX: usize = 128;
+
 /// Redis's reply to a name that is no command's.
 pub fn unknown_command(args: Args<'_>) -> Error {
-    let text = |bytes: &[u8], max: usize| {
-        String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned()
-    };
-    let mut shown = String::new();
+    let mut shown = Vec::new();
     for arg in args.from(1).iter() {
-        if shown.len() >= 128 {
-            break;
-        }
-        shown.push_str(&format!("'{}' ", text(arg, 128 - shown.len())));
+        let Some(left) = SHOWN_MAX.checked_sub(shown.len()).filter(|left| *left > 0) else { break };
+        shown.extend_from_slice(&[b"'", shown_of(arg, left), b"' "].concat());
     }
-    let name = text(&args[0], 128);
-    Error::new(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+    let (before, name) = (b"ERR unknown command '", shown_of(&args[0], SHOWN_MAX));
+    Error::from_bytes([before, name, b"', with args beginning with: ", &shown].concat())
 }
 
 /// Redis's reply to a word that is no subcommand's.
 pub fn unknown_subcommand(args: Args<'_>) -> Error {
-    let word = String::from_utf8_lossy(&args[1][..args[1].len().min(128)]).into_owned();
     let name = String::from_utf8_lossy(&args[0]).to_uppercase();
-    Error::new(format!("ERR unknown subcommand '{word}'. Try {name} HELP."))
+    let word = shown_of(&args[1], SHOWN_MAX);
+    Error::quoting("ERR unknown subcommand '", word, &format!("'. Try {name} HELP."))
+}
+
+fn shown_of(word: &[u8], max: usize) -> &[u8] {
+    quoted(&word[..word.len().min(max)])
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl<'w> Runner<'w> {
             What::UnknownSubcommand => self.fail(connection, &unknown_subcommand(args())),
             What::Malformed(error) => {
                 connection.reply.protocol_error(*error);
-                self.shared.workers[self.worker].stats.count_error("ERR");
+                self.shared.workers[self.worker].stats.count_error(b"ERR");
                 connection.is_closing = true;
             }
         }
@@ -253,7 +253,7 @@ impl<'w> Runner<'w> {
 
     /// The one place where errors are written to clients.
     fn fail(&self, connection: &mut Connection, error: &Error) {
-        connection.reply.error(error.text());
+        connection.reply.error_bytes(error.text());
         self.shared.workers[self.worker].stats.count_error(error.text());
     }
 }

@@ -78,10 +78,11 @@ impl WorkerStats {
     }
 
     /// Counts an error reply by its code.
-    pub fn count_error(&self, text: &str) {
-        let code = text.split(' ').next().unwrap_or_default();
+    pub fn count_error(&self, text: &[u8]) {
+        let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let code = String::from_utf8_lossy(code);
         let mut errors = self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *errors.entry(code.to_owned()).or_default() += 1;
+        *errors.entry(code.into_owned()).or_default() += 1;
     }
 
     pub fn reset(&self) {

@@ -6,6 +6,7 @@
 mod bench;
 mod ci;
 mod fuzz;
+mod fuzz_diff;
 mod oracle;
 mod packages;
 mod server;
@@ -35,6 +36,8 @@ enum Task {
     Tidy,
     /// Run the fuzz targets of crates/*/fuzz and their canary
     Fuzz(fuzz::Options),
+    /// Send the same random calls to Kvasir and to Redis and compare the replies
+    FuzzDiff(fuzz_diff::Options),
     /// Measure Kvasir beside Redis and Valkey
     Bench(bench::Options),
     /// Load Debian's package index into a server, read it back and compare
@@ -53,6 +56,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Ci(options) => ci::main(&options),
         Task::Tidy => tidy::main(),
         Task::Fuzz(options) => fuzz::main(&options),
+        Task::FuzzDiff(options) => fuzz_diff::main(&options),
         Task::Bench(options) => bench::main(&options),
         Task::Packages(options) => packages::main(&options),
     }

@@ -54,6 +54,24 @@ impl Server {
         self.child.id()
     }
 
+    /// The working directory, which holds the log and what the options put there.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether the process is still there; why it ended if it is not.
+    pub fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the server ended with {status}; its log:\n{}", self.log()),
+        }
+    }
+
+    /// What the server has printed.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -77,8 +95,7 @@ impl Server {
             .with_context(|| format!("cannot start {}", launch.program.display()))?;
         let mut server = Self { child, port, dir };
         server.wait_until_ready().with_context(|| {
-            let log = fs::read_to_string(server.dir.join("log")).unwrap_or_default();
-            format!("{} does not serve; its log:\n{log}", launch.program.display())
+            format!("{} does not serve; its log:\n{}", launch.program.display(), server.log())
         })?;
         Ok(server)
     }

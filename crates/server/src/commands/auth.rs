@@ -9,7 +9,7 @@ use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Protocol;
 
-use super::{HANDSHAKE, ServerCommand, ServerCx, ServerRun, client, is_word, quoted};
+use super::{HANDSHAKE, ServerCommand, ServerCx, ServerRun, client, is_word};
 
 pub static COMMANDS: &[&ServerCommand] = &[&HELLO, &AUTH];
 
@@ -111,8 +111,7 @@ impl<'a> Greeting<'a> {
             } else if is_word(word, "setname") && words.len() >= 1 {
                 greeting.name = words.next();
             } else {
-                let word = quoted(word);
-                return Err(Error::new(format!("ERR Syntax error in HELLO option '{word}'")));
+                return Err(Error::quoting("ERR Syntax error in HELLO option '", word, "'"));
             }
         }
         Ok(greeting)

@@ -10,7 +10,7 @@ use super::client_kill::CLIENT_KILL;
 use super::client_line::write_line;
 use super::{
     ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ON_OFF, ServerCommand, ServerCx, ServerRun, help_spec,
-    is_word, parse_switch, quoted, write_help,
+    is_word, parse_switch, write_help,
 };
 use crate::clients::Client;
 use crate::connection::Replies;
@@ -173,7 +173,7 @@ pub fn parse_type(word: &[u8]) -> Result<ClientType, Error> {
     let found = types.into_iter().find(|(name, _)| is_word(word, name));
     found
         .map(|(_, kind)| kind)
-        .ok_or_else(|| Error::new(format!("ERR Unknown client type '{}'", quoted(word))))
+        .ok_or_else(|| Error::quoting("ERR Unknown client type '", word, "'"))
 }
 
 static CLIENT_SETNAME: ServerCommand = ServerCommand {
@@ -255,8 +255,7 @@ fn set_info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (attribute, value) = (&cx.args[2], plain_text(&cx.args[3]));
     let is_name = is_word(attribute, "lib-name");
     if !is_name && !is_word(attribute, "lib-ver") {
-        let text = format!("ERR Unrecognized option '{}'", quoted(attribute));
-        return Err(Error::new(text));
+        return Err(Error::quoting("ERR Unrecognized option '", attribute, "'"));
     }
     let attribute = if is_name { "lib-name" } else { "lib-ver" };
     let value = value.ok_or_else(|| {

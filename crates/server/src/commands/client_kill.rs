@@ -6,7 +6,7 @@ use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
 use super::client::{ClientType, parse_type};
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, parse_switch, quoted};
+use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, parse_switch};
 use crate::clients::Client;
 use crate::shared::Message;
 
@@ -126,7 +126,7 @@ impl<'a> Filter<'a> {
             b"addr" => self.address = Some(value),
             b"laddr" => self.local_address = Some(value),
             b"user" if value == b"default" => {}
-            b"user" => return Err(Error::new(format!("ERR No such user '{}'", quoted(value)))),
+            b"user" => return Err(Error::quoting("ERR No such user '", value, "'")),
             b"skipme" => self.spares_caller = parse_switch(value, "yes", "no")?,
             b"maxage" => {
                 if parse_integer(value).is_none() {

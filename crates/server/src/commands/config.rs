@@ -79,7 +79,7 @@ static CONFIG_SET: ServerCommand = ServerCommand {
 fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let pairs: Vec<&[u8]> = cx.args.from(2).iter().collect();
     let changed = cx.shared.change_config(|config| command::set(config, &pairs));
-    changed.map_err(|error| Error::new(String::from_utf8_lossy(&error.message()).into_owned()))?;
+    changed.map_err(|error| Error::from_bytes(error.message()))?;
     cx.core.refresh(cx.shared);
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();

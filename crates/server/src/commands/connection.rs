@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
-use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Protocol;
 
 use super::auth::{needs_password, set_protocol};
@@ -67,9 +67,7 @@ static SELECT: ServerCommand = ServerCommand {
 };
 
 fn select(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let index = parse_integer(&cx.args[1]).filter(|index| i32::try_from(*index).is_ok());
-    let index = index.ok_or(Error::fixed("ERR invalid DB index"))?;
-    let db = cx.shared.keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE)?;
+    let db = db_index(&cx.shared.keyspace, &cx.args[1])?;
     set_db(cx, db);
     cx.reply().ok();
     Ok(())

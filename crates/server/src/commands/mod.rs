@@ -137,16 +137,11 @@ fn parse_switch(arg: &[u8], on: &str, off: &str) -> Result<bool, Error> {
     }
 }
 
-/// Bytes from a client as an error quotes them.
-fn quoted(arg: &[u8]) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(arg)
-}
-
 /// What DEBUG and others say to a word they do not know.
 fn unknown_word(command: &str, word: &[u8]) -> Error {
-    let word = &word[..word.len().min(128)];
-    Error::new(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {command} HELP.",
-        quoted(word)
-    ))
+    Error::quoting(
+        "ERR unknown subcommand or wrong number of arguments for '",
+        &word[..word.len().min(128)],
+        &format!("'. Try {command} HELP."),
+    )
 }

@@ -139,10 +139,7 @@ impl Conditions {
                 b"xx" => &mut given.some,
                 b"gt" => &mut given.later,
                 b"lt" => &mut given.sooner,
-                _ => {
-                    let word = String::from_utf8_lossy(word);
-                    return Err(Error::new(format!("ERR Unsupported option {word}")));
-                }
+                _ => return Err(Error::quoting("ERR Unsupported option ", word, "")),
             };
             *condition = true;
         }

@@ -1,5 +1,7 @@
 //! Reading strings: GET, GETDEL, GETEX, GETRANGE, MGET, STRLEN, SUBSTR.
 
+use kvasir_resp::args::Args;
+
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::{TimeUnit, expiry_ms, integer};
 use crate::effect::{Effect, call};
@@ -89,23 +91,27 @@ static GETEX: Command = Command {
 };
 
 /// What GETEX does to the expiry.
-enum Change {
+enum Change<'a> {
     Keep,
     Persist,
-    Set(u64),
+    Set(TimeUnit, &'a [u8]),
 }
 
 fn getex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
-    let change = getex_change(cx);
-    let change = match (change, cx.view.expect_kind(0, Kind::String)?) {
-        (_, false) if cx.args.len() == 2 => Change::Keep,
-        (change, _) => change?,
-    };
-    let Some(text) = cx.view.text(0)? else {
+    let change = getex_change(cx.args)?;
+    if !cx.view.expect_kind(0, Kind::String)? {
+        // Redis looks at the time only when there is a string.
+        cx.view.text(0)?;
         cx.reply.null();
         return Ok(Effect::None);
+    }
+    let expiry = match change {
+        Change::Set(unit, time) => Some(expiry_ms(time, unit, cx.view.env, "getex")?),
+        Change::Keep | Change::Persist => None,
     };
-    text.write_to(cx.reply);
+    if let Some(text) = cx.view.text(0)? {
+        text.write_to(cx.reply);
+    }
     let key = cx.view.key(0);
     match change {
         Change::Keep => Ok(Effect::None),
@@ -115,29 +121,35 @@ fn getex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
             let persist = || Effect::Rewritten(vec![call(&[b"PERSIST", key])]);
             Ok(if had { persist() } else { Effect::None })
         }
-        Change::Set(ms) if ms <= cx.view.env.now_ms => {
+        Change::Set(..) if expiry.is_some_and(|ms| ms <= cx.view.env.now_ms) => {
             cx.view.delete(0);
             Ok(Effect::Rewritten(vec![call(&[b"DEL", key])]))
         }
-        Change::Set(ms) => {
-            cx.view.set_expiry(0, Some(ms));
-            let ms = ms.to_string();
+        Change::Set(..) => {
+            cx.view.set_expiry(0, expiry);
+            let ms = expiry.unwrap_or_default().to_string();
             Ok(Effect::Rewritten(vec![call(&[b"PEXPIREAT", key, ms.as_bytes()])]))
         }
     }
 }
 
-fn getex_change(cx: &Cx<'_>) -> Result<Change, Error> {
-    let args = cx.args;
-    match args.len() {
-        2 => Ok(Change::Keep),
-        3 if args[2].eq_ignore_ascii_case(b"persist") => Ok(Change::Persist),
-        4 => {
-            let unit = TimeUnit::from_word(&args[2]).ok_or(Error::SYNTAX)?;
-            expiry_ms(&args[3], unit, cx.view.env, "getex").map(Change::Set)
-        }
-        _ => Err(Error::SYNTAX),
+/// The options; one that is repeated counts once, of times the last.
+fn getex_change<'a>(args: Args<'a>) -> Result<Change<'a>, Error> {
+    let mut change = Change::Keep;
+    let mut words = args.from(2).iter();
+    while let Some(word) = words.next() {
+        change = match (change, TimeUnit::from_word(word)) {
+            (Change::Keep | Change::Persist, None) if word.eq_ignore_ascii_case(b"persist") => {
+                Change::Persist
+            }
+            (Change::Keep, Some(unit)) => Change::Set(unit, words.next().ok_or(Error::SYNTAX)?),
+            (Change::Set(other, _), Some(unit)) if other == unit => {
+                Change::Set(unit, words.next().ok_or(Error::SYNTAX)?)
+            }
+            _ => return Err(Error::SYNTAX),
+        };
     }
+    Ok(change)
 }
 
 static GETRANGE: Command = Command {
@@ -276,6 +288,8 @@ mod tests {
         check("SET k v; GETEX k EX 100; TTL k; GETEX k PERSIST; TTL k", "+OK; $v; :100; $v; :-1");
         check("SET k v; GETEX k PXAT 1; EXISTS k", "+OK; $v; :0");
         check("GETEX none; GETEX none EX 1; GETEX none FOO", "_; _; -ERR syntax error");
+        check("GETEX none EX -1; GETEX none PX x", "_; _");
+        check("SET k v; GETEX k PERSIST PERSIST; GETEX k EX 1 EX 100; TTL k", "+OK; $v; $v; :100");
         check(
             "SET k v; GETEX k EX 0; GETEX k EX x; GETEX k EX 1 PERSIST; GETEX k EX 9223372036854775807",
             "+OK; -ERR invalid expire time in 'getex' command; \

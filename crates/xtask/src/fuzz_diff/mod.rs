@@ -1,0 +1,218 @@
+//! `cargo xtask fuzz-diff`: the same random calls to Kvasir and to a peer, all replies compared.
+//!
+//! Calls are drawn from the command table. The run is a row of epochs: each starts with empty
+//! servers and a seed of its own, so that a difference is found again, and made short, by running
+//! one epoch. Replies have to be equal byte by byte, but for what `intended` lists.
+
+mod content;
+mod draw;
+mod intended;
+mod link;
+mod pair;
+mod random;
+mod raw;
+mod shrink;
+mod special;
+mod syntax;
+mod values;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::oracle::Oracle;
+use crate::server::{Launch, Server};
+use crate::workspace::{cargo, run, target_dir};
+use draw::Drawer;
+use intended::Tally;
+use link::{Link, show};
+use pair::{CONNECTIONS, Canary, Difference, Launches, Pair, Step};
+use random::Random;
+use syntax::Syntax;
+
+/// Steps of one epoch.
+const EPOCH_STEPS: usize = 6000;
+/// Contents are compared after so many steps.
+const CHECK_STEPS: usize = 2000;
+/// The most calls in one write.
+const PIPELINE_MAX: usize = 40;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many calls each server gets
+    #[arg(long, default_value_t = 1_000_000)]
+    commands: usize,
+    /// Repeats a run; without it the time of day chooses
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Kvasir's I/O backend
+    #[arg(long, default_value = "io_uring", value_parser = ["io_uring", "epoll"])]
+    backend: String,
+    /// The server that is right
+    #[arg(long, default_value = "redis", value_parser = ["redis", "valkey"])]
+    peer: String,
+    /// Plant a wrong reply now and then: the run has to fail
+    #[arg(long)]
+    canary: bool,
+}
+
+impl Options {
+    /// A run for ci.
+    pub fn short(commands: usize, backend: &str, canary: bool) -> Options {
+        let (backend, peer) = (backend.to_string(), "redis".to_string());
+        Options { commands, seed: None, backend, peer, canary }
+    }
+}
+
+pub fn main(options: &Options) -> Result<()> {
+    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
+    let launches = launches(options)?;
+    let oracle = Server::start(&launches.theirs)?;
+    let (syntaxes, unknown) = syntax::all(&mut Link::connect(&oracle.dir().join("socket"))?)?;
+    drop(oracle);
+    if !unknown.is_empty() {
+        println!("the peer does not know {}", unknown.join(", "));
+    }
+    let seed = options.seed.unwrap_or_else(seed_of_now);
+    println!("{} commands of the table, seed {seed}", syntaxes.len());
+    let tally = epochs(options, seed, &launches, &syntaxes)?;
+    report(&tally);
+    Ok(())
+}
+
+fn launches(options: &Options) -> Result<Launches> {
+    let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+    let peer = if options.peer == "redis" { Oracle::redis()? } else { Oracle::valkey()? };
+    // Small, so that hashes change their encoding often.
+    let common = "--unixsocket socket --hash-max-listpack-entries 24";
+    let ours = format!("{common} --io-threads 2 --io-backend {}", options.backend);
+    let mut theirs = words(&format!("{common} --appendonly no --enable-debug-command yes --save"));
+    theirs.push(String::new());
+    let program = target_dir().join("release/kvasir-server");
+    Ok(Launches {
+        ours: Launch { program, args: words(&ours), cores: None },
+        theirs: Launch { program: peer.program, args: theirs, cores: None },
+    })
+}
+
+fn seed_of_now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    now.as_nanos() as u64 % 1_000_000_007
+}
+
+/// Runs epochs until there were enough commands.
+fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]) -> Result<Tally> {
+    let bar = ProgressBar::new(options.commands as u64);
+    let style = "{elapsed_precise} {wide_bar} {pos}/{len} commands, {per_sec}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(style)?);
+    let mut pair = Pair::start(launches)?;
+    pair.canary = options.canary.then(|| Canary::new(seed));
+    let count = options.commands.div_ceil(EPOCH_STEPS);
+    for epoch in 0..count {
+        let epoch_seed = seed.wrapping_add(epoch as u64);
+        let len = EPOCH_STEPS.min(options.commands - epoch * EPOCH_STEPS);
+        let steps = draw_epoch(epoch_seed, len, syntaxes);
+        pair.renew()?;
+        if let Some(difference) = run_epoch(&mut pair, &steps, &bar)? {
+            bar.abandon();
+            return Err(fail(options, launches, epoch_seed, steps, difference)?);
+        }
+    }
+    bar.finish();
+    Ok(pair.tally)
+}
+
+fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax]) -> Vec<Step> {
+    // Neighbouring seeds shall not give neighbouring streams.
+    let mut random = Random::new(Random::new(seed).next());
+    let drawer = Drawer::new(syntaxes, &mut random);
+    let mut steps = Vec::with_capacity(len);
+    let (mut batch, mut left, mut connection) = (0, 0, 0);
+    while steps.len() < len {
+        let call = drawer.call(&mut random);
+        let is_special = special::is_special(&call);
+        if left == 0 || is_special {
+            batch += 1;
+            left = 1 + random.below(PIPELINE_MAX);
+            connection = random.below(CONNECTIONS);
+        }
+        steps.push(Step { connection, batch, call });
+        left = if is_special { 0 } else { left - 1 };
+    }
+    steps
+}
+
+fn run_epoch(pair: &mut Pair, steps: &[Step], bar: &ProgressBar) -> Result<Option<Difference>> {
+    let mut start = 0;
+    while start < steps.len() {
+        // A part ends where a batch does.
+        let mut end = (start + CHECK_STEPS).min(steps.len());
+        while end < steps.len() && steps[end].batch == steps[end - 1].batch {
+            end += 1;
+        }
+        let found = match pair.run(&steps[start..end])? {
+            None => pair.compare_contents(end - start)?,
+            found => found,
+        };
+        if let Some(difference) = found {
+            return Ok(Some(Difference { step: start + difference.step, ..difference }));
+        }
+        bar.inc((end - start) as u64);
+        start = end;
+    }
+    Ok(None)
+}
+
+/// Says what differs, makes it short, and says it again.
+fn fail(
+    options: &Options,
+    launches: &Launches,
+    seed: u64,
+    steps: Vec<Step>,
+    difference: Difference,
+) -> Result<anyhow::Error> {
+    println!("\nDIFFERENCE seed={seed} step={}", difference.step);
+    print(&difference);
+    if options.canary {
+        return Ok(anyhow::anyhow!("the planted difference was found"));
+    }
+    println!("shrinking...");
+    let (steps, difference) = shrink::shrink(launches, steps, difference)?;
+    println!("\nthe shortest sequence found (connections 1 and 3 speak RESP3):");
+    for step in &steps {
+        println!("  [{}] {}", step.connection, show(&step.call));
+    }
+    print(&difference);
+    let again = format!("--seed {seed} --commands {EPOCH_STEPS} --backend {}", options.backend);
+    println!("again: cargo xtask fuzz-diff {again}");
+    Ok(anyhow::anyhow!("an unexplained difference, seed {seed}"))
+}
+
+fn print(difference: &Difference) {
+    println!("  call    {}", difference.call);
+    println!("  kvasir  {}", difference.ours);
+    println!("  peer    {}", difference.theirs);
+}
+
+fn report(tally: &Tally) {
+    for (rule, count) in tally.normal() {
+        println!("{count:>9} replies equal but for {}: {}", rule.name, rule.reason);
+    }
+    let met: Vec<_> = tally.intended().filter(|(_, count)| *count > 0).collect();
+    for (rule, count) in &met {
+        println!("{count:>9} intended: {}: {}", rule.name, rule.reason);
+    }
+    for (rule, _) in tally.intended().filter(|(_, count)| *count == 0) {
+        println!("   UNUSED intended difference {}: was it met in a longer run?", rule.name);
+    }
+    for (name, example) in tally.examples() {
+        println!("  {name}, for example: {example:.200}");
+    }
+    let names: Vec<_> = met.iter().map(|(rule, count)| format!("{} {count}", rule.name)).collect();
+    let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    let total: u64 = met.iter().map(|(_, count)| count).sum();
+    let (commands, errors) = (tally.commands, tally.errors);
+    println!("{errors:>9} replies are errors, the same from both");
+    println!("{commands} commands, 0 unexplained differences, {total} intended{names}");
+}

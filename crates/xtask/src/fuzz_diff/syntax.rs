@@ -1,0 +1,129 @@
+//! What calls of a command look like, taken from the command table.
+//!
+//! A row that does not describe its arguments yet borrows the description that the oracle's
+//! COMMAND DOCS gives, so that no command is left out.
+
+use anyhow::{Context, Result};
+use kvasir_keyspace::command::{Command, Run};
+use kvasir_keyspace::commands;
+use kvasir_keyspace::spec::{Argument, ArgumentKind, Spec};
+
+use super::link::Link;
+use super::raw::Raw;
+
+/// Server commands that change what data commands do, or are answered like them.
+const SERVER_COMMANDS: [&str; 3] = ["select", "ping", "echo"];
+
+/// A command to draw calls of.
+pub struct Syntax {
+    /// One word, or two for a subcommand.
+    pub words: Vec<String>,
+    pub group: String,
+    pub params: Vec<Param>,
+}
+
+/// One argument, as in COMMAND DOCS.
+#[derive(Debug, PartialEq)]
+pub struct Param {
+    pub name: String,
+    pub kind: ArgumentKind,
+    pub token: Option<String>,
+    pub optional: bool,
+    pub multiple: bool,
+    pub multiple_token: bool,
+    pub parts: Vec<Param>,
+}
+
+/// Every command of the table that the oracle knows too, and the names of the others.
+pub fn all(oracle: &mut Link) -> Result<(Vec<Syntax>, Vec<String>)> {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    let mut add = |words: Vec<&str>, spec: Option<&Spec>| -> Result<()> {
+        match Syntax::new(&words, spec, oracle)? {
+            Some(syntax) => known.push(syntax),
+            None => unknown.push(words.join("|")),
+        }
+        Ok(())
+    };
+    for Command { spec, run } in commands::all() {
+        match run {
+            Run::Container(list) => {
+                for sub in *list {
+                    add(vec![spec.name, sub.spec.name], Some(&sub.spec))?;
+                }
+            }
+            _ => add(vec![spec.name], Some(spec))?,
+        }
+    }
+    for name in SERVER_COMMANDS {
+        add(vec![name], None)?;
+    }
+    Ok((known, unknown))
+}
+
+impl Syntax {
+    fn new(words: &[&str], spec: Option<&Spec>, oracle: &mut Link) -> Result<Option<Syntax>> {
+        let docs = oracle.ask(&["COMMAND", "DOCS", words[0]])?;
+        let Some(mut docs) = docs.items().get(1) else { return Ok(None) };
+        if let [container, word] = words {
+            let name = format!("{container}|{word}");
+            let subcommands = field(docs, "subcommands").context("a container without words")?;
+            let Some(found) = field(subcommands, &name) else { return Ok(None) };
+            docs = found;
+        }
+        let params = match spec.map_or(&[][..], |spec| spec.arguments) {
+            [] => field(docs, "arguments").map_or(Ok(Vec::new()), params_of_docs)?,
+            arguments => arguments.iter().map(Param::from_row).collect(),
+        };
+        let words = words.iter().map(ToString::to_string).collect();
+        let group = text_field(docs, "group").unwrap_or_default();
+        Ok(Some(Syntax { words, group, params }))
+    }
+}
+
+impl Param {
+    fn from_row(row: &Argument) -> Param {
+        Param {
+            name: row.name.to_string(),
+            kind: row.kind,
+            token: row.token.map(str::to_string),
+            optional: row.optional,
+            multiple: row.multiple,
+            multiple_token: row.multiple_token,
+            parts: row.parts.iter().map(Param::from_row).collect(),
+        }
+    }
+
+    fn from_docs(docs: &Raw) -> Result<Param> {
+        let flags = field(docs, "flags").map_or(&[][..], Raw::items);
+        let has_flag = |flag: &str| flags.iter().any(|item| item.text() == Some(flag.as_bytes()));
+        Ok(Param {
+            name: text_field(docs, "name").context("an argument without a name")?,
+            kind: kind_of(&text_field(docs, "type").unwrap_or_default()),
+            token: text_field(docs, "token"),
+            optional: has_flag("optional"),
+            multiple: has_flag("multiple"),
+            multiple_token: has_flag("multiple_token"),
+            parts: field(docs, "arguments").map_or(Ok(Vec::new()), params_of_docs)?,
+        })
+    }
+}
+
+fn params_of_docs(list: &Raw) -> Result<Vec<Param>> {
+    list.items().iter().map(Param::from_docs).collect()
+}
+
+fn kind_of(name: &str) -> ArgumentKind {
+    use ArgumentKind::*;
+    let kinds = [Integer, Double, Key, Pattern, UnixTime, PureToken, OneOf, Block];
+    kinds.into_iter().find(|kind| kind.name() == name).unwrap_or(String)
+}
+
+/// The value behind a name in a map that RESP2 flattened.
+fn field<'a>(map: &'a Raw, name: &str) -> Option<&'a Raw> {
+    let mut pairs = map.items().chunks_exact(2);
+    pairs.find(|pair| pair[0].text() == Some(name.as_bytes())).map(|pair| &pair[1])
+}
+
+fn text_field(map: &Raw, name: &str) -> Option<String> {
+    field(map, name)?.text().map(|text| String::from_utf8_lossy(text).into_owned())
+}
