@@ -10,12 +10,13 @@
 use std::sync::Arc;
 
 use kvasir_resp::reply::Reply;
+use kvasir_structures::directory::Immediately;
 use kvasir_structures::hash;
 use kvasir_structures::listpack::{Element, Listpack, ListpackRef};
 use kvasir_structures::record::{
     Body, BodyMut, INLINE_MAX, NewBody, Record as OwnedRecord, RecordRef,
 };
-use kvasir_structures::table::{Immediately, Position};
+use kvasir_structures::table::Position;
 
 use crate::error::Error;
 use crate::rng::Rng;

@@ -36,7 +36,8 @@ fn value() -> impl Strategy<Value = Bytes> {
         8 => proptest::collection::vec(any::<u8>(), 0..30),
         // About every limit there is; where one of them is met, the table takes over.
         1 => (18usize..23).prop_map(|len| vec![b'v'; len]),
-        1 => prop_oneof![Just(16_383usize), Just(16_384), Just(65_536)].prop_map(|len| vec![b'x'; len]),
+        1 => prop_oneof![Just(16_383usize), Just(16_384), Just(65_536)]
+            .prop_map(|len| vec![b'x'; len]),
     ]
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
+use kvasir_structures::directory::Immediately;
 use kvasir_structures::hash;
 use kvasir_structures::record::{Body, NewBody, Record as OwnedRecord, RecordRef};
-use kvasir_structures::table::{Immediately, Table};
+use kvasir_structures::table::Table;
 
 use crate::error::Error;
 

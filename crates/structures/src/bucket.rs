@@ -267,8 +267,8 @@ impl Leaf {
     }
 }
 
-/// Entries that a leaf may hold before it grows: eleven twelfths, so that most entries stand at home
-/// and one search in ten looks at a second, adjacent line.
+/// Entries that a leaf may hold before it grows: eleven twelfths, so that most entries stand at
+/// home and one search in ten looks at a second, adjacent line.
 pub(crate) fn limit(buckets: usize) -> usize {
     let places = WIDTH * buckets;
     if buckets == 1 { places } else { places - places.div_ceil(12) }

@@ -1,5 +1,5 @@
 //! CRC16-XMODEM (polynomial 0x1021, nothing reflected, initial value 0) and the slot of a key, as
-//! Redis Cluster defines them: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+//! the Redis Cluster specification defines them.
 //!
 //! No table: the sum of a message is the message, read as a polynomial over GF(2) and multiplied
 //! by x^16, modulo P = x^16 + x^12 + x^5 + 1. P is sparse, and squaring is linear over GF(2), so

@@ -29,8 +29,8 @@ impl<T> GateCell<T> {
     #[inline(always)]
     pub fn get<'p>(&'p self, pass: &'p Pass<'_>) -> &'p T {
         self.check(pass);
-        // SAFETY: changing takes an exclusive pass of the same gate, which cannot exist while `pass`
-        // does, unless `pass` is part of it and then stays borrowed.
+        // SAFETY: changing takes an exclusive pass of the same gate, which cannot exist while
+        // `pass` does, unless `pass` is part of it and then stays borrowed.
         unsafe { &*self.value.get() }
     }
 

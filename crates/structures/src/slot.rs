@@ -21,10 +21,11 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
 use crate::bucket::{self, Fraction};
+use crate::directory::{Outgrown, Probe, Retire, Root};
 use crate::gate::{Pass, Retired};
 use crate::lock::{SlotLock, SlotLockGuard};
 use crate::prefetch;
-use crate::table::{Outgrown, Probe, Retire, Root, Table};
+use crate::table::Table;
 
 /// What goes on around a locked slot's table: takes what it outgrows and notes when keys expire.
 pub struct SlotKeeper<'a, T> {

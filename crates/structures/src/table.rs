@@ -2,8 +2,8 @@
 //!
 //! A small table is one leaf (see `bucket`), which grows in steps of an eighth by copying entries,
 //! no record touched. Past 512 buckets a leaf is split in two by one more bit of the hash, and a
-//! directory finds the leaf by the first bits (extendible hashing): a table of any size pays for one
-//! leaf at a time. The directory doubles when a leaf as deep as the directory splits, 8 bytes a
+//! directory finds the leaf by the first bits (extendible hashing): a table of any size pays for
+//! one leaf at a time. The directory doubles when a leaf as deep as the directory splits, 8 bytes a
 //! leaf.
 //!
 //! Hash bits: 63 to 40 directory, 39 to 16 fraction within the leaf. Bits below are not used.
@@ -18,109 +18,19 @@
 //! - Memory that was in `root` goes to a [`Retire`], because a prefetch (`probe`) may be looking.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use crate::bucket::{self, Bucket, Entry, Fraction, LEAF_MAX, Leaf, Place};
+use crate::directory::{
+    DIRECTORY, Directory, LeafFacts, Outgrown, OutgrownKind, Parts, Retire, Root, directory_at,
+    parts, slot_at,
+};
 use crate::record::{Record, RecordMut, RecordRef};
 
 /// Hash bits that a directory can use.
 const DEPTH_MAX: u32 = 24;
 /// Entries per directory slot below which splitting on is no help: hashes are equal by malice.
 const SPLIT_MIN: usize = 64;
-const DIRECTORY: u64 = 1 << 63;
-
-/// Where a table leaves memory that a prefetch may still look at.
-pub trait Retire {
-    /// `root` is what prefetches should look at from now on; it does not lead to `memory`.
-    fn retire(&self, memory: Outgrown, root: Root);
-}
-
-/// A table's present root, for those who publish it to prefetches.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Root(pub(crate) u64);
-
-/// For tables that nobody prefetches: frees at once.
-pub struct Immediately;
-
-impl Retire for Immediately {
-    fn retire(&self, memory: Outgrown, _root: Root) {
-        drop(memory);
-    }
-}
-
-/// A bucket array or a directory that a table no longer uses; dropping it frees it.
-pub struct Outgrown(OutgrownKind);
-
-#[derive(Clone, Copy)]
-enum OutgrownKind {
-    Leaf(Leaf),
-    /// No `Box` while a prefetch may look: a box claims to be the only way to its contents.
-    Directory(*mut Directory),
-}
-
-// SAFETY: it is the only owner of plain memory; any thread may free it.
-unsafe impl Send for Outgrown {}
-
-impl Drop for Outgrown {
-    fn drop(&mut self) {
-        match self.0 {
-            // SAFETY: made by a table that gave up its only name for the array.
-            OutgrownKind::Leaf(leaf) => unsafe { leaf.free() },
-            // SAFETY: as above; it was made by `Box::into_raw`.
-            OutgrownKind::Directory(directory) => drop(unsafe { Box::from_raw(directory) }),
-        }
-    }
-}
-
-/// Leaves by the first `depth` bits of the hash. A leaf of depth d fills 2^(depth - d) slots; its
-/// length stands at the first of them.
-struct Directory {
-    depth: u32,
-    leaves: Box<[AtomicU64]>,
-    facts: Box<[LeafFacts]>,
-}
-
-#[derive(Clone, Copy)]
-struct LeafFacts {
-    len: u32,
-    depth: u32,
-}
-
-impl Directory {
-    fn leaf(&self, slot: usize) -> Leaf {
-        Leaf::from_word(self.leaves[slot].load(Ordering::Relaxed))
-    }
-
-    fn slot_of(&self, hash: u64) -> usize {
-        slot_at(hash, self.depth)
-    }
-
-    /// The slots that name the same leaf as `slot`.
-    fn range(&self, slot: usize) -> core::ops::Range<usize> {
-        let width = 1 << (self.depth - self.facts[slot].depth);
-        let first = slot & !(width - 1);
-        first..first + width
-    }
-
-    fn put(&mut self, range: core::ops::Range<usize>, leaf: Leaf, facts: LeafFacts) {
-        for slot in range {
-            self.leaves[slot].store(leaf.word(), Ordering::Relaxed);
-            self.facts[slot] = facts;
-        }
-    }
-
-    fn doubled(&self) -> Directory {
-        let twice = |slot: usize| slot / 2;
-        let slots = self.leaves.len() * 2;
-        let leaves = (0..slots).map(|slot| AtomicU64::new(self.leaf(twice(slot)).word()));
-        let facts = (0..slots).map(|slot| self.facts[twice(slot)]);
-        Directory { depth: self.depth + 1, leaves: leaves.collect(), facts: facts.collect() }
-    }
-}
-
-fn slot_at(hash: u64, depth: u32) -> usize {
-    if depth == 0 { 0 } else { (hash >> (64 - depth)) as usize }
-}
 
 /// Records by key; see the module's header.
 pub struct Table<T> {
@@ -133,12 +43,6 @@ pub struct Table<T> {
 /// Where a scan stands: all entries before it were seen. Starts and ends as 0; 48 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Position(pub u64);
-
-enum Parts<'a> {
-    Empty,
-    Leaf(Leaf),
-    Directory(&'a Directory),
-}
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
@@ -459,34 +363,6 @@ impl<T> Table<T> {
     }
 }
 
-/// # Safety
-/// `root` was a table's root, and what it names is not freed during `'a`.
-#[inline(always)]
-unsafe fn parts<'a>(root: u64) -> Parts<'a> {
-    match root {
-        0 => Parts::Empty,
-        // SAFETY: the flag says that the word names a boxed directory.
-        word if word & DIRECTORY != 0 => Parts::Directory(unsafe { &*directory_at(word) }),
-        word => Parts::Leaf(Leaf::from_word(word)),
-    }
-}
-
-impl Parts<'_> {
-    fn for_each_leaf(&self, mut f: impl FnMut(Leaf)) {
-        match self {
-            Parts::Empty => {}
-            Parts::Leaf(leaf) => f(*leaf),
-            Parts::Directory(directory) => {
-                let mut slot = 0;
-                while slot < directory.leaves.len() {
-                    f(directory.leaf(slot));
-                    slot = directory.range(slot).end;
-                }
-            }
-        }
-    }
-}
-
 impl<T> Drop for Table<T> {
     fn drop(&mut self) {
         self.for_each_leaf(|leaf| {
@@ -499,10 +375,6 @@ impl<T> Drop for Table<T> {
         });
         self.take_arrays(drop);
     }
-}
-
-fn directory_at(word: u64) -> *mut Directory {
-    core::ptr::with_exposed_provenance_mut((word & !DIRECTORY) as usize)
 }
 
 /// The entries of a leaf in two, by hash bit `depth` counted from the top.
@@ -605,38 +477,6 @@ impl<'a, T> Occupied<'a, T> {
     fn bucket(&self) -> &Bucket {
         // SAFETY: the leaf is live while the table is borrowed.
         unsafe { &self.leaf.buckets()[self.place.bucket] }
-    }
-}
-
-/// A look at a table without its lock, for prefetching: nothing is followed that could be freed
-/// while the caller is inside the gate.
-pub(crate) struct Probe(u64);
-
-impl Probe {
-    /// # Safety
-    /// `root` was a table's root at a moment since the caller entered the gate, and the table's
-    /// [`Retire`] frees only after the caller has left it.
-    #[inline(always)]
-    pub(crate) unsafe fn new(root: Root) -> Probe {
-        Probe(root.0)
-    }
-
-    /// The bucket where a search for `hash` starts.
-    #[inline(always)]
-    pub(crate) fn home(&self, hash: u64) -> Option<&Bucket> {
-        let leaf = match self.0 {
-            0 => return None,
-            word if word & DIRECTORY != 0 => {
-                let directory = directory_at(word);
-                // SAFETY: by `new`, the directory is not freed while we look; `depth` and the
-                // boxes' pointers never change once it is published.
-                unsafe { (*directory).leaf(slot_at(hash, (*directory).depth)) }
-            }
-            word => Leaf::from_word(word),
-        };
-        // SAFETY: by `new`, the array is not freed while we look.
-        let buckets = unsafe { leaf.buckets() };
-        Some(&buckets[Fraction::of(hash).home(buckets.len())])
     }
 }
 

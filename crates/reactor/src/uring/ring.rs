@@ -14,8 +14,8 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 
 /// How often one turn asks the kernel for more: completions that found no place in the queue, and
-/// those it has put off, since from 6.13 it makes no more than 20 in one pass. A bound, so that a turn ends
-/// under any load; what is left comes with the next.
+/// those it has put off, since from 6.13 it makes no more than 20 in one pass. A bound, so that a
+/// turn ends under any load; what is left comes with the next.
 const FLUSHES_MAX: usize = 16;
 
 /// Interrupted, or short of memory for a moment: nothing was lost, the next turn tries again.

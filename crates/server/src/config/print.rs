@@ -38,8 +38,8 @@ pub fn reference() -> String {
         "# Options\n\n\
          Printed from the option table in `crates/server/src/config/table.rs`.\n\n\
          An option is set in a configuration file (`name value`), on the command line\n\
-         (`--name value`) and, where the page says so, by `CONFIG SET name value`. What redis.conf\n\
-         7.0 knows beyond that stands at the end.\n",
+         (`--name value`) and, where the page says so, by `CONFIG SET name value`. What\n\
+         redis.conf 7.0 knows beyond that stands at the end.\n",
     );
     for &group in Group::ALL {
         out += &format!("\n## {}\n", group.title());

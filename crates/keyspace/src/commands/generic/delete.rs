@@ -1,4 +1,5 @@
-//! Whether keys are there and what they are, and taking them away: DEL, UNLINK, EXISTS, TOUCH, TYPE.
+//! Whether keys are there and what they are, and taking them away: DEL, UNLINK, EXISTS, TOUCH,
+//! TYPE.
 
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;

@@ -242,7 +242,8 @@ mod tests {
         check(
             "MSET a abcbdab b bdcaba; LCS a b IDX; LCS b a IDX; LCS a b; LCS b a",
             "+OK; [$matches [[[:5 :6] [:3 :4]] [[:3 :4] [:0 :1]]] $len :4]; \
-             [$matches [[[:5 :5] [:5 :5]] [[:4 :4] [:3 :3]] [[:2 :2] [:2 :2]] [[:0 :0] [:1 :1]]] $len :4]; \
+             [$matches [[[:5 :5] [:5 :5]] [[:4 :4] [:3 :3]] [[:2 :2] [:2 :2]] [[:0 :0] [:1 :1]]] \
+             $len :4]; \
              $bdab; $bcba",
         );
     }
