@@ -1,8 +1,9 @@
 //! One turn's requests: parsed from every connection, prefetched in stages, executed in order.
 //!
 //! A random access to a large keyspace costs three cache misses: slot, bucket, record. Executed one
-//! by one, each waits for its own; here a window of requests takes each step together, so that the
-//! misses overlap and their latency is paid once a window.
+//! by one, each waits for its own. Here, while one request runs, the record of a later one, the
+//! bucket of one behind that and the slot of one still further are on their way, so that the
+//! misses overlap with work and with each other.
 
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
@@ -15,8 +16,11 @@ use kvasir_structures::gate::Pass;
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler, NotFound, Table};
 
-/// Requests whose memory is fetched together: about as many misses as a core can have under way.
-pub const WINDOW: usize = 24;
+/// Keys between one step of prefetching and the next: the work on so many takes longer than a
+/// cache miss, and a core can have that many misses under way.
+const DISTANCE: usize = 6;
+/// Keys that one step fetches at once, at the start of a batch or behind a call of many keys.
+const STEP_MAX: usize = 3 * DISTANCE;
 /// Requests of one connection in one turn; the rest waits, so that others get theirs.
 const REQUESTS_PER_TURN: usize = 1024;
 
@@ -167,20 +171,48 @@ impl Batch {
         (request.planned_for == Some(db)).then_some(keys)
     }
 
-    /// Fetches what the calls of a window will touch, step by step.
-    pub fn prefetch(&self, window: &[Request], keyspace: &Keyspace, pass: &Pass<'_>) {
-        let (Some(first), Some(last)) = (window.first(), window.last()) else { return };
-        let keys = &self.keys[first.keys.0 as usize..last.keys.1 as usize];
-        let keys = &keys[..keys.len().min(4 * WINDOW)];
-        for key in keys {
-            keyspace.database(key.db, pass).slot(key.slot).prefetch();
+    /// Fetches what the calls behind `request` will touch, each step a little further ahead.
+    #[inline]
+    pub fn look_ahead(
+        &self,
+        ahead: &mut Lookahead,
+        request: &Request,
+        keyspace: &Keyspace,
+        pass: &Pass<'_>,
+    ) {
+        let now = request.keys.0 as usize;
+        let slot = |key: &KeyAt| keyspace.database(key.db, pass).slot(key.slot);
+        for key in ahead.slots.advance(&self.keys, now + 3 * DISTANCE) {
+            slot(key).prefetch();
         }
-        for key in keys {
-            keyspace.database(key.db, pass).slot(key.slot).prefetch_bucket(key.hash, pass);
+        for key in ahead.buckets.advance(&self.keys, now + 2 * DISTANCE) {
+            slot(key).prefetch_bucket(key.hash, pass);
         }
-        for key in keys {
-            keyspace.database(key.db, pass).slot(key.slot).prefetch_record(key.hash, pass);
+        for key in ahead.records.advance(&self.keys, now + DISTANCE) {
+            slot(key).prefetch_record(key.hash, pass);
         }
+    }
+}
+
+/// How far each step of prefetching has come, in keys of the batch.
+#[derive(Default)]
+pub struct Lookahead {
+    slots: Cursor,
+    buckets: Cursor,
+    records: Cursor,
+}
+
+#[derive(Default)]
+struct Cursor(usize);
+
+impl Cursor {
+    /// The keys from here to `end`; a call of many keys is prefetched in part only.
+    #[inline]
+    fn advance<'k>(&mut self, keys: &'k [KeyAt], end: usize) -> &'k [KeyAt] {
+        let end = end.min(keys.len());
+        let start = self.0.max(end.saturating_sub(STEP_MAX)).min(end);
+        self.0 = end;
+        &keys[start..end]
     }
 }
 
@@ -219,13 +251,10 @@ fn resolve<'t>(
 /// A name of 1 to 7 bytes as one word, 0 for any other.
 #[inline]
 fn pack(name: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    match word.get_mut(1..=name.len()) {
-        Some(place) if !name.is_empty() => place.copy_from_slice(name),
-        _ => return 0,
+    match name.len() {
+        len @ 1..=7 => name.iter().fold(len as u64, |word, byte| word << 8 | u64::from(*byte)),
+        _ => 0,
     }
-    word[0] = name.len() as u8;
-    u64::from_le_bytes(word)
 }
 
 /// Appends the keys of a data command whose arguments have the right number; none on an error.
