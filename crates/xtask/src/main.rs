@@ -7,11 +7,16 @@ mod bench;
 mod ci;
 mod fuzz;
 mod fuzz_diff;
+mod link;
 mod oracle;
 mod packages;
+mod random;
+mod raw;
+mod robust;
 mod server;
 mod source;
 mod tidy;
+mod torture;
 mod wire;
 mod workspace;
 
@@ -38,6 +43,10 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Send the same random calls to Kvasir and to Redis and compare the replies
     FuzzDiff(fuzz_diff::Options),
+    /// Many connections at once, and invariants that only atomic commands keep
+    Torture(torture::Options),
+    /// Malformed input, limits, wrong starts: the server says what is wrong and lives
+    Robust(robust::Options),
     /// Measure Kvasir beside Redis and Valkey
     Bench(bench::Options),
     /// Load Debian's package index into a server, read it back and compare
@@ -57,6 +66,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::main(),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),
+        Task::Torture(options) => torture::main(&options),
+        Task::Robust(options) => robust::main(&options),
         Task::Bench(options) => bench::main(&options),
         Task::Packages(options) => packages::main(&options),
     }

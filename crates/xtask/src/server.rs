@@ -67,6 +67,13 @@ impl Server {
         }
     }
 
+    /// Ends the process now, before the guard is dropped.
+    pub fn kill(&mut self) {
+        // A server that is gone already is what we want.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// What the server has printed.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
@@ -118,9 +125,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A server that is gone already is what we want.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
+        // What remains is in a temporary directory.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use super::intended::{Tally, Verdict, judge};
-use super::link::{Call, Link, show};
 use super::pair::{Difference, Twins};
-use super::raw::Raw;
 use super::values::DATABASES;
+use crate::link::{Call, Link, show};
+use crate::raw::Raw;
 
 /// Calls in one write.
 const PIPELINE: usize = 512;

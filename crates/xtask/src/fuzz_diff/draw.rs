@@ -5,10 +5,10 @@
 
 use kvasir_keyspace::spec::ArgumentKind;
 
-use super::link::Call;
-use super::random::Random;
 use super::syntax::{Param, Syntax};
 use super::values::Values;
+use crate::link::Call;
+use crate::random::Random;
 
 /// Of a hundred calls, so many are damaged after they were drawn.
 const DAMAGED_PERCENT: u64 = 6;

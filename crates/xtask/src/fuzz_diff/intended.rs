@@ -3,8 +3,8 @@
 //! `NORMAL` holds what no two servers answer alike: order and time. `INTENDED` holds where Kvasir
 //! means to differ from the peer; each entry has to be met, or it is reported as unused.
 
-use super::link::{Call, show};
-use super::raw::Raw;
+use crate::link::{Call, show};
+use crate::raw::Raw;
 
 /// Replies that read a clock may be so far apart.
 const CLOCK_TOLERANCE_MS: i64 = 5000;
@@ -55,6 +55,17 @@ pub static INTENDED: &[Rule] = &[
         matches: |_, call, ours, theirs| {
             let is_help = call.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"help"));
             is_help && !ours.items().is_empty() && ours.items()[0] == theirs.items()[0]
+        },
+    },
+    Rule {
+        name: "idletime",
+        reason: "Redis keeps one idle time for all keys with the same small integer",
+        matches: |name, call, ours, theirs| {
+            let is_idletime = name == "object" && call[1].eq_ignore_ascii_case(b"idletime");
+            match (ours.integer(), theirs.integer()) {
+                (Some(ours), Some(theirs)) => is_idletime && 0 <= ours && ours < theirs,
+                _ => false,
+            }
         },
     },
     Rule {

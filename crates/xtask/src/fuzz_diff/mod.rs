@@ -7,10 +7,9 @@
 mod content;
 mod draw;
 mod intended;
-mod link;
+
 mod pair;
-mod random;
-mod raw;
+
 mod shrink;
 mod special;
 mod syntax;
@@ -21,14 +20,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::link::{Link, show};
 use crate::oracle::Oracle;
+use crate::random::Random;
 use crate::server::{Launch, Server};
 use crate::workspace::{cargo, run, target_dir};
 use draw::Drawer;
 use intended::Tally;
-use link::{Link, show};
 use pair::{CONNECTIONS, Canary, Difference, Launches, Pair, Step};
-use random::Random;
 use syntax::Syntax;
 
 /// Steps of one epoch.

@@ -4,10 +4,10 @@ use anyhow::{Context, Result};
 
 use super::content;
 use super::intended::{Tally, Verdict, judge};
-use super::link::{Call, Link, show};
-use super::random::Random;
-use super::raw::Raw;
 use super::special;
+use crate::link::{Call, Link, show};
+use crate::random::Random;
+use crate::raw::Raw;
 use crate::server::{Launch, Server};
 
 /// Connections to each server; every second one speaks RESP3.

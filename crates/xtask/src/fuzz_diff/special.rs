@@ -4,10 +4,10 @@
 
 use anyhow::{Result, bail};
 
-use super::link::Call;
-use super::link::Link;
 use super::pair::Twins;
-use super::raw::Raw;
+use crate::link::Call;
+use crate::link::Link;
+use crate::raw::Raw;
 
 /// No iteration over our small databases takes longer.
 const SCAN_CALLS_MAX: usize = 1_000_000;

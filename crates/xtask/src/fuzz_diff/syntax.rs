@@ -8,8 +8,8 @@ use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::commands;
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Spec};
 
-use super::link::Link;
-use super::raw::Raw;
+use crate::link::Link;
+use crate::raw::Raw;
 
 /// Server commands that change what data commands do, or are answered like them.
 const SERVER_COMMANDS: [&str; 3] = ["select", "ping", "echo"];

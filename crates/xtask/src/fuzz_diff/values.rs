@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kvasir_keyspace::spec::ArgumentKind;
 
-use super::random::Random;
+use crate::random::Random;
 
 /// Databases that calls use; the servers have more.
 pub const DATABASES: i64 = 4;

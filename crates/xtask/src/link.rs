@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kvasir_resp::decode::encode_request;
 
-use super::raw::Raw;
+use crate::raw::Raw;
 
 /// No reply takes this long, unless the server hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
