@@ -1,8 +1,8 @@
 //! Decimal text of integers and doubles, as Redis reads and prints it.
 //!
 //! Reading an integer is strict: a text is an integer only if printing the integer gives the text
-//! again (Redis's `string2ll`). That is what lets a string "12" be stored as a number and come back as
-//! the same bytes.
+//! again (Redis's `string2ll`). That is what lets a string "12" be stored as a number and come back
+//! as the same bytes.
 
 /// The longest text of a double: a sign and the 24 digits of `-123456789012345670000000`.
 pub const DOUBLE_LEN_MAX: usize = 25;

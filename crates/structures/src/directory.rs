@@ -1,12 +1,12 @@
-//! What a table's root names: nothing, one leaf, or a directory of leaves; how to look at it without
-//! a lock, and where it goes when the table has outgrown it.
+//! What a table's root names: nothing, one leaf, or a directory of leaves; how to look at it
+//! without a lock, and where it goes when the table has outgrown it.
 //!
 //! A root is one word: 0, the word of a leaf, or the address of a boxed directory with the highest
 //! bit set.
 //!
 //! # Safety
-//! - A directory's `depth` and boxes never change once it is published; its leaves are atomics. So a
-//!   probe may read it while the table's owner replaces leaves in it.
+//! - A directory's `depth` and boxes never change once it is published; its leaves are atomics. So
+//!   a probe may read it while the table's owner replaces leaves in it.
 //! - What a root led to is freed by `Outgrown` only, which a table makes when it has given up its
 //!   own name for it.
 

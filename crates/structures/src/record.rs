@@ -17,8 +17,8 @@
 //!
 //! # Safety
 //! `Record` owns its allocation and its object. `RecordRef` and `RecordMut` borrow them: the
-//! lifetime says for how long. All of them are made from a pointer to an initialised record; only this
-//! module knows the layout. The fixed part is 8-byte aligned, so expiry and object are too.
+//! lifetime says for how long. All of them are made from a pointer to an initialised record; only
+//! this module knows the layout. The fixed part is 8-byte aligned, so expiry and object are too.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::directory::Immediately;
 use crate::hash;
 use crate::record::{Body, NewBody};
 
