@@ -178,6 +178,12 @@ fn hash(name: &[u8]) -> u32 {
     })
 }
 
+/// Whether a call that names no command is a line of an HTTP request. A web page can make a browser
+/// send one to us, with commands in its body: such a client is sent away, as Redis does.
+pub fn is_http(args: Args<'_>) -> bool {
+    [&b"post"[..], b"host:"].iter().any(|word| args[0].eq_ignore_ascii_case(word))
+}
+
 /// What is quoted of each word, and of all the words, of a call that names no command.
 const SHOWN_MAX: usize = 128;
 

@@ -15,7 +15,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::commands::{ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
-use crate::dispatch::{Entry, Handler, unknown_command, unknown_subcommand};
+use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
+use crate::log::warning;
 use crate::shared::Shared;
 use crate::worker::{Core, Worker};
 
@@ -101,6 +102,10 @@ impl<'w> Runner<'w> {
         let args = || batch.args(request, self.reactor);
         match &request.what {
             What::Call(index) => self.run_call(connection, batch, request, *index as usize),
+            What::UnknownCommand if is_http(args()) => {
+                warning!("closing a client that speaks HTTP id={}", connection.client.id);
+                connection.is_closing = true;
+            }
             What::UnknownCommand => self.fail(connection, &unknown_command(args())),
             What::UnknownSubcommand => self.fail(connection, &unknown_subcommand(args())),
             What::Malformed(error) => {

@@ -10,7 +10,15 @@ use anyhow::{Result, bail};
 
 use crate::oracle::Oracle;
 use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
-use crate::{fuzz, oracle, tidy};
+use crate::{fuzz, fuzz_diff, oracle, robust, tidy, torture};
+
+const BACKENDS: [&str; 2] = ["io_uring", "epoll"];
+
+/// Of the tests that run a server for a while, on each backend.
+const SERVER_TEST_SECONDS: u64 = 20;
+const FUZZ_DIFF_COMMANDS: usize = 200_000;
+/// The other backend only moves bytes differently.
+const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
 
 /// Long enough to run through every branch, short enough for every change.
 const FUZZ_SECONDS: u64 = 30;
@@ -41,6 +49,17 @@ static STEPS: &[Step] = &[
     Step { name: "loom", about: "all interleavings of slot lock and gate", run: loom },
     Step { name: "asan", about: "structures under address sanitizer", run: asan },
     Step { name: "fuzz", about: "fuzz targets for a short time, and canaries", run: fuzz_smoke },
+    Step {
+        name: "fuzz-diff",
+        about: "random calls answered as by Redis, and a canary",
+        run: differ,
+    },
+    Step {
+        name: "torture",
+        about: "invariants under many connections, and a canary",
+        run: torment,
+    },
+    Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
     Step { name: "release", about: "the release build", run: release },
 ];
 
@@ -131,6 +150,37 @@ fn asan() -> Result<()> {
 
 fn fuzz_smoke() -> Result<()> {
     fuzz::smoke(None, FUZZ_SECONDS)
+}
+
+fn differ() -> Result<()> {
+    fuzz_diff::main(&fuzz_diff::Options::short(FUZZ_DIFF_COMMANDS, "io_uring", false))?;
+    fuzz_diff::main(&fuzz_diff::Options::short(FUZZ_DIFF_COMMANDS_EPOLL, "epoll", false))?;
+    let canary = fuzz_diff::Options::short(FUZZ_DIFF_COMMANDS, "io_uring", true);
+    expect_failure("fuzz-diff", fuzz_diff::main(&canary), "the planted difference was found")
+}
+
+fn torment() -> Result<()> {
+    for backend in BACKENDS {
+        torture::torture(backend, SERVER_TEST_SECONDS, false)?;
+    }
+    let canary = torture::torture(BACKENDS[0], SERVER_TEST_SECONDS, true);
+    expect_failure("torture", canary, "not there exactly once")
+}
+
+fn misuse() -> Result<()> {
+    BACKENDS.iter().try_for_each(|backend| robust::robust(backend, SERVER_TEST_SECONDS, true))
+}
+
+/// A check that cannot fail proves nothing: with a fault planted it has to say so.
+fn expect_failure(name: &str, result: Result<()>, words: &str) -> Result<()> {
+    match result {
+        Err(error) if format!("{error:#}").contains(words) => {
+            println!("{name}: the canary was found");
+            Ok(())
+        }
+        Err(error) => Err(error.context(format!("{name}: not what the canary planted"))),
+        Ok(()) => bail!("{name}: the canary was not found"),
+    }
 }
 
 fn release() -> Result<()> {

@@ -114,8 +114,11 @@ impl Server {
                 bail!("it ended with {status}");
             }
             let reply = self.client().and_then(|mut client| client.call(&[b"PING"]));
-            if matches!(reply, Ok(Reply::Simple(text)) if text == "PONG") {
-                return Ok(());
+            match reply {
+                Ok(Reply::Simple(text)) if text == "PONG" => return Ok(()),
+                // It serves those who know its password.
+                Ok(Reply::Error(text)) if text.starts_with("NOAUTH") => return Ok(()),
+                _ => {}
             }
             thread::sleep(Duration::from_millis(10));
         }

@@ -109,14 +109,11 @@ fn long_bulks() -> Vec<Vec<u8>> {
     inputs.map(<[u8]>::to_vec).to_vec()
 }
 
-/// Of a request that is longer than the buffer may be, and is never complete.
+/// An argument that is longer than the buffer may be. (Of a request of many arguments Redis counts
+/// only the one that arrives; Kvasir counts the request, which is stricter.)
 fn long_queries() -> Vec<Vec<u8>> {
-    let mut input = b"*1000\r\n$4\r\nMSET\r\n".to_vec();
-    for _ in 0..100 {
-        input.extend_from_slice(b"$30000\r\n");
-        input.resize(input.len() + 30_000, b'x');
-        input.extend_from_slice(b"\r\n");
-    }
+    let mut input = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4000000\r\n".to_vec();
+    input.resize(3_000_000, b'x');
     vec![input]
 }
 
