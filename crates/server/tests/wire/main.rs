@@ -8,4 +8,5 @@ mod clients;
 mod command_table;
 mod connection;
 mod harness;
+mod life;
 mod server;
