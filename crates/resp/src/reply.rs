@@ -514,7 +514,7 @@ mod tests {
         let mut reply = Reply::default();
         reply.error("ERR a\r\nb\n");
         reply.protocol_error(ProtocolError::ExpectedBulk { got: b'\n' });
-        let text = b"-ERR a  b \r\n-ERR Protocol error: expected '$', got ' '\r\n";
+        let text = b"-ERR a  b\r\n-ERR Protocol error: expected '$', got ' '\r\n";
         assert_eq!(reply.bytes(), text);
     }
 
