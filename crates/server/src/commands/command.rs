@@ -100,7 +100,7 @@ fn info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     for name in names {
         match table.find_full(name) {
             Some(entry) => write_info(reply, table, entry),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())

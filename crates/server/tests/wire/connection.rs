@@ -14,7 +14,8 @@ fn simple_calls() {
         (
             "SELECT 1; SELECT 15; SELECT 16; SELECT -1; SELECT x; SELECT 99999999999",
             "+OK; +OK; -ERR DB index is out of range; -ERR DB index is out of range; \
-             -ERR invalid DB index; -ERR invalid DB index",
+             -ERR value is not an integer or out of range; -ERR value is out of range, value must \
+             between -2147483648 and 2147483647",
         ),
         ("RESET; RESET x", "+RESET; -ERR wrong number of arguments for 'reset' command"),
         ("QUIT; PING", "+OK; !"),
