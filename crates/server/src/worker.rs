@@ -142,6 +142,8 @@ impl Worker {
             self.finish_sources(&mut batch);
         }
         self.batch = batch;
+        // Who has a reply in hand finds it counted.
+        self.publish_tally();
         for connection in std::mem::take(&mut self.touched) {
             self.flush(connection);
         }
