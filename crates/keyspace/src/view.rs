@@ -22,6 +22,8 @@ pub struct Env {
     pub text_len_max: usize,
     pub hash_listpack_entries_max: usize,
     pub hash_listpack_value_max: usize,
+    /// Whether reading a key moves its access clock; off under CLIENT NO-TOUCH.
+    pub touches: bool,
     /// Whether anybody reads the log.
     pub logs: bool,
     /// Whether expired keys are deleted; off only for tests (DEBUG SET-ACTIVE-EXPIRE does not touch
@@ -39,6 +41,7 @@ impl Default for Env {
             text_len_max: 512 << 20,
             hash_listpack_entries_max: 512,
             hash_listpack_value_max: 64,
+            touches: true,
             logs: false,
             deletes_expired: true,
             replays: false,
@@ -151,7 +154,7 @@ impl<'a> View<'a> {
         };
         self.tally.hits += 1;
         let mut record = found.into_mut();
-        if record.shared().clock() != clock {
+        if self.env.touches && record.shared().clock() != clock {
             record.set_clock(clock);
         }
         Some(record.into_shared())

@@ -11,6 +11,8 @@ pub struct Client {
     pub address: String,
     pub local_address: String,
     pub is_unix: bool,
+    /// On this machine: over loopback or a unix socket.
+    pub is_local: bool,
     pub descriptor: i32,
     pub created_ms: u64,
     pub last_ms: AtomicU64,
@@ -40,6 +42,7 @@ pub struct Origin {
     pub address: String,
     pub local_address: String,
     pub is_unix: bool,
+    pub is_local: bool,
     pub descriptor: i32,
 }
 
@@ -65,6 +68,7 @@ impl Clients {
             address: origin.address,
             local_address: origin.local_address,
             is_unix: origin.is_unix,
+            is_local: origin.is_local,
             descriptor: origin.descriptor,
             created_ms: now_ms,
             last_ms: AtomicU64::new(now_ms),

@@ -189,6 +189,7 @@ impl<'w> Runner<'w> {
                 &keys
             }
         };
+        self.core.env.touches = !connection.client.no_touch.load(Relaxed);
         let call = Call { command, args, db: connection.db, keys };
         let context = Context {
             env: &self.core.env,

@@ -261,6 +261,7 @@ impl Worker {
             }
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             connection.in_round = false;
+            connection.client.input_bytes.store(connection.input.len(), Relaxed);
             if has_more && !connection.is_closing {
                 self.ready.push(index);
             }
@@ -291,6 +292,7 @@ impl Worker {
     fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if connection.is_sending {
+            connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
             return;
         }
         if connection.reply.is_empty() {
@@ -326,6 +328,7 @@ impl Worker {
             return;
         };
         connection.is_sending = false;
+        connection.client.output_bytes.store(0, Relaxed);
         if is_ok { self.flush(index) } else { self.close(index) }
     }
 
@@ -385,6 +388,7 @@ impl Worker {
             address: name(socket.peer()),
             local_address: name(socket.local()),
             is_unix: socket.is_unix(),
+            is_local: is_local(&socket),
             descriptor: socket.as_fd().as_raw_fd(),
         };
         let client = self.shared.clients.add(self.index, origin, self.core.env.now_ms);

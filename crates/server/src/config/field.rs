@@ -103,19 +103,6 @@ impl Field for Vec<String> {
     }
 }
 
-impl Field for Vec<f64> {
-    fn value(&self) -> Value {
-        Value::Numbers(self.clone())
-    }
-
-    fn assign(&mut self, value: Value) {
-        match value {
-            Value::Numbers(numbers) => *self = numbers,
-            other => misfit("numbers", &other),
-        }
-    }
-}
-
 impl Field for Threads {
     fn value(&self) -> Value {
         match *self {

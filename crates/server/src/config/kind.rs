@@ -35,8 +35,6 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Any number of words.
     Words,
-    /// Numbers from 0 to 100.
-    Percentiles,
     /// Pairs of seconds and changes.
     SavePoints,
 }
@@ -51,7 +49,6 @@ pub enum Value {
     /// The word as the `Choice` spells it.
     Choice(&'static str),
     Words(Vec<String>),
-    Numbers(Vec<f64>),
 }
 
 const AUTO: &str = "auto";
@@ -82,7 +79,7 @@ impl Kind {
 
     /// Whether the option takes any number of words.
     pub fn is_list(self) -> bool {
-        matches!(self, Kind::Words | Kind::Percentiles | Kind::SavePoints)
+        matches!(self, Kind::Words | Kind::SavePoints)
     }
 
     fn parse_word(self, word: &[u8]) -> Result<Value, String> {
@@ -100,7 +97,7 @@ impl Kind {
             Kind::Octal { max } => parse_octal(word, max),
             Kind::Text => parse_text(word),
             Kind::Choice(choices) => parse_choice(word, choices),
-            Kind::Words | Kind::Percentiles | Kind::SavePoints => unreachable!("a list"),
+            Kind::Words | Kind::SavePoints => unreachable!("a list"),
         }
     }
 
@@ -112,7 +109,6 @@ impl Kind {
             words => words.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
         };
         match self {
-            Kind::Percentiles => parse_percentiles(&words),
             Kind::SavePoints => check_save_points(&words).map(|()| Value::Words(words)),
             _ => Ok(Value::Words(words)),
         }
@@ -147,7 +143,6 @@ impl Value {
             Value::Octal(bits) => vec![format!("{bits:o}")],
             Value::Choice(word) => vec![(*word).into()],
             Value::Words(words) => words.clone(),
-            Value::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
             Value::Text(text) => vec![String::from_utf8_lossy(text).into_owned()],
         }
     }
@@ -244,21 +239,6 @@ fn split_words(words: &str) -> Vec<String> {
     words.split(' ').filter(|word| !word.is_empty()).map(String::from).collect()
 }
 
-fn parse_percentiles(words: &[String]) -> Result<Value, String> {
-    const RANGE: &str =
-        "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]";
-    let mut numbers = Vec::with_capacity(words.len());
-    for word in words {
-        let number: f64 =
-            word.parse().map_err(|_| "Invalid latency-tracking-info-percentiles parameters")?;
-        if !(0.0..=100.0).contains(&number) {
-            return Err(RANGE.into());
-        }
-        numbers.push(number);
-    }
-    Ok(Value::Numbers(numbers))
-}
-
 fn check_save_points(words: &[String]) -> Result<(), String> {
     let number = |word: &String, min| word.parse::<i64>().is_ok_and(|number| number >= min);
     let valid = |pair: &[String]| matches!(pair, [s, c] if number(s, 1) && number(c, 0));
@@ -286,8 +266,6 @@ mod tests {
         let no_integer = Err("argument couldn't be parsed into an integer");
         let no_memory = Err("argument must be a memory value");
         let too_large = Err("argument must be between 0 and 9223372036854775807 inclusive");
-        let no_percentile =
-            Err("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]");
         let cases: &[(Kind, &str, Result<&str, &str>)] = &[
             (Kind::Bool, "YES", Ok("yes")),
             (Kind::Bool, "maybe", Err("argument must be 'yes' or 'no'")),
@@ -332,8 +310,6 @@ mod tests {
             (CHOICE, "foo", Err("argument(s) must be one of the following: debug, notice")),
             (Kind::Words, " a  b ", Ok("a b")),
             (Kind::Words, "", Ok("")),
-            (Kind::Percentiles, "50 99.90 100.0", Ok("50 99.9 100")),
-            (Kind::Percentiles, "101", no_percentile),
             (Kind::SavePoints, "900 1 300 10", Ok("900 1 300 10")),
             (Kind::SavePoints, "900", Err("Invalid save parameters")),
             (Kind::SavePoints, "0 1", Err("Invalid save parameters")),

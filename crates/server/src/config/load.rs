@@ -409,9 +409,6 @@ mod tests {
             Kind::Text => Value::Text(text.to_vec()),
             Kind::Choice(words) => Value::Choice(words[number as usize % words.len()]),
             Kind::Words => Value::Words((0..number % 4).map(|n| format!("-host{n}")).collect()),
-            Kind::Percentiles => {
-                Value::Numbers((0..number % 4).map(|n| f64::from(n) / 7.0).collect())
-            }
             Kind::SavePoints => unreachable!("no field"),
         }
     }

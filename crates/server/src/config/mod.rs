@@ -58,8 +58,6 @@ pub struct Config {
     pub logfile: PathBuf,
     /// Empty: no such file.
     pub pidfile: PathBuf,
-    pub latency_tracking: bool,
-    pub latency_tracking_info_percentiles: Vec<f64>,
 }
 
 impl Default for Config {
@@ -106,8 +104,6 @@ impl Config {
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),
             pidfile: PathBuf::new(),
-            latency_tracking: false,
-            latency_tracking_info_percentiles: Vec::new(),
         }
     }
 }

@@ -124,7 +124,6 @@ fn values(kind: Kind) -> String {
         Kind::Text => "text".into(),
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Words => "words".into(),
-        Kind::Percentiles => "numbers from 0 to 100".into(),
         Kind::SavePoints => "pairs of seconds and changes".into(),
     }
 }

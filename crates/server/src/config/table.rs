@@ -491,22 +491,6 @@ more processor time; readers never see an expired key in any case.",
         "Whether to detach from the terminal. Only `no`.",
     )
     .at_start(),
-    Row::new(
-        "latency-tracking",
-        Group::Monitoring,
-        Kind::Bool,
-        "yes",
-        field!(latency_tracking),
-        "Measure how long each command takes, for INFO latencystats.",
-    ),
-    Row::new(
-        "latency-tracking-info-percentiles",
-        Group::Monitoring,
-        Kind::Percentiles,
-        "50 99 99.9",
-        field!(latency_tracking_info_percentiles),
-        "Percentiles that INFO latencystats reports. Empty: none.",
-    ),
 ];
 
 const fn lazy(name: &'static str) -> Row {

@@ -113,6 +113,8 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("io-threads-do-reads"),
     ignored("jemalloc-bg-thread"),
     ignored("latency-monitor-threshold"),
+    ignored("latency-tracking"),
+    ignored("latency-tracking-info-percentiles"),
     ignored("lfu-decay-time"),
     ignored("lfu-log-factor"),
     ignored("list-compress-depth"),

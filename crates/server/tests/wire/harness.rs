@@ -27,6 +27,7 @@ impl Server {
     pub fn kvasir(backend: &'static str, options: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kvasir-server"));
         command.args(["--io-backend", backend, "--io-threads", "2"]);
+        command.args(["--enable-debug-command", "yes"]);
         Server::start(backend, command, options)
     }
 

@@ -1,6 +1,6 @@
 //! CONFIG, INFO, MEMORY, DEBUG, TIME, LOLWUT, SHUTDOWN.
 
-use crate::check::{check, check_ours};
+use crate::check::{check, check_ours, check_with};
 use crate::harness::each_backend;
 
 #[test]
@@ -197,4 +197,13 @@ fn expired_keys_go_by_themselves_unless_told_not_to() {
         wait_until("the key is deleted", || !count(&mut client).contains("keys="));
         assert!(client.ask_text("INFO stats").contains("expired_keys:1\r\n"));
     });
+}
+
+#[test]
+fn debug_needs_permission() {
+    let refused = "-ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+                   \"local\", you can run it from a local connection, otherwise you need to set \
+                   this option in the configuration file, and then restart the server.";
+    check_with(&["--enable-debug-command", "no"], &[("DEBUG SLEEP 0", refused)]);
+    check_with(&["--enable-debug-command", "local"], &[("DEBUG SLEEP 0", "+OK")]);
 }

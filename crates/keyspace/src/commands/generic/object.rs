@@ -226,4 +226,17 @@ mod tests {
         let (reply, _) = bench.call(split("OBJECT HELP")[0].as_args());
         assert!(reply.starts_with(b"*11\r\n+OBJECT <subcommand> "));
     }
+
+    #[test]
+    fn only_touch_moves_the_clock_of_a_client_that_does_not_touch() {
+        let mut bench = Bench::new(kvasir_resp::reply::Protocol::Resp2);
+        let mut ask = |bench: &mut Bench, call: &str| bench.call(split(call)[0].as_args()).0;
+        ask(&mut bench, "SET k v");
+        bench.env.now_ms += 5000;
+        bench.env.touches = false;
+        assert_eq!(ask(&mut bench, "GET k"), b"$1\r\nv\r\n");
+        assert_eq!(ask(&mut bench, "OBJECT IDLETIME k"), b":5\r\n");
+        assert_eq!(ask(&mut bench, "TOUCH k"), b":1\r\n");
+        assert_eq!(ask(&mut bench, "OBJECT IDLETIME k"), b":0\r\n");
+    }
 }
