@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn only_touch_moves_the_clock_of_a_client_that_does_not_touch() {
         let mut bench = Bench::new(kvasir_resp::reply::Protocol::Resp2);
-        let mut ask = |bench: &mut Bench, call: &str| bench.call(split(call)[0].as_args()).0;
+        let ask = |bench: &mut Bench, call: &str| bench.call(split(call)[0].as_args()).0;
         ask(&mut bench, "SET k v");
         bench.env.now_ms += 5000;
         bench.env.touches = false;
