@@ -3,12 +3,30 @@
 use kvasir_resp::number::parse_integer;
 
 use crate::database::{DbIndex, Keyspace};
-use crate::error::Error;
+use crate::error::{Error, quoted};
 use crate::view::Env;
 
 /// An integer argument.
 pub fn integer(text: &[u8]) -> Result<i64, Error> {
     parse_integer(text).ok_or(Error::NOT_INTEGER)
+}
+
+/// SCAN's cursor as strtoul reads it: up to a zero byte; an empty text is 0, a sign is allowed, a
+/// negative number wraps.
+pub fn cursor(text: &[u8]) -> Result<u64, Error> {
+    let invalid = Error::fixed("ERR invalid cursor");
+    let (digits, is_negative) = match quoted(text) {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (digits, true),
+        [b'+', digits @ ..] => (digits, false),
+        digits => (digits, false),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(invalid);
+    }
+    let add = |value: u64, digit: &u8| value.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
+    let value = digits.iter().try_fold(0, add).ok_or(invalid)?;
+    Ok(if is_negative { value.wrapping_neg() } else { value })
 }
 
 /// How an expiry is given.
@@ -66,4 +84,25 @@ pub fn db_index(keyspace: &Keyspace, text: &[u8]) -> Result<DbIndex, Error> {
         ));
     }
     keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_ends_at_a_zero_byte() {
+        let cursors: [(&[u8], Option<u64>); 7] = [
+            (b"", Some(0)),
+            (b"\0\xff", Some(0)),
+            (b"12\0x", Some(12)),
+            (b"-1", Some(u64::MAX)),
+            (b"1x", None),
+            (b"-", None),
+            (b"18446744073709551616", None),
+        ];
+        for (text, value) in cursors {
+            assert_eq!(cursor(text).ok(), value, "{}", text.escape_ascii());
+        }
+    }
 }

@@ -9,7 +9,7 @@ use kvasir_structures::slot::SLOTS;
 use kvasir_structures::table::Position;
 
 use crate::command::{Command, Roam, Run};
-use crate::commands::options::integer;
+use crate::commands::options::{cursor, integer};
 use crate::database::Database;
 use crate::effect::Effect;
 use crate::error::Error;
@@ -109,7 +109,7 @@ static SCAN: Command = Command {
 /// A key that is there from the first call to the last is returned at least once: slots come in
 /// order, and within a slot `Table::scan` gives this promise.
 fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
-    let mut cursor = parse_cursor(&cx.args[1])?;
+    let mut cursor = cursor(&cx.args[1])?;
     let options = Options::parse(cx)?;
     let database = cx.keyspace.database(cx.db, cx.pass);
     let (mut found, mut seen, mut steps) = (ArgsBuf::new(), 0, options.count * STEPS_PER_KEY);
@@ -154,23 +154,6 @@ fn cursor_after(slot: u16, next: Position) -> u64 {
         Position(0) => (u64::from(slot) + 1) << POSITION_BITS,
         Position(position) => u64::from(slot) << POSITION_BITS | position,
     }
-}
-
-/// As strtoul reads it: an empty text is 0, a sign is allowed, a negative number wraps.
-fn parse_cursor(text: &[u8]) -> Result<u64, Error> {
-    let invalid = Error::fixed("ERR invalid cursor");
-    let (digits, negative) = match text {
-        [] => return Ok(0),
-        [b'-', digits @ ..] => (digits, true),
-        [b'+', digits @ ..] => (digits, false),
-        digits => (digits, false),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(invalid);
-    }
-    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok());
-    let number = number.ok_or(invalid)?;
-    Ok(if negative { number.wrapping_neg() } else { number })
 }
 
 /// SCAN's options.

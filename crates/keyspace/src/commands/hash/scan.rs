@@ -6,7 +6,7 @@ use kvasir_structures::glob::{self, Case};
 use kvasir_structures::table::Position;
 
 use crate::command::{Command, Cx, Run};
-use crate::commands::options::integer;
+use crate::commands::options::{cursor, integer};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::hash_value::{self, Entry, Hash};
@@ -45,7 +45,8 @@ static HSCAN: Command = Command {
 };
 
 fn hscan(cx: &mut Cx<'_>) -> Result<Effect, Error> {
-    let position = cursor(&cx.args[2])?;
+    // Whatever the cursor says is a place in any table.
+    let position = Position(cursor(&cx.args[2])? & POSITION_MASK);
     // Redis looks at the options only if there is something to scan.
     let Some(hash) = hash_value::read(&mut cx.view, 0)? else {
         write(cx.reply, Position(0), &[]);
@@ -110,24 +111,6 @@ impl<'a> Options<'a> {
     fn accepts(&self, field: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, field, Case::Sensitive))
     }
-}
-
-/// A cursor as C's strtoul reads it: empty is 0, a minus sign wraps. Whatever it says is a place
-/// in any table.
-fn cursor(text: &[u8]) -> Result<Position, Error> {
-    let invalid = Error::fixed("ERR invalid cursor");
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if !digits.iter().all(u8::is_ascii_digit) || digits.is_empty() && !text.is_empty() {
-        return Err(invalid);
-    }
-    let add = |value: u64, digit: &u8| value.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
-    let value = digits.iter().try_fold(0, add).ok_or(invalid)?;
-    let value = if negative { value.wrapping_neg() } else { value };
-    Ok(Position(value & POSITION_MASK))
 }
 
 #[cfg(test)]
