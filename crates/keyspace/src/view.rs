@@ -6,7 +6,7 @@
 use kvasir_resp::args::Args;
 use kvasir_structures::record::{NewBody, Record as OwnedRecord};
 use kvasir_structures::slot::{SlotGuard, SlotKeeper};
-use kvasir_structures::table::{Occupied, Table};
+use kvasir_structures::table::Occupied;
 use smallvec::SmallVec;
 
 use crate::database::DbIndex;
@@ -367,9 +367,4 @@ impl Found<'_> {
         let record = self.occupied.remove(&self.keeper);
         self.tally.discard(record);
     }
-}
-
-/// An empty table, spelled for type inference.
-pub fn no_fields() -> crate::value::Fields {
-    Table::new()
 }

@@ -41,7 +41,6 @@ pub struct WorkerStats {
     pub reads: Counter,
     pub writes: Counter,
     pub batches: Counter,
-    pub unexpected_errors: Counter,
     /// By the command's index in the table.
     pub by_command: Box<[CommandStats]>,
     /// Error replies by code, of this worker.
@@ -71,7 +70,6 @@ impl WorkerStats {
             reads: Counter::default(),
             writes: Counter::default(),
             batches: Counter::default(),
-            unexpected_errors: Counter::default(),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
         }
@@ -98,7 +96,6 @@ impl WorkerStats {
             &self.reads,
             &self.writes,
             &self.batches,
-            &self.unexpected_errors,
         ];
         counters.into_iter().for_each(Counter::reset);
         for command in &self.by_command {
