@@ -11,6 +11,7 @@ use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::spec::Spec;
 use crate::view::{Env, Tally, View};
+use crate::waiting::{Blocking, Wait};
 
 /// A data command: its row and its function, in one place.
 pub struct Command {
@@ -42,6 +43,26 @@ pub struct Cx<'a> {
     pub view: View<'a>,
     pub reply: &'a mut Reply,
     pub rng: &'a mut Rng,
+    pub blocking: Blocking,
+    /// Set by [`Cx::wait`].
+    pub(crate) wait: Option<Box<Wait>>,
+}
+
+impl Cx<'_> {
+    /// Has a blocking call that found nothing wait, or answer so where it may not wait.
+    pub fn wait(&mut self, wait: Wait) -> Result<Effect, Error> {
+        match self.blocking {
+            Blocking::Never => wait.nothing.write_to(self.reply),
+            Blocking::For(_) | Blocking::Resumed => self.wait = Some(Box::new(wait)),
+        }
+        Ok(Effect::None)
+    }
+
+    /// Whether others wait for this key already, behind whom a blocking call that comes new has to
+    /// queue even if the key holds something at this moment.
+    pub fn is_behind_others(&self, key: usize) -> bool {
+        matches!(self.blocking, Blocking::For(_)) && self.view.has_queue(key)
+    }
 }
 
 /// What a call on any slots works with.

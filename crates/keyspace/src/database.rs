@@ -7,6 +7,7 @@ use kvasir_structures::gate_cell::GateCell;
 use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::value::Object;
+use crate::waiting::Waiting;
 
 /// Which database, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -58,12 +59,15 @@ impl Database {
 /// The databases of a server, behind its gate.
 pub struct Keyspace {
     databases: Box<[GateCell<Box<Database>>]>,
+    /// Calls that wait for keys.
+    pub waiting: Waiting,
 }
 
 impl Keyspace {
     pub fn new(gate: &Gate, databases: usize) -> Keyspace {
         let database = || GateCell::new(gate, Box::new(Database::new()));
-        Keyspace { databases: (0..databases).map(|_| database()).collect() }
+        let databases = (0..databases).map(|_| database()).collect();
+        Keyspace { databases, waiting: Waiting::default() }
     }
 
     /// How many databases there are.

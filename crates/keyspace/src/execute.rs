@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::view::{Env, Guard, Guards, Tally, View};
+use crate::waiting::{Blocked, Blocking, Wait};
 
 /// One call: a command with arguments of the right number, and its keys as `plan::keys` found them.
 pub struct Call<'a> {
@@ -27,10 +28,12 @@ pub struct Context<'a> {
     pub tally: &'a mut Tally,
     pub rng: &'a mut Rng,
     pub reply: &'a mut Reply,
+    pub blocking: Blocking,
 }
 
 /// Runs a call that does not need the world to stand still. On an error the reply has what the
-/// command wrote before; the caller drops that and writes the error.
+/// command wrote before; the caller drops that and writes the error. If the call has to wait there
+/// is no reply, and the tally says so.
 #[inline]
 pub fn execute(
     keyspace: &Keyspace,
@@ -38,18 +41,35 @@ pub fn execute(
     call: &Call<'_>,
     context: Context<'_>,
 ) -> Result<Effect, Error> {
-    let Context { env, tally, rng, reply } = context;
+    let Context { env, tally, rng, reply, blocking } = context;
     let Call { command, args, db, keys } = *call;
     match command.run {
         Run::Keys(run) | Run::Planned(run, _) => {
             let guards = lock(keyspace, pass, keys);
-            let view = View::new(env, tally, args, keys, guards);
-            run(&mut Cx { args, db, view, reply, rng })
+            let view = View::new(env, tally, &keyspace.waiting, args, keys, guards);
+            let mut cx = Cx { args, db, view, reply, rng, blocking, wait: None };
+            let result = run(&mut cx);
+            if let Some(wait) = cx.wait.take() {
+                block(keyspace, call, cx, *wait);
+            }
+            result
         }
         Run::Roam(run) => run(&mut Roam { args, db, keyspace, pass, env, tally, reply, rng }),
         Run::World(_) => unreachable!("the caller closes the gate for such a command"),
         Run::Container(_) => unreachable!("the caller resolves subcommands"),
     }
+}
+
+/// Lets a call wait, while its slots are locked.
+#[cold]
+fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_>, wait: Wait) {
+    cx.view.tally.blocked = Some(match cx.blocking {
+        Blocking::For(caller) => {
+            Blocked::Waits(keyspace.waiting.add(caller, call, cx.reply.protocol(), wait))
+        }
+        Blocking::Resumed => Blocked::Still,
+        Blocking::Never => unreachable!("`Cx::wait` answers such a call"),
+    });
 }
 
 /// Locks the slots of all keys, each once, in ascending order of database and slot.

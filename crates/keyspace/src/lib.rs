@@ -22,6 +22,7 @@ pub mod rng;
 pub mod spec;
 pub mod value;
 pub mod view;
+pub mod waiting;
 
 #[cfg(test)]
 mod replay_tests;

@@ -60,7 +60,14 @@ impl Spec {
 pub enum Group {
     Generic,
     String,
+    List,
+    Set,
+    SortedSet,
     Hash,
+    Bitmap,
+    Hyperloglog,
+    Geo,
+    Stream,
     Connection,
     Server,
 }
@@ -70,7 +77,14 @@ impl Group {
         match self {
             Group::Generic => "generic",
             Group::String => "string",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
             Group::Hash => "hash",
+            Group::Bitmap => "bitmap",
+            Group::Hyperloglog => "hyperloglog",
+            Group::Geo => "geo",
+            Group::Stream => "stream",
             Group::Connection => "connection",
             Group::Server => "server",
         }

@@ -2,8 +2,9 @@
 //!
 //! A script is calls separated by `; `, each split as an inline request is. Replies are written
 //! `+OK`, `-ERR text`, `:1`, `$bytes`, `_` for null, `,1.5` for a double, `#t`, `[a b]` for an
-//! array, `{k v}` for a map, `~[a b]` for a set. Then the same script goes to redis-server, if
-//! KVASIR_REDIS_SERVER names one, and the reply bytes must be equal. Under CI it must.
+//! array, `{k v}` for a map, `~[a b]` for a set. Then the same script goes to the oracles, the
+//! programs that KVASIR_REDIS_SERVER and KVASIR_VALKEY_SERVER name, and the reply bytes must be
+//! equal. Under CI both must be there.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -30,6 +31,7 @@ use crate::plan;
 use crate::rng::Rng;
 use crate::value::Text;
 use crate::view::{Env, Tally};
+use crate::waiting::Blocking;
 
 /// A keyspace with one client, and a clock that stands still unless a test moves it.
 pub struct Bench {
@@ -133,7 +135,12 @@ impl Bench {
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, *db, &mut keys)?;
         let call = Call { command, args, db: *db, keys: &keys };
-        execute(keyspace, &gate.enter(0), &call, Context { env, tally, rng, reply })
+        execute(
+            keyspace,
+            &gate.enter(0),
+            &call,
+            Context { env, tally, rng, reply, blocking: Blocking::Never },
+        )
     }
 }
 
@@ -173,6 +180,16 @@ pub fn check3(script: &str, replies: &str) {
     check_as(Protocol::Resp3, script, replies);
 }
 
+/// Checks a script under RESP2, here and at Valkey only: what came after Redis 7.0, or changed.
+pub fn check_valkey(script: &str, replies: &str) {
+    check_at(valkey(), Protocol::Resp2, script, replies);
+}
+
+/// Checks a script under RESP3, here and at Valkey only.
+pub fn check_valkey3(script: &str, replies: &str) {
+    check_at(valkey(), Protocol::Resp3, script, replies);
+}
+
 /// Checks a script here only, for what the oracle does not know or does otherwise.
 pub fn check_ours(script: &str, replies: &str) {
     let bytes = run_here(Protocol::Resp2, script);
@@ -180,9 +197,13 @@ pub fn check_ours(script: &str, replies: &str) {
 }
 
 fn check_as(protocol: Protocol, script: &str, replies: &str) {
+    check_at(oracle(), protocol, script, replies);
+}
+
+fn check_at(oracle: Option<&Oracle>, protocol: Protocol, script: &str, replies: &str) {
     let ours = run_here(protocol, script);
     assert_eq!(show_all(&ours), replies, "{script}");
-    if let Some(oracle) = oracle() {
+    if let Some(oracle) = oracle {
         let theirs = oracle.run(protocol, script);
         assert_eq!(show_all(&theirs), replies, "the oracle: {script}");
         let text = |replies: &[Vec<u8>]| String::from_utf8_lossy(&replies.concat()).into_owned();
@@ -238,7 +259,7 @@ fn show(value: &Value) -> String {
     }
 }
 
-/// A redis-server of our own; scripts run on it one after the other.
+/// A reference server of our own; scripts run on it one after the other.
 struct Oracle {
     path: std::path::PathBuf,
     turn: Mutex<()>,
@@ -277,22 +298,31 @@ pub fn ask_oracle(calls: &[Vec<&str>]) -> Vec<Value> {
 }
 
 fn oracle() -> Option<&'static Oracle> {
-    static ORACLE: OnceLock<Option<Oracle>> = OnceLock::new();
-    let start = || match std::env::var("KVASIR_REDIS_SERVER") {
-        Ok(program) => Some(Oracle::start(&program)),
-        Err(_) if std::env::var("CI").is_ok() => panic!("CI needs KVASIR_REDIS_SERVER"),
+    static REDIS: OnceLock<Option<Oracle>> = OnceLock::new();
+    REDIS.get_or_init(|| start("redis", "KVASIR_REDIS_SERVER")).as_ref()
+}
+
+fn valkey() -> Option<&'static Oracle> {
+    static VALKEY: OnceLock<Option<Oracle>> = OnceLock::new();
+    VALKEY.get_or_init(|| start("valkey", "KVASIR_VALKEY_SERVER")).as_ref()
+}
+
+fn start(name: &str, variable: &str) -> Option<Oracle> {
+    match std::env::var(variable) {
+        Ok(program) => Some(Oracle::start(name, &program)),
+        Err(_) if std::env::var("CI").is_ok() => panic!("CI needs {variable}"),
         Err(_) => {
-            eprintln!("KVASIR_REDIS_SERVER is not set: scripts run without the oracle");
+            eprintln!("{variable} is not set: scripts run without this oracle");
             None
         }
-    };
-    ORACLE.get_or_init(start).as_ref()
+    }
 }
 
 impl Oracle {
     #[expect(clippy::zombie_processes, reason = "it lives as long as this process")]
-    fn start(program: &str) -> Oracle {
-        let directory = std::env::temp_dir().join(format!("kvasir-check-{}", std::process::id()));
+    fn start(name: &str, program: &str) -> Oracle {
+        let name = format!("kvasir-check-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a temporary directory");
         let path = directory.join("oracle.sock");
         // The shell waits for its input to end, which it does when this process does.
@@ -306,14 +336,14 @@ impl Oracle {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("redis-server starts");
+            .expect("the oracle starts");
         for _ in 0..500 {
             if UnixStream::connect(&path).is_ok() {
                 return Oracle { path, turn: Mutex::new(()), _process: process };
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        panic!("redis-server does not listen on {}", path.display());
+        panic!("{program} does not listen on {}", path.display());
     }
 
     fn run(&self, protocol: Protocol, script: &str) -> Vec<Vec<u8>> {

@@ -6,7 +6,11 @@ use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::directory::Immediately;
 use kvasir_structures::hash;
+use kvasir_structures::ordered_set::OrderedSet;
+use kvasir_structures::packed::PackedTable;
+use kvasir_structures::quicklist::Quicklist;
 use kvasir_structures::record::{Body, NewBody, Record as OwnedRecord, RecordRef};
+use kvasir_structures::stream::Stream;
 use kvasir_structures::table::Table;
 
 use crate::error::Error;
@@ -30,7 +34,11 @@ pub type Fields = Table<Arc<Vec<u8>>>;
 /// A value that does not stand in its record.
 pub enum Object {
     Text(Arc<Vec<u8>>),
+    List(Quicklist),
+    Set(PackedTable),
+    SortedSet(OrderedSet),
     Hash(Fields),
+    Stream(Stream),
 }
 
 impl Object {
@@ -38,7 +46,11 @@ impl Object {
     pub fn is_heavy(&self) -> bool {
         match self {
             Object::Text(text) => text.len() > HEAVY_BYTES,
+            Object::List(list) => list.part_count() > HEAVY_PARTS,
+            Object::Set(set) => set.part_count() > HEAVY_PARTS,
+            Object::SortedSet(set) => set.part_count() > HEAVY_PARTS,
             Object::Hash(fields) => fields.len() > HEAVY_PARTS,
+            Object::Stream(stream) => stream.part_count() > HEAVY_PARTS,
         }
     }
 }
@@ -47,14 +59,28 @@ impl Object {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     String,
+    List,
+    Set,
+    SortedSet,
     Hash,
+    Stream,
 }
 
 impl Kind {
+    /// Whether a call can wait for a key of this kind.
+    #[inline]
+    pub fn can_be_awaited(self) -> bool {
+        matches!(self, Kind::List | Kind::SortedSet | Kind::Stream)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
             Kind::Hash => "hash",
+            Kind::Stream => "stream",
         }
     }
 }
@@ -71,6 +97,16 @@ pub enum Tag {
     RawText = 2,
     HashListpack = 16,
     HashTable = 17,
+    ListListpack = 32,
+    ListQuicklist = 33,
+    SetIntset = 48,
+    SetListpack = 49,
+    SetTable = 50,
+    SortedSetListpack = 64,
+    SortedSetTree = 65,
+    /// A stream small enough to stand in its record.
+    StreamPacked = 80,
+    StreamTree = 81,
 }
 
 impl Tag {
@@ -81,6 +117,15 @@ impl Tag {
             2 => Tag::RawText,
             16 => Tag::HashListpack,
             17 => Tag::HashTable,
+            32 => Tag::ListListpack,
+            33 => Tag::ListQuicklist,
+            48 => Tag::SetIntset,
+            49 => Tag::SetListpack,
+            50 => Tag::SetTable,
+            64 => Tag::SortedSetListpack,
+            65 => Tag::SortedSetTree,
+            80 => Tag::StreamPacked,
+            81 => Tag::StreamTree,
             other => unreachable!("tag {other} was never written"),
         }
     }
@@ -89,6 +134,10 @@ impl Tag {
         match self {
             Tag::Text | Tag::ComputedText | Tag::RawText => Kind::String,
             Tag::HashListpack | Tag::HashTable => Kind::Hash,
+            Tag::ListListpack | Tag::ListQuicklist => Kind::List,
+            Tag::SetIntset | Tag::SetListpack | Tag::SetTable => Kind::Set,
+            Tag::SortedSetListpack | Tag::SortedSetTree => Kind::SortedSet,
+            Tag::StreamPacked | Tag::StreamTree => Kind::Stream,
         }
     }
 }
@@ -96,8 +145,14 @@ impl Tag {
 /// The name that OBJECT ENCODING reports.
 pub fn encoding(record: Record<'_>) -> &'static str {
     match Tag::of(record) {
-        Tag::HashListpack => "listpack",
-        Tag::HashTable => "hashtable",
+        Tag::HashListpack | Tag::ListListpack | Tag::SetListpack | Tag::SortedSetListpack => {
+            "listpack"
+        }
+        Tag::HashTable | Tag::SetTable => "hashtable",
+        Tag::ListQuicklist => "quicklist",
+        Tag::SetIntset => "intset",
+        Tag::SortedSetTree => "skiplist",
+        Tag::StreamPacked | Tag::StreamTree => "stream",
         Tag::RawText => "raw",
         tag => {
             let bytes = Text::of(record).map(|text| text.bytes()).unwrap_or_default();
@@ -125,6 +180,10 @@ fn object_bytes(object: &Object) -> usize {
     match object {
         // Two counts and the vector's three words stand before the bytes.
         Object::Text(text) => 5 * size_of::<usize>() + text.capacity(),
+        Object::List(list) => list.allocated_bytes(),
+        Object::Set(set) => set.allocated_bytes(),
+        Object::SortedSet(set) => set.allocated_bytes(),
+        Object::Stream(stream) => stream.allocated_bytes(),
         Object::Hash(fields) => {
             let mut bytes = fields.allocated_bytes();
             fields.for_each(|field| {
@@ -150,7 +209,11 @@ pub fn copy(record: Record<'_>, key: &[u8], expiry_ms: Option<u64>) -> OwnedReco
 fn copy_object(object: &Object) -> Object {
     match object {
         Object::Text(text) => Object::Text(Arc::clone(text)),
+        Object::List(list) => Object::List(list.clone()),
+        Object::Set(set) => Object::Set(set.clone()),
+        Object::SortedSet(set) => Object::SortedSet(set.clone()),
         Object::Hash(fields) => Object::Hash(copy_fields(fields)),
+        Object::Stream(stream) => Object::Stream(stream.clone()),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::database::DbIndex;
 use crate::error::Error;
 use crate::plan::KeyAt;
 use crate::value::{Kind, Object, Record, Tag, Text};
+use crate::waiting::{Blocked, Ready, Waiting};
 
 /// The world outside, as far as a call may know it.
 #[derive(Clone, Debug)]
@@ -22,6 +23,20 @@ pub struct Env {
     pub text_len_max: usize,
     pub hash_listpack_entries_max: usize,
     pub hash_listpack_value_max: usize,
+    /// `list-max-listpack-size`: elements, or -1 to -5 for 4 to 64 KiB.
+    pub list_listpack_size_max: i64,
+    /// Nodes at each end of a list that are never compressed; 0: no node is.
+    pub list_compress_depth: usize,
+    pub set_intset_entries_max: usize,
+    pub set_listpack_entries_max: usize,
+    pub set_listpack_value_max: usize,
+    pub sorted_set_listpack_entries_max: usize,
+    pub sorted_set_listpack_value_max: usize,
+    /// Limits of one node of a stream; 0: none.
+    pub stream_node_bytes_max: usize,
+    pub stream_node_entries_max: usize,
+    /// A sparse HyperLogLog past this many bytes becomes a dense one.
+    pub hll_sparse_bytes_max: usize,
     /// Whether reading a key moves its access clock; off under CLIENT NO-TOUCH.
     pub touches: bool,
     /// Whether anybody reads the log.
@@ -41,6 +56,16 @@ impl Default for Env {
             text_len_max: 512 << 20,
             hash_listpack_entries_max: 512,
             hash_listpack_value_max: 64,
+            list_listpack_size_max: -2,
+            list_compress_depth: 0,
+            set_intset_entries_max: 512,
+            set_listpack_entries_max: 128,
+            set_listpack_value_max: 64,
+            sorted_set_listpack_entries_max: 128,
+            sorted_set_listpack_value_max: 64,
+            stream_node_bytes_max: 4096,
+            stream_node_entries_max: 100,
+            hll_sparse_bytes_max: 3000,
             touches: true,
             logs: false,
             deletes_expired: true,
@@ -75,6 +100,10 @@ pub struct Tally {
     pub noted_expiry: bool,
     /// What is too large to be freed on the way.
     pub garbage: Vec<Garbage>,
+    /// Keys that calls may wait for; whoever ran the call has to serve them.
+    pub ready: Vec<Ready>,
+    /// What became of the last call if it did not answer.
+    pub blocked: Option<Blocked>,
 }
 
 /// Something that takes long to free; dropping it frees it.
@@ -98,6 +127,7 @@ impl Tally {
 pub struct View<'a> {
     pub env: &'a Env,
     pub tally: &'a mut Tally,
+    waiting: &'a Waiting,
     args: Args<'a>,
     keys: &'a [KeyAt],
     guards: Guards<'a>,
@@ -115,11 +145,12 @@ impl<'a> View<'a> {
     pub fn new(
         env: &'a Env,
         tally: &'a mut Tally,
+        waiting: &'a Waiting,
         args: Args<'a>,
         keys: &'a [KeyAt],
         guards: Guards<'a>,
     ) -> View<'a> {
-        View { env, tally, args, keys, guards }
+        View { env, tally, waiting, args, keys, guards }
     }
 
     /// How many keys the call has.
@@ -210,8 +241,39 @@ impl<'a> View<'a> {
         Some(Found { occupied, keeper, tally: self.tally })
     }
 
+    /// Whether calls wait for this key.
+    pub fn has_queue(&self, key: usize) -> bool {
+        self.waiting.has_queue(self.keys[key].db, self.key(key))
+    }
+
+    /// Tells those who wait for this key that it now holds this kind of value, or has changed; `put`
+    /// and `insert` do so themselves.
+    #[inline]
+    pub fn note_ready(&mut self, key: usize, kind: Kind) {
+        if kind.can_be_awaited() && self.waiting.count() > 0 {
+            self.push_ready(key, Some(kind));
+        }
+    }
+
+    /// Tells those who wait for this key that it is gone.
+    #[inline]
+    fn note_removed(&mut self, key: usize) {
+        if self.waiting.count() > 0 {
+            self.push_ready(key, None);
+        }
+    }
+
+    #[cold]
+    fn push_ready(&mut self, key: usize, kind: Option<Kind>) {
+        let db = self.keys[key].db;
+        if self.has_queue(key) {
+            self.tally.ready.push(Ready { db, key: self.key(key).to_vec(), kind });
+        }
+    }
+
     /// Sets a key to a value, whatever it was.
     pub fn put(&mut self, key: usize, tag: Tag, body: NewBody<'_, Object>, expiry_ms: Option<u64>) {
+        self.note_ready(key, tag.kind());
         let clock = self.env.clock();
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));
@@ -255,6 +317,7 @@ impl<'a> View<'a> {
     /// Takes a record out of its table.
     pub fn take(&mut self, key: usize) -> Option<OwnedRecord<Object>> {
         self.live(key)?;
+        self.note_removed(key);
         let (slot, hash, name) = self.locate(key);
         let keeper = slot.keeper();
         Some(slot.find(hash, name)?.remove(&keeper))
@@ -269,6 +332,7 @@ impl<'a> View<'a> {
 
     /// Adds a record under the name of a key that is free.
     pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
+        self.note_ready(key, Tag::of(record.borrow()).kind());
         let expiry_ms = record.borrow().expiry_ms();
         self.tally.noted_expiry |= expiry_ms.is_some();
         let (slot, hash, name) = self.locate(key);
@@ -307,6 +371,7 @@ impl<'a> View<'a> {
 
     #[cold]
     fn delete_expired(&mut self, key: usize) {
+        self.note_removed(key);
         let (slot, hash, name) = self.locate(key);
         let keeper = slot.keeper();
         let Some(occupied) = slot.find(hash, name) else { return };

@@ -35,6 +35,56 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
+/// A floating point number as C's strtod reads it, the whole text, no space before it. Not NaN, and
+/// nothing that is too large or too small for a double.
+pub fn parse_double(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let value: f64 = match digits.get(..2) {
+        Some("0x" | "0X") => {
+            let value = parse_hex_double(&digits.as_bytes()[2..])?;
+            if text.starts_with('-') { -value } else { value }
+        }
+        _ => text.parse().ok()?,
+    };
+    let is_spelled = digits.starts_with(|first: char| first.is_ascii_alphabetic());
+    let mantissa = digits.split(['e', 'E', 'p', 'P']).next().unwrap_or_default();
+    let is_zero = !mantissa.contains(|digit| matches!(digit, '1'..='9' | 'a'..='f' | 'A'..='F'));
+    let overflows = value.is_infinite() && !is_spelled;
+    let underflows = value == 0.0 && !is_zero;
+    (!value.is_nan() && !overflows && !underflows).then_some(value)
+}
+
+/// `1.8p3` behind `0x`.
+fn parse_hex_double(text: &[u8]) -> Option<f64> {
+    let end = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
+    let (digits, exponent) = match end {
+        Some(end) => (&text[..end], &text[end + 1..]),
+        None => (text, &b"0"[..]),
+    };
+    let exponent = exponent.strip_prefix(b"+").unwrap_or(exponent);
+    let mut exponent: i32 = std::str::from_utf8(exponent).ok()?.parse().ok()?;
+    let (mut mantissa, mut count, mut is_fraction) = (0u128, 0, false);
+    for byte in digits {
+        if *byte == b'.' && !is_fraction {
+            is_fraction = true;
+            continue;
+        }
+        let digit = u128::from((*byte as char).to_digit(16)?);
+        count += 1;
+        if mantissa >> 120 == 0 {
+            mantissa = mantissa << 4 | digit;
+            exponent = exponent.checked_sub(if is_fraction { 4 } else { 0 })?;
+        } else {
+            // Past what counts; the lowest bit says that something stood there.
+            mantissa |= u128::from(digit != 0);
+            exponent = exponent.checked_add(if is_fraction { 0 } else { 4 })?;
+        }
+    }
+    let scaled = mantissa as f64 * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2);
+    (count > 0).then_some(scaled)
+}
+
 /// Appends the decimal text of `value`.
 #[inline]
 pub fn write_integer(value: i64, out: &mut Vec<u8>) {
@@ -373,6 +423,31 @@ mod tests {
             if let Some(value) = parse_integer(text.as_bytes()) {
                 prop_assert_eq!(value.to_string(), text);
             }
+        }
+    }
+
+    #[test]
+    fn doubles_are_read_as_strtod_does() {
+        let good: [(&str, f64); 12] = [
+            ("1", 1.0),
+            ("-.5", -0.5),
+            ("5.", 5.0),
+            ("+1e3", 1000.0),
+            ("inf", f64::INFINITY),
+            ("-Infinity", f64::NEG_INFINITY),
+            ("0x10", 16.0),
+            ("-0x1.8p1", -3.0),
+            ("0e999", 0.0),
+            ("1e-320", 1e-320),
+            ("17976931348623157e292", f64::MAX),
+            ("0x.8", 0.5),
+        ];
+        for (text, value) in good {
+            assert_eq!(parse_double(text.as_bytes()), Some(value), "{text}");
+        }
+        for text in ["", " 1", "1 ", "nan", "1e400", "1e-400", "x", "0x", "0xp1", "1e", "--1", "\0"]
+        {
+            assert_eq!(parse_double(text.as_bytes()), None, "{text}");
         }
     }
 }

@@ -5,6 +5,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::waiting::Blocking;
 use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
@@ -196,6 +197,7 @@ impl<'w> Runner<'w> {
             tally: &mut self.core.tally,
             rng: &mut self.core.rng,
             reply: &mut connection.reply,
+            blocking: Blocking::Never,
         };
         let pass = self.pass.as_ref().expect("only a world command goes without");
         execute(&self.shared.keyspace, pass, &call, context).map(drop)

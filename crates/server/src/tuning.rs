@@ -25,6 +25,16 @@ pub fn env(config: &Config, now_ms: u64) -> Env {
         text_len_max: config.proto_max_bulk_len as usize,
         hash_listpack_entries_max: config.hash_max_listpack_entries as usize,
         hash_listpack_value_max: config.hash_max_listpack_value as usize,
+        list_listpack_size_max: config.list_max_listpack_size,
+        list_compress_depth: config.list_compress_depth as usize,
+        set_intset_entries_max: config.set_max_intset_entries as usize,
+        set_listpack_entries_max: config.set_max_listpack_entries as usize,
+        set_listpack_value_max: config.set_max_listpack_value as usize,
+        sorted_set_listpack_entries_max: config.zset_max_listpack_entries as usize,
+        sorted_set_listpack_value_max: config.zset_max_listpack_value as usize,
+        stream_node_bytes_max: config.stream_node_max_bytes as usize,
+        stream_node_entries_max: config.stream_node_max_entries as usize,
+        hll_sparse_bytes_max: config.hll_sparse_max_bytes as usize,
         ..Env::default()
     }
 }

@@ -15,13 +15,21 @@ pub mod glob;
 pub mod hash;
 pub mod listpack;
 pub mod lock;
+#[cfg(not(loom))]
+pub mod ordered_set;
+#[cfg(not(loom))]
+pub mod packed;
 pub mod prefetch;
+#[cfg(not(loom))]
+pub mod quicklist;
 #[cfg(not(loom))]
 pub mod record;
 #[cfg(not(loom))]
 pub mod slab;
 #[cfg(not(loom))]
 pub mod slot;
+#[cfg(not(loom))]
+pub mod stream;
 #[cfg(not(loom))]
 pub mod table;
 

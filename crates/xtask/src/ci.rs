@@ -192,6 +192,7 @@ fn release() -> Result<()> {
 fn with_oracles(mut command: Command) -> Result<Command> {
     command.env("KVASIR_REDIS_SERVER", Oracle::redis()?.program);
     command.env("KVASIR_VALKEY_SERVER", Oracle::valkey()?.program);
+    command.env("KVASIR_VALKEY_SERVER", Oracle::valkey()?.program);
     Ok(command)
 }
 

@@ -1,6 +1,6 @@
 //! Arguments that several commands share: numbers, expiry times.
 
-use kvasir_resp::number::parse_integer;
+use kvasir_resp::number::{parse_double, parse_integer};
 
 use crate::database::{DbIndex, Keyspace};
 use crate::error::{Error, quoted};
@@ -73,6 +73,34 @@ pub fn expiry_ms(text: &[u8], unit: TimeUnit, env: &Env, command: &str) -> Resul
         return Err(invalid());
     }
     unit.unix_ms(time, env).map(|ms| ms as u64).ok_or_else(invalid)
+}
+
+/// BLPOP's timeout, in seconds with a fraction, 0 for none; the moment it ends, in ms since 1970.
+pub fn deadline_ms(text: &[u8], env: &Env) -> Result<Option<u64>, Error> {
+    let not_float = Error::fixed("ERR timeout is not a float or out of range");
+    let seconds = parse_double(text).filter(|seconds| !seconds.is_nan()).ok_or(not_float)?;
+    deadline(seconds * 1000.0, env)
+}
+
+/// XREAD's timeout, in whole milliseconds, 0 for none.
+pub fn block_deadline_ms(text: &[u8], env: &Env) -> Result<Option<u64>, Error> {
+    let not_integer = Error::fixed("ERR timeout is not an integer or out of range");
+    deadline(parse_integer(text).ok_or(not_integer)? as f64, env)
+}
+
+fn deadline(timeout_ms: f64, env: &Env) -> Result<Option<u64>, Error> {
+    let out_of_range = Error::fixed("ERR timeout is out of range");
+    if timeout_ms < 0.0 {
+        return Err(Error::fixed("ERR timeout is negative"));
+    }
+    if timeout_ms > i64::MAX as f64 {
+        return Err(out_of_range);
+    }
+    // A fraction of a millisecond is a whole one: only 0 waits forever.
+    let timeout_ms = timeout_ms.ceil() as u64;
+    let end = env.now_ms.checked_add(timeout_ms).filter(|end| *end <= i64::MAX as u64);
+    let end = end.ok_or(out_of_range)?;
+    Ok((timeout_ms > 0).then_some(end))
 }
 
 /// The index of a database that there is.

@@ -19,6 +19,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_keyspace::waiting::Blocking;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
@@ -109,6 +110,7 @@ impl ServerCx<'_> {
             tally: &mut self.core.tally,
             rng: &mut self.core.rng,
             reply: &mut self.connection.reply,
+            blocking: Blocking::Never,
         };
         execute(keyspace, self.pass, &call, context).map(drop)
     }

@@ -29,7 +29,7 @@ impl Field for bool {
     }
 }
 
-/// An unsigned number; the range of its row lies within the type's.
+/// A number; the range of its row lies within the type's.
 macro_rules! number {
     ($($type:ty),+) => {$(
         impl Field for $type {
@@ -49,7 +49,7 @@ macro_rules! number {
     )+};
 }
 
-number!(u16, u32, u64);
+number!(u16, u32, u64, i64);
 
 impl Field for FileMode {
     fn value(&self) -> Value {

@@ -199,6 +199,7 @@ const fn integer(min: i64, max: i64) -> Kind {
     Kind::Integer { min, max }
 }
 
+const I32_MIN: i64 = i32::MIN as i64;
 const I32_MAX: i64 = i32::MAX as i64;
 
 const ALWAYS_LAZY: &str = "memory is always freed without blocking clients";
@@ -400,6 +401,93 @@ more processor time; readers never see an expired key in any case.",
         "A hash with a longer field or value than this many bytes is no listpack.",
     )
     .aliases(&["hash-max-ziplist-value"]),
+    Row::new(
+        "hll-sparse-max-bytes",
+        Group::Keys,
+        Kind::Memory { min: 0, max: i64::MAX },
+        "3000",
+        field!(hll_sparse_max_bytes),
+        "A HyperLogLog that would take more bytes than this becomes a dense one of 12 KiB.",
+    ),
+    Row::new(
+        "list-max-listpack-size",
+        Group::Keys,
+        integer(I32_MIN, I32_MAX),
+        "-2",
+        field!(list_max_listpack_size),
+        "\
+How long one node of a list may be: a number of elements, or -1 to -5 for 4, 8,
+16, 32 or 64 KiB.",
+    )
+    .aliases(&["list-max-ziplist-size"]),
+    Row::new(
+        "list-compress-depth",
+        Group::Keys,
+        integer(0, I32_MAX),
+        "0",
+        field!(list_compress_depth),
+        "\
+Nodes at each end of a list that are never compressed; those between them are.
+0: no node is.",
+    ),
+    Row::new(
+        "set-max-intset-entries",
+        Group::Keys,
+        integer(0, i64::MAX),
+        "512",
+        field!(set_max_intset_entries),
+        "Sets of up to this many integers are kept as a sorted array.",
+    ),
+    Row::new(
+        "set-max-listpack-entries",
+        Group::Keys,
+        integer(0, i64::MAX),
+        "128",
+        field!(set_max_listpack_entries),
+        "Sets of up to this many members are kept as a listpack.",
+    ),
+    Row::new(
+        "set-max-listpack-value",
+        Group::Keys,
+        Kind::Memory { min: 0, max: i64::MAX },
+        "64",
+        field!(set_max_listpack_value),
+        "A set with a longer member than this many bytes is no listpack.",
+    ),
+    Row::new(
+        "stream-node-max-bytes",
+        Group::Keys,
+        Kind::Memory { min: 0, max: i64::MAX },
+        "4096",
+        field!(stream_node_max_bytes),
+        "How many bytes one node of a stream may hold; 0: no limit.",
+    ),
+    Row::new(
+        "stream-node-max-entries",
+        Group::Keys,
+        integer(0, i64::MAX),
+        "100",
+        field!(stream_node_max_entries),
+        "How many entries one node of a stream may hold; 0: no limit.",
+    ),
+    Row::new(
+        "zset-max-listpack-entries",
+        Group::Keys,
+        integer(0, i64::MAX),
+        "128",
+        field!(zset_max_listpack_entries),
+        "Sorted sets of up to this many members are kept as a listpack.",
+    )
+    .aliases(&["zset-max-ziplist-entries"]),
+    Row::new(
+        "zset-max-listpack-value",
+        Group::Keys,
+        Kind::Memory { min: 0, max: i64::MAX },
+        "64",
+        field!(zset_max_listpack_value),
+        "A sorted set with a longer member than this many bytes is no listpack.",
+    )
+    .aliases(&["zset-max-ziplist-value"]),
     Row::new(
         "maxmemory",
         Group::Memory,

@@ -1,0 +1,5 @@
+//! Bit operations on strings.
+
+use crate::command::Command;
+
+pub static COMMANDS: [&[&Command]; 0] = [];

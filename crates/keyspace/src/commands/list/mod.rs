@@ -1,0 +1,5 @@
+//! Lists.
+
+use crate::command::Command;
+
+pub static COMMANDS: [&[&Command]; 0] = [];

@@ -1,0 +1,5 @@
+//! Sets.
+
+use crate::command::Command;
+
+pub static COMMANDS: [&[&Command]; 0] = [];

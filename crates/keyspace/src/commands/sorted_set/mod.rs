@@ -1,0 +1,5 @@
+//! Sorted sets.
+
+use crate::command::Command;
+
+pub static COMMANDS: [&[&Command]; 0] = [];

@@ -1,0 +1,5 @@
+//! Streams.
+
+use crate::command::Command;
+
+pub static COMMANDS: [&[&Command]; 0] = [];

@@ -1,0 +1,317 @@
+//! Calls that wait for a key: BLPOP and its kin.
+//!
+//! A blocking command that finds nothing asks to wait ([`Cx::wait`](crate::command::Cx::wait)).
+//! While its slots are still locked the call is put behind those who wait for the same keys, so no
+//! write can slip in between. A write that makes a key someone waits for notes it in its tally, also
+//! under the lock; whoever ran it then calls [`serve`], which runs the waiting calls again, first
+//! come, first served, until one finds nothing. The reply goes to the client by way of its own
+//! worker.
+//!
+//! A call that waits is in one of three states. `WAITING` to `SERVING` is taken by whoever serves,
+//! `WAITING` to `DONE` by a timeout or a client that goes away; so exactly one of them answers.
+//!
+//! Locks: serving a key holds its shard's `serving` lock and then locks slots; queues are locked
+//! innermost, under slots.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_resp::reply::{Protocol, Reply};
+use kvasir_structures::crc16;
+use kvasir_structures::gate::Pass;
+
+use crate::command::Command;
+use crate::database::{DbIndex, Keyspace};
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::execute::{Call, Context, execute};
+use crate::plan::{self, KeyAt};
+use crate::rng::Rng;
+use crate::value::Kind;
+use crate::view::{Env, Tally};
+
+/// Queues and serving are spread over so many locks, by slot.
+const SHARDS: usize = 64;
+
+const WAITING: u8 = 0;
+const SERVING: u8 = 1;
+const DONE: u8 = 2;
+
+/// Whether a call may wait, and for whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blocking {
+    /// It answers at once: in a transaction or a script.
+    Never,
+    /// It waits for this client.
+    For(Caller),
+    /// It waits already and is run again.
+    Resumed,
+}
+
+/// The client that calls, and the worker that owns its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub client: u64,
+    pub worker: usize,
+}
+
+/// What a call that found nothing waits for.
+pub struct Wait {
+    /// Keys of other kinds do not wake it.
+    pub kind: Kind,
+    /// In ms since 1970; `None`: forever.
+    pub deadline_ms: Option<u64>,
+    pub nothing: Nothing,
+    /// Also woken when a key goes away, to say so.
+    pub wakes_on_removal: bool,
+    /// The call to run again, where it is not the one that was made: XREAD's `$` is what it was
+    /// then.
+    pub call: Option<ArgsBuf>,
+}
+
+/// What a call answers that has waited in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nothing {
+    Null,
+    NullArray,
+}
+
+impl Nothing {
+    pub fn write_to(self, reply: &mut Reply) {
+        match self {
+            Nothing::Null => reply.null(),
+            Nothing::NullArray => reply.null_array(),
+        }
+    }
+}
+
+/// A call that waits.
+pub struct Waiter {
+    pub caller: Caller,
+    pub deadline_ms: Option<u64>,
+    pub nothing: Nothing,
+    command: &'static Command,
+    call: ArgsBuf,
+    db: DbIndex,
+    protocol: Protocol,
+    kind: Kind,
+    wakes_on_removal: bool,
+    keys: Vec<(DbIndex, Vec<u8>)>,
+    state: AtomicU8,
+}
+
+/// A key that someone may have waited for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ready {
+    pub db: DbIndex,
+    pub key: Vec<u8>,
+    /// What it holds now; `None` if it went away.
+    pub kind: Option<Kind>,
+}
+
+/// All calls that wait, by key.
+pub struct Waiting {
+    /// Read by every write: how many calls wait.
+    count: AtomicUsize,
+    shards: [Shard; SHARDS],
+}
+
+#[derive(Default)]
+struct Shard {
+    queues: Mutex<Queues>,
+    serving: Mutex<()>,
+}
+
+type Queues = HashMap<(DbIndex, Vec<u8>), VecDeque<Arc<Waiter>>>;
+
+/// What became of a blocking call that did not answer.
+pub enum Blocked {
+    /// It waits; whoever made the call has to wait for the answer.
+    Waits(Arc<Waiter>),
+    /// It was run again and still found nothing.
+    Still,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        let shards = std::array::from_fn(|_| Shard::default());
+        Waiting { count: AtomicUsize::new(0), shards }
+    }
+}
+
+impl Waiting {
+    /// How many calls wait.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+
+    /// Whether calls wait for this key already. Called with the key's slot locked.
+    pub fn has_queue(&self, db: DbIndex, key: &[u8]) -> bool {
+        self.count() > 0 && self.shard(key).lock().contains_key(&(db, key.to_vec()))
+    }
+
+    /// Puts a call behind those that wait for its keys. Called with their slots locked.
+    pub(crate) fn add(
+        &self,
+        caller: Caller,
+        call: &Call<'_>,
+        protocol: Protocol,
+        wait: Wait,
+    ) -> Arc<Waiter> {
+        let key = |key: &KeyAt| (key.db, call.args[key.arg as usize].to_vec());
+        let waiter = Arc::new(Waiter {
+            caller,
+            deadline_ms: wait.deadline_ms,
+            nothing: wait.nothing,
+            command: call.command,
+            call: wait.call.unwrap_or_else(|| call.args.iter().collect()),
+            db: call.db,
+            protocol,
+            kind: wait.kind,
+            wakes_on_removal: wait.wakes_on_removal,
+            keys: call.keys.iter().map(key).collect(),
+            state: AtomicU8::new(WAITING),
+        });
+        self.count.fetch_add(1, SeqCst);
+        for place in &waiter.keys {
+            let mut queues = self.shard(&place.1).lock();
+            let queue = queues.entry(place.clone()).or_default();
+            // A key may stand in a call twice.
+            if !queue.back().is_some_and(|last| Arc::ptr_eq(last, &waiter)) {
+                queue.push_back(Arc::clone(&waiter));
+            }
+        }
+        waiter
+    }
+
+    /// Ends a call's waiting without an answer; `false` if the answer is on its way.
+    pub fn cancel(&self, waiter: &Arc<Waiter>) -> bool {
+        let was_waiting = waiter.moves(WAITING, DONE);
+        if was_waiting {
+            self.forget(waiter);
+        }
+        was_waiting
+    }
+
+    /// Every key that calls of this database wait for; for when a database is swapped.
+    pub fn keys_of(&self, db: DbIndex) -> Vec<Vec<u8>> {
+        let keys = |shard: &Shard| -> Vec<Vec<u8>> {
+            let queues = shard.lock();
+            queues.keys().filter(|(of, _)| *of == db).map(|(_, key)| key.clone()).collect()
+        };
+        if self.count() == 0 { Vec::new() } else { self.shards.iter().flat_map(keys).collect() }
+    }
+
+    fn forget(&self, waiter: &Arc<Waiter>) {
+        for place in &waiter.keys {
+            let mut queues = self.shard(&place.1).lock();
+            let Some(queue) = queues.get_mut(place) else { continue };
+            queue.retain(|other| !Arc::ptr_eq(other, waiter));
+            if queue.is_empty() {
+                queues.remove(place);
+            }
+        }
+        self.count.fetch_sub(1, SeqCst);
+    }
+
+    /// The first of a key's queue that this may wake and that nobody else serves or has ended.
+    fn next(&self, ready: &Ready, after: &[Arc<Waiter>]) -> Option<Arc<Waiter>> {
+        let queues = self.shard(&ready.key).lock();
+        let queue = queues.get(&(ready.db, ready.key.clone()))?;
+        let is_new = |waiter: &&Arc<Waiter>| !after.iter().any(|seen| Arc::ptr_eq(seen, waiter));
+        let wakes = |waiter: &&Arc<Waiter>| match ready.kind {
+            Some(kind) => waiter.kind == kind,
+            None => waiter.wakes_on_removal,
+        };
+        let mut candidates = queue.iter().filter(is_new).filter(wakes);
+        candidates.find(|waiter| waiter.moves(WAITING, SERVING)).cloned()
+    }
+
+    fn shard(&self, key: &[u8]) -> &Shard {
+        &self.shards[crc16::slot_of(key) as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    fn moves(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
+    }
+
+    /// The call that waits.
+    pub fn args(&self) -> Args<'_> {
+        self.call.as_args()
+    }
+}
+
+/// What serving works with; every call served is told to `deliver`.
+pub struct Server<'a> {
+    pub keyspace: &'a Keyspace,
+    pub pass: &'a Pass<'a>,
+    pub env: &'a Env,
+    pub tally: &'a mut Tally,
+    pub rng: &'a mut Rng,
+}
+
+/// Runs calls that wait for the keys that the tally says are ready, and for those which that makes
+/// ready in turn, until none finds anything.
+pub fn serve(mut server: Server<'_>, deliver: &mut dyn FnMut(&Waiter, Reply, Effect)) {
+    while !server.tally.ready.is_empty() {
+        let ready = server.tally.ready.remove(0);
+        serve_key(&mut server, &ready, deliver);
+    }
+}
+
+fn serve_key(
+    server: &mut Server<'_>,
+    ready: &Ready,
+    deliver: &mut dyn FnMut(&Waiter, Reply, Effect),
+) {
+    let waiting = &server.keyspace.waiting;
+    let shard = waiting.shard(&ready.key);
+    let _order = shard.serving.lock().unwrap_or_else(PoisonError::into_inner);
+    // Those who were run and found nothing: a reader of a stream leaves it to those behind it.
+    let mut seen = Vec::new();
+    while let Some(waiter) = waiting.next(ready, &seen) {
+        match resume(server, &waiter) {
+            Some((reply, effect)) => {
+                waiting.forget(&waiter);
+                waiter.state.store(DONE, SeqCst);
+                deliver(&waiter, reply, effect);
+            }
+            None => {
+                waiter.state.store(WAITING, SeqCst);
+                seen.push(waiter);
+            }
+        }
+    }
+}
+
+/// Runs a waiting call again; `None` if it still finds nothing.
+fn resume(server: &mut Server<'_>, waiter: &Waiter) -> Option<(Reply, Effect)> {
+    let Server { keyspace, pass, env, tally, rng } = server;
+    let (command, args, db) = (waiter.command, waiter.args(), waiter.db);
+    let (mut reply, mut keys) = (Reply::new(waiter.protocol), Vec::new());
+    let result = plan::keys(keyspace, command, args, db, &mut keys).and_then(|()| {
+        let call = Call { command, args, db, keys: &keys };
+        let blocking = Blocking::Resumed;
+        execute(keyspace, pass, &call, Context { env, tally, rng, reply: &mut reply, blocking })
+    });
+    if tally.blocked.take().is_some() {
+        return None;
+    }
+    let effect = result.unwrap_or_else(|error: Error| {
+        reply.clear();
+        reply.error_bytes(error.text());
+        Effect::None
+    });
+    Some((reply, effect))
+}
