@@ -9,6 +9,7 @@ use kvasir_structures::hash;
 
 use crate::database::{DbIndex, Keyspace};
 use crate::view::{Env, Tally};
+use crate::waiting::Ready;
 
 /// Deletes at most `most` expired keys of one slot. Returns how many were deleted; if that is
 /// `most`, there may be more.
@@ -41,6 +42,9 @@ pub fn expire_slot(
         let Some(occupied) = guard.find(hash::of(key), key) else { continue };
         let record = occupied.remove(&keeper);
         tally.discard(record);
+        if keyspace.waiting.has_queue(db, key) {
+            tally.ready.push(Ready { db, key: key.clone(), kind: None });
+        }
     }
     tally.expired += due.len() as u64;
     let deleted = due.len();

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::{Protocol, Reply};
-use kvasir_structures::crc16;
 use kvasir_structures::gate::Pass;
+use kvasir_structures::{crc16, hash};
 
 use crate::command::Command;
 use crate::database::{DbIndex, Keyspace};
@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::execute::{Call, Context, execute};
 use crate::plan::{self, KeyAt};
 use crate::rng::Rng;
-use crate::value::Kind;
+use crate::value::{Kind, Tag};
 use crate::view::{Env, Tally};
 
 /// Queues and serving are spread over so many locks, by slot.
@@ -55,6 +55,8 @@ pub enum Blocking {
 pub struct Caller {
     pub client: u64,
     pub worker: usize,
+    /// Its number at that worker, which may be another client's by then.
+    pub connection: usize,
 }
 
 /// What a call that found nothing waits for.
@@ -148,6 +150,11 @@ impl Waiting {
         self.count.load(SeqCst)
     }
 
+    /// How many keys calls wait for.
+    pub fn key_count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     /// Whether calls wait for this key already. Called with the key's slot locked.
     pub fn has_queue(&self, db: DbIndex, key: &[u8]) -> bool {
         self.count() > 0 && self.shard(key).lock().contains_key(&(db, key.to_vec()))
@@ -196,8 +203,7 @@ impl Waiting {
         was_waiting
     }
 
-    /// Every key that calls of this database wait for; for when a database is swapped.
-    pub fn keys_of(&self, db: DbIndex) -> Vec<Vec<u8>> {
+    fn keys_of(&self, db: DbIndex) -> Vec<Vec<u8>> {
         let keys = |shard: &Shard| -> Vec<Vec<u8>> {
             let queues = shard.lock();
             queues.keys().filter(|(of, _)| *of == db).map(|(_, key)| key.clone()).collect()
@@ -246,9 +252,23 @@ impl Waiter {
         self.state.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
     }
 
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// The call that waits.
     pub fn args(&self) -> Args<'_> {
         self.call.as_args()
+    }
+}
+
+/// Notes every key of a database that calls wait for, since the database was flushed or swapped.
+pub fn note_all(keyspace: &Keyspace, pass: &Pass<'_>, db: DbIndex, tally: &mut Tally) {
+    let database = keyspace.database(db, pass);
+    for key in keyspace.waiting.keys_of(db) {
+        let slot = database.slot(crc16::slot_of(&key)).lock(pass);
+        let kind = slot.get(hash::of(&key), &key).map(|record| Tag::of(record).kind());
+        tally.ready.push(Ready { db, key, kind });
     }
 }
 

@@ -63,6 +63,8 @@ pub enum Data {
 pub struct Request {
     pub source: u32,
     pub what: What,
+    /// Where it ends in its source.
+    pub end: usize,
     is_inline: bool,
     spans: (u32, u32),
     keys: (u32, u32),
@@ -149,6 +151,7 @@ impl Batch {
             self.requests.push(Request {
                 source: source as u32,
                 what,
+                end: *consumed,
                 is_inline,
                 spans: (first_span as u32, self.spans.len() as u32),
                 keys: (first_key as u32, self.keys.len() as u32),
@@ -221,6 +224,7 @@ impl Request {
         Request {
             source: source as u32,
             what: What::Malformed(error),
+            end: usize::MAX,
             is_inline: false,
             spans: (0, 0),
             keys: (0, 0),
