@@ -6,7 +6,7 @@
 use kvasir_resp::args::Args;
 use kvasir_structures::record::{NewBody, Record as OwnedRecord};
 use kvasir_structures::slot::{SlotGuard, SlotKeeper};
-use kvasir_structures::table::Occupied;
+use kvasir_structures::table::{Lookup, Occupied};
 use smallvec::SmallVec;
 
 use crate::database::DbIndex;
@@ -41,9 +41,6 @@ pub struct Env {
     pub touches: bool,
     /// Whether anybody reads the log.
     pub logs: bool,
-    /// Whether expired keys are deleted; off only for tests (DEBUG SET-ACTIVE-EXPIRE does not touch
-    /// this).
-    pub deletes_expired: bool,
     /// Whether the calls come from a log: whoever wrote it decided what had expired when, and said
     /// so there; nothing expires on its own.
     pub replays: bool,
@@ -68,7 +65,6 @@ impl Default for Env {
             hll_sparse_bytes_max: 3000,
             touches: true,
             logs: false,
-            deletes_expired: true,
             replays: false,
         }
     }
@@ -133,6 +129,13 @@ pub struct View<'a> {
     guards: Guards<'a>,
 }
 
+/// What a search adds to the statistics.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Count {
+    Nothing,
+    HitOrMiss,
+}
+
 /// Locked slots, ascending.
 pub type Guards<'a> = SmallVec<[Guard<'a>; 2]>;
 
@@ -171,21 +174,10 @@ impl<'a> View<'a> {
     /// Reads a value: counts a hit or a miss and notes the access.
     #[inline]
     pub fn read(&mut self, key: usize) -> Option<Record<'_>> {
-        let clock = self.env.clock();
-        let guard = self.guard_of(key);
-        let (hash, name) = (self.keys[key].hash, self.key(key));
-        // A slot without expiries, the usual one, is searched once.
-        if self.guards[guard].slot.volatile_len() > 0 && self.live(key).is_none() {
-            self.tally.misses += 1;
-            return None;
-        }
-        let Some(found) = self.guards[guard].slot.find(hash, name) else {
-            self.tally.misses += 1;
-            return None;
-        };
-        self.tally.hits += 1;
-        let mut record = found.into_mut();
-        if self.env.touches && record.shared().clock() != clock {
+        let (clock, touches) = (self.env.clock(), self.env.touches);
+        let found = self.search(key, Count::HitOrMiss)?;
+        let mut record = found.occupied.into_mut();
+        if touches && record.shared().clock() != clock {
             record.set_clock(clock);
         }
         Some(record.into_shared())
@@ -193,20 +185,13 @@ impl<'a> View<'a> {
 
     /// Looks at a value: counts a hit or a miss, but is no access to it.
     pub fn look(&mut self, key: usize) -> Option<Record<'_>> {
-        if self.live(key).is_none() {
-            self.tally.misses += 1;
-            return None;
-        }
-        self.tally.hits += 1;
-        let (slot, hash, name) = self.locate(key);
-        slot.get(hash, name)
+        let found = self.search(key, Count::HitOrMiss)?;
+        Some(found.occupied.into_mut().into_shared())
     }
 
     /// Looks at a value without leaving a trace.
     pub fn peek(&mut self, key: usize) -> Option<Record<'_>> {
-        self.live(key)?;
-        let (slot, hash, name) = self.locate(key);
-        slot.get(hash, name)
+        Some(self.search(key, Count::Nothing)?.occupied.into_mut().into_shared())
     }
 
     /// Reads a string.
@@ -225,20 +210,16 @@ impl<'a> View<'a> {
     }
 
     pub fn exists(&mut self, key: usize) -> bool {
-        self.live(key).is_some()
+        self.search(key, Count::Nothing).is_some()
     }
 
     /// A record for changing it in place; notes the access.
+    #[inline]
     pub fn find(&mut self, key: usize) -> Option<Found<'_>> {
-        self.live(key)?;
         let clock = self.env.clock();
-        let guard = self.guard_of(key);
-        let (hash, name) = (self.keys[key].hash, self.key(key));
-        let slot = &mut self.guards[guard].slot;
-        let keeper = slot.keeper();
-        let mut occupied = slot.find(hash, name)?;
-        occupied.record_mut().set_clock(clock);
-        Some(Found { occupied, keeper, tally: self.tally })
+        let mut found = self.search(key, Count::Nothing)?;
+        found.occupied.record_mut().set_clock(clock);
+        Some(found)
     }
 
     /// Whether calls wait for this key.
@@ -250,8 +231,9 @@ impl<'a> View<'a> {
     /// and `insert` do so themselves.
     #[inline]
     pub fn note_ready(&mut self, key: usize, kind: Kind) {
-        if kind.can_be_awaited() && self.waiting.count() > 0 {
-            self.push_ready(key, Some(kind));
+        if self.waiting.count() > 0 {
+            // A value that nobody can wait for has taken the place of what was awaited.
+            self.push_ready(key, kind.can_be_awaited().then_some(kind));
         }
     }
 
@@ -316,11 +298,10 @@ impl<'a> View<'a> {
 
     /// Takes a record out of its table.
     pub fn take(&mut self, key: usize) -> Option<OwnedRecord<Object>> {
-        self.live(key)?;
+        let found = self.search(key, Count::Nothing)?;
+        let record = found.occupied.remove(&found.keeper);
         self.note_removed(key);
-        let (slot, hash, name) = self.locate(key);
-        let keeper = slot.keeper();
-        Some(slot.find(hash, name)?.remove(&keeper))
+        Some(record)
     }
 
     /// Deletes a key; says whether it was there.
@@ -353,34 +334,27 @@ impl<'a> View<'a> {
         }
     }
 
-    /// `Some` if the key is there and its time has not come; deletes it if that has.
+    /// The record of a key whose time has not come; deletes it if that has.
     #[inline]
-    fn live(&mut self, key: usize) -> Option<()> {
-        let env = self.env;
-        let (slot, hash, name) = self.locate(key);
-        match slot.get(hash, name)?.expiry_ms() {
-            Some(expiry_ms) if env.has_passed(expiry_ms) => {
-                if env.deletes_expired {
-                    self.delete_expired(key);
-                }
-                None
-            }
-            _ => Some(()),
-        }
-    }
-
-    #[cold]
-    fn delete_expired(&mut self, key: usize) {
-        self.note_removed(key);
-        let (slot, hash, name) = self.locate(key);
+    fn search(&mut self, key: usize, count: Count) -> Option<Found<'_>> {
+        let (env, name) = (self.env, self.key(key));
+        let guard = self.guard_of(key);
+        let slot = &mut self.guards[guard].slot;
         let keeper = slot.keeper();
-        let Some(occupied) = slot.find(hash, name) else { return };
-        let record = occupied.remove(&keeper);
-        self.tally.expired += 1;
-        self.tally.discard(record);
-        if self.env.logs {
-            self.tally.expired_keys.push((self.keys[key].db, self.key(key).to_vec()));
+        let is_gone = |record: Record<'_>| record.expiry_ms().is_some_and(|ms| env.has_passed(ms));
+        match slot.find_unless(self.keys[key].hash, name, &keeper, is_gone) {
+            Lookup::Here(occupied) => {
+                self.tally.hits += u64::from(count == Count::HitOrMiss);
+                return Some(Found { occupied, keeper, tally: self.tally });
+            }
+            Lookup::Absent => {}
+            Lookup::Gone(record) => {
+                let place = (self.keys[key].db, name);
+                note_expired(self.tally, self.waiting, env, place, record);
+            }
         }
+        self.tally.misses += u64::from(count == Count::HitOrMiss);
+        None
     }
 
     #[inline]
@@ -398,6 +372,25 @@ impl<'a> View<'a> {
         let at = &self.keys[key];
         let found = self.guards.binary_search_by_key(&(at.db, at.slot), |guard| guard.place);
         found.expect("the slots of all keys are locked")
+    }
+}
+
+/// Counts a record that expired, tells whom it concerns, and frees it.
+#[cold]
+fn note_expired(
+    tally: &mut Tally,
+    waiting: &Waiting,
+    env: &Env,
+    (db, key): (DbIndex, &[u8]),
+    record: OwnedRecord<Object>,
+) {
+    tally.expired += 1;
+    tally.discard(record);
+    if env.logs {
+        tally.expired_keys.push((db, key.to_vec()));
+    }
+    if waiting.has_queue(db, key) {
+        tally.ready.push(Ready { db, key: key.to_vec(), kind: None });
     }
 }
 
