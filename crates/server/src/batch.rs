@@ -22,7 +22,11 @@ const DISTANCE: usize = 6;
 /// Keys that one step fetches at once, at the start of a batch or behind a call of many keys.
 const STEP_MAX: usize = 3 * DISTANCE;
 /// Requests of one connection in one turn; the rest waits, so that others get theirs.
-const REQUESTS_PER_TURN: usize = 1024;
+const REQUESTS_PER_CONNECTION: usize = 1024;
+/// Requests that a turn of many connections shares out: some milliseconds of work.
+const REQUESTS_PER_TURN: usize = 4096;
+/// What each of very many connections gets all the same, so that pipelines are not cut to pieces.
+const REQUESTS_MIN: usize = 32;
 
 /// Scratch memory of a worker, reused every turn.
 #[derive(Default)]
@@ -108,9 +112,10 @@ impl Batch {
         table: &Table,
         keyspace: &Keyspace,
     ) {
+        let share = REQUESTS_PER_TURN / self.sources.len();
         let Source { data, consumed, has_more, .. } = &mut self.sources[source];
         let bytes = data.bytes(reactor);
-        for _ in 0..REQUESTS_PER_TURN {
+        for _ in 0..share.clamp(REQUESTS_MIN, REQUESTS_PER_CONNECTION) {
             let first_span = self.spans.len();
             let input = &bytes[*consumed..];
             let parsed = connection.parser.parse(input, &mut self.spans, &mut self.scratch, limits);

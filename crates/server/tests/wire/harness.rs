@@ -31,6 +31,15 @@ impl Server {
         Server::start(backend, command, options)
     }
 
+    /// Kvasir on epoll, which may open this many files and no more.
+    pub fn with_few_files(files: u32, options: &[&str]) -> Server {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_kvasir-server")]);
+        command.args(["--io-backend", "epoll", "--io-threads", "1"]);
+        Server::start("few files", command, options)
+    }
+
     /// The oracle, if KVASIR_REDIS_SERVER names one; under CI it must.
     pub fn redis(options: &[&str]) -> Option<Server> {
         let Ok(program) = std::env::var("KVASIR_REDIS_SERVER") else {

@@ -9,4 +9,5 @@ mod command_table;
 mod connection;
 mod harness;
 mod life;
+mod limits;
 mod server;
