@@ -29,6 +29,13 @@ pub struct Served {
     reply: Reply,
 }
 
+/// How a wait ends without an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Timeout,
+    Error,
+}
+
 /// When waits end: time, connection, client.
 #[derive(Default)]
 pub struct Deadlines(BTreeSet<(u64, usize, u64)>);
@@ -129,17 +136,31 @@ impl Worker {
     /// Answers calls whose time is over.
     pub fn end_waits(&mut self) {
         while let Some(index) = self.core.deadlines.take_due(self.core.env.now_ms) {
-            let connection = self.connections.get(index).and_then(Option::as_deref);
-            let Some(waits) = connection.and_then(|connection| connection.waits.as_ref()) else {
-                continue;
-            };
-            let waiter = Arc::clone(&waits.waiter);
-            // Otherwise its answer is on the way.
-            if self.shared.keyspace.waiting.cancel(&waiter) {
-                let mut reply = Reply::new(waiter.protocol());
-                waiter.nothing.write_to(&mut reply);
-                self.unblock(Served { caller: waiter.caller, reply });
+            self.end_wait(index, End::Timeout);
+        }
+    }
+
+    /// CLIENT UNBLOCK.
+    pub fn end_wait_of(&mut self, client: u64, end: End) {
+        if let Some(index) = self.index_of(client) {
+            self.end_wait(index, end);
+        }
+    }
+
+    fn end_wait(&mut self, index: usize, end: End) {
+        let connection = self.connections.get(index).and_then(Option::as_deref);
+        let Some(waits) = connection.and_then(|connection| connection.waits.as_ref()) else {
+            return;
+        };
+        let waiter = Arc::clone(&waits.waiter);
+        // Otherwise its answer is on the way.
+        if self.shared.keyspace.waiting.cancel(&waiter) {
+            let mut reply = Reply::new(waiter.protocol());
+            match end {
+                End::Timeout => waiter.nothing.write_to(&mut reply),
+                End::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             }
+            self.unblock(Served { caller: waiter.caller, reply });
         }
     }
 

@@ -107,6 +107,10 @@ impl Clients {
         self.count.load(Relaxed)
     }
 
+    pub fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.lock().get(&id).cloned()
+    }
+
     /// All clients, oldest first.
     pub fn all(&self) -> Vec<Arc<Client>> {
         self.lock().values().cloned().collect()

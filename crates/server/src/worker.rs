@@ -435,6 +435,7 @@ impl Worker {
             match message {
                 Message::Adopt(socket) => self.adopt(socket),
                 Message::Kill(id) => self.kill(id),
+                Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::Unblock(served) => self.unblock(served),
                 Message::Look => {}
             }
@@ -442,12 +443,17 @@ impl Worker {
     }
 
     fn kill(&mut self, id: u64) {
+        if let Some(index) = self.index_of(id) {
+            self.close(index);
+        }
+    }
+
+    /// The number of a client's connection.
+    pub fn index_of(&self, id: u64) -> Option<usize> {
         let is_it = |connection: &Option<Box<Connection>>| {
             connection.as_ref().is_some_and(|connection| connection.client.id == id)
         };
-        if let Some(index) = self.connections.iter().position(is_it) {
-            self.close(index);
-        }
+        self.connections.iter().position(is_it)
     }
 
     fn close_idle(&mut self) {

@@ -4,6 +4,7 @@ pub mod auth;
 pub mod client;
 pub mod client_kill;
 pub mod client_line;
+pub mod client_unblock;
 pub mod command;
 pub mod command_docs;
 pub mod command_info;

@@ -86,6 +86,24 @@ fn time_ends_a_wait() {
 }
 
 #[test]
+fn another_client_ends_a_wait() {
+    each_backend(&[], |server| {
+        let (mut waiting, mut other) = (server.connect(), server.connect());
+        let id = show(&waiting.ask("CLIENT ID"));
+        let id = id.trim_start_matches(':');
+        let calls = [("", "_"), (" TIMEOUT", "_")];
+        let error = (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK");
+        for (reason, answer) in calls.into_iter().chain([error]) {
+            wait_for(server, &mut waiting, "BLPOP list 0");
+            assert_eq!(show(&other.ask(&format!("CLIENT UNBLOCK {id}{reason}"))), ":1");
+            assert_eq!(reply(&mut waiting), answer);
+        }
+        assert_eq!(show(&other.ask(&format!("CLIENT UNBLOCK {id}"))), ":0");
+        assert_eq!(run_script(&mut waiting, "RPUSH list 1; LLEN list"), ":1; :1");
+    });
+}
+
+#[test]
 fn a_client_that_went_away_gets_nothing() {
     each_backend(&[], |server| {
         let (mut gone, mut pusher) = (server.connect(), server.connect());
