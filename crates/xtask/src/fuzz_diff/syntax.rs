@@ -66,12 +66,12 @@ impl Syntax {
         let Some(mut docs) = docs.items().get(1) else { return Ok(None) };
         if let [container, word] = words {
             let name = format!("{container}|{word}");
-            let subcommands = field(docs, "subcommands").context("a container without words")?;
-            let Some(found) = field(subcommands, &name) else { return Ok(None) };
+            let subcommands = docs.field("subcommands").context("a container without words")?;
+            let Some(found) = subcommands.field(&name) else { return Ok(None) };
             docs = found;
         }
         let params = match spec.map_or(&[][..], |spec| spec.arguments) {
-            [] => field(docs, "arguments").map_or(Ok(Vec::new()), params_of_docs)?,
+            [] => docs.field("arguments").map_or(Ok(Vec::new()), params_of_docs)?,
             arguments => arguments.iter().map(Param::from_row).collect(),
         };
         let words = words.iter().map(ToString::to_string).collect();
@@ -94,7 +94,7 @@ impl Param {
     }
 
     fn from_docs(docs: &Raw) -> Result<Param> {
-        let flags = field(docs, "flags").map_or(&[][..], Raw::items);
+        let flags = docs.field("flags").map_or(&[][..], Raw::items);
         let has_flag = |flag: &str| flags.iter().any(|item| item.text() == Some(flag.as_bytes()));
         Ok(Param {
             name: text_field(docs, "name").context("an argument without a name")?,
@@ -103,7 +103,7 @@ impl Param {
             optional: has_flag("optional"),
             multiple: has_flag("multiple"),
             multiple_token: has_flag("multiple_token"),
-            parts: field(docs, "arguments").map_or(Ok(Vec::new()), params_of_docs)?,
+            parts: docs.field("arguments").map_or(Ok(Vec::new()), params_of_docs)?,
         })
     }
 }
@@ -118,12 +118,6 @@ fn kind_of(name: &str) -> ArgumentKind {
     kinds.into_iter().find(|kind| kind.name() == name).unwrap_or(String)
 }
 
-/// The value behind a name in a map that RESP2 flattened.
-fn field<'a>(map: &'a Raw, name: &str) -> Option<&'a Raw> {
-    let mut pairs = map.items().chunks_exact(2);
-    pairs.find(|pair| pair[0].text() == Some(name.as_bytes())).map(|pair| &pair[1])
-}
-
 fn text_field(map: &Raw, name: &str) -> Option<String> {
-    field(map, name)?.text().map(|text| String::from_utf8_lossy(text).into_owned())
+    map.field(name)?.text().map(|text| String::from_utf8_lossy(text).into_owned())
 }
