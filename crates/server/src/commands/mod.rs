@@ -13,6 +13,7 @@ pub mod connection;
 pub mod debug;
 pub mod info;
 pub mod memory;
+pub mod reference;
 pub mod server;
 
 use kvasir_keyspace::command::Command;
