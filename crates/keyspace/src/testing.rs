@@ -6,7 +6,7 @@
 //! programs that KVASIR_REDIS_SERVER and KVASIR_VALKEY_SERVER name, and the reply bytes must be
 //! equal. Under CI both must be there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command as Process, Stdio};
@@ -29,7 +29,8 @@ use crate::execute::{Call, Context, execute};
 use crate::expire::expire_slot;
 use crate::plan;
 use crate::rng::Rng;
-use crate::value::Text;
+use crate::set_value::Set;
+use crate::value::{Record, Text};
 use crate::view::{Env, Tally};
 use crate::waiting::Blocking;
 
@@ -44,7 +45,7 @@ pub struct Bench {
     protocol: Protocol,
 }
 
-/// By database and key: the tag, the bytes of a string, the expiry.
+/// By database and key: the tag, what the value holds, the expiry.
 pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Option<u64>)>;
 
 impl Bench {
@@ -107,8 +108,7 @@ impl Bench {
             }
             for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
                 slot.lock(&pass).for_each(|record| {
-                    let text = Text::of(record).map(|text| text.bytes().to_vec());
-                    let value = (record.tag(), text.unwrap_or_default(), record.expiry_ms());
+                    let value = (record.tag(), held_by(record), record.expiry_ms());
                     content.insert((db, record.key().to_vec()), value);
                 });
             }
@@ -142,6 +142,15 @@ impl Bench {
             Context { env, tally, rng, reply, blocking: Blocking::Never },
         )
     }
+}
+
+/// The bytes of a string, the members of a set in some order that does not depend on the set's.
+fn held_by(record: Record<'_>) -> Vec<u8> {
+    if let Ok(set) = Set::of(record) {
+        let members = set.members().into_iter().map(|member| member.to_vec());
+        return format!("{:?}", members.collect::<BTreeSet<_>>()).into_bytes();
+    }
+    Text::of(record).map(|text| text.bytes().to_vec()).unwrap_or_default()
 }
 
 fn resolve(args: Args<'_>) -> (&'static Command, String) {
