@@ -29,3 +29,5 @@ pub mod waiting;
 mod replay_tests;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod waiting_tests;
