@@ -16,6 +16,7 @@ pub mod error;
 pub mod execute;
 pub mod expire;
 pub mod hash_value;
+pub mod list_value;
 pub mod long_double;
 pub mod plan;
 pub mod rng;
@@ -31,3 +32,5 @@ pub mod waiting;
 mod replay_tests;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod waiting_tests;

@@ -119,6 +119,13 @@ impl Tally {
             self.garbage.push(Garbage::Record(record));
         }
     }
+
+    /// As [`Tally::discard`], for what was taken out of a value.
+    pub fn discard_object(&mut self, object: Object) {
+        if object.is_heavy() {
+            self.garbage.push(Garbage::Object(Box::new(object)));
+        }
+    }
 }
 
 /// The keys of one call in locked slots. A key is named by its place among the call's keys.
@@ -248,6 +255,15 @@ impl<'a> View<'a> {
     /// Whether calls wait for this key.
     pub fn has_queue(&self, key: usize) -> bool {
         self.waiting.has_queue(self.keys[key].db, self.key(key))
+    }
+
+    /// Whether calls wait for this key to hold what it does now.
+    pub fn has_queue_for_value(&mut self, key: usize) -> bool {
+        if self.waiting.count() == 0 {
+            return false;
+        }
+        let Some(kind) = self.peek(key).map(|record| Tag::of(record).kind()) else { return false };
+        self.waiting.has_queue_for(self.keys[key].db, self.key(key), kind)
     }
 
     /// Tells those who wait for this key that it now holds this kind of value, or has changed; `put`

@@ -154,7 +154,8 @@ fn swapped_and_moved_keys_are_found() {
         let mut waiting: Vec<Client> = (0..2).map(|_| server.connect()).collect();
         waiting.iter_mut().for_each(|client| wait_for(server, client, "BLPOP list 0"));
         let mut other = server.connect();
-        let script = "SELECT 1; RPUSH list 1; SWAPDB 0 1; RPUSH x 2; MOVE x 0; SELECT 0; RENAME x list";
+        let script =
+            "SELECT 1; RPUSH list 1; SWAPDB 0 1; RPUSH x 2; MOVE x 0; SELECT 0; RENAME x list";
         assert_eq!(run_script(&mut other, script), "+OK; :1; +OK; :1; :1; +OK; +OK");
         assert_eq!(reply(&mut waiting[0]), "[$list $1]");
         assert_eq!(reply(&mut waiting[1]), "[$list $2]");

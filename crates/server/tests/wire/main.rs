@@ -3,6 +3,7 @@
 //! `harness` starts servers and speaks to them, `check` runs scripts and compares with a real
 //! redis-server; the other files are tests, by subject.
 
+mod blocking;
 mod check;
 mod clients;
 mod command_table;
