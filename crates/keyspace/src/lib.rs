@@ -20,6 +20,7 @@ pub mod long_double;
 pub mod plan;
 pub mod rng;
 pub mod spec;
+pub mod stream_value;
 pub mod value;
 pub mod view;
 pub mod waiting;
