@@ -9,7 +9,7 @@
 use std::ops::Deref;
 
 use kvasir_structures::record::{Body, BodyMut, NewBody};
-use kvasir_structures::stream::{NodeLimits, Stream};
+use kvasir_structures::stream::{Group, NodeLimits, Stream};
 
 use crate::error::Error;
 use crate::value::{Kind, Object, Record, Tag};
@@ -49,6 +49,16 @@ pub fn change<R>(
     let result = change(&mut stream);
     store(&mut found, stream);
     Ok(Some(result))
+}
+
+/// Lets `change` at a group of a key's stream; `None` if there is no such key or group.
+pub fn change_group<R>(
+    view: &mut View<'_>,
+    key: usize,
+    name: &[u8],
+    change_it: impl FnOnce(&Stream, &mut Group) -> R,
+) -> Result<Option<R>, Error> {
+    change(view, key, |stream| stream.with_group(name, change_it)).map(Option::flatten)
 }
 
 /// Makes a key's stream; the key is free.
