@@ -23,6 +23,7 @@ pub mod rng;
 pub mod set_value;
 pub mod sorted_set_value;
 pub mod spec;
+pub mod stream_value;
 pub mod text_value;
 pub mod value;
 pub mod view;
