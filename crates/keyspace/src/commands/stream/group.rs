@@ -151,7 +151,7 @@ fn setid(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     let set = change(cx, |stream, group| {
         group.last_id = group_id(text, stream.last_id())?;
         group.entries_read = options.entries_read;
-        Ok(())
+        Ok::<(), Error>(())
     });
     set??;
     cx.reply.ok();
