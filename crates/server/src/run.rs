@@ -227,6 +227,7 @@ impl<'w> Runner<'w> {
             db: connection.db,
             keyspace: &self.shared.keyspace,
             pass: &mut exclusive,
+            env: &self.core.env,
             tally: &mut self.core.tally,
             reply: &mut connection.reply,
         });
