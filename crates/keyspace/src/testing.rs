@@ -29,6 +29,7 @@ use crate::execute::{Call, Context, execute};
 use crate::expire::expire_slot;
 use crate::plan;
 use crate::rng::Rng;
+use crate::stream_value::{self, Held};
 use crate::value::Text;
 use crate::view::{Env, Tally};
 use crate::waiting::Blocking;
@@ -44,7 +45,7 @@ pub struct Bench {
     protocol: Protocol,
 }
 
-/// By database and key: the tag, the bytes of a string, the expiry.
+/// By database and key: the tag, the bytes of a string or what a stream is like, the expiry.
 pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Option<u64>)>;
 
 impl Bench {
@@ -107,7 +108,10 @@ impl Bench {
             }
             for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
                 slot.lock(&pass).for_each(|record| {
-                    let text = Text::of(record).map(|text| text.bytes().to_vec());
+                    let text = match Held::of(record) {
+                        Ok(stream) => Ok(stream_value::describe(&stream).into_bytes()),
+                        Err(_) => Text::of(record).map(|text| text.bytes().to_vec()),
+                    };
                     let value = (record.tag(), text.unwrap_or_default(), record.expiry_ms());
                     content.insert((db, record.key().to_vec()), value);
                 });
