@@ -63,7 +63,7 @@ fn xadd(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     let new_id = cx.args.get(options.end).map(new_id).transpose()?;
     let trim = options.trim(cx.view.env)?;
     let pairs: SmallVec<[&[u8]; 16]> = cx.args.iter().skip(options.end + 1).collect();
-    let new_id = new_id.filter(|_| !pairs.is_empty() && pairs.len() % 2 == 0);
+    let new_id = new_id.filter(|_| !pairs.is_empty() && pairs.len().is_multiple_of(2));
     let new_id = new_id.ok_or_else(|| Error::wrong_arity("xadd"))?;
     if matches!(new_id, NewId::Exact(StreamId::MIN)) {
         return Err(Error::fixed("ERR The ID specified in XADD must be greater than 0-0"));

@@ -283,6 +283,7 @@ mod tests {
 
     #[test]
     fn the_last_entry() {
+        check_valkey3("XADD s 1-1 a 1; XREAD STREAMS s +", "$1-1; {$s [[$1-1 [$a $1]]]}");
         check_valkey(
             &format!("{TWO}; XREAD STREAMS s +; XREAD COUNT 9 STREAMS s t none + + +"),
             &format!(
