@@ -118,3 +118,35 @@ impl Deref for Held<'_> {
         }
     }
 }
+
+/// All that a log has to bring about, as text: what was seen when is not part of it.
+#[cfg(test)]
+pub fn describe(stream: &Stream) -> String {
+    use std::fmt::Write;
+
+    use kvasir_structures::stream::StreamId;
+
+    let mut text = format!(
+        "{} {} {} {}",
+        stream.len(),
+        stream.last_id(),
+        stream.max_deleted_id(),
+        stream.entries_added()
+    );
+    for node in stream.nodes() {
+        write!(text, "; node {} {:?}", node.master, node.listpack).unwrap();
+    }
+    for (name, group) in stream.groups() {
+        let name = name.escape_ascii();
+        write!(text, "; group {name} {} {:?}", group.last_id, group.entries_read).unwrap();
+        for consumer in group.consumers() {
+            write!(text, "; consumer {}", consumer.name().escape_ascii()).unwrap();
+        }
+        for (id, pending) in group.pending_range(StreamId::MIN, StreamId::MAX) {
+            let consumer = group.name_of(pending.consumer).escape_ascii();
+            let (ms, count) = (pending.delivered_ms, pending.deliveries);
+            write!(text, "; pending {id} {consumer} {ms} {count}").unwrap();
+        }
+    }
+    text
+}

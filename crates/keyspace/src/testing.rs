@@ -30,6 +30,7 @@ use crate::expire::expire_slot;
 use crate::plan;
 use crate::rng::Rng;
 use crate::set_value::Set;
+use crate::stream_value::{self, Held};
 use crate::value::{Record, Text};
 use crate::view::{Env, Tally};
 use crate::waiting::{self, Blocked, Blocking, Caller, Server, Waiter, Waiting};
@@ -173,11 +174,15 @@ impl Bench {
     }
 }
 
-/// The bytes of a string, the members of a set in some order that does not depend on the set's.
+/// The bytes of a string, the members of a set in some order that does not depend on the set's, what
+/// a stream is like.
 fn held_by(record: Record<'_>) -> Vec<u8> {
     if let Ok(set) = Set::of(record) {
         let members = set.members().into_iter().map(|member| member.to_vec());
         return format!("{:?}", members.collect::<BTreeSet<_>>()).into_bytes();
+    }
+    if let Ok(stream) = Held::of(record) {
+        return stream_value::describe(&stream).into_bytes();
     }
     Text::of(record).map(|text| text.bytes().to_vec()).unwrap_or_default()
 }

@@ -171,7 +171,7 @@ impl Stream {
     ) -> Option<R> {
         let mut group = std::mem::take(self.groups.get_mut(name)?);
         let result = f(self, &mut group);
-        self.groups.insert(name.into(), group);
+        *self.groups.get_mut(name).expect("it was just there") = group;
         Some(result)
     }
 

@@ -12,6 +12,8 @@ mod range;
 mod read;
 mod read_group;
 mod trim;
+#[cfg(test)]
+mod waiting_tests;
 
 use crate::command::Command;
 

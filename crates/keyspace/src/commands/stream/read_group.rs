@@ -131,7 +131,11 @@ fn start(cx: &mut Cx<'_>, key: usize, group: &[u8], arg: usize) -> Result<Start,
                 char::from(text[0])
             ),
         )),
-        text => id::id(text, 0).map(Start::Behind),
+        // In Redis the greatest id says the same as `>`.
+        text => match id::id(text, 0)? {
+            StreamId::MAX => Ok(Start::New),
+            id => Ok(Start::Behind(id)),
+        },
     }
 }
 
