@@ -58,7 +58,7 @@ impl Waiters {
         let (mut reply, mut keys) = (Reply::new(Protocol::Resp2), Vec::new());
         plan::keys(keyspace, command, args, DbIndex(0), &mut keys).unwrap();
         let call = Call { command, args, db: DbIndex(0), keys: &keys };
-        let blocking = Blocking::For(Caller { client, worker: 0 });
+        let blocking = Blocking::For(Caller { client, worker: 0, connection: 0 });
         let context = Context { env, tally, rng, reply: &mut reply, blocking };
         execute(keyspace, &gate.enter(0), &call, context).unwrap();
         match self.tally.blocked.take() {
