@@ -130,7 +130,7 @@ impl Worker {
         if !connection.input.is_empty() {
             self.ready.push(index);
         }
-        self.flush(index);
+        self.touched.push(index);
     }
 
     /// Answers calls whose time is over.
@@ -138,6 +138,7 @@ impl Worker {
         while let Some(index) = self.core.deadlines.take_due(self.core.env.now_ms) {
             self.end_wait(index, End::Timeout);
         }
+        self.flush_touched();
     }
 
     /// CLIENT UNBLOCK.

@@ -43,7 +43,10 @@ pub struct Worker {
     /// Connections with requests left from the last turn.
     pub ready: Vec<usize>,
     /// Connections whose replies or state want a look after the batch.
-    touched: Vec<usize>,
+    pub touched: Vec<usize>,
+    /// Somebody waits for the report of a send, which may only come with another event: look for
+    /// it without waiting.
+    awaits_report: bool,
     spare: Vec<Vec<u8>>,
 }
 
@@ -105,6 +108,7 @@ impl Worker {
             batch: Batch::default(),
             ready: Vec::new(),
             touched: Vec::new(),
+            awaits_report: false,
             spare: Vec::new(),
         }
     }
@@ -113,6 +117,7 @@ impl Worker {
     pub fn run(&mut self) -> std::io::Result<()> {
         while !self.shared.is_stopping.load(Relaxed) {
             let timeout = self.timeout();
+            self.awaits_report = false;
             self.reactor.wait(timeout, &mut self.events)?;
             stop_on_signal(self.shared);
             self.core.refresh(self.shared);
@@ -126,7 +131,7 @@ impl Worker {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || self.awaits_report {
             return Some(Duration::ZERO);
         }
         let has_connections = self.connections.iter().any(Option::is_some);
@@ -156,6 +161,11 @@ impl Worker {
         self.batch = batch;
         // Who has a reply in hand finds it counted.
         self.publish_tally();
+        self.flush_touched();
+    }
+
+    /// Sends what the connections have to say that the turn has touched.
+    pub fn flush_touched(&mut self) {
         for connection in std::mem::take(&mut self.touched) {
             self.flush(connection);
         }
@@ -310,9 +320,10 @@ impl Worker {
 
     /// Sends what a connection has to say, unless a payload is under way; then closes it if that
     /// was its last word.
-    pub fn flush(&mut self, index: usize) {
+    fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if connection.is_sending {
+            self.awaits_report |= !connection.reply.is_empty();
             connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
             return;
         }
