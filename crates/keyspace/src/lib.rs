@@ -19,6 +19,7 @@ pub mod hash_value;
 pub mod long_double;
 pub mod plan;
 pub mod rng;
+pub mod sorted_set_value;
 pub mod spec;
 pub mod text_value;
 pub mod value;
