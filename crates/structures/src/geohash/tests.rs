@@ -1,3 +1,5 @@
+//! Positions against Redis's numbers, and searches against looking at everything.
+
 use proptest::prelude::*;
 
 use super::*;
