@@ -149,7 +149,7 @@ impl Shape {
 }
 
 /// What is within `width_m` to the east and west and `height_m` to the north and south. A degree of
-/// longitude is shortest at the side that is nearer to the equator's other side, hence the two cases.
+/// longitude is shortest at the side nearer to a pole, so that side decides how many it takes.
 fn bounds_around(center: Position, width_m: f64, height_m: f64) -> Bounds {
     let Position { longitude, latitude } = center;
     let latitude_delta = height_m / EARTH_RADIUS_M / RADIANS;

@@ -98,7 +98,7 @@ proptest! {
         shape in shape(),
         offsets in prop::collection::vec((-1.0..1.0f64, -1.0..1.0f64), 50),
     ) {
-        let (center, bounds) = (shape.center(), shape.bounds());
+        let (center, Bounds { min, max }) = (shape.center(), shape.bounds());
         let ranges: Vec<_> = shape.ranges().collect();
         prop_assert!(ranges.len() <= NEIGHBOURS_MAX);
         let reach = |middle: f64, min: f64, max: f64, part: f64| {
@@ -106,8 +106,8 @@ proptest! {
         };
         for (east, north) in offsets {
             let position = Position {
-                longitude: reach(center.longitude, bounds.min.longitude, bounds.max.longitude, east),
-                latitude: reach(center.latitude, bounds.min.latitude, bounds.max.latitude, north),
+                longitude: reach(center.longitude, min.longitude, max.longitude, east),
+                latitude: reach(center.latitude, min.latitude, max.latitude, north),
             };
             let hash = position.encode();
             if shape.distance_m(Position::decode(hash)).is_some() {

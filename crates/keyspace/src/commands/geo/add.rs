@@ -114,7 +114,8 @@ mod tests {
     fn geoadd() {
         check(
             "GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania; TYPE g; \
-             ZRANGE g 0 -1 WITHSCORES; GEOADD g 13.361389 38.115556 Palermo 1 2 x; OBJECT ENCODING g",
+             ZRANGE g 0 -1 WITHSCORES; GEOADD g 13.361389 38.115556 Palermo 1 2 x; \
+             OBJECT ENCODING g",
             ":2; +zset; [$Palermo $3479099956230698 $Catania $3479447370796909]; :1; $listpack",
         );
         check(
@@ -128,7 +129,8 @@ mod tests {
     #[test]
     fn geoadd_under_conditions() {
         check(
-            "GEOADD g XX 1 2 a; EXISTS g; GEOADD g NX 1 2 a; GEOADD g nx ch 3 3 a; GEOADD g CH 1 2.1 a; \
+            "GEOADD g XX 1 2 a; EXISTS g; GEOADD g NX 1 2 a; GEOADD g nx ch 3 3 a; \
+             GEOADD g CH 1 2.1 a; \
              GEOADD g ch 1 2.1 a; GEOADD g xx ch 1 3 a 1 2 b; ZCARD g; GEOADD g NX NX CH 1 1 b",
             ":0; :0; :1; :0; :1; :0; :1; :1; :1",
         );
@@ -146,7 +148,8 @@ mod tests {
             ),
         );
         check(
-            "GEOADD g x 2 a; GEOADD g 1 y a; GEOADD g nan 1 a; GEOADD g 1e400 1 a; GEOADD g ' 1' 1 a; \
+            "GEOADD g x 2 a; GEOADD g 1 y a; GEOADD g nan 1 a; GEOADD g 1e400 1 a; \
+             GEOADD g ' 1' 1 a; \
              GEOADD g 1 1 a 1 x b; EXISTS g",
             &format!(
                 "{not_float}; {not_float}; {not_float}; {not_float}; {not_float}; {not_float}; :0"
@@ -154,7 +157,8 @@ mod tests {
         );
         let pair = "-ERR invalid longitude,latitude pair";
         check(
-            "GEOADD g 181 2 a; GEOADD g -1 86.5 a; GEOADD g inf 1 a; GEOADD g 1 -inf a; GEOADD g 1e20 0 a",
+            "GEOADD g 181 2 a; GEOADD g -1 86.5 a; GEOADD g inf 1 a; GEOADD g 1 -inf a; \
+             GEOADD g 1e20 0 a",
             &format!(
                 "{pair} 181.000000,2.000000; {pair} -1.000000,86.500000; {pair} inf,1.000000; \
                  {pair} 1.000000,-inf; {pair} 100000000000000000000.000000,0.000000"

@@ -134,7 +134,7 @@ mod tests {
              [[,180 ,-85.00000218685555] [,0.00000268220901489 ,0.00000126736058093]]",
         );
         check(
-            &format!("SET s v; GEOPOS s a; GEOPOS"),
+            "SET s v; GEOPOS s a; GEOPOS",
             &format!("+OK; {WRONG_TYPE}; -ERR wrong number of arguments for 'geopos' command"),
         );
     }
@@ -143,7 +143,8 @@ mod tests {
     fn scores_that_are_no_positions() {
         check(
             "ZADD g -5 neg 1.5 frac 1e300 big inf inf -inf minf 9007199254740993 x; \
-             GEOPOS g neg frac big inf minf x; GEOHASH g neg frac big inf minf x; GEODIST g neg big",
+             GEOPOS g neg frac big inf minf x; GEOHASH g neg frac big inf minf x; \
+             GEODIST g neg big",
             ":6; [[$180 $85.0511287799999991] [$-179.99999731779098511 $-85.05112497791824921] \
              [$-179.99999731779098511 $-85.05112751263942528] \
              [$-179.99999731779098511 $-85.05112751263942528] [$180 $-85.05112751263942528] \
@@ -158,7 +159,7 @@ mod tests {
         let script = format!("{SICILY}; GEOHASH g Palermo no Catania; GEOHASH g; GEOHASH no a");
         check(&script, ":2; [$sqc8b49rny0 _ $sqdtr74hyu0]; []; [_]");
         check3(&script, ":2; [$sqc8b49rny0 _ $sqdtr74hyu0]; []; [_]");
-        check(&format!("SET s v; GEOHASH s a"), &format!("+OK; {WRONG_TYPE}"));
+        check("SET s v; GEOHASH s a", &format!("+OK; {WRONG_TYPE}"));
     }
 
     #[test]
@@ -166,7 +167,8 @@ mod tests {
         check(
             &format!(
                 "{SICILY}; GEODIST g Palermo Catania; GEODIST g Palermo Catania km; \
-                 GEODIST g Catania Palermo MI; GEODIST g Palermo Catania ft; GEODIST g Palermo Palermo"
+                 GEODIST g Catania Palermo MI; GEODIST g Palermo Catania ft; \
+                 GEODIST g Palermo Palermo"
             ),
             ":2; $166274.1516; $166.2742; $103.3182; $545518.8700; $0.0000",
         );
@@ -179,7 +181,8 @@ mod tests {
             "GEODIST no a b; GEODIST no a b foo; GEODIST no a b m x; GEODIST no a; SET s v; \
              GEODIST s a b; GEODIST s a b foo",
             &format!(
-                "_; {unit}; -ERR syntax error; -ERR wrong number of arguments for 'geodist' command; \
+                "_; {unit}; -ERR syntax error; \
+                 -ERR wrong number of arguments for 'geodist' command; \
                  +OK; {WRONG_TYPE}; {unit}"
             ),
         );

@@ -256,7 +256,8 @@ mod tests {
     fn storing() {
         check(
             &format!(
-                "{GRID}; GEORADIUS g 1 1 500 km STORE d; ZRANGE d 0 -1; GEORADIUS g 1 1 500 km STOREDIST d \
+                "{GRID}; GEORADIUS g 1 1 500 km STORE d; ZRANGE d 0 -1; \
+                 GEORADIUS g 1 1 500 km STOREDIST d \
                  ASC COUNT 2; ZRANGE d 0 -1; GEORADIUSBYMEMBER g c 1 km STORE d; ZRANGE d 0 -1; \
                  GEORADIUS no 1 1 1 km STORE d; EXISTS d; GEORADIUS g 1 1 1 km STORE g; ZCARD g"
             ),
@@ -277,14 +278,17 @@ mod tests {
     fn refuses() {
         let (syntax, options) = (
             "-ERR syntax error",
-            "-ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options",
+            "-ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and \
+             WITHCOORD options",
         );
         check(
             &format!(
-                "{GRID}; GEORADIUS g 1 1 500 km STORE d WITHDIST; GEORADIUSBYMEMBER g a 5 km WITHHASH STOREDIST d; \
+                "{GRID}; GEORADIUS g 1 1 500 km STORE d WITHDIST; \
+                 GEORADIUSBYMEMBER g a 5 km WITHHASH STOREDIST d; \
                  GEORADIUS_RO g 1 1 1 km STORE d; GEORADIUSBYMEMBER_RO g a 1 km STOREDIST d; \
                  GEORADIUS g 1 1 500 km STORE d COUNT store; GEORADIUS g 1 1 500 km STORE; \
-                 GEORADIUS g 1 1 5 km ANY; GEORADIUS g 1 1 5 km FROMMEMBER a; GEORADIUS g 1 1 5 km foo; EXISTS d"
+                 GEORADIUS g 1 1 5 km ANY; GEORADIUS g 1 1 5 km FROMMEMBER a; \
+                 GEORADIUS g 1 1 5 km foo; EXISTS d"
             ),
             &format!(
                 ":3; {options}; {options}; {syntax}; {syntax}; \
@@ -293,9 +297,11 @@ mod tests {
             ),
         );
         check(
-            "GEORADIUS n x 1 1 m; GEORADIUS n 1 1 x m; GEORADIUS n 1 1 -1 m; GEORADIUS n 1 1 1 foo; \
+            "GEORADIUS n x 1 1 m; GEORADIUS n 1 1 x m; GEORADIUS n 1 1 -1 m; \
+             GEORADIUS n 1 1 1 foo; \
              GEORADIUS n 200 1 1 m; GEORADIUS n 1 1 1; GEORADIUSBYMEMBER n 1 1",
-            "-ERR value is not a valid float; -ERR need numeric radius; -ERR radius cannot be negative; \
+            "-ERR value is not a valid float; -ERR need numeric radius; \
+             -ERR radius cannot be negative; \
              -ERR unsupported unit provided. please use M, KM, FT, MI; \
              -ERR invalid longitude,latitude pair 200.000000,1.000000; \
              -ERR wrong number of arguments for 'georadius' command; \
@@ -303,7 +309,8 @@ mod tests {
         );
         check(
             &format!(
-                "SET s v; GEORADIUS s x y z m; GEORADIUSBYMEMBER s a b c; {GRID}; GEORADIUSBYMEMBER g a x m; GEORADIUSBYMEMBER g a 1 x"
+                "SET s v; GEORADIUS s x y z m; GEORADIUSBYMEMBER s a b c; {GRID}; \
+                 GEORADIUSBYMEMBER g a x m; GEORADIUSBYMEMBER g a 1 x"
             ),
             &format!(
                 "+OK; {WRONG_TYPE}; {WRONG_TYPE}; :3; -ERR need numeric radius; \

@@ -149,7 +149,8 @@ mod tests {
                  GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km COUNT 1; \
                  GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km COUNT 1 ANY; \
                  GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km any count 1 DESC; \
-                 GEOSEARCH no FROMLONLAT 15 37 BYRADIUS 200 km; GEOSEARCH no FROMMEMBER a BYBOX 1 1 m"
+                 GEOSEARCH no FROMLONLAT 15 37 BYRADIUS 200 km; \
+                 GEOSEARCH no FROMMEMBER a BYBOX 1 1 m"
             ),
             ":2; [$Catania $Palermo]; [$Palermo $Catania]; [$Catania $Palermo]; [$Palermo]; []; \
              [$Catania]; [$Palermo]; [$Palermo]; []; []",
@@ -167,14 +168,17 @@ mod tests {
     #[test]
     fn what_is_replied_beside_members() {
         let script = format!(
-            "{SICILY}; GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km ASC WITHCOORD WITHDIST WITHHASH; \
+            "{SICILY}; \
+             GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km ASC WITHCOORD WITHDIST WITHHASH; \
              GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km ASC WITHDIST COUNT 1; \
              GEOSEARCH g FROMMEMBER Palermo BYRADIUS 1 mi WITHHASH"
         );
         check(
             &script,
-            ":2; [[$Catania $56.4413 :3479447370796909 [$15.08726745843887329 $37.50266842333162032]] \
-             [$Palermo $190.4424 :3479099956230698 [$13.36138933897018433 $38.11555639549629859]]]; \
+            ":2; [[$Catania $56.4413 :3479447370796909 \
+             [$15.08726745843887329 $37.50266842333162032]] \
+             [$Palermo $190.4424 :3479099956230698 \
+             [$13.36138933897018433 $38.11555639549629859]]]; \
              [[$Catania $56.4413]]; [[$Palermo :3479099956230698]]",
         );
         check3(
@@ -231,7 +235,8 @@ mod tests {
         let square = "BYPOLYGON 4 0 0 4 0 4 4 0 4";
         check_valkey(
             &format!(
-                "GEOADD g 1 1 a 3 3 b 5 5 c; GEOSEARCH g {square}; GEOSEARCH g {square} DESC WITHDIST; \
+                "GEOADD g 1 1 a 3 3 b 5 5 c; GEOSEARCH g {square}; \
+                 GEOSEARCH g {square} DESC WITHDIST; \
                  GEOSEARCH g {square} WITHDIST WITHCOORD COUNT 1; GEOSEARCH no {square}; \
                  GEOSEARCH g BYPOLYGON 3 4 4 6 4 5 6.5 WITHDIST; \
                  GEOSEARCHSTORE d g {square} STOREDIST; ZRANGE d 0 -1; \
@@ -246,14 +251,17 @@ mod tests {
         check_valkey(
             "GEOADD g 1 1 a; GEOSEARCH g BYPOLYGON 2 0 0 5 0; GEOSEARCH g BYPOLYGON 4 0 0 5 0 5 5; \
              GEOSEARCH g BYPOLYGON -1 0 0 5 0 5 5; GEOSEARCH g BYPOLYGON x 0 0 5 0 5 5; \
-             GEOSEARCH g BYPOLYGON 3 0 0 5 0 5 95; GEOSEARCH g BYPOLYGON 3 0 0 5 0 5 5 BYRADIUS 1 m; \
+             GEOSEARCH g BYPOLYGON 3 0 0 5 0 5 95; \
+             GEOSEARCH g BYPOLYGON 3 0 0 5 0 5 5 BYRADIUS 1 m; \
              GEOSEARCH g FROMMEMBER a BYPOLYGON 3 0 0 5 0 5 5; \
              GEOSEARCH g FROMLONLAT 1 1 BYPOLYGON 3 0 0 5 0 5 5; \
-             GEOSEARCH g BYPOLYGON 3 0 0 5 0 5 5 FROMLONLAT 1 1; GEOSEARCH g BYPOLYGON 3 0 0 5 0 5 5 9 9; \
+             GEOSEARCH g BYPOLYGON 3 0 0 5 0 5 5 FROMLONLAT 1 1; \
+             GEOSEARCH g BYPOLYGON 3 0 0 5 0 5 5 9 9; \
              GEOSEARCH g BYBOX 1 1 m BYPOLYGON 3 0 0 5 0 5 5",
             &format!(
                 ":1; {few}; {few}; {few}; -ERR invalid number of vertices; \
-                 -ERR invalid longitude,latitude pair 5.000000,95.000000; {syntax}; {syntax}; {syntax}; \
+                 -ERR invalid longitude,latitude pair 5.000000,95.000000; {syntax}; {syntax}; \
+                 {syntax}; \
                  {syntax}; {syntax}; {syntax}"
             ),
         );
@@ -263,12 +271,15 @@ mod tests {
     fn geosearchstore() {
         check(
             &format!(
-                "{SICILY}; GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km; ZRANGE d 0 -1 WITHSCORES; \
+                "{SICILY}; GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km; \
+                 ZRANGE d 0 -1 WITHSCORES; \
                  GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km COUNT 1 STOREDIST; ZCARD d; \
-                 OBJECT ENCODING d; EXPIRE d 100; GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km; \
+                 OBJECT ENCODING d; EXPIRE d 100; \
+                 GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km; \
                  TTL d; GEOSEARCHSTORE d g FROMLONLAT 0 0 BYRADIUS 1 m; EXISTS d"
             ),
-            ":2; :2; [$Palermo $3479099956230698 $Catania $3479447370796909]; :1; :1; $listpack; :1; :2; \
+            ":2; :2; [$Palermo $3479099956230698 $Catania $3479447370796909]; :1; :1; $listpack; \
+             :1; :2; \
              :-1; :0; :0",
         );
         check_valkey(
@@ -309,11 +320,13 @@ mod tests {
              GEOSEARCH n FROMMEMBER x FROMLONLAT 1 2 BYRADIUS 1 m; \
              GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m BYBOX 1 1 m; \
              GEOSEARCH n FROMLONLAT 1 2 BYBOX 1 1 m BYRADIUS 1 m; \
-             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1; GEOSEARCH n BYRADIUS 1 m FROMLONLAT 1; GEOSEARCH n FROMLONLAT 1 2 BYBOX 1 1; \
+             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1; GEOSEARCH n BYRADIUS 1 m FROMLONLAT 1; \
+             GEOSEARCH n FROMLONLAT 1 2 BYBOX 1 1; \
              GEOSEARCH n ASC BYRADIUS 1 m FROMMEMBER; GEOSEARCH n FROMLONLAT 1 2",
             &format!(
                 "{syntax}; {syntax}; {syntax}; {syntax}; {syntax}; \
-                 {syntax}; {syntax}; {syntax}; -ERR wrong number of arguments for 'geosearch' command"
+                 {syntax}; {syntax}; {syntax}; \
+                 -ERR wrong number of arguments for 'geosearch' command"
             ),
         );
     }
@@ -322,26 +335,34 @@ mod tests {
     fn refuses_options() {
         let syntax = "-ERR syntax error";
         check(
-            "GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m COUNT 0; GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m COUNT x; \
-             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m COUNT; GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m ANY; \
-             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m STORE x; GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m STOREDIST; \
-             GEOSEARCHSTORE d n FROMLONLAT 1 2 BYRADIUS 1 m STORE x; GeoSearch n BYRADIUS 1 m ASC DESC; \
-             GEOSEARCHSTORE d g FROMLONLAT 1 1 BYRADIUS 5 km WITHDIST; GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m foo",
+            "GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m COUNT 0; \
+             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m COUNT x; \
+             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m COUNT; \
+             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m ANY; \
+             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m STORE x; \
+             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m STOREDIST; \
+             GEOSEARCHSTORE d n FROMLONLAT 1 2 BYRADIUS 1 m STORE x; \
+             GeoSearch n BYRADIUS 1 m ASC DESC; \
+             GEOSEARCHSTORE d g FROMLONLAT 1 1 BYRADIUS 5 km WITHDIST; \
+             GEOSEARCH n FROMLONLAT 1 2 BYRADIUS 1 m foo",
             &format!(
                 "-ERR COUNT must be > 0; -ERR value is not an integer or out of range; {syntax}; \
                  -ERR the ANY argument requires COUNT argument; {syntax}; {syntax}; {syntax}; \
                  -ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for GeoSearch; \
-                 -ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options; \
+                 -ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and \
+                 WITHCOORD options; \
                  {syntax}"
             ),
         );
         check(
-            "SET s v; GEOSEARCH s foo bar baz qux quux; GEOSEARCHSTORE d s FROMLONLAT 1 1 BYRADIUS 5 km",
+            "SET s v; GEOSEARCH s foo bar baz qux quux; \
+             GEOSEARCHSTORE d s FROMLONLAT 1 1 BYRADIUS 5 km",
             &format!("+OK; {WRONG_TYPE}; {WRONG_TYPE}"),
         );
         // Redis 7.0 has other words for both.
         check_valkey(
-            "GEOADD g 1 1 a; GEOSEARCH g FROMMEMBER zz BYRADIUS 1 foo; GEOSEARCH n FROMLONLAT 1 1 COUNT 1 ANY",
+            "GEOADD g 1 1 a; GEOSEARCH g FROMMEMBER zz BYRADIUS 1 foo; \
+             GEOSEARCH n FROMLONLAT 1 1 COUNT 1 ANY",
             ":1; -ERR member zz does not exist; \
              -ERR exactly one of BYRADIUS, BYBOX and BYPOLYGON can be specified for GEOSEARCH",
         );
