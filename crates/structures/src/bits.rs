@@ -160,6 +160,7 @@ fn position_of_other(bytes: &[u8], byte: u8) -> Option<usize> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::sample::Index;
 
     fn bits_of(bytes: &[u8]) -> Vec<bool> {
         bytes.iter().flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1 == 1)).collect()
@@ -175,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counting_and_searching(bytes in bytes(), ends: (prop::sample::Index, prop::sample::Index)) {
+        fn counting_and_searching(bytes in bytes(), ends: (Index, Index)) {
             let bits = bits_of(&bytes);
             let (one, other) = (ends.0.index(bits.len() + 1), ends.1.index(bits.len() + 1));
             let (start, end) = (one.min(other), one.max(other));
@@ -184,12 +185,17 @@ mod tests {
             prop_assert_eq!(count_ones(&bytes, range.clone()), ones as u64);
             for bit in [false, true] {
                 let place = bits[start..end].iter().position(|other| *other == bit);
-                prop_assert_eq!(find(&bytes, range.clone(), bit), place.map(|at| (start + at) as u64));
+                let place = place.map(|at| (start + at) as u64);
+                prop_assert_eq!(find(&bytes, range.clone(), bit), place);
             }
         }
 
         #[test]
-        fn single_bits(mut bytes in prop::collection::vec(any::<u8>(), 1..40), at: prop::sample::Index, bit: bool) {
+        fn single_bits(
+            mut bytes in prop::collection::vec(any::<u8>(), 1..40),
+            at: Index,
+            bit: bool,
+        ) {
             let mut bits = bits_of(&bytes);
             let at = at.index(bits.len());
             prop_assert_eq!(get(&bytes, at as u64), bits[at]);
@@ -200,7 +206,12 @@ mod tests {
         }
 
         #[test]
-        fn fields(mut bytes in prop::collection::vec(any::<u8>(), 9..40), at: prop::sample::Index, width in 1..=64usize, value: u64) {
+        fn fields(
+            mut bytes in prop::collection::vec(any::<u8>(), 9..40),
+            at: Index,
+            width in 1..=64usize,
+            value: u64,
+        ) {
             let mut bits = bits_of(&bytes);
             let at = at.index(bits.len() - width + 1);
             let number = |bits: &[bool]| bits.iter().fold(0, |sum, bit| sum << 1 | u64::from(*bit));

@@ -12,6 +12,7 @@ pub mod directory;
 pub mod gate;
 #[cfg(not(loom))]
 pub mod gate_cell;
+pub mod geohash;
 pub mod glob;
 pub mod hash;
 pub mod hyperloglog;

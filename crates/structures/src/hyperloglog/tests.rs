@@ -1,3 +1,5 @@
+//! HyperLogLogs against an array of ranks, and against bytes that are none.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -47,7 +49,8 @@ proptest! {
         }
         let all_fit = marks.iter().all(|mark| mark.rank <= 32);
         prop_assert_eq!(encoding(&sparse) == Some(Encoding::Sparse), all_fit);
-        prop_assert!(encoding(&either) == Some(Encoding::Dense) || either.len() <= bytes_max.max(18));
+        let is_dense = encoding(&either) == Some(Encoding::Dense);
+        prop_assert!(is_dense || either.len() <= bytes_max.max(18));
         make_dense(&mut sparse).unwrap();
         prop_assert_eq!(sparse, dense);
     }

@@ -276,7 +276,8 @@ mod tests {
         );
         check(
             "SET k 5; BITFIELD k get u8 0 get u16 0; OBJECT ENCODING k; BITFIELD_RO k get u8 #0; \
-             BITFIELD k set u8 0 53; OBJECT ENCODING k; BITFIELD_RO k overflow sat get i3 1; BITFIELD_RO k",
+             BITFIELD k set u8 0 53; OBJECT ENCODING k; BITFIELD_RO k overflow sat get i3 1; \
+             BITFIELD_RO k",
             "+OK; [:53 :13568]; $int; [:53]; [:53]; $raw; [:3]; []",
         );
         check(
@@ -300,7 +301,8 @@ mod tests {
         check3("BITFIELD k overflow fail set u2 0 4 incrby i2 0 -3; STRLEN k", "[_ _]; :1");
         check(
             "BITFIELD k set u8 0 -1; BITFIELD k overflow sat set u8 0 -1; \
-             BITFIELD k overflow sat set i8 0 -1000 get i8 0; BITFIELD k overflow sat set i8 0 1000 get i8 0",
+             BITFIELD k overflow sat set i8 0 -1000 get i8 0; \
+             BITFIELD k overflow sat set i8 0 1000 get i8 0",
             "[:0]; [:255]; [:-1 :-128]; [:-128 :127]",
         );
         check(

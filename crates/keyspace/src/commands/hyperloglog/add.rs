@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn pfadd() {
         check(
-            "PFADD h; PFADD h; GET h; PFADD h a; PFADD h a; PFADD h a b c; OBJECT ENCODING h; GET h",
+            "PFADD h; PFADD h; GET h; PFADD h a; PFADD h a; PFADD h a b c; OBJECT ENCODING h; \
+             GET h",
             ":1; :0; $HYLL\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x80\\x7f\\xff; \
              :1; :0; :1; $raw; \
              $HYLL\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x80\

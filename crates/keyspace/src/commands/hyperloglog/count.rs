@@ -75,7 +75,8 @@ mod tests {
             ":1; :3; $\\x03\\x00\\x00\\x00\\x00\\x00\\x00\\x00; :3",
         );
         check(
-            "PFADD a x y z; PFADD b x y w; PFCOUNT a b no; PFCOUNT a a; GETRANGE a 15 15; PFCOUNT b",
+            "PFADD a x y z; PFADD b x y w; PFCOUNT a b no; PFCOUNT a a; GETRANGE a 15 15; \
+             PFCOUNT b",
             ":1; :1; :4; :3; $\\x80; :3",
         );
         check(

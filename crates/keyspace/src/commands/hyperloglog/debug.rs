@@ -142,9 +142,11 @@ mod tests {
     #[test]
     fn pfdebug() {
         check(
-            "PFADD h a; PFDEBUG ENCODING h; PFDEBUG decode h; PFDEBUG TODENSE h; PFDEBUG todense h; \
+            "PFADD h a; PFDEBUG ENCODING h; PFDEBUG decode h; PFDEBUG TODENSE h; \
+             PFDEBUG todense h; \
              PFDEBUG encoding h; PFDEBUG DECODE h; PFCOUNT h; PFADD h a b",
-            ":1; +sparse; $Z:12711 v:2,1 Z:3672; :1; :0; +dense; -ERR HLL encoding is not sparse; :1; :1",
+            ":1; +sparse; $Z:12711 v:2,1 Z:3672; :1; :0; +dense; \
+             -ERR HLL encoding is not sparse; :1; :1",
         );
         check(
             "PFADD h a; PFCOUNT h; PFDEBUG TODENSE h; GETRANGE h 0 15",
