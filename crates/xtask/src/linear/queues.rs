@@ -143,7 +143,8 @@ fn push(
     while !is_over.load(Relaxed) {
         let count = 1 + random.below(3);
         let first = pushed.fetch_add(count, Relaxed);
-        let mut call = words("RPUSH k", *random.pick(&QUEUES));
+        let queue = QUEUES[random.below(QUEUES.len())];
+        let mut call = words("RPUSH k", queue);
         call.extend((first..first + count).map(|element| element.to_string().into_bytes()));
         link.call(&call)?;
         if random.percent(30) {
