@@ -11,6 +11,8 @@ use super::{Lab, Target, kv};
 use crate::server::Server;
 
 const PIPELINE: u32 = 16;
+/// Few, since some of these calls return hundreds of elements.
+const CALIBRATION: u64 = 1000;
 /// Keys that random numbers are drawn from, before scaling.
 const KEYS: f64 = 1_000_000.0;
 
@@ -107,7 +109,13 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
             _ if text.chars().all(char::is_uppercase) && text.len() > 1 => text.to_string(),
             _ => word(text),
         });
-        let load = kv::Load { call: call.collect(), pipeline: PIPELINE, keys, count_max };
+        let load = kv::Load {
+            call: call.collect(),
+            pipeline: PIPELINE,
+            keys,
+            count_max,
+            calibration: CALIBRATION,
+        };
         let metrics = kv::measure(lab, &server, &load, &lab.load_core())?;
         measurements.push(Measurement::new("commands", case.name.to_string(), metrics));
     }

@@ -50,7 +50,7 @@ impl Point {
         if self.command == "SET" {
             call.push("v".repeat(VALUE_SIZE));
         }
-        Load { call, pipeline: self.pipeline, keys, count_max: None }
+        Load { call, pipeline: self.pipeline, keys, count_max: None, calibration: CALIBRATION }
     }
 }
 
@@ -62,6 +62,8 @@ pub struct Load {
     pub keys: u64,
     /// The most requests, where more would find nothing.
     pub count_max: Option<u64>,
+    /// Requests of the run before, at pipeline 1: fewer where a request takes long.
+    pub calibration: u64,
 }
 
 /// One worker thread: the table of issue 2.
@@ -128,7 +130,7 @@ pub fn measure(
     cores: &str,
 ) -> Result<BTreeMap<&'static str, f64>> {
     let most = load.count_max.unwrap_or(u64::MAX);
-    let calibration = (CALIBRATION * u64::from(load.pipeline.min(16))).min((most / 4).max(1));
+    let calibration = (load.calibration * u64::from(load.pipeline.min(16))).min((most / 4).max(1));
     let requests = |count: u64| generate(lab, server, load, cores, count);
     let expected = requests(calibration)?.ops_s;
     let count = ((expected * lab.seconds) as u64).max(calibration / 10);
