@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use crate::fuzz_diff::Peer;
 use crate::oracle::Oracle;
 use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
-use crate::{fuzz, fuzz_diff, oracle, robust, tidy, torture};
+use crate::{fuzz, fuzz_diff, linear, missing, oracle, robust, tidy, torture};
 
 const BACKENDS: [&str; 2] = ["io_uring", "epoll"];
 
@@ -60,7 +60,13 @@ static STEPS: &[Step] = &[
         about: "invariants under many connections, and a canary",
         run: torment,
     },
+    Step {
+        name: "linearizability",
+        about: "an order explains what many connections saw, and a canary",
+        run: linearize,
+    },
     Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
+    Step { name: "missing", about: "every data command of the peers is there", run: missing::main },
     Step { name: "release", about: "the release build", run: release },
 ];
 
@@ -176,6 +182,14 @@ fn torment() -> Result<()> {
     }
     let canary = torture::torture(BACKENDS[0], SERVER_TEST_SECONDS, true);
     expect_failure("torture", canary, "not there exactly once")
+}
+
+fn linearize() -> Result<()> {
+    for backend in BACKENDS {
+        linear::linearizability(backend, SERVER_TEST_SECONDS, false)?;
+    }
+    let canary = linear::linearizability(BACKENDS[0], SERVER_TEST_SECONDS, true);
+    expect_failure("linearizability", canary, "no order explains")
 }
 
 fn misuse() -> Result<()> {

@@ -7,6 +7,7 @@ mod bench;
 mod ci;
 mod fuzz;
 mod fuzz_diff;
+mod linear;
 mod link;
 mod missing;
 mod oracle;
@@ -46,6 +47,8 @@ enum Task {
     FuzzDiff(fuzz_diff::Options),
     /// Say which data commands of Redis and Valkey are not there yet
     Missing,
+    /// Record calls of many connections and check that an order explains the replies
+    Linearizability(linear::Options),
     /// Many connections at once, and invariants that only atomic commands keep
     Torture(torture::Options),
     /// Malformed input, limits, wrong starts: the server says what is wrong and lives
@@ -69,6 +72,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::main(),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),
+        Task::Linearizability(options) => linear::main(&options),
         Task::Missing => missing::main(),
         Task::Torture(options) => torture::main(&options),
         Task::Robust(options) => robust::main(&options),

@@ -29,8 +29,8 @@ pub fn reference(table: &Table) -> String {
     let mut out = String::from(
         "# Commands\n\n\
          Printed from the command table. In a synopsis `[]` may be left out, `|` stands between\n\
-         choices, `...` for more of the same; words in capitals are written as they stand. *Since*\n\
-         is the version of Redis, or of Valkey, that has the command first.\n",
+         choices, `...` for more of the same; words in capitals are written as they stand.\n\
+         *Since* is the version of Redis, or of Valkey, that has the command first.\n",
     );
     for (group, title) in GROUPS {
         let mut entries: Vec<&Entry> =

@@ -44,6 +44,26 @@ impl Point {
     fn name(self) -> String {
         format!("{}, pipeline {}", self.command, self.pipeline)
     }
+
+    fn load(self, keys: u64) -> Load {
+        let mut call = vec![self.command.to_string(), "key:__rand_int__".to_string()];
+        if self.command == "SET" {
+            call.push("v".repeat(VALUE_SIZE));
+        }
+        Load { call, pipeline: self.pipeline, keys, count_max: None, calibration: CALIBRATION }
+    }
+}
+
+/// What redis-benchmark sends.
+pub struct Load {
+    /// `__rand_int__` is a number below `keys`.
+    pub call: Vec<String>,
+    pub pipeline: u32,
+    pub keys: u64,
+    /// The most requests, where more would find nothing.
+    pub count_max: Option<u64>,
+    /// Requests of the run before, at pipeline 1: fewer where a request takes long.
+    pub calibration: u64,
 }
 
 /// One worker thread: the table of issue 2.
@@ -60,7 +80,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     let mut measurements = Vec::new();
     for point in Point::all() {
         lab.say(&format!("{}: {}", target.label, point.name()));
-        let metrics = measure(lab, &server, point, lab.keys, &lab.load_core())?;
+        let metrics = measure(lab, &server, &point.load(lab.keys), &lab.load_core())?;
         measurements.push(Measurement::new("speed", point.name(), metrics));
     }
     let memory = BTreeMap::from([
@@ -85,7 +105,7 @@ pub fn run_threads(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
         fill(lab, &server, target, keys)?;
         for point in Point::all() {
             lab.say(&format!("{}: {}, {threads} io-threads", target.label, point.name()));
-            let metrics = measure(lab, &server, point, keys, &lab.both_cores())?;
+            let metrics = measure(lab, &server, &point.load(keys), &lab.both_cores())?;
             let cpu_us = metrics["cpu_us"];
             let one = *one_us.entry(point.name()).or_insert(cpu_us);
             let kept = BTreeMap::from([("cpu_us", cpu_us), ("cpu_to_one", cpu_us / one)]);
@@ -103,17 +123,18 @@ fn fill(lab: &Lab, server: &Server, target: &Target, keys: u64) -> Result<()> {
 }
 
 /// One run of about the wanted length, after a short one that finds its number of requests.
-fn measure(
+pub fn measure(
     lab: &Lab,
     server: &Server,
-    point: Point,
-    keys: u64,
+    load: &Load,
     cores: &str,
 ) -> Result<BTreeMap<&'static str, f64>> {
-    let calibration = CALIBRATION * u64::from(point.pipeline.min(16));
-    let requests = |count: u64| generate(lab, server, point, keys, cores, count);
+    let most = load.count_max.unwrap_or(u64::MAX);
+    let calibration = (load.calibration * u64::from(load.pipeline.min(16))).min((most / 4).max(1));
+    let requests = |count: u64| generate(lab, server, load, cores, count);
     let expected = requests(calibration)?.ops_s;
     let count = ((expected * lab.seconds) as u64).max(calibration / 10);
+    let count = count.min(most - calibration.min(most)).max(1);
 
     let (server_before, load_before) = (CpuTime::of(server.pid())?, cpu::of_children()?);
     let result = requests(count)?;
@@ -144,8 +165,7 @@ struct Generated {
 fn generate(
     lab: &Lab,
     server: &Server,
-    point: Point,
-    keys: u64,
+    load: &Load,
     cores: &str,
     requests: u64,
 ) -> Result<Generated> {
@@ -154,17 +174,14 @@ fn generate(
     let options = [
         ("-p", u64::from(server.port())),
         ("-c", u64::from(CONNECTIONS)),
-        ("-P", u64::from(point.pipeline)),
-        ("-r", keys),
+        ("-P", u64::from(load.pipeline)),
+        ("-r", load.keys),
         ("-n", requests),
     ];
     for (name, value) in options {
         command.args([name, &value.to_string()]);
     }
-    command.args([point.command, "key:__rand_int__"]);
-    if point.command == "SET" {
-        command.arg("v".repeat(VALUE_SIZE));
-    }
+    command.args(&load.call);
     let text = output(&mut command)?;
     parse_csv(&text).with_context(|| format!("redis-benchmark printed no result: {text}"))
 }

@@ -5,13 +5,17 @@
 //! core, the load the other. Results go to `bench/results/<date>-<commit>/`, see `report`.
 
 mod canvas;
+mod commands;
 mod cpu;
 mod idle;
 mod kv;
 mod load;
+mod memory;
 mod pause;
 mod plot;
 mod report;
+mod shapes;
+mod stall;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -28,12 +32,13 @@ use report::{Machine, Measurement, Record, Report};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Scenarios to run; all of them if none is named: kv, threads, idle, pause
+    /// Scenarios to run; all of them if none is named: kv, threads, idle, pause,
+    /// memory, commands, stall
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
     quick: bool,
-    /// Keys to load
+    /// Keys to load; collections are smaller or larger by the same factor
     #[arg(long)]
     keys: Option<u64>,
     /// Runs of each scenario, whose median counts
@@ -74,6 +79,9 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "threads", run: kv::run_threads },
     Scenario { name: "idle", run: idle::run },
     Scenario { name: "pause", run: pause::run },
+    Scenario { name: "memory", run: memory::run },
+    Scenario { name: "commands", run: commands::run },
+    Scenario { name: "stall", run: stall::run },
 ];
 
 /// A kind of server to be measured.
@@ -224,6 +232,11 @@ impl Lab {
             args: args.collect(),
             cores: Some(cores.to_string()),
         })
+    }
+
+    /// The size of this run to the usual one.
+    fn scale(&self) -> f64 {
+        self.keys as f64 / KEYS as f64
     }
 
     fn server_core(&self) -> String {

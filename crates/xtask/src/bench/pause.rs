@@ -64,15 +64,15 @@ fn grow(lab: &Lab, server: &Server, keys: Keys) -> Result<BTreeMap<&'static str,
     ]))
 }
 
-struct Pings {
-    round_trips: Vec<Duration>,
+pub struct Pings {
+    pub round_trips: Vec<Duration>,
     /// By how much each sleep was too long: what is not the server's fault.
-    oversleeps: Vec<Duration>,
+    pub oversleeps: Vec<Duration>,
     /// Whether this thread ran before the loader, which shares its core.
     preferred: bool,
 }
 
-fn watch(mut client: Client, stop: &AtomicBool) -> Result<Pings> {
+pub fn watch(mut client: Client, stop: &AtomicBool) -> Result<Pings> {
     let preferred = cpu::prefer_this_thread();
     let mut pings = Pings { round_trips: Vec::new(), oversleeps: Vec::new(), preferred };
     let pong = Reply::Simple("PONG".to_string());
@@ -89,7 +89,7 @@ fn watch(mut client: Client, stop: &AtomicBool) -> Result<Pings> {
 }
 
 /// Of sorted values; 0 if there is none.
-fn quantile_ms(sorted: &[Duration], share: f64) -> f64 {
+pub fn quantile_ms(sorted: &[Duration], share: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let place = (share * last as f64).ceil() as usize;
     sorted.get(place).map_or(0.0, |value| value.as_secs_f64() * 1e3)

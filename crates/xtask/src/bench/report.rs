@@ -139,6 +139,41 @@ static TABLES: &[Table] = &[
             column("load_ops_s", "loading keys/s", 0),
         ],
     },
+    Table {
+        name: "collections",
+        title: "Memory of collections at equal content, per element",
+        note: "VmRSS less that of the empty server, and what MEMORY USAGE says with every element \
+               looked at, both by the number of elements.",
+        columns: &[
+            compared("resident_b", "B/element resident", 1),
+            compared("usage_b", "B/element MEMORY USAGE", 1),
+            column("resident_mb", "resident MB", 1),
+            column("load_elements_s", "loading elements/s", 0),
+        ],
+    },
+    Table {
+        name: "commands",
+        title: "Server CPU per operation, pipeline 16, 50 connections, one worker",
+        note: "CPU is user and system time of all server threads.",
+        columns: &[
+            compared("cpu_us", "CPU us/op", 3),
+            column("ops_s", "operations/s", 0),
+            column("server_busy", "server busy %", 0),
+            column("load_busy", "load busy %", 0),
+        ],
+    },
+    Table {
+        name: "stall",
+        title: "Longest round trip of a PING while a large value goes away",
+        note: "Another connection sends PING about every 200 us. The machine's own longest stall \
+               in the same thread stands beside it.",
+        columns: &[
+            compared("max_ms", "max ms", 2),
+            column("p50_ms", "p50 ms", 3),
+            column("stall_max_ms", "machine's stall ms", 2),
+            column("gone_ms", "gone after ms", 2),
+        ],
+    },
 ];
 
 /// The results of one call of `cargo xtask bench`.
@@ -181,6 +216,7 @@ impl Report {
             }
             let rows = self.rows(table, &cases, servers);
             let _ = writeln!(text, "## {}\n\n{}\n{}\n", table.title, markdown(&rows), table.note);
+            text.push_str(&self.ratios(table, &cases, servers));
             for column in table.columns.iter().filter(|column| column.compared) {
                 let chart = self.chart(table, column, &cases, servers);
                 let file = format!("{}-{}", table.name, column.metric);
@@ -249,6 +285,33 @@ impl Report {
             }
         }
         rows
+    }
+
+    /// Of tables with many cases: the median and the largest of the ratios to each peer.
+    fn ratios(&self, table: &Table, cases: &[&str], servers: &[(&'static str, String)]) -> String {
+        const MANY: usize = 7;
+        let mut text = String::new();
+        let peers = || servers.iter().filter(|(name, _)| PEERS.contains(name));
+        let own = servers.iter().filter(|(name, _)| !PEERS.contains(name));
+        for (((server, label), column), (peer, peer_label)) in own
+            .flat_map(|own| table.columns.iter().map(move |column| (own, column)))
+            .filter(|(_, column)| column.compared && cases.len() >= MANY)
+            .flat_map(|row| peers().map(move |peer| (row, peer)))
+        {
+            let value = |case: &str, server: &str| {
+                Some(self.statistics(table.name, case, server, column.metric)?.median)
+            };
+            let ratio = |case: &&str| Some(value(case, server)? / value(case, peer)?);
+            if let Some(spread) = Spread::of(cases.iter().filter_map(ratio).collect()) {
+                let Spread { median, high, .. } = spread;
+                let _ = writeln!(
+                    text,
+                    "{}, {label} to {peer_label}: median {median:.2}, largest {high:.2}.\n",
+                    column.title
+                );
+            }
+        }
+        text
     }
 
     fn chart(

@@ -1,6 +1,7 @@
 //! Everything that two servers store, compared key by key.
 
 use anyhow::Result;
+use kvasir_keyspace::commands;
 
 use super::intended::{Peer, Tally, Verdict, judge};
 use super::pair::{Difference, Twins};
@@ -48,9 +49,12 @@ fn compare_database(twins: &mut Twins) -> Result<Option<Difference>> {
         return Ok(Some(difference));
     }
     let hashes = keys.iter().enumerate().filter(|(index, _)| type_of(*index) == b"hash");
+    let fields_expire = commands::all().any(|command| command.spec.name == "hpexpiretime");
     match twins.peer {
-        Peer::Redis => Ok(None),
-        Peer::Valkey => compare_fields(twins, &hashes.map(|(_, key)| *key).collect::<Vec<_>>()),
+        Peer::Valkey if fields_expire => {
+            compare_fields(twins, &hashes.map(|(_, key)| *key).collect::<Vec<_>>())
+        }
+        _ => Ok(None),
     }
 }
 

@@ -136,6 +136,36 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
+        name: "scan-type",
+        reason: "of a type that does not exist SCAN finds nothing, as in Redis",
+        peer: Some(Peer::Valkey),
+        matches: |name, _, ours, theirs| {
+            let is_wrong = is_error_with(ours, b"syntax error");
+            name == "scan"
+                && (is_wrong || !ours.is_error())
+                && is_error_with(theirs, b"unknown type name")
+        },
+    },
+    Rule {
+        name: "scan-cursor",
+        reason: "a negative cursor is one, as in Redis, and a wrong option is said first",
+        peer: Some(Peer::Valkey),
+        matches: |name, _, _, theirs| {
+            name.ends_with("scan") && is_error_with(theirs, b"invalid cursor")
+        },
+    },
+    Rule {
+        name: "getex-time",
+        reason: "GETEX looks at the time only of a string that is there, as in Redis 7.0",
+        peer: Some(Peer::Valkey),
+        matches: |name, _, ours, theirs| {
+            let is_wrong_time = is_error_with(theirs, b"invalid expire")
+                || is_error_with(theirs, b"not an integer");
+            let is_seen = is_error_with(ours, b"WRONGTYPE") || ours.text().is_none();
+            name == "getex" && is_seen && is_wrong_time
+        },
+    },
+    Rule {
         name: "text-encoding",
         reason: "Valkey's longest text beside its key is Valkey's, Kvasir reports Redis's",
         peer: Some(Peer::Valkey),
@@ -225,6 +255,11 @@ fn has_word(call: &Call, word: &[u8]) -> bool {
 
 fn are(ours: &Raw, theirs: &Raw, wanted_ours: &[u8], wanted_theirs: &[u8]) -> bool {
     ours.text() == Some(wanted_ours) && theirs.text() == Some(wanted_theirs)
+}
+
+fn is_error_with(reply: &Raw, words: &[u8]) -> bool {
+    let text = if reply.is_error() { reply.text() } else { None };
+    text.is_some_and(|text| text.windows(words.len()).any(|part| part == words))
 }
 
 /// BY with a pattern that has no star: nothing to sort by.

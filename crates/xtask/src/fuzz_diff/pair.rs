@@ -158,8 +158,13 @@ impl Pair {
         if special::is_special(&batch[0].call) {
             let call = &batch[0].call;
             let (ours, theirs, is_same) = special::run(twins, call)?;
-            self.tally.commands += 1;
-            return Ok((!is_same).then(|| differ(0, call, &ours, &theirs)));
+            if is_same {
+                self.tally.commands += 1;
+                return Ok(None);
+            }
+            let verdict = judge(call, &ours, &theirs, &mut self.tally);
+            let is_different = verdict == Verdict::Different;
+            return Ok(is_different.then(|| differ(0, call, &ours, &theirs)));
         }
         let calls: Vec<&Call> = batch.iter().map(|step| &step.call).collect();
         twins.ours.send(&calls)?;

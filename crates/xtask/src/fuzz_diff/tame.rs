@@ -17,10 +17,8 @@ pub fn tame(call: &mut Call) {
     postpone(call, &name);
     shorten_wait(call, &name);
     match &name[..] {
-        b"hrandfield" | b"srandmember" | b"zrandmember" => {
-            if call.get(2).is_some_and(|count| integer(count).is_some_and(|n| n < -DRAWS_MAX)) {
-                call[2] = b"-50".to_vec();
-            }
+        b"hrandfield" | b"srandmember" | b"zrandmember" if draws_many(call) => {
+            call[2] = b"-50".to_vec();
         }
         // An id that is the time; `7-*` is none.
         b"xadd" => call.iter_mut().filter(|word| *word == b"*").for_each(|word| {
@@ -32,6 +30,10 @@ pub fn tame(call: &mut Call) {
         b"geosearchstore" | b"georadius" | b"georadiusbymember" => remove_word(call, b"any"),
         _ => {}
     }
+}
+
+fn draws_many(call: &Call) -> bool {
+    call.get(2).and_then(|count| integer(count)).is_some_and(|count| count < -DRAWS_MAX)
 }
 
 /// Moves a time that comes soon to one that does not.
