@@ -2,7 +2,7 @@
 //!
 //! Partition `i` holds the words of the members whose hash ends in `i`, sorted by the upper 11 bits
 //! of the hash, which stand in the words' free bits: a word's place can be guessed from its tag,
-//! and is off by a few. The table grows by one partition at a time, which takes half of another one, so
+//! and is off by a few. The table grows by one partition at a time, which takes half of another, so
 //! no insertion pays for more than some dozens of members. Arrays are as long as they need to be:
 //! a word costs 8 bytes and little more.
 //!
