@@ -2,8 +2,8 @@
 //!
 //! A member is one allocation of its score and bytes (`ordered_set/member.rs`). Two structures name
 //! it: an index by hash, for what a member's score is (`index.rs`), and a counted B+ tree in the
-//! order of score and then bytes, for ranks and ranges (`tree.rs`). Neither has a free place in ten,
-//! so a member of 16 bytes takes about 50 in all; a skiplist and a hash table take 75 to 110.
+//! order of score and then bytes, for ranks and ranges (`tree.rs`). Neither has a free place in
+//! ten, so a member of 16 bytes takes about 50 in all; a skiplist and a hash table take 75 to 110.
 //! Scores stand in the tree too, so a search looks at members only where scores are equal.
 //!
 //! Ranges are ranges of ranks: every bound, by score or by bytes, is a rank first, found in
@@ -24,7 +24,7 @@ use core::ops::Range;
 use crate::hash;
 use index::Index;
 use member::Member;
-use tree::{Entry, Tree, Walk};
+use tree::{Aim, Entry, Tree, Walk};
 
 /// Members in the order of their scores, with ranks.
 pub struct OrderedSet {
@@ -103,7 +103,7 @@ impl OrderedSet {
         // SAFETY: the set's members are live.
         let score = unsafe { found.score() };
         let place = Place { key: sort_key(score), member };
-        self.tree.remove_last(|entry| place.is_at_or_behind(entry));
+        self.tree.remove_last(place.past());
         self.index.remove(hash, found);
         self.free(found);
         Some(score)
@@ -115,26 +115,26 @@ impl OrderedSet {
         // SAFETY: the set's members are live.
         let key = sort_key(unsafe { found.score() });
         let place = Place { key, member };
-        Some(self.tree.count_where(|entry| place.is_behind(entry)))
+        Some(self.tree.count_before(place.aim()))
     }
 
     /// How many members have a score below this one, or at most this one.
     pub fn count_by_score(&self, score: f64, or_equal: bool) -> usize {
         let key = sort_key(score);
-        self.tree.count_where(|entry| entry.key < key || or_equal && entry.key == key)
+        let holds = |entry: &Entry| entry.key < key || or_equal && entry.key == key;
+        self.tree.count_before(Aim { key, holds })
     }
 
     /// How many members come before these bytes, or are these bytes; for a set whose scores are all
     /// the same.
     pub fn count_by_member(&self, member: &[u8], or_equal: bool) -> usize {
-        self.tree.count_where(|entry| {
-            // SAFETY: the tree's members are live.
-            match unsafe { entry.member.bytes() }.cmp(member) {
-                Ordering::Less => true,
-                Ordering::Equal => or_equal,
-                Ordering::Greater => false,
-            }
-        })
+        // SAFETY: the tree's members are live.
+        let holds = |entry: &Entry| match unsafe { entry.member.bytes() }.cmp(member) {
+            Ordering::Less => true,
+            Ordering::Equal => or_equal,
+            Ordering::Greater => false,
+        };
+        self.tree.count_before(Aim { key: 0, holds })
     }
 
     /// The members of these ranks, which there are, with their scores.
@@ -155,8 +155,8 @@ impl OrderedSet {
         seen
     }
 
-    /// Calls `f` with some members from `position` on; returns where the next call goes on, 0 at the
-    /// end. A member that is in the set during the whole of a scan is seen, perhaps twice.
+    /// Calls `f` with some members from `position` on; returns where the next call goes on, 0 at
+    /// the end. A member that is in the set during the whole of a scan is seen, perhaps twice.
     pub fn scan<'a>(&'a self, position: u64, mut f: impl FnMut(&'a [u8], f64)) -> u64 {
         // SAFETY: the index's members are live while the set is borrowed.
         self.index.scan(position, |member| unsafe { f(member.bytes(), member.score()) })
@@ -175,7 +175,7 @@ impl OrderedSet {
         self.member_bytes += unsafe { new.allocated_bytes() };
         self.index.insert(hash, new, hash_of);
         let place = Place { key: sort_key(score), member };
-        self.tree.insert(Entry { key: place.key, member: new }, |entry| place.is_behind(entry));
+        self.tree.insert(Entry { key: place.key, member: new }, place.aim());
     }
 
     /// Gives a member of the set another score.
@@ -190,11 +190,10 @@ impl OrderedSet {
         if from.key == to.key {
             return;
         }
-        let holds = |entry: &Entry| from.is_at_or_behind(entry);
         let stays = |before: &Entry, after: &Entry| to.is_behind(before) && !to.is_behind(after);
-        if !self.tree.rekey_last(to.key, holds, stays) {
-            self.tree.remove_last(holds);
-            self.tree.insert(Entry { key: to.key, member }, |entry| to.is_behind(entry));
+        if !self.tree.rekey_last(to.key, from.past(), stays) {
+            self.tree.remove_last(from.past());
+            self.tree.insert(Entry { key: to.key, member }, to.aim());
         }
     }
 
@@ -264,9 +263,16 @@ impl Place<'_> {
         self.compare(entry) == Ordering::Greater
     }
 
+    /// Before the member itself, if it is there.
     #[inline]
-    fn is_at_or_behind(&self, entry: &Entry) -> bool {
-        self.compare(entry) != Ordering::Less
+    fn aim(&self) -> Aim<impl Fn(&Entry) -> bool> {
+        Aim { key: self.key, holds: |entry: &Entry| self.is_behind(entry) }
+    }
+
+    /// Right behind the member.
+    #[inline]
+    fn past(&self) -> Aim<impl Fn(&Entry) -> bool> {
+        Aim { key: self.key, holds: |entry: &Entry| self.compare(entry) != Ordering::Less }
     }
 
     #[inline]

@@ -1,8 +1,10 @@
 //! A B+ tree of entries whose inner nodes count what is below them.
 //!
 //! An entry is a sort key and the name of a member. The tree never looks at a member: who calls
-//! brings a predicate that holds for the entries up to some place and for none behind it, and that
-//! is how places are found. Leaves are as long as they need to be (`SnugVec`), so a leaf that a
+//! brings an [`Aim`], a predicate that holds for the entries up to some place and for none behind
+//! it, and the key that this place has about. Between the first keys of two neighbours, which
+//! their parent knows, keys are spread evenly as a rule, so a search guesses and then looks nearby: one
+//! cache miss in a leaf where halving takes five. Leaves are as long as they need to be (`SnugVec`), so a leaf that a
 //! split left half full costs half. A leaf that is full and grows at its end splits there, so that
 //! ascending insertions leave full leaves behind.
 
@@ -41,17 +43,68 @@ struct Inner {
     children: Vec<Node>,
 }
 
+/// A place in the order.
+pub(super) struct Aim<P> {
+    /// A key that entries there have about; what it is decides nothing but speed.
+    pub(super) key: u64,
+    /// Holds for the entries before the place, and for no other.
+    pub(super) holds: P,
+}
+
+/// The keys that a node's entries lie between.
+#[derive(Clone, Copy)]
+struct Span {
+    low: u64,
+    high: u64,
+}
+
+const EVERYTHING: Span = Span { low: 0, high: u64::MAX };
+
+impl<P: Fn(&Entry) -> bool> Aim<P> {
+    /// How many of the entries are before the place.
+    #[inline]
+    fn count(&self, entries: &[Entry], span: Span) -> usize {
+        if self.key <= span.low || self.key >= span.high {
+            return entries.partition_point(&self.holds);
+        }
+        let share = (self.key - span.low) as f64 / (span.high - span.low) as f64;
+        let guess = (share * entries.len() as f64) as usize;
+        let near = self.near(entries, guess.min(entries.len()));
+        near.start + entries[near].partition_point(&self.holds)
+    }
+
+    /// A few entries around a guess, or more if it is far off, among which the place is.
+    #[inline]
+    fn near(&self, entries: &[Entry], guess: usize) -> Range<usize> {
+        let (mut start, mut end, mut step) = (guess, guess, 2);
+        while start > 0 && !(self.holds)(&entries[start - 1]) {
+            end = start - 1;
+            start = start.saturating_sub(step);
+            step *= 2;
+        }
+        if end < guess {
+            return start..end;
+        }
+        while end < entries.len() && (self.holds)(&entries[end]) {
+            start = end + 1;
+            end = (end + step).min(entries.len());
+            step *= 2;
+        }
+        start..end
+    }
+}
+
 /// How a descent chooses its way.
 trait Way {
-    fn child(&mut self, inner: &Inner) -> usize;
-    fn entry(&mut self, entries: &[Entry]) -> usize;
+    fn child(&mut self, inner: &Inner, span: Span) -> usize;
+    fn entry(&mut self, entries: &[Entry], span: Span) -> usize;
 }
 
 /// To the entry of this rank.
 struct ToRank(usize);
 
 impl Way for ToRank {
-    fn child(&mut self, inner: &Inner) -> usize {
+    fn child(&mut self, inner: &Inner, _: Span) -> usize {
         let mut child = 0;
         while self.0 >= inner.counts[child] {
             self.0 -= inner.counts[child];
@@ -60,21 +113,21 @@ impl Way for ToRank {
         child
     }
 
-    fn entry(&mut self, _: &[Entry]) -> usize {
+    fn entry(&mut self, _: &[Entry], _: Span) -> usize {
         self.0
     }
 }
 
-/// To the last entry for which the predicate holds.
-struct ToLast<P>(P);
+/// To the last entry before a place.
+struct ToLast<P>(Aim<P>);
 
 impl<P: Fn(&Entry) -> bool> Way for ToLast<P> {
-    fn child(&mut self, inner: &Inner) -> usize {
-        inner.last_where(&self.0)
+    fn child(&mut self, inner: &Inner, span: Span) -> usize {
+        inner.last_before(&self.0, span)
     }
 
-    fn entry(&mut self, entries: &[Entry]) -> usize {
-        entries.partition_point(&self.0) - 1
+    fn entry(&mut self, entries: &[Entry], span: Span) -> usize {
+        self.0.count(entries, span) - 1
     }
 }
 
@@ -91,30 +144,30 @@ impl Tree {
         self.root.allocated_bytes()
     }
 
-    /// The number of entries for which the predicate holds, which are the first ones.
+    /// The number of entries before a place.
     #[inline]
-    pub(super) fn count_where(&self, holds: impl Fn(&Entry) -> bool) -> usize {
-        let (mut node, mut rank) = (&self.root, 0);
+    pub(super) fn count_before(&self, aim: Aim<impl Fn(&Entry) -> bool>) -> usize {
+        let (mut node, mut span, mut rank) = (&self.root, EVERYTHING, 0);
         while let Node::Inner(inner) = node {
-            let child = inner.last_where(&holds);
+            let child = inner.last_before(&aim, span);
             rank += inner.counts[..child].iter().sum::<usize>();
-            node = &inner.children[child];
+            (node, span) = (&inner.children[child], inner.span_of(child, span));
         }
         let Node::Leaf(entries) = node else { unreachable!("not an inner node") };
-        rank + entries.partition_point(holds)
+        rank + aim.count(entries, span)
     }
 
-    /// Adds an entry behind those for which the predicate holds.
-    pub(super) fn insert(&mut self, entry: Entry, holds: impl Fn(&Entry) -> bool) {
+    /// Adds an entry at a place.
+    pub(super) fn insert(&mut self, entry: Entry, aim: Aim<impl Fn(&Entry) -> bool>) {
         self.len += 1;
-        let Some(right) = self.root.insert(entry, &holds) else { return };
+        let Some(right) = self.root.insert(entry, &aim, EVERYTHING) else { return };
         let left = core::mem::replace(&mut self.root, Node::Leaf(SnugVec::new()));
         self.root = Node::Inner(Inner::of(vec![left, right]));
     }
 
-    /// Takes out the last entry for which the predicate holds.
-    pub(super) fn remove_last(&mut self, holds: impl Fn(&Entry) -> bool) -> Entry {
-        self.remove(&mut ToLast(holds))
+    /// Takes out the last entry before a place.
+    pub(super) fn remove_last(&mut self, aim: Aim<impl Fn(&Entry) -> bool>) -> Entry {
+        self.remove(&mut ToLast(aim))
     }
 
     /// Takes out the entry of a rank below `len`.
@@ -123,7 +176,7 @@ impl Tree {
     }
 
     fn remove(&mut self, way: &mut impl Way) -> Entry {
-        let entry = self.root.remove(way);
+        let entry = self.root.remove(way, EVERYTHING);
         self.len -= 1;
         while let Node::Inner(inner) = &mut self.root
             && inner.children.len() == 1
@@ -133,21 +186,22 @@ impl Tree {
         entry
     }
 
-    /// Gives the last entry for which the predicate holds another key, if it `stays` between its
-    /// neighbours then and has both in its leaf.
+    /// Gives the last entry before a place another key, if it `stays` between its neighbours then
+    /// and has both in its leaf.
     pub(super) fn rekey_last(
         &mut self,
         key: u64,
-        holds: impl Fn(&Entry) -> bool,
+        aim: Aim<impl Fn(&Entry) -> bool>,
         stays: impl Fn(&Entry, &Entry) -> bool,
     ) -> bool {
-        let mut node = &mut self.root;
+        let (mut node, mut span) = (&mut self.root, EVERYTHING);
         while let Node::Inner(inner) = node {
-            let child = inner.last_where(&holds);
+            let child = inner.last_before(&aim, span);
+            span = inner.span_of(child, span);
             node = &mut inner.children[child];
         }
         let Node::Leaf(entries) = node else { unreachable!("not an inner node") };
-        let at = entries.partition_point(holds) - 1;
+        let at = aim.count(entries, span) - 1;
         let fits = at > 0 && at + 1 < entries.len() && stays(&entries[at - 1], &entries[at + 1]);
         if fits {
             entries[at].key = key;
@@ -165,7 +219,7 @@ impl Tree {
                 &self.root,
                 |inner, rank| {
                     let mut way = ToRank(*rank);
-                    let child = way.child(inner);
+                    let child = way.child(inner, EVERYTHING);
                     *rank = way.0;
                     child
                 },
@@ -203,34 +257,45 @@ impl Node {
     }
 
     /// Returns the node's right half if it had to be split.
-    fn insert(&mut self, entry: Entry, holds: &impl Fn(&Entry) -> bool) -> Option<Node> {
+    fn insert(
+        &mut self,
+        entry: Entry,
+        aim: &Aim<impl Fn(&Entry) -> bool>,
+        span: Span,
+    ) -> Option<Node> {
         match self {
             Node::Leaf(entries) => {
-                let at = entries.partition_point(holds);
+                let at = aim.count(entries, span);
                 entries.insert(at, entry);
                 let split = split_at(at, entries.len(), LEAF_MAX)?;
                 Some(Node::Leaf(entries.split_off(split)))
             }
             Node::Inner(inner) => {
-                let child = inner.last_where(holds);
-                let right = inner.children[child].insert(entry, holds);
+                let child = inner.last_before(aim, span);
+                let span = inner.span_of(child, span);
+                let Some(right) = inner.children[child].insert(entry, aim, span) else {
+                    inner.counts[child] += 1;
+                    inner.firsts[child] = inner.children[child].first();
+                    return None;
+                };
                 inner.update(child);
-                inner.insert(child + 1, right?);
+                inner.insert(child + 1, right);
                 let split = split_at(child + 1, inner.children.len(), CHILDREN_MAX)?;
                 Some(Node::Inner(inner.split_off(split)))
             }
         }
     }
 
-    fn remove(&mut self, way: &mut impl Way) -> Entry {
+    fn remove(&mut self, way: &mut impl Way, span: Span) -> Entry {
         match self {
             Node::Leaf(entries) => {
-                let at = way.entry(entries);
+                let at = way.entry(entries, span);
                 entries.remove(at)
             }
             Node::Inner(inner) => {
-                let child = way.child(inner);
-                let entry = inner.children[child].remove(way);
+                let child = way.child(inner, span);
+                let span = inner.span_of(child, span);
+                let entry = inner.children[child].remove(way, span);
                 inner.counts[child] -= 1;
                 inner.tend(child);
                 entry
@@ -288,10 +353,17 @@ impl Inner {
         })
     }
 
-    /// The last child whose first entry satisfies the predicate, or the first child.
+    /// The last child whose first entry is before a place, or the first child.
     #[inline]
-    fn last_where(&self, holds: &impl Fn(&Entry) -> bool) -> usize {
-        self.firsts.partition_point(holds).saturating_sub(1)
+    fn last_before(&self, aim: &Aim<impl Fn(&Entry) -> bool>, span: Span) -> usize {
+        aim.count(&self.firsts, span).saturating_sub(1)
+    }
+
+    /// The span of a child of a node with this span.
+    #[inline]
+    fn span_of(&self, child: usize, span: Span) -> Span {
+        let high = self.firsts.get(child + 1).map_or(span.high, |first| first.key);
+        Span { low: self.firsts[child].key, high }
     }
 
     fn insert(&mut self, at: usize, child: Node) {
