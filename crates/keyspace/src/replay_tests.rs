@@ -91,7 +91,6 @@ const CALLS: &[&str] = &[
     "RANDOMKEY",
     "KEYS *",
     "SCAN 0",
-<<<<<<< HEAD
     "SETBIT K 9 1",
     "SETBIT K 150 0",
     "BITOP XOR K L M",
@@ -106,7 +105,6 @@ const CALLS: &[&str] = &[
     "GEOADD K XX CH N N a",
     "GEORADIUS K 0 0 900 km STORE L",
     "GEOSEARCHSTORE L K FROMLONLAT 0 0 BYBOX 900 900 km COUNT S STOREDIST",
-=======
     "ZADD K N V",
     "ZADD K GT CH N V S text",
     "ZADD K NX INCR N V",
@@ -125,7 +123,6 @@ const CALLS: &[&str] = &[
     "ZUNIONSTORE K 2 K L WEIGHTS N 2",
     "ZINTERSTORE K 2 K L AGGREGATE MIN",
     "ZDIFFSTORE K 2 K L",
->>>>>>> zset
     "FLUSHDB",
     "FLUSHALL",
     "SWAPDB 0 1",
