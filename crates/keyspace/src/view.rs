@@ -175,7 +175,7 @@ impl<'a> View<'a> {
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));
         // A slot without expiries, the usual one, is searched once.
-        if self.guards[guard].slot.volatile_len() > 0 && self.live(key).is_none() {
+        if self.guards[guard].slot.has_volatile() && self.live(key).is_none() {
             self.tally.misses += 1;
             return None;
         }
