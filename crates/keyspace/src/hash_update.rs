@@ -1,7 +1,7 @@
 //! Changing a hash: setting and deleting fields, and their expiries.
 //!
-//! A field that is dead but not yet deleted is deleted before a call changes it, and the log is told
-//! so: whoever follows it must not take the call for one on a live field.
+//! A field that is dead but not yet deleted is deleted before a call changes it, and the log is
+//! told so: whoever follows it must not take the call for one on a live field.
 
 use kvasir_structures::hash;
 use kvasir_structures::listpack::{Element, Listpack};
@@ -68,8 +68,8 @@ pub fn delete<'p>(
     Ok(deleted)
 }
 
-/// Has `decide` say for every name in turn what becomes of that field, of which it is told the value
-/// and the expiry if it is there. The key goes with the last field.
+/// Has `decide` say for every name in turn what becomes of that field, of which it is told the
+/// value and the expiry if it is there. The key goes with the last field.
 pub fn change<'p>(
     view: &mut View<'_>,
     key: usize,

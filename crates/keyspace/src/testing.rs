@@ -27,9 +27,10 @@ use crate::effect::Effect;
 use crate::error::Error;
 use crate::execute::{Call, Context, execute};
 use crate::expire::expire_slot;
+use crate::hash_value::Hash;
 use crate::plan;
 use crate::rng::Rng;
-use crate::value::Text;
+use crate::value::{Record, Text};
 use crate::view::{Env, Tally};
 use crate::waiting::Blocking;
 
@@ -44,8 +45,11 @@ pub struct Bench {
     protocol: Protocol,
 }
 
-/// By database and key: the tag, the bytes of a string, the expiry.
-pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Option<u64>)>;
+/// By database and key: the tag, the bytes of a string, the fields of a hash, the expiry.
+pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Fields, Option<u64>)>;
+
+/// By name: value and expiry.
+type Fields = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 impl Bench {
     pub fn new(protocol: Protocol) -> Bench {
@@ -108,12 +112,27 @@ impl Bench {
             for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
                 slot.lock(&pass).for_each(|record| {
                     let text = Text::of(record).map(|text| text.bytes().to_vec());
-                    let value = (record.tag(), text.unwrap_or_default(), record.expiry_ms());
+                    let (text, fields) = (text.unwrap_or_default(), self.fields(record));
+                    let value = (record.tag(), text, fields, record.expiry_ms());
                     content.insert((db, record.key().to_vec()), value);
                 });
             }
         }
         content
+    }
+
+    /// The fields of a hash, the expired ones included.
+    fn fields(&self, record: Record<'_>) -> Fields {
+        let env = Env { replays: true, ..self.env.clone() };
+        let mut fields = Fields::new();
+        if let Ok(hash) = Hash::of(record, &env) {
+            hash.for_each(|field, value| {
+                let field = field.with_bytes(<[u8]>::to_vec);
+                let expiry_ms = hash.get_with_expiry(&field).and_then(|(_, expiry_ms)| expiry_ms);
+                fields.insert(field, (value.with_bytes(<[u8]>::to_vec), expiry_ms));
+            });
+        }
+        fields
     }
 
     fn run(&mut self, args: Args<'_>, reply: &mut Reply) -> Result<Effect, Error> {
@@ -230,7 +249,7 @@ fn split_call(call: &str) -> ArgsBuf {
     ArgsBuf::from_iter(Args::new(&scratch, &spans).iter())
 }
 
-fn show_all(replies: &[Vec<u8>]) -> String {
+pub fn show_all(replies: &[Vec<u8>]) -> String {
     let show_one = |bytes: &Vec<u8>| match decode::decode(bytes) {
         Ok(value) => show(&value),
         other => panic!("not one reply: {:?} {other:?}", String::from_utf8_lossy(bytes)),
