@@ -200,6 +200,27 @@ fn expired_keys_go_by_themselves_unless_told_not_to() {
 }
 
 #[test]
+fn expired_fields_go_by_themselves_and_their_hash_with_the_last() {
+    use crate::harness::wait_until;
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        let keyspace = |client: &mut crate::harness::Client| client.ask_text("INFO keyspace");
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+        client.ask("HSETEX h PX 1 FIELDS 2 a 1 b 2");
+        client.ask("HSETEX g PX 1 FIELDS 1 a 1");
+        client.ask("HSET g b 2");
+        client.ask("DEBUG SLEEP 0.3");
+        let before = "keys=2,expires=0,avg_ttl=0,keys_with_volatile_items=2";
+        assert!(keyspace(&mut client).contains(before), "{}", server.name);
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 1");
+        let after = "keys=1,expires=0,avg_ttl=0,keys_with_volatile_items=0";
+        wait_until("the fields are deleted", || keyspace(&mut client).contains(after));
+        let stats = client.ask_text("INFO stats");
+        assert!(stats.contains("expired_keys:0\r\nexpired_fields:3\r\n"), "{stats}");
+    });
+}
+
+#[test]
 fn debug_needs_permission() {
     let refused = "-ERR DEBUG command not allowed. If the enable-debug-command option is set to \
                    \"local\", you can run it from a local connection, otherwise you need to set \
