@@ -101,7 +101,8 @@ impl Cron {
     ) -> usize {
         let (db, first) = self.cursor;
         let database = shared.keyspace.database(DbIndex(db), pass);
-        let last = if database.was_used() { first + 256 } else { SLOTS as u16 };
+        let all = SLOTS as u16;
+        let last = if database.was_used() { (first + 256).min(all) } else { all };
         for slot in first..last {
             if !database.was_used() {
                 break;
@@ -119,7 +120,7 @@ impl Cron {
             self.round_saw_expiry |= database.slot(slot).next_expiry_ms().is_some();
         }
         self.cursor.1 = last;
-        if last == SLOTS as u16 {
+        if last == all {
             self.next_database(shared);
         }
         (last - first) as usize
