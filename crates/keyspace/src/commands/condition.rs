@@ -50,7 +50,7 @@ impl Conditions {
         Ok(given)
     }
 
-    /// Whether what has the expiry `present` may get the expiry `new`; without one it lives for ever.
+    /// Whether what has the expiry `present`, or lives for ever, may get the expiry `new`.
     pub fn allow(self, present: Option<u64>, new: i64) -> bool {
         let new = i128::from(new);
         match present.map(i128::from) {

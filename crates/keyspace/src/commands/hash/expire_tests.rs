@@ -68,7 +68,8 @@ fn conditions() {
     check_valkey(
         "HSETEX h EX 100 FIELDS 2 a 1 b 2; HEXPIRE h 50 GT FIELDS 1 a; \
          HEXPIRE h 200 gt FIELDS 1 a; \
-         HEXPIRE h 300 LT FIELDS 1 a; HTTL h FIELDS 1 a; HEXPIRE h 50 XX LT FIELDS 1 a; HTTL h FIELDS 1 a; \
+         HEXPIRE h 300 LT FIELDS 1 a; HTTL h FIELDS 1 a; HEXPIRE h 50 XX LT FIELDS 1 a; \
+         HTTL h FIELDS 1 a; \
          HSET h c 3; HEXPIRE h 10 LT FIELDS 1 c; HTTL h FIELDS 1 c",
         ":1; [:0]; [:1]; [:0]; [:200]; [:1]; [:50]; :1; [:1]; [:10]",
     );

@@ -22,7 +22,8 @@ fn hgetex() {
     check_valkey(
         "HSET h a 1 b 2; HGETEX h px 100000 FIELDS 1 a; HTTL h FIELDS 1 a; \
          HGETEX h EXAT 33177117420 FIELDS 1 a; HEXPIRETIME h FIELDS 1 a; \
-         HGETEX h PXAT 33177117420500 FIELDS 1 a; HPEXPIRETIME h FIELDS 1 a; HGETEX h EX 10 EX 20 FIELDS 1 b; \
+         HGETEX h PXAT 33177117420500 FIELDS 1 a; HPEXPIRETIME h FIELDS 1 a; \
+         HGETEX h EX 10 EX 20 FIELDS 1 b; \
          HTTL h FIELDS 1 b",
         ":2; [$1]; [:100]; [$1]; [:33177117420]; [$1]; [:33177117420500]; [$2]; [:20]",
     );
@@ -81,7 +82,8 @@ fn hsetex() {
         "HSETEX h FIELDS 1 a 1; OBJECT ENCODING h; HSETEX h KEEPTTL FIELDS 1 a 2; \
          OBJECT ENCODING h; \
          HSETEX h EX 100 FIELDS 2 a 1 b 2; OBJECT ENCODING h; HTTL h FIELDS 2 a b; \
-         HSETEX h KEEPTTL FIELDS 2 a 9 c 3; HTTL h FIELDS 3 a b c; HSETEX h FIELDS 1 a 2; HTTL h FIELDS 2 a b; \
+         HSETEX h KEEPTTL FIELDS 2 a 9 c 3; HTTL h FIELDS 3 a b c; HSETEX h FIELDS 1 a 2; \
+         HTTL h FIELDS 2 a b; \
          HMGET h a b c",
         ":1; $listpack; :1; $listpack; :1; $hashtable; [:100 :100]; :1; [:100 :100 :-1]; :1; \
          [:-1 :100]; \
