@@ -12,6 +12,7 @@ use crate::database::{DbIndex, Keyspace};
 use crate::hash_expiry;
 use crate::value::{self, Object};
 use crate::view::{Env, Found, Tally};
+use crate::waiting::Ready;
 
 /// What a visit found to do.
 struct Due {
@@ -45,6 +46,9 @@ pub fn expire_slot(
         let Some(occupied) = guard.find(hash::of(key), key) else { continue };
         let record = occupied.remove(&keeper);
         tally.discard(record);
+        if keyspace.waiting.has_queue(db, key) {
+            tally.ready.push(Ready { db, key: key.clone(), kind: None });
+        }
     }
     if let Some(key) = &due.hash
         && let Some(occupied) = guard.find(hash::of(key), key)

@@ -14,20 +14,19 @@ pub const PAGES_PER_ACCESS: usize = 8;
 /// Pages that a visit of the expiry cycle looks through under one lock; some tens of microseconds.
 pub const PAGES_PER_VISIT: usize = 16;
 
-/// Deletes dead fields of a hash in at most so many pages, and the hash with its last field; says
-/// whether that is gone.
-pub fn expire_some(mut found: Found<'_>, pages_max: usize) -> bool {
+/// Deletes dead fields of a hash in at most so many pages; none if the hash went with its last one.
+pub fn expire_some(mut found: Found<'_>, pages_max: usize) -> Option<Found<'_>> {
     let env = found.env;
     let mut record = found.occupied.record_mut();
-    let BodyMut::Object(Object::Hash(fields)) = record.body_mut() else { return false };
+    let BodyMut::Object(Object::Hash(fields)) = record.body_mut() else { return Some(found) };
     let mut expired = Vec::new();
     fields.expire_some(env.passed_ms(), pages_max, |field| expired.push(field.to_vec()));
     let is_empty = fields.is_empty();
     found.note_expired_fields(expired);
     if is_empty {
         found.delete();
-    } else {
-        found.note_part_expiry();
+        return None;
     }
-    is_empty
+    found.note_part_expiry();
+    Some(found)
 }

@@ -18,10 +18,15 @@ pub mod expire;
 pub mod hash_expiry;
 pub mod hash_update;
 pub mod hash_value;
+pub mod list_value;
 pub mod long_double;
 pub mod plan;
 pub mod rng;
+pub mod set_value;
+pub mod sorted_set_value;
 pub mod spec;
+pub mod stream_value;
+pub mod text_value;
 pub mod value;
 pub mod view;
 pub mod waiting;
@@ -30,3 +35,5 @@ pub mod waiting;
 mod replay_tests;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod waiting_tests;

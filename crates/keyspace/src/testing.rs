@@ -6,11 +6,11 @@
 //! programs that KVASIR_REDIS_SERVER and KVASIR_VALKEY_SERVER name, and the reply bytes must be
 //! equal. Under CI both must be there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command as Process, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::decode::{self, Decoder};
@@ -30,9 +30,10 @@ use crate::expire::expire_slot;
 use crate::hash_value::Hash;
 use crate::plan;
 use crate::rng::Rng;
+use crate::set_value::Set;
 use crate::value::{Record, Text};
 use crate::view::{Env, Tally};
-use crate::waiting::Blocking;
+use crate::waiting::{self, Blocked, Blocking, Caller, Server, Waiter, Waiting};
 
 /// A keyspace with one client, and a clock that stands still unless a test moves it.
 pub struct Bench {
@@ -43,13 +44,11 @@ pub struct Bench {
     rng: Rng,
     db: DbIndex,
     protocol: Protocol,
+    blocking: Blocking,
 }
 
-/// By database and key: the tag, the bytes of a string, the fields of a hash, the expiry.
-pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Fields, Option<u64>)>;
-
-/// By name: value and expiry.
-type Fields = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+/// By database and key: the tag, what the value holds, the expiry.
+pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Option<u64>)>;
 
 impl Bench {
     pub fn new(protocol: Protocol) -> Bench {
@@ -68,7 +67,35 @@ impl Bench {
             rng: Rng::new(seed),
             db: DbIndex(0),
             protocol,
+            blocking: Blocking::Never,
         }
+    }
+
+    /// Runs one call for a client that may wait; what it is answered, or how it waits.
+    pub fn call_for(&mut self, client: u64, call: &str) -> Result<String, Arc<Waiter>> {
+        self.blocking = Blocking::For(Caller { client, worker: 0, connection: 0 });
+        let (bytes, _) = self.call(split_call(call).as_args());
+        self.blocking = Blocking::Never;
+        match self.tally.blocked.take() {
+            Some(Blocked::Waits(waiter)) => Err(waiter),
+            Some(Blocked::Still) => panic!("{call} was not resumed"),
+            None => Ok(show_all(&[bytes])),
+        }
+    }
+
+    /// Runs the calls that wait for what is ready; clients, replies and effects in their order.
+    pub fn serve(&mut self) -> Vec<(u64, String, Effect)> {
+        let Bench { gate, keyspace, env, tally, rng, .. } = self;
+        let (pass, mut served) = (gate.enter(0), Vec::new());
+        let server = Server { keyspace, pass: &pass, env, tally, rng };
+        waiting::serve(server, &mut |waiter, reply, effect| {
+            served.push((waiter.caller.client, show_all(&[reply.to_vec()]), effect));
+        });
+        served
+    }
+
+    pub fn waiting(&self) -> &Waiting {
+        &self.keyspace.waiting
     }
 
     /// Runs one call; reply bytes and effect.
@@ -111,28 +138,12 @@ impl Bench {
             }
             for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
                 slot.lock(&pass).for_each(|record| {
-                    let text = Text::of(record).map(|text| text.bytes().to_vec());
-                    let (text, fields) = (text.unwrap_or_default(), self.fields(record));
-                    let value = (record.tag(), text, fields, record.expiry_ms());
+                    let value = (record.tag(), held_by(record), record.expiry_ms());
                     content.insert((db, record.key().to_vec()), value);
                 });
             }
         }
         content
-    }
-
-    /// The fields of a hash, the expired ones included.
-    fn fields(&self, record: Record<'_>) -> Fields {
-        let env = Env { replays: true, ..self.env.clone() };
-        let mut fields = Fields::new();
-        if let Ok(hash) = Hash::of(record, &env) {
-            hash.for_each(|field, value| {
-                let field = field.with_bytes(<[u8]>::to_vec);
-                let expiry_ms = hash.get_with_expiry(&field).and_then(|(_, expiry_ms)| expiry_ms);
-                fields.insert(field, (value.with_bytes(<[u8]>::to_vec), expiry_ms));
-            });
-        }
-        fields
     }
 
     fn run(&mut self, args: Args<'_>, reply: &mut Reply) -> Result<Effect, Error> {
@@ -146,7 +157,7 @@ impl Bench {
         if !command.spec.accepts_count(args.len()) {
             return Err(Error::wrong_arity(&name));
         }
-        let Bench { gate, keyspace, env, tally, rng, db, .. } = self;
+        let Bench { gate, keyspace, env, tally, rng, db, blocking, .. } = self;
         if let Run::World(run) = command.run {
             let mut pass = gate.exclusive();
             return run(&mut World { args, db: *db, keyspace, pass: &mut pass, tally, reply });
@@ -158,9 +169,29 @@ impl Bench {
             keyspace,
             &gate.enter(0),
             &call,
-            Context { env, tally, rng, reply, blocking: Blocking::Never },
+            Context { env, tally, rng, reply, blocking: *blocking },
         )
     }
+}
+
+/// The bytes of a string; the members of a set, or the fields of a hash with those that have expired,
+/// in some order that does not depend on the value's.
+fn held_by(record: Record<'_>) -> Vec<u8> {
+    if let Ok(set) = Set::of(record) {
+        let members = set.members().into_iter().map(|member| member.to_vec());
+        return format!("{:?}", members.collect::<BTreeSet<_>>()).into_bytes();
+    }
+    let env = Env { replays: true, ..Env::default() };
+    if let Ok(hash) = Hash::of(record, &env) {
+        let mut fields = BTreeMap::new();
+        hash.for_each(|field, value| {
+            let field = field.with_bytes(<[u8]>::to_vec);
+            let expiry_ms = hash.get_with_expiry(&field).and_then(|(_, expiry_ms)| expiry_ms);
+            fields.insert(field, (value.with_bytes(<[u8]>::to_vec), expiry_ms));
+        });
+        return format!("{fields:?}").into_bytes();
+    }
+    Text::of(record).map(|text| text.bytes().to_vec()).unwrap_or_default()
 }
 
 fn resolve(args: Args<'_>) -> (&'static Command, String) {
@@ -207,6 +238,14 @@ pub fn check_valkey(script: &str, replies: &str) {
 /// Checks a script under RESP3, here and at Valkey only.
 pub fn check_valkey3(script: &str, replies: &str) {
     check_at(valkey(), Protocol::Resp3, script, replies);
+}
+
+/// Checks that the oracle's replies are ours, where they are too long to be written down; returns
+/// them, one text each.
+pub fn compare(script: &str) -> Vec<String> {
+    let ours = run_here(Protocol::Resp2, script);
+    check_at(oracle(), Protocol::Resp2, script, &show_all(&ours));
+    ours.iter().map(|reply| show_all(std::slice::from_ref(reply))).collect()
 }
 
 /// Checks a script here only, for what the oracle does not know or does otherwise.

@@ -3,10 +3,12 @@
 //! A key whose time has come is gone for every reader, to the millisecond, whether or not it was
 //! deleted yet; whoever comes upon one deletes it.
 
+use std::ops::Range;
+
 use kvasir_resp::args::Args;
 use kvasir_structures::record::{NewBody, Record as OwnedRecord};
 use kvasir_structures::slot::{SlotGuard, SlotKeeper};
-use kvasir_structures::table::Occupied;
+use kvasir_structures::table::{Lookup, Occupied};
 use smallvec::SmallVec;
 
 use crate::database::DbIndex;
@@ -42,9 +44,6 @@ pub struct Env {
     pub touches: bool,
     /// Whether anybody reads the log.
     pub logs: bool,
-    /// Whether expired keys are deleted; off only for tests (DEBUG SET-ACTIVE-EXPIRE does not touch
-    /// this).
-    pub deletes_expired: bool,
     /// Whether the calls come from a log: whoever wrote it decided what had expired when, and said
     /// so there; nothing expires on its own.
     pub replays: bool,
@@ -69,7 +68,6 @@ impl Default for Env {
             hll_sparse_bytes_max: 3000,
             touches: true,
             logs: false,
-            deletes_expired: true,
             replays: false,
         }
     }
@@ -147,6 +145,13 @@ impl Tally {
             self.garbage.push(Garbage::Record(record));
         }
     }
+
+    /// As [`Tally::discard`], for what was taken out of a value.
+    pub fn discard_object(&mut self, object: Object) {
+        if object.is_heavy() {
+            self.garbage.push(Garbage::Object(Box::new(object)));
+        }
+    }
 }
 
 /// The keys of one call in locked slots. A key is named by its place among the call's keys.
@@ -157,6 +162,13 @@ pub struct View<'a> {
     args: Args<'a>,
     keys: &'a [KeyAt],
     guards: Guards<'a>,
+}
+
+/// What a search adds to the statistics.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Count {
+    Nothing,
+    HitOrMiss,
 }
 
 /// Locked slots, ascending.
@@ -197,42 +209,45 @@ impl<'a> View<'a> {
     /// Reads a value: counts a hit or a miss and notes the access.
     #[inline]
     pub fn read(&mut self, key: usize) -> Option<Record<'_>> {
-        let clock = self.env.clock();
-        let guard = self.guard_of(key);
-        let (hash, name) = (self.keys[key].hash, self.key(key));
-        // A slot without expiries, the usual one, is searched once.
-        if self.guards[guard].slot.has_volatile() && self.live(key).is_none() {
-            self.tally.misses += 1;
-            return None;
-        }
-        let Some(found) = self.guards[guard].slot.find(hash, name) else {
-            self.tally.misses += 1;
-            return None;
-        };
-        self.tally.hits += 1;
-        let mut record = found.into_mut();
-        if self.env.touches && record.shared().clock() != clock {
+        let (clock, touches) = (self.env.clock(), self.env.touches);
+        let found = self.search(key, Count::HitOrMiss)?;
+        let mut record = found.occupied.into_mut();
+        if touches && record.shared().clock() != clock {
             record.set_clock(clock);
         }
         Some(record.into_shared())
     }
 
+    /// Reads the values of several keys.
+    pub fn read_all(&mut self, keys: Range<usize>) -> Vec<Option<Record<'_>>> {
+        keys.clone().for_each(|key| {
+            self.read(key);
+        });
+        let record = |key: usize| {
+            let slot = &self.guards[self.guard_of(key)].slot;
+            let record = slot.get(self.keys[key].hash, self.key(key))?;
+            // One that has expired may still be there, where nobody deletes it.
+            let has_passed = |expiry_ms| self.env.has_passed(expiry_ms);
+            (!record.expiry_ms().is_some_and(has_passed)).then_some(record)
+        };
+        keys.map(record).collect()
+    }
+
     /// Looks at a value: counts a hit or a miss, but is no access to it.
     pub fn look(&mut self, key: usize) -> Option<Record<'_>> {
-        if self.live(key).is_none() {
-            self.tally.misses += 1;
-            return None;
-        }
-        self.tally.hits += 1;
-        let (slot, hash, name) = self.locate(key);
-        slot.get(hash, name)
+        let found = self.search(key, Count::HitOrMiss)?;
+        Some(found.occupied.into_mut().into_shared())
     }
 
     /// Looks at a value without leaving a trace.
     pub fn peek(&mut self, key: usize) -> Option<Record<'_>> {
-        self.live(key)?;
-        let (slot, hash, name) = self.locate(key);
-        slot.get(hash, name)
+        Some(self.search(key, Count::Nothing)?.occupied.into_mut().into_shared())
+    }
+
+    /// The value of a key that this call has seen to be there, for those who look at several at once.
+    pub fn seen(&self, key: usize) -> Option<Record<'_>> {
+        let slot = &self.guards[self.guard_of(key)].slot;
+        slot.get(self.keys[key].hash, self.key(key))
     }
 
     /// Reads a string.
@@ -251,26 +266,16 @@ impl<'a> View<'a> {
     }
 
     pub fn exists(&mut self, key: usize) -> bool {
-        self.live(key).is_some()
+        self.search(key, Count::Nothing).is_some()
     }
 
     /// A record for changing it in place; notes the access.
+    #[inline]
     pub fn find(&mut self, key: usize) -> Option<Found<'_>> {
-        self.live(key)?;
         let clock = self.env.clock();
-        let mut found = self.find_any(key)?;
+        let mut found = self.search(key, Count::Nothing)?;
         found.occupied.record_mut().set_clock(clock);
         Some(found)
-    }
-
-    /// A record, expired or not.
-    fn find_any(&mut self, key: usize) -> Option<Found<'_>> {
-        let guard = self.guard_of(key);
-        let (db, hash, name) = (self.keys[key].db, self.keys[key].hash, self.key(key));
-        let slot = &mut self.guards[guard].slot;
-        let keeper = slot.keeper();
-        let occupied = slot.find(hash, name)?;
-        Some(Found { occupied, keeper, db, env: self.env, tally: self.tally })
     }
 
     /// Whether calls wait for this key.
@@ -278,12 +283,22 @@ impl<'a> View<'a> {
         self.waiting.has_queue(self.keys[key].db, self.key(key))
     }
 
+    /// Whether calls wait for this key to hold what it does now.
+    pub fn has_queue_for_value(&mut self, key: usize) -> bool {
+        if self.waiting.count() == 0 {
+            return false;
+        }
+        let Some(kind) = self.peek(key).map(|record| Tag::of(record).kind()) else { return false };
+        self.waiting.has_queue_for(self.keys[key].db, self.key(key), kind)
+    }
+
     /// Tells those who wait for this key that it now holds this kind of value, or has changed; `put`
     /// and `insert` do so themselves.
     #[inline]
     pub fn note_ready(&mut self, key: usize, kind: Kind) {
-        if kind.can_be_awaited() && self.waiting.count() > 0 {
-            self.push_ready(key, Some(kind));
+        if self.waiting.count() > 0 {
+            // A value that nobody can wait for has taken the place of what was awaited.
+            self.push_ready(key, kind.can_be_awaited().then_some(kind));
         }
     }
 
@@ -306,6 +321,10 @@ impl<'a> View<'a> {
     /// Sets a key to a value, whatever it was.
     pub fn put(&mut self, key: usize, tag: Tag, body: NewBody<'_, Object>, expiry_ms: Option<u64>) {
         self.note_ready(key, tag.kind());
+        if tag.kind() != Kind::Stream {
+            // Who waits as a member of a stream's group waits in vain.
+            self.note_removed(key);
+        }
         let clock = self.env.clock();
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));
@@ -348,11 +367,10 @@ impl<'a> View<'a> {
 
     /// Takes a record out of its table.
     pub fn take(&mut self, key: usize) -> Option<OwnedRecord<Object>> {
-        self.live(key)?;
+        let found = self.search(key, Count::Nothing)?;
+        let record = found.occupied.remove(&found.keeper);
         self.note_removed(key);
-        let (slot, hash, name) = self.locate(key);
-        let keeper = slot.keeper();
-        Some(slot.find(hash, name)?.remove(&keeper))
+        Some(record)
     }
 
     /// Deletes a key; says whether it was there.
@@ -385,45 +403,31 @@ impl<'a> View<'a> {
         }
     }
 
-    /// `Some` if the key is there and its time has not come; deletes it if that has.
+    /// The record of a key whose time has not come; deletes it if that has.
     #[inline]
-    fn live(&mut self, key: usize) -> Option<()> {
-        let env = self.env;
-        let (slot, hash, name) = self.locate(key);
-        let record = slot.get(hash, name)?;
-        if record.expiry_ms().is_some_and(|expiry_ms| env.has_passed(expiry_ms)) {
-            if env.deletes_expired {
-                self.delete_expired(key);
-            }
-            return None;
-        }
-        if record.parts_expire() { self.expire_parts(key) } else { Some(()) }
-    }
-
-    /// Deletes some of a hash's fields if their time has come. `Some` if the hash is still there.
-    #[cold]
-    fn expire_parts(&mut self, key: usize) -> Option<()> {
-        let env = self.env;
-        let found = self.find_any(key)?;
-        let due = value::next_part_expiry_ms(found.record()).is_some_and(|ms| env.has_passed(ms));
-        let is_gone = due
-            && env.deletes_expired
-            && hash_expiry::expire_some(found, hash_expiry::PAGES_PER_ACCESS);
-        (!is_gone).then_some(())
-    }
-
-    #[cold]
-    fn delete_expired(&mut self, key: usize) {
-        self.note_removed(key);
-        let (slot, hash, name) = self.locate(key);
+    fn search(&mut self, key: usize, count: Count) -> Option<Found<'_>> {
+        let (env, name) = (self.env, self.key(key));
+        let guard = self.guard_of(key);
+        let slot = &mut self.guards[guard].slot;
         let keeper = slot.keeper();
-        let Some(occupied) = slot.find(hash, name) else { return };
-        let record = occupied.remove(&keeper);
-        self.tally.expired += 1;
-        self.tally.discard(record);
-        if self.env.logs {
-            self.tally.expired_keys.push((self.keys[key].db, self.key(key).to_vec()));
+        let is_gone = |record: Record<'_>| record.expiry_ms().is_some_and(|ms| env.has_passed(ms));
+        match slot.find_unless(self.keys[key].hash, name, &keeper, is_gone) {
+            Lookup::Here(occupied) => {
+                let (db, tally) = (self.keys[key].db, &mut *self.tally);
+                let counted = u64::from(count == Count::HitOrMiss);
+                tally.hits += counted;
+                let found = Found { occupied, keeper, db, env, tally };
+                let parts_expire = found.record().parts_expire();
+                return if parts_expire { found.without_dead_parts(counted) } else { Some(found) };
+            }
+            Lookup::Absent => {}
+            Lookup::Gone(record) => {
+                let place = (self.keys[key].db, name);
+                note_expired(self.tally, self.waiting, env, place, record);
+            }
         }
+        self.tally.misses += u64::from(count == Count::HitOrMiss);
+        None
     }
 
     #[inline]
@@ -444,6 +448,25 @@ impl<'a> View<'a> {
     }
 }
 
+/// Counts a record that expired, tells whom it concerns, and frees it.
+#[cold]
+fn note_expired(
+    tally: &mut Tally,
+    waiting: &Waiting,
+    env: &Env,
+    (db, key): (DbIndex, &[u8]),
+    record: OwnedRecord<Object>,
+) {
+    tally.expired += 1;
+    tally.discard(record);
+    if env.logs {
+        tally.expired_keys.push((db, key.to_vec()));
+    }
+    if waiting.has_queue(db, key) {
+        tally.ready.push(Ready { db, key: key.to_vec(), kind: None });
+    }
+}
+
 /// A record in its table, to be changed.
 pub struct Found<'v> {
     pub occupied: Occupied<'v, Object>,
@@ -453,7 +476,7 @@ pub struct Found<'v> {
     pub(crate) tally: &'v mut Tally,
 }
 
-impl Found<'_> {
+impl<'v> Found<'v> {
     pub fn record(&self) -> Record<'_> {
         self.occupied.record()
     }
@@ -471,6 +494,22 @@ impl Found<'_> {
         record.borrow_mut().set_clock(old.clock());
         let old = self.occupied.replace(record);
         self.tally.discard(old);
+    }
+
+    /// Deletes some parts of the value if their time has come; none if the key went with the last
+    /// one, which takes back hits that were counted.
+    #[cold]
+    fn without_dead_parts(self, hits: u64) -> Option<Found<'v>> {
+        let next_ms = value::next_part_expiry_ms(self.record());
+        if !next_ms.is_some_and(|next_ms| self.env.has_passed(next_ms)) {
+            return Some(self);
+        }
+        self.tally.hits -= hits;
+        self.tally.misses += hits;
+        let found = hash_expiry::expire_some(self, hash_expiry::PAGES_PER_ACCESS)?;
+        found.tally.hits += hits;
+        found.tally.misses -= hits;
+        Some(found)
     }
 
     /// Notes when the next part of the value dies, after parts got expiries or lost them.

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::{Protocol, Reply};
-use kvasir_structures::crc16;
 use kvasir_structures::gate::Pass;
+use kvasir_structures::{crc16, hash};
 
 use crate::command::Command;
 use crate::database::{DbIndex, Keyspace};
@@ -29,7 +29,8 @@ use crate::error::Error;
 use crate::execute::{Call, Context, execute};
 use crate::plan::{self, KeyAt};
 use crate::rng::Rng;
-use crate::value::Kind;
+use crate::spec::KeyFlags;
+use crate::value::{Kind, Tag};
 use crate::view::{Env, Tally};
 
 /// Queues and serving are spread over so many locks, by slot.
@@ -55,6 +56,8 @@ pub enum Blocking {
 pub struct Caller {
     pub client: u64,
     pub worker: usize,
+    /// Its number at that worker, which may be another client's by then.
+    pub connection: usize,
 }
 
 /// What a call that found nothing waits for.
@@ -148,9 +151,24 @@ impl Waiting {
         self.count.load(SeqCst)
     }
 
+    /// How many keys calls wait for.
+    pub fn key_count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     /// Whether calls wait for this key already. Called with the key's slot locked.
     pub fn has_queue(&self, db: DbIndex, key: &[u8]) -> bool {
         self.count() > 0 && self.shard(key).lock().contains_key(&(db, key.to_vec()))
+    }
+
+    /// Whether calls wait already for this key to hold this kind of value. Called with the key's
+    /// slot locked.
+    pub fn has_queue_for(&self, db: DbIndex, key: &[u8], kind: Kind) -> bool {
+        self.count() > 0 && {
+            let queues = self.shard(key).lock();
+            let queue = queues.get(&(db, key.to_vec()));
+            queue.is_some_and(|queue| queue.iter().any(|waiter| waiter.kind == kind))
+        }
     }
 
     /// Puts a call behind those that wait for its keys. Called with their slots locked.
@@ -161,7 +179,7 @@ impl Waiting {
         protocol: Protocol,
         wait: Wait,
     ) -> Arc<Waiter> {
-        let key = |key: &KeyAt| (key.db, call.args[key.arg as usize].to_vec());
+        let keys = awaited(call).map(|key| (key.db, call.args[key.arg as usize].to_vec()));
         let waiter = Arc::new(Waiter {
             caller,
             deadline_ms: wait.deadline_ms,
@@ -172,7 +190,7 @@ impl Waiting {
             protocol,
             kind: wait.kind,
             wakes_on_removal: wait.wakes_on_removal,
-            keys: call.keys.iter().map(key).collect(),
+            keys: keys.collect(),
             state: AtomicU8::new(WAITING),
         });
         self.count.fetch_add(1, SeqCst);
@@ -196,8 +214,7 @@ impl Waiting {
         was_waiting
     }
 
-    /// Every key that calls of this database wait for; for when a database is swapped.
-    pub fn keys_of(&self, db: DbIndex) -> Vec<Vec<u8>> {
+    fn keys_of(&self, db: DbIndex) -> Vec<Vec<u8>> {
         let keys = |shard: &Shard| -> Vec<Vec<u8>> {
             let queues = shard.lock();
             queues.keys().filter(|(of, _)| *of == db).map(|(_, key)| key.clone()).collect()
@@ -246,10 +263,35 @@ impl Waiter {
         self.state.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
     }
 
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// The call that waits.
     pub fn args(&self) -> Args<'_> {
         self.call.as_args()
     }
+}
+
+/// Notes every key of a database that calls wait for, since the database was flushed or swapped.
+pub fn note_all(keyspace: &Keyspace, pass: &Pass<'_>, db: DbIndex, tally: &mut Tally) {
+    let database = keyspace.database(db, pass);
+    for key in keyspace.waiting.keys_of(db) {
+        let slot = database.slot(crc16::slot_of(&key)).lock(pass);
+        let kind = slot.get(hash::of(&key), &key).map(|record| Tag::of(record).kind());
+        tally.ready.push(Ready { db, key, kind });
+    }
+}
+
+/// The keys that a call takes from: those it only puts something into cannot wake it.
+fn awaited<'a>(call: &Call<'a>) -> impl Iterator<Item = &'a KeyAt> {
+    let mut sources = Vec::new();
+    let _ = plan::each_key(&call.command.spec, call.args, |arg, flags| {
+        if flags.contains(KeyFlags::ACCESS) {
+            sources.push(arg as u32);
+        }
+    });
+    call.keys.iter().filter(move |key| sources.contains(&key.arg))
 }
 
 /// What serving works with; every call served is told to `deliver`.

@@ -22,7 +22,11 @@ const DISTANCE: usize = 6;
 /// Keys that one step fetches at once, at the start of a batch or behind a call of many keys.
 const STEP_MAX: usize = 3 * DISTANCE;
 /// Requests of one connection in one turn; the rest waits, so that others get theirs.
-const REQUESTS_PER_TURN: usize = 1024;
+const REQUESTS_PER_CONNECTION: usize = 1024;
+/// Requests that a turn of many connections shares out: some milliseconds of work.
+const REQUESTS_PER_TURN: usize = 4096;
+/// What each of very many connections gets all the same, so that pipelines are not cut to pieces.
+const REQUESTS_MIN: usize = 32;
 
 /// Scratch memory of a worker, reused every turn.
 #[derive(Default)]
@@ -63,6 +67,8 @@ pub enum Data {
 pub struct Request {
     pub source: u32,
     pub what: What,
+    /// Where it ends in its source.
+    pub end: usize,
     is_inline: bool,
     spans: (u32, u32),
     keys: (u32, u32),
@@ -106,9 +112,10 @@ impl Batch {
         table: &Table,
         keyspace: &Keyspace,
     ) {
+        let share = REQUESTS_PER_TURN / self.sources.len();
         let Source { data, consumed, has_more, .. } = &mut self.sources[source];
         let bytes = data.bytes(reactor);
-        for _ in 0..REQUESTS_PER_TURN {
+        for _ in 0..share.clamp(REQUESTS_MIN, REQUESTS_PER_CONNECTION) {
             let first_span = self.spans.len();
             let input = &bytes[*consumed..];
             let parsed = connection.parser.parse(input, &mut self.spans, &mut self.scratch, limits);
@@ -149,6 +156,7 @@ impl Batch {
             self.requests.push(Request {
                 source: source as u32,
                 what,
+                end: *consumed,
                 is_inline,
                 spans: (first_span as u32, self.spans.len() as u32),
                 keys: (first_key as u32, self.keys.len() as u32),
@@ -221,6 +229,7 @@ impl Request {
         Request {
             source: source as u32,
             what: What::Malformed(error),
+            end: usize::MAX,
             is_inline: false,
             spans: (0, 0),
             keys: (0, 0),

@@ -24,6 +24,8 @@ pub struct Client {
     pub input_bytes: AtomicUsize,
     pub output_bytes: AtomicUsize,
     pub commands: AtomicU64,
+    /// Its call waits for a key.
+    pub is_blocked: AtomicBool,
     pub no_evict: AtomicBool,
     pub no_touch: AtomicBool,
     names: Mutex<Names>,
@@ -78,6 +80,7 @@ impl Clients {
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             commands: AtomicU64::new(0),
+            is_blocked: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             names: Mutex::default(),
@@ -102,6 +105,10 @@ impl Clients {
 
     pub fn count(&self) -> usize {
         self.count.load(Relaxed)
+    }
+
+    pub fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.lock().get(&id).cloned()
     }
 
     /// All clients, oldest first.

@@ -7,6 +7,7 @@ use kvasir_reactor::ConnectionId;
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::Parser;
 
+use crate::blocking::Waits;
 use crate::clients::Client;
 
 /// State of one connection; an idle one owns no buffer.
@@ -20,6 +21,10 @@ pub struct Connection {
     pub db: DbIndex,
     pub is_authenticated: bool,
     pub replies: Replies,
+    /// Its last call waits for a key; until that is answered nothing else is executed.
+    pub waits: Option<Waits>,
+    /// Of the batch at work: where the call ends that waits.
+    pub stopped_at: Option<usize>,
     /// A payload is with the reactor.
     pub is_sending: bool,
     /// Receiving is stopped until `input` was worked off.
@@ -54,6 +59,8 @@ impl Connection {
             db: DbIndex(0),
             is_authenticated,
             replies: Replies::On,
+            waits: None,
+            stopped_at: None,
             is_sending: false,
             is_paused: false,
             is_closing: false,

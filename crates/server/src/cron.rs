@@ -10,6 +10,7 @@ use kvasir_keyspace::expire::expire_slot;
 
 use kvasir_structures::slot::SLOTS;
 
+use crate::blocking::serve_ready;
 use crate::shared::Shared;
 use crate::worker::Core;
 
@@ -86,6 +87,9 @@ impl Cron {
         let mut is_complete = false;
         while !is_complete && stay.elapsed() < EXPIRE_STAY {
             is_complete = self.expire_some(shared, core, &pass, stay);
+        }
+        if !core.tally.ready.is_empty() {
+            serve_ready(shared, self.worker, core, &pass);
         }
         is_complete
     }

@@ -6,6 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod batch;
+pub mod blocking;
 pub mod clients;
 pub mod commands;
 pub mod config;

@@ -5,7 +5,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
-use kvasir_keyspace::waiting::Blocking;
+use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
@@ -14,6 +14,7 @@ use kvasir_structures::gate::Pass;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
+use crate::blocking::settle;
 use crate::commands::{ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
@@ -88,12 +89,15 @@ impl<'w> Runner<'w> {
         let source = &batch.sources[request.source as usize];
         // Taken out for the length of the call, so that the call may look at other connections.
         let Some(mut connection) = self.connections[source.connection].take() else { return };
-        if !connection.is_closing {
+        if !connection.is_closing && connection.waits.is_none() {
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
             self.answer(&mut connection, batch, request);
             if is_muted {
                 unmute(&mut connection, mark);
+            }
+            if connection.waits.is_some() {
+                connection.stopped_at = Some(request.end);
             }
         }
         self.connections[source.connection] = Some(connection);
@@ -197,10 +201,16 @@ impl<'w> Runner<'w> {
             tally: &mut self.core.tally,
             rng: &mut self.core.rng,
             reply: &mut connection.reply,
-            blocking: Blocking::Never,
+            blocking: Blocking::For(Caller {
+                client: connection.client.id,
+                worker: self.worker,
+                connection: connection.id.index as usize,
+            }),
         };
         let pass = self.pass.as_ref().expect("only a world command goes without");
-        execute(&self.shared.keyspace, pass, &call, context).map(drop)
+        let result = execute(&self.shared.keyspace, pass, &call, context);
+        settle(self.shared, self.worker, self.core, pass, connection);
+        result.map(drop)
     }
 
     /// Runs a command with the gate closed.
@@ -221,7 +231,8 @@ impl<'w> Runner<'w> {
             reply: &mut connection.reply,
         });
         drop(exclusive);
-        self.pass = Some(self.shared.gate.enter(self.worker));
+        let pass = self.pass.insert(self.shared.gate.enter(self.worker));
+        settle(self.shared, self.worker, self.core, pass, connection);
         result.map(drop)
     }
 

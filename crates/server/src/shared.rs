@@ -8,6 +8,7 @@ use kvasir_keyspace::view::Garbage;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_structures::gate::Gate;
 
+use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::dispatch::Table;
@@ -60,6 +61,10 @@ pub enum Message {
     Adopt(Socket),
     /// Close this client's connection, if it is still there.
     Kill(u64),
+    /// End the wait of this client.
+    EndWait(u64, End),
+    /// A call that waited here was answered.
+    Unblock(Served),
     /// The configuration changed, or the server stops: look.
     Look,
 }

@@ -14,6 +14,7 @@ use kvasir_reactor::{Address, Buffer, ConnectionId, Event, Payload, Reactor, Soc
 use kvasir_resp::request::Limits;
 
 use crate::batch::{Batch, Data, Source};
+use crate::blocking::{Deadlines, Served};
 use crate::clients::Origin;
 use crate::config::Config;
 use crate::connection::Connection;
@@ -40,7 +41,7 @@ pub struct Worker {
     events: Vec<Event>,
     batch: Batch,
     /// Connections with requests left from the last turn.
-    ready: Vec<usize>,
+    pub ready: Vec<usize>,
     /// Connections whose replies or state want a look after the batch.
     touched: Vec<usize>,
     spare: Vec<Vec<u8>>,
@@ -54,6 +55,10 @@ pub struct Core {
     pub env: Env,
     pub tally: Tally,
     pub rng: Rng,
+    /// When calls that wait on this worker give up.
+    pub deadlines: Deadlines,
+    /// Answers to calls that waited here and were served in this turn.
+    pub served: Vec<Served>,
 }
 
 impl Core {
@@ -64,6 +69,8 @@ impl Core {
             limits: request_limits(&config),
             env: Env::default(),
             tally: Tally::default(),
+            deadlines: Deadlines::default(),
+            served: Vec::new(),
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };
@@ -111,6 +118,7 @@ impl Worker {
             self.core.refresh(self.shared);
             self.turn();
             self.cron.run(self.shared, &mut self.core);
+            self.end_waits();
             self.close_idle();
             self.publish_tally();
         }
@@ -122,7 +130,10 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let has_connections = self.connections.iter().any(Option::is_some);
-        self.cron.timeout(self.shared, &self.core, has_connections)
+        let until = |ms: u64| Duration::from_millis(ms.saturating_sub(self.core.env.now_ms));
+        let next_wait = self.core.deadlines.next_ms().map(until);
+        let next_task = self.cron.timeout(self.shared, &self.core, has_connections);
+        [next_wait, next_task].into_iter().flatten().min()
     }
 
     fn turn(&mut self) {
@@ -140,6 +151,7 @@ impl Worker {
             self.parse(&mut batch);
             Runner::new(self).run(&batch);
             self.finish_sources(&mut batch);
+            self.answer_served();
         }
         self.batch = batch;
         // Who has a reply in hand finds it counted.
@@ -176,6 +188,11 @@ impl Worker {
         self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
         if connection.is_closing {
             return self.reactor.recycle(buffer);
+        }
+        if connection.waits.is_some() {
+            let bytes = received.to_vec();
+            self.reactor.recycle(buffer);
+            return self.keep_input(index, &bytes);
         }
         if connection.input.is_empty() && !connection.in_round {
             connection.in_round = true;
@@ -242,7 +259,11 @@ impl Worker {
     fn finish_sources(&mut self, batch: &mut Batch) {
         for source in batch.sources.drain(..) {
             let Source { connection: index, data, consumed, has_more } = source;
-            let connection = self.connections[index].as_deref_mut();
+            let mut connection = self.connections[index].as_deref_mut();
+            let consumed = match &mut connection {
+                Some(connection) => connection.used_up_to(consumed),
+                None => consumed,
+            };
             match (data, connection) {
                 (Data::Direct(buffer), connection) => {
                     if let Some(connection) = connection {
@@ -262,7 +283,7 @@ impl Worker {
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             connection.in_round = false;
             connection.client.input_bytes.store(connection.input.len(), Relaxed);
-            if has_more && !connection.is_closing {
+            if has_more && !connection.is_closing && connection.waits.is_none() {
                 self.ready.push(index);
             }
             self.limit_input(index, has_more);
@@ -270,7 +291,7 @@ impl Worker {
     }
 
     /// Back-pressure on a client that sends faster than it is served, and the limit on a request.
-    fn limit_input(&mut self, index: usize, has_more: bool) {
+    pub fn limit_input(&mut self, index: usize, has_more: bool) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         let waiting = connection.input.len();
         if waiting > self.core.config.client_query_buffer_limit as usize {
@@ -289,7 +310,7 @@ impl Worker {
 
     /// Sends what a connection has to say, unless a payload is under way; then closes it if that
     /// was its last word.
-    fn flush(&mut self, index: usize) {
+    pub fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if connection.is_sending {
             connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
@@ -297,9 +318,10 @@ impl Worker {
         }
         if connection.reply.is_empty() {
             if connection.is_closing {
-                self.close(index);
+                return self.close(index);
             }
-            return;
+            let (unused, _) = connection.reply.take();
+            return self.spare(unused);
         }
         let (bytes, shared) = connection.reply.take();
         connection.is_sending = true;
@@ -317,11 +339,7 @@ impl Worker {
     }
 
     fn sent(&mut self, id: ConnectionId, payload: Payload, is_ok: bool) {
-        let mut bytes = payload.bytes;
-        if self.spare.len() < SPARE_MAX && bytes.capacity() <= SPARE_BYTES_MAX {
-            bytes.clear();
-            self.spare.push(bytes);
-        }
+        self.spare(payload.bytes);
         let index = id.index as usize;
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
         else {
@@ -332,11 +350,20 @@ impl Worker {
         if is_ok { self.flush(index) } else { self.close(index) }
     }
 
+    /// Keeps an emptied buffer for the next reply.
+    fn spare(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
     /// Forgets a connection; what it still had to send is dropped.
     pub fn close(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::take) else {
             return;
         };
+        self.forget_wait(&connection);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
         self.shared.workers[self.index].connection_count.fetch_sub(1, Relaxed);
@@ -408,18 +435,25 @@ impl Worker {
             match message {
                 Message::Adopt(socket) => self.adopt(socket),
                 Message::Kill(id) => self.kill(id),
+                Message::EndWait(id, end) => self.end_wait_of(id, end),
+                Message::Unblock(served) => self.unblock(served),
                 Message::Look => {}
             }
         }
     }
 
     fn kill(&mut self, id: u64) {
+        if let Some(index) = self.index_of(id) {
+            self.close(index);
+        }
+    }
+
+    /// The number of a client's connection.
+    pub fn index_of(&self, id: u64) -> Option<usize> {
         let is_it = |connection: &Option<Box<Connection>>| {
             connection.as_ref().is_some_and(|connection| connection.client.id == id)
         };
-        if let Some(index) = self.connections.iter().position(is_it) {
-            self.close(index);
-        }
+        self.connections.iter().position(is_it)
     }
 
     fn close_idle(&mut self) {
@@ -431,6 +465,7 @@ impl Worker {
         let now_ms = self.core.env.now_ms;
         for index in 0..self.connections.len() {
             if let Some(connection) = &self.connections[index]
+                && connection.waits.is_none()
                 && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
             {
                 self.close(index);

@@ -1,8 +1,9 @@
-//! Pure containers and algorithms: slot lock, gate, slot table, record, listpack, crc16.
+//! Pure containers and algorithms: slot lock, gate, slot table, record, listpack, intset, crc16.
 //!
 //! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
 //! Under `--cfg loom` only what loom models is built: its locks cannot stand in statics.
 
+pub mod bits;
 #[cfg(not(loom))]
 pub(crate) mod bucket;
 pub mod crc16;
@@ -13,6 +14,8 @@ pub mod gate;
 pub mod gate_cell;
 pub mod glob;
 pub mod hash;
+pub mod hyperloglog;
+pub mod intset;
 pub mod listpack;
 pub mod lock;
 #[cfg(not(loom))]

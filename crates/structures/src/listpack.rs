@@ -21,7 +21,7 @@ mod validate;
 use std::fmt;
 use std::ops::Range;
 
-pub use edit::{Listpack, Splice, replace_in_place};
+pub use edit::{Listpack, Patch, Splice, replace_in_place};
 use element::{Backlen, TERMINATOR, decode};
 pub use element::{Element, Text, parse_int};
 pub use validate::{ListpackError, validate};
@@ -96,6 +96,13 @@ impl<'a> ListpackRef<'a> {
         self.decode(position.0).0
     }
 
+    /// The element at `position`, which is not the end, and the position behind it.
+    #[inline]
+    pub fn read(self, position: Position) -> (Element<'a>, Position) {
+        let (element, after) = self.decode(position.0);
+        (element, Position(after))
+    }
+
     /// The position behind the element at `position`; the end, if that was the last one.
     #[inline]
     pub fn after(self, position: Position) -> Position {
@@ -152,6 +159,12 @@ impl<'a> ListpackRef<'a> {
         Entries { listpack: self, front: self.start(), back: self.end() }
     }
 
+    /// The elements in `range`, whose ends are positions, with their positions.
+    #[inline]
+    pub fn entries_in(self, range: Range<Position>) -> Entries<'a> {
+        Entries { listpack: self, front: range.start, back: range.end }
+    }
+
     #[inline]
     pub fn iter(self) -> Iter<'a> {
         Iter(self.entries())
@@ -192,6 +205,11 @@ impl<'a> ListpackRef<'a> {
     /// An edit: `elements` in place of what stands in `range`.
     pub fn splice(self, range: Range<Position>, elements: &'a [Element<'a>]) -> Splice<'a> {
         Splice::new(self, range, elements)
+    }
+
+    /// The same edit, to be made where the listpack stands.
+    pub fn patch<'e>(self, range: Range<Position>, elements: &'e [Element<'e>]) -> Patch<'e> {
+        Patch::new(self, range, elements)
     }
 
     /// A copy of the elements in `range`.

@@ -74,12 +74,6 @@ impl<T> Table<T> {
         self.with_expiring_parts_len
     }
 
-    /// Whether anything in the table expires.
-    #[inline]
-    pub fn has_volatile(&self) -> bool {
-        self.expiring_len + self.with_expiring_parts_len > 0
-    }
-
     #[inline(always)]
     pub(crate) fn root(&self) -> Root {
         Root(self.root)
@@ -111,6 +105,22 @@ impl<T> Table<T> {
         let bucket = unsafe { &leaf.buckets()[place.bucket] };
         let entry = bucket.entry(place.position);
         Some(Occupied { table: self, hash, leaf, place, entry })
+    }
+
+    /// As `find`, but takes the record out where `is_gone` says so: one search for both.
+    #[inline]
+    pub fn find_unless(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        retire: &impl Retire,
+        is_gone: impl FnOnce(RecordRef<'_, T>) -> bool,
+    ) -> Lookup<'_, T> {
+        match self.find(hash, key) {
+            None => Lookup::Absent,
+            Some(occupied) if is_gone(occupied.record()) => Lookup::Gone(occupied.remove(retire)),
+            Some(occupied) => Lookup::Here(occupied),
+        }
     }
 
     /// Adds a record whose key is not in the table.
@@ -421,6 +431,14 @@ unsafe fn halves<T>(leaf: Leaf, depth: u32) -> [(Leaf, u32); 2] {
         }
         (new, entries.len() as u32)
     })
+}
+
+/// What [`Table::find_unless`] finds.
+pub enum Lookup<'a, T> {
+    Absent,
+    /// It was there and was taken out.
+    Gone(Record<T>),
+    Here(Occupied<'a, T>),
 }
 
 /// A record that was found, with what is needed to replace or remove it.

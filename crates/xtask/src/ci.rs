@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::fuzz_diff::Peer;
 use crate::oracle::Oracle;
 use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
 use crate::{fuzz, fuzz_diff, oracle, robust, tidy, torture};
@@ -153,9 +154,19 @@ fn fuzz_smoke() -> Result<()> {
 }
 
 fn differ() -> Result<()> {
-    fuzz_diff::main(&fuzz_diff::Options::short(FUZZ_DIFF_COMMANDS, "io_uring", false))?;
-    fuzz_diff::main(&fuzz_diff::Options::short(FUZZ_DIFF_COMMANDS_EPOLL, "epoll", false))?;
-    let canary = fuzz_diff::Options::short(FUZZ_DIFF_COMMANDS, "io_uring", true);
+    fuzz_diff::main(&fuzz_diff::Options::short(
+        FUZZ_DIFF_COMMANDS,
+        "io_uring",
+        Peer::Redis,
+        false,
+    ))?;
+    fuzz_diff::main(&fuzz_diff::Options::short(
+        FUZZ_DIFF_COMMANDS_EPOLL,
+        "epoll",
+        Peer::Valkey,
+        false,
+    ))?;
+    let canary = fuzz_diff::Options::short(FUZZ_DIFF_COMMANDS, "io_uring", Peer::Redis, true);
     expect_failure("fuzz-diff", fuzz_diff::main(&canary), "the planted difference was found")
 }
 

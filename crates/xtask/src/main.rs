@@ -8,6 +8,7 @@ mod ci;
 mod fuzz;
 mod fuzz_diff;
 mod link;
+mod missing;
 mod oracle;
 mod packages;
 mod random;
@@ -43,6 +44,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Send the same random calls to Kvasir and to Redis and compare the replies
     FuzzDiff(fuzz_diff::Options),
+    /// Say which data commands of Redis and Valkey are not there yet
+    Missing,
     /// Many connections at once, and invariants that only atomic commands keep
     Torture(torture::Options),
     /// Malformed input, limits, wrong starts: the server says what is wrong and lives
@@ -66,6 +69,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::main(),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),
+        Task::Missing => missing::main(),
         Task::Torture(options) => torture::main(&options),
         Task::Robust(options) => robust::main(&options),
         Task::Bench(options) => bench::main(&options),

@@ -46,6 +46,12 @@ impl Raw {
         }
     }
 
+    /// The value behind a name in a map, which RESP2 writes as a flat array.
+    pub fn field(&self, name: &str) -> Option<&Raw> {
+        let mut pairs = self.items().chunks_exact(2);
+        pairs.find(|pair| pair[0].text() == Some(name.as_bytes())).map(|pair| &pair[1])
+    }
+
     /// The text of a string, a number or an error; of a null nothing.
     pub fn text(&self) -> Option<&[u8]> {
         let Raw::Leaf(bytes) = self else { return None };

@@ -8,6 +8,7 @@ use kvasir_resp::number::parse_integer;
 
 use super::client_kill::CLIENT_KILL;
 use super::client_line::write_line;
+use super::client_unblock::CLIENT_UNBLOCK;
 use super::{
     ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ON_OFF, ServerCommand, ServerCx, ServerRun, help_spec,
     is_word, parse_switch, write_help,
@@ -39,6 +40,7 @@ static CLIENT: ServerCommand = ServerCommand {
         &CLIENT_REPLY,
         &CLIENT_SETINFO,
         &CLIENT_SETNAME,
+        &CLIENT_UNBLOCK,
     ]),
 };
 
@@ -389,4 +391,6 @@ static HELP: &[&str] = &[
     "    Notes the client library of this connection.",
     "SETNAME <name>",
     "    Names this connection.",
+    "UNBLOCK <client-id> [TIMEOUT|ERROR]",
+    "    Ends the wait of a client for a key, as if its time were over, or with an error.",
 ];

@@ -53,10 +53,11 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     }
 }
 
-/// `U` a unix socket, `e` kept from eviction, `T` leaves no trace in the access clocks, `N` none
+/// `b` waits for a key, `U` a unix socket, `e` kept from eviction, `T` leaves no trace in the access clocks, `N` none
 /// of these.
 fn flags(client: &Client) -> String {
     let all = [
+        ('b', client.is_blocked.load(Relaxed)),
         ('U', client.is_unix),
         ('e', client.no_evict.load(Relaxed)),
         ('T', client.no_touch.load(Relaxed)),

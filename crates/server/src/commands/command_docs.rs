@@ -9,7 +9,8 @@ use crate::dispatch::{Entry, Table};
 
 /// The command's name and its map of facts; what does not apply is left out.
 pub fn write_docs(reply: &mut Reply, table: &Table, entry: &Entry) {
-    let Spec { summary, since, complexity, group, history, arguments, .. } = *entry.spec;
+    let Spec { summary, since, complexity, group, deprecated, history, arguments, .. } =
+        *entry.spec;
     let texts = [
         ("summary", summary),
         ("since", since),
@@ -19,8 +20,17 @@ pub fn write_docs(reply: &mut Reply, table: &Table, entry: &Entry) {
     let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
     let lists = [history.len(), arguments.len(), entry.subcommands.len()];
     reply.bulk(entry.full_name.as_bytes());
-    reply.map(texts.clone().count() + lists.iter().filter(|length| **length > 0).count());
+    let lists = lists.iter().filter(|length| **length > 0).count();
+    let deprecation = if deprecated.is_some() { 3 } else { 0 };
+    reply.map(texts.clone().count() + deprecation + lists);
     texts.for_each(|(field, text)| write_text(reply, field, text));
+    if let Some((version, instead)) = deprecated {
+        reply.bulk(b"doc_flags");
+        reply.set(1);
+        reply.simple("deprecated");
+        write_text(reply, "deprecated_since", version);
+        write_text(reply, "replaced_by", instead);
+    }
     if !history.is_empty() {
         reply.bulk(b"history");
         reply.set(history.len());

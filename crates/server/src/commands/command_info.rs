@@ -68,6 +68,13 @@ pub fn write_info(reply: &mut Reply, table: &Table, entry: &Entry) {
     }
 }
 
+/// The names of the flags that COMMAND INFO shows.
+pub fn flag_names(spec: &Spec) -> Vec<&'static str> {
+    let flags = flags(spec);
+    let set = FLAG_NAMES.iter().filter(|(flag, _)| flags.contains(*flag));
+    set.map(|(_, name)| *name).collect()
+}
+
 /// The row's flags, and `movablekeys` where no plain range tells the keys.
 fn flags(spec: &Spec) -> Flags {
     let is_plain = |key: &KeySpec| {

@@ -4,6 +4,7 @@ pub mod auth;
 pub mod client;
 pub mod client_kill;
 pub mod client_line;
+pub mod client_unblock;
 pub mod command;
 pub mod command_docs;
 pub mod command_info;
@@ -12,6 +13,7 @@ pub mod connection;
 pub mod debug;
 pub mod info;
 pub mod memory;
+pub mod reference;
 pub mod server;
 
 use kvasir_keyspace::command::Command;

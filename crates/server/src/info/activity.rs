@@ -11,13 +11,14 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     lines.field("connected_clients", source.shared.clients.count());
     lines.field("cluster_connections", 0);
     lines.field("maxclients", source.config.maxclients);
+    let waiting = &source.shared.keyspace.waiting;
+    lines.field("blocked_clients", waiting.count());
+    lines.field("total_blocking_keys", waiting.key_count());
     lines.zeros(&[
         "client_recent_max_input_buffer",
         "client_recent_max_output_buffer",
-        "blocked_clients",
         "tracking_clients",
         "clients_in_timeout_table",
-        "total_blocking_keys",
         "total_blocking_keys_on_nokey",
     ]);
 }

@@ -157,3 +157,14 @@ fn killing_oneself_is_answered_first() {
         assert!(client.ends());
     });
 }
+
+#[test]
+fn unblock_refuses() {
+    check(&[(
+        "CLIENT UNBLOCK x; CLIENT UNBLOCK 1000000 soon; CLIENT UNBLOCK 1000000; CLIENT UNBLOCK -1; \
+         CLIENT UNBLOCK",
+        "-ERR value is not an integer or out of range; \
+         -ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR; :0; :0; \
+         -ERR wrong number of arguments for 'client|unblock' command",
+    )]);
+}

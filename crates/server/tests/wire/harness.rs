@@ -31,16 +31,34 @@ impl Server {
         Server::start(backend, command, options)
     }
 
+    /// Kvasir on epoll, which may open this many files and no more.
+    pub fn with_few_files(files: u32, options: &[&str]) -> Server {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_kvasir-server")]);
+        command.args(["--io-backend", "epoll", "--io-threads", "1"]);
+        Server::start("few files", command, options)
+    }
+
     /// The oracle, if KVASIR_REDIS_SERVER names one; under CI it must.
     pub fn redis(options: &[&str]) -> Option<Server> {
-        let Ok(program) = std::env::var("KVASIR_REDIS_SERVER") else {
-            assert!(std::env::var("CI").is_err(), "CI needs KVASIR_REDIS_SERVER");
-            eprintln!("KVASIR_REDIS_SERVER is not set: scripts run without the oracle");
+        Server::peer("redis-server", "KVASIR_REDIS_SERVER", options)
+    }
+
+    /// Valkey, which has what is newer, if KVASIR_VALKEY_SERVER names one; under CI it must.
+    pub fn valkey(options: &[&str]) -> Option<Server> {
+        Server::peer("valkey-server", "KVASIR_VALKEY_SERVER", options)
+    }
+
+    fn peer(name: &'static str, variable: &str, options: &[&str]) -> Option<Server> {
+        let Ok(program) = std::env::var(variable) else {
+            assert!(std::env::var("CI").is_err(), "CI needs {variable}");
+            eprintln!("{variable} is not set: scripts run without {name}");
             return None;
         };
         let mut command = Command::new(program);
         command.args(["--save", "", "--enable-debug-command", "yes"]);
-        Some(Server::start("redis-server", command, options))
+        Some(Server::start(name, command, options))
     }
 
     fn start(name: &'static str, mut command: Command, options: &[&str]) -> Server {

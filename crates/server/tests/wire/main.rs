@@ -3,10 +3,12 @@
 //! `harness` starts servers and speaks to them, `check` runs scripts and compares with a real
 //! redis-server; the other files are tests, by subject.
 
+mod blocking;
 mod check;
 mod clients;
 mod command_table;
 mod connection;
 mod harness;
 mod life;
+mod limits;
 mod server;

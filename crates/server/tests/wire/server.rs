@@ -249,3 +249,14 @@ fn debug_needs_permission() {
     check_with(&["--enable-debug-command", "no"], &[("DEBUG SLEEP 0", refused)]);
     check_with(&["--enable-debug-command", "local"], &[("DEBUG SLEEP 0", "+OK")]);
 }
+
+/// Found when the allocator put its arena on huge pages, which made it 28 MB.
+#[test]
+fn a_fresh_server_is_small() {
+    each_backend(&["--io-threads", "1"], |server| {
+        let info = server.connect().ask_text("INFO memory");
+        let rss = info.lines().find_map(|line| line.strip_prefix("used_memory_rss:"));
+        let rss: u64 = rss.and_then(|text| text.trim().parse().ok()).expect("a figure");
+        assert!(rss < 16_000_000, "{rss} bytes are resident");
+    });
+}

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::intended::{Tally, Verdict, judge};
+use super::intended::{Peer, Tally, Verdict, judge};
 use super::pair::{Difference, Twins};
 use super::values::DATABASES;
 use crate::link::{Call, Link, show};
@@ -41,24 +41,62 @@ fn compare_database(twins: &mut Twins) -> Result<Option<Difference>> {
         return Ok(Some(difference));
     }
     let types = answers(&mut twins.theirs, &calls)?;
-    let values: Vec<Call> = keys
-        .iter()
-        .zip(types.chunks(3))
-        .filter_map(|(key, about)| match about[0].text()? {
-            b"string" => Some(with_key(&["GET"], key)),
-            b"hash" => Some(with_key(&["HGETALL"], key)),
-            _ => None,
-        })
-        .collect();
-    ask(twins, &values)
+    let type_of = |index: usize| types[3 * index].text().unwrap_or_default();
+    let values: Vec<Call> =
+        keys.iter().enumerate().flat_map(|(index, key)| questions(type_of(index), key)).collect();
+    if let Some(difference) = ask(twins, &values)? {
+        return Ok(Some(difference));
+    }
+    let hashes = keys.iter().enumerate().filter(|(index, _)| type_of(*index) == b"hash");
+    match twins.peer {
+        Peer::Redis => Ok(None),
+        Peer::Valkey => compare_fields(twins, &hashes.map(|(_, key)| *key).collect::<Vec<_>>()),
+    }
+}
+
+/// What says everything about a key of this type.
+fn questions(of_type: &[u8], key: &[u8]) -> Vec<Call> {
+    let question = |words: &[&str], rest: &[&str]| {
+        let mut call = with_key(words, key);
+        call.extend(rest.iter().map(|word| word.as_bytes().to_vec()));
+        call
+    };
+    match of_type {
+        b"string" => vec![question(&["GET"], &[])],
+        b"hash" => vec![question(&["HGETALL"], &[])],
+        b"list" => vec![question(&["LRANGE"], &["0", "-1"])],
+        b"set" => vec![question(&["SMEMBERS"], &[])],
+        b"zset" => vec![question(&["ZRANGE"], &["0", "-1", "WITHSCORES"])],
+        b"stream" => vec![
+            question(&["XRANGE"], &["-", "+"]),
+            question(&["XINFO", "STREAM"], &["FULL", "COUNT", "0"]),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// When the fields of these hashes expire.
+fn compare_fields(twins: &mut Twins, hashes: &[&[u8]]) -> Result<Option<Difference>> {
+    let mut calls = Vec::new();
+    for key in hashes {
+        let fields = twins.theirs.call(&with_key(&["HKEYS"], key))?;
+        let fields: Vec<Vec<u8>> =
+            fields.items().iter().filter_map(Raw::text).map(<[u8]>::to_vec).collect();
+        let mut call = with_key(&["HPEXPIRETIME"], key);
+        call.extend([b"FIELDS".to_vec(), fields.len().to_string().into_bytes()]);
+        call.extend(fields);
+        calls.push(call);
+    }
+    ask(twins, &calls)
 }
 
 /// Asks both and compares.
 fn ask(twins: &mut Twins, calls: &[Call]) -> Result<Option<Difference>> {
     let ours = answers(&mut twins.ours, calls)?;
     let theirs = answers(&mut twins.theirs, calls)?;
+    let mut tally = Tally::new(twins.peer);
     for ((call, ours), theirs) in calls.iter().zip(ours).zip(theirs) {
-        if judge(call, &ours, &theirs, &mut Tally::default()) == Verdict::Different {
+        if judge(call, &ours, &theirs, &mut tally) == Verdict::Different {
             let (ours, theirs) = (format!("{ours:?}"), format!("{theirs:?}"));
             return Ok(Some(Difference { step: 0, call: show(call), ours, theirs }));
         }

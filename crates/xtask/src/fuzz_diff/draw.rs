@@ -5,7 +5,9 @@
 
 use kvasir_keyspace::spec::ArgumentKind;
 
+use super::special;
 use super::syntax::{Param, Syntax};
+use super::tame::tame;
 use super::values::Values;
 use crate::link::Call;
 use crate::random::Random;
@@ -18,26 +20,53 @@ const UNKNOWN_ONCE_IN: u64 = 1000;
 /// turns.
 const RARE_ONCE_IN: u64 = 100;
 
+/// Keys that expire a moment later come once in so many calls, since that moment is waited for.
+const EXPIRE_ONCE_IN: u64 = 2000;
+const RESTORE_ONCE_IN: u64 = 300;
+
 /// Draws calls.
 pub struct Drawer<'a> {
     syntaxes: &'a [Syntax],
     pub values: Values,
+    /// Whether there is something to take values out and to put them back with.
+    has_dump: bool,
+}
+
+/// A call that is being drawn.
+#[derive(Default)]
+struct Draft {
+    call: Call,
+    /// Where the number of those that follow stands, until they are there.
+    count_at: Option<usize>,
+    /// How many keys were drawn last: as many weights, or ids, go with them.
+    keys: usize,
 }
 
 impl<'a> Drawer<'a> {
     pub fn new(syntaxes: &'a [Syntax], random: &mut Random) -> Drawer<'a> {
-        Drawer { syntaxes, values: Values::new(random) }
+        let has_dump = syntaxes.iter().any(|syntax| syntax.words[0] == "restore");
+        Drawer { syntaxes, values: Values::new(random), has_dump }
     }
 
     pub fn call(&self, random: &mut Random) -> Call {
+        if random.once_in(EXPIRE_ONCE_IN) {
+            return vec![special::EXPIRE_SOME.to_vec()];
+        }
+        if self.has_dump && random.once_in(RESTORE_ONCE_IN) {
+            let keys = [(); 2].map(|()| self.values.key("generic", random));
+            return [&[special::RESTORE_COPY.to_vec()], &keys[..]].concat();
+        }
         let syntax = self.syntax(random);
         let mut call: Call = syntax.words.iter().map(|word| word.as_bytes().to_vec()).collect();
         for word in &mut call {
             change_case(word, random);
         }
+        let mut draft = Draft { call, ..Draft::default() };
         for param in &syntax.params {
-            self.param(param, syntax, random, &mut call);
+            self.param(param, syntax, random, &mut draft);
         }
+        let mut call = draft.call;
+        self.fit_bounds(&mut call, random);
         if random.percent(DAMAGED_PERCENT) {
             self.damage(&mut call, random);
         }
@@ -60,31 +89,77 @@ impl<'a> Drawer<'a> {
     }
 
     /// An argument: perhaps not at all, perhaps several times.
-    fn param(&self, param: &Param, syntax: &Syntax, random: &mut Random, call: &mut Call) {
+    fn param(&self, param: &Param, syntax: &Syntax, random: &mut Random, draft: &mut Draft) {
         if param.optional && random.percent(65) {
             return;
         }
-        let mut count = 1;
-        while param.multiple && count < 40 && random.percent(60) {
-            count += 1;
-        }
+        let count = self.count(param, syntax, random, draft);
         for index in 0..count {
             if let Some(token) = &param.token
                 && (index == 0 || param.multiple_token || param.kind == ArgumentKind::PureToken)
             {
                 let mut word = token.clone().into_bytes();
                 change_case(&mut word, random);
-                call.push(word);
+                draft.call.push(word);
             }
             match param.kind {
                 ArgumentKind::PureToken => {}
                 ArgumentKind::OneOf => {
-                    self.param(random.pick(&param.parts), syntax, random, call);
+                    self.param(random.pick(&param.parts), syntax, random, draft);
                 }
                 ArgumentKind::Block => {
-                    param.parts.iter().for_each(|part| self.param(part, syntax, random, call));
+                    param.parts.iter().for_each(|part| self.param(part, syntax, random, draft));
                 }
-                kind => call.push(self.values.draw(kind, &param.name, &syntax.group, random)),
+                kind => {
+                    if matches!(&param.name[..], "numkeys" | "numfields" | "num-vertices") {
+                        draft.count_at = Some(draft.call.len());
+                    }
+                    let value = self.values.draw(kind, &param.name, &syntax.group, random);
+                    draft.call.push(value);
+                }
+            }
+        }
+        if param.kind == ArgumentKind::Key {
+            draft.keys = count;
+        }
+        if param.multiple
+            && let Some(at) = draft.count_at.take()
+            && random.percent(95)
+        {
+            draft.call[at] = count.to_string().into_bytes();
+        }
+    }
+
+    /// How often an argument comes.
+    fn count(&self, param: &Param, syntax: &Syntax, random: &mut Random, draft: &Draft) -> usize {
+        let goes_with_keys =
+            param.name == "weight" || (param.name == "id" && syntax.words[0].starts_with("xread"));
+        if param.multiple && goes_with_keys && random.percent(95) {
+            return draft.keys;
+        }
+        let mut count = 1;
+        while param.multiple && count < 40 && random.percent(60) {
+            count += 1;
+        }
+        count
+    }
+
+    /// The bounds of ZRANGE are of three kinds, and only an option behind them says of which.
+    fn fit_bounds(&self, call: &mut Call, random: &mut Random) {
+        let first = match call[0].to_ascii_lowercase().as_slice() {
+            b"zrange" => 2,
+            b"zrangestore" => 3,
+            _ => return,
+        };
+        let has = |word: &[u8]| call.iter().any(|arg| arg.eq_ignore_ascii_case(word));
+        let (by_score, by_lex) = (has(b"byscore"), has(b"bylex"));
+        for at in [first, first + 1] {
+            if at < call.len() && random.percent(90) {
+                call[at] = match (by_score, by_lex) {
+                    (true, _) => self.values.score_bound(random),
+                    (_, true) => self.values.lex_bound(random),
+                    _ => random.range(-12, 40).to_string().into_bytes(),
+                };
             }
         }
     }
@@ -105,7 +180,7 @@ impl<'a> Drawer<'a> {
 
     /// Some command's option.
     fn token(&self, random: &mut Random) -> Vec<u8> {
-        const TOKENS: [&str; 16] = [
+        const TOKENS: [&str; 30] = [
             "NX",
             "XX",
             "GT",
@@ -122,6 +197,20 @@ impl<'a> Drawer<'a> {
             "WITHVALUES",
             "ASYNC",
             "IDX",
+            "LIMIT",
+            "BYSCORE",
+            "REV",
+            "WITHSCORES",
+            "STORE",
+            "LEFT",
+            "MAXLEN",
+            "~",
+            "STREAMS",
+            "FIELDS",
+            "CH",
+            "INCR",
+            "BY",
+            "WEIGHTS",
         ];
         random.pick(&TOKENS).as_bytes().to_vec()
     }
@@ -136,60 +225,5 @@ fn change_case(word: &mut [u8], random: &mut Random) {
             }
         }),
         _ => word.make_ascii_uppercase(),
-    }
-}
-
-/// Takes out what no two servers could answer alike, or none in this life: times that come while
-/// we look, and counts of random elements to draw in their billions.
-fn tame(call: &mut Call) {
-    const DAY_MS: i128 = 86_400_000;
-    let name = call[0].to_ascii_lowercase();
-    let is_too_soon = |value: &[u8], unit_ms: i128| {
-        let Some(value) = parse(value) else { return false };
-        (1..DAY_MS).contains(&(i128::from(value) * unit_ms))
-    };
-    let times: Vec<(usize, i128)> = match &name[..] {
-        b"expire" | b"setex" => vec![(2, 1000)],
-        b"pexpire" | b"psetex" => vec![(2, 1)],
-        b"set" | b"getex" => (2..call.len())
-            .filter_map(|at| match call[at - 1].to_ascii_lowercase().as_slice() {
-                b"ex" => Some((at, 1000)),
-                b"px" => Some((at, 1)),
-                _ => None,
-            })
-            .collect(),
-        _ => Vec::new(),
-    };
-    for (at, unit_ms) in times {
-        if call.get(at).is_some_and(|value| is_too_soon(value, unit_ms)) {
-            call[at] = b"1000000000".to_vec();
-        }
-    }
-    if name == b"hrandfield" && call.len() > 2 && parse(&call[2]).is_some_and(|count| count < -200)
-    {
-        call[2] = b"-50".to_vec();
-    }
-}
-
-fn parse(bytes: &[u8]) -> Option<i64> {
-    std::str::from_utf8(bytes).ok()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_time_comes_while_we_look() {
-        let tamed = |line: &str| {
-            let mut call: Call = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-            tame(&mut call);
-            call.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(tamed("EXPIRE k 5"), "EXPIRE k 1000000000");
-        assert_eq!(tamed("EXPIRE k -5"), "EXPIRE k -5");
-        assert_eq!(tamed("Set k v Px 9 GET"), "Set k v Px 1000000000 GET");
-        assert_eq!(tamed("SET k v"), "SET k v");
-        assert_eq!(tamed("HRANDFIELD h -9000000000"), "HRANDFIELD h -50");
     }
 }

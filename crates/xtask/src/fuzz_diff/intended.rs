@@ -1,103 +1,179 @@
 //! Which replies may differ, and why.
 //!
 //! `NORMAL` holds what no two servers answer alike: order and time. `INTENDED` holds where Kvasir
-//! means to differ from the peer; each entry has to be met, or it is reported as unused.
+//! means to differ from a peer; each entry has to be met, or it is reported as unused.
+
+use clap::ValueEnum;
 
 use crate::link::{Call, show};
 use crate::raw::Raw;
 
 /// Replies that read a clock may be so far apart.
-const CLOCK_TOLERANCE_MS: i64 = 5000;
+const CLOCK_TOLERANCE_MS: u64 = 5000;
+
+/// The server that is right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Peer {
+    /// 7.0
+    Redis,
+    /// 9.1
+    Valkey,
+}
 
 /// A reason for two replies to differ.
 pub struct Rule {
     pub name: &'static str,
     pub reason: &'static str,
+    /// Both peers if `None`.
+    peer: Option<Peer>,
     matches: fn(&str, &Call, &Raw, &Raw) -> bool,
 }
 
+const fn rule(
+    name: &'static str,
+    reason: &'static str,
+    matches: fn(&str, &Call, &Raw, &Raw) -> bool,
+) -> Rule {
+    Rule { name, reason, peer: None, matches }
+}
+
 static NORMAL: &[Rule] = &[
-    Rule {
-        name: "order",
-        reason: "the order of a hash table is nobody's promise",
-        matches: |name, _, ours, theirs| {
-            let per_item = match name {
-                "hgetall" => 2,
-                "keys" | "hkeys" | "hvals" => 1,
-                _ => return false,
-            };
-            ours.sorted(per_item) == theirs.sorted(per_item)
+    rule("order", "the order of a hash table is nobody's promise", |name, _, ours, theirs| {
+        let per_item = match name {
+            "hgetall" => 2,
+            "keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" => 1,
+            _ => return false,
+        };
+        ours.sorted(per_item) == theirs.sorted(per_item)
+    }),
+    rule("unsorted", "a set that SORT does not sort has no order", |name, call, ours, theirs| {
+        let is_unsorted = matches!(name, "sort" | "sort_ro") && sorts_by_nothing(call);
+        let gets = call.iter().filter(|word| word.eq_ignore_ascii_case(b"get")).count().max(1);
+        let is_cut = has_word(call, b"limit") && ours.has_shape_of(theirs);
+        is_unsorted && (is_cut || ours.sorted(gets) == theirs.sorted(gets))
+    }),
+    rule(
+        "places",
+        "places come in any order where none is asked for",
+        |name, call, ours, theirs| {
+            let is_search = name == "geosearch" || name.starts_with("georadius");
+            let is_ordered = has_word(call, b"asc") || has_word(call, b"desc");
+            let is_any = has_word(call, b"any") && ours.has_shape_of(theirs);
+            is_search && (is_any || (!is_ordered && ours.sorted(1) == theirs.sorted(1)))
         },
-    },
-    Rule {
-        name: "clock",
-        reason: "two servers are asked at two moments",
-        matches: |name, call, ours, theirs| {
-            let unit_ms = match name {
-                "ttl" | "expiretime" => 1000,
-                "pttl" | "pexpiretime" => 1,
-                "object" if call[1].eq_ignore_ascii_case(b"idletime") => 1000,
-                _ => return false,
-            };
-            let (Some(ours), Some(theirs)) = (ours.integer(), theirs.integer()) else {
-                return false;
-            };
-            let is_near = ours.abs_diff(theirs) <= (CLOCK_TOLERANCE_MS / unit_ms) as u64;
-            ours >= 0 && theirs >= 0 && is_near
-        },
-    },
+    ),
+    rule("clock", "two servers are asked at two moments", |name, call, ours, theirs| {
+        let slack = match name {
+            "ttl" | "expiretime" | "httl" | "hexpiretime" => CLOCK_TOLERANCE_MS / 1000,
+            "pttl" | "pexpiretime" | "hpttl" | "hpexpiretime" => CLOCK_TOLERANCE_MS,
+            "object" if is_word(call, b"idletime") => CLOCK_TOLERANCE_MS / 1000,
+            "xpending" | "xinfo" => return is_near(ours, theirs, 0),
+            _ => return false,
+        };
+        let pairs = || ours.items().iter().zip(theirs.items());
+        is_near(ours, theirs, slack)
+            || (!ours.items().is_empty()
+                && ours.has_shape_of(theirs)
+                && pairs().all(|(ours, theirs)| is_near(ours, theirs, slack)))
+    }),
+    rule("dump", "a serialized value names its format's version", |name, _, ours, theirs| {
+        name == "dump" && !ours.is_error() && ours.has_shape_of(theirs)
+    }),
 ];
 
 pub static INTENDED: &[Rule] = &[
+    rule("help", "the lines of a HELP are written by us", |_, call, ours, theirs| {
+        is_word(call, b"help") && !ours.items().is_empty() && ours.items()[0] == theirs.items()[0]
+    }),
+    rule(
+        "idletime",
+        "Redis keeps one idle time for all keys with the same small integer",
+        |_, call, ours, theirs| match (ours.integer(), theirs.integer()) {
+            (Some(ours), Some(theirs)) => is_word(call, b"idletime") && 0 <= ours && ours < theirs,
+            _ => false,
+        },
+    ),
+    rule(
+        "refcount",
+        "Kvasir does not share small integers between keys",
+        |_, call, ours, theirs| {
+            let is_shared = ours.integer() == Some(1) && theirs.integer() == Some(i32::MAX.into());
+            is_word(call, b"refcount") && is_shared
+        },
+    ),
+    rule(
+        "tree-nodes",
+        "what a stream is made of inside is not what it holds",
+        |name, _, ours, theirs| {
+            let [ours, theirs] = [ours, theirs].map(|raw| without(raw, &TREE_FIELDS));
+            name == "xinfo" && is_near(&ours, &theirs, 0)
+        },
+    ),
     Rule {
-        name: "help",
-        reason: "the lines of a HELP are written by us",
+        name: "consumer-times",
+        reason: "Redis has it since 7.2 when a consumer was last active",
+        peer: Some(Peer::Redis),
+        matches: |name, _, ours, theirs| {
+            const FIELDS: [&str; 4] = [TREE_FIELDS[0], TREE_FIELDS[1], "inactive", "active-time"];
+            let [ours, theirs] = [ours, theirs].map(|raw| without(raw, &FIELDS));
+            name == "xinfo" && is_near(&ours, &theirs, 0)
+        },
+    },
+    Rule {
+        name: "list-encoding",
+        reason: "small lists are listpacks since Redis 7.2",
+        peer: Some(Peer::Redis),
         matches: |_, call, ours, theirs| {
-            let is_help = call.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"help"));
-            is_help && !ours.items().is_empty() && ours.items()[0] == theirs.items()[0]
+            is_word(call, b"encoding") && are(ours, theirs, b"listpack", b"quicklist")
         },
     },
     Rule {
-        name: "idletime",
-        reason: "Redis keeps one idle time for all keys with the same small integer",
-        matches: |name, call, ours, theirs| {
-            let is_idletime = name == "object" && call[1].eq_ignore_ascii_case(b"idletime");
-            match (ours.integer(), theirs.integer()) {
-                (Some(ours), Some(theirs)) => is_idletime && 0 <= ours && ours < theirs,
-                _ => false,
-            }
+        name: "set-encoding",
+        reason: "small sets are listpacks since Redis 7.2",
+        peer: Some(Peer::Redis),
+        matches: |_, call, ours, theirs| {
+            is_word(call, b"encoding") && are(ours, theirs, b"listpack", b"hashtable")
         },
     },
     Rule {
-        name: "refcount",
-        reason: "Kvasir does not share small integers between keys",
-        matches: |name, call, ours, theirs| {
-            let is_refcount = name == "object" && call[1].eq_ignore_ascii_case(b"refcount");
-            is_refcount && ours.integer() == Some(1) && theirs.integer() == Some(i32::MAX.into())
+        name: "text-encoding",
+        reason: "Valkey's longest text beside its key is Valkey's, Kvasir reports Redis's",
+        peer: Some(Peer::Valkey),
+        matches: |_, call, ours, theirs| {
+            let is_raw = are(ours, theirs, b"raw", b"embstr");
+            is_word(call, b"encoding") && (is_raw || are(ours, theirs, b"embstr", b"raw"))
         },
     },
 ];
 
+const TREE_FIELDS: [&str; 2] = ["radix-tree-keys", "radix-tree-nodes"];
+
 /// What was met so far.
-#[derive(Default)]
 pub struct Tally {
+    pub peer: Peer,
     pub commands: u64,
     /// Replies that are errors: those say less about the data.
     pub errors: u64,
-    normal: [u64; 8],
-    intended: [u64; 32],
+    normal: Vec<u64>,
+    intended: Vec<u64>,
     /// An example of each intended difference.
     examples: Vec<(&'static str, String)>,
 }
 
 impl Tally {
-    /// How often each intended difference was met.
+    pub fn new(peer: Peer) -> Tally {
+        let (normal, intended) = (vec![0; NORMAL.len()], vec![0; INTENDED.len()]);
+        Tally { peer, commands: 0, errors: 0, normal, intended, examples: Vec::new() }
+    }
+
+    /// How often each intended difference from this peer was met.
     pub fn intended(&self) -> impl Iterator<Item = (&'static Rule, u64)> {
-        INTENDED.iter().zip(self.intended)
+        let rules = INTENDED.iter().zip(self.intended.iter().copied());
+        rules.filter(|(rule, _)| rule.peer.is_none_or(|peer| peer == self.peer))
     }
 
     pub fn normal(&self) -> impl Iterator<Item = (&'static Rule, u64)> {
-        NORMAL.iter().zip(self.normal)
+        NORMAL.iter().zip(self.normal.iter().copied())
     }
 
     pub fn examples(&self) -> &[(&'static str, String)] {
@@ -120,7 +196,10 @@ pub fn judge(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdic
         return Verdict::Same;
     }
     let name = String::from_utf8_lossy(&call[0]).to_ascii_lowercase();
-    let excuses = |rule: &Rule| (rule.matches)(&name, call, ours, theirs);
+    let peer = tally.peer;
+    let excuses = |rule: &Rule| {
+        rule.peer.is_none_or(|only| only == peer) && (rule.matches)(&name, call, ours, theirs)
+    };
     if let Some(index) = NORMAL.iter().position(excuses) {
         tally.normal[index] += 1;
         return Verdict::Excused;
@@ -134,4 +213,99 @@ pub fn judge(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdic
     }
     tally.intended[index] += 1;
     Verdict::Excused
+}
+
+fn is_word(call: &Call, word: &[u8]) -> bool {
+    call.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(word))
+}
+
+fn has_word(call: &Call, word: &[u8]) -> bool {
+    call.iter().any(|arg| arg.eq_ignore_ascii_case(word))
+}
+
+fn are(ours: &Raw, theirs: &Raw, wanted_ours: &[u8], wanted_theirs: &[u8]) -> bool {
+    ours.text() == Some(wanted_ours) && theirs.text() == Some(wanted_theirs)
+}
+
+/// BY with a pattern that has no star: nothing to sort by.
+fn sorts_by_nothing(call: &Call) -> bool {
+    let by = call.windows(2).find(|pair| pair[0].eq_ignore_ascii_case(b"by"));
+    by.is_some_and(|pair| !pair[1].contains(&b'*'))
+}
+
+/// Equal but for integers that are times: apart by at most `slack`, or, where they are unix times
+/// in ms or a name before them says that they are ages, by the tolerance.
+fn is_near(ours: &Raw, theirs: &Raw, slack: u64) -> bool {
+    const UNIX_MS_MIN: i64 = 1_000_000_000_000;
+    const AGES: [&[u8]; 4] = [b"idle", b"inactive", b"seen-time", b"active-time"];
+    if let (Raw::Node(ours_header, ours), Raw::Node(theirs_header, theirs)) = (ours, theirs) {
+        // An entry of XPENDING: id, consumer, how long ago, how often.
+        let is_pending = ours.len() == 4 && ours[3].integer().is_some();
+        let is_age = |at: usize| {
+            let is_named = at > 0 && ours[at - 1].text().is_some_and(|name| AGES.contains(&name));
+            is_named || (is_pending && at == 2)
+        };
+        let slack = |at: usize| if is_age(at) { CLOCK_TOLERANCE_MS } else { 0 };
+        return ours_header == theirs_header
+            && ours.len() == theirs.len()
+            && (0..ours.len()).all(|at| is_near(&ours[at], &theirs[at], slack(at)));
+    }
+    let (Some(one), Some(other)) = (ours.integer(), theirs.integer()) else {
+        return ours == theirs;
+    };
+    let is_moment = one > UNIX_MS_MIN && other > UNIX_MS_MIN;
+    let slack = if is_moment { slack.max(CLOCK_TOLERANCE_MS) } else { slack };
+    one == other || (one >= 0 && other >= 0 && one.abs_diff(other) <= slack)
+}
+
+/// A reply without these fields, in maps at any depth.
+fn without(raw: &Raw, names: &[&str]) -> Raw {
+    let Raw::Node(header, items) = raw else { return raw.clone() };
+    let is_named = |item: &Raw| {
+        item.text().is_some_and(|text| names.iter().any(|name| name.as_bytes() == text))
+    };
+    let mut kept = Vec::new();
+    let mut rest = items.iter();
+    while let Some(item) = rest.next() {
+        if is_named(item) {
+            rest.next();
+        } else {
+            kept.push(without(item, names));
+        }
+    }
+    let per_count = if header[0] == b'%' { 2 } else { 1 };
+    let header = match kept.len() == items.len() {
+        true => header.clone(),
+        false => format!("{}{}\r\n", char::from(header[0]), kept.len() / per_count).into_bytes(),
+    };
+    Raw::Node(header, kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Raw {
+        Raw::parse(text.as_bytes()).expect("complete").0
+    }
+
+    #[test]
+    fn only_times_may_be_apart() {
+        let near = |one: &str, other: &str| is_near(&parse(one), &parse(other), 0);
+        let pending =
+            |idle: i64, count: i64| format!("*4\r\n+1-1\r\n+c\r\n:{idle}\r\n:{count}\r\n");
+        assert!(near(&pending(10, 1), &pending(12, 1)));
+        assert!(!near(&pending(10, 1), &pending(10, 2)));
+        assert!(!near(&pending(10, 1), &pending(60_000, 1)));
+        assert!(near("*2\r\n+idle\r\n:5\r\n", "*2\r\n+idle\r\n:9\r\n"));
+        assert!(!near("*2\r\n+pending\r\n:5\r\n", "*2\r\n+pending\r\n:9\r\n"));
+        assert!(near("*1\r\n:1700000000000\r\n", "*1\r\n:1700000000009\r\n"));
+    }
+
+    #[test]
+    fn fields_are_left_out_at_any_depth() {
+        let full = parse("*2\r\n+a\r\n%2\r\n+x\r\n:1\r\n+y\r\n:2\r\n");
+        assert_eq!(without(&full, &["y"]), parse("*2\r\n+a\r\n%1\r\n+x\r\n:1\r\n"));
+        assert_eq!(without(&full, &["z"]), full);
+    }
 }

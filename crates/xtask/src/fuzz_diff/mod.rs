@@ -7,17 +7,20 @@
 mod content;
 mod draw;
 mod intended;
-
 mod pair;
-
+mod pools;
+mod regression;
 mod shrink;
 mod special;
 mod syntax;
+mod tame;
 mod values;
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::link::{Link, show};
@@ -26,6 +29,7 @@ use crate::random::Random;
 use crate::server::{Launch, Server};
 use crate::workspace::{cargo, run, target_dir};
 use draw::Drawer;
+pub use intended::Peer;
 use intended::Tally;
 use pair::{CONNECTIONS, Canary, Difference, Launches, Pair, Step};
 use syntax::Syntax;
@@ -49,8 +53,11 @@ pub struct Options {
     #[arg(long, default_value = "io_uring", value_parser = ["io_uring", "epoll"])]
     backend: String,
     /// The server that is right
-    #[arg(long, default_value = "redis", value_parser = ["redis", "valkey"])]
-    peer: String,
+    #[arg(long, default_value = "redis")]
+    peer: Peer,
+    /// Run only the sequence in this file, as a failing run has written it
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
     /// Plant a wrong reply now and then: the run has to fail
     #[arg(long)]
     canary: bool,
@@ -58,18 +65,28 @@ pub struct Options {
 
 impl Options {
     /// A run for ci.
-    pub fn short(commands: usize, backend: &str, canary: bool) -> Options {
-        let (backend, peer) = (backend.to_string(), "redis".to_string());
-        Options { commands, seed: None, backend, peer, canary }
+    pub fn short(commands: usize, backend: &str, peer: Peer, canary: bool) -> Options {
+        Options { commands, seed: None, backend: backend.to_string(), peer, replay: None, canary }
     }
 }
 
 pub fn main(options: &Options) -> Result<()> {
     run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
-    let launches = launches(options)?;
-    let oracle = Server::start(&launches.theirs)?;
-    let (syntaxes, unknown) = syntax::all(&mut Link::connect(&oracle.dir().join("socket"))?)?;
-    drop(oracle);
+    let oracle = match options.peer {
+        Peer::Redis => Oracle::redis()?,
+        Peer::Valkey => Oracle::valkey()?,
+    };
+    let launches = launches(options, &oracle);
+    if let Some(file) = &options.replay {
+        return regression::replay(file, &launches);
+    }
+    if !options.canary {
+        regression::replay_all(&launches)?;
+    }
+    let (syntaxes, unknown) = {
+        let server = Server::start(&launches.theirs)?;
+        syntax::all(&mut Link::connect(&server.dir().join("socket"))?, &oracle.version)?
+    };
     if !unknown.is_empty() {
         println!("the peer does not know {}", unknown.join(", "));
     }
@@ -80,19 +97,26 @@ pub fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn launches(options: &Options) -> Result<Launches> {
-    let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
-    let peer = if options.peer == "redis" { Oracle::redis()? } else { Oracle::valkey()? };
-    // Small, so that hashes change their encoding often.
-    let common = "--unixsocket socket --hash-max-listpack-entries 24";
-    let ours = format!("{common} --io-threads 2 --io-backend {}", options.backend);
-    let mut theirs = words(&format!("{common} --appendonly no --enable-debug-command yes --save"));
+/// Limits so small that values change their encoding often.
+const LIMITS: &str = "--unixsocket socket --proto-max-bulk-len 1mb --hash-max-listpack-entries 24 \
+    --set-max-intset-entries 16 --zset-max-listpack-entries 24 --list-max-listpack-size 8 \
+    --stream-node-max-entries 8 --hll-sparse-max-bytes 400";
+/// Redis 7.0 does not know this one yet.
+const NEWER_LIMITS: &str = "--set-max-listpack-entries 20";
+
+fn launches(options: &Options, oracle: &Oracle) -> Launches {
+    let words = |line: &str| line.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+    let own = format!("--io-threads 2 --io-backend {}", options.backend);
+    let ours = [LIMITS, NEWER_LIMITS, &own].map(words).concat();
+    let newer = if options.peer == Peer::Valkey { NEWER_LIMITS } else { "" };
+    let mut theirs = [LIMITS, newer, "--appendonly no --save"].map(words).concat();
     theirs.push(String::new());
     let program = target_dir().join("release/kvasir-server");
-    Ok(Launches {
-        ours: Launch { program, args: words(&ours), cores: None },
-        theirs: Launch { program: peer.program, args: theirs, cores: None },
-    })
+    Launches {
+        ours: Launch { program, args: ours, cores: None },
+        theirs: Launch { program: oracle.program.clone(), args: theirs, cores: None },
+        peer: options.peer,
+    }
 }
 
 fn seed_of_now() -> u64 {
@@ -183,8 +207,14 @@ fn fail(
         println!("  [{}] {}", step.connection, show(&step.call));
     }
     print(&difference);
-    let again = format!("--seed {seed} --commands {EPOCH_STEPS} --backend {}", options.backend);
-    println!("again: cargo xtask fuzz-diff {again}");
+    let peer = options.peer.to_possible_value().map_or(String::new(), |p| p.get_name().into());
+    let file = regression::store(&format!("{peer}-{seed}"), &steps)?;
+    let backend = &options.backend;
+    println!("again: cargo xtask fuzz-diff --peer {peer} --backend {backend} --replay {file}");
+    println!(
+        "   or: cargo xtask fuzz-diff --peer {peer} --backend {backend} --seed {seed} \
+              --commands {EPOCH_STEPS}"
+    );
     Ok(anyhow::anyhow!("an unexplained difference, seed {seed}"))
 }
 

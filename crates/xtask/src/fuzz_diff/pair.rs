@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::content;
-use super::intended::{Tally, Verdict, judge};
+use super::intended::{Peer, Tally, Verdict, judge};
 use super::special;
 use crate::link::{Call, Link, show};
 use crate::random::Random;
@@ -38,6 +38,7 @@ pub struct Difference {
 pub struct Launches {
     pub ours: Launch,
     pub theirs: Launch,
+    pub peer: Peer,
 }
 
 /// Plants one wrong reply in so many, to see whether it is found.
@@ -74,19 +75,22 @@ pub struct Pair {
 pub struct Twins {
     pub ours: Link,
     pub theirs: Link,
+    pub peer: Peer,
 }
 
 impl Pair {
     pub fn start(launches: &Launches) -> Result<Pair> {
         let (ours, theirs) = (Server::start(&launches.ours)?, Server::start(&launches.theirs)?);
-        let mut pair =
-            Pair { ours, theirs, links: Vec::new(), tally: Tally::default(), canary: None };
+        let tally = Tally::new(launches.peer);
+        let mut pair = Pair { ours, theirs, links: Vec::new(), tally, canary: None };
         pair.renew()?;
         Ok(pair)
     }
 
     /// Empty databases and new connections.
     pub fn renew(&mut self) -> Result<()> {
+        // Those of the epoch before are gone, so nobody waits for a key any more.
+        self.links.clear();
         self.links = (0..CONNECTIONS).map(|_| self.connect()).collect::<Result<_>>()?;
         for (index, twins) in self.links.iter_mut().enumerate() {
             if index == 0 {
@@ -103,7 +107,7 @@ impl Pair {
 
     pub fn connect(&self) -> Result<Twins> {
         let link = |server: &Server| Link::connect(&server.dir().join("socket"));
-        Ok(Twins { ours: link(&self.ours)?, theirs: link(&self.theirs)? })
+        Ok(Twins { ours: link(&self.ours)?, theirs: link(&self.theirs)?, peer: self.tally.peer })
     }
 
     /// Runs the steps until the first difference. A server that hangs or ends differs, too.

@@ -1,6 +1,10 @@
-//! Calls whose replies are right in many ways: iterations and random picks.
+//! Calls whose replies are right in many ways: iterations and random picks; and steps that are no
+//! calls but take several.
 //!
 //! They are run one at a time, since checking them takes questions of its own.
+
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -9,19 +13,39 @@ use crate::link::Call;
 use crate::link::Link;
 use crate::raw::Raw;
 
+/// A step: some keys of the database get a short time to live, which is waited for.
+pub const EXPIRE_SOME: &[u8] = b"~expire-some";
+/// A step: the peer's serialized value of a key is restored under another, on both sides.
+pub const RESTORE_COPY: &[u8] = b"~restore-copy";
+
 /// No iteration over our small databases takes longer.
 const SCAN_CALLS_MAX: usize = 1_000_000;
 
+/// One key in so many expires.
+const EXPIRE_EVERY: usize = 7;
+const EXPIRE_MS: &str = "3";
+const EXPIRE_WAIT: Duration = Duration::from_millis(20);
+
 pub fn is_special(call: &Call) -> bool {
     let name = call[0].to_ascii_lowercase();
-    scan_cursor(&name).is_some() || matches!(&name[..], b"randomkey" | b"hrandfield" | b"dbsize")
+    let is_random = matches!(
+        &name[..],
+        b"randomkey" | b"hrandfield" | b"srandmember" | b"zrandmember" | b"spop"
+    );
+    scan_cursor(&name).is_some() || is_random || name == b"dbsize" || name[0] == b'~'
 }
 
 /// Both replies, and whether they may stand side by side.
 pub fn run(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
     let name = call[0].to_ascii_lowercase();
     if let Some(cursor) = scan_cursor(&name) {
-        return scan(twins, call, cursor, if name == b"hscan" { 2 } else { 1 });
+        return scan(twins, call, cursor, scan_items(&name, call));
+    }
+    match &name[..] {
+        EXPIRE_SOME => return expire_some(twins),
+        RESTORE_COPY => return restore_copy(twins, call),
+        b"spop" => return pop(twins, call),
+        _ => {}
     }
     let (ours, theirs) = (twins.ours.call(call)?, twins.theirs.call(call)?);
     if ours == theirs {
@@ -32,7 +56,7 @@ pub fn run(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
         && match &name[..] {
             b"randomkey" => exists(twins, &ours)?,
             b"dbsize" => have_same_live_keys(twins, &ours, &theirs)?,
-            _ => are_fields(twins, call, &ours, &theirs)?,
+            _ => are_elements(twins, &name, call, &ours, &theirs)?,
         };
     Ok((ours, theirs, is_same))
 }
@@ -41,9 +65,72 @@ pub fn run(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
 fn scan_cursor(name: &[u8]) -> Option<usize> {
     match name {
         b"scan" => Some(1),
-        b"hscan" => Some(2),
+        b"hscan" | b"sscan" | b"zscan" => Some(2),
         _ => None,
     }
+}
+
+/// How many items of a reply make one element.
+fn scan_items(name: &[u8], call: &Call) -> usize {
+    let is_bare = call.iter().any(|word| word.eq_ignore_ascii_case(b"novalues"));
+    if name == b"zscan" || (name == b"hscan" && !is_bare) { 2 } else { 1 }
+}
+
+/// Keys die while nobody looks; afterwards both sides have the same.
+fn expire_some(twins: &mut Twins) -> Result<(Raw, Raw, bool)> {
+    let keys = twins.theirs.ask(&["KEYS", "*"])?.sorted(1);
+    for key in keys.items().iter().step_by(EXPIRE_EVERY).filter_map(Raw::text) {
+        let call = vec![b"PEXPIRE".to_vec(), key.to_vec(), EXPIRE_MS.into()];
+        let (ours, theirs) = (twins.ours.call(&call)?, twins.theirs.call(&call)?);
+        if ours != theirs {
+            return Ok((ours, theirs, false));
+        }
+    }
+    thread::sleep(EXPIRE_WAIT);
+    let ours = twins.ours.ask(&["KEYS", "*"])?.sorted(1);
+    let theirs = twins.theirs.ask(&["KEYS", "*"])?.sorted(1);
+    let is_same = ours == theirs;
+    Ok((ours, theirs, is_same))
+}
+
+fn restore_copy(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
+    let dump = twins.theirs.call(&vec![b"DUMP".to_vec(), call[1].clone()])?;
+    let Some(payload) = dump.text() else { return Ok((dump.clone(), dump, true)) };
+    let words: [&[u8]; 5] = [b"RESTORE", &call[2], b"0", payload, b"REPLACE"];
+    let restore: Call = words.map(<[u8]>::to_vec).to_vec();
+    let (ours, theirs) = (twins.ours.call(&restore)?, twins.theirs.call(&restore)?);
+    let is_same = ours == theirs;
+    Ok((ours, theirs, is_same))
+}
+
+/// SPOP here, and SREM of the same members there: as many have to be removed as there should be.
+fn pop(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
+    let size = |link: &mut Link| -> Result<Option<i64>> {
+        let key = call.get(1).cloned().unwrap_or_default();
+        Ok(link.call(&vec![b"SCARD".to_vec(), key])?.integer())
+    };
+    let before = size(&mut twins.theirs)?;
+    let ours = twins.ours.call(call)?;
+    let members: Vec<Vec<u8>> = match &ours {
+        Raw::Leaf(_) if !ours.is_error() => ours.text().map(<[u8]>::to_vec).into_iter().collect(),
+        Raw::Leaf(_) => Vec::new(),
+        Raw::Node(_, items) => items.iter().filter_map(Raw::text).map(<[u8]>::to_vec).collect(),
+    };
+    if members.is_empty() {
+        let theirs = twins.theirs.call(call)?;
+        let is_same = ours == theirs;
+        return Ok((ours, theirs, is_same));
+    }
+    let wanted = match call.get(2) {
+        None => 1,
+        Some(count) => std::str::from_utf8(count)?.parse::<i64>()?.min(before.unwrap_or(0)),
+    };
+    let remove = [&[b"SREM".to_vec(), call[1].clone()], &members[..]].concat();
+    let theirs = twins.theirs.call(&remove)?;
+    let is_same = theirs.integer() == Some(wanted)
+        && members.len() as i64 == wanted
+        && matches!(ours, Raw::Node(..)) == (call.len() > 2);
+    Ok((ours, theirs, is_same))
 }
 
 /// A full iteration on both sides; of a call with another cursor than 0 only whether it fails.
@@ -109,28 +196,45 @@ fn exists(twins: &mut Twins, key: &Raw) -> Result<bool> {
     Ok(twins.theirs.call(&vec![b"EXISTS".to_vec(), key.to_vec()])?.integer() == Some(1))
 }
 
-/// Whether HRANDFIELD returned fields of the hash with their values: each once, if the count is
-/// not negative.
-fn are_fields(twins: &mut Twins, call: &Call, ours: &Raw, theirs: &Raw) -> Result<bool> {
-    let content = twins.theirs.call(&vec![b"HGETALL".to_vec(), call[1].clone()])?;
-    let pairs: Vec<&[Raw]> = content.items().chunks_exact(2).collect();
-    let has_field = |field: &Raw| pairs.iter().any(|pair| &pair[0] == field);
+/// Whether these are elements of the collection, with their values or scores: each once, if the
+/// count is not negative.
+fn are_elements(
+    twins: &mut Twins,
+    name: &[u8],
+    call: &Call,
+    ours: &Raw,
+    theirs: &Raw,
+) -> Result<bool> {
+    let (question, per_element): (&[&[u8]], usize) = match name {
+        b"hrandfield" => (&[b"HGETALL"], 2),
+        b"zrandmember" => (&[b"ZRANGE", b"0", b"-1", b"WITHSCORES"], 2),
+        _ => (&[b"SMEMBERS"], 1),
+    };
+    let mut content: Call = question.iter().map(|word| word.to_vec()).collect();
+    content.insert(1, call[1].clone());
+    let content = flat(&twins.theirs.call(&content)?, per_element);
+    let is_element = |element: &Raw| content.iter().any(|known| &known[0] == element);
     if call.len() < 3 {
-        return Ok(has_field(ours));
+        return Ok(is_element(ours));
     }
+    let width = if call.len() > 3 { 2 } else { 1 };
+    let mut found = flat(ours, width);
+    let is_known = |element: &Vec<Raw>| match &element[..] {
+        [element] => is_element(element),
+        pair => content.iter().any(|known| known == pair),
+    };
+    let are_known = found.iter().all(is_known);
+    let count = found.len();
+    found.sort();
+    found.dedup();
     let is_repeating = call[2].starts_with(b"-");
-    let mut items: Vec<Vec<Raw>> = match (call.len() > 3, &theirs.items()[0]) {
-        (false, _) => ours.items().iter().map(|item| vec![item.clone()]).collect(),
-        (true, Raw::Node(..)) => ours.items().iter().map(|item| item.items().to_vec()).collect(),
-        (true, Raw::Leaf(_)) => ours.items().chunks(2).map(<[Raw]>::to_vec).collect(),
-    };
-    let is_known = |item: &Vec<Raw>| match &item[..] {
-        [field] => has_field(field),
-        pair => pairs.contains(&pair),
-    };
-    let are_known = items.iter().all(is_known);
-    let count = items.len();
-    items.sort();
-    items.dedup();
-    Ok(are_known && (is_repeating || items.len() == count))
+    Ok(are_known && count == flat(theirs, width).len() && (is_repeating || found.len() == count))
+}
+
+/// The elements of a reply, whether RESP2 wrote them one behind the other or RESP3 in pairs.
+fn flat(reply: &Raw, per_element: usize) -> Vec<Vec<Raw>> {
+    match reply.items().first() {
+        Some(Raw::Node(..)) => reply.items().iter().map(|item| item.items().to_vec()).collect(),
+        _ => reply.items().chunks(per_element).map(<[Raw]>::to_vec).collect(),
+    }
 }

@@ -34,17 +34,24 @@ pub struct Param {
     pub parts: Vec<Param>,
 }
 
-/// Every command of the table that the oracle knows too, and the names of the others.
-pub fn all(oracle: &mut Link) -> Result<(Vec<Syntax>, Vec<String>)> {
+/// Commands that are not called: they wait for other servers, or only test the server itself.
+const LEFT_OUT: [&str; 5] = ["migrate", "pfdebug", "pfselftest", "wait", "waitaof"];
+
+/// Every command of the table that the oracle knows too, and the names of the others. Options that
+/// are newer than its version are left out.
+pub fn all(oracle: &mut Link, version: &str) -> Result<(Vec<Syntax>, Vec<String>)> {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     let mut add = |words: Vec<&str>, spec: Option<&Spec>| -> Result<()> {
-        match Syntax::new(&words, spec, oracle)? {
+        match Syntax::new(&words, spec, oracle, version)? {
             Some(syntax) => known.push(syntax),
             None => unknown.push(words.join("|")),
         }
         Ok(())
     };
     for Command { spec, run } in commands::all() {
+        if LEFT_OUT.contains(&spec.name) {
+            continue;
+        }
         match run {
             Run::Container(list) => {
                 for sub in *list {
@@ -61,18 +68,23 @@ pub fn all(oracle: &mut Link) -> Result<(Vec<Syntax>, Vec<String>)> {
 }
 
 impl Syntax {
-    fn new(words: &[&str], spec: Option<&Spec>, oracle: &mut Link) -> Result<Option<Syntax>> {
+    fn new(
+        words: &[&str],
+        spec: Option<&Spec>,
+        oracle: &mut Link,
+        version: &str,
+    ) -> Result<Option<Syntax>> {
         let docs = oracle.ask(&["COMMAND", "DOCS", words[0]])?;
         let Some(mut docs) = docs.items().get(1) else { return Ok(None) };
         if let [container, word] = words {
             let name = format!("{container}|{word}");
-            let subcommands = field(docs, "subcommands").context("a container without words")?;
-            let Some(found) = field(subcommands, &name) else { return Ok(None) };
+            let subcommands = docs.field("subcommands").context("a container without words")?;
+            let Some(found) = subcommands.field(&name) else { return Ok(None) };
             docs = found;
         }
         let params = match spec.map_or(&[][..], |spec| spec.arguments) {
-            [] => field(docs, "arguments").map_or(Ok(Vec::new()), params_of_docs)?,
-            arguments => arguments.iter().map(Param::from_row).collect(),
+            [] => docs.field("arguments").map_or(Ok(Vec::new()), params_of_docs)?,
+            arguments => Param::from_rows(arguments, version),
         };
         let words = words.iter().map(ToString::to_string).collect();
         let group = text_field(docs, "group").unwrap_or_default();
@@ -81,7 +93,13 @@ impl Syntax {
 }
 
 impl Param {
-    fn from_row(row: &Argument) -> Param {
+    /// The arguments that a server of this version knows.
+    fn from_rows(rows: &[Argument], version: &str) -> Vec<Param> {
+        let is_known = |row: &&Argument| row.since.is_none_or(|since| !is_newer(since, version));
+        rows.iter().filter(is_known).map(|row| Param::from_row(row, version)).collect()
+    }
+
+    fn from_row(row: &Argument, version: &str) -> Param {
         Param {
             name: row.name.to_string(),
             kind: row.kind,
@@ -89,12 +107,12 @@ impl Param {
             optional: row.optional,
             multiple: row.multiple,
             multiple_token: row.multiple_token,
-            parts: row.parts.iter().map(Param::from_row).collect(),
+            parts: Param::from_rows(row.parts, version),
         }
     }
 
     fn from_docs(docs: &Raw) -> Result<Param> {
-        let flags = field(docs, "flags").map_or(&[][..], Raw::items);
+        let flags = docs.field("flags").map_or(&[][..], Raw::items);
         let has_flag = |flag: &str| flags.iter().any(|item| item.text() == Some(flag.as_bytes()));
         Ok(Param {
             name: text_field(docs, "name").context("an argument without a name")?,
@@ -103,9 +121,16 @@ impl Param {
             optional: has_flag("optional"),
             multiple: has_flag("multiple"),
             multiple_token: has_flag("multiple_token"),
-            parts: field(docs, "arguments").map_or(Ok(Vec::new()), params_of_docs)?,
+            parts: docs.field("arguments").map_or(Ok(Vec::new()), params_of_docs)?,
         })
     }
+}
+
+fn is_newer(since: &str, version: &str) -> bool {
+    let numbers = |text: &str| -> Vec<u32> {
+        text.split('.').map(|number| number.parse().unwrap_or(0)).collect()
+    };
+    numbers(since) > numbers(version)
 }
 
 fn params_of_docs(list: &Raw) -> Result<Vec<Param>> {
@@ -118,12 +143,17 @@ fn kind_of(name: &str) -> ArgumentKind {
     kinds.into_iter().find(|kind| kind.name() == name).unwrap_or(String)
 }
 
-/// The value behind a name in a map that RESP2 flattened.
-fn field<'a>(map: &'a Raw, name: &str) -> Option<&'a Raw> {
-    let mut pairs = map.items().chunks_exact(2);
-    pairs.find(|pair| pair[0].text() == Some(name.as_bytes())).map(|pair| &pair[1])
+fn text_field(map: &Raw, name: &str) -> Option<String> {
+    map.field(name)?.text().map(|text| String::from_utf8_lossy(text).into_owned())
 }
 
-fn text_field(map: &Raw, name: &str) -> Option<String> {
-    field(map, name)?.text().map(|text| String::from_utf8_lossy(text).into_owned())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(is_newer("7.2.0", "7.0.15") && is_newer("10.0.0", "9.1.2"));
+        assert!(!is_newer("7.0.0", "7.0.15") && !is_newer("7.0.15", "7.0.15"));
+    }
 }

@@ -93,7 +93,7 @@ fn expire(cx: &mut Cx<'_>, unit: TimeUnit, command: &str) -> Result<Effect, Erro
     // Who replays a log, or follows a master, deletes only what is said to be deleted.
     let env = cx.view.env;
     let ms_or_zero = ms.max(0) as u64;
-    if env.has_passed(ms_or_zero) && env.deletes_expired {
+    if env.has_passed(ms_or_zero) {
         cx.view.delete(0);
         return Ok(Effect::Rewritten(vec![call(&[b"DEL", key])]));
     }

@@ -9,6 +9,7 @@ use crate::effect::Effect;
 use crate::error::Error;
 use crate::spec::{Argument, Categories, Flags, Group, Spec};
 use crate::view::Garbage;
+use crate::waiting::note_all;
 
 pub static COMMANDS: &[&Command] = &[&DBSIZE, &FLUSHDB, &FLUSHALL, &SWAPDB];
 
@@ -112,6 +113,7 @@ fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
     if cx.keyspace.database(db, cx.pass).was_used() {
         let old = cx.keyspace.flush(db, cx.pass);
         cx.tally.garbage.push(Garbage::Database(old));
+        note_all(cx.keyspace, cx.pass, db, cx.tally);
     }
 }
 
@@ -137,6 +139,9 @@ fn swapdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
     let db = |index| cx.keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE);
     let (first, second) = (db(first)?, db(second)?);
     cx.keyspace.swap(first, second, cx.pass);
+    for db in [first, second] {
+        note_all(cx.keyspace, cx.pass, db, cx.tally);
+    }
     cx.reply.ok();
     Ok(Effect::AsGiven)
 }

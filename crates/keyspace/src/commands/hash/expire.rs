@@ -103,7 +103,7 @@ fn expire(cx: &mut Cx<'_>, unit: TimeUnit, command: &str) -> Result<Effect, Erro
     let names = call.fields(1, WRONG_COUNT)?;
     let env = cx.view.env;
     let expiry_ms = fields::expiry_ms(&cx.args[2], unit, env, command)?;
-    let deletes = env.has_passed(expiry_ms) && env.deletes_expired;
+    let deletes = env.has_passed(expiry_ms);
     let mut changed = Vec::new();
     cx.reply.array(names.len());
     hash_update::change(&mut cx.view, 0, names.iter(), |name, field| {

@@ -58,7 +58,7 @@ fn get_and_change(
     expiry_ms: Option<u64>,
 ) -> Result<Effect, Error> {
     let env = cx.view.env;
-    let deletes = env.deletes_expired && expiry_ms.is_some_and(|ms| env.has_passed(ms));
+    let deletes = expiry_ms.is_some_and(|ms| env.has_passed(ms));
     let mut changed = Vec::new();
     cx.reply.array(names.len());
     hash_update::change(&mut cx.view, 0, names.iter(), |name, field| {
@@ -185,7 +185,7 @@ fn set(cx: &mut Cx<'_>, pairs: Args<'_>, expiry: FieldExpiry) -> Result<Effect, 
 /// Fields that would be dead at once are not set, but deleted.
 fn set_with_expiry(cx: &mut Cx<'_>, pairs: Args<'_>, expiry_ms: u64) -> Result<Effect, Error> {
     let env = cx.view.env;
-    if env.has_passed(expiry_ms) && env.deletes_expired {
+    if env.has_passed(expiry_ms) {
         let names: Vec<&[u8]> = pairs.iter().step_by(2).collect();
         let deleted = hash_update::delete(&mut cx.view, 0, names.iter().copied())?;
         let deletion = || vec![fields::logged_deletion(cx.view.key(0), &names)];

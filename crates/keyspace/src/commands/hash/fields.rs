@@ -101,7 +101,7 @@ pub fn expiry_effect(cx: &Cx<'_>, expiry_ms: u64, fields: &[&[u8]]) -> Effect {
     if !env.logs {
         return Effect::Rewritten(Vec::new());
     }
-    Effect::Rewritten(vec![if env.has_passed(expiry_ms) && env.deletes_expired {
+    Effect::Rewritten(vec![if env.has_passed(expiry_ms) {
         logged_deletion(key, fields)
     } else {
         logged(&[b"HPEXPIREAT", key, expiry_ms.to_string().as_bytes()], 1, fields)

@@ -1,5 +1,29 @@
 //! Streams.
 
+mod add;
+mod claim;
+mod delete;
+mod group;
+mod id;
+mod info;
+mod log;
+mod pending;
+mod range;
+mod read;
+mod read_group;
+mod trim;
+
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 0] = [];
+pub static COMMANDS: [&[&Command]; 10] = [
+    add::COMMANDS,
+    trim::COMMANDS,
+    range::COMMANDS,
+    delete::COMMANDS,
+    read::COMMANDS,
+    group::COMMANDS,
+    read_group::COMMANDS,
+    pending::COMMANDS,
+    claim::COMMANDS,
+    info::COMMANDS,
+];

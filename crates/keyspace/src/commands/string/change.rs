@@ -1,17 +1,15 @@
 //! Changing strings in place: APPEND, SETRANGE, INCR, DECR, INCRBY, DECRBY.
 
-use std::sync::Arc;
-
 use kvasir_resp::number::{parse_integer, write_integer};
-use kvasir_structures::record::{BodyMut, NewBody};
+use kvasir_structures::record::NewBody;
 
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
-use crate::value::{Object, SHARED_TEXT_MIN, Tag};
-use crate::view::Found;
+use crate::text_value::{check_len, edit, find_or_create};
+use crate::value::Tag;
 
 pub static COMMANDS: &[&Command] = &[&APPEND, &SETRANGE, &INCR, &DECR, &INCRBY, &DECRBY];
 
@@ -38,7 +36,7 @@ fn append(cx: &mut Cx<'_>) -> Result<Effect, Error> {
         cx.reply.integer(tail.len() as i64);
         return Ok(Effect::AsGiven);
     };
-    check_len(cx, len, tail.len())?;
+    check_len(cx.view.env, len, tail.len())?;
     let mut found = cx.view.find(0).expect("it was just read");
     edit(&mut found, len + tail.len(), |bytes| bytes[len..].copy_from_slice(tail));
     cx.reply.integer((len + tail.len()) as i64);
@@ -76,45 +74,12 @@ fn setrange(cx: &mut Cx<'_>) -> Result<Effect, Error> {
         cx.reply.integer(old_len.unwrap_or(0) as i64);
         return Ok(Effect::None);
     }
-    check_len(cx, offset, part.len())?;
+    check_len(cx.view.env, offset, part.len())?;
     let len = old_len.unwrap_or(0).max(offset + part.len());
-    if old_len.is_none() {
-        cx.view.put(0, Tag::RawText, NewBody::Bytes(b""), None);
-    }
-    let mut found = cx.view.find(0).expect("it was read or just made");
+    let mut found = find_or_create(&mut cx.view, 0, old_len.is_some());
     edit(&mut found, len, |bytes| bytes[offset..offset + part.len()].copy_from_slice(part));
     cx.reply.integer(len as i64);
     Ok(Effect::AsGiven)
-}
-
-fn check_len(cx: &Cx<'_>, len: usize, more: usize) -> Result<(), Error> {
-    match len.checked_add(more) {
-        Some(total) if total <= cx.view.env.text_len_max => Ok(()),
-        _ => Err(Error::TOO_LONG),
-    }
-}
-
-/// Brings a string to `len` bytes, new ones zero, and lets `change` at them. A string that stands
-/// outside of its record is changed where it is unless a reply still sends it, and its room
-/// doubles as it grows, so many small APPENDs copy little.
-fn edit(found: &mut Found<'_>, len: usize, change: impl FnOnce(&mut [u8])) {
-    if let BodyMut::Object(Object::Text(text)) = found.occupied.record_mut().body_mut() {
-        let text = Arc::make_mut(text);
-        text.resize(len, 0);
-        return change(text);
-    }
-    let mut bytes = match found.occupied.record_mut().body_mut() {
-        BodyMut::Bytes(bytes) => bytes.to_vec(),
-        BodyMut::Object(_) => unreachable!("the caller checked the type"),
-    };
-    bytes.resize(len, 0);
-    change(&mut bytes);
-    if len < SHARED_TEXT_MIN {
-        found.set_body(Tag::RawText, NewBody::Bytes(&bytes));
-    } else {
-        let object = Box::new(Object::Text(Arc::new(bytes)));
-        found.set_body(Tag::RawText, NewBody::Object(object));
-    }
 }
 
 static INCR: Command = Command {

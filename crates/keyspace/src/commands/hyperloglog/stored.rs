@@ -1,0 +1,27 @@
+//! HyperLogLogs as they stand in the keyspace: strings, which clients may set to anything.
+
+use kvasir_structures::hyperloglog::{self, Corrupted, Encoding};
+
+use crate::error::Error;
+use crate::value::Text;
+use crate::view::View;
+
+const INVALID: Error = Error::fixed("WRONGTYPE Key is not a valid HyperLogLog string value.");
+
+impl From<Corrupted> for Error {
+    fn from(_: Corrupted) -> Error {
+        Error::fixed("INVALIDOBJ Corrupted HLL object detected")
+    }
+}
+
+/// A string whose header is that of a HyperLogLog.
+pub struct Stored<'a> {
+    pub bytes: &'a [u8],
+    pub encoding: Encoding,
+}
+
+pub fn read<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<Stored<'v>>, Error> {
+    let Some(bytes) = view.text(key)?.map(Text::bytes) else { return Ok(None) };
+    let encoding = hyperloglog::encoding(bytes).ok_or(INVALID)?;
+    Ok(Some(Stored { bytes, encoding }))
+}

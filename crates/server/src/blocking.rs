@@ -1,0 +1,196 @@
+//! Connections whose call waits for a key, as their worker sees them.
+//!
+//! While a call waits its connection executes nothing: what it sends is kept. The answer comes from
+//! whoever makes the key ready, perhaps another worker, or from the clock of this one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::waiting::{self, Blocked, Caller, Server, Waiter};
+use kvasir_resp::reply::Reply;
+use kvasir_resp::request::Parser;
+use kvasir_structures::gate::Pass;
+
+use crate::connection::{Connection, Replies};
+use crate::shared::{Message, Shared};
+use crate::worker::{Core, Worker};
+
+/// A call that waits, and what its connection has to know of it.
+pub struct Waits {
+    waiter: Arc<Waiter>,
+    /// Its answer is dropped: CLIENT REPLY.
+    is_muted: bool,
+}
+
+/// The answer to a call that has waited.
+pub struct Served {
+    caller: Caller,
+    reply: Reply,
+}
+
+/// How a wait ends without an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Timeout,
+    Error,
+}
+
+/// When waits end: time, connection, client.
+#[derive(Default)]
+pub struct Deadlines(BTreeSet<(u64, usize, u64)>);
+
+impl Deadlines {
+    /// When the next one is due, in ms since 1970.
+    pub fn next_ms(&self) -> Option<u64> {
+        self.0.first().map(|(deadline_ms, ..)| *deadline_ms)
+    }
+
+    fn add(&mut self, waiter: &Waiter) {
+        self.0.extend(place(waiter));
+    }
+
+    fn remove(&mut self, waiter: &Waiter) {
+        if let Some(place) = place(waiter) {
+            self.0.remove(&place);
+        }
+    }
+
+    fn take_due(&mut self, now_ms: u64) -> Option<usize> {
+        self.next_ms().filter(|due| *due <= now_ms)?;
+        self.0.pop_first().map(|(_, connection, _)| connection)
+    }
+}
+
+fn place(waiter: &Waiter) -> Option<(u64, usize, u64)> {
+    let Caller { client, connection, .. } = waiter.caller;
+    Some((waiter.deadline_ms?, connection, client))
+}
+
+/// Has a connection wait if its last call asked for that, and serves those who waited for what the
+/// call wrote.
+#[inline]
+pub fn settle(
+    shared: &Shared,
+    worker: usize,
+    core: &mut Core,
+    pass: &Pass<'_>,
+    connection: &mut Connection,
+) {
+    if let Some(Blocked::Waits(waiter)) = core.tally.blocked.take() {
+        core.deadlines.add(&waiter);
+        connection.client.is_blocked.store(true, Relaxed);
+        let is_muted = connection.replies != Replies::On;
+        connection.waits = Some(Waits { waiter, is_muted });
+    }
+    if !core.tally.ready.is_empty() {
+        serve_ready(shared, worker, core, pass);
+    }
+}
+
+/// Serves those who wait for keys that have become ready.
+#[cold]
+pub fn serve_ready(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) {
+    let Core { env, tally, rng, served, .. } = core;
+    let server = Server { keyspace: &shared.keyspace, pass, env, tally, rng };
+    waiting::serve(server, &mut |waiter, reply, _| {
+        let answer = Served { caller: waiter.caller, reply };
+        if waiter.caller.worker == worker {
+            served.push(answer);
+        } else {
+            shared.send(waiter.caller.worker, Message::Unblock(answer));
+        }
+    });
+}
+
+impl Worker {
+    /// Gives the answers of this worker's own calls that were served in this turn.
+    pub fn answer_served(&mut self) {
+        while let Some(served) = self.core.served.pop() {
+            self.unblock(served);
+        }
+    }
+
+    /// Ends the wait of a connection with its answer.
+    pub fn unblock(&mut self, mut served: Served) {
+        let index = served.caller.connection;
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        if connection.client.id != served.caller.client {
+            return;
+        }
+        let Some(waits) = connection.waits.take() else { return };
+        self.core.deadlines.remove(&waits.waiter);
+        connection.client.is_blocked.store(false, Relaxed);
+        if !waits.is_muted {
+            connection.reply.append(&mut served.reply);
+        }
+        if !connection.input.is_empty() {
+            self.ready.push(index);
+        }
+        self.flush(index);
+    }
+
+    /// Answers calls whose time is over.
+    pub fn end_waits(&mut self) {
+        while let Some(index) = self.core.deadlines.take_due(self.core.env.now_ms) {
+            self.end_wait(index, End::Timeout);
+        }
+    }
+
+    /// CLIENT UNBLOCK.
+    pub fn end_wait_of(&mut self, client: u64, end: End) {
+        if let Some(index) = self.index_of(client) {
+            self.end_wait(index, end);
+        }
+    }
+
+    fn end_wait(&mut self, index: usize, end: End) {
+        let connection = self.connections.get(index).and_then(Option::as_deref);
+        let Some(waits) = connection.and_then(|connection| connection.waits.as_ref()) else {
+            return;
+        };
+        let waiter = Arc::clone(&waits.waiter);
+        // Otherwise its answer is on the way.
+        if self.shared.keyspace.waiting.cancel(&waiter) {
+            let mut reply = Reply::new(waiter.protocol());
+            match end {
+                End::Timeout => waiter.nothing.write_to(&mut reply),
+                End::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            }
+            self.unblock(Served { caller: waiter.caller, reply });
+        }
+    }
+
+    /// Ends the wait of a connection that closes.
+    pub fn forget_wait(&mut self, connection: &Connection) {
+        if let Some(waits) = &connection.waits {
+            self.shared.keyspace.waiting.cancel(&waits.waiter);
+            self.core.deadlines.remove(&waits.waiter);
+        }
+    }
+
+    /// Keeps what a waiting connection sends.
+    pub fn keep_input(&mut self, index: usize, bytes: &[u8]) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        connection.input.extend_from_slice(bytes);
+        connection.client.input_bytes.store(connection.input.len(), Relaxed);
+        self.limit_input(index, true);
+    }
+}
+
+impl Connection {
+    /// Takes back what was parsed behind the call that waits: it is parsed again when that was
+    /// answered. Returns how far the source is used up.
+    pub fn used_up_to(&mut self, consumed: usize) -> usize {
+        match self.stopped_at.take() {
+            None => consumed,
+            Some(end) => {
+                self.parser = Parser::default();
+                end
+            }
+        }
+    }
+}

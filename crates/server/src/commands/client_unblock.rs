@@ -1,0 +1,58 @@
+//! CLIENT UNBLOCK: ending another client's wait for a key.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Group, Spec};
+use kvasir_resp::number::parse_integer;
+
+use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun};
+use crate::blocking::End;
+use crate::shared::Message;
+
+pub static CLIENT_UNBLOCK: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "unblock",
+        summary: "Ends another client's wait for a key, as if its time were over or with an error.",
+        since: "5.0.0",
+        group: Group::Connection,
+        complexity: "O(N) in the number of connections",
+        arity: -3,
+        flags: ANY_TIME_ADMIN,
+        arguments: &[
+            Argument::integer("client-id"),
+            Argument::one_of(
+                "timeout_error",
+                &[Argument::word("timeout", "TIMEOUT"), Argument::word("error", "ERROR")],
+            )
+            .optional(),
+        ],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(unblock),
+};
+
+fn unblock(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let end = match cx.args.get(3) {
+        None => End::Timeout,
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => End::Timeout,
+        Some(word) if word.eq_ignore_ascii_case(b"error") => End::Error,
+        Some(_) => {
+            return Err(Error::fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+    };
+    if cx.args.len() > 4 {
+        return Err(Error::wrong_arity("client|unblock"));
+    }
+    let id = parse_integer(&cx.args[2]).ok_or(Error::NOT_INTEGER)?;
+    let waits = |id: i64| {
+        let client = cx.shared.clients.find(u64::try_from(id).ok()?)?;
+        client.is_blocked.load(Relaxed).then_some(client)
+    };
+    let client = waits(id);
+    cx.connection.reply.integer(i64::from(client.is_some()));
+    if let Some(client) = client {
+        cx.shared.send(client.worker, Message::EndWait(client.id, end));
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Limits: on requests, on idle clients, on how many clients there are.
+
+use std::time::Instant;
+
+use crate::check::{check, run_script, show};
+use crate::harness::{Client, Server, each_backend, wait_until};
+
+#[test]
+fn a_new_limit_holds_at_once() {
+    let fits = "x".repeat(1_048_576);
+    check(&[
+        ("CONFIG SET proto-max-bulk-len 1mb", "+OK"),
+        (&format!("SET k {fits}; STRLEN k; APPEND k y"), &format!("+OK; :1048576; {TOO_LONG}")),
+    ]);
+    each_backend(&[], |server| {
+        let (mut client, mut sender) = (server.connect(), server.connect());
+        assert_eq!(show(&client.ask("CONFIG SET proto-max-bulk-len 1mb")), "+OK");
+        sender.send_raw(b"*2\r\n$4\r\nECHO\r\n$1048577\r\n");
+        let reply = sender.read_reply().map(|reply| show(&reply));
+        assert_eq!(reply.as_deref(), Some("-ERR Protocol error: invalid bulk length"));
+        assert!(sender.ends());
+    });
+}
+
+const TOO_LONG: &str = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+#[test]
+fn encodings_follow_the_configuration() {
+    check(&[
+        ("HSET h a 1 b 2; OBJECT ENCODING h", ":2; $listpack"),
+        (
+            "CONFIG SET hash-max-listpack-entries 2; HSET h c 3; OBJECT ENCODING h",
+            "+OK; :1; $hashtable",
+        ),
+    ]);
+}
+
+#[test]
+fn who_is_idle_for_too_long_is_closed() {
+    each_backend(&["--timeout", "1"], |server| {
+        let (mut idle, mut busy) = (server.connect(), server.connect());
+        assert_eq!(show(&idle.ask("PING")), "+PONG");
+        let start = Instant::now();
+        wait_until("the idle client is closed", || {
+            busy.ask_text("INFO clients").contains("connected_clients:1\r\n")
+        });
+        assert!(start.elapsed().as_millis() >= 900, "{:?}", start.elapsed());
+        assert!(idle.ends());
+        assert_eq!(show(&busy.ask("PING")), "+PONG");
+    });
+}
+
+#[test]
+fn one_client_too_many_is_told_so() {
+    each_backend(&["--maxclients", "2"], |server| {
+        let (one, _two) = (admitted(server), admitted(server));
+        let mut three = server.connect();
+        let refused = three.read_reply().map(|reply| show(&reply));
+        assert_eq!(refused.as_deref(), Some("-ERR max number of clients reached"));
+        assert!(three.ends());
+        drop(one);
+        admitted(server);
+    });
+}
+
+/// A client that was let in, once there is room.
+fn admitted(server: &Server) -> Client {
+    let mut admitted = None;
+    wait_until("there is room for a client", || {
+        let mut next = server.connect();
+        let reply = next.try_send(&["PING"]).then(|| next.read_reply()).flatten();
+        if reply.is_some_and(|reply| show(&reply) == "+PONG") {
+            admitted = Some(next);
+        }
+        admitted.is_some()
+    });
+    admitted.expect("just seen")
+}
+
+/// Those that fit are served, with `maxclients` lowered, and the others are refused politely.
+#[test]
+fn few_descriptors_lower_maxclients() {
+    let server = Server::with_few_files(64, &[]);
+    let mut client = server.connect();
+    let max = run_script(&mut client, "CONFIG GET maxclients");
+    let max: usize =
+        max.trim_start_matches("[$maxclients $").trim_end_matches(']').parse().unwrap();
+    assert!((1..64).contains(&max), "{max}");
+    let mut others: Vec<_> = (1..max).map(|_| server.connect()).collect();
+    others.iter_mut().for_each(|other| assert_eq!(show(&other.ask("PING")), "+PONG"));
+    let mut next = server.connect();
+    let refused = next.read_reply().map(|reply| show(&reply));
+    assert_eq!(refused.as_deref(), Some("-ERR max number of clients reached"));
+    assert_eq!(show(&client.ask("PING")), "+PONG");
+}

@@ -1,0 +1,128 @@
+//! Takes out of drawn calls what no two servers could answer alike, or none in this life: times
+//! that come while we look, ids made of the clock, waiting forever, billions of random elements.
+
+use crate::link::Call;
+
+const DAY_MS: i128 = 86_400_000;
+
+/// What a blocking call waits at most.
+const WAIT_SECONDS: &[u8] = b"0.002";
+const WAIT_MS: &[u8] = b"2";
+
+/// The most elements that a call may draw with repetition.
+const DRAWS_MAX: i64 = 200;
+
+pub fn tame(call: &mut Call) {
+    let name = call[0].to_ascii_lowercase();
+    postpone(call, &name);
+    shorten_wait(call, &name);
+    match &name[..] {
+        b"hrandfield" | b"srandmember" | b"zrandmember" => {
+            if call.get(2).is_some_and(|count| integer(count).is_some_and(|n| n < -DRAWS_MAX)) {
+                call[2] = b"-50".to_vec();
+            }
+        }
+        // An id that is the time; `7-*` is none.
+        b"xadd" => call.iter_mut().filter(|word| *word == b"*").for_each(|word| {
+            *word = b"7-*".to_vec();
+        }),
+        // Of equal weights, which comes first is nobody's promise.
+        b"sort" | b"sort_ro" if has_word(call, b"by") => remove_word(call, b"alpha"),
+        // Any so many of those found: which are they?
+        b"geosearchstore" | b"georadius" | b"georadiusbymember" => remove_word(call, b"any"),
+        _ => {}
+    }
+}
+
+/// Moves a time that comes soon to one that does not.
+fn postpone(call: &mut Call, name: &[u8]) {
+    let times: Vec<(usize, i128)> = match name {
+        b"expire" | b"setex" | b"hexpire" => vec![(2, 1000)],
+        b"pexpire" | b"psetex" | b"hpexpire" => vec![(2, 1)],
+        b"set" | b"getex" | b"hgetex" | b"hsetex" | b"msetex" => (2..call.len())
+            .filter_map(|at| match call[at - 1].to_ascii_lowercase().as_slice() {
+                b"ex" => Some((at, 1000)),
+                b"px" => Some((at, 1)),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (at, unit_ms) in times {
+        let is_soon = |value: &Vec<u8>| {
+            let Some(value) = integer(value) else { return false };
+            (1..DAY_MS).contains(&(i128::from(value) * unit_ms))
+        };
+        if call.get(at).is_some_and(is_soon) {
+            call[at] = b"1000000000".to_vec();
+        }
+    }
+}
+
+/// Nobody pushes while a call waits, so waiting only takes time.
+fn shorten_wait(call: &mut Call, name: &[u8]) {
+    let last = call.len() - 1;
+    let at = match name {
+        b"blpop" | b"brpop" | b"bzpopmin" | b"bzpopmax" => last,
+        b"brpoplpush" => 3,
+        b"blmove" => 5,
+        b"blmpop" | b"bzmpop" => 1,
+        b"xread" | b"xreadgroup" => {
+            for at in 1..last {
+                let waits = integer(&call[at + 1]).is_some_and(|ms| ms >= 0);
+                if call[at].eq_ignore_ascii_case(b"block") && waits {
+                    call[at + 1] = WAIT_MS.to_vec();
+                }
+            }
+            return;
+        }
+        _ => return,
+    };
+    if let Some(value) = call.get_mut(at)
+        && std::str::from_utf8(value).is_ok_and(|text| text.parse::<f64>().is_ok_and(|s| s >= 0.0))
+    {
+        *value = WAIT_SECONDS.to_vec();
+    }
+}
+
+fn has_word(call: &Call, word: &[u8]) -> bool {
+    call.iter().any(|arg| arg.eq_ignore_ascii_case(word))
+}
+
+fn remove_word(call: &mut Call, word: &[u8]) {
+    call.retain(|arg| !arg.eq_ignore_ascii_case(word));
+}
+
+fn integer(bytes: &[u8]) -> Option<i64> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tamed(line: &str) -> String {
+        let mut call: Call = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        tame(&mut call);
+        call.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn no_time_comes_while_we_look() {
+        assert_eq!(tamed("EXPIRE k 5"), "EXPIRE k 1000000000");
+        assert_eq!(tamed("EXPIRE k -5"), "EXPIRE k -5");
+        assert_eq!(tamed("Set k v Px 9 GET"), "Set k v Px 1000000000 GET");
+        assert_eq!(tamed("SET k v"), "SET k v");
+        assert_eq!(tamed("HRANDFIELD h -9000000000"), "HRANDFIELD h -50");
+        assert_eq!(tamed("XADD x * f v"), "XADD x 7-* f v");
+    }
+
+    #[test]
+    fn nobody_waits_for_long() {
+        assert_eq!(tamed("BLPOP a b 0"), "BLPOP a b 0.002");
+        assert_eq!(tamed("BLPOP a b -1"), "BLPOP a b -1");
+        assert_eq!(tamed("BLMOVE a b LEFT LEFT 1e3"), "BLMOVE a b LEFT LEFT 0.002");
+        assert_eq!(tamed("XREAD BLOCK 0 STREAMS s $"), "XREAD BLOCK 2 STREAMS s $");
+        assert_eq!(tamed("BZMPOP"), "BZMPOP");
+    }
+}

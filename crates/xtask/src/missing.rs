@@ -1,0 +1,149 @@
+//! `cargo xtask missing`: data commands that the peers have and Kvasir lacks.
+//!
+//! Redis 7.0 says which commands there are and of what group; what came later stands in `NEWER`,
+//! and Valkey 9.1 says that it is real. What is left out on purpose stands in `EXCEPTIONS`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::link::Link;
+use crate::oracle::Oracle;
+use crate::raw::Raw;
+use crate::server::{Launch, Server};
+use crate::workspace::{cargo, run, target_dir};
+
+/// The groups of COMMAND DOCS whose commands are about data.
+const GROUPS: [&str; 10] = [
+    "generic",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "list",
+    "set",
+    "sorted-set",
+    "geo",
+    "hash",
+    "stream",
+];
+
+/// Commands that Valkey 9.1 has and Redis 7.0 has not.
+const NEWER: [&str; 14] = [
+    "delifeq",
+    "hexpire",
+    "hexpireat",
+    "hexpiretime",
+    "hgetdel",
+    "hgetex",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
+    "hpexpiretime",
+    "hpttl",
+    "hsetex",
+    "httl",
+    "msetex",
+];
+
+/// What may lack, and why.
+const EXCEPTIONS: [(&str, &str); 3] = [
+    ("migrate", "moves keys to another server: comes with the cluster"),
+    ("wait", "waits for replicas: comes with replication"),
+    ("waitaof", "waits for the log on disk: comes with persistence"),
+];
+
+pub fn main() -> Result<()> {
+    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
+    let redis = commands_of(&Oracle::redis()?.program)?;
+    let valkey = commands_of(&Oracle::valkey()?.program)?;
+    let ours = commands_of(&target_dir().join("release/kvasir-server"))?;
+    let wanted = wanted(&redis, &valkey)?;
+    let missing = missing(&wanted, &ours);
+    for (group, names) in &missing {
+        println!("{group:<12} {}", names.join(" "));
+    }
+    for (name, reason) in EXCEPTIONS {
+        match ours.contains_key(name) {
+            true => bail!("{name} is there: it is no exception any more"),
+            false => println!("{:<12} {name}: {reason}", "left out"),
+        }
+    }
+    let count: usize = missing.values().map(Vec::len).sum();
+    println!("missing: {count} of {} data commands", wanted.len());
+    ensure!(count == 0, "{count} data commands are missing");
+    Ok(())
+}
+
+/// Every command and subcommand of a server, with its group.
+type Commands = BTreeMap<String, String>;
+
+/// What has to be there.
+fn wanted(redis: &Commands, valkey: &Commands) -> Result<Commands> {
+    let is_data = |(_, group): &(&String, &String)| GROUPS.contains(&group.as_str());
+    let own = |(name, group): (&String, &String)| (name.clone(), group.clone());
+    let mut wanted: Commands = redis.iter().filter(is_data).map(own).collect();
+    for name in NEWER {
+        let group = valkey.get(name).with_context(|| format!("Valkey has no {name}"))?;
+        wanted.insert(name.to_string(), group.clone());
+    }
+    Ok(wanted)
+}
+
+/// By group, the names that are wanted, not there, and no exception.
+fn missing<'a>(wanted: &'a Commands, ours: &Commands) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let exceptions: BTreeSet<&str> = EXCEPTIONS.iter().map(|(name, _)| *name).collect();
+    let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, group) in wanted {
+        if !ours.contains_key(name) && !exceptions.contains(name.as_str()) {
+            missing.entry(group).or_default().push(name);
+        }
+    }
+    missing
+}
+
+fn commands_of(program: &std::path::Path) -> Result<Commands> {
+    let args = ["--unixsocket", "socket", "--save", ""].map(str::to_string).to_vec();
+    let server = Server::start(&Launch { program: program.to_path_buf(), args, cores: None })?;
+    let mut link = Link::connect(&server.dir().join("socket"))?;
+    let list = link.ask(&["COMMAND", "LIST"])?;
+    let docs = link.ask(&["COMMAND", "DOCS"])?;
+    let groups: BTreeMap<&[u8], String> = docs
+        .items()
+        .chunks_exact(2)
+        .filter_map(|pair| Some((pair[0].text()?, text_of(&pair[1], "group")?)))
+        .collect();
+    let mut commands = Commands::new();
+    for name in list.items().iter().filter_map(Raw::text) {
+        let family = name.split(|byte| *byte == b'|').next().unwrap_or(name);
+        let group = groups.get(family).cloned().unwrap_or_default();
+        commands.insert(String::from_utf8_lossy(name).into_owned(), group);
+    }
+    ensure!(!commands.is_empty(), "{} lists no command", program.display());
+    Ok(commands)
+}
+
+/// A text in a map that RESP2 flattened.
+fn text_of(map: &Raw, field: &str) -> Option<String> {
+    let value = map.field(field)?.text()?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lacks_is_named_by_group_and_exceptions_are_not() {
+        let commands = |pairs: &[(&str, &str)]| -> Commands {
+            pairs.iter().map(|(name, group)| (name.to_string(), group.to_string())).collect()
+        };
+        let wanted = commands(&[("get", "string"), ("set", "string"), ("wait", "generic")]);
+        let lacks = missing(&wanted, &commands(&[("set", "string")]));
+        assert_eq!(lacks.into_iter().collect::<Vec<_>>(), [("string", vec!["get"])]);
+    }
+
+    #[test]
+    fn what_is_newer_must_be_real() {
+        assert!(wanted(&Commands::new(), &Commands::new()).is_err());
+    }
+}
