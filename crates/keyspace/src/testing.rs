@@ -27,6 +27,7 @@ use crate::effect::Effect;
 use crate::error::Error;
 use crate::execute::{Call, Context, execute};
 use crate::expire::expire_slot;
+use crate::hash_value::Hash;
 use crate::plan;
 use crate::rng::Rng;
 use crate::set_value::Set;
@@ -124,7 +125,7 @@ impl Bench {
         let Bench { gate, keyspace, env, tally, .. } = self;
         let pass = gate.enter(0);
         for slot in 0..SLOTS as u16 {
-            expire_slot(keyspace, &pass, (db, slot), env, tally, usize::MAX);
+            while expire_slot(keyspace, &pass, (db, slot), env, tally, usize::MAX) {}
         }
     }
 
@@ -174,8 +175,8 @@ impl Bench {
     }
 }
 
-/// The bytes of a string, the members of a set in some order that does not depend on the set's, what
-/// a stream is like.
+/// The bytes of a string, what a stream is like; the members of a set, or the fields of a hash with
+/// those that have expired, in some order that does not depend on the value's.
 fn held_by(record: Record<'_>) -> Vec<u8> {
     if let Ok(set) = Set::of(record) {
         let members = set.members().into_iter().map(|member| member.to_vec());
@@ -183,6 +184,16 @@ fn held_by(record: Record<'_>) -> Vec<u8> {
     }
     if let Ok(stream) = Held::of(record) {
         return stream_value::describe(&stream).into_bytes();
+    }
+    let env = Env { replays: true, ..Env::default() };
+    if let Ok(hash) = Hash::of(record, &env) {
+        let mut fields = BTreeMap::new();
+        hash.for_each(|field, value| {
+            let field = field.with_bytes(<[u8]>::to_vec);
+            let expiry_ms = hash.get_with_expiry(&field).and_then(|(_, expiry_ms)| expiry_ms);
+            fields.insert(field, (value.with_bytes(<[u8]>::to_vec), expiry_ms));
+        });
+        return format!("{fields:?}").into_bytes();
     }
     Text::of(record).map(|text| text.bytes().to_vec()).unwrap_or_default()
 }
@@ -281,7 +292,7 @@ fn split_call(call: &str) -> ArgsBuf {
     ArgsBuf::from_iter(Args::new(&scratch, &spans).iter())
 }
 
-fn show_all(replies: &[Vec<u8>]) -> String {
+pub fn show_all(replies: &[Vec<u8>]) -> String {
     let show_one = |bytes: &Vec<u8>| match decode::decode(bytes) {
         Ok(value) => show(&value),
         other => panic!("not one reply: {:?} {other:?}", String::from_utf8_lossy(bytes)),

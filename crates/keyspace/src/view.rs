@@ -13,8 +13,9 @@ use smallvec::SmallVec;
 
 use crate::database::DbIndex;
 use crate::error::Error;
+use crate::hash_expiry;
 use crate::plan::KeyAt;
-use crate::value::{Kind, Object, Record, Tag, Text};
+use crate::value::{self, Kind, Object, Record, Tag, Text};
 use crate::waiting::{Blocked, Ready, Waiting};
 
 /// The world outside, as far as a call may know it.
@@ -79,6 +80,12 @@ impl Env {
         expiry_ms <= self.now_ms && !self.replays
     }
 
+    /// The latest expiry that has passed; 0 if none ever passes. A field's is at least 1.
+    #[inline]
+    pub fn passed_ms(&self) -> u64 {
+        if self.replays { 0 } else { self.now_ms }
+    }
+
     /// The access clock: seconds, 24 bits, as in Redis's LRU clock.
     #[inline]
     pub fn clock(&self) -> u32 {
@@ -94,6 +101,9 @@ pub struct Tally {
     pub expired: u64,
     /// Keys that calls deleted because they had expired, while someone reads the log.
     pub expired_keys: Vec<(DbIndex, Vec<u8>)>,
+    pub fields_expired: u64,
+    /// Fields that were deleted because they had expired, while someone reads the log.
+    pub expired_fields: Vec<ExpiredFields>,
     /// Somebody set an expiry.
     pub noted_expiry: bool,
     /// What is too large to be freed on the way.
@@ -102,6 +112,22 @@ pub struct Tally {
     pub ready: Vec<Ready>,
     /// What became of the last call if it did not answer.
     pub blocked: Option<Blocked>,
+}
+
+/// Fields of one hash that had expired.
+pub struct ExpiredFields {
+    pub db: DbIndex,
+    pub key: Vec<u8>,
+    pub fields: Vec<Vec<u8>>,
+}
+
+impl ExpiredFields {
+    /// What the log says of them.
+    pub fn call(&self) -> Vec<Vec<u8>> {
+        let fields = self.fields.iter().map(Vec::as_slice);
+        let words = [&b"HDEL"[..], &self.key].into_iter().chain(fields);
+        words.map(<[u8]>::to_vec).collect()
+    }
 }
 
 /// Something that takes long to free; dropping it frees it.
@@ -351,7 +377,7 @@ impl<'a> View<'a> {
     /// Adds a record under the name of a key that is free.
     pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
         self.note_ready(key, Tag::of(record.borrow()).kind());
-        let expiry_ms = record.borrow().expiry_ms();
+        let expiry_ms = value::next_expiry_ms(record.borrow());
         self.tally.noted_expiry |= expiry_ms.is_some();
         let (slot, hash, name) = self.locate(key);
         debug_assert_eq!(record.borrow().key(), name);
@@ -381,8 +407,12 @@ impl<'a> View<'a> {
         let is_gone = |record: Record<'_>| record.expiry_ms().is_some_and(|ms| env.has_passed(ms));
         match slot.find_unless(self.keys[key].hash, name, &keeper, is_gone) {
             Lookup::Here(occupied) => {
-                self.tally.hits += u64::from(count == Count::HitOrMiss);
-                return Some(Found { occupied, keeper, tally: self.tally });
+                let (db, tally) = (self.keys[key].db, &mut *self.tally);
+                let counted = u64::from(count == Count::HitOrMiss);
+                tally.hits += counted;
+                let found = Found { occupied, keeper, db, env, tally };
+                let parts_expire = found.record().parts_expire();
+                return if parts_expire { found.without_dead_parts(counted) } else { Some(found) };
             }
             Lookup::Absent => {}
             Lookup::Gone(record) => {
@@ -434,11 +464,13 @@ fn note_expired(
 /// A record in its table, to be changed.
 pub struct Found<'v> {
     pub occupied: Occupied<'v, Object>,
-    keeper: SlotKeeper<'v, Object>,
-    tally: &'v mut Tally,
+    pub(crate) keeper: SlotKeeper<'v, Object>,
+    pub(crate) db: DbIndex,
+    pub(crate) env: &'v Env,
+    pub(crate) tally: &'v mut Tally,
 }
 
-impl Found<'_> {
+impl<'v> Found<'v> {
     pub fn record(&self) -> Record<'_> {
         self.occupied.record()
     }
@@ -456,6 +488,41 @@ impl Found<'_> {
         record.borrow_mut().set_clock(old.clock());
         let old = self.occupied.replace(record);
         self.tally.discard(old);
+    }
+
+    /// Deletes some parts of the value if their time has come; none if the key went with the last
+    /// one, which takes back hits that were counted.
+    #[cold]
+    fn without_dead_parts(self, hits: u64) -> Option<Found<'v>> {
+        let next_ms = value::next_part_expiry_ms(self.record());
+        if !next_ms.is_some_and(|next_ms| self.env.has_passed(next_ms)) {
+            return Some(self);
+        }
+        self.tally.hits -= hits;
+        self.tally.misses += hits;
+        let found = hash_expiry::expire_some(self, hash_expiry::PAGES_PER_ACCESS)?;
+        found.tally.hits += hits;
+        found.tally.misses -= hits;
+        Some(found)
+    }
+
+    /// Notes when the next part of the value dies, after parts got expiries or lost them.
+    pub fn note_part_expiry(&mut self) {
+        let next = value::next_part_expiry_ms(self.record());
+        self.occupied.set_parts_expire(next.is_some());
+        if let Some(next) = next {
+            self.keeper.note_expiry(next);
+            self.tally.noted_expiry = true;
+        }
+    }
+
+    /// Notes that fields of this hash were deleted because they had expired.
+    pub fn note_expired_fields(&mut self, fields: Vec<Vec<u8>>) {
+        self.tally.fields_expired += fields.len() as u64;
+        if self.env.logs && !fields.is_empty() {
+            let key = self.record().key().to_vec();
+            self.tally.expired_fields.push(ExpiredFields { db: self.db, key, fields });
+        }
     }
 
     pub fn delete(self) {

@@ -1,6 +1,8 @@
 //! The data commands, one folder a family.
 
 pub mod bitmap;
+pub mod condition;
+pub mod expiration;
 pub mod generic;
 pub mod geo;
 pub mod hash;

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::number::parse_double;
+use kvasir_structures::listpack::Element;
 use kvasir_structures::quicklist::End;
 
 use crate::command::{Command, Run, World};
@@ -17,6 +18,8 @@ use crate::execute::lock;
 use crate::hash_value::Hash;
 use crate::list_value::{self, List};
 use crate::plan::KeyAt;
+use crate::set_value::Set;
+use crate::sorted_set_value::SortedSet;
 use crate::spec::{
     Argument, ArgumentKind, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec,
 };
@@ -169,7 +172,9 @@ fn sort(cx: &mut World<'_, '_>, options: &Options<'_>) -> Result<Effect, Error> 
             Options { is_alpha: true, descends: options.descends, ..Options::default() };
         by_own_value(elements, &by_element)?
     } else if options.keeps_order() {
-        elements
+        // Only a sorted set has an order that can be turned around.
+        let turns = options.descends && kind == Kind::SortedSet;
+        if turns { elements.into_iter().rev().collect() } else { elements }
     } else {
         let values = weights(cx, options, elements);
         by_weight(values, options)?
@@ -193,7 +198,18 @@ fn elements(record: Record<'_>) -> Result<(Kind, Vec<Bytes>), Error> {
     let kind = Tag::of(record).kind();
     match kind {
         Kind::List => Ok((kind, List::of(record)?.to_vecs())),
-        _ => Err(Error::WRONG_TYPE),
+        Kind::Set => {
+            let members = Set::of(record)?.members();
+            Ok((kind, members.into_iter().map(Element::to_vec).collect()))
+        }
+        Kind::SortedSet => {
+            let mut members = Vec::new();
+            SortedSet::of(record)?.for_all(|member, _| {
+                members.push(member.with_bytes(<[u8]>::to_vec));
+            });
+            Ok((kind, members))
+        }
+        Kind::String | Kind::Hash | Kind::Stream => Err(Error::WRONG_TYPE),
     }
 }
 
@@ -274,12 +290,13 @@ fn look_up(cx: &mut World<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Byt
         _ => (behind, None),
     };
     let name = [before, element, behind].concat();
+    let env = cx.env;
     with_key(cx, &name, |view| {
         let record = view.read(0)?;
         match field {
             None => Text::of(record).ok().map(|text| text.bytes().to_vec()),
             Some(field) => {
-                let value = Hash::of(record).ok()?.get(field)?;
+                let value = Hash::of(record, env).ok()?.get(field)?;
                 Some(value.with_bytes(<[u8]>::to_vec))
             }
         }
@@ -415,4 +432,20 @@ mod tests {
         assert_eq!(effect("SORT none STORE m"), Effect::Rewritten(vec![del()]));
         assert_eq!(effect("SORT none STORE m"), Effect::None);
     }
+
+    #[test]
+    fn sets_and_sorted_sets() {
+        check("SADD s 3 1 2; SORT s; SORT s DESC LIMIT 0 2", ":3; [$1 $2 $3]; [$3 $2]");
+        check("SADD s c a b; SORT s; SORT s ALPHA", &format!(":3; {NO_DOUBLE}; [$a $b $c]"));
+        check("SADD s c a b; SORT s BY x STORE d; LRANGE d 0 -1", ":3; :3; [$a $b $c]");
+        check("ZADD z 3 a 2 b 1 c; SORT z ALPHA; SORT z BY x", ":3; [$a $b $c]; [$c $b $a]");
+        check("ZADD z 3 a 2 b 1 c; SORT z BY x DESC LIMIT 0 2", ":3; [$a $b]");
+        check(
+            "HSET h a 1; SORT h; SET t x; SORT t; XADD x 1-1 a b; SORT x",
+            &format!(":1; {WRONG_TYPE}; +OK; {WRONG_TYPE}; $1-1; {WRONG_TYPE}"),
+        );
+    }
+
+    const NO_DOUBLE: &str = "-ERR One or more scores can't be converted into double";
+    const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 }

@@ -6,31 +6,33 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::hash_update::{self, FieldExpiry};
 use crate::hash_value::{self, Item};
 use crate::long_double::{LongDouble, Parsed};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 
 pub static COMMANDS: &[&Command] = &[&HINCRBY, &HINCRBYFLOAT];
 
-const CHANGES: &[KeySpec] =
-    &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))];
+/// The row of both.
+const COUNTS: Spec = Spec {
+    group: Group::Hash,
+    arity: 4,
+    flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+    keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+    ..Spec::BLANK
+};
 
 static HINCRBY: Command = Command {
     spec: Spec {
         name: "hincrby",
         summary: "Adds an integer to a field; a field that is missing counts as 0.",
         since: "2.0.0",
-        group: Group::Hash,
-        complexity: "O(1)",
-        arity: 4,
-        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
-        keys: CHANGES,
         arguments: &[
             Argument::key("key", 0),
             Argument::string("field"),
             Argument::integer("increment"),
         ],
-        ..Spec::BLANK
+        ..COUNTS
     },
     run: Run::Keys(hincrby),
 };
@@ -59,17 +61,12 @@ static HINCRBYFLOAT: Command = Command {
         name: "hincrbyfloat",
         summary: "Adds a decimal number to a field; a field that is missing counts as 0.",
         since: "2.6.0",
-        group: Group::Hash,
-        complexity: "O(1)",
-        arity: 4,
-        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
-        keys: CHANGES,
         arguments: &[
             Argument::key("key", 0),
             Argument::string("field"),
             Argument::new("increment", ArgumentKind::Double),
         ],
-        ..Spec::BLANK
+        ..COUNTS
     },
     run: Run::Keys(hincrbyfloat),
 };
@@ -92,7 +89,14 @@ fn hincrbyfloat(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     if !cx.view.env.logs {
         return Ok(Effect::Rewritten(Vec::new()));
     }
-    Ok(Effect::Rewritten(vec![call(&[b"HSET", cx.view.key(0), &cx.args[2], &text])]))
+    let (key, field) = (cx.view.key(0), &cx.args[2]);
+    let hash = hash_value::peek(&mut cx.view, 0)?;
+    let expires = hash.and_then(|hash| hash.get_with_expiry(field)?.1).is_some();
+    Ok(Effect::Rewritten(vec![if expires {
+        call(&[b"HSETEX", key, b"KEEPTTL", b"FIELDS", b"1", field, &text])
+    } else {
+        call(&[b"HSET", key, field, &text])
+    }]))
 }
 
 fn to_float(item: Item<'_>) -> Option<Parsed> {
@@ -113,8 +117,10 @@ fn old_value<N>(
     value.map(|value| to_number(value).ok_or(Error::fixed(error))).transpose()
 }
 
+/// Sets the field that the call names; its expiry stays.
 fn set_field(cx: &mut Cx<'_>, value: &[u8]) -> Result<(), Error> {
-    hash_value::set(&mut cx.view, 0, std::iter::once((&cx.args[2], value)))?;
+    let pair = std::iter::once((&cx.args[2], value));
+    hash_update::set(&mut cx.view, 0, pair, FieldExpiry::Keep)?;
     Ok(())
 }
 

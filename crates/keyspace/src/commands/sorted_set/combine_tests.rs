@@ -157,3 +157,20 @@ fn the_log_gets_what_changed() {
         assert_eq!(effect(call), Effect::None, "{call}");
     }
 }
+
+#[test]
+fn members_of_sets_score_one() {
+    let sets = "SADD s a b c; ZADD z 5 b 7 d";
+    check(&format!("{sets}; ZUNION 2 s z WITHSCORES"), ":3; :2; [$a $1 $c $1 $b $6 $d $7]");
+    check(&format!("{sets}; ZINTER 2 s z WEIGHTS 3 2 WITHSCORES"), ":3; :2; [$b $13]");
+    check(&format!("{sets}; ZDIFF 2 s z; ZDIFF 2 z s"), ":3; :2; [$a $c]; [$d]");
+    check(
+        &format!("{sets}; ZUNIONSTORE o 1 s; ZSCORE o a; ZINTERCARD 2 s z"),
+        ":3; :2; :3; $1; :1",
+    );
+    check(
+        "SADD s 1 2 3; ZADD z 5 2; ZINTERSTORE o 2 s z AGGREGATE MAX; ZRANGE o 0 -1 WITHSCORES",
+        ":3; :1; :1; [$2 $5]",
+    );
+    check("SADD s a; SET t x; ZUNION 2 s t", &format!(":1; +OK; {WRONG_TYPE}"));
+}
