@@ -6,6 +6,7 @@
 #[cfg(not(loom))]
 pub(crate) mod bucket;
 pub mod crc16;
+pub mod crc64;
 #[cfg(not(loom))]
 pub mod directory;
 pub mod gate;
@@ -15,6 +16,7 @@ pub mod glob;
 pub mod hash;
 pub mod listpack;
 pub mod lock;
+pub mod lzf;
 #[cfg(not(loom))]
 pub mod ordered_set;
 #[cfg(not(loom))]
@@ -32,5 +34,6 @@ pub mod slot;
 pub mod stream;
 #[cfg(not(loom))]
 pub mod table;
+pub mod ziplist;
 
 mod sync;
