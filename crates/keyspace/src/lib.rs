@@ -19,11 +19,14 @@ pub mod hash_value;
 pub mod long_double;
 pub mod plan;
 pub mod rng;
+pub mod serial;
 pub mod spec;
 pub mod value;
 pub mod view;
 pub mod waiting;
 
+#[cfg(test)]
+mod describe;
 #[cfg(test)]
 mod replay_tests;
 #[cfg(test)]

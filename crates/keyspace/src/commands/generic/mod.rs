@@ -2,15 +2,17 @@
 
 mod copy;
 mod delete;
+mod dump;
 mod expire;
 mod object;
 mod rename;
+mod restore;
 mod scan;
 mod whole;
 
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 7] = [
+pub static COMMANDS: [&[&Command]; 9] = [
     delete::COMMANDS,
     expire::COMMANDS,
     rename::COMMANDS,
@@ -18,4 +20,6 @@ pub static COMMANDS: [&[&Command]; 7] = [
     scan::COMMANDS,
     object::COMMANDS,
     whole::COMMANDS,
+    dump::COMMANDS,
+    restore::COMMANDS,
 ];
