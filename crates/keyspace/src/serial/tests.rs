@@ -8,7 +8,7 @@ use super::DumpError;
 use crate::database::DbIndex;
 use crate::testing::{Bench, Oracle, oracle, split, valkey};
 
-/// Encodings that depend on it have the same limits here and at the oracles, but these.
+/// Valkey has 512 by default, Redis 7.0 128.
 const REDIS_LIMITS: &str = "CONFIG SET hash-max-listpack-entries 512";
 
 /// Checks the value that a script makes of `k`: it goes to both oracles and comes back the same, and
