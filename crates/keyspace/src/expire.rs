@@ -1,17 +1,29 @@
-//! Deleting expired keys that nobody asks for.
+//! Deleting expired keys, and expired fields of hashes, that nobody asks for.
 //!
-//! A slot knows a time before which none of its keys expires, so slots without work cost one load.
-//! A visit to a due slot looks at its volatile entries only and finds the next due time on the
-//! way. The caller spreads visits over time and decides when it has done enough.
+//! A slot knows a time before which nothing in it expires, so slots without work cost one load. A
+//! visit to a due slot looks at its volatile entries only and finds the next due time on the way.
+//! The caller spreads visits over time and decides when it has done enough.
 
 use kvasir_structures::gate::Pass;
 use kvasir_structures::hash;
+use kvasir_structures::slot::SlotGuard;
 
 use crate::database::{DbIndex, Keyspace};
-use crate::view::{Env, Tally};
+use crate::hash_expiry;
+use crate::value::{self, Object};
+use crate::view::{Env, Found, Tally};
 
-/// Deletes at most `most` expired keys of one slot. Returns how many were deleted; if that is
-/// `most`, there may be more.
+/// What a visit found to do.
+struct Due {
+    keys: Vec<Vec<u8>>,
+    /// A hash with fields to delete.
+    hash: Option<Vec<u8>>,
+    /// When the slot is due again.
+    next_ms: Option<u64>,
+}
+
+/// Deletes at most `most` expired keys of one slot, and some fields of one hash. Says whether there
+/// may be more to delete.
 pub fn expire_slot(
     keyspace: &Keyspace,
     pass: &Pass<'_>,
@@ -19,33 +31,50 @@ pub fn expire_slot(
     env: &Env,
     tally: &mut Tally,
     most: usize,
-) -> usize {
+) -> bool {
     let slot = keyspace.database(db, pass).slot(slot);
     if slot.next_expiry_ms().is_none_or(|due| due > env.now_ms) {
-        return 0;
+        return false;
     }
     let mut guard = slot.lock(pass);
-    let mut due = Vec::new();
-    let mut next: Option<u64> = None;
-    guard.for_each_volatile(|record| {
-        let expiry_ms = record.expiry_ms().expect("a volatile entry has an expiry");
-        if expiry_ms <= env.now_ms && due.len() < most {
-            due.push(record.key().to_vec());
-        } else {
-            next = Some(next.map_or(expiry_ms, |next| next.min(expiry_ms)));
-        }
-    });
+    let due = due(&guard, env.now_ms, most);
     let keeper = guard.keeper();
-    keeper.set_next_expiry(next);
-    for key in &due {
+    keeper.set_next_expiry(due.next_ms);
+    for key in &due.keys {
         let Some(occupied) = guard.find(hash::of(key), key) else { continue };
         let record = occupied.remove(&keeper);
         tally.discard(record);
     }
-    tally.expired += due.len() as u64;
-    let deleted = due.len();
-    if env.logs {
-        tally.expired_keys.extend(due.into_iter().map(|key| (db, key)));
+    if let Some(key) = &due.hash
+        && let Some(occupied) = guard.find(hash::of(key), key)
+    {
+        let found = Found { occupied, keeper, db, env, tally };
+        hash_expiry::expire_some(found, hash_expiry::PAGES_PER_VISIT);
     }
-    deleted
+    tally.expired += due.keys.len() as u64;
+    if env.logs {
+        tally.expired_keys.extend(due.keys.into_iter().map(|key| (db, key)));
+    }
+    slot.next_expiry_ms().is_some_and(|due| due <= env.now_ms)
+}
+
+fn due(slot: &SlotGuard<'_, Object>, now_ms: u64, most: usize) -> Due {
+    let mut due = Due { keys: Vec::new(), hash: None, next_ms: None };
+    slot.for_each_volatile(|record| {
+        let mut next_ms = value::next_expiry_ms(record);
+        if record.expiry_ms().is_some_and(|expiry_ms| expiry_ms <= now_ms) && due.keys.len() < most
+        {
+            due.keys.push(record.key().to_vec());
+            return;
+        }
+        let fields_are_due =
+            record.parts_expire() && value::next_part_expiry_ms(record) <= Some(now_ms);
+        if fields_are_due && due.hash.is_none() {
+            due.hash = Some(record.key().to_vec());
+            // Deleting them notes when the others die.
+            next_ms = record.expiry_ms();
+        }
+        due.next_ms = [due.next_ms, next_ms].into_iter().flatten().min();
+    });
+    due
 }

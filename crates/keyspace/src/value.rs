@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
-use kvasir_structures::directory::Immediately;
-use kvasir_structures::hash;
 use kvasir_structures::ordered_set::OrderedSet;
 use kvasir_structures::packed::PackedTable;
 use kvasir_structures::quicklist::Quicklist;
 use kvasir_structures::record::{Body, NewBody, Record as OwnedRecord, RecordRef};
 use kvasir_structures::stream::Stream;
-use kvasir_structures::table::Table;
 
 use crate::error::Error;
 
@@ -28,16 +25,14 @@ const HEAVY_BYTES: usize = 1 << 20;
 /// A record whose value may be an [`Object`].
 pub type Record<'a> = RecordRef<'a, Object>;
 
-/// Fields of a large hash: records of field and value; long values are objects.
-pub type Fields = Table<Arc<Vec<u8>>>;
-
 /// A value that does not stand in its record.
 pub enum Object {
     Text(Arc<Vec<u8>>),
     List(Quicklist),
     Set(PackedTable),
     SortedSet(OrderedSet),
-    Hash(Fields),
+    /// Fields with their values and expiries.
+    Hash(PackedTable),
     Stream(Stream),
 }
 
@@ -49,7 +44,7 @@ impl Object {
             Object::List(list) => list.part_count() > HEAVY_PARTS,
             Object::Set(set) => set.part_count() > HEAVY_PARTS,
             Object::SortedSet(set) => set.part_count() > HEAVY_PARTS,
-            Object::Hash(fields) => fields.len() > HEAVY_PARTS,
+            Object::Hash(fields) => fields.part_count() > HEAVY_PARTS,
             Object::Stream(stream) => stream.part_count() > HEAVY_PARTS,
         }
     }
@@ -167,6 +162,21 @@ pub fn encoding(record: Record<'_>) -> &'static str {
     }
 }
 
+/// When the next part of a value dies that expires on its own, a field of a hash; perhaps too soon,
+/// never too late.
+pub fn next_part_expiry_ms(record: Record<'_>) -> Option<u64> {
+    match record.body() {
+        Body::Object(Object::Hash(fields)) => fields.next_expiry_ms(),
+        _ => None,
+    }
+}
+
+/// As [`next_part_expiry_ms`], the key itself included.
+pub fn next_expiry_ms(record: Record<'_>) -> Option<u64> {
+    let parts = if record.parts_expire() { next_part_expiry_ms(record) } else { None };
+    [record.expiry_ms(), parts].into_iter().flatten().min()
+}
+
 /// Bytes that a record and its value take, for MEMORY USAGE; without its place in the table.
 pub fn allocated_bytes(record: Record<'_>) -> usize {
     record.allocated_bytes()
@@ -184,16 +194,7 @@ fn object_bytes(object: &Object) -> usize {
         Object::Set(set) => set.allocated_bytes(),
         Object::SortedSet(set) => set.allocated_bytes(),
         Object::Stream(stream) => stream.allocated_bytes(),
-        Object::Hash(fields) => {
-            let mut bytes = fields.allocated_bytes();
-            fields.for_each(|field| {
-                bytes += field.allocated_bytes();
-                if let Body::Object(text) = field.body() {
-                    bytes += size_of::<Arc<Vec<u8>>>() + 5 * size_of::<usize>() + text.capacity();
-                }
-            });
-            bytes
-        }
+        Object::Hash(fields) => fields.allocated_bytes(),
     }
 }
 
@@ -203,7 +204,9 @@ pub fn copy(record: Record<'_>, key: &[u8], expiry_ms: Option<u64>) -> OwnedReco
         Body::Bytes(bytes) => NewBody::Bytes(bytes),
         Body::Object(object) => NewBody::Object(Box::new(copy_object(object))),
     };
-    OwnedRecord::new(key, record.tag(), body, expiry_ms)
+    let mut copy = OwnedRecord::new(key, record.tag(), body, expiry_ms);
+    copy.set_parts_expire(record.parts_expire());
+    copy
 }
 
 fn copy_object(object: &Object) -> Object {
@@ -212,23 +215,9 @@ fn copy_object(object: &Object) -> Object {
         Object::List(list) => Object::List(list.clone()),
         Object::Set(set) => Object::Set(set.clone()),
         Object::SortedSet(set) => Object::SortedSet(set.clone()),
-        Object::Hash(fields) => Object::Hash(copy_fields(fields)),
+        Object::Hash(fields) => Object::Hash(fields.clone()),
         Object::Stream(stream) => Object::Stream(stream.clone()),
     }
-}
-
-fn copy_fields(fields: &Fields) -> Fields {
-    let mut copy = Fields::new();
-    fields.for_each(|field| {
-        let body = match field.body() {
-            Body::Bytes(bytes) => NewBody::Bytes(bytes),
-            Body::Object(text) => NewBody::Object(Box::new(Arc::clone(text))),
-        };
-        let key = field.key();
-        let field = OwnedRecord::new(key, field.tag(), body, field.expiry_ms());
-        copy.insert(hash::of(key), field, &Immediately);
-    });
-    copy
 }
 
 /// A string value, wherever it stands.

@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 
 use crate::database::DbIndex;
 use crate::error::Error;
+use crate::hash_expiry;
 use crate::plan::KeyAt;
-use crate::value::{Kind, Object, Record, Tag, Text};
+use crate::value::{self, Kind, Object, Record, Tag, Text};
 use crate::waiting::{Blocked, Ready, Waiting};
 
 /// The world outside, as far as a call may know it.
@@ -81,6 +82,12 @@ impl Env {
         expiry_ms <= self.now_ms && !self.replays
     }
 
+    /// The latest expiry that has passed; 0 if none ever passes. A field's is at least 1.
+    #[inline]
+    pub fn passed_ms(&self) -> u64 {
+        if self.replays { 0 } else { self.now_ms }
+    }
+
     /// The access clock: seconds, 24 bits, as in Redis's LRU clock.
     #[inline]
     pub fn clock(&self) -> u32 {
@@ -96,6 +103,9 @@ pub struct Tally {
     pub expired: u64,
     /// Keys that calls deleted because they had expired, while someone reads the log.
     pub expired_keys: Vec<(DbIndex, Vec<u8>)>,
+    pub fields_expired: u64,
+    /// Fields that were deleted because they had expired, while someone reads the log.
+    pub expired_fields: Vec<ExpiredFields>,
     /// Somebody set an expiry.
     pub noted_expiry: bool,
     /// What is too large to be freed on the way.
@@ -104,6 +114,22 @@ pub struct Tally {
     pub ready: Vec<Ready>,
     /// What became of the last call if it did not answer.
     pub blocked: Option<Blocked>,
+}
+
+/// Fields of one hash that had expired.
+pub struct ExpiredFields {
+    pub db: DbIndex,
+    pub key: Vec<u8>,
+    pub fields: Vec<Vec<u8>>,
+}
+
+impl ExpiredFields {
+    /// What the log says of them.
+    pub fn call(&self) -> Vec<Vec<u8>> {
+        let fields = self.fields.iter().map(Vec::as_slice);
+        let words = [&b"HDEL"[..], &self.key].into_iter().chain(fields);
+        words.map(<[u8]>::to_vec).collect()
+    }
 }
 
 /// Something that takes long to free; dropping it frees it.
@@ -175,7 +201,7 @@ impl<'a> View<'a> {
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));
         // A slot without expiries, the usual one, is searched once.
-        if self.guards[guard].slot.volatile_len() > 0 && self.live(key).is_none() {
+        if self.guards[guard].slot.has_volatile() && self.live(key).is_none() {
             self.tally.misses += 1;
             return None;
         }
@@ -232,13 +258,19 @@ impl<'a> View<'a> {
     pub fn find(&mut self, key: usize) -> Option<Found<'_>> {
         self.live(key)?;
         let clock = self.env.clock();
+        let mut found = self.find_any(key)?;
+        found.occupied.record_mut().set_clock(clock);
+        Some(found)
+    }
+
+    /// A record, expired or not.
+    fn find_any(&mut self, key: usize) -> Option<Found<'_>> {
         let guard = self.guard_of(key);
-        let (hash, name) = (self.keys[key].hash, self.key(key));
+        let (db, hash, name) = (self.keys[key].db, self.keys[key].hash, self.key(key));
         let slot = &mut self.guards[guard].slot;
         let keeper = slot.keeper();
-        let mut occupied = slot.find(hash, name)?;
-        occupied.record_mut().set_clock(clock);
-        Some(Found { occupied, keeper, tally: self.tally })
+        let occupied = slot.find(hash, name)?;
+        Some(Found { occupied, keeper, db, env: self.env, tally: self.tally })
     }
 
     /// Whether calls wait for this key.
@@ -333,7 +365,7 @@ impl<'a> View<'a> {
     /// Adds a record under the name of a key that is free.
     pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
         self.note_ready(key, Tag::of(record.borrow()).kind());
-        let expiry_ms = record.borrow().expiry_ms();
+        let expiry_ms = value::next_expiry_ms(record.borrow());
         self.tally.noted_expiry |= expiry_ms.is_some();
         let (slot, hash, name) = self.locate(key);
         debug_assert_eq!(record.borrow().key(), name);
@@ -358,15 +390,26 @@ impl<'a> View<'a> {
     fn live(&mut self, key: usize) -> Option<()> {
         let env = self.env;
         let (slot, hash, name) = self.locate(key);
-        match slot.get(hash, name)?.expiry_ms() {
-            Some(expiry_ms) if env.has_passed(expiry_ms) => {
-                if env.deletes_expired {
-                    self.delete_expired(key);
-                }
-                None
+        let record = slot.get(hash, name)?;
+        if record.expiry_ms().is_some_and(|expiry_ms| env.has_passed(expiry_ms)) {
+            if env.deletes_expired {
+                self.delete_expired(key);
             }
-            _ => Some(()),
+            return None;
         }
+        if record.parts_expire() { self.expire_parts(key) } else { Some(()) }
+    }
+
+    /// Deletes some of a hash's fields if their time has come. `Some` if the hash is still there.
+    #[cold]
+    fn expire_parts(&mut self, key: usize) -> Option<()> {
+        let env = self.env;
+        let found = self.find_any(key)?;
+        let due = value::next_part_expiry_ms(found.record()).is_some_and(|ms| env.has_passed(ms));
+        let is_gone = due
+            && env.deletes_expired
+            && hash_expiry::expire_some(found, hash_expiry::PAGES_PER_ACCESS);
+        (!is_gone).then_some(())
     }
 
     #[cold]
@@ -404,8 +447,10 @@ impl<'a> View<'a> {
 /// A record in its table, to be changed.
 pub struct Found<'v> {
     pub occupied: Occupied<'v, Object>,
-    keeper: SlotKeeper<'v, Object>,
-    tally: &'v mut Tally,
+    pub(crate) keeper: SlotKeeper<'v, Object>,
+    pub(crate) db: DbIndex,
+    pub(crate) env: &'v Env,
+    pub(crate) tally: &'v mut Tally,
 }
 
 impl Found<'_> {
@@ -426,6 +471,25 @@ impl Found<'_> {
         record.borrow_mut().set_clock(old.clock());
         let old = self.occupied.replace(record);
         self.tally.discard(old);
+    }
+
+    /// Notes when the next part of the value dies, after parts got expiries or lost them.
+    pub fn note_part_expiry(&mut self) {
+        let next = value::next_part_expiry_ms(self.record());
+        self.occupied.set_parts_expire(next.is_some());
+        if let Some(next) = next {
+            self.keeper.note_expiry(next);
+            self.tally.noted_expiry = true;
+        }
+    }
+
+    /// Notes that fields of this hash were deleted because they had expired.
+    pub fn note_expired_fields(&mut self, fields: Vec<Vec<u8>>) {
+        self.tally.fields_expired += fields.len() as u64;
+        if self.env.logs && !fields.is_empty() {
+            let key = self.record().key().to_vec();
+            self.tally.expired_fields.push(ExpiredFields { db: self.db, key, fields });
+        }
     }
 
     pub fn delete(self) {

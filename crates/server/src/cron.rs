@@ -85,17 +85,19 @@ impl Cron {
             let pass = shared.gate.enter(self.worker);
             let stay = Instant::now();
             while visited < all && stay.elapsed() < EXPIRE_STAY {
-                visited += self.expire_some(shared, core, &pass);
+                visited += self.expire_some(shared, core, &pass, stay);
             }
         }
     }
 
-    /// Visits up to 256 slots of one database, or skips the database if it was never used.
+    /// Visits up to 256 slots of one database, or skips the database if it was never used. Stops at
+    /// a slot with more to do than there is time for; the next call goes on there.
     fn expire_some(
         &mut self,
         shared: &Shared,
         core: &mut Core,
         pass: &kvasir_structures::gate::Pass<'_>,
+        stay: Instant,
     ) -> usize {
         let (db, first) = self.cursor;
         let database = shared.keyspace.database(DbIndex(db), pass);
@@ -107,7 +109,13 @@ impl Cron {
             let place = (DbIndex(db), slot);
             let (keyspace, env) = (&shared.keyspace, &core.env);
             let tally = &mut core.tally;
-            while expire_slot(keyspace, pass, place, env, tally, EXPIRE_BATCH) == EXPIRE_BATCH {}
+            while expire_slot(keyspace, pass, place, env, tally, EXPIRE_BATCH) {
+                if stay.elapsed() >= EXPIRE_STAY {
+                    self.round_saw_expiry = true;
+                    self.cursor.1 = slot;
+                    return (slot - first) as usize;
+                }
+            }
             self.round_saw_expiry |= database.slot(slot).next_expiry_ms().is_some();
         }
         self.cursor.1 = last;

@@ -7,7 +7,7 @@
 //! | 0 | 0 to 55 | one byte of hash for each of 7 entries |
 //! | 0 | 56 to 62 | presence of the entries |
 //! | 0 | 63 | overflow: an entry that belongs here or before stands behind this bucket |
-//! | 1 to 7 | 0 | the record has an expiry |
+//! | 1 to 7 | 0 | the record has an expiry, or parts that expire |
 //! | 1 to 7 | 3 to 47 | address of the record |
 //! | 1 to 7 | 48 to 63 | 16 more bits of hash |
 //!

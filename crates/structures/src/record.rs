@@ -3,7 +3,7 @@
 //! | Offset | Size | Field |
 //! |---|---|---|
 //! | 0 | 1 | tag: what the owner says the value is; this module does not read it |
-//! | 1 | 1 | flags: 1 expiry, 2 object, 4 long key |
+//! | 1 | 1 | flags: 1 expiry, 2 object, 4 long key, 8 parts of the object expire |
 //! | 2 | 2 | length of the inline value in bytes, little endian |
 //! | 4 | 1 | length of the key, if it is not long |
 //! | 5 | 3 | access clock, little endian, free for the owner |
@@ -33,6 +33,7 @@ pub const KEY_MAX: usize = 512 << 20;
 const HAS_EXPIRY: u8 = 1;
 const HAS_OBJECT: u8 = 2;
 const LONG_KEY: u8 = 4;
+const PARTS_EXPIRE: u8 = 8;
 const HEADER_BYTES: usize = 8;
 
 /// An owned record.
@@ -153,12 +154,19 @@ impl<T> Record<T> {
     /// The same value and access clock under another key and expiry.
     pub fn rebuilt(self, key: &[u8], expiry_ms: Option<u64>) -> Record<T> {
         let (tag, clock) = (self.borrow().tag(), self.borrow().clock());
+        let parts_expire = self.borrow().parts_expire();
         let mut new = match self.into_object() {
             Ok(object) => Record::new(key, tag, NewBody::Object(object), expiry_ms),
             Err(old) => Record::new(key, tag, NewBody::Bytes(old.borrow().inline()), expiry_ms),
         };
         new.borrow_mut().set_clock(clock);
+        new.set_parts_expire(parts_expire);
         new
+    }
+
+    /// Notes whether the object has parts that expire on their own.
+    pub fn set_parts_expire(&mut self, parts_expire: bool) {
+        self.borrow_mut().set_parts_expire(parts_expire);
     }
 
     /// The object, or the record itself if its value is inline.
@@ -286,6 +294,18 @@ impl<'a, T> RecordRef<'a, T> {
         Some(unsafe { self.start.as_ptr().add(HEADER_BYTES).cast::<u64>().read() })
     }
 
+    /// Whether the object has parts that expire on their own.
+    #[inline]
+    pub fn parts_expire(self) -> bool {
+        self.byte(1) & PARTS_EXPIRE != 0
+    }
+
+    /// Whether the key, or a part of its object, expires.
+    #[inline]
+    pub(crate) fn is_volatile(self) -> bool {
+        self.byte(1) & (HAS_EXPIRY | PARTS_EXPIRE) != 0
+    }
+
     /// 24 bits.
     #[inline]
     pub fn clock(self) -> u32 {
@@ -340,6 +360,12 @@ impl<'a, T> RecordMut<'a, T> {
         let [low, middle, high, _] = clock.to_le_bytes();
         // SAFETY: every record has a header.
         unsafe { self.start.as_ptr().add(5).cast::<[u8; 3]>().write([low, middle, high]) }
+    }
+
+    pub(crate) fn set_parts_expire(&mut self, parts_expire: bool) {
+        let flag = if parts_expire { PARTS_EXPIRE } else { 0 };
+        // SAFETY: every record has a header.
+        unsafe { self.start.as_ptr().add(1).write(self.shared().byte(1) & !PARTS_EXPIRE | flag) }
     }
 
     /// Changes the expiry of a record that has one; says whether it did.
@@ -409,8 +435,11 @@ mod tests {
     #[test]
     fn an_object_moves_with_its_record() {
         let record = Text::new(b"a", 1, NewBody::Object(Box::new("text".into())), None);
+        let mut record = record.rebuilt(&[7; 300], Some(9));
+        record.set_parts_expire(true);
         let record = record.rebuilt(&[7; 300], Some(9));
         assert_eq!(record.borrow().key(), &[7; 300]);
+        assert!(record.borrow().parts_expire());
         assert_eq!(record.borrow().expiry_ms(), Some(9));
         assert!(matches!(record.borrow().body(), Body::Object(text) if text == "text"));
         assert_eq!(record.into_object().ok().as_deref().map(String::as_str), Some("text"));

@@ -5,8 +5,8 @@
 //! | 0 | 4 | lock | everyone |
 //! | 8 | 8 | hint: the table's root | written under the lock, read by prefetches |
 //! | 16 | 8 | number of keys | written under the lock, read by anyone |
-//! | 24 | 8 | no key expires before this time, 0: none expires | as above |
-//! | 32 | 24 | the table | only under the lock |
+//! | 24 | 8 | no key, nor part of a value, expires before this time, 0: none does | as above |
+//! | 32 | 32 | the table | only under the lock |
 //!
 //! # Safety
 //! - `table` is reached only through a [`SlotGuard`], which holds the lock.
@@ -100,7 +100,7 @@ impl<T> Slot<T> {
         self.len() == 0
     }
 
-    /// No key expires before this time; `None`: none expires at all.
+    /// No key, nor a part of a value, expires before this time; `None`: none expires at all.
     #[inline]
     pub fn next_expiry_ms(&self) -> Option<u64> {
         match self.next_expiry_ms.load(Ordering::Relaxed) {

@@ -36,7 +36,8 @@ const SPLIT_MIN: usize = 64;
 pub struct Table<T> {
     root: u64,
     len: usize,
-    volatile_len: usize,
+    expiring_len: usize,
+    with_expiring_parts_len: usize,
     owns: PhantomData<Record<T>>,
 }
 
@@ -52,7 +53,7 @@ impl<T> Default for Table<T> {
 
 impl<T> Table<T> {
     pub const fn new() -> Table<T> {
-        Table { root: 0, len: 0, volatile_len: 0, owns: PhantomData }
+        Table { root: 0, len: 0, expiring_len: 0, with_expiring_parts_len: 0, owns: PhantomData }
     }
 
     pub fn len(&self) -> usize {
@@ -64,8 +65,19 @@ impl<T> Table<T> {
     }
 
     /// How many records have an expiry.
-    pub fn volatile_len(&self) -> usize {
-        self.volatile_len
+    pub fn expiring_len(&self) -> usize {
+        self.expiring_len
+    }
+
+    /// How many records have parts that expire on their own.
+    pub fn with_expiring_parts_len(&self) -> usize {
+        self.with_expiring_parts_len
+    }
+
+    /// Whether anything in the table expires.
+    #[inline]
+    pub fn has_volatile(&self) -> bool {
+        self.expiring_len + self.with_expiring_parts_len > 0
     }
 
     #[inline(always)]
@@ -109,15 +121,15 @@ impl<T> Table<T> {
         retire: &impl Retire,
     ) -> RecordMut<'_, T> {
         debug_assert!(self.get(hash, record.borrow().key()).is_none());
-        let volatile = record.borrow().expiry_ms().is_some();
+        let is_volatile = record.borrow().is_volatile();
+        self.count_volatile(record.borrow(), 1);
         let fraction = Fraction::of(hash);
         let leaf = self.leaf_with_room(hash, retire);
         let start = record.into_pointer().0;
-        let entry = Entry::new(start, fraction, volatile);
+        let entry = Entry::new(start, fraction, is_volatile);
         // SAFETY: the leaf was just made sure of, has room, and is live.
         bucket::insert(unsafe { leaf.buckets() }, fraction, entry);
         self.add_len(hash, 1);
-        self.volatile_len += usize::from(volatile);
         // SAFETY: the record is owned by the table, which is borrowed exclusively.
         unsafe { RecordMut::from_pointer(start) }
     }
@@ -134,7 +146,7 @@ impl<T> Table<T> {
         });
     }
 
-    /// Calls `f` with every record that has an expiry; touches no other.
+    /// Calls `f` with every record that has an expiry or parts that expire; touches no other.
     pub fn for_each_volatile<'a>(&'a self, mut f: impl FnMut(RecordRef<'a, T>)) {
         self.for_each_leaf(|leaf| {
             // SAFETY: as in `for_each`.
@@ -252,6 +264,17 @@ impl<T> Table<T> {
             let first = directory.range(directory.slot_of(hash)).start;
             let len = &mut directory.facts[first].len;
             *len = len.wrapping_add_signed(change as i32);
+        }
+    }
+
+    /// Counts a record that expires, or has parts that do, in or out.
+    #[inline]
+    fn count_volatile(&mut self, record: RecordRef<'_, T>, change: isize) {
+        if record.expiry_ms().is_some() {
+            self.expiring_len = self.expiring_len.wrapping_add_signed(change);
+        }
+        if record.parts_expire() {
+            self.with_expiring_parts_len = self.with_expiring_parts_len.wrapping_add_signed(change);
         }
     }
 
@@ -431,15 +454,11 @@ impl<'a, T> Occupied<'a, T> {
     /// Puts another record of the same key in its place; returns the old one.
     pub fn replace(&mut self, record: Record<T>) -> Record<T> {
         debug_assert_eq!(self.record().key(), record.borrow().key());
-        let volatile = record.borrow().expiry_ms().is_some();
-        let start = record.into_pointer().0;
-        let entry = Entry::new(start, Fraction::of(self.hash), volatile);
-        self.bucket().replace(self.place.position, entry);
-        let old = core::mem::replace(&mut self.entry, entry);
-        self.table.volatile_len += usize::from(volatile);
-        self.table.volatile_len -= usize::from(old.is_volatile());
-        // SAFETY: the entry owned the record and is overwritten.
-        unsafe { Record::from_pointer(old.record()) }
+        // SAFETY: the entry owned the record and is overwritten before anyone looks at it.
+        let old = unsafe { Record::from_pointer(self.entry.record()) };
+        self.table.count_volatile(old.borrow(), -1);
+        self.put(record);
+        old
     }
 
     /// Sets or takes away the expiry, in place where the record has the field.
@@ -455,23 +474,40 @@ impl<'a, T> Occupied<'a, T> {
         // SAFETY: the record is taken out of the entry for the moment of rebuilding it, which
         // cannot fail but by ending the process, and the entry is overwritten with the result.
         let old = unsafe { Record::<T>::from_pointer(self.entry.record()) };
+        self.table.count_volatile(old.borrow(), -1);
         let key = old.borrow().key().to_vec();
-        let start = old.rebuilt(&key, expiry_ms).into_pointer().0;
-        let was_volatile = self.entry.is_volatile();
-        self.entry = Entry::new(start, Fraction::of(self.hash), expiry_ms.is_some());
+        self.put(old.rebuilt(&key, expiry_ms));
+    }
+
+    /// Notes whether the object has parts that expire on their own.
+    pub fn set_parts_expire(&mut self, parts_expire: bool) {
+        if self.record().parts_expire() == parts_expire {
+            return;
+        }
+        // SAFETY: as in `set_expiry`; nothing here can fail.
+        let mut record = unsafe { Record::<T>::from_pointer(self.entry.record()) };
+        self.table.count_volatile(record.borrow(), -1);
+        record.set_parts_expire(parts_expire);
+        self.put(record);
+    }
+
+    /// Has the entry own this record; what it owned before has another owner.
+    fn put(&mut self, record: Record<T>) {
+        self.table.count_volatile(record.borrow(), 1);
+        let is_volatile = record.borrow().is_volatile();
+        self.entry = Entry::new(record.into_pointer().0, Fraction::of(self.hash), is_volatile);
         self.bucket().replace(self.place.position, self.entry);
-        self.table.volatile_len += usize::from(expiry_ms.is_some());
-        self.table.volatile_len -= usize::from(was_volatile);
     }
 
     pub fn remove(self, retire: &impl Retire) -> Record<T> {
         // SAFETY: the leaf is live while the table is borrowed.
         bucket::remove(unsafe { self.leaf.buckets() }, self.place);
         self.table.add_len(self.hash, -1);
-        self.table.volatile_len -= usize::from(self.entry.is_volatile());
         self.table.shrink(self.hash, retire);
         // SAFETY: the entry owned the record and is gone.
-        unsafe { Record::from_pointer(self.entry.record()) }
+        let record = unsafe { Record::from_pointer(self.entry.record()) };
+        self.table.count_volatile(record.borrow(), -1);
+        record
     }
 
     fn bucket(&self) -> &Bucket {

@@ -51,7 +51,7 @@ fn a_million_keys_through_directories_and_back() {
         put(&mut table, &key(index), &index.to_le_bytes(), (index % 3 == 0).then_some(7));
     }
     assert_eq!(table.len(), 1_000_000);
-    assert_eq!(table.volatile_len(), 333_334);
+    assert_eq!(table.expiring_len(), 333_334);
     assert!(table.allocated_bytes() < 12_500_000, "{}", table.allocated_bytes());
     for index in 0..1_000_000 {
         assert_eq!(value(&table, &key(index)), Some(&index.to_le_bytes()[..]));
@@ -63,7 +63,7 @@ fn a_million_keys_through_directories_and_back() {
         assert!(remove(&mut table, &key(index)));
         assert!(index % 1000 != 0 || !remove(&mut table, &key(index)));
     }
-    assert_eq!((table.len(), table.volatile_len(), table.allocated_bytes()), (0, 0, 0));
+    assert_eq!((table.len(), table.expiring_len(), table.allocated_bytes()), (0, 0, 0));
 }
 
 #[test]
@@ -112,12 +112,12 @@ proptest! {
     #[test]
     fn behaves_as_a_map(
         steps in prop::collection::vec(
-            (0u16..900, 0u8..4, prop::collection::vec(any::<u8>(), 0..80), any::<Option<u64>>()),
+            (0u16..900, 0u8..5, prop::collection::vec(any::<u8>(), 0..80), any::<Option<u64>>()),
             1..3000,
         ),
     ) {
         let mut table = Bytes::new();
-        let mut model: HashMap<u16, (Vec<u8>, Option<u64>)> = HashMap::new();
+        let mut model: HashMap<u16, (Vec<u8>, Option<u64>, bool)> = HashMap::new();
         for (key, action, bytes, expiry) in steps {
             let name = key.to_be_bytes();
             match action {
@@ -128,22 +128,30 @@ proptest! {
                         model.get_mut(&key).unwrap().1 = expiry;
                     }
                 }
+                2 => {
+                    if let Some(mut occupied) = table.find(hash::of(&name), &name) {
+                        occupied.set_parts_expire(bytes.is_empty());
+                        model.get_mut(&key).unwrap().2 = bytes.is_empty();
+                    }
+                }
                 _ => {
                     put(&mut table, &name, &bytes, expiry);
-                    model.insert(key, (bytes, expiry));
+                    model.insert(key, (bytes, expiry, false));
                 }
             }
             prop_assert_eq!(table.len(), model.len());
         }
-        let volatile = model.values().filter(|(_, expiry)| expiry.is_some()).count();
-        prop_assert_eq!(table.volatile_len(), volatile);
-        for (key, (bytes, expiry)) in &model {
+        let count = |f: fn(&(Vec<u8>, Option<u64>, bool)) -> bool| model.values().filter(|one| f(one)).count();
+        prop_assert_eq!(table.expiring_len(), count(|(_, expiry, _)| expiry.is_some()));
+        prop_assert_eq!(table.with_expiring_parts_len(), count(|(_, _, parts)| *parts));
+        for (key, (bytes, expiry, parts)) in &model {
             let name = key.to_be_bytes();
             prop_assert_eq!(value(&table, &name), Some(&bytes[..]));
-            prop_assert_eq!(table.get(hash::of(&name), &name).unwrap().expiry_ms(), *expiry);
+            let record = table.get(hash::of(&name), &name).unwrap();
+            prop_assert_eq!((record.expiry_ms(), record.parts_expire()), (*expiry, *parts));
         }
         let mut seen = 0;
         table.for_each_volatile(|_| seen += 1);
-        prop_assert_eq!(seen, volatile);
+        prop_assert_eq!(seen, count(|(_, expiry, parts)| expiry.is_some() || *parts));
     }
 }

@@ -52,7 +52,7 @@ pub fn databases(source: &Source<'_>) -> Vec<Counts> {
         let database = keyspace.database(DbIndex(db), source.pass);
         let keys = database.len();
         let slots = if keys > 0 { &database.slots()[..] } else { &[] };
-        let expires = slots.iter().map(|slot| volatile_len(slot, source.pass)).sum();
+        let expires = slots.iter().map(|slot| expiring_len(slot, source.pass)).sum();
         Counts { db, keys, expires }
     };
     let all = (0..keyspace.database_count() as u16).map(count);
@@ -60,9 +60,9 @@ pub fn databases(source: &Source<'_>) -> Vec<Counts> {
 }
 
 /// Only a slot with an expiry has to be locked.
-fn volatile_len(slot: &Slot<Object>, pass: &Pass<'_>) -> usize {
+fn expiring_len(slot: &Slot<Object>, pass: &Pass<'_>) -> usize {
     match slot.next_expiry_ms() {
         None => 0,
-        Some(_) => slot.lock(pass).volatile_len(),
+        Some(_) => slot.lock(pass).expiring_len(),
     }
 }

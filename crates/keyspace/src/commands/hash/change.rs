@@ -6,6 +6,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::hash_update::{self, FieldExpiry};
 use crate::hash_value::{self, Item};
 use crate::long_double::{LongDouble, Parsed};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
@@ -92,7 +93,14 @@ fn hincrbyfloat(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     if !cx.view.env.logs {
         return Ok(Effect::Rewritten(Vec::new()));
     }
-    Ok(Effect::Rewritten(vec![call(&[b"HSET", cx.view.key(0), &cx.args[2], &text])]))
+    let (key, field) = (cx.view.key(0), &cx.args[2]);
+    let hash = hash_value::peek(&mut cx.view, 0)?;
+    let expires = hash.and_then(|hash| hash.get_with_expiry(field)?.1).is_some();
+    Ok(Effect::Rewritten(vec![if expires {
+        call(&[b"HSETEX", key, b"KEEPTTL", b"FIELDS", b"1", field, &text])
+    } else {
+        call(&[b"HSET", key, field, &text])
+    }]))
 }
 
 fn to_float(item: Item<'_>) -> Option<Parsed> {
@@ -113,8 +121,10 @@ fn old_value<N>(
     value.map(|value| to_number(value).ok_or(Error::fixed(error))).transpose()
 }
 
+/// Sets the field that the call names; its expiry stays.
 fn set_field(cx: &mut Cx<'_>, value: &[u8]) -> Result<(), Error> {
-    hash_value::set(&mut cx.view, 0, std::iter::once((&cx.args[2], value)))?;
+    let pair = std::iter::once((&cx.args[2], value));
+    hash_update::set(&mut cx.view, 0, pair, FieldExpiry::Keep)?;
     Ok(())
 }
 

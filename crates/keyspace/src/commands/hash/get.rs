@@ -91,7 +91,7 @@ static HGETALL: Command = Command {
 
 fn hgetall(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     let hash = hash_value::read(&mut cx.view, 0)?;
-    cx.reply.map(hash.map_or(0, |hash| hash.len()));
+    cx.reply.map(hash.map_or(0, |hash| hash.live_len()));
     if let Some(hash) = hash {
         hash.for_each(|field, value| {
             field.write_to(cx.reply);
@@ -140,7 +140,7 @@ fn list(
     choose: for<'a> fn(Item<'a>, Item<'a>) -> Item<'a>,
 ) -> Result<Effect, Error> {
     let hash = hash_value::read(&mut cx.view, 0)?;
-    cx.reply.array(hash.map_or(0, |hash| hash.len()));
+    cx.reply.array(hash.map_or(0, |hash| hash.live_len()));
     if let Some(hash) = hash {
         hash.for_each(|field, value| choose(field, value).write_to(cx.reply));
     }

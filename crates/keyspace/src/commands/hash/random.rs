@@ -44,8 +44,9 @@ fn hrandfield(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     if cx.args.len() > 2 {
         return draw(cx);
     }
-    match hash_value::read(&mut cx.view, 0)? {
-        Some(hash) => hash.random(cx.rng).0.write_to(cx.reply),
+    let hash = hash_value::read(&mut cx.view, 0)?;
+    match hash.and_then(|hash| hash.random(cx.rng)) {
+        Some((field, _)) => field.write_to(cx.reply),
         None => cx.reply.null(),
     }
     Ok(Effect::None)
@@ -76,11 +77,12 @@ fn draw(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 
 fn write(hash: Hash<'_>, count: i64, with_values: bool, rng: &mut Rng, reply: &mut Reply) {
     let draws = count.unsigned_abs() as usize;
-    let len = if count < 0 { draws } else { draws.min(hash.len()) };
     // RESP3 wants pairs, RESP2 a flat list.
     let nested = with_values && reply.protocol() == Protocol::Resp3;
-    reply.array(if with_values && !nested { 2 * len } else { len });
-    let mut write_one = |field: Item<'_>, value: Item<'_>| {
+    let write_header = |reply: &mut Reply, len: usize| {
+        reply.array(if with_values && !nested { 2 * len } else { len });
+    };
+    let write_one = |reply: &mut Reply, field: Item<'_>, value: Item<'_>| {
         if nested {
             reply.array(2);
         }
@@ -90,10 +92,13 @@ fn write(hash: Hash<'_>, count: i64, with_values: bool, rng: &mut Rng, reply: &m
         }
     };
     if count < 0 {
-        hash.random_repeated(len, rng, write_one);
+        let is_empty = hash.random(rng).is_none();
+        write_header(reply, if is_empty { 0 } else { draws });
+        hash.random_repeated(draws, rng, |field, value| write_one(reply, field, value));
     } else {
-        let drawn = hash.random_distinct(len, rng);
-        drawn.into_iter().for_each(|(field, value)| write_one(field, value));
+        let drawn = hash.random_distinct(draws, rng);
+        write_header(reply, drawn.len());
+        drawn.into_iter().for_each(|(field, value)| write_one(reply, field, value));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::hash_update::{self, FieldExpiry};
 use crate::hash_value;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 
@@ -61,7 +62,7 @@ fn set_pairs(cx: &mut Cx<'_>, command: &str) -> Result<usize, Error> {
         return Err(Error::wrong_arity(command));
     }
     let pairs = args.from(2).iter().step_by(2).zip(args.from(3).iter().step_by(2));
-    hash_value::set(&mut cx.view, 0, pairs)
+    hash_update::set(&mut cx.view, 0, pairs, FieldExpiry::Clear)
 }
 
 static HSETNX: Command = Command {
@@ -85,7 +86,8 @@ fn hsetnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     let hash = hash_value::peek(&mut cx.view, 0)?;
     let free = hash.is_none_or(|hash| hash.get(field).is_none());
     if free {
-        hash_value::set(&mut cx.view, 0, std::iter::once((field, value)))?;
+        let pair = std::iter::once((field, value));
+        hash_update::set(&mut cx.view, 0, pair, FieldExpiry::Clear)?;
     }
     cx.reply.integer(i64::from(free));
     Ok(Effect::given_if(free))
@@ -109,7 +111,7 @@ static HDEL: Command = Command {
 };
 
 fn hdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
-    let deleted = hash_value::delete(&mut cx.view, 0, cx.args.from(2).iter())?;
+    let deleted = hash_update::delete(&mut cx.view, 0, cx.args.from(2).iter())?;
     cx.reply.integer(deleted as i64);
     Ok(Effect::given_if(deleted > 0))
 }

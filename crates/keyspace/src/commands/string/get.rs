@@ -3,10 +3,11 @@
 use kvasir_resp::args::Args;
 
 use crate::command::{Command, Cx, Run};
-use crate::commands::options::{TimeUnit, expiry_ms, integer};
+use crate::commands::expiration::{Expiration, TIME_OR_PERSIST};
+use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
-use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::{Kind, Text};
 
 pub static COMMANDS: &[&Command] = &[&GET, &GETDEL, &GETEX, &GETRANGE, &MGET, &STRLEN, &SUBSTR];
@@ -71,61 +72,38 @@ static GETEX: Command = Command {
             notes: Some("An update since it changes the expiry."),
             ..KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))
         }],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::one_of(
-                "expiration",
-                &[
-                    Argument::integer("seconds").token("EX"),
-                    Argument::integer("milliseconds").token("PX"),
-                    Argument::new("unix-time-seconds", ArgumentKind::UnixTime).token("EXAT"),
-                    Argument::new("unix-time-milliseconds", ArgumentKind::UnixTime).token("PXAT"),
-                    Argument::word("persist", "PERSIST"),
-                ],
-            )
-            .optional(),
-        ],
+        arguments: &[Argument::key("key", 0), TIME_OR_PERSIST],
         ..Spec::BLANK
     },
     run: Run::Keys(getex),
 };
 
-/// What GETEX does to the expiry.
-enum Change<'a> {
-    Keep,
-    Persist,
-    Set(TimeUnit, &'a [u8]),
-}
-
 fn getex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
-    let change = getex_change(cx.args)?;
+    let expiration = getex_expiration(cx.args)?;
     if !cx.view.expect_kind(0, Kind::String)? {
         // Redis looks at the time only when there is a string.
         cx.view.text(0)?;
         cx.reply.null();
         return Ok(Effect::None);
     }
-    let expiry = match change {
-        Change::Set(unit, time) => Some(expiry_ms(time, unit, cx.view.env, "getex")?),
-        Change::Keep | Change::Persist => None,
-    };
+    let expiry = expiration.expiry_ms(cx.view.env, "getex")?;
     if let Some(text) = cx.view.text(0)? {
         text.write_to(cx.reply);
     }
     let key = cx.view.key(0);
-    match change {
-        Change::Keep => Ok(Effect::None),
-        Change::Persist => {
+    match expiration {
+        Expiration::Unsaid => Ok(Effect::None),
+        Expiration::Word => {
             let had = cx.view.peek(0).is_some_and(|record| record.expiry_ms().is_some());
             cx.view.set_expiry(0, None);
             let persist = || Effect::Rewritten(vec![call(&[b"PERSIST", key])]);
             Ok(if had { persist() } else { Effect::None })
         }
-        Change::Set(..) if expiry.is_some_and(|ms| ms <= cx.view.env.now_ms) => {
+        Expiration::At(..) if expiry.is_some_and(|ms| ms <= cx.view.env.now_ms) => {
             cx.view.delete(0);
             Ok(Effect::Rewritten(vec![call(&[b"DEL", key])]))
         }
-        Change::Set(..) => {
+        Expiration::At(..) => {
             cx.view.set_expiry(0, expiry);
             let ms = expiry.unwrap_or_default().to_string();
             Ok(Effect::Rewritten(vec![call(&[b"PEXPIREAT", key, ms.as_bytes()])]))
@@ -133,23 +111,15 @@ fn getex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     }
 }
 
-/// The options; one that is repeated counts once, of times the last.
-fn getex_change<'a>(args: Args<'a>) -> Result<Change<'a>, Error> {
-    let mut change = Change::Keep;
+fn getex_expiration<'a>(args: Args<'a>) -> Result<Expiration<'a>, Error> {
+    let mut expiration = Expiration::Unsaid;
     let mut words = args.from(2).iter();
     while let Some(word) = words.next() {
-        change = match (change, TimeUnit::from_word(word)) {
-            (Change::Keep | Change::Persist, None) if word.eq_ignore_ascii_case(b"persist") => {
-                Change::Persist
-            }
-            (Change::Keep, Some(unit)) => Change::Set(unit, words.next().ok_or(Error::SYNTAX)?),
-            (Change::Set(other, _), Some(unit)) if other == unit => {
-                Change::Set(unit, words.next().ok_or(Error::SYNTAX)?)
-            }
-            _ => return Err(Error::SYNTAX),
-        };
+        if !expiration.take(word, &mut words, "PERSIST")? {
+            return Err(Error::SYNTAX);
+        }
     }
-    Ok(change)
+    Ok(expiration)
 }
 
 static GETRANGE: Command = Command {

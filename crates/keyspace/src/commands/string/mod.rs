@@ -1,12 +1,21 @@
 //! Strings.
 
 mod change;
+mod compare;
 mod float;
 mod get;
 mod lcs;
+mod many;
 mod set;
 
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 5] =
-    [get::COMMANDS, set::COMMANDS, change::COMMANDS, float::COMMANDS, lcs::COMMANDS];
+pub static COMMANDS: [&[&Command]; 7] = [
+    get::COMMANDS,
+    set::COMMANDS,
+    many::COMMANDS,
+    compare::COMMANDS,
+    change::COMMANDS,
+    float::COMMANDS,
+    lcs::COMMANDS,
+];

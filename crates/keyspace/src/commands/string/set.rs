@@ -1,18 +1,14 @@
-//! Setting strings: SET, SETNX, SETEX, PSETEX, GETSET, MSET, MSETNX.
+//! Setting one string: SET, SETNX, SETEX, PSETEX, GETSET.
 
 use crate::command::{Command, Cx, Run};
+use crate::commands::expiration::{Expiration, TIME_OR_KEEPTTL_OF_SET};
 use crate::commands::options::{TimeUnit, expiry_ms};
 use crate::effect::{Effect, call};
 use crate::error::Error;
-use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
 
-pub static COMMANDS: &[&Command] = &[&SET, &SETNX, &SETEX, &PSETEX, &GETSET, &MSET, &MSETNX];
-
-/// Keys and their values.
-const PAIRS: &[Argument] =
-    &[Argument::block("key_value", &[Argument::key("key", 0), Argument::string("value")])
-        .multiple()];
+pub static COMMANDS: &[&Command] = &[&SET, &SETNX, &SETEX, &PSETEX, &GETSET];
 
 static SET: Command = Command {
     spec: Spec {
@@ -36,32 +32,22 @@ static SET: Command = Command {
             ("6.0.0", "Takes `KEEPTTL`."),
             ("6.2.0", "Takes `GET`, `EXAT` and `PXAT`."),
             ("7.0.0", "`NX` and `GET` go together."),
+            ("8.1.0", "Takes `IFEQ`."),
         ],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("value"),
             Argument::one_of(
                 "condition",
-                &[Argument::word("nx", "NX"), Argument::word("xx", "XX")],
-            )
-            .since("2.6.12")
-            .optional(),
-            Argument::word("get", "GET").since("6.2.0").optional(),
-            Argument::one_of(
-                "expiration",
                 &[
-                    Argument::integer("seconds").token("EX").since("2.6.12"),
-                    Argument::integer("milliseconds").token("PX").since("2.6.12"),
-                    Argument::new("unix-time-seconds", ArgumentKind::UnixTime)
-                        .token("EXAT")
-                        .since("6.2.0"),
-                    Argument::new("unix-time-milliseconds", ArgumentKind::UnixTime)
-                        .token("PXAT")
-                        .since("6.2.0"),
-                    Argument::word("keepttl", "KEEPTTL").since("6.0.0"),
+                    Argument::word("nx", "NX").since("2.6.12"),
+                    Argument::word("xx", "XX").since("2.6.12"),
+                    Argument::string("comparison-value").token("IFEQ").since("8.1.0"),
                 ],
             )
             .optional(),
+            Argument::word("get", "GET").since("6.2.0").optional(),
+            TIME_OR_KEEPTTL_OF_SET,
         ],
         ..Spec::BLANK
     },
@@ -71,16 +57,16 @@ static SET: Command = Command {
 /// SET's options.
 #[derive(Default)]
 struct Options<'a> {
-    only_if: Option<Condition>,
+    only_if: Option<Condition<'a>>,
     get: bool,
-    keep_ttl: bool,
-    expiry: Option<(TimeUnit, &'a [u8])>,
+    expiration: Expiration<'a>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
+enum Condition<'a> {
     Missing,
     Exists,
+    Holds(&'a [u8]),
 }
 
 impl<'a> Options<'a> {
@@ -88,32 +74,27 @@ impl<'a> Options<'a> {
         let mut options = Options::default();
         let mut words = cx.args.from(3).iter();
         while let Some(word) = words.next() {
-            let condition = if word.eq_ignore_ascii_case(b"nx") {
-                Some(Condition::Missing)
+            if word.eq_ignore_ascii_case(b"nx") {
+                options.set_condition(Condition::Missing)?;
             } else if word.eq_ignore_ascii_case(b"xx") {
-                Some(Condition::Exists)
-            } else {
-                None
-            };
-            if let Some(condition) = condition {
-                if options.only_if.is_some_and(|other| other != condition) {
-                    return Err(Error::SYNTAX);
-                }
-                options.only_if = Some(condition);
+                options.set_condition(Condition::Exists)?;
+            } else if word.eq_ignore_ascii_case(b"ifeq") && options.only_if.is_none() {
+                options.set_condition(Condition::Holds(words.next().ok_or(Error::SYNTAX)?))?;
             } else if word.eq_ignore_ascii_case(b"get") {
                 options.get = true;
-            } else if word.eq_ignore_ascii_case(b"keepttl") && options.expiry.is_none() {
-                options.keep_ttl = true;
-            } else {
-                let unit = TimeUnit::from_word(word).ok_or(Error::SYNTAX)?;
-                let time = words.next().ok_or(Error::SYNTAX)?;
-                if options.keep_ttl || options.expiry.is_some_and(|(other, _)| other != unit) {
-                    return Err(Error::SYNTAX);
-                }
-                options.expiry = Some((unit, time));
+            } else if !options.expiration.take(word, &mut words, "KEEPTTL")? {
+                return Err(Error::SYNTAX);
             }
         }
         Ok(options)
+    }
+
+    fn set_condition(&mut self, condition: Condition<'a>) -> Result<(), Error> {
+        if self.only_if.is_some_and(|other| other != condition) {
+            return Err(Error::SYNTAX);
+        }
+        self.only_if = Some(condition);
+        Ok(())
     }
 }
 
@@ -124,10 +105,7 @@ fn set(cx: &mut Cx<'_>) -> Result<Effect, Error> {
         return Ok(Effect::AsGiven);
     }
     let options = Options::parse(cx)?;
-    let mut expiry = match options.expiry {
-        Some((unit, time)) => Some(expiry_ms(time, unit, cx.view.env, "set")?),
-        None => None,
-    };
+    let new_expiry = options.expiration.expiry_ms(cx.view.env, "set")?;
     if options.get {
         match cx.view.text(0)? {
             Some(text) => text.write_to(cx.reply),
@@ -138,6 +116,7 @@ fn set(cx: &mut Cx<'_>) -> Result<Effect, Error> {
         None => true,
         Some(Condition::Missing) => !cx.view.exists(0),
         Some(Condition::Exists) => cx.view.exists(0),
+        Some(Condition::Holds(value)) => cx.view.text(0)?.is_some_and(|text| text.bytes() == value),
     };
     if !wanted {
         if !options.get {
@@ -145,15 +124,16 @@ fn set(cx: &mut Cx<'_>) -> Result<Effect, Error> {
         }
         return Ok(Effect::None);
     }
-    if options.keep_ttl {
-        expiry = cx.view.peek(0).and_then(|record| record.expiry_ms());
-    }
+    let expiry = match options.expiration {
+        Expiration::Word => cx.view.peek(0).and_then(|record| record.expiry_ms()),
+        Expiration::Unsaid | Expiration::At(..) => new_expiry,
+    };
     cx.view.put_text(0, Tag::Text, &cx.args[2], expiry);
     if !options.get {
         cx.reply.ok();
     }
-    Ok(match options.expiry {
-        Some(_) => with_expiry(cx, &cx.args[2], expiry.unwrap_or_default()),
+    Ok(match new_expiry {
+        Some(expiry_ms) => with_expiry(cx, &cx.args[2], expiry_ms),
         None => Effect::AsGiven,
     })
 }
@@ -261,70 +241,9 @@ fn getset(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     Ok(Effect::Rewritten(vec![call(&[b"SET", cx.view.key(0), &cx.args[2]])]))
 }
 
-static MSET: Command = Command {
-    spec: Spec {
-        name: "mset",
-        summary: "Sets several keys to strings in one moment.",
-        since: "1.0.1",
-        group: Group::String,
-        complexity: "O(N) where N is the number of keys.",
-        arity: -3,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
-        keys: &[KeySpec::range(KeyFlags::OW.union(KeyFlags::UPDATE), 1, -1, 2)],
-        tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
-        arguments: PAIRS,
-        ..Spec::BLANK
-    },
-    run: Run::Keys(mset),
-};
-
-fn mset(cx: &mut Cx<'_>) -> Result<Effect, Error> {
-    check_pairs(cx, "mset")?;
-    set_all(cx);
-    cx.reply.ok();
-    Ok(Effect::AsGiven)
-}
-
-static MSETNX: Command = Command {
-    spec: Spec {
-        name: "msetnx",
-        summary: "Sets several keys to strings in one moment, if all of them are free.",
-        since: "1.0.1",
-        group: Group::String,
-        complexity: "O(N) where N is the number of keys.",
-        arity: -3,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
-        keys: &[KeySpec::range(KeyFlags::OW.union(KeyFlags::INSERT), 1, -1, 2)],
-        tips: &["request_policy:multi_shard", "response_policy:agg_min"],
-        arguments: PAIRS,
-        ..Spec::BLANK
-    },
-    run: Run::Keys(msetnx),
-};
-
-fn msetnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
-    check_pairs(cx, "msetnx")?;
-    let free = (0..cx.view.key_count()).all(|key| !cx.view.exists(key));
-    if free {
-        set_all(cx);
-    }
-    cx.reply.integer(i64::from(free));
-    Ok(Effect::given_if(free))
-}
-
-fn check_pairs(cx: &Cx<'_>, command: &str) -> Result<(), Error> {
-    if cx.args.len().is_multiple_of(2) { Err(Error::wrong_arity(command)) } else { Ok(()) }
-}
-
-fn set_all(cx: &mut Cx<'_>) {
-    for key in 0..cx.view.key_count() {
-        cx.view.put_text(key, Tag::Text, &cx.args[2 * key + 2], None);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::testing::check;
+    use crate::testing::{check, check_valkey, check_valkey3};
 
     #[test]
     fn set_with_every_option() {
@@ -361,6 +280,7 @@ mod tests {
             "SET k v EX",
             "SET k v FOO",
             "SET k v EX 1 KEEPTTL",
+            "SET k v PERSIST",
         ] {
             check(call, syntax);
         }
@@ -375,10 +295,33 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once() {
-        check("MSET a 1 b 2 a 3; MGET a b", "+OK; [$3 $2]");
-        check("MSETNX a 1 b 2; MSETNX b 3 c 4; MGET a b c", ":1; :0; [$1 $2 _]");
-        check("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command");
+    fn set_if_equal() {
+        check_valkey(
+            "SET k v IFEQ a; SET k v; SET k w IFEQ v; SET k x IFEQ v; SET k x IFEQ '' GET; \
+             SET k y IFEQ w GET; GET k; SET none v IFEQ '' GET",
+            "_; +OK; +OK; _; $w; $w; $y; _",
+        );
+        check_valkey3("SET k v IFEQ a; SET k v; SET k w IFEQ v GET", "_; +OK; $v");
+        check_valkey(
+            "SET k 1; SET k 2 ifeq 1 EX 100; TTL k; SET k 3 KEEPTTL IFEQ 2; TTL k; SET k 4 IFEQ 3; \
+             TTL k; SET k 007; SET k 8 IFEQ 7",
+            "+OK; +OK; :100; +OK; :100; +OK; :-1; +OK; _",
+        );
+        let syntax = "-ERR syntax error";
+        for options in ["IFEQ v NX", "XX IFEQ v", "IFEQ", "IFEQ v IFEQ v", "IFEQ EX 10"] {
+            check_valkey(&format!("SET k v; SET k w {options}"), &format!("+OK; {syntax}"));
+        }
+        let wrong_type = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        check_valkey(
+            "HSET h f v; SET h v IFEQ v; SET h v IFEQ v GET; TYPE h; SET h v IFEQ v EX 0",
+            &format!(
+                ":1; {wrong_type}; {wrong_type}; +hash; -ERR invalid expire time in 'set' command"
+            ),
+        );
+    }
+
+    #[test]
+    fn older_ways_to_set() {
         check("SETNX k a; SETNX k b; GETSET k c; GET k", ":1; :0; $a; $c");
         check("SETEX k 100 v; TTL k; PSETEX k 100000 w; TTL k; GET k", "+OK; :100; +OK; :100; $w");
     }
