@@ -1,0 +1,415 @@
+//! A B+ tree of entries whose inner nodes count what is below them.
+//!
+//! An entry is a sort key and the name of a member. The tree never looks at a member: who calls
+//! brings a predicate that holds for the entries up to some place and for none behind it, and that
+//! is how places are found. Leaves are as long as they need to be (`SnugVec`), so a leaf that a
+//! split left half full costs half. A leaf that is full and grows at its end splits there, so that
+//! ascending insertions leave full leaves behind.
+
+use core::ops::Range;
+
+use super::member::Member;
+use super::snug::SnugVec;
+
+/// Entries of a leaf: 2 KiB, some of which a search touches.
+const LEAF_MAX: usize = 128;
+/// Children of an inner node.
+const CHILDREN_MAX: usize = 64;
+
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) key: u64,
+    pub(super) member: Member,
+}
+
+pub(super) struct Tree {
+    root: Node,
+    len: usize,
+}
+
+enum Node {
+    Leaf(SnugVec<Entry>),
+    Inner(Box<Inner>),
+}
+
+/// Children in order; the three vectors have the same length, at least 1.
+struct Inner {
+    /// The first entry below each child.
+    firsts: Vec<Entry>,
+    /// The number of entries below each child.
+    counts: Vec<usize>,
+    children: Vec<Node>,
+}
+
+/// How a descent chooses its way.
+trait Way {
+    fn child(&mut self, inner: &Inner) -> usize;
+    fn entry(&mut self, entries: &[Entry]) -> usize;
+}
+
+/// To the entry of this rank.
+struct ToRank(usize);
+
+impl Way for ToRank {
+    fn child(&mut self, inner: &Inner) -> usize {
+        let mut child = 0;
+        while self.0 >= inner.counts[child] {
+            self.0 -= inner.counts[child];
+            child += 1;
+        }
+        child
+    }
+
+    fn entry(&mut self, _: &[Entry]) -> usize {
+        self.0
+    }
+}
+
+/// To the last entry for which the predicate holds.
+struct ToLast<P>(P);
+
+impl<P: Fn(&Entry) -> bool> Way for ToLast<P> {
+    fn child(&mut self, inner: &Inner) -> usize {
+        inner.last_where(&self.0)
+    }
+
+    fn entry(&mut self, entries: &[Entry]) -> usize {
+        entries.partition_point(&self.0) - 1
+    }
+}
+
+impl Tree {
+    pub(super) fn new() -> Tree {
+        Tree { root: Node::Leaf(SnugVec::new()), len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.root.allocated_bytes()
+    }
+
+    /// The number of entries for which the predicate holds, which are the first ones.
+    #[inline]
+    pub(super) fn count_where(&self, holds: impl Fn(&Entry) -> bool) -> usize {
+        let (mut node, mut rank) = (&self.root, 0);
+        while let Node::Inner(inner) = node {
+            let child = inner.last_where(&holds);
+            rank += inner.counts[..child].iter().sum::<usize>();
+            node = &inner.children[child];
+        }
+        let Node::Leaf(entries) = node else { unreachable!("not an inner node") };
+        rank + entries.partition_point(holds)
+    }
+
+    /// Adds an entry behind those for which the predicate holds.
+    pub(super) fn insert(&mut self, entry: Entry, holds: impl Fn(&Entry) -> bool) {
+        self.len += 1;
+        let Some(right) = self.root.insert(entry, &holds) else { return };
+        let left = core::mem::replace(&mut self.root, Node::Leaf(SnugVec::new()));
+        self.root = Node::Inner(Inner::of(vec![left, right]));
+    }
+
+    /// Takes out the last entry for which the predicate holds.
+    pub(super) fn remove_last(&mut self, holds: impl Fn(&Entry) -> bool) -> Entry {
+        self.remove(&mut ToLast(holds))
+    }
+
+    /// Takes out the entry of a rank below `len`.
+    pub(super) fn remove_rank(&mut self, rank: usize) -> Entry {
+        self.remove(&mut ToRank(rank))
+    }
+
+    fn remove(&mut self, way: &mut impl Way) -> Entry {
+        let entry = self.root.remove(way);
+        self.len -= 1;
+        while let Node::Inner(inner) = &mut self.root
+            && inner.children.len() == 1
+        {
+            self.root = inner.children.pop().expect("its only child");
+        }
+        entry
+    }
+
+    /// Gives the last entry for which the predicate holds another key, if it `stays` between its
+    /// neighbours then and has both in its leaf.
+    pub(super) fn rekey_last(
+        &mut self,
+        key: u64,
+        holds: impl Fn(&Entry) -> bool,
+        stays: impl Fn(&Entry, &Entry) -> bool,
+    ) -> bool {
+        let mut node = &mut self.root;
+        while let Node::Inner(inner) = node {
+            let child = inner.last_where(&holds);
+            node = &mut inner.children[child];
+        }
+        let Node::Leaf(entries) = node else { unreachable!("not an inner node") };
+        let at = entries.partition_point(holds) - 1;
+        let fits = at > 0 && at + 1 < entries.len() && stays(&entries[at - 1], &entries[at + 1]);
+        if fits {
+            entries[at].key = key;
+        }
+        fits
+    }
+
+    /// The entries of these ranks, in order or backwards.
+    pub(super) fn walk(&self, ranks: Range<usize>, backwards: bool) -> Walk<'_> {
+        let left = ranks.len();
+        let mut walk = Walk { path: Vec::new(), entries: &[], at: 0, left, backwards };
+        if left > 0 {
+            let first = if backwards { ranks.end - 1 } else { ranks.start };
+            walk.descend(
+                &self.root,
+                |inner, rank| {
+                    let mut way = ToRank(*rank);
+                    let child = way.child(inner);
+                    *rank = way.0;
+                    child
+                },
+                first,
+            );
+        }
+        walk
+    }
+}
+
+impl Node {
+    fn first(&self) -> Entry {
+        match self {
+            Node::Leaf(entries) => entries[0],
+            Node::Inner(inner) => inner.firsts[0],
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Node::Leaf(entries) => entries.len(),
+            Node::Inner(inner) => inner.counts.iter().sum(),
+        }
+    }
+
+    fn allocated_bytes(&self) -> usize {
+        match self {
+            Node::Leaf(entries) => entries.allocated_bytes(),
+            Node::Inner(inner) => {
+                let one = size_of::<Entry>() + size_of::<usize>() + size_of::<Node>();
+                let below: usize = inner.children.iter().map(Node::allocated_bytes).sum();
+                size_of::<Inner>() + inner.children.capacity() * one + below
+            }
+        }
+    }
+
+    /// Returns the node's right half if it had to be split.
+    fn insert(&mut self, entry: Entry, holds: &impl Fn(&Entry) -> bool) -> Option<Node> {
+        match self {
+            Node::Leaf(entries) => {
+                let at = entries.partition_point(holds);
+                entries.insert(at, entry);
+                let split = split_at(at, entries.len(), LEAF_MAX)?;
+                Some(Node::Leaf(entries.split_off(split)))
+            }
+            Node::Inner(inner) => {
+                let child = inner.last_where(holds);
+                let right = inner.children[child].insert(entry, holds);
+                inner.update(child);
+                inner.insert(child + 1, right?);
+                let split = split_at(child + 1, inner.children.len(), CHILDREN_MAX)?;
+                Some(Node::Inner(inner.split_off(split)))
+            }
+        }
+    }
+
+    fn remove(&mut self, way: &mut impl Way) -> Entry {
+        match self {
+            Node::Leaf(entries) => {
+                let at = way.entry(entries);
+                entries.remove(at)
+            }
+            Node::Inner(inner) => {
+                let child = way.child(inner);
+                let entry = inner.children[child].remove(way);
+                inner.counts[child] -= 1;
+                inner.tend(child);
+                entry
+            }
+        }
+    }
+
+    /// How full it is, in percent.
+    fn fullness(&self) -> usize {
+        match self {
+            Node::Leaf(entries) => entries.len() * 100 / LEAF_MAX,
+            Node::Inner(inner) => inner.children.len() * 100 / CHILDREN_MAX,
+        }
+    }
+
+    /// Appends a node of the same level.
+    fn append(&mut self, right: Node) {
+        match (self, right) {
+            (Node::Leaf(left), Node::Leaf(right)) => left.extend(&right),
+            (Node::Inner(left), Node::Inner(mut right)) => {
+                left.firsts.append(&mut right.firsts);
+                left.counts.append(&mut right.counts);
+                left.children.append(&mut right.children);
+            }
+            _ => unreachable!("neighbours are of one level"),
+        }
+    }
+}
+
+/// Where to split a node of `len` parts into which one was inserted at `at`, if it is too full. At
+/// an end the run goes on, probably, and the old part stays full.
+fn split_at(at: usize, len: usize, len_max: usize) -> Option<usize> {
+    if len <= len_max {
+        return None;
+    }
+    Some(match at {
+        0 => 1,
+        at if at + 1 == len => at,
+        _ => len / 2,
+    })
+}
+
+impl Inner {
+    fn of(children: Vec<Node>) -> Box<Inner> {
+        let mut inner = Inner::with_capacity(CHILDREN_MAX + 1);
+        children.into_iter().enumerate().for_each(|(at, child)| inner.insert(at, child));
+        inner
+    }
+
+    fn with_capacity(capacity: usize) -> Box<Inner> {
+        Box::new(Inner {
+            firsts: Vec::with_capacity(capacity),
+            counts: Vec::with_capacity(capacity),
+            children: Vec::with_capacity(capacity),
+        })
+    }
+
+    /// The last child whose first entry satisfies the predicate, or the first child.
+    #[inline]
+    fn last_where(&self, holds: &impl Fn(&Entry) -> bool) -> usize {
+        self.firsts.partition_point(holds).saturating_sub(1)
+    }
+
+    fn insert(&mut self, at: usize, child: Node) {
+        self.firsts.insert(at, child.first());
+        self.counts.insert(at, child.count());
+        self.children.insert(at, child);
+    }
+
+    fn remove(&mut self, at: usize) -> Node {
+        self.firsts.remove(at);
+        self.counts.remove(at);
+        self.children.remove(at)
+    }
+
+    /// Notes what changed in a child.
+    fn update(&mut self, at: usize) {
+        self.firsts[at] = self.children[at].first();
+        self.counts[at] = self.children[at].count();
+    }
+
+    fn split_off(&mut self, at: usize) -> Box<Inner> {
+        let mut right = Inner::with_capacity(CHILDREN_MAX + 1);
+        right.firsts.extend(self.firsts.drain(at..));
+        right.counts.extend(self.counts.drain(at..));
+        right.children.extend(self.children.drain(at..));
+        right
+    }
+
+    /// After a removal below a child: drops it if it is empty, merges it with a neighbour if it is
+    /// sparse and the two fit into one with room to spare.
+    fn tend(&mut self, at: usize) {
+        if self.counts[at] == 0 {
+            self.remove(at);
+            return;
+        }
+        self.firsts[at] = self.children[at].first();
+        if self.children[at].fullness() >= 25 {
+            return;
+        }
+        let left = if at > 0 { at - 1 } else { at };
+        let Some(right) = self.children.get(left + 1) else { return };
+        if self.children[left].fullness() + right.fullness() <= 75 {
+            let right = self.remove(left + 1);
+            self.children[left].append(right);
+            self.update(left);
+        }
+    }
+}
+
+/// Entries one after the other.
+pub(super) struct Walk<'a> {
+    /// Inner nodes from the root, each with the child that is walked.
+    path: Vec<(&'a Inner, usize)>,
+    entries: &'a [Entry],
+    at: usize,
+    left: usize,
+    backwards: bool,
+}
+
+/// Members are fetched this many entries ahead of their use.
+const AHEAD: usize = 8;
+
+impl<'a> Walk<'a> {
+    /// Goes down to a leaf by what `choose` says of each node, and to the place it ends with.
+    fn descend(
+        &mut self,
+        node: &'a Node,
+        mut choose: impl FnMut(&Inner, &mut usize) -> usize,
+        mut place: usize,
+    ) {
+        let mut node = node;
+        while let Node::Inner(inner) = node {
+            let child = choose(inner, &mut place);
+            self.path.push((inner, child));
+            node = &inner.children[child];
+        }
+        let Node::Leaf(entries) = node else { unreachable!("not an inner node") };
+        (self.entries, self.at) = (entries, place);
+    }
+
+    fn next_leaf(&mut self) {
+        while let Some((inner, child)) = self.path.pop() {
+            let next = if self.backwards { child.checked_sub(1) } else { Some(child + 1) };
+            let Some(node) = next.and_then(|next| inner.children.get(next)) else { continue };
+            self.path.push((inner, next.expect("it has a node")));
+            let backwards = self.backwards;
+            let end = |len: usize| if backwards { len - 1 } else { 0 };
+            self.descend(node, |inner, _| end(inner.children.len()), 0);
+            self.at = end(self.entries.len());
+            return;
+        }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Member;
+
+    #[inline]
+    fn next(&mut self) -> Option<Member> {
+        self.left = self.left.checked_sub(1)?;
+        let member = self.entries[self.at].member;
+        if self.left > 0 {
+            let ahead = if self.backwards { self.at.wrapping_sub(AHEAD) } else { self.at + AHEAD };
+            if let Some(entry) = self.entries.get(ahead) {
+                entry.member.prefetch();
+            }
+            match self.backwards {
+                false if self.at + 1 < self.entries.len() => self.at += 1,
+                true if self.at > 0 => self.at -= 1,
+                _ => self.next_leaf(),
+            }
+        }
+        Some(member)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Walk<'_> {}
