@@ -1,7 +1,9 @@
 //! What a value holds, as text: equal for equal values, however they are kept.
 
-use crate::hash_value::Hash;
-use crate::value::{Kind, Record, Tag, Text};
+use kvasir_structures::listpack::ListpackRef;
+use kvasir_structures::record::Body;
+
+use crate::value::{Kind, Object, Record, Tag, Text};
 
 /// The elements; those of an unordered kind are sorted.
 pub fn describe(record: Record<'_>) -> Vec<String> {
@@ -14,14 +16,16 @@ pub fn describe(record: Record<'_>) -> Vec<String> {
 
 fn hash(record: Record<'_>) -> Vec<String> {
     let mut pairs = Vec::new();
-    match Hash::of(record).unwrap() {
-        Hash::Table(fields) => fields.for_each(|field| {
-            let value = Hash::Table(fields).get(field.key()).unwrap().with_bytes(show);
-            pairs.push(format!("{} {value} {:?}", show(field.key()), field.expiry_ms()));
-        }),
-        packed => packed.for_each(|field, value| {
-            pairs.push(format!("{} {} None", field.with_bytes(show), value.with_bytes(show)));
-        }),
+    if let Body::Object(Object::Hash(fields)) = record.body() {
+        for field in fields.iter() {
+            let (name, value) = (show(field.key), show(field.value.bytes()));
+            let expiry = field.expiry_ms.map_or(String::new(), |expiry_ms| format!(" {expiry_ms}"));
+            pairs.push(format!("{name} {value}{expiry}"));
+        }
+    } else if let Body::Bytes(bytes) = record.body() {
+        let elements: Vec<_> =
+            ListpackRef::new(bytes).iter().map(|part| show(&part.text())).collect();
+        pairs.extend(elements.chunks(2).map(|pair| pair.join(" ")));
     }
     pairs.sort();
     pairs

@@ -36,9 +36,8 @@ pub fn dump(record: Record<'_>) -> Vec<u8> {
     payload
 }
 
-/// The value of a payload. `None` if all of it has expired. What follows the value does not count,
-/// as in Redis.
-pub fn undump(payload: &[u8], env: &Env) -> Result<Option<Value>, DumpError> {
+/// The value of a payload. What follows the value does not count, as in Redis.
+pub fn undump(payload: &[u8], env: &Env) -> Result<Value, DumpError> {
     let (guarded, checksum) =
         payload.split_last_chunk::<CHECKSUM_SIZE>().ok_or(DumpError::Footer)?;
     let (value, version) = guarded.split_last_chunk::<VERSION_SIZE>().ok_or(DumpError::Footer)?;

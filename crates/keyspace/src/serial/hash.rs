@@ -1,17 +1,13 @@
 //! Hashes.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
-use kvasir_structures::directory::Immediately;
 use kvasir_structures::hash;
 use kvasir_structures::listpack::{Element, Listpack};
-use kvasir_structures::record::{Body, INLINE_MAX, KEY_MAX, NewBody, Record as OwnedRecord};
+use kvasir_structures::packed::PackedTable;
+use kvasir_structures::record::{Body, INLINE_MAX};
 
 use super::packed::{Packed, has_twice};
 use super::{Reader, SerialError, Value, Writer};
-use crate::hash_value::Hash;
-use crate::value::{Fields, Object, Record, SHARED_TEXT_MIN, Tag};
+use crate::value::{self, Object, Record, Tag};
 use crate::view::Env;
 
 /// Pairs of strings.
@@ -27,7 +23,7 @@ const TWICE: &str = "a field that was there before";
 
 /// Whether any field of a hash has an expiry.
 pub(super) fn has_expiries(record: Record<'_>) -> bool {
-    matches!(record.body(), Body::Object(Object::Hash(fields)) if fields.volatile_len() > 0)
+    value::next_part_expiry_ms(record).is_some()
 }
 
 pub(super) fn type_of(record: Record<'_>) -> u8 {
@@ -39,23 +35,21 @@ pub(super) fn type_of(record: Record<'_>) -> u8 {
 }
 
 pub(super) fn write(record: Record<'_>, writer: &mut Writer) {
-    let fields = match Hash::of(record).expect("the caller looked") {
-        Hash::Packed(listpack) => return writer.string(listpack.bytes()),
-        Hash::Table(fields) => fields,
+    let fields = match record.body() {
+        Body::Bytes(listpack) => return writer.string(listpack),
+        Body::Object(Object::Hash(fields)) => fields,
+        Body::Object(_) => unreachable!("a hash's tag on another object"),
     };
     let has_expiries = has_expiries(record);
     writer.count(fields.len());
-    fields.for_each(|field| {
-        writer.string(field.key());
-        match field.body() {
-            Body::Bytes(value) => writer.string(value),
-            Body::Object(value) => writer.string(value),
-        }
+    for field in fields.iter() {
+        writer.string(field.key);
+        writer.string(field.value.bytes());
         if has_expiries {
-            let expiry_ms = field.expiry_ms().map_or(NEVER, |expiry_ms| expiry_ms as i64);
+            let expiry_ms = field.expiry_ms.map_or(NEVER, |expiry_ms| expiry_ms as i64);
             writer.push(&expiry_ms.to_le_bytes());
         }
-    });
+    }
 }
 
 /// A hash of fields and values in turn.
@@ -75,11 +69,11 @@ pub(super) fn pack(packed: Packed, env: &Env) -> Result<Value, SerialError> {
 }
 
 /// A table of what is in a listpack; `None` if a field is there twice.
-fn unpack(listpack: &Listpack) -> Option<Fields> {
-    let mut fields = Fields::new();
+fn unpack(listpack: &Listpack) -> Option<PackedTable> {
+    let mut fields = PackedTable::new();
     let mut elements = listpack.view().iter();
     while let (Some(field), Some(value)) = (elements.next(), elements.next()) {
-        insert(&mut fields, &field.text(), Cow::Borrowed(&value.text()), None)?;
+        insert(&mut fields, &field.text(), &value.text(), None)?;
     }
     Some(fields)
 }
@@ -88,8 +82,8 @@ pub(super) fn read_pairs(reader: &mut Reader<'_>, env: &Env) -> Result<Value, Se
     let count = reader.count(2)?;
     let mut draft = Draft::for_count(count, env);
     for _ in 0..count {
-        let (field, value) = (name(reader)?, reader.string()?);
-        draft.push(&field, value, env).ok_or(reader.error(TWICE))?;
+        let (field, value) = (reader.string()?, reader.string()?);
+        draft.push(&field, &value, env).ok_or(reader.error(TWICE))?;
     }
     match draft {
         Draft::Packed(listpack) => pack(Packed::new(listpack, reader), env),
@@ -97,65 +91,50 @@ pub(super) fn read_pairs(reader: &mut Reader<'_>, env: &Env) -> Result<Value, Se
     }
 }
 
-/// Fields with the moments they die at; those whose moment has come are left out.
-pub(super) fn read_expiring(
-    reader: &mut Reader<'_>,
-    env: &Env,
-) -> Result<Option<Value>, SerialError> {
+/// Fields with the moments they die at. Those whose moment has come are kept, to be deleted as any
+/// are, so that whoever follows the log hears of it.
+pub(super) fn read_expiring(reader: &mut Reader<'_>) -> Result<Value, SerialError> {
     let count = reader.count(2 + size_of::<i64>())?;
-    if count == 0 {
-        return Err(reader.error("a hash without fields"));
-    }
-    let mut fields = Fields::new();
+    let mut fields = PackedTable::new();
     for _ in 0..count {
-        let (field, value) = (name(reader)?, reader.string()?);
+        let (field, value) = (reader.string()?, reader.string()?);
         let expiry_ms = match reader.time_ms()? {
             NEVER => None,
-            expiry_ms => {
-                let expiry_ms = u64::try_from(expiry_ms);
-                Some(expiry_ms.map_err(|_| reader.error("a time before 1970"))?)
-            }
+            before if before < 0 => return Err(reader.error("a time before 1970")),
+            // Every moment has come that is so long ago, but 0 means none here.
+            expiry_ms => Some(expiry_ms.max(1) as u64),
         };
-        if expiry_ms.is_some_and(|expiry_ms| env.has_passed(expiry_ms)) {
-            continue;
-        }
-        insert(&mut fields, &field, value, expiry_ms).ok_or(reader.error(TWICE))?;
+        insert(&mut fields, &field, &value, expiry_ms).ok_or(reader.error(TWICE))?;
     }
-    let is_empty = fields.is_empty();
-    Ok((!is_empty).then(|| Value::object(Tag::HashTable, Object::Hash(fields))))
-}
-
-/// A field's name, which has the limit of a record's key.
-fn name<'a>(reader: &mut Reader<'a>) -> Result<Cow<'a, [u8]>, SerialError> {
-    let name = reader.string()?;
-    (name.len() <= KEY_MAX).then_some(name).ok_or(reader.error("a field longer than any may be"))
+    if fields.is_empty() {
+        return Err(reader.error("a hash without fields"));
+    }
+    Ok(Value::object(Tag::HashTable, Object::Hash(fields)))
 }
 
 /// A hash while its pairs are read.
 enum Draft {
     /// Not yet searched for what is there twice.
     Packed(Listpack),
-    Table(Fields),
+    Table(PackedTable),
 }
 
 impl Draft {
     fn for_count(count: usize, env: &Env) -> Draft {
         match count <= env.hash_listpack_entries_max {
             true => Draft::Packed(Listpack::new()),
-            false => Draft::Table(Fields::new()),
+            false => Draft::Table(PackedTable::new()),
         }
     }
 
     /// `None` if the field is known to be there.
-    fn push(&mut self, field: &[u8], value: Cow<'_, [u8]>, env: &Env) -> Option<()> {
+    fn push(&mut self, field: &[u8], value: &[u8], env: &Env) -> Option<()> {
         if let Draft::Packed(listpack) = self {
             let room = INLINE_MAX.saturating_sub(listpack.size_bytes());
-            let (field, value) = (Element::Bytes(field), Element::Bytes(&value));
-            let longest = field.text_len().max(value.text_len());
-            let size = field.stored_size() + value.stored_size();
-            if longest <= env.hash_listpack_value_max && size <= room {
-                listpack.push_back(field);
-                listpack.push_back(value);
+            let elements = [Element::Bytes(field), Element::Bytes(value)];
+            let size: usize = elements.iter().map(|element| element.stored_size()).sum();
+            if field.len().max(value.len()) <= env.hash_listpack_value_max && size <= room {
+                elements.into_iter().for_each(|element| listpack.push_back(element));
                 return Some(());
             }
             *self = Draft::Table(unpack(listpack)?);
@@ -167,19 +146,10 @@ impl Draft {
 
 /// `None` if the field is there.
 fn insert(
-    fields: &mut Fields,
+    fields: &mut PackedTable,
     field: &[u8],
-    value: Cow<'_, [u8]>,
+    value: &[u8],
     expiry_ms: Option<u64>,
 ) -> Option<()> {
-    let hash = hash::of(field);
-    if fields.get(hash, field).is_some() {
-        return None;
-    }
-    let body = match value.len() {
-        ..SHARED_TEXT_MIN => NewBody::Bytes(&value),
-        _ => NewBody::Object(Box::new(Arc::new(value.to_vec()))),
-    };
-    fields.insert(hash, OwnedRecord::new(field, 0, body, expiry_ms), &Immediately);
-    Some(())
+    fields.set(hash::of(field), field, value, expiry_ms).then_some(())
 }

@@ -34,7 +34,7 @@ pub use dump::{DumpError, dump, undump};
 pub use read::{Reader, SerialError};
 pub use write::Writer;
 
-use crate::value::{Kind, Object, Record, Tag};
+use crate::value::{self, Kind, Object, Record, Tag};
 use crate::view::Env;
 
 /// The version of an RDB file or of a DUMP, which says what types may occur.
@@ -84,7 +84,10 @@ impl Value {
             Body::Bytes(ref bytes) => NewBody::Bytes(bytes),
             Body::Object(object) => NewBody::Object(object),
         };
-        OwnedRecord::new(key, self.tag as u8, body, expiry_ms)
+        let mut record = OwnedRecord::new(key, self.tag as u8, body, expiry_ms);
+        let parts_expire = value::next_part_expiry_ms(record.borrow()).is_some();
+        record.set_parts_expire(parts_expire);
+        record
     }
 }
 
@@ -116,20 +119,15 @@ pub fn write_body(record: Record<'_>, writer: &mut Writer) {
     }
 }
 
-/// Reads the body of a value of this type. `None` if all of it has expired, as the fields of a hash
-/// can.
-pub fn read_value(
-    type_byte: u8,
-    reader: &mut Reader<'_>,
-    env: &Env,
-) -> Result<Option<Value>, SerialError> {
+/// Reads the body of a value of this type.
+pub fn read_value(type_byte: u8, reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
     match type_byte {
-        text::TYPE => text::read(reader).map(Some),
-        hash::PAIRS => hash::read_pairs(reader, env).map(Some),
-        hash::ZIPMAP => hash::pack(packed::zipmap(reader)?, env).map(Some),
-        hash::ZIPLIST => hash::pack(packed::ziplist(reader)?, env).map(Some),
-        hash::LISTPACK => hash::pack(packed::listpack(reader)?, env).map(Some),
-        hash::EXPIRING => hash::read_expiring(reader, env),
+        text::TYPE => text::read(reader),
+        hash::PAIRS => hash::read_pairs(reader, env),
+        hash::ZIPMAP => hash::pack(packed::zipmap(reader)?, env),
+        hash::ZIPLIST => hash::pack(packed::ziplist(reader)?, env),
+        hash::LISTPACK => hash::pack(packed::listpack(reader)?, env),
+        hash::EXPIRING => hash::read_expiring(reader),
         _ => Err(reader.error("no such type of value")),
     }
 }

@@ -89,10 +89,9 @@ fn restore(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     })?;
     let was_there = cx.view.delete(0);
     cx.reply.ok();
-    let has_passed = expiry_ms.is_some_and(|expiry_ms| cx.view.env.has_passed(expiry_ms));
-    let Some(value) = value.filter(|_| !has_passed) else {
+    if expiry_ms.is_some_and(|expiry_ms| cx.view.env.has_passed(expiry_ms)) {
         return Ok(gone(cx, was_there));
-    };
+    }
     let mut record = value.into_record(cx.view.key(0), expiry_ms);
     record.borrow_mut().set_clock(clock(cx.view.env, options.idle_s.unwrap_or(0)));
     cx.view.insert(0, record);
@@ -113,7 +112,7 @@ fn clock(env: &Env, idle_s: u64) -> u32 {
     env.clock().wrapping_sub(idle_s.min(0xff_fffe) as u32)
 }
 
-/// The effect where what was restored is over already: its time, or that of all its parts.
+/// The effect where the time of what was restored is over already.
 fn gone(cx: &Cx<'_>, was_there: bool) -> Effect {
     match was_there {
         true if cx.view.env.logs => Effect::Rewritten(vec![call(&[b"DEL", cx.view.key(0)])]),
