@@ -22,6 +22,7 @@ pub mod long_double;
 pub mod plan;
 pub mod rng;
 pub mod serial;
+pub mod sorted_set_value;
 pub mod spec;
 pub mod value;
 pub mod view;

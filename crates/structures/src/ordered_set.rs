@@ -71,20 +71,29 @@ impl OrderedSet {
         self.find(hash::of(member), member).map(|member| unsafe { member.score() })
     }
 
-    /// Adds a member, or gives it another score; returns the old one. A score is not NaN.
+    /// Adds a member, or gives it another score; returns the old one.
     pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
-        debug_assert!(!score.is_nan(), "NaN has no place in an order");
+        self.update(member, |_| Some(score))
+    }
+
+    /// Lets `decide` say, from a member's score if the member is there, what score it shall have;
+    /// `None` leaves all as it is. Returns the old score. A score is not NaN.
+    pub fn update(
+        &mut self,
+        member: &[u8],
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> Option<f64> {
         let hash = hash::of(member);
-        if let Some(found) = self.find(hash, member) {
-            return Some(self.change(found, score));
+        let found = self.find(hash, member);
+        // SAFETY: the set's members are live.
+        let old = found.map(|found| unsafe { found.score() });
+        let Some(score) = decide(old) else { return old };
+        debug_assert!(!score.is_nan(), "NaN has no place in an order");
+        match found {
+            Some(found) => self.change(found, score),
+            None => self.add(hash, member, score),
         }
-        let new = Member::new(member, score);
-        // SAFETY: just made.
-        self.member_bytes += unsafe { new.allocated_bytes() };
-        self.index.insert(hash, new, hash_of);
-        let place = Place { key: sort_key(score), member };
-        self.tree.insert(Entry { key: place.key, member: new }, |entry| place.is_behind(entry));
-        None
+        old
     }
 
     /// Takes a member out; returns its score.
@@ -159,28 +168,34 @@ impl OrderedSet {
         self.index.find(hash, |other| unsafe { other.bytes() } == member)
     }
 
-    /// Gives a member of the set another score; returns the old one.
-    fn change(&mut self, member: Member, score: f64) -> f64 {
+    /// Adds a member that is not in the set.
+    fn add(&mut self, hash: u64, member: &[u8], score: f64) {
+        let new = Member::new(member, score);
+        // SAFETY: just made.
+        self.member_bytes += unsafe { new.allocated_bytes() };
+        self.index.insert(hash, new, hash_of);
+        let place = Place { key: sort_key(score), member };
+        self.tree.insert(Entry { key: place.key, member: new }, |entry| place.is_behind(entry));
+    }
+
+    /// Gives a member of the set another score.
+    fn change(&mut self, member: Member, score: f64) {
         // SAFETY: the member is live and freed only by whoever has the set exclusively.
         let (bytes, old) = unsafe { (member.bytes(), member.score()) };
-        let (from, to) = (sort_key(old), sort_key(score));
-        // Also when the key stays: -0 is 0 in the order, but not when it is printed.
+        // Also where the order stays: -0 is 0 there, but not when it is printed.
         // SAFETY: the set is borrowed exclusively.
         unsafe { member.set_score(score) };
-        if from == to {
-            return old;
+        let from = Place { key: sort_key(old), member: bytes };
+        let to = Place { key: sort_key(score), member: bytes };
+        if from.key == to.key {
+            return;
         }
-        let (old_place, new_place) =
-            (Place { key: from, member: bytes }, Place { key: to, member: bytes });
-        let holds = |entry: &Entry| old_place.is_at_or_behind(entry);
-        let stays = |before: &Entry, after: &Entry| {
-            new_place.is_behind(before) && !new_place.is_behind(after)
-        };
-        if !self.tree.rekey_last(to, holds, stays) {
+        let holds = |entry: &Entry| from.is_at_or_behind(entry);
+        let stays = |before: &Entry, after: &Entry| to.is_behind(before) && !to.is_behind(after);
+        if !self.tree.rekey_last(to.key, holds, stays) {
             self.tree.remove_last(holds);
-            self.tree.insert(Entry { key: to, member }, |entry| new_place.is_behind(entry));
+            self.tree.insert(Entry { key: to.key, member }, |entry| to.is_behind(entry));
         }
-        old
     }
 
     /// Frees a member that neither index nor tree holds any more.
