@@ -3,6 +3,7 @@
 use kvasir_structures::listpack::ListpackRef;
 use kvasir_structures::record::Body;
 
+use crate::sorted_set_value::SortedSet;
 use crate::value::{Kind, Object, Record, Tag, Text};
 
 /// The elements; those of an unordered kind are sorted.
@@ -10,6 +11,7 @@ pub fn describe(record: Record<'_>) -> Vec<String> {
     match Tag::of(record).kind() {
         Kind::String => vec![show(Text::of(record).unwrap().bytes())],
         Kind::Hash => hash(record),
+        Kind::SortedSet => sorted_set(record),
         kind => todo!("{}", kind.name()),
     }
 }
@@ -29,6 +31,14 @@ fn hash(record: Record<'_>) -> Vec<String> {
     }
     pairs.sort();
     pairs
+}
+
+fn sorted_set(record: Record<'_>) -> Vec<String> {
+    let mut members = Vec::new();
+    SortedSet::of(record).unwrap().for_all(|member, score| {
+        members.push(format!("{} {score}", member.with_bytes(show)));
+    });
+    members
 }
 
 fn show(bytes: &[u8]) -> String {

@@ -25,6 +25,7 @@ mod dump;
 mod hash;
 mod packed;
 mod read;
+mod sorted_set;
 mod text;
 mod write;
 
@@ -71,11 +72,11 @@ enum Body {
 }
 
 impl Value {
-    fn bytes(tag: Tag, bytes: Vec<u8>) -> Value {
+    pub(crate) fn bytes(tag: Tag, bytes: Vec<u8>) -> Value {
         Value { tag, body: Body::Bytes(bytes) }
     }
 
-    fn object(tag: Tag, object: Object) -> Value {
+    pub(crate) fn object(tag: Tag, object: Object) -> Value {
         Value { tag, body: Body::Object(Box::new(object)) }
     }
 
@@ -105,6 +106,7 @@ pub fn write_type(record: Record<'_>, writer: &mut Writer) {
     let type_byte = match Tag::of(record).kind() {
         Kind::String => text::TYPE,
         Kind::Hash => hash::type_of(record),
+        Kind::SortedSet => sorted_set::type_of(record),
         kind => todo!("{}", kind.name()),
     };
     writer.push(&[type_byte]);
@@ -115,6 +117,7 @@ pub fn write_body(record: Record<'_>, writer: &mut Writer) {
     match Tag::of(record).kind() {
         Kind::String => text::write(record, writer),
         Kind::Hash => hash::write(record, writer),
+        Kind::SortedSet => sorted_set::write(record, writer),
         kind => todo!("{}", kind.name()),
     }
 }
@@ -128,6 +131,10 @@ pub fn read_value(type_byte: u8, reader: &mut Reader<'_>, env: &Env) -> Result<V
         hash::ZIPLIST => hash::pack(packed::ziplist(reader)?, env),
         hash::LISTPACK => hash::pack(packed::listpack(reader)?, env),
         hash::EXPIRING => hash::read_expiring(reader),
+        sorted_set::TEXT_SCORES => sorted_set::read_pairs(reader, env, sorted_set::read_text),
+        sorted_set::DOUBLE_SCORES => sorted_set::read_pairs(reader, env, sorted_set::read_double),
+        sorted_set::ZIPLIST => sorted_set::pack(packed::ziplist(reader)?, env),
+        sorted_set::LISTPACK => sorted_set::pack(packed::listpack(reader)?, env),
         _ => Err(reader.error("no such type of value")),
     }
 }

@@ -164,6 +164,37 @@ fn hashes_with_fields_that_expire() {
 }
 
 #[test]
+fn sorted_sets() {
+    check("ZADD k 1 a 2.5 b -3 '' 0 12");
+    check("ZADD k -0 a 0 b inf c -inf d 1e300 e 0.1 f 4503599627370496 g -4503599627370497 h");
+    check(&format!("ZADD k 2 {} 1 b", "long".repeat(50)));
+    let members: Vec<String> = (0..200).map(|member| format!("{member} m{member}")).collect();
+    check(&format!("ZADD k {}", members[..128].join(" ")));
+    check(&format!("ZADD k {}", members.join(" ")));
+    check_reads(b"\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff", 6, &["c -inf", "a 1.5", "b inf"]);
+    let ziplist = b"\x0c\x10\x10\0\0\0\x0d\0\0\0\x02\0\0\x01f\x03\xf6\xff";
+    check_reads(ziplist, 6, &["f 5"]);
+}
+
+#[test]
+fn broken_sorted_sets() {
+    check_refused(b"\x05\0");
+    check_refused(b"\x05\x01\x01a\0\0\0\0\0\0\xf8\x7f");
+    check_refused(b"\x05\x02\x01a\0\0\0\0\0\0\0\0\x01a\0\0\0\0\0\0\0\0");
+    check_refused(b"\x05\x02\x01a\0\0\0\0\0\0\0\0");
+    check_refused(b"\x03\x01\x01a\xfd");
+    check_refused(b"\x03\x01\x01a\x03abc");
+    check_refused(b"\x11\x07\x07\0\0\0\0\0\xff");
+    check_refused(b"\x11\x0a\x0a\0\0\0\x01\0\x81a\x02\xff");
+    // Out of order, and one member twice.
+    check_refused(b"\x11\x11\x11\0\0\0\x04\0\x81a\x02\x02\x01\x81b\x02\x01\x01\xff");
+    check_refused(b"\x11\x11\x11\0\0\0\x04\0\x81a\x02\x01\x01\x81a\x02\x02\x01\xff");
+    // A score that Redis takes for 0.
+    let payload = payload(b"\x11\x0d\x0d\0\0\0\x02\0\x81a\x02\x81x\x02\xff", 10);
+    assert_eq!(restore(&payload), ["-ERR Bad data format\\r\\n"]);
+}
+
+#[test]
 fn what_is_no_value() {
     let modules: [&[u8]; 2] = [b"\x06\0\0", b"\x07\x81\0\0\0\0\0\0\0\0\0"];
     let types: [&[u8]; 4] = [b"\x08\0", b"\x1e\0", b"\xfc\0\0\0\0\0\0\0\0\0\x05hello", b"\xff"];
