@@ -24,6 +24,7 @@ pub mod rng;
 pub mod serial;
 pub mod sorted_set_value;
 pub mod spec;
+pub mod stream_value;
 pub mod value;
 pub mod view;
 pub mod waiting;

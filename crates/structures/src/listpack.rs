@@ -96,6 +96,13 @@ impl<'a> ListpackRef<'a> {
         self.decode(position.0).0
     }
 
+    /// The element at `position`, which is not the end, and the position behind it.
+    #[inline]
+    pub fn read(self, position: Position) -> (Element<'a>, Position) {
+        let (element, after) = self.decode(position.0);
+        (element, Position(after))
+    }
+
     /// The position behind the element at `position`; the end, if that was the last one.
     #[inline]
     pub fn after(self, position: Position) -> Position {
