@@ -23,6 +23,7 @@ pub mod plan;
 pub mod rng;
 pub mod serial;
 pub mod sorted_set_value;
+pub mod set_value;
 pub mod spec;
 pub mod stream_value;
 pub mod value;

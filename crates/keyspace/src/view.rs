@@ -3,6 +3,8 @@
 //! A key whose time has come is gone for every reader, to the millisecond, whether or not it was
 //! deleted yet; whoever comes upon one deletes it.
 
+use std::ops::Range;
+
 use kvasir_resp::args::Args;
 use kvasir_structures::record::{NewBody, Record as OwnedRecord};
 use kvasir_structures::slot::{SlotGuard, SlotKeeper};
@@ -215,6 +217,21 @@ impl<'a> View<'a> {
             record.set_clock(clock);
         }
         Some(record.into_shared())
+    }
+
+    /// Reads the values of several keys.
+    pub fn read_all(&mut self, keys: Range<usize>) -> Vec<Option<Record<'_>>> {
+        keys.clone().for_each(|key| {
+            self.read(key);
+        });
+        let record = |key: usize| {
+            let slot = &self.guards[self.guard_of(key)].slot;
+            let record = slot.get(self.keys[key].hash, self.key(key))?;
+            // One that has expired may still be there, where nobody deletes it.
+            let has_passed = |expiry_ms| self.env.has_passed(expiry_ms);
+            (!record.expiry_ms().is_some_and(has_passed)).then_some(record)
+        };
+        keys.map(record).collect()
     }
 
     /// Looks at a value: counts a hit or a miss, but is no access to it.

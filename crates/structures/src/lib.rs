@@ -1,4 +1,4 @@
-//! Pure containers and algorithms: slot lock, gate, slot table, record, listpack, crc16.
+//! Pure containers and algorithms: slot lock, gate, slot table, record, listpack, intset, crc16.
 //!
 //! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
 //! Under `--cfg loom` only what loom models is built: its locks cannot stand in statics.
@@ -14,6 +14,7 @@ pub mod gate;
 pub mod gate_cell;
 pub mod glob;
 pub mod hash;
+pub mod intset;
 pub mod listpack;
 pub mod lock;
 pub mod lzf;

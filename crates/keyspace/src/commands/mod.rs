@@ -9,6 +9,7 @@ pub mod hyperloglog;
 pub mod internal;
 pub mod list;
 pub mod options;
+pub mod scan_options;
 pub mod set;
 pub mod sorted_set;
 pub mod stream;
