@@ -18,6 +18,7 @@ pub mod expire;
 pub mod hash_expiry;
 pub mod hash_update;
 pub mod hash_value;
+pub mod list_value;
 pub mod long_double;
 pub mod plan;
 pub mod rng;

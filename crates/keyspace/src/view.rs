@@ -149,6 +149,13 @@ impl Tally {
             self.garbage.push(Garbage::Record(record));
         }
     }
+
+    /// As [`Tally::discard`], for what was taken out of a value.
+    pub fn discard_object(&mut self, object: Object) {
+        if object.is_heavy() {
+            self.garbage.push(Garbage::Object(Box::new(object)));
+        }
+    }
 }
 
 /// The keys of one call in locked slots. A key is named by its place among the call's keys.

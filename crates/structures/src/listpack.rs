@@ -21,7 +21,7 @@ mod validate;
 use std::fmt;
 use std::ops::Range;
 
-pub use edit::{Listpack, Splice, replace_in_place};
+pub use edit::{Listpack, Patch, Splice, replace_in_place};
 use element::{Backlen, TERMINATOR, decode};
 pub use element::{Element, Text, parse_int};
 pub use validate::{ListpackError, validate};
@@ -159,6 +159,12 @@ impl<'a> ListpackRef<'a> {
         Entries { listpack: self, front: self.start(), back: self.end() }
     }
 
+    /// The elements in `range`, whose ends are positions, with their positions.
+    #[inline]
+    pub fn entries_in(self, range: Range<Position>) -> Entries<'a> {
+        Entries { listpack: self, front: range.start, back: range.end }
+    }
+
     #[inline]
     pub fn iter(self) -> Iter<'a> {
         Iter(self.entries())
@@ -199,6 +205,11 @@ impl<'a> ListpackRef<'a> {
     /// An edit: `elements` in place of what stands in `range`.
     pub fn splice(self, range: Range<Position>, elements: &'a [Element<'a>]) -> Splice<'a> {
         Splice::new(self, range, elements)
+    }
+
+    /// The same edit, to be made where the listpack stands.
+    pub fn patch<'e>(self, range: Range<Position>, elements: &'e [Element<'e>]) -> Patch<'e> {
+        Patch::new(self, range, elements)
     }
 
     /// A copy of the elements in `range`.

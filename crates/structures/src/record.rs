@@ -401,10 +401,41 @@ impl<'a, T> RecordMut<'a, T> {
         true
     }
 
+    /// Has `edit` change an inline value to one of `len` bytes where it stands, if the new one has
+    /// room in the same size class; says whether it did. `edit` gets as many bytes as the longer of
+    /// the two has, zeros behind the old value.
+    pub fn try_edit(&mut self, len: usize, edit: impl FnOnce(&mut [u8])) -> bool {
+        let (shape, old_len) = (self.shared().shape(), self.shared().inline_len());
+        let room = slab::usable_size(self.shared().size());
+        if shape.flags & HAS_OBJECT != 0
+            || len > INLINE_MAX
+            || slab::usable_size(shape.value_at() + len) != room
+        {
+            return false;
+        }
+        let longer = len.max(old_len);
+        // SAFETY: the allocation is `room` bytes long, and both lengths lie in its class; what is
+        // behind the old value is written before it is lent, and the record is borrowed exclusively.
+        let bytes = unsafe {
+            let base = self.start.as_ptr();
+            base.add(2).cast::<u16>().write((len as u16).to_le());
+            let value = base.add(shape.value_at());
+            value.add(old_len).write_bytes(0, longer - old_len);
+            core::slice::from_raw_parts_mut(value, longer)
+        };
+        edit(bytes);
+        true
+    }
+
     pub fn body_mut(&mut self) -> BodyMut<'_, T> {
+        RecordMut { start: self.start, borrows: PhantomData }.into_body_mut()
+    }
+
+    /// As [`RecordMut::body_mut`], for as long as the record is borrowed.
+    pub fn into_body_mut(self) -> BodyMut<'a, T> {
         let shared = self.shared();
         match shared.object_pointer() {
-            // SAFETY: the record owns the object and is borrowed exclusively.
+            // SAFETY: the record owns the object and is borrowed exclusively for 'a.
             Some(object) => BodyMut::Object(unsafe { &mut *object }),
             None => {
                 let (at, len) = (shared.shape().value_at(), shared.inline_len());
@@ -446,6 +477,32 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn edits_in_place(
+            key in prop::collection::vec(any::<u8>(), 0..600),
+            mut value in prop::collection::vec(any::<u8>(), 0..3000),
+            len in 0..3000usize,
+            byte: u8,
+        ) {
+            let mut record = Text::new(&key, 1, NewBody::Bytes(&value), None);
+            let room = record.borrow().allocated_bytes();
+            let longer = len.max(value.len());
+            let stays = record.borrow_mut().try_edit(len, |bytes| {
+                assert_eq!(bytes.len(), longer);
+                assert!(bytes[value.len()..].iter().all(|byte| *byte == 0));
+                bytes.fill(byte);
+            });
+            if stays {
+                value = vec![byte; len];
+            } else {
+                let other = Text::new(&key, 1, NewBody::Bytes(&vec![0; len]), None);
+                prop_assert_ne!(other.borrow().allocated_bytes(), room);
+            }
+            prop_assert_eq!(record.borrow().key(), &key[..]);
+            prop_assert_eq!(record.borrow().allocated_bytes(), room);
+            prop_assert!(matches!(record.borrow().body(), Body::Bytes(bytes) if bytes == value));
+        }
+
         #[test]
         fn what_goes_in_comes_out(
             key in prop::collection::vec(any::<u8>(), 0..600),

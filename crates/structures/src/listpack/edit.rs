@@ -100,6 +100,40 @@ impl<'a> Splice<'a> {
     }
 }
 
+/// An edit of a listpack where it stands; made by [`ListpackRef::patch`].
+///
+/// Its size is known first: the caller makes room behind the listpack, or takes bytes away.
+pub struct Patch<'e> {
+    size_before: usize,
+    elements: &'e [Element<'e>],
+    plan: Plan,
+}
+
+impl<'e> Patch<'e> {
+    pub(super) fn new(
+        source: ListpackRef<'_>,
+        range: Range<Position>,
+        elements: &'e [Element<'e>],
+    ) -> Patch<'e> {
+        let plan = Plan::new(source, range, elements);
+        Patch { size_before: source.bytes.len(), elements, plan }
+    }
+
+    /// Size of the result.
+    pub fn size(&self) -> usize {
+        self.plan.size
+    }
+
+    /// Edits the listpack at the start of `bytes`, which hold the larger of it and the result.
+    pub fn apply(&self, bytes: &mut [u8]) {
+        assert_eq!(bytes.len(), self.size_before.max(self.plan.size), "room for both");
+        let inserted = self.plan.inserted();
+        bytes.copy_within(self.plan.range.end..self.size_before, inserted.end);
+        write_elements(&mut bytes[inserted], self.elements);
+        write_header(bytes, self.plan.size, self.plan.stored_count);
+    }
+}
+
 /// Stores `element` over the one at `position` of the listpack in `bytes`, if it takes as many
 /// bytes; says whether it did. For a counter in a record that should not be allocated anew.
 pub fn replace_in_place(bytes: &mut [u8], position: Position, element: Element<'_>) -> bool {
@@ -232,6 +266,11 @@ impl Listpack {
         self.bytes.push(TERMINATOR);
         let stored_count = count_after(self.view().stored_count(), 0, added);
         write_header(&mut self.bytes, size, stored_count);
+    }
+
+    /// Bytes reserved for it.
+    pub fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Gives back what was reserved beyond the size.

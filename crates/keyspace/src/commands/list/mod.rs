@@ -1,5 +1,37 @@
 //! Lists.
 
-use crate::command::Command;
+mod block;
+mod change;
+mod get;
+mod pop;
+mod push;
+mod transfer;
 
-pub static COMMANDS: [&[&Command]; 0] = [];
+use kvasir_structures::quicklist::End;
+
+use crate::command::Command;
+use crate::error::Error;
+use crate::spec::Argument;
+
+pub static COMMANDS: [&[&Command]; 6] = [
+    push::COMMANDS,
+    pop::COMMANDS,
+    get::COMMANDS,
+    change::COMMANDS,
+    transfer::COMMANDS,
+    block::COMMANDS,
+];
+
+const LEFT_OR_RIGHT: &[Argument] =
+    &[Argument::word("left", "LEFT"), Argument::word("right", "RIGHT")];
+
+/// LEFT or RIGHT.
+fn end(word: &[u8]) -> Result<End, Error> {
+    if word.eq_ignore_ascii_case(b"left") {
+        Ok(End::Head)
+    } else if word.eq_ignore_ascii_case(b"right") {
+        Ok(End::Tail)
+    } else {
+        Err(Error::SYNTAX)
+    }
+}

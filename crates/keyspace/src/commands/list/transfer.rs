@@ -1,0 +1,262 @@
+//! From one list to another: LMOVE, RPOPLPUSH, and BLMOVE, BRPOPLPUSH, which wait for an element.
+
+use kvasir_structures::quicklist::End;
+use smallvec::SmallVec;
+
+use super::pop::TAKES;
+use super::{LEFT_OR_RIGHT, end};
+use crate::command::{Command, Cx, Run};
+use crate::commands::options::deadline_ms;
+use crate::effect::{Effect, call};
+use crate::error::Error;
+use crate::list_value::{self, List};
+use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::value::Kind;
+use crate::waiting::{Blocking, Nothing, Wait};
+
+pub static COMMANDS: &[&Command] = &[&LMOVE, &RPOPLPUSH, &BLMOVE, &BRPOPLPUSH];
+
+const WRITES: Flags = Flags::WRITE.union(Flags::DENYOOM);
+const WAITS: Flags = WRITES.union(Flags::NOSCRIPT).union(Flags::BLOCKING);
+const KEYS: &[KeySpec] =
+    &[KeySpec::first(TAKES), KeySpec::range(KeyFlags::RW.union(KeyFlags::INSERT), 2, 0, 1)];
+const TIMEOUT: Argument = Argument::new("timeout", ArgumentKind::Double);
+
+static LMOVE: Command = Command {
+    spec: Spec {
+        name: "lmove",
+        summary: "Moves an element from an end of a list to an end of another, or of the same.",
+        since: "6.2.0",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 5,
+        flags: WRITES,
+        keys: KEYS,
+        arguments: &[
+            Argument::key("source", 0),
+            Argument::key("destination", 1),
+            Argument::one_of("wherefrom", LEFT_OR_RIGHT),
+            Argument::one_of("whereto", LEFT_OR_RIGHT),
+        ],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(|cx| {
+        let ends = (end(&cx.args[3])?, end(&cx.args[4])?);
+        transfer_or_null(cx, ends)
+    }),
+};
+
+static RPOPLPUSH: Command = Command {
+    spec: Spec {
+        name: "rpoplpush",
+        summary: "Moves the last element of a list before the head of another, or of the same.",
+        since: "1.2.0",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 3,
+        flags: WRITES,
+        keys: KEYS,
+        deprecated: Some(("6.2.0", "`LMOVE` with the `RIGHT` and `LEFT` arguments")),
+        arguments: &[Argument::key("source", 0), Argument::key("destination", 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(|cx| transfer_or_null(cx, (End::Tail, End::Head))),
+};
+
+static BLMOVE: Command = Command {
+    spec: Spec {
+        name: "blmove",
+        summary: "Moves an element as LMOVE does, and waits for one if the source has none.",
+        since: "6.2.0",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 6,
+        flags: WAITS,
+        keys: KEYS,
+        arguments: &[
+            Argument::key("source", 0),
+            Argument::key("destination", 1),
+            Argument::one_of("wherefrom", LEFT_OR_RIGHT),
+            Argument::one_of("whereto", LEFT_OR_RIGHT),
+            TIMEOUT,
+        ],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(|cx| {
+        let ends = (end(&cx.args[3])?, end(&cx.args[4])?);
+        transfer_or_wait(cx, ends)
+    }),
+};
+
+static BRPOPLPUSH: Command = Command {
+    spec: Spec {
+        name: "brpoplpush",
+        summary: "Moves an element as RPOPLPUSH does, and waits for one if the source has none.",
+        since: "2.2.0",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 4,
+        flags: WAITS,
+        keys: KEYS,
+        history: &[("6.0.0", "`timeout` may have a fraction.")],
+        deprecated: Some(("6.2.0", "`BLMOVE` with the `RIGHT` and `LEFT` arguments")),
+        arguments: &[Argument::key("source", 0), Argument::key("destination", 1), TIMEOUT],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(|cx| transfer_or_wait(cx, (End::Tail, End::Head))),
+};
+
+fn transfer_or_null(cx: &mut Cx<'_>, ends: (End, End)) -> Result<Effect, Error> {
+    if transfer(cx, ends)? {
+        return Ok(Effect::AsGiven);
+    }
+    cx.reply.null();
+    Ok(Effect::None)
+}
+
+/// The timeout is the last argument.
+fn transfer_or_wait(cx: &mut Cx<'_>, ends: (End, End)) -> Result<Effect, Error> {
+    let deadline_ms = deadline_ms(&cx.args[cx.args.len() - 1], cx.view.env)?;
+    cx.view.expect_kind(0, Kind::List)?;
+    if !cx.is_behind_others(0) && transfer(cx, ends)? {
+        return Ok(move_effect(cx, ends));
+    }
+    // A call that may not wait answers as LMOVE does; one that has waited, as BLPOP does.
+    if cx.blocking == Blocking::Never {
+        cx.reply.null();
+        return Ok(Effect::None);
+    }
+    cx.wait(Wait {
+        kind: Kind::List,
+        deadline_ms,
+        nothing: Nothing::NullArray,
+        wakes_on_removal: false,
+        call: None,
+    })
+}
+
+/// Moves one element and replies with it; `false` if there is none.
+fn transfer(cx: &mut Cx<'_>, (from, to): (End, End)) -> Result<bool, Error> {
+    let Some(len) = list_value::peek(&mut cx.view, 0)?.map(List::len) else { return Ok(false) };
+    cx.view.expect_kind(1, Kind::List)?;
+    let same_key = cx.view.key(0) == cx.view.key(1);
+    if same_key && len == 1 {
+        // Taking the only element would end the list, and its expiry with it.
+        list_value::read(&mut cx.view, 0)?.into_iter().for_each(|list| {
+            list.with(0, |item| item.write_to(cx.reply));
+        });
+        return Ok(true);
+    }
+    let copy = |bytes: &[u8]| SmallVec::<[u8; 128]>::from_slice(bytes);
+    let reply = &mut *cx.reply;
+    let element = list_value::pop_one(&mut cx.view, 0, from, |item| {
+        item.write_to(reply);
+        item.with_bytes(copy)
+    })?;
+    let Some(element) = element else { return Ok(false) };
+    list_value::push(&mut cx.view, 1, to, std::iter::once(&element[..]))?;
+    Ok(true)
+}
+
+/// The LMOVE that a blocking call was in the end.
+fn move_effect(cx: &Cx<'_>, (from, to): (End, End)) -> Effect {
+    if !cx.view.env.logs {
+        return Effect::Rewritten(Vec::new());
+    }
+    let word = |end: End| if end == End::Head { &b"LEFT"[..] } else { b"RIGHT" };
+    let keys = (cx.view.key(0), cx.view.key(1));
+    Effect::Rewritten(vec![call(&[b"LMOVE", keys.0, keys.1, word(from), word(to)])])
+}
+
+#[cfg(test)]
+mod tests {
+    use kvasir_resp::reply::Protocol;
+
+    use crate::effect::{Effect, call};
+    use crate::testing::{Bench, check, check_valkey, check3, split};
+
+    const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+    #[test]
+    fn lmove_takes_and_puts_at_either_end() {
+        for (from, to, reply, rest) in [
+            ("LEFT", "LEFT", "$a", "[$b $c]; [$a $x $y]"),
+            ("left", "RIGHT", "$a", "[$b $c]; [$x $y $a]"),
+            ("RIGHT", "left", "$c", "[$a $b]; [$c $x $y]"),
+            ("RIGHT", "RIGHT", "$c", "[$a $b]; [$x $y $c]"),
+        ] {
+            for call in [format!("LMOVE l m {from} {to}"), format!("BLMOVE l m {from} {to} 0")] {
+                check(
+                    &format!("RPUSH l a b c; RPUSH m x y; {call}; LRANGE l 0 -1; LRANGE m 0 -1"),
+                    &format!(":3; :2; {reply}; {rest}"),
+                );
+            }
+        }
+        check3("RPUSH l 1; LMOVE l m LEFT LEFT; EXISTS l; LRANGE m 0 -1", ":1; $1; :0; [$1]");
+        check(
+            "RPUSH l a b c; RPOPLPUSH l m; RPOPLPUSH l m; BRPOPLPUSH l m 1; EXISTS l; LRANGE m 0 -1",
+            ":3; $c; $b; $a; :0; [$a $b $c]",
+        );
+        check3("LMOVE none m LEFT LEFT; RPOPLPUSH none m; EXISTS m", "_; _; :0");
+    }
+
+    #[test]
+    fn a_list_turns() {
+        check(
+            "RPUSH l a b c; EXPIRE l 100; RPOPLPUSH l l; LRANGE l 0 -1; LMOVE l l LEFT LEFT; \
+             LMOVE l l LEFT RIGHT; LRANGE l 0 -1; TTL l",
+            ":3; :1; $c; [$c $a $b]; $c; $c; [$a $b $c]; :100",
+        );
+        check(
+            "RPUSH l a; EXPIRE l 100; RPOPLPUSH l l; LRANGE l 0 -1; TTL l",
+            ":1; :1; $a; [$a]; :100",
+        );
+        let long = "v".repeat(8000);
+        check_valkey(
+            &format!(
+                "RPUSH l a {long} {long} {long}; LMOVE l l RIGHT LEFT; OBJECT ENCODING l; LLEN l"
+            ),
+            &format!(":4; ${long}; $quicklist; :4"),
+        );
+    }
+
+    #[test]
+    fn moves_refuse() {
+        let syntax = "-ERR syntax error";
+        check(
+            "RPUSH l a; SET s v; LMOVE l s LEFT LEFT; LMOVE s l LEFT LEFT; RPOPLPUSH l s; \
+             RPOPLPUSH s l; BLMOVE l s LEFT LEFT 0; BLMOVE s l LEFT LEFT 0; BRPOPLPUSH s l 0; \
+             LRANGE l 0 -1; LMOVE none s LEFT LEFT",
+            &format!(
+                ":1; +OK; {WRONG_TYPE}; {WRONG_TYPE}; {WRONG_TYPE}; {WRONG_TYPE}; {WRONG_TYPE}; \
+                 {WRONG_TYPE}; {WRONG_TYPE}; [$a]; _"
+            ),
+        );
+        check(
+            "LMOVE l m UP LEFT; LMOVE l m LEFT UP; BLMOVE l m UP LEFT 0; BLMOVE l m LEFT UP x",
+            &[syntax; 4].join("; "),
+        );
+        check(
+            "BLMOVE l m LEFT LEFT x; BLMOVE l m LEFT LEFT -1; BRPOPLPUSH l m x; LMOVE l m LEFT",
+            "-ERR timeout is not a float or out of range; -ERR timeout is negative; \
+             -ERR timeout is not a float or out of range; \
+             -ERR wrong number of arguments for 'lmove' command",
+        );
+    }
+
+    #[test]
+    fn the_log_gets_moves() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let mut effect = |call: &str| bench.call(split(call)[0].as_args()).1;
+        effect("RPUSH l a b c d");
+        assert_eq!(effect("LMOVE l m LEFT RIGHT"), Effect::AsGiven);
+        assert_eq!(effect("RPOPLPUSH l m"), Effect::AsGiven);
+        assert_eq!(effect("LMOVE none m LEFT RIGHT"), Effect::None);
+        let moved = |from: &[u8], to: &[u8]| {
+            Effect::Rewritten(vec![call(&[b"LMOVE", b"l", b"m", from, to])])
+        };
+        assert_eq!(effect("BLMOVE l m LEFT RIGHT 0"), moved(b"LEFT", b"RIGHT"));
+        assert_eq!(effect("BRPOPLPUSH l m 0"), moved(b"RIGHT", b"LEFT"));
+        assert_eq!(effect("BRPOPLPUSH l m 0"), Effect::None);
+    }
+}
