@@ -206,7 +206,7 @@ impl Stream {
     }
 
     /// How many entries were ever added up to this id, as far as it is certain.
-    fn number_of(&self, id: StreamId) -> Option<u64> {
+    pub fn number_of(&self, id: StreamId) -> Option<u64> {
         let (first, before_first) = (self.first_id(), self.entries_added.wrapping_sub(self.len));
         if self.entries_added == 0 {
             return Some(0);

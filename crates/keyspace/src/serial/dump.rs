@@ -26,10 +26,11 @@ pub enum DumpError {
 
 /// The payload of a value, of the oldest version that can hold it.
 pub fn dump(record: Record<'_>) -> Vec<u8> {
-    let mut writer = Writer::default();
+    let version = Version::needed_by(record);
+    let mut writer = Writer::new(version);
     write_type(record, &mut writer);
     write_body(record, &mut writer);
-    writer.push(&Version::needed_by(record).0.to_le_bytes());
+    writer.push(&version.0.to_le_bytes());
     let mut payload = writer.into_bytes();
     let checksum = crc64::update(0, &payload);
     payload.extend(checksum.to_le_bytes());

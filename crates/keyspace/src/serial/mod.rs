@@ -23,9 +23,12 @@
 
 mod dump;
 mod hash;
+mod list;
 mod packed;
 mod read;
+mod set;
 mod sorted_set;
+mod stream;
 mod text;
 mod write;
 
@@ -45,7 +48,7 @@ pub struct Version(pub u16);
 impl Version {
     /// The oldest that is written.
     pub const REDIS_7_0: Version = Version(10);
-    pub const REDIS_7_4: Version = Version(12);
+    pub const REDIS_7_2: Version = Version(11);
     pub const VALKEY_9_0: Version = Version(80);
 
     /// Redis's and Valkey's numbers have gone apart: 12 and 80 follow on 11.
@@ -105,9 +108,11 @@ impl std::fmt::Debug for Body {
 pub fn write_type(record: Record<'_>, writer: &mut Writer) {
     let type_byte = match Tag::of(record).kind() {
         Kind::String => text::TYPE,
-        Kind::Hash => hash::type_of(record),
+        Kind::List => list::NODES,
+        Kind::Set => set::type_of(record, writer.version),
         Kind::SortedSet => sorted_set::type_of(record),
-        kind => todo!("{}", kind.name()),
+        Kind::Hash => hash::type_of(record),
+        Kind::Stream => stream::type_of(writer.version),
     };
     writer.push(&[type_byte]);
 }
@@ -116,9 +121,11 @@ pub fn write_type(record: Record<'_>, writer: &mut Writer) {
 pub fn write_body(record: Record<'_>, writer: &mut Writer) {
     match Tag::of(record).kind() {
         Kind::String => text::write(record, writer),
-        Kind::Hash => hash::write(record, writer),
+        Kind::List => list::write(record, writer),
+        Kind::Set => set::write(record, writer),
         Kind::SortedSet => sorted_set::write(record, writer),
-        kind => todo!("{}", kind.name()),
+        Kind::Hash => hash::write(record, writer),
+        Kind::Stream => stream::write(record, writer),
     }
 }
 
@@ -126,15 +133,23 @@ pub fn write_body(record: Record<'_>, writer: &mut Writer) {
 pub fn read_value(type_byte: u8, reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
     match type_byte {
         text::TYPE => text::read(reader),
+        list::ELEMENTS => list::read_elements(reader, env),
+        list::ZIPLIST => list::read_ziplist(reader, env),
+        list::ZIPLISTS => list::read_ziplists(reader, env),
+        list::NODES => list::read_nodes(reader, env),
+        set::MEMBERS => set::read_members(reader, env),
+        set::INTSET => set::read_intset(reader, env),
+        set::LISTPACK => set::pack(packed::listpack(reader)?, env),
+        sorted_set::TEXT_SCORES => sorted_set::read_pairs(reader, env, sorted_set::read_text),
+        sorted_set::DOUBLE_SCORES => sorted_set::read_pairs(reader, env, sorted_set::read_double),
+        sorted_set::ZIPLIST => sorted_set::pack(packed::ziplist(reader)?, env),
+        sorted_set::LISTPACK => sorted_set::pack(packed::listpack(reader)?, env),
         hash::PAIRS => hash::read_pairs(reader, env),
         hash::ZIPMAP => hash::pack(packed::zipmap(reader)?, env),
         hash::ZIPLIST => hash::pack(packed::ziplist(reader)?, env),
         hash::LISTPACK => hash::pack(packed::listpack(reader)?, env),
         hash::EXPIRING => hash::read_expiring(reader),
-        sorted_set::TEXT_SCORES => sorted_set::read_pairs(reader, env, sorted_set::read_text),
-        sorted_set::DOUBLE_SCORES => sorted_set::read_pairs(reader, env, sorted_set::read_double),
-        sorted_set::ZIPLIST => sorted_set::pack(packed::ziplist(reader)?, env),
-        sorted_set::LISTPACK => sorted_set::pack(packed::listpack(reader)?, env),
+        15 | 19 | 21 => stream::read(type_byte, reader),
         _ => Err(reader.error("no such type of value")),
     }
 }

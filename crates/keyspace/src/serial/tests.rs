@@ -195,6 +195,76 @@ fn broken_sorted_sets() {
 }
 
 #[test]
+fn lists() {
+    check("RPUSH k a b 12 '' -5");
+    check(&format!("RPUSH k {} b", "long".repeat(500)));
+    check(&format!("RPUSH k a {} b", "x".repeat(20_000)));
+    let elements: Vec<String> = (0..5_000).map(|element| format!("element{element}")).collect();
+    check(&format!("RPUSH k {}", elements.join(" ")));
+    check_reads(b"\x01\x03\x01a\x01b\xc0\x05", 6, &["a", "b", "5"]);
+    check_reads(b"\x0a\x10\x10\0\0\0\x0d\0\0\0\x02\0\0\x01f\x03\xf6\xff", 6, &["f", "5"]);
+    let quicklist = b"\x0e\x02\x10\x10\0\0\0\x0d\0\0\0\x02\0\0\x01f\x03\xf6\xff\
+                      \x0e\x0e\0\0\0\x0a\0\0\0\x01\0\0\x01g\xff";
+    check_reads(quicklist, 6, &["f", "5", "g"]);
+    let nodes =
+        b"\x12\x03\x02\x07\x07\0\0\0\0\0\xff\x01\x03abc\x02\x0a\x0a\0\0\0\x01\0\x81b\x02\xff";
+    check_reads(nodes, 10, &["abc", "b"]);
+}
+
+#[test]
+fn broken_lists() {
+    check_refused(b"\x01\0");
+    check_refused(b"\x12\0");
+    check_refused(b"\x12\x01\x02\x07\x07\0\0\0\0\0\xff");
+    check_refused(b"\x12\x01\x03\x07\x07\0\0\0\0\0\xff");
+    check_refused(b"\x12\x01\x02\x0a\x0a\0\0\0\x02\0\x81b\x02\xff");
+    check_refused(b"\x0e\x01\x0e\x0e\0\0\0\x0a\0\0\0\x02\0\0\x01g\xff");
+}
+
+#[test]
+fn sets() {
+    for members in ["1 2 3", "-70000 5", "9223372036854775807 0", "a b", "a 1 ''"] {
+        check(&format!("SADD k {members}"));
+    }
+    check(&format!("SADD k {} a", "long".repeat(50)));
+    let numbers: Vec<String> = (0..600).map(|number| number.to_string()).collect();
+    check(&format!("SADD k {}", numbers[..512].join(" ")));
+    check(&format!("SADD k {}", numbers.join(" ")));
+    check(&format!("SADD k m {}", numbers[..127].join(" ")));
+    check(&format!("SADD k m {}", numbers.join(" ")));
+    let listpack = b"\x14\x0d\x0d\0\0\0\x02\0\x81a\x02\x81b\x02\xff";
+    check_reads(listpack, 11, &["a", "b"]);
+    check_reads(b"\x02\x02\xc0\x05\x01\x31", 6, &["1", "5"]);
+}
+
+#[test]
+fn broken_sets() {
+    check_refused(b"\x02\0");
+    check_refused(b"\x02\x02\x01a\x01a");
+    check_refused(b"\x02\x02\xc0\x05\x015");
+    check_refused(b"\x0b\x08\x02\0\0\0\0\0\0\0");
+    check_refused(b"\x0b\x0e\x02\0\0\0\x03\0\0\0\x01\0\x03\0\x02\0");
+    check_refused(b"\x0b\x0e\x02\0\0\0\x03\0\0\0\x01\0\x02\0\x02\0");
+    check_refused(b"\x0b\x0e\x03\0\0\0\x02\0\0\0\x01\0\x03\0\x02\0");
+    let broken: [&[u8]; 2] =
+        [b"\x14\x07\x07\0\0\0\0\0\xff", b"\x14\x0d\x0d\0\0\0\x02\0\x81a\x02\x81a\x02\xff"];
+    for value in broken {
+        assert_eq!(restore(&payload(value, 11)), ["-ERR Bad data format\\r\\n"]);
+    }
+}
+
+#[test]
+fn streams() {
+    check("XADD k 1-1 f v g w; XADD k 1-2 f x g y; XADD k 5-0 h 12");
+    check("XADD k 1-1 f v; XADD k 1-2 f x; XDEL k 1-1");
+    check("XADD k 1-1 f v; XDEL k 1-1");
+    check("XADD k 1-1 f v; XADD k 9-9 f v; XTRIM k MAXLEN 1; XSETID k 20-1");
+    let many: Vec<String> =
+        (1..500).map(|ms| format!("XADD k {ms}-1 f value{ms} g {ms}")).collect();
+    check(&many.join("; "));
+}
+
+#[test]
 fn what_is_no_value() {
     let modules: [&[u8]; 2] = [b"\x06\0\0", b"\x07\x81\0\0\0\0\0\0\0\0\0"];
     let types: [&[u8]; 4] = [b"\x08\0", b"\x1e\0", b"\xfc\0\0\0\0\0\0\0\0\0\x05hello", b"\xff"];

@@ -3,6 +3,8 @@
 use kvasir_resp::number::{parse_integer, write_integer};
 use kvasir_structures::lzf;
 
+use super::Version;
+
 /// Longer strings than this may be worth compressing.
 const COMPRESSED_LEN_MIN: usize = 21;
 /// What compressing has to save at least, in bytes.
@@ -11,12 +13,17 @@ const SAVED_MIN: usize = 4;
 const INT_TEXT_MAX: usize = "-2147483648".len();
 
 /// Takes values and appends their bytes.
-#[derive(Default)]
 pub struct Writer {
+    /// What the bytes may hold.
+    pub version: Version,
     bytes: Vec<u8>,
 }
 
 impl Writer {
+    pub fn new(version: Version) -> Writer {
+        Writer { version, bytes: Vec::new() }
+    }
+
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -100,7 +107,7 @@ mod tests {
     use super::*;
 
     fn written(text: &[u8]) -> Vec<u8> {
-        let mut writer = Writer::default();
+        let mut writer = Writer::new(Version::REDIS_7_0);
         writer.string(text);
         writer.into_bytes()
     }
@@ -128,7 +135,7 @@ mod tests {
     proptest! {
         #[test]
         fn numbers_come_back(number: u64, shift in 0..64) {
-            let mut writer = Writer::default();
+            let mut writer = Writer::new(Version::REDIS_7_0);
             writer.number(number >> shift);
             let bytes = writer.into_bytes();
             prop_assert_eq!(Reader::new(&bytes, 0).number(), Ok(number >> shift));
@@ -144,7 +151,7 @@ mod tests {
 
         #[test]
         fn integers_are_strings(value: i64, shift in 0..64_u32) {
-            let mut writer = Writer::default();
+            let mut writer = Writer::new(Version::REDIS_7_0);
             let value = value >> shift;
             writer.integer(value);
             prop_assert_eq!(writer.into_bytes(), written(value.to_string().as_bytes()));

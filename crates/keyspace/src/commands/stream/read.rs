@@ -303,6 +303,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong() {
+        let group =
+            "-ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.";
         let (syntax, invalid) =
             ("-ERR syntax error", "-ERR Invalid stream ID specified as stream command argument");
         check(
