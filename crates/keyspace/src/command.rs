@@ -58,10 +58,10 @@ impl Cx<'_> {
         Ok(Effect::None)
     }
 
-    /// Whether others wait for this key already, behind whom a blocking call that comes new has to
-    /// queue even if the key holds something at this moment.
-    pub fn is_behind_others(&self, key: usize) -> bool {
-        matches!(self.blocking, Blocking::For(_)) && self.view.has_queue(key)
+    /// Whether others wait already for what this key holds, behind whom a blocking call that comes
+    /// new has to queue: they are about to be served.
+    pub fn is_behind_others(&mut self, key: usize) -> bool {
+        matches!(self.blocking, Blocking::For(_)) && self.view.has_queue_for_value(key)
     }
 }
 

@@ -37,3 +37,5 @@ mod describe;
 mod replay_tests;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod waiting_tests;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command as Process, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::decode::{self, Decoder};
@@ -31,7 +31,7 @@ use crate::expire::expire_slot;
 use crate::plan;
 use crate::rng::Rng;
 use crate::view::{Env, Tally};
-use crate::waiting::Blocking;
+use crate::waiting::{self, Blocked, Blocking, Caller, Server, Waiter, Waiting};
 
 /// A keyspace with one client, and a clock that stands still unless a test moves it.
 pub struct Bench {
@@ -42,6 +42,7 @@ pub struct Bench {
     rng: Rng,
     db: DbIndex,
     protocol: Protocol,
+    blocking: Blocking,
 }
 
 /// By database and key: the tag, the elements as [`describe`] has them, the expiry.
@@ -64,7 +65,35 @@ impl Bench {
             rng: Rng::new(seed),
             db: DbIndex(0),
             protocol,
+            blocking: Blocking::Never,
         }
+    }
+
+    /// Runs one call for a client that may wait; what it is answered, or how it waits.
+    pub fn call_for(&mut self, client: u64, call: &str) -> Result<String, Arc<Waiter>> {
+        self.blocking = Blocking::For(Caller { client, worker: 0 });
+        let (bytes, _) = self.call(split_call(call).as_args());
+        self.blocking = Blocking::Never;
+        match self.tally.blocked.take() {
+            Some(Blocked::Waits(waiter)) => Err(waiter),
+            Some(Blocked::Still) => panic!("{call} was not resumed"),
+            None => Ok(show_all(&[bytes])),
+        }
+    }
+
+    /// Runs the calls that wait for what is ready; clients, replies and effects in their order.
+    pub fn serve(&mut self) -> Vec<(u64, String, Effect)> {
+        let Bench { gate, keyspace, env, tally, rng, .. } = self;
+        let (pass, mut served) = (gate.enter(0), Vec::new());
+        let server = Server { keyspace, pass: &pass, env, tally, rng };
+        waiting::serve(server, &mut |waiter, reply, effect| {
+            served.push((waiter.caller.client, show_all(&[reply.to_vec()]), effect));
+        });
+        served
+    }
+
+    pub fn waiting(&self) -> &Waiting {
+        &self.keyspace.waiting
     }
 
     /// Runs one call; reply bytes and effect.
@@ -126,7 +155,7 @@ impl Bench {
         if !command.spec.accepts_count(args.len()) {
             return Err(Error::wrong_arity(&name));
         }
-        let Bench { gate, keyspace, env, tally, rng, db, .. } = self;
+        let Bench { gate, keyspace, env, tally, rng, db, blocking, .. } = self;
         if let Run::World(run) = command.run {
             let mut pass = gate.exclusive();
             return run(&mut World { args, db: *db, keyspace, pass: &mut pass, tally, reply });
@@ -138,7 +167,7 @@ impl Bench {
             keyspace,
             &gate.enter(0),
             &call,
-            Context { env, tally, rng, reply, blocking: Blocking::Never },
+            Context { env, tally, rng, reply, blocking: *blocking },
         )
     }
 }

@@ -308,6 +308,15 @@ impl<'a> View<'a> {
         self.waiting.has_queue(self.keys[key].db, self.key(key))
     }
 
+    /// Whether calls wait for this key to hold what it does now.
+    pub fn has_queue_for_value(&mut self, key: usize) -> bool {
+        if self.waiting.count() == 0 {
+            return false;
+        }
+        let Some(kind) = self.peek(key).map(|record| Tag::of(record).kind()) else { return false };
+        self.waiting.has_queue_for(self.keys[key].db, self.key(key), kind)
+    }
+
     /// Tells those who wait for this key that it now holds this kind of value, or has changed; `put`
     /// and `insert` do so themselves.
     #[inline]

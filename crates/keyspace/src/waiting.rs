@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::execute::{Call, Context, execute};
 use crate::plan::{self, KeyAt};
 use crate::rng::Rng;
+use crate::spec::KeyFlags;
 use crate::value::Kind;
 use crate::view::{Env, Tally};
 
@@ -153,6 +154,16 @@ impl Waiting {
         self.count() > 0 && self.shard(key).lock().contains_key(&(db, key.to_vec()))
     }
 
+    /// Whether calls wait already for this key to hold this kind of value. Called with the key's
+    /// slot locked.
+    pub fn has_queue_for(&self, db: DbIndex, key: &[u8], kind: Kind) -> bool {
+        self.count() > 0 && {
+            let queues = self.shard(key).lock();
+            let queue = queues.get(&(db, key.to_vec()));
+            queue.is_some_and(|queue| queue.iter().any(|waiter| waiter.kind == kind))
+        }
+    }
+
     /// Puts a call behind those that wait for its keys. Called with their slots locked.
     pub(crate) fn add(
         &self,
@@ -161,7 +172,7 @@ impl Waiting {
         protocol: Protocol,
         wait: Wait,
     ) -> Arc<Waiter> {
-        let key = |key: &KeyAt| (key.db, call.args[key.arg as usize].to_vec());
+        let keys = awaited(call).map(|key| (key.db, call.args[key.arg as usize].to_vec()));
         let waiter = Arc::new(Waiter {
             caller,
             deadline_ms: wait.deadline_ms,
@@ -172,7 +183,7 @@ impl Waiting {
             protocol,
             kind: wait.kind,
             wakes_on_removal: wait.wakes_on_removal,
-            keys: call.keys.iter().map(key).collect(),
+            keys: keys.collect(),
             state: AtomicU8::new(WAITING),
         });
         self.count.fetch_add(1, SeqCst);
@@ -250,6 +261,17 @@ impl Waiter {
     pub fn args(&self) -> Args<'_> {
         self.call.as_args()
     }
+}
+
+/// The keys that a call takes from: those it only puts something into cannot wake it.
+fn awaited<'a>(call: &Call<'a>) -> impl Iterator<Item = &'a KeyAt> {
+    let mut sources = Vec::new();
+    let _ = plan::each_key(&call.command.spec, call.args, |arg, flags| {
+        if flags.contains(KeyFlags::ACCESS) {
+            sources.push(arg as u32);
+        }
+    });
+    call.keys.iter().filter(move |key| sources.contains(&key.arg))
 }
 
 /// What serving works with; every call served is told to `deliver`.
