@@ -55,7 +55,7 @@ pub(super) fn write(record: Record<'_>, writer: &mut Writer) {
 /// A hash of fields and values in turn.
 pub(super) fn pack(packed: Packed, env: &Env) -> Result<Value, SerialError> {
     let count = packed.listpack.len();
-    if count == 0 || count % 2 != 0 {
+    if count == 0 || !count.is_multiple_of(2) {
         return Err(packed.error("a hash of no or of half pairs"));
     }
     if count / 2 > env.hash_listpack_entries_max || packed.listpack.size_bytes() > INLINE_MAX {

@@ -50,7 +50,7 @@ pub(super) fn write(record: Record<'_>, writer: &mut Writer) {
 pub(super) fn pack(packed: Packed, env: &Env) -> Result<Value, SerialError> {
     let view = packed.listpack.view();
     let count = view.len();
-    if count == 0 || count % 2 != 0 {
+    if count == 0 || !count.is_multiple_of(2) {
         return Err(packed.error("a sorted set of no or of half pairs"));
     }
     check_order(view).map_err(|what| packed.error(what))?;
