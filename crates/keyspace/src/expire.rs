@@ -33,11 +33,12 @@ pub fn expire_slot(
     most: usize,
 ) -> bool {
     let slot = keyspace.database(db, pass).slot(slot);
-    if slot.next_expiry_ms().is_none_or(|due| due > env.now_ms) {
+    let passed_ms = env.passed_ms();
+    if slot.next_expiry_ms().is_none_or(|due| due > passed_ms) {
         return false;
     }
     let mut guard = slot.lock(pass);
-    let due = due(&guard, env.now_ms, most);
+    let due = due(&guard, passed_ms, most);
     let keeper = guard.keeper();
     keeper.set_next_expiry(due.next_ms);
     for key in &due.keys {
@@ -55,20 +56,21 @@ pub fn expire_slot(
     if env.logs {
         tally.expired_keys.extend(due.keys.into_iter().map(|key| (db, key)));
     }
-    slot.next_expiry_ms().is_some_and(|due| due <= env.now_ms)
+    slot.next_expiry_ms().is_some_and(|due| due <= passed_ms)
 }
 
-fn due(slot: &SlotGuard<'_, Object>, now_ms: u64, most: usize) -> Due {
+fn due(slot: &SlotGuard<'_, Object>, passed_ms: u64, most: usize) -> Due {
     let mut due = Due { keys: Vec::new(), hash: None, next_ms: None };
     slot.for_each_volatile(|record| {
         let mut next_ms = value::next_expiry_ms(record);
-        if record.expiry_ms().is_some_and(|expiry_ms| expiry_ms <= now_ms) && due.keys.len() < most
+        if record.expiry_ms().is_some_and(|expiry_ms| expiry_ms <= passed_ms)
+            && due.keys.len() < most
         {
             due.keys.push(record.key().to_vec());
             return;
         }
-        let fields_are_due =
-            record.parts_expire() && value::next_part_expiry_ms(record) <= Some(now_ms);
+        let next_part_ms = value::next_part_expiry_ms(record);
+        let fields_are_due = next_part_ms.is_some_and(|next_ms| next_ms <= passed_ms);
         if fields_are_due && due.hash.is_none() {
             due.hash = Some(record.key().to_vec());
             // Deleting them notes when the others die.

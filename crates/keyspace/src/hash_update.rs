@@ -1,10 +1,10 @@
 //! Changing a hash: setting and deleting fields, and their expiries.
 //!
-//! A field that is dead but not yet deleted is deleted before a call changes it, and the log is told
-//! so: whoever follows it must not take the call for one on a live field.
+//! A field that is dead but not yet deleted is deleted before a call changes it, and the log is
+//! told so: whoever follows it must not take the call for one on a live field.
 
 use kvasir_structures::hash;
-use kvasir_structures::listpack::{Element, Listpack};
+use kvasir_structures::listpack::{Element, Listpack, ListpackRef, replace_in_place};
 use kvasir_structures::packed::PackedTable;
 use kvasir_structures::record::{BodyMut, INLINE_MAX, NewBody};
 
@@ -37,18 +37,37 @@ pub fn set<'p>(
     pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
     expiry: FieldExpiry,
 ) -> Result<usize, Error> {
-    let room = room_for(pairs.clone());
     let env = view.env;
     let Some(mut found) = view.find(key) else {
-        let mut draft = Draft::new(Fields::Packed(Listpack::with_capacity(room)), env);
+        let room = Listpack::with_capacity(room_for(pairs.clone()));
+        let mut draft = Draft::new(Fields::Packed(room), env);
         let added = pairs.filter(|(field, value)| draft.set(field, value, expiry)).count();
         draft.put(view, key);
         return Ok(added);
     };
-    let mut draft = Draft::take(&mut found, room)?;
+    let stays_packed = !matches!(expiry, FieldExpiry::At(_));
+    if stays_packed && pairs.clone().all(|(field, value)| overwrite(&mut found, field, value)) {
+        return Ok(0);
+    }
+    let mut draft = Draft::take(&mut found, room_for(pairs.clone()))?;
     let added = pairs.filter(|(field, value)| draft.set(field, value, expiry)).count();
     draft.put_back(found);
     Ok(added)
+}
+
+/// Sets a field of a small hash where it stands, if its new value takes as many bytes as the old
+/// one; says whether it did.
+fn overwrite(found: &mut Found<'_>, field: &[u8], value: &[u8]) -> bool {
+    let is_short = value.len() <= found.env.hash_listpack_value_max;
+    if !is_short || Tag::of(found.record()) != Tag::HashListpack {
+        return false;
+    }
+    let mut record = found.occupied.record_mut();
+    let BodyMut::Bytes(bytes) = record.body_mut() else { return false };
+    let listpack = ListpackRef::new(bytes);
+    let Some(at) = listpack.find(listpack.start(), field, 1) else { return false };
+    let at = listpack.after(at);
+    replace_in_place(bytes, at, Element::Bytes(value))
 }
 
 /// Deletes fields of a key's hash, and the key with the last one. Returns how many were there.
@@ -68,8 +87,8 @@ pub fn delete<'p>(
     Ok(deleted)
 }
 
-/// Has `decide` say for every name in turn what becomes of that field, of which it is told the value
-/// and the expiry if it is there. The key goes with the last field.
+/// Has `decide` say for every name in turn what becomes of that field, of which it is told the
+/// value and the expiry if it is there. The key goes with the last field.
 pub fn change<'p>(
     view: &mut View<'_>,
     key: usize,

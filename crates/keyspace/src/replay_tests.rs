@@ -1,7 +1,8 @@
 //! Replaying effects gives the same data: the promise of `effect`, for random calls.
 //!
 //! One keyspace takes calls while its clock moves; another, whose clock stands far ahead and whose
-//! random generator differs, takes the effects: first a DEL of every key that expired, then what
+//! random generator differs, takes the effects: first a DEL of every key and an HDEL of every
+//! field that expired, then what
 //! the call returned. In the end both hold the same records.
 
 use kvasir_resp::args::ArgsBuf;
@@ -41,6 +42,27 @@ const CALLS: &[&str] = &[
     "SETRANGE K 3 V",
     "INCR K",
     "DECRBY K N",
+    "HSET K a V b N",
+    "HSETNX K b N",
+    "HINCRBY K b N",
+    "HINCRBYFLOAT K b N",
+    "HDEL K a",
+    "HGETALL K",
+    "HEXPIRE K S FIELDS 2 a b",
+    "HPEXPIRE K M NX FIELDS 1 b",
+    "HPEXPIREAT K A GT FIELDS 2 b c",
+    "HEXPIRE K 0 FIELDS 1 a",
+    "HPERSIST K FIELDS 2 a b",
+    "HGETEX K PX M FIELDS 2 a c",
+    "HGETEX K PXAT A FIELDS 1 b",
+    "HGETEX K PERSIST FIELDS 1 a",
+    "HSETEX K EX S FIELDS 2 a V c N",
+    "HSETEX K PXAT A FNX FIELDS 1 b N",
+    "HSETEX K KEEPTTL FIELDS 2 a V b N",
+    "HSETEX K FNX FIELDS 1 b N",
+    "HSETEX K FXX FIELDS 1 c V",
+    "HSETEX K NX PX M FIELDS 1 a N",
+    "HGETDEL K FIELDS 2 a c",
     "DEL K L",
     "UNLINK K",
     "EXISTS K",
@@ -143,6 +165,9 @@ fn take(step: &Step, leader: &mut Bench, follower: &mut Bench) {
     for (db, key) in leader.tally.expired_keys.drain(..) {
         follow(follower, db, [&b"DEL"[..], &key].into_iter().collect());
     }
+    for expired in leader.tally.expired_fields.drain(..) {
+        follow(follower, expired.db, expired.call().iter().collect());
+    }
     match effect {
         Effect::None => {}
         Effect::AsGiven => follow(follower, step.db, args),
@@ -170,5 +195,6 @@ proptest! {
         }
         prop_assert_eq!(leader.content(), follower.content());
         prop_assert!(follower.tally.expired_keys.is_empty());
+        prop_assert!(follower.tally.expired_fields.is_empty());
     }
 }

@@ -258,7 +258,7 @@ fn split_call(call: &str) -> ArgsBuf {
     ArgsBuf::from_iter(Args::new(&scratch, &spans).iter())
 }
 
-fn show_all(replies: &[Vec<u8>]) -> String {
+pub fn show_all(replies: &[Vec<u8>]) -> String {
     let show_one = |bytes: &Vec<u8>| match decode::decode(bytes) {
         Ok(value) => show(&value),
         other => panic!("not one reply: {:?} {other:?}", String::from_utf8_lossy(bytes)),

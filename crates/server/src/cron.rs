@@ -16,7 +16,7 @@ use crate::worker::Core;
 /// The share of one core that deleting expired keys may take, at `active-expire-effort` 1; each
 /// step of effort adds a tenth of that again.
 const EXPIRE_SHARE: f64 = 0.25;
-/// The longest stay inside the gate.
+/// The longest stay inside the gate; meanwhile the worker's clients wait.
 const EXPIRE_STAY: Duration = Duration::from_micros(500);
 /// Keys deleted under one lock.
 const EXPIRE_BATCH: usize = 16;
@@ -64,10 +64,13 @@ impl Cron {
         if !self.expires(shared) || core.env.now_ms < self.next_expiry_run_ms {
             return;
         }
-        let period = Duration::from_millis(1000 / core.config.hz.clamp(1, 500) as u64);
         let effort = 1.0 + (core.config.active_expire_effort - 1) as f64 / 10.0;
-        self.expire(shared, core, period.mul_f64(EXPIRE_SHARE * effort));
-        self.next_expiry_run_ms = core.env.now_ms + period.as_millis() as u64;
+        let pause = if self.expire(shared, core) {
+            Duration::from_millis(1000 / core.config.hz.clamp(1, 500) as u64)
+        } else {
+            EXPIRE_STAY.div_f64(EXPIRE_SHARE * effort)
+        };
+        self.next_expiry_run_ms = core.env.now_ms + pause.as_millis().max(1) as u64;
     }
 
     fn expires(&self, shared: &Shared) -> bool {
@@ -76,32 +79,31 @@ impl Cron {
             && shared.expires_actively.load(Relaxed)
     }
 
-    /// Visits due slots, round after round, until the budget is used or one round is complete.
-    fn expire(&mut self, shared: &Shared, core: &mut Core, budget: Duration) {
-        let start = Instant::now();
-        let mut visited = 0;
-        let all = shared.keyspace.database_count() * SLOTS;
-        while visited < all && start.elapsed() < budget {
-            let pass = shared.gate.enter(self.worker);
-            let stay = Instant::now();
-            while visited < all && stay.elapsed() < EXPIRE_STAY {
-                visited += self.expire_some(shared, core, &pass, stay);
-            }
+    /// Visits due slots until a round is complete or the stay is over; says whether it is complete.
+    fn expire(&mut self, shared: &Shared, core: &mut Core) -> bool {
+        let pass = shared.gate.enter(self.worker);
+        let stay = Instant::now();
+        let mut is_complete = false;
+        while !is_complete && stay.elapsed() < EXPIRE_STAY {
+            is_complete = self.expire_some(shared, core, &pass, stay);
         }
+        is_complete
     }
 
     /// Visits up to 256 slots of one database, or skips the database if it was never used. Stops at
-    /// a slot with more to do than there is time for; the next call goes on there.
+    /// a slot with more to do than there is time for; the next call goes on there. Says whether a
+    /// round ended.
     fn expire_some(
         &mut self,
         shared: &Shared,
         core: &mut Core,
         pass: &kvasir_structures::gate::Pass<'_>,
         stay: Instant,
-    ) -> usize {
+    ) -> bool {
         let (db, first) = self.cursor;
         let database = shared.keyspace.database(DbIndex(db), pass);
-        let last = if database.was_used() { first + 256 } else { SLOTS as u16 };
+        let all = SLOTS as u16;
+        let last = if database.was_used() { (first + 256).min(all) } else { all };
         for slot in first..last {
             if !database.was_used() {
                 break;
@@ -113,26 +115,25 @@ impl Cron {
                 if stay.elapsed() >= EXPIRE_STAY {
                     self.round_saw_expiry = true;
                     self.cursor.1 = slot;
-                    return (slot - first) as usize;
+                    return false;
                 }
             }
             self.round_saw_expiry |= database.slot(slot).next_expiry_ms().is_some();
         }
         self.cursor.1 = last;
-        if last == SLOTS as u16 {
-            self.next_database(shared);
-        }
-        (last - first) as usize
+        last == all && self.next_database(shared)
     }
 
     /// Behind the last database a round ends; if it saw no expiry, the clock stops, unless one was
-    /// set meanwhile: the flag was cleared before the round began.
-    fn next_database(&mut self, shared: &Shared) {
+    /// set meanwhile: the flag was cleared before the round began. Says whether it ended.
+    fn next_database(&mut self, shared: &Shared) -> bool {
         self.cursor = (self.cursor.0 + 1, 0);
-        if self.cursor.0 as usize == shared.keyspace.database_count() {
+        let is_last = self.cursor.0 as usize == shared.keyspace.database_count();
+        if is_last {
             self.cursor = (0, 0);
             shared.has_expiries.store(self.round_saw_expiry, Relaxed);
             self.round_saw_expiry = false;
         }
+        is_last
     }
 }

@@ -444,6 +444,7 @@ impl Worker {
         stats.hits.add(std::mem::take(&mut tally.hits));
         stats.misses.add(std::mem::take(&mut tally.misses));
         stats.expired.add(std::mem::take(&mut tally.expired));
+        stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
         if !tally.garbage.is_empty() {
             self.shared.free(tally.garbage.drain(..));
         }

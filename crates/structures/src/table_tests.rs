@@ -141,9 +141,11 @@ proptest! {
             }
             prop_assert_eq!(table.len(), model.len());
         }
-        let count = |f: fn(&(Vec<u8>, Option<u64>, bool)) -> bool| model.values().filter(|one| f(one)).count();
-        prop_assert_eq!(table.expiring_len(), count(|(_, expiry, _)| expiry.is_some()));
-        prop_assert_eq!(table.with_expiring_parts_len(), count(|(_, _, parts)| *parts));
+        let expiring = model.values().filter(|(_, expiry, _)| expiry.is_some()).count();
+        let with_parts = model.values().filter(|(_, _, parts)| *parts).count();
+        let volatile = model.values().filter(|(_, expiry, parts)| expiry.is_some() || *parts);
+        prop_assert_eq!(table.expiring_len(), expiring);
+        prop_assert_eq!(table.with_expiring_parts_len(), with_parts);
         for (key, (bytes, expiry, parts)) in &model {
             let name = key.to_be_bytes();
             prop_assert_eq!(value(&table, &name), Some(&bytes[..]));
@@ -152,6 +154,6 @@ proptest! {
         }
         let mut seen = 0;
         table.for_each_volatile(|_| seen += 1);
-        prop_assert_eq!(seen, count(|(_, expiry, parts)| expiry.is_some() || *parts));
+        prop_assert_eq!(seen, volatile.count());
     }
 }

@@ -1,6 +1,7 @@
 //! The data commands, one folder a family.
 
 pub mod bitmap;
+pub mod condition;
 pub mod expiration;
 pub mod generic;
 pub mod geo;

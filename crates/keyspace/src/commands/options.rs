@@ -63,6 +63,15 @@ impl TimeUnit {
         };
         if self.is_relative() { ms.checked_add(env.now_ms as i64) } else { Some(ms) }
     }
+
+    /// An expiry in ms since 1970 as TTL and its like report it; seconds are rounded.
+    pub fn report(self, expiry_ms: u64, now_ms: u64) -> i64 {
+        let ms = if self.is_relative() { expiry_ms.saturating_sub(now_ms) } else { expiry_ms };
+        (match self {
+            TimeUnit::Seconds | TimeUnit::UnixSeconds => (ms + 500) / 1000,
+            TimeUnit::Milliseconds | TimeUnit::UnixMilliseconds => ms,
+        }) as i64
+    }
 }
 
 /// The expiry of SET, SETEX, GETEX and the like, which must be positive; ms since 1970.

@@ -40,6 +40,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("rejected_connections", source.sum(|stats| &stats.rejected_connections));
     lines.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     lines.field("expired_keys", source.sum(|stats| &stats.expired));
+    lines.field("expired_fields", source.sum(|stats| &stats.fields_expired));
     lines.field("expired_stale_perc", "0.00");
     lines.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
     lines.zeros(&["evicted_keys", "evicted_clients"]);

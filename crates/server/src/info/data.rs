@@ -32,8 +32,11 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
 
 /// Databases with keys; the average time to live is not sampled and stays 0.
 pub fn keyspace(source: &Source<'_>, lines: &mut Lines) {
-    for Counts { db, keys, expires } in databases(source) {
-        lines.field(&format!("db{db}"), format!("keys={keys},expires={expires},avg_ttl=0"));
+    for Counts { db, keys, expires, with_expiring_parts } in databases(source) {
+        let counts = format!(
+            "keys={keys},expires={expires},avg_ttl=0,keys_with_volatile_items={with_expiring_parts}"
+        );
+        lines.field(&format!("db{db}"), counts);
     }
 }
 
@@ -43,6 +46,8 @@ pub struct Counts {
     pub keys: usize,
     /// Keys with an expiry.
     expires: usize,
+    /// Hashes with fields that have one.
+    with_expiring_parts: usize,
 }
 
 /// Of databases that are not empty.
@@ -52,17 +57,19 @@ pub fn databases(source: &Source<'_>) -> Vec<Counts> {
         let database = keyspace.database(DbIndex(db), source.pass);
         let keys = database.len();
         let slots = if keys > 0 { &database.slots()[..] } else { &[] };
-        let expires = slots.iter().map(|slot| expiring_len(slot, source.pass)).sum();
-        Counts { db, keys, expires }
+        let mut counts = Counts { db, keys, expires: 0, with_expiring_parts: 0 };
+        slots.iter().for_each(|slot| add_volatile(slot, source.pass, &mut counts));
+        counts
     };
     let all = (0..keyspace.database_count() as u16).map(count);
     all.filter(|counts| counts.keys > 0).collect()
 }
 
 /// Only a slot with an expiry has to be locked.
-fn expiring_len(slot: &Slot<Object>, pass: &Pass<'_>) -> usize {
-    match slot.next_expiry_ms() {
-        None => 0,
-        Some(_) => slot.lock(pass).expiring_len(),
+fn add_volatile(slot: &Slot<Object>, pass: &Pass<'_>, counts: &mut Counts) {
+    if slot.next_expiry_ms().is_some() {
+        let slot = slot.lock(pass);
+        counts.expires += slot.expiring_len();
+        counts.with_expiring_parts += slot.with_expiring_parts_len();
     }
 }

@@ -84,7 +84,7 @@ fn figures_follow_what_happens() {
         client.ask("NOSUCH");
         let text = client.ask_text("INFO all");
         for line in [
-            "db0:keys=2,expires=1,avg_ttl=0",
+            "db0:keys=2,expires=1,avg_ttl=0,keys_with_volatile_items=0",
             "keyspace_hits:1",
             "keyspace_misses:1",
             "errorstat_ERR:count=2",
@@ -196,6 +196,48 @@ fn expired_keys_go_by_themselves_unless_told_not_to() {
         client.ask("DEBUG SET-ACTIVE-EXPIRE 1");
         wait_until("the key is deleted", || !count(&mut client).contains("keys="));
         assert!(client.ask_text("INFO stats").contains("expired_keys:1\r\n"));
+    });
+}
+
+#[test]
+fn expired_fields_go_by_themselves_and_their_hash_with_the_last() {
+    use crate::harness::wait_until;
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        let keyspace = |client: &mut crate::harness::Client| client.ask_text("INFO keyspace");
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+        client.ask("HSETEX h PX 1 FIELDS 2 a 1 b 2");
+        client.ask("HSETEX g PX 1 FIELDS 1 a 1");
+        client.ask("HSET g b 2");
+        client.ask("DEBUG SLEEP 0.3");
+        let before = "keys=2,expires=0,avg_ttl=0,keys_with_volatile_items=2";
+        assert!(keyspace(&mut client).contains(before), "{}", server.name);
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 1");
+        let after = "keys=1,expires=0,avg_ttl=0,keys_with_volatile_items=0";
+        wait_until("the fields are deleted", || keyspace(&mut client).contains(after));
+        let stats = client.ask_text("INFO stats");
+        assert!(stats.contains("expired_keys:0\r\nexpired_fields:3\r\n"), "{stats}");
+    });
+}
+
+/// More than the expiry cycle deletes in one stay, so that it has to go on within a slot.
+#[test]
+fn a_large_hash_dies_in_steps() {
+    use crate::harness::wait_until;
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+        for chunk in 0..100 {
+            let fields: String = (0..1000).map(|field| format!(" f{chunk}:{field} v")).collect();
+            client.ask(&format!("HSETEX h PX 1 FIELDS 1000{fields}"));
+            client.ask(&format!("HSETEX i PXAT 33177117420000 FIELDS 1000{fields}"));
+        }
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 1");
+        let keyspace = |client: &mut crate::harness::Client| client.ask_text("INFO keyspace");
+        wait_until("the hash is gone", || keyspace(&mut client).contains("keys=1,"));
+        client.ask("SET k v PX 1");
+        wait_until("the next round is over", || keyspace(&mut client).contains("keys=1,"));
+        assert!(client.ask_text("INFO stats").contains("expired_fields:100000\r\n"));
     });
 }
 

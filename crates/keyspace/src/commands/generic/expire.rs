@@ -2,6 +2,7 @@
 //! PERSIST.
 
 use crate::command::{Command, Cx, Run};
+use crate::commands::condition::{self, Conditions};
 use crate::commands::options::{TimeUnit, integer};
 use crate::effect::{Effect, call};
 use crate::error::Error;
@@ -11,30 +12,25 @@ pub static COMMANDS: &[&Command] =
     &[&EXPIRE, &PEXPIRE, &EXPIREAT, &PEXPIREAT, &TTL, &PTTL, &EXPIRETIME, &PEXPIRETIME, &PERSIST];
 
 /// What the present expiry must be like.
-const CONDITION: Argument = Argument::one_of(
-    "condition",
-    &[
-        Argument::word("nx", "NX"),
-        Argument::word("xx", "XX"),
-        Argument::word("gt", "GT"),
-        Argument::word("lt", "LT"),
-    ],
-)
-.since("7.0.0")
-.optional();
+const CONDITION: Argument = condition::WORDS.since("7.0.0");
+
+/// The row of the four that set an expiry.
+const EXPIRES: Spec = Spec {
+    arity: -3,
+    flags: Flags::WRITE.union(Flags::FAST),
+    categories: Categories::KEYSPACE,
+    keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+    history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
+    ..Spec::BLANK
+};
 
 static EXPIRE: Command = Command {
     spec: Spec {
         name: "expire",
         summary: "Lets a key live for some seconds from now.",
         since: "1.0.0",
-        arity: -3,
-        flags: Flags::WRITE.union(Flags::FAST),
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[Argument::key("key", 0), Argument::integer("seconds"), CONDITION],
-        ..Spec::BLANK
+        ..EXPIRES
     },
     run: Run::Keys(|cx| expire(cx, TimeUnit::Seconds, "expire")),
 };
@@ -44,13 +40,8 @@ static PEXPIRE: Command = Command {
         name: "pexpire",
         summary: "Lets a key live for some milliseconds from now.",
         since: "2.6.0",
-        arity: -3,
-        flags: Flags::WRITE.union(Flags::FAST),
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[Argument::key("key", 0), Argument::integer("milliseconds"), CONDITION],
-        ..Spec::BLANK
+        ..EXPIRES
     },
     run: Run::Keys(|cx| expire(cx, TimeUnit::Milliseconds, "pexpire")),
 };
@@ -60,17 +51,12 @@ static EXPIREAT: Command = Command {
         name: "expireat",
         summary: "Lets a key live until a Unix time in seconds.",
         since: "1.2.0",
-        arity: -3,
-        flags: Flags::WRITE.union(Flags::FAST),
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::new("unix-time-seconds", ArgumentKind::UnixTime),
             CONDITION,
         ],
-        ..Spec::BLANK
+        ..EXPIRES
     },
     run: Run::Keys(|cx| expire(cx, TimeUnit::UnixSeconds, "expireat")),
 };
@@ -80,23 +66,18 @@ static PEXPIREAT: Command = Command {
         name: "pexpireat",
         summary: "Lets a key live until a Unix time in milliseconds.",
         since: "2.6.0",
-        arity: -3,
-        flags: Flags::WRITE.union(Flags::FAST),
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::new("unix-time-milliseconds", ArgumentKind::UnixTime),
             CONDITION,
         ],
-        ..Spec::BLANK
+        ..EXPIRES
     },
     run: Run::Keys(|cx| expire(cx, TimeUnit::UnixMilliseconds, "pexpireat")),
 };
 
 fn expire(cx: &mut Cx<'_>, unit: TimeUnit, command: &str) -> Result<Effect, Error> {
-    let conditions = Conditions::parse(cx)?;
+    let conditions = Conditions::parse(cx.args.from(3))?;
     let ms = unit.unix_ms(integer(&cx.args[2])?, cx.view.env);
     let invalid = || Error::new(format!("ERR invalid expire time in '{command}' command"));
     let ms = ms.ok_or_else(invalid)?;
@@ -121,66 +102,28 @@ fn expire(cx: &mut Cx<'_>, unit: TimeUnit, command: &str) -> Result<Effect, Erro
     Ok(Effect::Rewritten(vec![call(&[b"PEXPIREAT", key, ms.as_bytes()])]))
 }
 
-/// NX, XX, GT and LT: what the present expiry must be like.
-#[derive(Clone, Copy, Default)]
-struct Conditions {
-    none: bool,
-    some: bool,
-    later: bool,
-    sooner: bool,
-}
-
-impl Conditions {
-    fn parse(cx: &Cx<'_>) -> Result<Conditions, Error> {
-        let mut given = Conditions::default();
-        for word in cx.args.from(3) {
-            let condition = match &word.to_ascii_lowercase()[..] {
-                b"nx" => &mut given.none,
-                b"xx" => &mut given.some,
-                b"gt" => &mut given.later,
-                b"lt" => &mut given.sooner,
-                _ => return Err(Error::quoting("ERR Unsupported option ", word, "")),
-            };
-            *condition = true;
-        }
-        if given.none && (given.some || given.later || given.sooner) {
-            return Err(Error::fixed(
-                "ERR NX and XX, GT or LT options at the same time are not compatible",
-            ));
-        }
-        if given.later && given.sooner {
-            return Err(Error::fixed("ERR GT and LT options at the same time are not compatible"));
-        }
-        Ok(given)
-    }
-
-    /// Whether a key may get the expiry `new`. A key without one lives for ever.
-    fn allow(self, present: Option<u64>, new: i64) -> bool {
-        let new = i128::from(new);
-        match present.map(i128::from) {
-            None => !self.some && !self.later,
-            Some(present) => {
-                let too_soon = self.later && new <= present;
-                let too_late = self.sooner && new >= present;
-                !(self.none || too_soon || too_late)
-            }
-        }
-    }
-}
+/// The row of the four that tell the expiry.
+const ASK: Spec = Spec {
+    arity: 2,
+    flags: Flags::READONLY.union(Flags::FAST),
+    categories: Categories::KEYSPACE,
+    keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+    arguments: &[Argument::key("key", 0)],
+    ..Spec::BLANK
+};
+/// With what was once another reply.
+const ASK_LEFT: Spec = Spec {
+    tips: &["nondeterministic_output"],
+    history: &[("2.8.0", "Replies with -2 for a free key.")],
+    ..ASK
+};
 
 static TTL: Command = Command {
     spec: Spec {
         name: "ttl",
         summary: "Returns how many seconds a key has left.",
         since: "1.0.0",
-        arity: 2,
-        flags: Flags::READONLY.union(Flags::FAST),
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
-        tips: &["nondeterministic_output"],
-        history: &[("2.8.0", "Replies with -2 for a free key.")],
-        arguments: &[Argument::key("key", 0)],
-        ..Spec::BLANK
+        ..ASK_LEFT
     },
     run: Run::Keys(|cx| ask(cx, TimeUnit::Seconds)),
 };
@@ -190,14 +133,7 @@ static PTTL: Command = Command {
         name: "pttl",
         summary: "Returns how many milliseconds a key has left.",
         since: "2.6.0",
-        arity: 2,
-        flags: Flags::READONLY.union(Flags::FAST),
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
-        tips: &["nondeterministic_output"],
-        history: &[("2.8.0", "Replies with -2 for a free key.")],
-        arguments: &[Argument::key("key", 0)],
-        ..Spec::BLANK
+        ..ASK_LEFT
     },
     run: Run::Keys(|cx| ask(cx, TimeUnit::Milliseconds)),
 };
@@ -207,12 +143,7 @@ static EXPIRETIME: Command = Command {
         name: "expiretime",
         summary: "Returns the Unix time in seconds at which a key expires.",
         since: "7.0.0",
-        arity: 2,
-        flags: Flags::READONLY.union(Flags::FAST),
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
-        arguments: &[Argument::key("key", 0)],
-        ..Spec::BLANK
+        ..ASK
     },
     run: Run::Keys(|cx| ask(cx, TimeUnit::UnixSeconds)),
 };
@@ -222,30 +153,20 @@ static PEXPIRETIME: Command = Command {
         name: "pexpiretime",
         summary: "Returns the Unix time in milliseconds at which a key expires.",
         since: "7.0.0",
-        arity: 2,
-        flags: Flags::READONLY.union(Flags::FAST),
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
-        arguments: &[Argument::key("key", 0)],
-        ..Spec::BLANK
+        ..ASK
     },
     run: Run::Keys(|cx| ask(cx, TimeUnit::UnixMilliseconds)),
 };
 
-/// Replies with the expiry; seconds are rounded.
+/// Replies with the expiry.
 fn ask(cx: &mut Cx<'_>, unit: TimeUnit) -> Result<Effect, Error> {
     let now_ms = cx.view.env.now_ms;
-    let Some(record) = cx.view.look(0) else {
-        cx.reply.integer(-2);
-        return Ok(Effect::None);
+    let reply = match cx.view.look(0).map(|record| record.expiry_ms()) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(expiry_ms)) => unit.report(expiry_ms, now_ms),
     };
-    let time = record.expiry_ms().map(|ms| match unit {
-        TimeUnit::Seconds => (ms.saturating_sub(now_ms) + 500) / 1000,
-        TimeUnit::Milliseconds => ms.saturating_sub(now_ms),
-        TimeUnit::UnixSeconds => (ms + 500) / 1000,
-        TimeUnit::UnixMilliseconds => ms,
-    });
-    cx.reply.integer(time.map_or(-1, |time| time as i64));
+    cx.reply.integer(reply);
     Ok(Effect::None)
 }
 

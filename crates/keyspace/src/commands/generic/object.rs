@@ -20,18 +20,23 @@ static OBJECT: Command = Command {
     run: Run::Container(&[&ENCODING, &FREQ, &HELP, &IDLETIME, &REFCOUNT]),
 };
 
+/// The row of those that look at a key.
+const OF_KEY: Spec = Spec {
+    arity: 3,
+    flags: Flags::READONLY,
+    categories: Categories::KEYSPACE,
+    keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
+    tips: &["nondeterministic_output"],
+    arguments: &[Argument::key("key", 0)],
+    ..Spec::BLANK
+};
+
 static ENCODING: Command = Command {
     spec: Spec {
         name: "encoding",
         summary: "Returns the encoding of a value.",
         since: "2.2.3",
-        arity: 3,
-        flags: Flags::READONLY,
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
-        tips: &["nondeterministic_output"],
-        arguments: &[Argument::key("key", 0)],
-        ..Spec::BLANK
+        ..OF_KEY
     },
     run: Run::Keys(encoding),
 };
@@ -49,13 +54,7 @@ static FREQ: Command = Command {
         name: "freq",
         summary: "Returns how often a key was used lately, on a logarithmic scale.",
         since: "4.0.0",
-        arity: 3,
-        flags: Flags::READONLY,
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
-        tips: &["nondeterministic_output"],
-        arguments: &[Argument::key("key", 0)],
-        ..Spec::BLANK
+        ..OF_KEY
     },
     run: Run::Keys(freq),
 };
@@ -78,13 +77,7 @@ static IDLETIME: Command = Command {
         name: "idletime",
         summary: "Returns the seconds since a key was last used.",
         since: "2.2.3",
-        arity: 3,
-        flags: Flags::READONLY,
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
-        tips: &["nondeterministic_output"],
-        arguments: &[Argument::key("key", 0)],
-        ..Spec::BLANK
+        ..OF_KEY
     },
     run: Run::Keys(idletime),
 };
@@ -103,13 +96,7 @@ static REFCOUNT: Command = Command {
         name: "refcount",
         summary: "Returns how many references a value has.",
         since: "2.2.3",
-        arity: 3,
-        flags: Flags::READONLY,
-        categories: Categories::KEYSPACE,
-        keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
-        tips: &["nondeterministic_output"],
-        arguments: &[Argument::key("key", 0)],
-        ..Spec::BLANK
+        ..OF_KEY
     },
     run: Run::Keys(refcount),
 };

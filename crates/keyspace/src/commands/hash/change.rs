@@ -13,25 +13,26 @@ use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec}
 
 pub static COMMANDS: &[&Command] = &[&HINCRBY, &HINCRBYFLOAT];
 
-const CHANGES: &[KeySpec] =
-    &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))];
+/// The row of both.
+const COUNTS: Spec = Spec {
+    group: Group::Hash,
+    arity: 4,
+    flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+    keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+    ..Spec::BLANK
+};
 
 static HINCRBY: Command = Command {
     spec: Spec {
         name: "hincrby",
         summary: "Adds an integer to a field; a field that is missing counts as 0.",
         since: "2.0.0",
-        group: Group::Hash,
-        complexity: "O(1)",
-        arity: 4,
-        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
-        keys: CHANGES,
         arguments: &[
             Argument::key("key", 0),
             Argument::string("field"),
             Argument::integer("increment"),
         ],
-        ..Spec::BLANK
+        ..COUNTS
     },
     run: Run::Keys(hincrby),
 };
@@ -60,17 +61,12 @@ static HINCRBYFLOAT: Command = Command {
         name: "hincrbyfloat",
         summary: "Adds a decimal number to a field; a field that is missing counts as 0.",
         since: "2.6.0",
-        group: Group::Hash,
-        complexity: "O(1)",
-        arity: 4,
-        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
-        keys: CHANGES,
         arguments: &[
             Argument::key("key", 0),
             Argument::string("field"),
             Argument::new("increment", ArgumentKind::Double),
         ],
-        ..Spec::BLANK
+        ..COUNTS
     },
     run: Run::Keys(hincrbyfloat),
 };

@@ -15,22 +15,36 @@ pub static COMMANDS: &[&Command] =
 const READS: &[KeySpec] = &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))];
 /// For commands that tell no value.
 const LOOKS: &[KeySpec] = &[KeySpec::first(KeyFlags::RO)];
-const KEY: &[Argument] = &[Argument::key("key", 0)];
-const KEY_AND_FIELD: &[Argument] = &[Argument::key("key", 0), Argument::string("field")];
-const ANY_ORDER: &[&str] = &["nondeterministic_output_order"];
+
+/// The row of what reads one field.
+const OF_FIELD: Spec = Spec {
+    group: Group::Hash,
+    arity: 3,
+    flags: Flags::READONLY.union(Flags::FAST),
+    keys: LOOKS,
+    arguments: &[Argument::key("key", 0), Argument::string("field")],
+    ..Spec::BLANK
+};
+/// The row of what reads all of them.
+const OF_HASH: Spec = Spec {
+    since: "2.0.0",
+    group: Group::Hash,
+    complexity: "O(N) where N is the number of fields of the hash.",
+    arity: 2,
+    flags: Flags::READONLY,
+    keys: READS,
+    tips: &["nondeterministic_output_order"],
+    arguments: &[Argument::key("key", 0)],
+    ..Spec::BLANK
+};
 
 static HGET: Command = Command {
     spec: Spec {
         name: "hget",
         summary: "Returns the value of a field.",
         since: "2.0.0",
-        group: Group::Hash,
-        complexity: "O(1)",
-        arity: 3,
-        flags: Flags::READONLY.union(Flags::FAST),
         keys: READS,
-        arguments: KEY_AND_FIELD,
-        ..Spec::BLANK
+        ..OF_FIELD
     },
     run: Run::Keys(hget),
 };
@@ -56,11 +70,11 @@ static HMGET: Command = Command {
         arguments: &[Argument::key("key", 0), Argument::string("field").multiple()],
         ..Spec::BLANK
     },
-    run: Run::Keys(hmget),
+    run: Run::Keys(|cx| write_values(cx, cx.args.from(2))),
 };
 
-fn hmget(cx: &mut Cx<'_>) -> Result<Effect, Error> {
-    let fields = cx.args.from(2);
+/// Replies with the values of these fields, null where there is none.
+pub(super) fn write_values(cx: &mut Cx<'_>, fields: Args<'_>) -> Result<Effect, Error> {
     let hash = hash_value::read(&mut cx.view, 0)?;
     cx.reply.array(fields.len());
     for field in fields {
@@ -73,19 +87,7 @@ fn hmget(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 static HGETALL: Command = Command {
-    spec: Spec {
-        name: "hgetall",
-        summary: "Returns all fields and their values.",
-        since: "2.0.0",
-        group: Group::Hash,
-        complexity: "O(N) where N is the number of fields of the hash.",
-        arity: 2,
-        flags: Flags::READONLY,
-        keys: READS,
-        tips: ANY_ORDER,
-        arguments: KEY,
-        ..Spec::BLANK
-    },
+    spec: Spec { name: "hgetall", summary: "Returns all fields and their values.", ..OF_HASH },
     run: Run::Keys(hgetall),
 };
 
@@ -102,36 +104,12 @@ fn hgetall(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 static HKEYS: Command = Command {
-    spec: Spec {
-        name: "hkeys",
-        summary: "Returns the names of all fields.",
-        since: "2.0.0",
-        group: Group::Hash,
-        complexity: "O(N) where N is the number of fields of the hash.",
-        arity: 2,
-        flags: Flags::READONLY,
-        keys: READS,
-        tips: ANY_ORDER,
-        arguments: KEY,
-        ..Spec::BLANK
-    },
+    spec: Spec { name: "hkeys", summary: "Returns the names of all fields.", ..OF_HASH },
     run: Run::Keys(|cx| list(cx, |field, _| field)),
 };
 
 static HVALS: Command = Command {
-    spec: Spec {
-        name: "hvals",
-        summary: "Returns the values of all fields.",
-        since: "2.0.0",
-        group: Group::Hash,
-        complexity: "O(N) where N is the number of fields of the hash.",
-        arity: 2,
-        flags: Flags::READONLY,
-        keys: READS,
-        tips: ANY_ORDER,
-        arguments: KEY,
-        ..Spec::BLANK
-    },
+    spec: Spec { name: "hvals", summary: "Returns the values of all fields.", ..OF_HASH },
     run: Run::Keys(|cx| list(cx, |_, value| value)),
 };
 
@@ -151,14 +129,11 @@ static HLEN: Command = Command {
     spec: Spec {
         name: "hlen",
         summary: "Returns the number of fields.",
-        since: "2.0.0",
-        group: Group::Hash,
         complexity: "O(1)",
-        arity: 2,
         flags: Flags::READONLY.union(Flags::FAST),
         keys: LOOKS,
-        arguments: KEY,
-        ..Spec::BLANK
+        tips: &[],
+        ..OF_HASH
     },
     run: Run::Keys(hlen),
 };
@@ -174,13 +149,7 @@ static HSTRLEN: Command = Command {
         name: "hstrlen",
         summary: "Returns the length of a field's value in bytes.",
         since: "3.2.0",
-        group: Group::Hash,
-        complexity: "O(1)",
-        arity: 3,
-        flags: Flags::READONLY.union(Flags::FAST),
-        keys: LOOKS,
-        arguments: KEY_AND_FIELD,
-        ..Spec::BLANK
+        ..OF_FIELD
     },
     run: Run::Keys(hstrlen),
 };
@@ -196,13 +165,7 @@ static HEXISTS: Command = Command {
         name: "hexists",
         summary: "Says whether a hash has a field.",
         since: "2.0.0",
-        group: Group::Hash,
-        complexity: "O(1)",
-        arity: 3,
-        flags: Flags::READONLY.union(Flags::FAST),
-        keys: LOOKS,
-        arguments: KEY_AND_FIELD,
-        ..Spec::BLANK
+        ..OF_FIELD
     },
     run: Run::Keys(hexists),
 };

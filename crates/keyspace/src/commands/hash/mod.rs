@@ -1,6 +1,9 @@
 //! Hashes.
 
 mod change;
+mod expire;
+mod extended;
+mod fields;
 mod get;
 mod random;
 mod scan;
@@ -8,5 +11,12 @@ mod set;
 
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 5] =
-    [set::COMMANDS, get::COMMANDS, change::COMMANDS, random::COMMANDS, scan::COMMANDS];
+pub static COMMANDS: [&[&Command]; 7] = [
+    set::COMMANDS,
+    get::COMMANDS,
+    change::COMMANDS,
+    random::COMMANDS,
+    scan::COMMANDS,
+    expire::COMMANDS,
+    extended::COMMANDS,
+];

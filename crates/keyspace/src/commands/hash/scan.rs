@@ -38,6 +38,7 @@ static HSCAN: Command = Command {
             Argument::integer("cursor"),
             Argument::new("pattern", ArgumentKind::Pattern).token("MATCH").optional(),
             Argument::integer("count").token("COUNT").optional(),
+            Argument::word("novalues", "NOVALUES").optional(),
         ],
         ..Spec::BLANK
     },
@@ -49,13 +50,13 @@ fn hscan(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     let position = Position(cursor(&cx.args[2])? & POSITION_MASK);
     // Redis looks at the options only if there is something to scan.
     let Some(hash) = hash_value::read(&mut cx.view, 0)? else {
-        write(cx.reply, Position(0), &[]);
+        write(cx.reply, Position(0), &[], false);
         return Ok(Effect::None);
     };
     let options = Options::parse(cx.args.from(3))?;
     let (mut entries, position) = step(hash, position, options.count);
     entries.retain(|(field, _)| field.with_bytes(|field| options.accepts(field)));
-    write(cx.reply, position, &entries);
+    write(cx.reply, position, &entries, options.with_values);
     Ok(Effect::None)
 }
 
@@ -71,13 +72,15 @@ fn step(hash: Hash<'_>, mut position: Position, count: usize) -> (Vec<Entry<'_>>
     (entries, position)
 }
 
-fn write(reply: &mut Reply, position: Position, entries: &[Entry<'_>]) {
+fn write(reply: &mut Reply, position: Position, entries: &[Entry<'_>], with_values: bool) {
     reply.array(2);
     reply.bulk(position.0.to_string().as_bytes());
-    reply.array(2 * entries.len());
+    reply.array(if with_values { 2 * entries.len() } else { entries.len() });
     for (field, value) in entries {
         field.write_to(reply);
-        value.write_to(reply);
+        if with_values {
+            value.write_to(reply);
+        }
     }
 }
 
@@ -85,13 +88,18 @@ fn write(reply: &mut Reply, position: Position, entries: &[Entry<'_>]) {
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
+    with_values: bool,
 }
 
 impl<'a> Options<'a> {
     fn parse(args: Args<'a>) -> Result<Options<'a>, Error> {
-        let mut options = Options { pattern: None, count: COUNT_DEFAULT };
+        let mut options = Options { pattern: None, count: COUNT_DEFAULT, with_values: true };
         let mut words = args.iter();
         while let Some(word) = words.next() {
+            if word.eq_ignore_ascii_case(b"novalues") {
+                options.with_values = false;
+                continue;
+            }
             let value = words.next().ok_or(Error::SYNTAX)?;
             if word.eq_ignore_ascii_case(b"count") {
                 let count = integer(value)?;
@@ -120,7 +128,7 @@ mod tests {
     use kvasir_resp::decode::decode;
     use kvasir_resp::reply::Protocol;
 
-    use crate::testing::{Bench, check, check3, split};
+    use crate::testing::{Bench, check, check_valkey, check_valkey3, check3, split};
 
     #[test]
     fn a_small_hash_at_once() {
@@ -138,6 +146,16 @@ mod tests {
             "HSET h '' 1; HSCAN h 0 MATCH *; HSCAN h ''; HSCAN h 00",
             ":1; [$0 [$ $1]]; [$0 [$ $1]]; [$0 [$ $1]]",
         );
+    }
+
+    #[test]
+    fn without_values() {
+        check_valkey(
+            "HSET h a 1 b 2; HSCAN h 0 NOVALUES; HSCAN h 0 novalues MATCH b COUNT 5; \
+             HSCAN none 0 NOVALUES; HSCAN h 0 COUNT NOVALUES",
+            ":2; [$0 [$a $b]]; [$0 [$b]]; [$0 []]; -ERR value is not an integer or out of range",
+        );
+        check_valkey3("HSET h a 1; HSCAN h 0 NOVALUES NOVALUES", ":1; [$0 [$a]]");
     }
 
     #[test]

@@ -1,0 +1,246 @@
+//! Reading and setting fields together with their expiries: HGETEX, HSETEX; and reading them for
+//! the last time: HGETDEL.
+
+use kvasir_resp::args::Args;
+
+use crate::command::{Command, Cx, Run};
+use crate::commands::expiration::{Expiration, TIME_OR_KEEPTTL, TIME_OR_PERSIST};
+use crate::commands::hash::fields::{self, Call, FIELDS, FIELDS_AND_VALUES, WRONG_COUNT};
+use crate::commands::hash::get::write_values;
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::hash_update::{self, Change, FieldExpiry};
+use crate::hash_value::{self, Hash};
+use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::value::Kind;
+use crate::view::Env;
+
+pub static COMMANDS: &[&Command] = &[&HGETEX, &HSETEX, &HGETDEL];
+
+static HGETEX: Command = Command {
+    spec: Spec {
+        name: "hgetex",
+        summary: "Returns the values of fields and sets or takes away their expiries.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of fields given.",
+        arity: -5,
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), TIME_OR_PERSIST, FIELDS],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(hgetex),
+};
+
+fn hgetex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let call = Call::with_options(cx.args, 2)?;
+    let mut expiration = Expiration::Unsaid;
+    let mut words = call.options().iter();
+    while let Some(word) = words.next() {
+        if !expiration.take(word, &mut words, "PERSIST")? {
+            return Err(Error::SYNTAX);
+        }
+    }
+    let names = call.fields(1, WRONG_COUNT)?;
+    cx.view.expect_kind(0, Kind::Hash)?;
+    let expiry_ms = expiry_ms(expiration, cx.view.env, "hgetex")?;
+    match expiration {
+        Expiration::Unsaid => write_values(cx, names),
+        Expiration::Word => get_and_change(cx, names, None),
+        Expiration::At(..) => get_and_change(cx, names, expiry_ms),
+    }
+}
+
+fn get_and_change(
+    cx: &mut Cx<'_>,
+    names: Args<'_>,
+    expiry_ms: Option<u64>,
+) -> Result<Effect, Error> {
+    let env = cx.view.env;
+    let deletes = env.deletes_expired && expiry_ms.is_some_and(|ms| env.has_passed(ms));
+    let mut changed = Vec::new();
+    cx.reply.array(names.len());
+    hash_update::change(&mut cx.view, 0, names.iter(), |name, field| {
+        let Some((value, present)) = field else {
+            cx.reply.null();
+            return Change::None;
+        };
+        value.write_to(cx.reply);
+        if present == expiry_ms {
+            return Change::None;
+        }
+        changed.push(name);
+        if deletes { Change::Delete } else { Change::Expiry(expiry_ms) }
+    })?;
+    Ok(match expiry_ms {
+        _ if changed.is_empty() => Effect::None,
+        Some(expiry_ms) => fields::expiry_effect(cx, expiry_ms, &changed),
+        None => {
+            Effect::Rewritten(vec![fields::logged(&[b"HPERSIST", cx.view.key(0)], 1, &changed)])
+        }
+    })
+}
+
+static HSETEX: Command = Command {
+    spec: Spec {
+        name: "hsetex",
+        summary: "Sets fields of a hash, with an expiry or on a condition.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of fields given.",
+        arity: -6,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::INSERT))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::one_of(
+                "key-condition",
+                &[Argument::word("nx", "NX"), Argument::word("xx", "XX")],
+            )
+            .optional(),
+            Argument::one_of(
+                "fields-condition",
+                &[Argument::word("fnx", "FNX"), Argument::word("fxx", "FXX")],
+            )
+            .optional(),
+            TIME_OR_KEEPTTL,
+            FIELDS_AND_VALUES,
+        ],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(hsetex),
+};
+
+/// HSETEX's options.
+#[derive(Default)]
+struct Options<'a> {
+    /// What the key must be: there, or free.
+    key_exists: Option<bool>,
+    /// What all fields must be.
+    fields_exist: Option<bool>,
+    expiration: Expiration<'a>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(words: Args<'a>) -> Result<Options<'a>, Error> {
+        let mut options = Options::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (condition, exists) = match &word.to_ascii_lowercase()[..] {
+                b"nx" => (&mut options.key_exists, false),
+                b"xx" => (&mut options.key_exists, true),
+                b"fnx" => (&mut options.fields_exist, false),
+                b"fxx" => (&mut options.fields_exist, true),
+                _ if options.expiration.take(word, &mut words, "KEEPTTL")? => continue,
+                _ => return Err(Error::SYNTAX),
+            };
+            if condition.is_some_and(|other| other != exists) {
+                return Err(Error::SYNTAX);
+            }
+            *condition = Some(exists);
+        }
+        Ok(options)
+    }
+
+    fn allows_key(&self, hash: Option<Hash<'_>>) -> bool {
+        self.key_exists.is_none_or(|exists| exists == hash.is_some())
+    }
+
+    fn allows_fields(&self, hash: Option<Hash<'_>>, pairs: Args<'_>) -> bool {
+        let has = |name: &[u8]| hash.is_some_and(|hash| hash.get(name).is_some());
+        self.fields_exist.is_none_or(|exist| pairs.iter().step_by(2).all(|name| has(name) == exist))
+    }
+}
+
+fn hsetex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let call = Call::with_options(cx.args, 2)?;
+    let options = Options::parse(call.options())?;
+    let pairs = call.fields(2, WRONG_COUNT)?;
+    let env = cx.view.env;
+    let hash = hash_value::peek(&mut cx.view, 0)?;
+    if !options.allows_key(hash) {
+        cx.reply.integer(0);
+        return Ok(Effect::None);
+    }
+    let expiry_ms = expiry_ms(options.expiration, env, "hsetex")?;
+    if !options.allows_fields(hash, pairs) {
+        cx.reply.integer(0);
+        return Ok(Effect::None);
+    }
+    cx.reply.integer(1);
+    match (options.expiration, expiry_ms) {
+        (_, Some(expiry_ms)) => set_with_expiry(cx, pairs, expiry_ms),
+        (Expiration::Word, None) => set(cx, pairs, FieldExpiry::Keep),
+        (_, None) => set(cx, pairs, FieldExpiry::Clear),
+    }
+}
+
+fn set(cx: &mut Cx<'_>, pairs: Args<'_>, expiry: FieldExpiry) -> Result<Effect, Error> {
+    let pairs = pairs.iter().step_by(2).zip(pairs.from(1).iter().step_by(2));
+    hash_update::set(&mut cx.view, 0, pairs, expiry)?;
+    Ok(Effect::AsGiven)
+}
+
+/// Fields that would be dead at once are not set, but deleted.
+fn set_with_expiry(cx: &mut Cx<'_>, pairs: Args<'_>, expiry_ms: u64) -> Result<Effect, Error> {
+    let env = cx.view.env;
+    if env.has_passed(expiry_ms) && env.deletes_expired {
+        let names: Vec<&[u8]> = pairs.iter().step_by(2).collect();
+        let deleted = hash_update::delete(&mut cx.view, 0, names.iter().copied())?;
+        let deletion = || vec![fields::logged_deletion(cx.view.key(0), &names)];
+        return Ok(if deleted > 0 { Effect::Rewritten(deletion()) } else { Effect::None });
+    }
+    set(cx, pairs, FieldExpiry::At(expiry_ms))?;
+    if !env.logs {
+        return Ok(Effect::Rewritten(Vec::new()));
+    }
+    let ms = expiry_ms.to_string();
+    let words = [&b"HSETEX"[..], cx.view.key(0), b"PXAT", ms.as_bytes()];
+    Ok(Effect::Rewritten(vec![fields::logged(&words, 2, &pairs.iter().collect::<Vec<_>>())]))
+}
+
+fn expiry_ms(expiration: Expiration<'_>, env: &Env, command: &str) -> Result<Option<u64>, Error> {
+    match expiration {
+        Expiration::At(unit, time) => fields::expiry_ms(time, unit, env, command).map(Some),
+        Expiration::Unsaid | Expiration::Word => Ok(None),
+    }
+}
+
+static HGETDEL: Command = Command {
+    spec: Spec {
+        name: "hgetdel",
+        summary: "Returns the values of fields and deletes them.",
+        since: "9.1.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of fields given.",
+        arity: -5,
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::DELETE))],
+        arguments: &[Argument::key("key", 0), FIELDS],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(hgetdel),
+};
+
+fn hgetdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let names = Call::without_options(cx.args)?.fields(1, WRONG_COUNT)?;
+    let mut is_changed = false;
+    cx.reply.array(names.len());
+    hash_update::change(&mut cx.view, 0, names.iter(), |_, field| match field {
+        None => {
+            cx.reply.null();
+            Change::None
+        }
+        Some((value, _)) => {
+            value.write_to(cx.reply);
+            is_changed = true;
+            Change::Delete
+        }
+    })?;
+    Ok(Effect::given_if(is_changed))
+}
+
+#[cfg(test)]
+#[path = "extended_tests.rs"]
+mod tests;
