@@ -251,3 +251,17 @@ fn every_entry_is_as_likely() {
     }
     assert!(PackedTable::new().random(|_| 0).is_none());
 }
+
+/// The fields of a hash: a field and a value of 16 bytes each, and a value of 64.
+#[test]
+fn bytes_per_field_and_value() {
+    for (value_len, bytes_max) in [(16, 42.0), (64, 92.0)] {
+        let mut table = PackedTable::new();
+        for n in 0..200_000 {
+            assert!(set(&mut table, &member(n), &vec![b'v'; value_len], None));
+        }
+        let bytes = table.allocated_bytes() as f64 / table.len() as f64;
+        println!("a field of 16 and a value of {value_len} bytes: {bytes:.2} bytes");
+        assert!(bytes <= bytes_max, "{bytes}");
+    }
+}
