@@ -83,6 +83,7 @@ pub struct World<'a, 'g> {
     pub db: DbIndex,
     pub keyspace: &'a Keyspace,
     pub pass: &'a mut ExclusivePass<'g>,
+    pub env: &'a Env,
     pub tally: &'a mut Tally,
     pub reply: &'a mut Reply,
 }

@@ -74,7 +74,7 @@ fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_>, wait: Wait) {
 
 /// Locks the slots of all keys, each once, in ascending order of database and slot.
 #[inline]
-fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
+pub(crate) fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
     let lock_one = |place: (DbIndex, u16)| {
         let database = keyspace.database(place.0, pass);
         database.note_use();

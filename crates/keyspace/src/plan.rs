@@ -94,6 +94,7 @@ fn positions(spec: &KeySpec, args: Args<'_>) -> Result<Option<(usize, usize, usi
                 .ok_or(NoKeys)?;
             (first, last, step)
         }
+        Find::Unknown => return Ok(None),
     };
     if last >= args.len() as i64 || first >= args.len() as i64 {
         return Err(NoKeys);
@@ -105,6 +106,7 @@ fn positions(spec: &KeySpec, args: Args<'_>) -> Result<Option<(usize, usize, usi
 fn begin(begin: Begin, args: Args<'_>) -> Option<usize> {
     match begin {
         Begin::Index(index) => Some(index as usize),
+        Begin::Unknown => None,
         Begin::Keyword { word, from } => {
             let found = |arg: &usize| args[*arg].eq_ignore_ascii_case(word.as_bytes());
             let after = |arg: usize| arg + 1;

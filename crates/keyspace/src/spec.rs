@@ -126,6 +126,8 @@ bitflags! {
         const CONNECTION = 1 << 2;
         const TRANSACTION = 1 << 3;
         const SCRIPTING = 1 << 4;
+        /// Works on lists, sets and sorted sets, and is no command for keys of any type.
+        const SORTABLE = 1 << 5;
     }
 
     /// What a command does with the keys of one key specification.
@@ -177,6 +179,8 @@ pub enum Begin {
     Index(u16),
     /// After this word, searched from argument `from` (from the end where negative).
     Keyword { word: &'static str, from: i32 },
+    /// Not by the arguments' places: see the notes.
+    Unknown,
 }
 
 /// How the keys follow from where the search starts.
@@ -184,9 +188,18 @@ pub enum Begin {
 pub enum Find {
     /// `last` is relative to the start; negative: from the end of the arguments (-1 is the last
     /// one). `limit` 2 means the first half of what remains, 3 a third; 0 and 1 no limit.
-    Range { last: i32, step: u16, limit: u16 },
+    Range {
+        last: i32,
+        step: u16,
+        limit: u16,
+    },
     /// A count of keys stands at `count`, the first key at `first`, both relative to the start.
-    Count { count: u16, first: u16, step: u16 },
+    Count {
+        count: u16,
+        first: u16,
+        step: u16,
+    },
+    Unknown,
 }
 
 /// One argument of COMMAND DOCS.

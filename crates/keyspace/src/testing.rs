@@ -158,7 +158,7 @@ impl Bench {
         let Bench { gate, keyspace, env, tally, rng, db, blocking, .. } = self;
         if let Run::World(run) = command.run {
             let mut pass = gate.exclusive();
-            return run(&mut World { args, db: *db, keyspace, pass: &mut pass, tally, reply });
+            return run(&mut World { args, db: *db, keyspace, pass: &mut pass, env, tally, reply });
         }
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, *db, &mut keys)?;

@@ -217,6 +217,7 @@ impl<'w> Runner<'w> {
             db: connection.db,
             keyspace: &self.shared.keyspace,
             pass: &mut exclusive,
+            env: &self.core.env,
             tally: &mut self.core.tally,
             reply: &mut connection.reply,
         });

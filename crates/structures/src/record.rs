@@ -414,8 +414,9 @@ impl<'a, T> RecordMut<'a, T> {
             return false;
         }
         let longer = len.max(old_len);
-        // SAFETY: the allocation is `room` bytes long, and both lengths lie in its class; what is
-        // behind the old value is written before it is lent, and the record is borrowed exclusively.
+        // SAFETY: the allocation is `room` bytes long, and both lengths lie in its class; what
+        // stands behind the old value is written before it is lent, and the record is borrowed
+        // exclusively.
         let bytes = unsafe {
             let base = self.start.as_ptr();
             base.add(2).cast::<u16>().write((len as u16).to_le());

@@ -101,13 +101,14 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
     let has = |flag: Flags| spec.flags.contains(flag);
     let names = |category: Categories| spec.categories.contains(category);
     let is_of = |group: Group| spec.group == group && entry.subcommands.is_empty();
+    let sorts = names(Categories::SORTABLE);
     let all = [
-        ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic)),
+        ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !sorts),
         ("read", has(Flags::READONLY)),
         ("write", has(Flags::WRITE)),
-        ("set", is_of(Group::Set)),
-        ("sortedset", is_of(Group::SortedSet)),
-        ("list", is_of(Group::List)),
+        ("set", is_of(Group::Set) || sorts),
+        ("sortedset", is_of(Group::SortedSet) || sorts),
+        ("list", is_of(Group::List) || sorts),
         ("hash", is_of(Group::Hash)),
         ("string", is_of(Group::String)),
         ("bitmap", is_of(Group::Bitmap)),
@@ -156,6 +157,7 @@ fn write_key_spec(reply: &mut Reply, key: &KeySpec) {
             reply.bulk(b"startfrom");
             reply.integer(from.into());
         }
+        Begin::Unknown => write_step_head(reply, "unknown", 0),
     }
     reply.bulk(b"find_keys");
     match key.find {
@@ -169,6 +171,7 @@ fn write_key_spec(reply: &mut Reply, key: &KeySpec) {
                 [("keynumidx", count.into()), ("firstkey", first.into()), ("keystep", step.into())];
             write_step(reply, "keynum", &numbers);
         }
+        Find::Unknown => write_step_head(reply, "unknown", 0),
     }
 }
 

@@ -8,16 +8,18 @@ mod object;
 mod rename;
 mod restore;
 mod scan;
+mod sort;
 mod whole;
 
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 9] = [
+pub static COMMANDS: [&[&Command]; 10] = [
     delete::COMMANDS,
     expire::COMMANDS,
     rename::COMMANDS,
     copy::COMMANDS,
     scan::COMMANDS,
+    sort::COMMANDS,
     object::COMMANDS,
     whole::COMMANDS,
     dump::COMMANDS,

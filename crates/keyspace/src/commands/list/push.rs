@@ -85,7 +85,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
-    use crate::testing::{Bench, check, check_valkey, check3, split};
+    use crate::testing::{Bench, check, check_valkey, check_valkey3, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -145,7 +145,7 @@ mod tests {
             ":5000; :10000; $quicklist",
         );
         let many = " 1".repeat(8186);
-        check_valkey(&format!("LPUSH l{many}; {encoding}; LLEN l"), ":8186; $quicklist; :8186");
+        check_valkey3(&format!("LPUSH l{many}; {encoding}; LLEN l"), ":8186; $quicklist; :8186");
     }
 
     #[test]
