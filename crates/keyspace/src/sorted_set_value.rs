@@ -2,15 +2,15 @@
 //! ways.
 //!
 //! A small one is a listpack of member, score, member, score... in that order, which stands in the
-//! key's own record; a score is an integer where it is whole, else the shortest text that reads back
-//! as the same double, as Redis stores it. Past Redis's limits on entries and lengths, or where it
+//! key's own record; a score is an integer where it is whole, else the shortest text that reads
+//! back as the same double, as Redis stores it. Past Redis's limits on entries and lengths, or where it
 //! would not fit into a record, it becomes an [`OrderedSet`], for good.
 //!
 //! Commands read through [`SortedSet`] and write through [`edit`] and [`store`]; nothing else knows
 //! the encodings. Every range is one of ranks: [`SortedSet::ranks_by_score`] and
 //! [`SortedSet::ranks_by_lex`] say which. A sorted set without members does not exist.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use kvasir_resp::number::{parse_double, write_double_shortest};
 use kvasir_resp::reply::Reply;
@@ -148,18 +148,32 @@ impl<'a> SortedSet<'a> {
     }
 
     /// Calls `f` with the members of these ranks, which there are, and their scores.
+    #[inline]
     pub fn for_each(
         self,
         ranks: Range<usize>,
         direction: Direction,
         mut f: impl FnMut(Member<'a>, f64),
     ) {
+        let _ = self.try_for_each(ranks, direction, |member, score| {
+            f(member, score);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// As [`SortedSet::for_each`], until `f` breaks.
+    #[inline]
+    pub fn try_for_each(
+        self,
+        ranks: Range<usize>,
+        direction: Direction,
+        mut f: impl FnMut(Member<'a>, f64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         match self {
-            SortedSet::Packed(listpack) => for_each_packed(listpack, ranks, direction, f),
+            SortedSet::Packed(listpack) => try_for_each_packed(listpack, ranks, direction, f),
             SortedSet::Tree(set) => {
-                for (member, score) in set.range(ranks, direction) {
-                    f(Member(Element::Bytes(member)), score);
-                }
+                let mut members = set.range(ranks, direction);
+                members.try_for_each(|(member, score)| f(Member(Element::Bytes(member)), score))
             }
         }
     }
@@ -178,8 +192,8 @@ impl<'a> SortedSet<'a> {
         found.expect("a rank that there is")
     }
 
-    /// Calls `f` with some members from `position` on; returns where the next call goes on, 0 at the
-    /// end. A small set is seen whole.
+    /// Calls `f` with some members from `position` on; returns where the next call goes on, 0 at
+    /// the end. A small set is seen whole.
     pub fn scan(self, position: u64, mut f: impl FnMut(Member<'a>, f64)) -> u64 {
         match self {
             SortedSet::Packed(_) => {
@@ -218,12 +232,12 @@ impl<'a> SortedSet<'a> {
     }
 }
 
-fn for_each_packed<'a>(
+fn try_for_each_packed<'a>(
     listpack: ListpackRef<'a>,
     ranks: Range<usize>,
     direction: Direction,
-    mut f: impl FnMut(Member<'a>, f64),
-) {
+    mut f: impl FnMut(Member<'a>, f64) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let seek = |rank: usize| listpack.seek(2 * rank as i64).unwrap_or(listpack.end());
     let mut at = match direction {
         Direction::Ascending => seek(ranks.start),
@@ -235,11 +249,12 @@ fn for_each_packed<'a>(
             at = listpack.before(score).expect("a member before its score");
         }
         let score = listpack.after(at);
-        f(Member(listpack.at(at)), score_of(listpack.at(score)));
+        f(Member(listpack.at(at)), score_of(listpack.at(score)))?;
         if direction == Direction::Ascending {
             at = listpack.after(score);
         }
     }
+    ControlFlow::Continue(())
 }
 
 impl Member<'_> {
@@ -279,7 +294,7 @@ pub fn edit<R>(
     let Some(mut found) = view.find(key) else {
         let mut editor = Editor { content: limits.content_for(expected), limits, changed: false };
         let result = change(&mut editor);
-        if editor.len() > 0 {
+        if !editor.is_empty() {
             editor.content.put(view, key);
         }
         return Ok(result);
@@ -291,7 +306,7 @@ pub fn edit<R>(
         BodyMut::Object(Object::SortedSet(set)) => {
             let mut editor = Editor { content: Content::Tree(set), limits, changed: false };
             let result = change(&mut editor);
-            if editor.len() == 0 {
+            if editor.is_empty() {
                 found.delete();
             }
             return Ok(result);

@@ -259,12 +259,6 @@ impl<'a> View<'a> {
         slot.get(hash, name)
     }
 
-    /// The value of a key that this call has seen to be there, for those who look at several at once.
-    pub fn seen(&self, key: usize) -> Option<Record<'_>> {
-        let slot = &self.guards[self.guard_of(key)].slot;
-        slot.get(self.keys[key].hash, self.key(key))
-    }
-
     /// Reads a string.
     #[inline]
     pub fn text(&mut self, key: usize) -> Result<Option<Text<'_>>, Error> {

@@ -2,8 +2,8 @@
 //!
 //! A member is one allocation of its score and bytes (`ordered_set/member.rs`). Two structures name
 //! it: an index by hash, for what a member's score is (`index.rs`), and a counted B+ tree in the
-//! order of score and then bytes, for ranks and ranges (`tree.rs`). Neither has a free place in ten,
-//! so a member of 16 bytes takes about 50 in all; a skiplist and a hash table take 75 to 110.
+//! order of score and then bytes, for ranks and ranges (`tree.rs`). Neither has a free place in
+//! ten, so a member of 16 bytes takes about 50 in all; a skiplist and a hash table take 75 to 110.
 //! Scores stand in the tree too, so a search looks at members only where scores are equal.
 //!
 //! Ranges are ranges of ranks: every bound, by score or by bytes, is a rank first, found in
@@ -155,8 +155,8 @@ impl OrderedSet {
         seen
     }
 
-    /// Calls `f` with some members from `position` on; returns where the next call goes on, 0 at the
-    /// end. A member that is in the set during the whole of a scan is seen, perhaps twice.
+    /// Calls `f` with some members from `position` on; returns where the next call goes on, 0 at
+    /// the end. A member that is in the set during the whole of a scan is seen, perhaps twice.
     pub fn scan<'a>(&'a self, position: u64, mut f: impl FnMut(&'a [u8], f64)) -> u64 {
         // SAFETY: the index's members are live while the set is borrowed.
         self.index.scan(position, |member| unsafe { f(member.bytes(), member.score()) })

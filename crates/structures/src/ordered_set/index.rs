@@ -1,8 +1,8 @@
 //! From a hash to a member: linear hashing over short sorted arrays.
 //!
 //! Partition `i` holds the words of the members whose hash ends in `i`, sorted by the upper 11 bits
-//! of the hash, which stand in the words' free bits: a word's place can be guessed from its tag, and
-//! is off by a few. The table grows by one partition at a time, which takes half of another one, so
+//! of the hash, which stand in the words' free bits: a word's place can be guessed from its tag,
+//! and is off by a few. The table grows by one partition at a time, which takes half of another one, so
 //! no insertion pays for more than some dozens of members. Arrays are as long as they need to be:
 //! a word costs 8 bytes and little more.
 //!
@@ -82,16 +82,12 @@ impl Index {
         let hash = position.reverse_bits();
         let place = self.place(hash);
         self.partition(place).iter().for_each(|word| f(Member::from_word(*word)));
-        // The interval of reversed hashes that begin with the partition's bits, and its end.
-        let bits = self.bits_of(place);
-        if bits == 0 {
-            return 0;
+        // Behind the interval of reversed hashes that begin with the partition's bits; the last one
+        // ends at 2^64, which is 0.
+        match self.bits_of(place) {
+            0 => 0,
+            bits => ((position >> (64 - bits)) + 1) << (64 - bits),
         }
-        let shift = 64 - bits;
-        ((position >> shift) + 1)
-            .checked_shl(shift)
-            .filter(|_| !is_last(position, shift))
-            .unwrap_or(0)
     }
 
     /// Calls `f` with every member.
@@ -107,9 +103,8 @@ impl Index {
         let source = self.partition_count - (1 << level);
         let words = self.partition_mut(source);
         words.iter().for_each(|word| Member::from_word(*word).prefetch());
-        let goes = |word: &&u64| hash_of(Member::from_word(**word)) >> level & 1 == 1;
-        let (gone, kept): (Vec<&u64>, Vec<&u64>) = words.iter().partition(goes);
-        let [gone, kept] = [gone, kept].map(|part| part.into_iter().copied().collect::<Vec<_>>());
+        let goes = |word: &u64| hash_of(Member::from_word(*word)) >> level & 1 == 1;
+        let (gone, kept): (Vec<u64>, Vec<u64>) = words.iter().copied().partition(goes);
         *words = Partition::from_slice(&kept);
         self.push(Partition::from_slice(&gone));
     }
@@ -168,11 +163,6 @@ impl Index {
     }
 }
 
-/// Whether the interval of this width that `position` lies in is the last one.
-fn is_last(position: u64, shift: u32) -> bool {
-    position >> shift == u64::MAX >> shift
-}
-
 #[inline]
 fn tag_of(hash: u64) -> u64 {
     hash >> WORD_BITS
@@ -187,7 +177,7 @@ fn with_tag(hash: u64, member: Member) -> u64 {
 #[inline]
 fn first_of(words: &[u64], hash: u64) -> usize {
     let tag = tag_of(hash);
-    let mut at = tag as usize * words.len() >> TAG_BITS;
+    let mut at = (tag as usize * words.len()) >> TAG_BITS;
     while at > 0 && words[at - 1] >> WORD_BITS >= tag {
         at -= 1;
     }
@@ -202,6 +192,6 @@ fn first_of(words: &[u64], hash: u64) -> usize {
 fn position(words: &[u64], hash: u64, is_it: impl Fn(u64) -> bool) -> Option<usize> {
     let tag = tag_of(hash);
     let first = first_of(words, hash);
-    let same = words[first..].iter().take_while(|word| **word >> WORD_BITS == tag);
-    same.into_iter().position(|word| is_it(*word)).map(|nth| first + nth)
+    let mut same = words[first..].iter().take_while(|word| **word >> WORD_BITS == tag);
+    same.position(|word| is_it(*word)).map(|nth| first + nth)
 }

@@ -91,7 +91,8 @@ proptest! {
                 }
                 Step::Remove(member) => prop_assert_eq!(set.remove(&member), model.remove(&member)),
                 Step::RemoveRank(rank) => {
-                    let Some((member, score)) = sorted(&model).into_iter().nth(rank) else { continue };
+                    let found = sorted(&model).into_iter().nth(rank);
+                    let Some((member, score)) = found else { continue };
                     set.remove_rank(rank, |seen, at| assert_eq!((seen, at), (&member[..], score)));
                     model.remove(&member);
                 }

@@ -242,8 +242,8 @@ mod tests {
     #[test]
     fn zadd_increments() {
         let script = "ZADD z INCR 5 a; ZADD z INCR 1.5 a; ZADD z NX INCR 1 a; ZADD z XX INCR 1 b; \
-                      ZADD z GT INCR -1 a; ZADD z LT INCR -1 a; ZADD z INCR 0 a; ZADD none XX INCR 1 a; \
-                      EXISTS none";
+                      ZADD z GT INCR -1 a; ZADD z LT INCR -1 a; ZADD z INCR 0 a; \
+                      ZADD none XX INCR 1 a; EXISTS none";
         check(script, "$5; $6.5; _; _; _; $5.5; $5.5; _; :0");
         check3(script, ",5; ,6.5; _; _; _; ,5.5; ,5.5; _; :0");
         check(

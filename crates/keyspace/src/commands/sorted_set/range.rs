@@ -492,13 +492,14 @@ mod tests {
         let integer = "-ERR value is not an integer or out of range";
         let (float, item) =
             ("-ERR min or max is not a float", "-ERR min or max not valid string range item");
-        let limit = "-ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
+        let limit = "-ERR syntax error, LIMIT is only supported in combination with either \
+                     BYSCORE or BYLEX";
         let scores = "-ERR syntax error, WITHSCORES not supported in combination with BYLEX";
         check(
             "SET s v; ZRANGE s x 1; ZRANGE s 0 1.5; ZRANGE s 0 1 FOO; ZRANGE s 0 1 LIMIT 0 1; \
              ZRANGE s - + BYLEX WITHSCORES; ZRANGE s 1 x BYSCORE; ZRANGE s a + BYLEX; \
-             ZRANGE s 1 2 BYSCORE LIMIT 1; ZRANGE s 1 2 BYSCORE LIMIT x 1; ZRANGE s 1 2 BYSCORE BYLEX; \
-             ZRANGE s 1 2 REV REV",
+             ZRANGE s 1 2 BYSCORE LIMIT 1; ZRANGE s 1 2 BYSCORE LIMIT x 1; \
+             ZRANGE s 1 2 BYSCORE BYLEX; ZRANGE s 1 2 REV REV",
             &format!(
                 "+OK; {integer}; {integer}; {syntax}; {limit}; {scores}; {float}; {item}; {syntax}; \
                  {integer}; {syntax}; {syntax}"
@@ -506,9 +507,9 @@ mod tests {
         );
         check(
             "ZREVRANGE z 0 1 REV; ZREVRANGE z 0 1 BYSCORE; ZRANGEBYSCORE z 1 2 REV; \
-             ZRANGEBYSCORE z 1 2 BYSCORE; ZRANGEBYLEX z - + WITHSCORES; ZREVRANGEBYLEX z + - LIMIT 0; \
-             ZRANGESTORE d z 0 1 WITHSCORES; ZRANGESTORE d z x 1; ZRANGEBYSCORE z x 1; ZRANGEBYLEX z - x; \
-             ZREVRANGE z 0 1 LIMIT 1 2",
+             ZRANGEBYSCORE z 1 2 BYSCORE; ZRANGEBYLEX z - + WITHSCORES; \
+             ZREVRANGEBYLEX z + - LIMIT 0; ZRANGESTORE d z 0 1 WITHSCORES; \
+             ZRANGESTORE d z x 1; ZRANGEBYSCORE z x 1; ZRANGEBYLEX z - x; ZREVRANGE z 0 1 LIMIT 1 2",
             &format!(
                 "{syntax}; {syntax}; {syntax}; {syntax}; {scores}; {syntax}; {syntax}; {integer}; \
                  {float}; {item}; {limit}"

@@ -1,0 +1,191 @@
+//! Drawing members: ZRANDMEMBER.
+
+use std::collections::HashSet;
+
+use kvasir_resp::reply::Reply;
+
+use super::range::{write_entry, write_header};
+use crate::command::{Command, Cx, Run};
+use crate::commands::options::integer;
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::rng::Rng;
+use crate::sorted_set_value::{self, SortedSet};
+use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+
+pub static COMMANDS: &[&Command] = &[&ZRANDMEMBER];
+
+static ZRANDMEMBER: Command = Command {
+    spec: Spec {
+        name: "zrandmember",
+        summary: "Returns members drawn at random, with their scores if wanted.",
+        since: "6.2.0",
+        group: Group::SortedSet,
+        complexity: "O(M*log(N)) where N is the size of the sorted set and M the number of members \
+                     returned.",
+        arity: -2,
+        flags: Flags::READONLY,
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output"],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "options",
+                &[
+                    Argument::integer("count"),
+                    Argument::word("withscores", "WITHSCORES").optional(),
+                ],
+            )
+            .optional(),
+        ],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(zrandmember),
+};
+
+fn zrandmember(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    if cx.args.len() > 2 {
+        return draw(cx);
+    }
+    match sorted_set_value::read(&mut cx.view, 0)? {
+        Some(set) => set.at(cx.rng.below(set.len())).0.write_to(cx.reply),
+        None => cx.reply.null(),
+    }
+    Ok(Effect::None)
+}
+
+/// With a count: so many different members, or if it is negative so many draws from all.
+fn draw(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    let count = integer(&cx.args[2])?;
+    if count == i64::MIN {
+        let (min, max) = (-i64::MAX, i64::MAX);
+        let text = format!("ERR value is out of range, value must between {min} and {max}");
+        return Err(Error::new(text));
+    }
+    let with_scores = match cx.args.len() {
+        3 => false,
+        4 if cx.args[3].eq_ignore_ascii_case(b"withscores") => true,
+        _ => return Err(Error::SYNTAX),
+    };
+    if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err(Error::fixed("ERR value is out of range"));
+    }
+    match sorted_set_value::read(&mut cx.view, 0)? {
+        Some(set) => write(set, count, with_scores, cx.rng, cx.reply),
+        None => cx.reply.array(0),
+    }
+    Ok(Effect::None)
+}
+
+fn write(set: SortedSet<'_>, count: i64, with_scores: bool, rng: &mut Rng, reply: &mut Reply) {
+    let (draws, len) = (count.unsigned_abs() as usize, set.len());
+    let draws = if count < 0 { draws } else { draws.min(len) };
+    write_header(reply, draws, with_scores);
+    let mut write_one = |rank: usize| {
+        let (member, score) = set.at(rank);
+        write_entry(reply, member, with_scores.then_some(score));
+    };
+    if count < 0 {
+        (0..draws).for_each(|_| write_one(rng.below(len)));
+    } else if draws == len {
+        (0..len).for_each(write_one);
+    } else {
+        distinct(draws, len, rng).into_iter().for_each(write_one);
+    }
+}
+
+/// `count` numbers below `len`, in any order, none of them twice.
+fn distinct(count: usize, len: usize, rng: &mut Rng) -> Vec<usize> {
+    if count < len / 3 {
+        let (mut drawn, mut seen) = (Vec::with_capacity(count), HashSet::with_capacity(count));
+        while drawn.len() < count {
+            let number = rng.below(len);
+            if seen.insert(number) {
+                drawn.push(number);
+            }
+        }
+        return drawn;
+    }
+    // Fisher and Yates, stopped when enough are drawn.
+    let mut numbers: Vec<usize> = (0..len).collect();
+    for index in 0..count {
+        numbers.swap(index, index + rng.below(len - index));
+    }
+    numbers.truncate(count);
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use kvasir_resp::decode::decode;
+    use kvasir_resp::reply::Protocol;
+
+    use crate::testing::{Bench, check, check3, split};
+
+    #[test]
+    fn shapes() {
+        let script = "ZADD z 1.5 m; ZRANDMEMBER z; ZRANDMEMBER z 1; ZRANDMEMBER z 5; ZRANDMEMBER z 0; \
+                      ZRANDMEMBER z -2; ZRANDMEMBER none; ZRANDMEMBER none 1; \
+                      ZRANDMEMBER none -1 WITHSCORES";
+        check(script, ":1; $m; [$m]; [$m]; []; [$m $m]; _; []; []");
+        check3(script, ":1; $m; [$m]; [$m]; []; [$m $m]; _; []; []");
+        let with_scores = "ZADD z 1.5 m; ZRANDMEMBER z 9 WITHSCORES; ZRANDMEMBER z -2 withscores; \
+                           ZRANDMEMBER z 0 WITHSCORES";
+        check(with_scores, ":1; [$m $1.5]; [$m $1.5 $m $1.5]; []");
+        check3(with_scores, ":1; [[$m ,1.5]]; [[$m ,1.5] [$m ,1.5]]; []");
+        check("ZADD z 1 a 2 b 3 c; ZRANDMEMBER z 3", ":3; [$a $b $c]");
+    }
+
+    #[test]
+    fn refuses() {
+        let wrong_type = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        check(
+            "SET s v; ZRANDMEMBER s; ZRANDMEMBER s 1; ZRANDMEMBER s -1 WITHSCORES; ZRANDMEMBER s x; \
+             ZRANDMEMBER",
+            &format!(
+                "+OK; {wrong_type}; {wrong_type}; {wrong_type}; \
+                 -ERR value is not an integer or out of range; \
+                 -ERR wrong number of arguments for 'zrandmember' command"
+            ),
+        );
+        check(
+            "ZRANDMEMBER z 1 FOO; ZRANDMEMBER z 1 WITHSCORES x; ZRANDMEMBER z -9223372036854775808; \
+             ZRANDMEMBER z 5000000000000000000 WITHSCORES; ZRANDMEMBER z 9223372036854775807",
+            "-ERR syntax error; -ERR syntax error; \
+             -ERR value is out of range, value must between -9223372036854775807 and \
+             9223372036854775807; \
+             -ERR value is out of range; []",
+        );
+    }
+
+    #[test]
+    fn draws_are_fair_and_distinct() {
+        for members in [10usize, 600] {
+            let mut bench = Bench::new(Protocol::Resp2);
+            for member in 0..members {
+                bench.call(split(&format!("ZADD z {member} m{member}"))[0].as_args());
+            }
+            for count in [1usize, 3, 9, 20, 599] {
+                let drawn = draw(&mut bench, &format!("ZRANDMEMBER z {count}"));
+                let distinct: BTreeSet<_> = drawn.iter().collect();
+                let expected = count.min(members);
+                assert_eq!((drawn.len(), distinct.len()), (expected, expected));
+            }
+            let mut counts = BTreeMap::<Vec<u8>, usize>::new();
+            for member in draw(&mut bench, &format!("ZRANDMEMBER z -{}", members * 100)) {
+                *counts.entry(member).or_default() += 1;
+            }
+            assert_eq!(counts.len(), members);
+            assert!(counts.values().all(|count| (40..200).contains(count)), "{counts:?}");
+        }
+    }
+
+    fn draw(bench: &mut Bench, call: &str) -> Vec<Vec<u8>> {
+        let (reply, _) = bench.call(split(call)[0].as_args());
+        let reply = decode(&reply).expect("a reply");
+        let members = reply.as_array().expect("an array").iter();
+        members.map(|member| member.as_bytes().expect("a member").to_vec()).collect()
+    }
+}
