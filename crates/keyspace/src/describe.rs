@@ -2,12 +2,11 @@
 
 use kvasir_structures::listpack::ListpackRef;
 use kvasir_structures::record::Body;
-use kvasir_structures::stream::StreamId;
 
 use crate::list_value::List;
 use crate::set_value::Set;
 use crate::sorted_set_value::SortedSet;
-use crate::stream_value::Held;
+use crate::stream_value::{self, Held};
 use crate::value::{Kind, Object, Record, Tag, Text};
 
 /// The elements; those of an unordered kind are sorted.
@@ -20,7 +19,7 @@ pub fn describe(record: Record<'_>) -> Vec<String> {
             List::of(record).unwrap().to_vecs().iter().map(|element| show(element)).collect()
         }
         Kind::Set => set(record),
-        Kind::Stream => stream(record),
+        Kind::Stream => vec![stream_value::describe(&Held::of(record).unwrap())],
     }
 }
 
@@ -54,32 +53,6 @@ fn set(record: Record<'_>) -> Vec<String> {
     let mut members: Vec<_> = members.map(|member| show(&member.text())).collect();
     members.sort();
     members
-}
-
-/// Entries, then what the stream knows of those that are gone, then groups.
-fn stream(record: Record<'_>) -> Vec<String> {
-    let stream = Held::of(record).unwrap();
-    let entries = stream.range(StreamId::MIN, StreamId::MAX).map(|entry| {
-        let fields = entry
-            .fields()
-            .map(|(field, value)| format!("{} {}", show(&field.text()), show(&value.text())));
-        format!("{} {}", entry.id, fields.collect::<Vec<_>>().join(" "))
-    });
-    let mut lines: Vec<String> = entries.collect();
-    lines.push(format!("last {}", stream.last_id()));
-    lines.push(format!("deleted {}", stream.max_deleted_id()));
-    lines.push(format!("added {}", stream.entries_added()));
-    for (name, group) in stream.groups() {
-        lines.push(format!("group {} {} {:?}", show(name), group.last_id, group.entries_read));
-        for (id, pending) in group.pending_range(StreamId::MIN, StreamId::MAX) {
-            let (name, ms) = (show(group.name_of(pending.consumer)), pending.delivered_ms);
-            lines.push(format!("pending {id} {name} {ms} {}", pending.deliveries));
-        }
-        for consumer in group.consumers() {
-            lines.push(format!("consumer {} {}", show(consumer.name()), consumer.seen_ms));
-        }
-    }
-    lines
 }
 
 fn show(bytes: &[u8]) -> String {

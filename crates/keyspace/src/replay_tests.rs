@@ -110,6 +110,11 @@ const CALLS: &[&str] = &[
     "BLPOP K L 0",
     "BLMOVE K L RIGHT RIGHT 0",
     "BLMPOP 0 2 K L LEFT",
+    "XADD K * f V",
+    "XADD K MAXLEN ~ 1 * f V",
+    "XTRIM K MAXLEN ~ 0",
+    "XGROUP CREATE K g 0 MKSTREAM",
+    "XREADGROUP GROUP g c STREAMS K >",
     "RANDOMKEY",
     "KEYS *",
     "SCAN 0",
@@ -135,6 +140,49 @@ const CALLS: &[&str] = &[
     "FLUSHALL",
     "SWAPDB 0 1",
 ];
+
+/// Calls to streams, with which a key is a stream most of the time.
+const STREAM_CALLS: &[&str] = &[
+    "XADD K * f V",
+    "XADD K * f V",
+    "XADD K * f V g N",
+    "XADD K A f V",
+    "XADD K A-* f V",
+    "XADD K S-* f V",
+    "XADD K NOMKSTREAM * f V",
+    "XADD K MAXLEN ~ 2 * f V",
+    "XADD K MAXLEN 3 * f V",
+    "XADD K MINID ~ A * f V",
+    "XADD K MINID A * f V",
+    "XTRIM K MAXLEN ~ 1",
+    "XTRIM K MINID ~ A",
+    "XTRIM K MAXLEN S",
+    "XDEL K S-0 1000000-0",
+    "XSETID K A",
+    "XSETID K 1040000 ENTRIESADDED 99 MAXDELETEDID A",
+    "XGROUP CREATE K g 0 MKSTREAM",
+    "XGROUP CREATE K h $",
+    "XGROUP SETID K g 0",
+    "XGROUP SETID K g $",
+    "XGROUP SETID K h 0 ENTRIESREAD 1",
+    "XGROUP DESTROY K h",
+    "XGROUP CREATECONSUMER K g L",
+    "XGROUP DELCONSUMER K g L",
+    "XREADGROUP GROUP g L COUNT S STREAMS K >",
+    "XREADGROUP GROUP g L STREAMS K >",
+    "XREADGROUP GROUP h L NOACK STREAMS K >",
+    "XREADGROUP GROUP g L BLOCK 5 STREAMS K 0",
+    "XREADGROUP GROUP g L STREAMS K S-0",
+    "XACK K g S-0 1000000-0",
+    "XCLAIM K g L 0 S-0 1000000-0 FORCE",
+    "XCLAIM K g L 0 S-0 IDLE M RETRYCOUNT S LASTID S",
+    "XCLAIM K g L M S-0 JUSTID",
+    "XAUTOCLAIM K g L M 0 COUNT S",
+    "XAUTOCLAIM K g L 0 0 JUSTID",
+    "COPY K L REPLACE",
+    "DEL K",
+    "PEXPIRE K M",
+];
 const START_MS: u64 = 1_000_000;
 
 /// A call, at a moment, in a database; before it, perhaps, a visit of the expiry cycle.
@@ -146,12 +194,12 @@ struct Step {
     words: Vec<String>,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step(calls: &'static [&'static str]) -> impl Strategy<Value = Step> {
     let key = || prop::sample::select(&["a", "b", "{a}c", "d"][..]);
     let long = "x".repeat(20_000);
     let values = ["5", "-7", "text", "", "a longer text than what fits into an embstr", &long];
     let value = prop::sample::select(values.map(String::from).to_vec());
-    let texts = (prop::sample::select(CALLS), key(), key(), value);
+    let texts = (prop::sample::select(calls), key(), key(), value);
     let numbers = (-9..9i64, 1..4u64, 1..4_000u64, START_MS - 1_000..START_MS + 30_000);
     (texts, numbers, 0..500u64, prop::bool::weighted(0.1), 0..2u16).prop_map(
         |((call, key, other, value), (number, s, ms, at), wait_ms, expires_all, db)| {
@@ -201,18 +249,31 @@ fn follow(follower: &mut Bench, db: DbIndex, call: ArgsBuf) {
     assert_ne!(reply[0], b'-', "{:?}: {}", call.as_args(), reply.escape_ascii());
 }
 
+/// Whether one who follows a keyspace through these steps has the same data in the end.
+fn follows(steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut leader = Bench::seeded(Protocol::Resp2, 1);
+    leader.env.now_ms = START_MS;
+    let mut follower = Bench::seeded(Protocol::Resp3, 77);
+    (follower.env.now_ms, follower.env.replays) = (START_MS + 1_000_000_000, true);
+    for step in steps {
+        take(step, &mut leader, &mut follower);
+    }
+    prop_assert_eq!(leader.content(), follower.content());
+    prop_assert!(follower.tally.expired_keys.is_empty());
+    prop_assert!(follower.tally.expired_fields.is_empty());
+    Ok(())
+}
+
 proptest! {
     #[test]
-    fn replaying_effects_gives_the_same_data(steps in prop::collection::vec(step(), 1..200)) {
-        let mut leader = Bench::seeded(Protocol::Resp2, 1);
-        leader.env.now_ms = START_MS;
-        let mut follower = Bench::seeded(Protocol::Resp3, 77);
-        (follower.env.now_ms, follower.env.replays) = (START_MS + 1_000_000_000, true);
-        for step in &steps {
-            take(step, &mut leader, &mut follower);
-        }
-        prop_assert_eq!(leader.content(), follower.content());
-        prop_assert!(follower.tally.expired_keys.is_empty());
-        prop_assert!(follower.tally.expired_fields.is_empty());
+    fn replaying_effects_gives_the_same_data(steps in prop::collection::vec(step(CALLS), 1..200)) {
+        follows(&steps)?;
+    }
+
+    #[test]
+    fn replaying_gives_the_same_streams(
+        steps in prop::collection::vec(step(STREAM_CALLS), 1..200),
+    ) {
+        follows(&steps)?;
     }
 }

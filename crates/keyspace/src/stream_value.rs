@@ -9,7 +9,7 @@
 use std::ops::Deref;
 
 use kvasir_structures::record::{Body, BodyMut, NewBody};
-use kvasir_structures::stream::{NodeLimits, Stream};
+use kvasir_structures::stream::{Group, NodeLimits, Stream};
 
 use crate::error::Error;
 use crate::serial::Value;
@@ -50,6 +50,16 @@ pub fn change<R>(
     let result = change(&mut stream);
     store(&mut found, stream);
     Ok(Some(result))
+}
+
+/// Lets `change` at a group of a key's stream; `None` if there is no such key or group.
+pub fn change_group<R>(
+    view: &mut View<'_>,
+    key: usize,
+    name: &[u8],
+    change_it: impl FnOnce(&Stream, &mut Group) -> R,
+) -> Result<Option<R>, Error> {
+    change(view, key, |stream| stream.with_group(name, change_it)).map(Option::flatten)
 }
 
 /// Makes a key's stream; the key is free.
@@ -116,4 +126,36 @@ impl Deref for Held<'_> {
             Held::Unpacked(stream) => stream,
         }
     }
+}
+
+/// All that a log has to bring about, as text: what was seen when is not part of it.
+#[cfg(test)]
+pub fn describe(stream: &Stream) -> String {
+    use std::fmt::Write;
+
+    use kvasir_structures::stream::StreamId;
+
+    let mut text = format!(
+        "{} {} {} {}",
+        stream.len(),
+        stream.last_id(),
+        stream.max_deleted_id(),
+        stream.entries_added()
+    );
+    for node in stream.nodes() {
+        write!(text, "; node {} {:?}", node.master, node.listpack).unwrap();
+    }
+    for (name, group) in stream.groups() {
+        let name = name.escape_ascii();
+        write!(text, "; group {name} {} {:?}", group.last_id, group.entries_read).unwrap();
+        for consumer in group.consumers() {
+            write!(text, "; consumer {}", consumer.name().escape_ascii()).unwrap();
+        }
+        for (id, pending) in group.pending_range(StreamId::MIN, StreamId::MAX) {
+            let consumer = group.name_of(pending.consumer).escape_ascii();
+            let (ms, count) = (pending.delivered_ms, pending.deliveries);
+            write!(text, "; pending {id} {consumer} {ms} {count}").unwrap();
+        }
+    }
+    text
 }

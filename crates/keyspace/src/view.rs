@@ -339,6 +339,10 @@ impl<'a> View<'a> {
     /// Sets a key to a value, whatever it was.
     pub fn put(&mut self, key: usize, tag: Tag, body: NewBody<'_, Object>, expiry_ms: Option<u64>) {
         self.note_ready(key, tag.kind());
+        if tag.kind() != Kind::Stream {
+            // Who waits as a member of a stream's group waits in vain.
+            self.note_removed(key);
+        }
         let clock = self.env.clock();
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));

@@ -163,6 +163,18 @@ impl Stream {
         self.groups.get_mut(name)
     }
 
+    /// Lets `f` change a group with the stream at hand.
+    pub fn with_group<R>(
+        &mut self,
+        name: &[u8],
+        f: impl FnOnce(&Stream, &mut Group) -> R,
+    ) -> Option<R> {
+        let mut group = std::mem::take(self.groups.get_mut(name)?);
+        let result = f(self, &mut group);
+        *self.groups.get_mut(name).expect("it was just there") = group;
+        Some(result)
+    }
+
     /// The groups by name.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = (&[u8], &Group)> {
         self.groups.iter().map(|(name, group)| (&**name, group))
@@ -184,30 +196,35 @@ impl Stream {
         Some(Stream { groups: BTreeMap::from([(name, group)]), ..Stream::new() })
     }
 
-    /// Notes that a group reads up to the entry of this id, which is behind its last one.
-    pub fn advance(&self, group: &mut Group, id: StreamId) {
-        let knows_all = group.last_id >= self.first_id() && !self.has_deleted_from(group.last_id);
-        match group.entries_read {
-            Some(read) if knows_all => group.entries_read = Some(read + 1),
-            _ if self.entries_added > 0 => group.entries_read = self.number_of(id),
-            _ => {}
+    /// Notes that a group reads entries, which lie behind its last one and in order.
+    pub fn advance(&self, group: &mut Group, ids: impl IntoIterator<Item = StreamId>) {
+        let first = self.first_id();
+        for id in ids {
+            let is_known = group.last_id >= first && !self.has_deleted_from(group.last_id, first);
+            match group.entries_read {
+                Some(read) if is_known => group.entries_read = Some(read + 1),
+                _ if self.entries_added > 0 => group.entries_read = self.number_of(id, first),
+                _ => {}
+            }
+            group.last_id = id;
         }
-        group.last_id = id;
     }
 
     /// How many entries a group has still to read; `None` where deleted entries blur it.
     pub fn lag(&self, group: &Group) -> Option<u64> {
+        let first = self.first_id();
         let read = match group.entries_read {
             _ if self.entries_added == 0 => 0,
-            Some(read) if !self.has_deleted_from(group.last_id) => read,
-            _ => self.number_of(group.last_id)?,
+            Some(read) if !self.has_deleted_from(group.last_id, first) => read,
+            _ => self.number_of(group.last_id, first)?,
         };
         Some(self.entries_added.wrapping_sub(read))
     }
 
-    /// How many entries were ever added up to this id, as far as it is certain.
-    pub fn number_of(&self, id: StreamId) -> Option<u64> {
-        let (first, before_first) = (self.first_id(), self.entries_added.wrapping_sub(self.len));
+    /// How many entries were ever added up to this id, as far as it is certain; `first` is the id of
+    /// the first live entry.
+    pub fn number_of(&self, id: StreamId, first: StreamId) -> Option<u64> {
+        let before_first = self.entries_added.wrapping_sub(self.len);
         if self.entries_added == 0 {
             return Some(0);
         }
@@ -227,10 +244,10 @@ impl Stream {
     }
 
     /// Whether an entry from `id` on was deleted on its own, behind one that lives.
-    fn has_deleted_from(&self, id: StreamId) -> bool {
+    fn has_deleted_from(&self, id: StreamId, first: StreamId) -> bool {
         !self.is_empty()
             && self.max_deleted_id != StreamId::MIN
-            && self.first_id() <= self.max_deleted_id
+            && first <= self.max_deleted_id
             && id <= self.max_deleted_id
     }
 

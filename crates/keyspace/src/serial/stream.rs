@@ -118,7 +118,7 @@ fn read_group(
     let last_id = read_id(reader)?;
     let entries_read = match type_byte >= WITH_DELETED {
         true => Some(reader.number()?).filter(|read| *read != UNKNOWN),
-        false => stream.number_of(last_id),
+        false => stream.number_of(last_id, stream.first_id()),
     };
     let mut pending = Vec::new();
     for _ in 0..reader.count(ID_SIZE + size_of::<i64>() + 1)? {

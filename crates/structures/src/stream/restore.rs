@@ -76,7 +76,7 @@ impl Restore {
     }
 
     /// Live entries so far.
-    pub fn len(&self) -> u64 {
+    pub fn entry_count(&self) -> u64 {
         self.stream.len
     }
 

@@ -8,7 +8,8 @@ use super::*;
 
 const LIMITS: NodeLimits = NodeLimits { bytes_max: 200, entries_max: 6 };
 
-type Content = Vec<(StreamId, Vec<(Vec<u8>, Vec<u8>)>)>;
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+type Content = Vec<(StreamId, Pairs)>;
 
 fn content<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Content {
     let fields = |entry: Entry<'_>| {
@@ -91,7 +92,7 @@ proptest! {
             bytes[at] = byte;
             let _ = restore.node(node.master, bytes);
         }
-        let len = restore.len();
+        let len = restore.entry_count();
         if let Ok(stream) = restore.finish(len, StreamId::MAX, StreamId::MIN, len) {
             let forth = content(stream.range(StreamId::MIN, StreamId::MAX));
             let mut back = content(stream.range_backward(StreamId::MIN, StreamId::MAX));
@@ -102,7 +103,7 @@ proptest! {
     }
 }
 
-fn apply(stream: &mut Stream, model: &mut BTreeMap<StreamId, Vec<(Vec<u8>, Vec<u8>)>>, it: Change) {
+fn apply(stream: &mut Stream, model: &mut BTreeMap<StreamId, Pairs>, it: Change) {
     match it {
         Change::Append { step: (ms, seq), pairs } => {
             let last = stream.last_id();

@@ -63,7 +63,7 @@ fn xadd(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     let new_id = cx.args.get(options.end).map(new_id).transpose()?;
     let trim = options.trim(cx.view.env)?;
     let pairs: SmallVec<[&[u8]; 16]> = cx.args.iter().skip(options.end + 1).collect();
-    let new_id = new_id.filter(|_| !pairs.is_empty() && pairs.len() % 2 == 0);
+    let new_id = new_id.filter(|_| !pairs.is_empty() && pairs.len().is_multiple_of(2));
     let new_id = new_id.ok_or_else(|| Error::wrong_arity("xadd"))?;
     if matches!(new_id, NewId::Exact(StreamId::MIN)) {
         return Err(Error::fixed("ERR The ID specified in XADD must be greater than 0-0"));
@@ -161,7 +161,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
-    use crate::testing::{Bench, check, check3, split};
+    use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const TOO_SMALL: &str =
         "-ERR The ID specified in XADD is equal or smaller than the target stream top item";
@@ -191,7 +191,7 @@ mod tests {
             "XADD s 5-* a 1; XADD s 5-* a 1; XADD s 4-* a 1; XADD s 0-* a 1; XADD t 0-* a 1",
             &format!("$5-0; $5-1; {TOO_SMALL}; {TOO_SMALL}; $0-1"),
         );
-        check(
+        check_valkey(
             "XADD s 5-18446744073709551615 a 1; XADD s 5-* a 1; XADD s 6-* a 1",
             &format!("$5-18446744073709551615; {TOO_SMALL}; $6-0"),
         );

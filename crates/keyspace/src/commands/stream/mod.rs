@@ -1,13 +1,31 @@
 //! Streams.
 
 mod add;
+mod claim;
 mod delete;
+mod group;
 mod id;
+mod info;
+mod log;
+mod pending;
 mod range;
 mod read;
+mod read_group;
 mod trim;
+#[cfg(test)]
+mod waiting_tests;
 
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 5] =
-    [add::COMMANDS, trim::COMMANDS, range::COMMANDS, delete::COMMANDS, read::COMMANDS];
+pub static COMMANDS: [&[&Command]; 10] = [
+    add::COMMANDS,
+    trim::COMMANDS,
+    range::COMMANDS,
+    delete::COMMANDS,
+    read::COMMANDS,
+    group::COMMANDS,
+    read_group::COMMANDS,
+    pending::COMMANDS,
+    claim::COMMANDS,
+    info::COMMANDS,
+];

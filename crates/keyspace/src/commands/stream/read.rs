@@ -250,7 +250,7 @@ impl StreamsReply {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{check, check_ours, check_valkey, check3};
+    use crate::testing::{check, check_ours, check_valkey, check_valkey3, check3};
 
     const TWO: &str = "XADD s 1-1 a 1; XADD s 2-1 b 2; XADD t 5-1 c 3";
     const ADDED: &str = "$1-1; $2-1; $5-1";
@@ -283,6 +283,7 @@ mod tests {
 
     #[test]
     fn the_last_entry() {
+        check_valkey3("XADD s 1-1 a 1; XREAD STREAMS s +", "$1-1; {$s [[$1-1 [$a $1]]]}");
         check_valkey(
             &format!("{TWO}; XREAD STREAMS s +; XREAD COUNT 9 STREAMS s t none + + +"),
             &format!(
@@ -303,19 +304,23 @@ mod tests {
 
     #[test]
     fn what_is_wrong() {
+        check_valkey(
+            "XREAD STREAMS s 1 2",
+            "-ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be \
+             specified.",
+        );
         let group =
             "-ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.";
         let (syntax, invalid) =
             ("-ERR syntax error", "-ERR Invalid stream ID specified as stream command argument");
         check(
-            "XREAD STREAMS s 1 2; XREAD COUNT 1 BLOCK 3; XREAD COUNT a STREAMS s 1; \
+            "XREAD COUNT 1 BLOCK 3; XREAD COUNT a STREAMS s 1; \
              XREAD BLOCK -1 STREAMS s 1; XREAD BLOCK x STREAMS s 1; XREAD NOACK STREAMS s 1; \
              XREAD GROUP a b STREAMS s 1; XREAD GROUP a STREAMS; XREAD x STREAMS s 1; \
              XREAD STREAMS s >; XREAD STREAMS s x; XREAD STREAMS s -; XREAD STREAMS s; \
              XREAD COUNT 1 STREAMS",
             &format!(
-                "-ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must \
-                 be specified.; {syntax}; -ERR value is not an integer or out of range; \
+                "{syntax}; -ERR value is not an integer or out of range; \
                  -ERR timeout is negative; -ERR timeout is not an integer or out of range; \
                  -ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.; \
                  {group}; {group}; {syntax}; \
