@@ -17,6 +17,11 @@ fn check(script: &str) {
     [oracle(), valkey()].into_iter().flatten().for_each(|oracle| check_with(oracle, script));
 }
 
+/// Checks a value that Redis 7.0 does not know.
+fn check_valkey(script: &str) {
+    valkey().into_iter().for_each(|oracle| check_with(oracle, script));
+}
+
 fn check_with(oracle: &Oracle, script: &str) {
     let mut ours = Bench::new(Protocol::Resp2);
     split(script).iter().for_each(|call| drop(ours.call(call.as_args())));
@@ -147,6 +152,7 @@ fn old_hashes() {
 
 #[test]
 fn hashes_with_fields_that_expire() {
+    check_valkey("HSET k f v g 12; HPEXPIREAT k 4000000000000 FIELDS 1 f");
     let never = [0xff; 8];
     let late = 4_000_000_000_000_i64.to_le_bytes();
     let past = 1_i64.to_le_bytes();
@@ -259,6 +265,44 @@ fn streams() {
     let many: Vec<String> =
         (1..500).map(|ms| format!("XADD k {ms}-1 f value{ms} g {ms}")).collect();
     check(&many.join("; "));
+    check(
+        "XADD k 1-1 f v; XADD k 2-1 f v; XGROUP CREATE k g 0; XGROUP CREATE k h 1-1; \
+         XGROUP CREATECONSUMER k g idle; \
+         XCLAIM k g me 0 1-1 TIME 1600000000000 RETRYCOUNT 7 FORCE",
+    );
+    check_reads(
+        b"\x0f\x01\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\
+          \x1d\x1d\0\0\0\x0a\0\x01\x01\0\x01\x01\x01\x81a\x02\0\x01\x02\x01\0\x01\0\x01\x81b\x02\x04\x01\xff\
+          \x01\x01\x01\0",
+        9,
+        &["1 1-1 0-0 1; node 1-1 [1, 0, 1, \"a\", 0, 2, 0, 0, \"b\", 4]"],
+    );
+}
+
+#[test]
+fn broken_streams() {
+    let node = |listpack: &[u8]| {
+        let id = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
+        [&b"\x13\x01\x10"[..], &id, &[listpack.len() as u8], listpack].concat()
+    };
+    let sound = b"\x1d\0\0\0\x0a\0\x01\x01\0\x01\x01\x01\x81a\x02\0\x01\x02\x01\0\x01\0\x01\x81b\x02\x04\x01\xff";
+    let counts = b"\x01\x01\x01\x01\x01\0\0\x01";
+    let whole = [&node(sound)[..], counts].concat();
+    let content = ["1 1-1 0-0 1; node 1-1 [1, 0, 1, \"a\", 0, 2, 0, 0, \"b\", 4]"];
+    check_reads(&[&whole[..], b"\0"].concat(), 10, &content);
+    // A listpack that is no node.
+    check_refused(&[&node(b"\x0a\0\0\0\x01\0\x81b\x02\xff")[..], counts, b"\0"].concat());
+    // Redis believes how many entries there are.
+    let counted = [&node(sound)[..], b"\x02\x01\x01\x01\x01\0\0\x01\0"].concat();
+    assert_eq!(restore(&payload(&counted, 10)), ["-ERR Bad data format\\r\\n"]);
+    // Two groups of one name; a consumer of an entry that is not pending; one pending for nobody.
+    let group = b"\x01g\0\0\0\0\0";
+    check_refused(&[&whole[..], b"\x02", group, group].concat());
+    let id = [0; 16];
+    let time = [0; 8];
+    let consumer = [&b"\x01c"[..], &time, b"\x01", &id].concat();
+    check_refused(&[&whole[..], b"\x01\x01g\0\0\0\0\x01", &consumer].concat());
+    check_refused(&[&whole[..], b"\x01\x01g\0\0\0\x01", &id, &time, b"\x01\0"].concat());
 }
 
 #[test]

@@ -275,11 +275,12 @@ fn look_up(cx: &mut World<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Byt
     };
     let name = [before, element, behind].concat();
     with_key(cx, &name, |view| {
+        let env = view.env;
         let record = view.read(0)?;
         match field {
             None => Text::of(record).ok().map(|text| text.bytes().to_vec()),
             Some(field) => {
-                let value = Hash::of(record).ok()?.get(field)?;
+                let value = Hash::of(record, env).ok()?.get(field)?;
                 Some(value.with_bytes(<[u8]>::to_vec))
             }
         }
