@@ -21,7 +21,8 @@ const TEXT_LEN_MAX: usize = 1 << 16;
 
 pub struct Bench {
     keyspace: Keyspace,
-    gate: Gate,
+    /// The keyspace knows where it stands.
+    gate: Box<Gate>,
     pub env: Env,
     tally: Tally,
     rng: Rng,
@@ -29,7 +30,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
-        let gate = Gate::new(1);
+        let gate = Box::new(Gate::new(1));
         let env = Env {
             now_ms: 1_700_000_000_000,
             logs: true,
@@ -75,7 +76,7 @@ impl Bench {
         let Bench { gate, keyspace, env, tally, rng, .. } = self;
         if let Run::World(run) = command.run {
             let mut pass = gate.exclusive();
-            return run(&mut World { args, db, keyspace, pass: &mut pass, tally, reply });
+            return run(&mut World { args, db, keyspace, pass: &mut pass, env, tally, reply });
         }
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, db, &mut keys)?;

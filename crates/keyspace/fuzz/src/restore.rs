@@ -43,7 +43,6 @@ const TRAFFIC: [(&str, &[&str]); 6] = [
             "SSCAN K 0",
             "SPOP K 2",
             "SREM K x",
-            "SUNIONSTORE L K K",
             "SADD K a b c",
         ],
     ),
@@ -109,17 +108,44 @@ fuzz_target!(|value: &[u8]| {
     }
 });
 
-/// Checks that what a key holds is dumped, restored and dumped to as many bytes: only the order in
-/// which a table is walked may be another.
+/// Checks that what a key holds is dumped and restored to the same.
 fn check_dump(bench: &mut Bench) {
-    let Value::Bulk(first) = bench.call(&["DUMP", "K"]) else { return };
+    let Value::Bulk(dump) = bench.call(&["DUMP", "K"]) else { return };
     // The bug that the fuzzer must find.
-    let cut = usize::from(cfg!(canary) && first[..2] == *b"\x02\x02");
-    let restored = restore(bench, "copy", &first[cut..]);
-    assert_eq!(restored, Value::Simple(b"OK".to_vec()), "{}", first.escape_ascii());
-    let Value::Bulk(second) = bench.call(&["DUMP", "copy"]) else { return };
-    bench.call(&["DEL", "copy"]);
-    assert_eq!(first.len(), second.len(), "{}", first.escape_ascii());
+    let cut = usize::from(cfg!(canary) && dump[..2] == *b"\x02\x02");
+    let restored = restore(bench, "L", &dump[cut..]);
+    assert_eq!(restored, Value::Simple(b"OK".to_vec()), "{}", dump.escape_ascii());
+    assert_eq!(content(bench, "K"), content(bench, "L"), "{}", dump.escape_ascii());
+    bench.call(&["DEL", "L"]);
+}
+
+/// What a key holds, in an order of its own.
+fn content(bench: &mut Bench, key: &str) -> Vec<String> {
+    let Value::Simple(kind) = bench.call(&["TYPE", key]) else { panic!("TYPE is a status") };
+    let reply = match &kind[..] {
+        b"string" => bench.call(&["GET", key]),
+        b"list" => bench.call(&["LRANGE", key, "0", "-1"]),
+        b"set" => bench.call(&["SMEMBERS", key]),
+        b"zset" => bench.call(&["ZRANGE", key, "0", "-1", "WITHSCORES"]),
+        b"hash" => bench.call(&["HGETALL", key]),
+        // Not FULL: when a consumer was active is not in the form that Redis 7.0 takes.
+        b"stream" => {
+            let entries = bench.call(&["XRANGE", key, "-", "+"]);
+            Value::Array(vec![entries, bench.call(&["XINFO", "GROUPS", key])])
+        }
+        _ => Value::Null,
+    };
+    match reply {
+        Value::Set(values) => sorted(values.iter().map(|value| format!("{value:?}"))),
+        Value::Map(pairs) => sorted(pairs.iter().map(|pair| format!("{pair:?}"))),
+        reply => vec![format!("{reply:?}")],
+    }
+}
+
+fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines
 }
 
 fn restore(bench: &mut Bench, key: &str, payload: &[u8]) -> Value {
