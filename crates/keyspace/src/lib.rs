@@ -22,6 +22,7 @@ pub mod list_value;
 pub mod long_double;
 pub mod plan;
 pub mod rng;
+pub mod serial;
 pub mod set_value;
 pub mod sorted_set_value;
 pub mod spec;
@@ -31,6 +32,8 @@ pub mod value;
 pub mod view;
 pub mod waiting;
 
+#[cfg(test)]
+mod describe;
 #[cfg(test)]
 mod replay_tests;
 #[cfg(test)]

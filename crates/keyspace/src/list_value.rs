@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::hash_value::Item;
+use crate::serial::Value;
 use crate::value::{Kind, Object, Record, Tag};
 use crate::view::{Env, Found, View};
 
@@ -358,6 +359,21 @@ pub fn set(view: &mut View<'_>, key: usize, index: usize, element: &[u8]) -> Res
     let range = at..listpack.after(at);
     splice(&mut found, range, &stored);
     Ok(())
+}
+
+/// An empty list, to be filled and then given to [`to_value`].
+pub fn quicklist(env: &Env) -> Quicklist {
+    Limits::of(env).quicklist(Listpack::new())
+}
+
+/// A whole list as a value that has no key yet.
+pub fn to_value(list: Quicklist, env: &Env) -> Value {
+    match list.single_listpack() {
+        Some(listpack) if Limits::of(env).admit(listpack, &[]) => {
+            Value::bytes(Tag::ListListpack, listpack.bytes().to_vec())
+        }
+        _ => Value::object(Tag::ListQuicklist, Object::List(list)),
+    }
 }
 
 /// Up to where a list stays a listpack, and how a larger one is kept.

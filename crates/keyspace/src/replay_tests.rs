@@ -115,6 +115,10 @@ const CALLS: &[&str] = &[
     "XTRIM K MAXLEN ~ 0",
     "XGROUP CREATE K g 0 MKSTREAM",
     "XREADGROUP GROUP g c STREAMS K >",
+    "RESTORE K 0 TEXT",
+    "RESTORE K M TEXT REPLACE",
+    "RESTORE K A LIST REPLACE ABSTTL",
+    "RESTORE K M HASH REPLACE IDLETIME S",
     "RANDOMKEY",
     "KEYS *",
     "SCAN 0",
@@ -197,6 +201,12 @@ const STREAM_CALLS: &[&str] = &[
     "DEL K",
     "PEXPIRE K M",
 ];
+
+/// Payloads of DUMP that happen to be printable: a string, a list and a hash.
+const DUMPED_TEXT: &str = "\x00\x04almw\n\x00{CVf<VuE";
+const DUMPED_LIST: &str = "\x01\x02\x04acgb\x01a\n\x009JU>F,JC";
+const DUMPED_HASH: &str = "\x04\x01\x01f\x04ayfk\n\x00k`KhR}w;";
+
 const START_MS: u64 = 1_000_000;
 
 /// A call, at a moment, in a database; before it, perhaps, a visit of the expiry cycle.
@@ -225,6 +235,9 @@ fn step(calls: &'static [&'static str]) -> impl Strategy<Value = Step> {
                 "S" => s.to_string(),
                 "M" => ms.to_string(),
                 "A" => at.to_string(),
+                "TEXT" => DUMPED_TEXT.to_string(),
+                "LIST" => DUMPED_LIST.to_string(),
+                "HASH" => DUMPED_HASH.to_string(),
                 word => word.to_string(),
             };
             let words = call.split(' ').map(word).collect();

@@ -21,6 +21,7 @@ use kvasir_structures::table::Position;
 
 use crate::error::Error;
 use crate::rng::Rng;
+use crate::serial::Value;
 use crate::value::{Kind, Object, Record, Tag};
 use crate::view::{Env, Found, View};
 
@@ -401,6 +402,15 @@ impl Draft {
             }
         }
         len
+    }
+
+    /// The set, which has members, as a value that has no key yet.
+    pub fn into_value(self) -> Value {
+        match self.form {
+            Form::Ints(ints) => Value::bytes(Tag::SetIntset, ints.into_bytes()),
+            Form::Packed(listpack) => Value::bytes(Tag::SetListpack, listpack.into_bytes()),
+            Form::Table(table) => Value::object(Tag::SetTable, Object::Set(table)),
+        }
     }
 
     /// Puts the set in the place of the one that was found.

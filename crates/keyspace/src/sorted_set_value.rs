@@ -20,6 +20,7 @@ use kvasir_structures::ordered_set::OrderedSet;
 use kvasir_structures::record::{Body, BodyMut, INLINE_MAX, NewBody};
 
 use crate::error::Error;
+use crate::serial::Value;
 use crate::value::{Kind, Object, Record, Tag};
 use crate::view::{Env, Found, View};
 
@@ -332,6 +333,15 @@ pub fn store(view: &mut View<'_>, key: usize, set: OrderedSet) -> bool {
     let limits = Limits::of(view.env);
     limits.packed_if_small(set).put(view, key);
     true
+}
+
+/// A whole sorted set as a value that has no key yet.
+pub fn to_value(set: OrderedSet, env: &Env) -> Value {
+    match Limits::of(env).packed_if_small(set) {
+        Content::Packed(listpack) => Value::bytes(Tag::SortedSetListpack, listpack.into_bytes()),
+        Content::Converted(set) => Value::object(Tag::SortedSetTree, Object::SortedSet(set)),
+        Content::Tree(_) => unreachable!("it has just been made"),
+    }
 }
 
 /// What a caller of [`edit`] is about to add.

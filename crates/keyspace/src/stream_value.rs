@@ -12,6 +12,7 @@ use kvasir_structures::record::{Body, BodyMut, NewBody};
 use kvasir_structures::stream::{Group, NodeLimits, Stream};
 
 use crate::error::Error;
+use crate::serial::Value;
 use crate::value::{Kind, Object, Record, Tag};
 use crate::view::{Env, Found, Garbage, View};
 
@@ -69,6 +70,14 @@ pub fn create(view: &mut View<'_>, key: usize, stream: Stream) {
             let object = NewBody::Object(Box::new(Object::Stream(stream)));
             view.put(key, Tag::StreamTree, object, None);
         }
+    }
+}
+
+/// A whole stream as a value that has no key yet.
+pub fn to_value(stream: Stream) -> Value {
+    match stream.to_packed() {
+        Some(packed) => Value::bytes(Tag::StreamPacked, packed),
+        None => Value::object(Tag::StreamTree, Object::Stream(stream)),
     }
 }
 

@@ -6,7 +6,7 @@
 //! programs that KVASIR_REDIS_SERVER and KVASIR_VALKEY_SERVER name, and the reply bytes must be
 //! equal. Under CI both must be there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command as Process, Stdio};
@@ -23,16 +23,13 @@ use kvasir_structures::slot::SLOTS;
 use crate::command::{Command, Run, World};
 use crate::commands;
 use crate::database::{DbIndex, Keyspace};
+use crate::describe::describe;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::execute::{Call, Context, execute};
 use crate::expire::expire_slot;
-use crate::hash_value::Hash;
 use crate::plan;
 use crate::rng::Rng;
-use crate::set_value::Set;
-use crate::stream_value::{self, Held};
-use crate::value::{Record, Text};
 use crate::view::{Env, Tally};
 use crate::waiting::{self, Blocked, Blocking, Caller, Server, Waiter, Waiting};
 
@@ -48,8 +45,8 @@ pub struct Bench {
     blocking: Blocking,
 }
 
-/// By database and key: the tag, what the value holds, the expiry.
-pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<u8>, Option<u64>)>;
+/// By database and key: the tag, the elements as [`describe`] has them, the expiry.
+pub type Content = BTreeMap<(DbIndex, Vec<u8>), (u8, Vec<String>, Option<u64>)>;
 
 impl Bench {
     pub fn new(protocol: Protocol) -> Bench {
@@ -139,7 +136,7 @@ impl Bench {
             }
             for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
                 slot.lock(&pass).for_each(|record| {
-                    let value = (record.tag(), held_by(record), record.expiry_ms());
+                    let value = (record.tag(), describe(record), record.expiry_ms());
                     content.insert((db, record.key().to_vec()), value);
                 });
             }
@@ -173,29 +170,6 @@ impl Bench {
             Context { env, tally, rng, reply, blocking: *blocking },
         )
     }
-}
-
-/// The bytes of a string, what a stream is like; the members of a set, or the fields of a hash with
-/// those that have expired, in some order that does not depend on the value's.
-fn held_by(record: Record<'_>) -> Vec<u8> {
-    if let Ok(set) = Set::of(record) {
-        let members = set.members().into_iter().map(|member| member.to_vec());
-        return format!("{:?}", members.collect::<BTreeSet<_>>()).into_bytes();
-    }
-    if let Ok(stream) = Held::of(record) {
-        return stream_value::describe(&stream).into_bytes();
-    }
-    let env = Env { replays: true, ..Env::default() };
-    if let Ok(hash) = Hash::of(record, &env) {
-        let mut fields = BTreeMap::new();
-        hash.for_each(|field, value| {
-            let field = field.with_bytes(<[u8]>::to_vec);
-            let expiry_ms = hash.get_with_expiry(&field).and_then(|(_, expiry_ms)| expiry_ms);
-            fields.insert(field, (value.with_bytes(<[u8]>::to_vec), expiry_ms));
-        });
-        return format!("{fields:?}").into_bytes();
-    }
-    Text::of(record).map(|text| text.bytes().to_vec()).unwrap_or_default()
 }
 
 fn resolve(args: Args<'_>) -> (&'static Command, String) {
@@ -322,7 +296,7 @@ fn show(value: &Value) -> String {
 }
 
 /// A reference server of our own; scripts run on it one after the other.
-struct Oracle {
+pub struct Oracle {
     path: std::path::PathBuf,
     turn: Mutex<()>,
     _process: Child,
@@ -335,36 +309,15 @@ pub fn has_oracle() -> bool {
 
 /// The oracle's replies to many calls, in one pipeline.
 pub fn ask_oracle(calls: &[Vec<&str>]) -> Vec<Value> {
-    let oracle = oracle().expect("the caller asked whether there is one");
-    let _turn = oracle.turn.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut stream = UnixStream::connect(&oracle.path).expect("the oracle listens");
-    let mut values = Vec::with_capacity(calls.len());
-    let (mut decoder, mut chunk) = (Decoder::default(), [0; 65536]);
-    // Few enough at a time for the socket's buffers.
-    for some in calls.chunks(100) {
-        let requests: Vec<u8> = some.iter().flat_map(|call| decode::encode_request(call)).collect();
-        stream.write_all(&requests).expect("the oracle reads");
-        let wanted = values.len() + some.len();
-        while values.len() < wanted {
-            match decoder.next_value().expect("a reply") {
-                Some(value) => values.push(value),
-                None => {
-                    let length = stream.read(&mut chunk).expect("the oracle answers");
-                    assert!(length > 0, "the oracle closed the connection");
-                    decoder.feed(&chunk[..length]);
-                }
-            }
-        }
-    }
-    values
+    oracle().expect("the caller asked whether there is one").ask(calls)
 }
 
-fn oracle() -> Option<&'static Oracle> {
+pub fn oracle() -> Option<&'static Oracle> {
     static REDIS: OnceLock<Option<Oracle>> = OnceLock::new();
     REDIS.get_or_init(|| start("redis", "KVASIR_REDIS_SERVER")).as_ref()
 }
 
-fn valkey() -> Option<&'static Oracle> {
+pub fn valkey() -> Option<&'static Oracle> {
     static VALKEY: OnceLock<Option<Oracle>> = OnceLock::new();
     VALKEY.get_or_init(|| start("valkey", "KVASIR_VALKEY_SERVER")).as_ref()
 }
@@ -406,6 +359,32 @@ impl Oracle {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         panic!("{program} does not listen on {}", path.display());
+    }
+
+    /// The replies to many calls, in one pipeline.
+    pub fn ask<T: AsRef<[u8]>>(&self, calls: &[Vec<T>]) -> Vec<Value> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = UnixStream::connect(&self.path).expect("the oracle listens");
+        let mut values = Vec::with_capacity(calls.len());
+        let (mut decoder, mut chunk) = (Decoder::default(), [0; 65536]);
+        // Few enough at a time for the socket's buffers.
+        for some in calls.chunks(100) {
+            let requests: Vec<u8> =
+                some.iter().flat_map(|call| decode::encode_request(call)).collect();
+            stream.write_all(&requests).expect("the oracle reads");
+            let wanted = values.len() + some.len();
+            while values.len() < wanted {
+                match decoder.next_value().expect("a reply") {
+                    Some(value) => values.push(value),
+                    None => {
+                        let length = stream.read(&mut chunk).expect("the oracle answers");
+                        assert!(length > 0, "the oracle closed the connection");
+                        decoder.feed(&chunk[..length]);
+                    }
+                }
+            }
+        }
+        values
     }
 
     fn run(&self, protocol: Protocol, script: &str) -> Vec<Vec<u8>> {

@@ -7,6 +7,7 @@ pub mod bits;
 #[cfg(not(loom))]
 pub(crate) mod bucket;
 pub mod crc16;
+pub mod crc64;
 #[cfg(not(loom))]
 pub mod directory;
 pub mod gate;
@@ -19,6 +20,7 @@ pub mod hyperloglog;
 pub mod intset;
 pub mod listpack;
 pub mod lock;
+pub mod lzf;
 #[cfg(not(loom))]
 pub mod ordered_set;
 #[cfg(not(loom))]
@@ -36,5 +38,6 @@ pub mod slot;
 pub mod stream;
 #[cfg(not(loom))]
 pub mod table;
+pub mod ziplist;
 
 mod sync;

@@ -93,6 +93,13 @@ impl Entry<'_> {
     }
 }
 
+/// A node, not compressed, for those who write a list as it is kept.
+pub enum NodeRef<'a> {
+    /// A single large element.
+    Plain(&'a [u8]),
+    Packed(ListpackRef<'a>),
+}
+
 /// A big list.
 #[derive(Clone, Debug)]
 pub struct Quicklist {
@@ -179,6 +186,11 @@ impl Quicklist {
                 rest.try_for_each(|node| node.visit(start, node.count() - 1, &mut f))
             }
         }
+    }
+
+    /// Calls `f` with every node, of which there are [`Quicklist::part_count`].
+    pub fn for_each_node(&self, mut f: impl FnMut(NodeRef<'_>)) {
+        self.nodes.iter().for_each(|node| node.with_ref(&mut f));
     }
 
     /// The node that holds an element, and the element's index in it.

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{ELEMENT_OVERHEAD, End, Entry, NodeMax, without};
+use super::{ELEMENT_OVERHEAD, End, Entry, NodeMax, NodeRef, without};
 use crate::listpack::{Element, Listpack, ListpackRef, SIZE_MIN};
+use crate::lzf;
 
 /// Smaller nodes are not worth a try.
 const COMPRESSED_FROM: usize = 48;
@@ -99,6 +100,15 @@ impl Node {
                     }
                 }
             }
+            Body::Compressed(_) => unreachable!("just unpacked"),
+        }
+    }
+
+    /// Calls `f` with the node as it is when it is not compressed.
+    pub(super) fn with_ref(&self, f: impl FnOnce(NodeRef<'_>)) {
+        match &*self.body() {
+            Body::Plain(bytes) => f(NodeRef::Plain(bytes)),
+            Body::Packed(listpack) => f(NodeRef::Packed(listpack.view())),
             Body::Compressed(_) => unreachable!("just unpacked"),
         }
     }
@@ -219,8 +229,7 @@ impl Node {
         if bytes.len() < COMPRESSED_FROM {
             return;
         }
-        let Ok(mut lzf) = lzf::compress(bytes) else { return };
-        if lzf.len() + SAVED_MIN <= bytes.len() {
+        if let Some(mut lzf) = lzf::compress(bytes, bytes.len() - SAVED_MIN) {
             lzf.shrink_to_fit();
             let size = bytes.len();
             self.body = Body::Compressed(Box::new(Compressed { lzf, size, is_plain }));

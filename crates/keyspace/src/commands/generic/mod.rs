@@ -2,16 +2,18 @@
 
 mod copy;
 mod delete;
+mod dump;
 mod expire;
 mod object;
 mod rename;
+mod restore;
 mod scan;
 mod sort;
 mod whole;
 
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 8] = [
+pub static COMMANDS: [&[&Command]; 10] = [
     delete::COMMANDS,
     expire::COMMANDS,
     rename::COMMANDS,
@@ -20,4 +22,6 @@ pub static COMMANDS: [&[&Command]; 8] = [
     sort::COMMANDS,
     object::COMMANDS,
     whole::COMMANDS,
+    dump::COMMANDS,
+    restore::COMMANDS,
 ];

@@ -290,8 +290,8 @@ fn look_up(cx: &mut World<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Byt
         _ => (behind, None),
     };
     let name = [before, element, behind].concat();
-    let env = cx.env;
     with_key(cx, &name, |view| {
+        let env = view.env;
         let record = view.read(0)?;
         match field {
             None => Text::of(record).ok().map(|text| text.bytes().to_vec()),

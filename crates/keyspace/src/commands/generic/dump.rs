@@ -1,0 +1,35 @@
+//! DUMP: a value as bytes that RESTORE takes, here, in Redis and in Valkey.
+
+use crate::command::{Command, Cx, Run};
+use crate::effect::Effect;
+use crate::error::Error;
+use crate::serial;
+use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
+
+pub static COMMANDS: &[&Command] = &[&DUMP];
+
+static DUMP: Command = Command {
+    spec: Spec {
+        name: "dump",
+        summary: "Returns a value in a form that RESTORE takes.",
+        since: "2.6.0",
+        complexity: "O(N) where N is the size of the value.",
+        arity: 2,
+        flags: Flags::READONLY,
+        categories: Categories::KEYSPACE,
+        keys: &[KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output"],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(dump),
+};
+
+fn dump(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+    // As in Redis, no access to the value.
+    match cx.view.look(0) {
+        Some(record) => cx.reply.bulk_shared(std::sync::Arc::new(serial::dump(record))),
+        None => cx.reply.null(),
+    }
+    Ok(Effect::None)
+}

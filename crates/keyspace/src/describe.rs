@@ -1,0 +1,60 @@
+//! What a value holds, as text: equal for equal values, however they are kept.
+
+use kvasir_structures::listpack::ListpackRef;
+use kvasir_structures::record::Body;
+
+use crate::list_value::List;
+use crate::set_value::Set;
+use crate::sorted_set_value::SortedSet;
+use crate::stream_value::{self, Held};
+use crate::value::{Kind, Object, Record, Tag, Text};
+
+/// The elements; those of an unordered kind are sorted.
+pub fn describe(record: Record<'_>) -> Vec<String> {
+    match Tag::of(record).kind() {
+        Kind::String => vec![show(Text::of(record).unwrap().bytes())],
+        Kind::Hash => hash(record),
+        Kind::SortedSet => sorted_set(record),
+        Kind::List => {
+            List::of(record).unwrap().to_vecs().iter().map(|element| show(element)).collect()
+        }
+        Kind::Set => set(record),
+        Kind::Stream => vec![stream_value::describe(&Held::of(record).unwrap())],
+    }
+}
+
+fn hash(record: Record<'_>) -> Vec<String> {
+    let mut pairs = Vec::new();
+    if let Body::Object(Object::Hash(fields)) = record.body() {
+        for field in fields.iter() {
+            let (name, value) = (show(field.key), show(field.value.bytes()));
+            let expiry = field.expiry_ms.map_or(String::new(), |expiry_ms| format!(" {expiry_ms}"));
+            pairs.push(format!("{name} {value}{expiry}"));
+        }
+    } else if let Body::Bytes(bytes) = record.body() {
+        let elements: Vec<_> =
+            ListpackRef::new(bytes).iter().map(|part| show(&part.text())).collect();
+        pairs.extend(elements.chunks(2).map(|pair| pair.join(" ")));
+    }
+    pairs.sort();
+    pairs
+}
+
+fn sorted_set(record: Record<'_>) -> Vec<String> {
+    let mut members = Vec::new();
+    SortedSet::of(record).unwrap().for_all(|member, score| {
+        members.push(format!("{} {score}", member.with_bytes(show)));
+    });
+    members
+}
+
+fn set(record: Record<'_>) -> Vec<String> {
+    let members = Set::of(record).unwrap().members().into_iter();
+    let mut members: Vec<_> = members.map(|member| show(&member.text())).collect();
+    members.sort();
+    members
+}
+
+fn show(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}

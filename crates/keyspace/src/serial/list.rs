@@ -1,0 +1,95 @@
+//! Lists.
+
+use kvasir_structures::quicklist::{End, NodeRef, Quicklist};
+use kvasir_structures::record::Body;
+
+use super::packed::{self, Packed};
+use super::{Reader, SerialError, Value, Writer};
+use crate::list_value;
+use crate::value::{Object, Record};
+use crate::view::Env;
+
+/// Elements as strings.
+pub(super) const ELEMENTS: u8 = 1;
+pub(super) const ZIPLIST: u8 = 10;
+pub(super) const ZIPLISTS: u8 = 14;
+/// Nodes, each with a word for what it is.
+pub(super) const NODES: u8 = 18;
+
+/// A node that is one element.
+const PLAIN: u64 = 1;
+/// A node that is a listpack.
+const PACKED: u64 = 2;
+
+pub(super) fn write(record: Record<'_>, writer: &mut Writer) {
+    match record.body() {
+        Body::Bytes(listpack) => {
+            writer.count(1);
+            writer.number(PACKED);
+            writer.string(listpack);
+        }
+        Body::Object(Object::List(list)) => {
+            writer.count(list.part_count());
+            list.for_each_node(|node| match node {
+                NodeRef::Plain(element) => {
+                    writer.number(PLAIN);
+                    writer.string(element);
+                }
+                NodeRef::Packed(listpack) => {
+                    writer.number(PACKED);
+                    writer.string(listpack.bytes());
+                }
+            });
+        }
+        Body::Object(_) => unreachable!("a list's tag on another object"),
+    }
+}
+
+pub(super) fn read_elements(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
+    let mut list = list_value::quicklist(env);
+    for _ in 0..reader.count(1)? {
+        list.push(End::Tail, &reader.string()?);
+    }
+    finish(list, reader, env)
+}
+
+/// One ziplist.
+pub(super) fn read_ziplist(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
+    let mut list = list_value::quicklist(env);
+    append(&mut list, &packed::ziplist(reader)?);
+    finish(list, reader, env)
+}
+
+pub(super) fn read_ziplists(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
+    let mut list = list_value::quicklist(env);
+    for _ in 0..reader.count(1)? {
+        append(&mut list, &packed::ziplist(reader)?);
+    }
+    finish(list, reader, env)
+}
+
+pub(super) fn read_nodes(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
+    let mut list = list_value::quicklist(env);
+    for _ in 0..reader.count(2)? {
+        match reader.number()? {
+            PLAIN => list.push(End::Tail, &reader.string()?),
+            PACKED => append(&mut list, &packed::listpack(reader)?),
+            _ => return Err(reader.error("no such node of a list")),
+        }
+    }
+    finish(list, reader, env)
+}
+
+fn append(list: &mut Quicklist, packed: &Packed) {
+    for element in packed.listpack.view().iter() {
+        list.push(End::Tail, &element.text());
+    }
+}
+
+/// Nodes may be empty, as in Redis, but not all of them.
+fn finish(list: Quicklist, reader: &Reader<'_>, env: &Env) -> Result<Value, SerialError> {
+    if list.is_empty() {
+        return Err(reader.error("a list without elements"));
+    }
+    Ok(list_value::to_value(list, env))
+}
