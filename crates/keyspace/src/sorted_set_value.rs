@@ -3,8 +3,8 @@
 //!
 //! A small one is a listpack of member, score, member, score... in that order, which stands in the
 //! key's own record; a score is an integer where it is whole, else the shortest text that reads
-//! back as the same double, as Redis stores it. Past Redis's limits on entries and lengths, or where it
-//! would not fit into a record, it becomes an [`OrderedSet`], for good.
+//! back as the same double, as Redis stores it. Past Redis's limits on entries and lengths, or
+//! where it would not fit into a record, it becomes an [`OrderedSet`], for good.
 //!
 //! Commands read through [`SortedSet`] and write through [`edit`] and [`store`]; nothing else knows
 //! the encodings. Every range is one of ranks: [`SortedSet::ranks_by_score`] and

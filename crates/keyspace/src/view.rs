@@ -286,8 +286,8 @@ impl<'a> View<'a> {
         self.waiting.has_queue_for(self.keys[key].db, self.key(key), kind)
     }
 
-    /// Tells those who wait for this key that it now holds this kind of value, or has changed; `put`
-    /// and `insert` do so themselves.
+    /// Tells those who wait for this key that it holds this kind of value now, or has changed;
+    /// `put` and `insert` do so themselves.
     #[inline]
     pub fn note_ready(&mut self, key: usize, kind: Kind) {
         if self.waiting.count() > 0 {

@@ -221,8 +221,8 @@ impl Stream {
         Some(self.entries_added.wrapping_sub(read))
     }
 
-    /// How many entries were ever added up to this id, as far as it is certain; `first` is the id of
-    /// the first live entry.
+    /// How many entries were ever added up to this id, as far as it is certain; `first` is the id
+    /// of the first live entry.
     pub fn number_of(&self, id: StreamId, first: StreamId) -> Option<u64> {
         let before_first = self.entries_added.wrapping_sub(self.len);
         if self.entries_added == 0 {

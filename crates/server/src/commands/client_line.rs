@@ -53,8 +53,8 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     }
 }
 
-/// `b` waits for a key, `U` a unix socket, `e` kept from eviction, `T` leaves no trace in the access clocks, `N` none
-/// of these.
+/// `b` waits for a key, `U` a unix socket, `e` kept from eviction, `T` leaves no trace in the
+/// access clocks, `N` none of these.
 fn flags(client: &Client) -> String {
     let all = [
         ('b', client.is_blocked.load(Relaxed)),

@@ -5,7 +5,8 @@
 
 use super::Config;
 use super::kind::Value;
-use super::table::{Change, OPTIONS, Place, Row};
+use super::row::{Change, Place, Row};
+use super::table::OPTIONS;
 use super::unsupported::Unsupported;
 
 /// Why CONFIG SET changes nothing. `message` is the text of the error reply.

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use super::Config;
 use super::arguments::Sources;
 use super::kind::Value;
+use super::row::{Otherwise, Place, Row};
 use super::syntax;
-use super::table::{Otherwise, Place, Row};
 use super::unsupported::Unsupported;
 
 /// Files may include files; deeper than this, they include each other.

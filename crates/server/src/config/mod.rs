@@ -12,6 +12,7 @@ pub mod field;
 pub mod kind;
 pub mod load;
 pub mod print;
+pub mod row;
 pub mod syntax;
 pub mod table;
 pub mod unsupported;
@@ -19,7 +20,7 @@ pub mod unsupported;
 use std::path::PathBuf;
 
 /// Every option that Kvasir obeys, by its name with underscores. Options that have only one
-/// accepted value so far (`table::Place::Fixed`) have no field.
+/// accepted value so far (`row::Place::Fixed`) have no field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Addresses as written; `bind_addresses` reads them.

@@ -6,8 +6,9 @@
 
 use super::Config;
 use super::kind::Kind;
+use super::row::{Change, Group, Otherwise, Place, Row};
 use super::syntax;
-use super::table::{Change, Group, OPTIONS, Otherwise, Place, Row};
+use super::table::OPTIONS;
 use super::unsupported::UNSUPPORTED;
 
 /// A configuration file with every option at its default, explained.

@@ -7,7 +7,7 @@
 //!
 //! An option that becomes supported moves from here to `table`.
 
-use super::table::Otherwise;
+use super::row::Otherwise;
 
 pub struct Unsupported {
     pub name: &'static str,

@@ -75,9 +75,12 @@ fn linsert(cx: &mut Cx<'_>) -> Result<Effect, Error> {
         cx.reply.integer(0);
         return Ok(Effect::None);
     }
+    let tag = |cx: &mut Cx<'_>| cx.view.peek(0).map(|record| record.tag());
+    let before = tag(cx);
     let len = list_value::insert(&mut cx.view, 0, &cx.args[3], side, &cx.args[4])?;
     cx.reply.integer(len.map_or(-1, |len| len as i64));
-    Ok(Effect::given_if(len.is_some()))
+    // As in Valkey, making room changes the encoding even if the pivot is not there.
+    Ok(Effect::given_if(len.is_some() || tag(cx) != before))
 }
 
 static LREM: Command = Command {
