@@ -3,9 +3,9 @@
 //! A blocking command that finds nothing asks to wait ([`Cx::wait`](crate::command::Cx::wait)).
 //! While its slots are locked the call is put behind those who wait for the same keys, so no
 //! write can slip in between. A write that makes a key someone waits for notes it in its tally,
-//! also under the lock; whoever ran it then calls [`serve`], which runs the waiting calls
-//! again, first come, first served, until one finds nothing. The reply goes to the client by way of its own
-//! worker.
+//! also under the lock; whoever ran it then calls [`serve`], which runs the waiting calls again,
+//! first come, first served, until one finds nothing. The reply goes to the client by way of its
+//! own worker.
 //!
 //! A call that waits is in one of three states. `WAITING` to `SERVING` is taken by whoever serves,
 //! `WAITING` to `DONE` by a timeout or a client that goes away; so exactly one of them answers.

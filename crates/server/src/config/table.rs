@@ -244,7 +244,9 @@ more processor time; readers never see an expired key in any case.",
         Kind::Memory { min: 0, max: i64::MAX },
         "3000",
         field!(hll_sparse_max_bytes),
-        "A HyperLogLog that would take more bytes than this becomes a dense one of 12 KiB.",
+        "\
+A HyperLogLog that would take more bytes than this becomes a dense one of
+12 KiB.",
     ),
     Row::new(
         "list-max-listpack-size",
