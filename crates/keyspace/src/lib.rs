@@ -23,6 +23,7 @@ pub mod long_double;
 pub mod plan;
 pub mod rng;
 pub mod serial;
+pub mod set_probe;
 pub mod set_value;
 pub mod sorted_set_value;
 pub mod spec;

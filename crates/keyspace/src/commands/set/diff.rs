@@ -4,6 +4,7 @@ use super::intersect::store;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::set_probe::Probe;
 use crate::set_value::{self, Draft, Limits, Member, Set};
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 
@@ -75,6 +76,8 @@ fn subtract<'a>(sets: &[Option<Set<'a>>], mut f: impl FnMut(Member<'a>)) {
     let mut others: Vec<_> = others.iter().flatten().collect();
     // The largest is the likeliest to have a member.
     others.sort_by_key(|other| std::cmp::Reverse(other.len()));
+    let probe = |other: &Set<'a>| Probe::new(*other, first.len());
+    let others: Vec<_> = others.into_iter().map(probe).collect();
     first.for_each(|member| {
         if !others.iter().any(|other| other.contains(member)) {
             f(member);

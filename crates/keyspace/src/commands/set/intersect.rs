@@ -8,6 +8,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::set_probe::Probe;
 use crate::set_value::{self, Draft, Limits, Member, Set};
 use crate::spec::{Argument, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec};
 
@@ -145,6 +146,8 @@ fn intersect<'a>(sets: Vec<Option<Set<'a>>>, mut f: impl FnMut(Member<'a>) -> Co
     let Some(mut sets) = sets.into_iter().collect::<Option<Vec<_>>>() else { return };
     sets.sort_by_key(|set| set.len());
     let Some((smallest, others)) = sets.split_first() else { return };
+    let probe = |other: &Set<'a>| Probe::new(*other, smallest.len());
+    let others: Vec<_> = others.iter().map(probe).collect();
     let _ = smallest.try_for_each(|member| {
         if others.iter().all(|other| other.contains(member)) {
             f(member)
