@@ -222,6 +222,18 @@ impl<'a> ListpackRef<'a> {
     /// The element at `offset`, and the offset behind its entry.
     #[inline]
     fn decode(self, offset: usize) -> (Element<'a>, usize) {
+        // The two usual forms, at the cost of a look at one byte; both have a backlen of one.
+        match self.bytes[offset] {
+            int @ 0..0x80 => (Element::Int(i64::from(int)), offset + 2),
+            head @ 0x80..0xC0 => {
+                let behind = offset + 1 + usize::from(head & 0x3F);
+                (Element::Bytes(&self.bytes[offset + 1..behind]), behind + 1)
+            }
+            _ => self.decode_any(offset),
+        }
+    }
+
+    fn decode_any(self, offset: usize) -> (Element<'a>, usize) {
         let (element, size) = decode(&self.bytes[offset..]).expect("a sound listpack");
         let backlen_size = if size <= 0x7F { 1 } else { Backlen::of(size).len() };
         (element, offset + size + backlen_size)

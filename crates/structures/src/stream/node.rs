@@ -188,7 +188,11 @@ impl<'a> NodeRef<'a> {
 
     /// Where the entry before `end`, a start or the end, starts; `None` at the first one.
     pub(super) fn before(self, end: Position) -> Option<Position> {
-        let last = self.listpack.before(end).filter(|last| *last >= self.first())?;
+        self.before_but_not_below(end, self.first())
+    }
+
+    fn before_but_not_below(self, end: Position, first: Position) -> Option<Position> {
+        let last = self.listpack.before(end).filter(|last| *last >= first)?;
         let elements = self.int_at(last);
         let mut start = last;
         for _ in 0..elements {
@@ -200,14 +204,17 @@ impl<'a> NodeRef<'a> {
     /// The first entry from `id` on, deleted or not; the end if there is none. Looks from both
     /// ends: those who read a stream read near its end.
     pub(super) fn seek(self, id: StreamId) -> Position {
-        let (mut front, mut back) = (self.first(), self.end());
+        let (name_count, names) = self.names();
+        let first = self.listpack.skip(names, name_count + 1);
+        let (mut front, mut back) = (first, self.end());
         while front < back {
-            let (entry, after) = self.entry(front);
-            if entry.id >= id {
+            let (front_id, after) = self.id_and_end(front, name_count);
+            if front_id >= id {
                 return front;
             }
             front = after;
-            let Some(last) = self.before(back).filter(|last| *last >= front) else { break };
+            let last = self.before_but_not_below(back, first);
+            let Some(last) = last.filter(|last| *last >= front) else { break };
             if self.id_at(last) < id {
                 return back;
             }
@@ -236,6 +243,20 @@ impl<'a> NodeRef<'a> {
                 at = after;
                 element.is(name)
             })
+    }
+
+    /// The id of the entry that starts at `start`, and where the next one starts; `name_count` is
+    /// the master entry's.
+    #[inline]
+    fn id_and_end(self, start: Position, name_count: usize) -> (StreamId, Position) {
+        let (flags, at) = self.listpack.read(start);
+        let (ms, at) = self.listpack.read(at);
+        let (seq, at) = self.listpack.read(at);
+        let rest = match int(flags) & SAME_FIELDS {
+            0 => 2 * self.int_at(at) as usize + 2,
+            _ => name_count + 1,
+        };
+        (self.id(int(ms), int(seq)), self.listpack.skip(at, rest))
     }
 
     fn id_at(self, start: Position) -> StreamId {
