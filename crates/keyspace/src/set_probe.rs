@@ -1,4 +1,4 @@
-//! A set that is asked for many members: a listpack is searched from its start for each, which for a
+//! A set that is asked for many members. A listpack is searched from its start for each, which for a
 //! hundred members and a hundred questions costs more than hashing both.
 
 use std::collections::HashSet;

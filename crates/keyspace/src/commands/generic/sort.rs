@@ -172,8 +172,8 @@ fn sort(cx: &mut World<'_, '_>, options: &Options<'_>) -> Result<Effect, Error> 
             Options { is_alpha: true, descends: options.descends, ..Options::default() };
         by_own_value(elements, &by_element)?
     } else if options.keeps_order() {
-        // Only a sorted set has an order that can be turned around.
-        let turns = options.descends && kind == Kind::SortedSet;
+        // A set has no order that could be turned around.
+        let turns = options.descends && kind != Kind::Set;
         if turns { elements.into_iter().rev().collect() } else { elements }
     } else {
         let values = weights(cx, options, elements);
@@ -383,7 +383,7 @@ mod tests {
             &format!(
                 "{data}; SORT l BY v* ALPHA DESC; SORT l BY nosort DESC; SORT l BY h*-> ALPHA"
             ),
-            ":3; +OK; :2; :2; [$2 $1 $3]; [$1 $2 $3]; [$1 $2 $3]",
+            ":3; +OK; :2; :2; [$2 $1 $3]; [$3 $2 $1]; [$1 $2 $3]",
         );
     }
 

@@ -181,8 +181,8 @@ static BZMPOP: Command = Command {
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| {
-        let deadline_ms = deadline_ms(&cx.args[1], cx.view.env)?;
         let request = Request::parse(cx.args.from(2))?;
+        let deadline_ms = deadline_ms(&cx.args[1], cx.view.env)?;
         try_each_key(cx, deadline_ms, |cx, key| {
             Ok(request.take_from(cx, key)?.expect("the key holds something"))
         })
@@ -389,7 +389,7 @@ mod tests {
         check(
             "BZPOPMIN z x; BZPOPMAX z -1; BZMPOP x 0 z MIN; BZMPOP -1 1 z MIN; BZMPOP 0 0 z MIN; \
              BZMPOP 0 1 z FOO",
-            &format!("{float}; {negative}; {float}; {negative}; {keys}; {syntax}"),
+            &format!("{float}; {negative}; {keys}; {negative}; {keys}; {syntax}"),
         );
     }
 

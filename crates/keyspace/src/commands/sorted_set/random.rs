@@ -88,7 +88,8 @@ fn write(set: SortedSet<'_>, count: i64, with_scores: bool, rng: &mut Rng, reply
     if count < 0 {
         (0..draws).for_each(|_| write_one(rng.below(len)));
     } else if draws == len {
-        (0..len).for_each(write_one);
+        // All of them: from the highest score down, as Redis walks.
+        (0..len).rev().for_each(write_one);
     } else {
         distinct(draws, len, rng).into_iter().for_each(write_one);
     }
@@ -135,7 +136,7 @@ mod tests {
                            ZRANDMEMBER z 0 WITHSCORES";
         check(with_scores, ":1; [$m $1.5]; [$m $1.5 $m $1.5]; []");
         check3(with_scores, ":1; [[$m ,1.5]]; [[$m ,1.5] [$m ,1.5]]; []");
-        check("ZADD z 1 a 2 b 3 c; ZRANDMEMBER z 3", ":3; [$a $b $c]");
+        check("ZADD z 1 a 2 b 3 c; ZRANDMEMBER z 3", ":3; [$c $b $a]");
     }
 
     #[test]
