@@ -1,5 +1,5 @@
-//! A set that is asked for many members. A listpack is searched from its start for each, which for a
-//! hundred members and a hundred questions costs more than hashing both.
+//! A set that is asked for many members. A listpack is searched from its start for each, which for
+//! a hundred members and a hundred questions costs more than hashing both.
 
 use std::collections::HashSet;
 
