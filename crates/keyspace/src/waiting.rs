@@ -328,7 +328,7 @@ fn serve_key(
     let waiting = &server.keyspace.waiting;
     let shard = waiting.shard(&ready.key);
     let _order = shard.serving.lock().unwrap_or_else(PoisonError::into_inner);
-    // Those who were run and found nothing: a reader of a stream leaves it to those behind it.
+    // Readers of a stream that found nothing: they leave it to those behind them.
     let mut seen = Vec::new();
     while let Some(waiter) = waiting.next(ready, &seen) {
         match resume(server, &waiter) {
@@ -339,6 +339,11 @@ fn serve_key(
             }
             None => {
                 waiter.state.store(WAITING, SeqCst);
+                if waiter.kind != Kind::Stream {
+                    // Nothing is left for anyone. What is pushed from now on is served by whoever
+                    // pushes it, and must not go to those behind.
+                    return;
+                }
                 seen.push(waiter);
             }
         }
