@@ -228,6 +228,16 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
+        name: "sort-by-nothing",
+        reason: "SORT takes a text without digits for 0, as in Redis",
+        peer: Some(Peer::Valkey),
+        matches: |name, _, ours, theirs| {
+            matches!(name, "sort" | "sort_ro")
+                && !ours.is_error()
+                && is_error_with(theirs, b"scores can't be converted into double")
+        },
+    },
+    Rule {
         name: "text-encoding",
         reason: "Valkey's longest text beside its key is Valkey's, Kvasir reports Redis's",
         peer: Some(Peer::Valkey),

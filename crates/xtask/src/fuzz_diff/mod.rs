@@ -136,7 +136,7 @@ fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]
     for epoch in 0..count {
         let epoch_seed = seed.wrapping_add(epoch as u64);
         let len = EPOCH_STEPS.min(options.commands - epoch * EPOCH_STEPS);
-        let steps = draw_epoch(epoch_seed, len, syntaxes);
+        let steps = draw_epoch(epoch_seed, len, syntaxes, options.peer);
         pair.renew()?;
         if let Some(difference) = run_epoch(&mut pair, &steps, &bar)? {
             bar.abandon();
@@ -147,10 +147,10 @@ fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]
     Ok(pair.tally)
 }
 
-fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax]) -> Vec<Step> {
+fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax], peer: Peer) -> Vec<Step> {
     // Neighbouring seeds shall not give neighbouring streams.
     let mut random = Random::new(Random::new(seed).next());
-    let drawer = Drawer::new(syntaxes, &mut random);
+    let drawer = Drawer::new(syntaxes, peer, &mut random);
     let mut steps = Vec::with_capacity(len);
     let (mut batch, mut left, mut connection) = (0, 0, 0);
     while steps.len() < len {

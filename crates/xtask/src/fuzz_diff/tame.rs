@@ -1,6 +1,7 @@
 //! Takes out of drawn calls what no two servers could answer alike, or none in this life: times
 //! that come while we look, ids made of the clock, waiting forever, billions of random elements.
 
+use super::intended::Peer;
 use crate::link::Call;
 
 const DAY_MS: i128 = 86_400_000;
@@ -12,7 +13,7 @@ const WAIT_MS: &[u8] = b"2";
 /// The most elements that a call may draw with repetition.
 const DRAWS_MAX: i64 = 200;
 
-pub fn tame(call: &mut Call) {
+pub fn tame(call: &mut Call, peer: Peer) {
     let name = call[0].to_ascii_lowercase();
     postpone(call, &name);
     shorten_wait(call, &name);
@@ -24,11 +25,25 @@ pub fn tame(call: &mut Call) {
         b"xadd" => call.iter_mut().filter(|word| *word == b"*").for_each(|word| {
             *word = b"7-*".to_vec();
         }),
-        // Of equal weights, which comes first is nobody's promise.
-        b"sort" | b"sort_ro" if has_word(call, b"by") => remove_word(call, b"alpha"),
+        b"sort" | b"sort_ro" => tame_sort(call, peer),
         // Any so many of those found: which are they?
         b"geosearchstore" | b"georadius" | b"georadiusbymember" => remove_word(call, b"any"),
         _ => {}
+    }
+}
+
+fn tame_sort(call: &mut Call, peer: Peer) {
+    // Of equal weights, which comes first is nobody's promise.
+    if has_word(call, b"by") {
+        remove_word(call, b"alpha");
+    }
+    // What an empty text weighs differs, and only replies may.
+    let at = call.iter().position(|word| word.eq_ignore_ascii_case(b"store"));
+    if let Some(at) = at
+        && peer == Peer::Valkey
+        && !has_word(call, b"alpha")
+    {
+        call.drain(at..(at + 2).min(call.len()));
     }
 }
 
@@ -105,7 +120,7 @@ mod tests {
 
     fn tamed(line: &str) -> String {
         let mut call: Call = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        tame(&mut call);
+        tame(&mut call, Peer::Valkey);
         call.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
     }
 
@@ -117,6 +132,13 @@ mod tests {
         assert_eq!(tamed("SET k v"), "SET k v");
         assert_eq!(tamed("HRANDFIELD h -9000000000"), "HRANDFIELD h -50");
         assert_eq!(tamed("XADD x * f v"), "XADD x 7-* f v");
+    }
+
+    #[test]
+    fn what_is_sorted_by_numbers_is_not_stored() {
+        assert_eq!(tamed("SORT l STORE l2 DESC"), "SORT l DESC");
+        assert_eq!(tamed("SORT l ALPHA STORE l2"), "SORT l ALPHA STORE l2");
+        assert_eq!(tamed("SORT l BY w* ALPHA STORE"), "SORT l BY w*");
     }
 
     #[test]
