@@ -103,6 +103,13 @@ pub static INTENDED: &[Rule] = &[
         },
     ),
     rule(
+        "sort-encoding",
+        "SORT leaves a small sorted set as it is, the peers make a skip list of it",
+        |_, call, ours, theirs| {
+            is_word(call, b"encoding") && are(ours, theirs, b"listpack", b"skiplist")
+        },
+    ),
+    rule(
         "tree-nodes",
         "what a stream is made of inside is not what it holds",
         |name, _, ours, theirs| {
@@ -169,10 +176,11 @@ pub static INTENDED: &[Rule] = &[
     },
     Rule {
         name: "bits-of-nothing",
-        reason: "the arguments are looked at before the key since Redis 7.2",
+        reason: "BITCOUNT and BITPOS look at their numbers before the key since Redis 7.2",
         peer: Some(Peer::Redis),
         matches: |name, _, ours, theirs| {
-            let is_nothing = matches!(theirs.integer(), Some(0 | -1));
+            let is_nothing =
+                matches!(theirs.integer(), Some(0 | -1)) || is_error_with(theirs, b"WRONGTYPE");
             let is_wrong = is_error_with(ours, b"syntax error")
                 || is_error_with(ours, b"not an integer")
                 || is_error_with(ours, b"The bit argument must be 1 or 0");
@@ -185,6 +193,16 @@ pub static INTENDED: &[Rule] = &[
         peer: Some(Peer::Redis),
         matches: |name, call, _, theirs| {
             name == "bitcount" && call.len() == 3 && is_error_with(theirs, b"syntax error")
+        },
+    },
+    Rule {
+        name: "xread-last",
+        reason: "XREAD knows the ID + since Redis 7.4",
+        peer: Some(Peer::Redis),
+        matches: |name, call, _, theirs| {
+            name.starts_with("xread")
+                && has_word(call, b"+")
+                && is_error_with(theirs, b"Invalid stream ID specified")
         },
     },
     Rule {
