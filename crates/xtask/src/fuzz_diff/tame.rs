@@ -25,6 +25,12 @@ pub fn tame(call: &mut Call, peer: Peer) {
         b"xadd" => call.iter_mut().filter(|word| *word == b"*").for_each(|word| {
             *word = b"7-*".to_vec();
         }),
+        // Valkey refuses the least count, and the others remove by it.
+        b"lrem" if peer == Peer::Valkey => call.iter_mut().skip(2).take(1).for_each(|count| {
+            if count[..] == i64::MIN.to_string().into_bytes() {
+                *count = b"-1".to_vec();
+            }
+        }),
         b"sort" | b"sort_ro" => tame_sort(call, peer),
         // Any so many of those found: which are they?
         b"geosearchstore" | b"georadius" | b"georadiusbymember" => remove_word(call, b"any"),
