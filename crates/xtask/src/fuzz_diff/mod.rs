@@ -109,8 +109,8 @@ fn launches(options: &Options, oracle: &Oracle) -> Launches {
     let own = format!("--io-threads 2 --io-backend {}", options.backend);
     let ours = [LIMITS, NEWER_LIMITS, &own].map(words).concat();
     let newer = if options.peer == Peer::Valkey { NEWER_LIMITS } else { "" };
-    // A peer looks only so often whether a call has waited long enough.
-    let mut theirs = [LIMITS, newer, "--hz 500 --appendonly no --save"].map(words).concat();
+    // At 10 Hz a call that waits in vain for 2 ms keeps the peer for 100.
+    let mut theirs = [LIMITS, newer, "--appendonly no --hz 500 --save"].map(words).concat();
     theirs.push(String::new());
     let program = target_dir().join("release/kvasir-server");
     Launches {

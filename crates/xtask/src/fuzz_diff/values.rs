@@ -289,7 +289,7 @@ impl Values {
     pub fn value(&self, random: &mut Random) -> Vec<u8> {
         match random.below(16) {
             0..5 => self.integer(random),
-            5 => self.float(random),
+            5 => no_denormal(self.float(random)),
             6 => Vec::new(),
             7 => {
                 let len = random.below(20);
@@ -309,6 +309,11 @@ impl Values {
             _ => format!("value{}", random.below(1000)).into_bytes(),
         }
     }
+}
+
+/// SORT of Redis 7.0 does not take a number that is so near to 0, where Valkey does.
+fn no_denormal(text: Vec<u8>) -> Vec<u8> {
+    if text.ends_with(b"e-324") { b"1".to_vec() } else { text }
 }
 
 /// An index or a count around those of our collections.

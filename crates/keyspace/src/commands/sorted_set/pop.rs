@@ -181,8 +181,8 @@ static BZMPOP: Command = Command {
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| {
-        let deadline_ms = deadline_ms(&cx.args[1], cx.view.env)?;
         let request = Request::parse(cx.args.from(2))?;
+        let deadline_ms = deadline_ms(&cx.args[1], cx.view.env)?;
         try_each_key(cx, deadline_ms, |cx, key| {
             Ok(request.take_from(cx, key)?.expect("the key holds something"))
         })
@@ -387,8 +387,8 @@ mod tests {
         let (float, negative) =
             ("-ERR timeout is not a float or out of range", "-ERR timeout is negative");
         check(
-            "BZPOPMIN z x; BZPOPMAX z -1; BZMPOP x 0 z MIN; BZMPOP -1 1 z MIN; BZMPOP 0 0 z MIN; \
-             BZMPOP 0 1 z FOO",
+            "BZPOPMIN z x; BZPOPMAX z -1; BZMPOP x 1 z MIN; BZMPOP -1 1 z MIN; BZMPOP x 0 z MIN; \
+             BZMPOP x 1 z FOO",
             &format!("{float}; {negative}; {float}; {negative}; {keys}; {syntax}"),
         );
     }
