@@ -246,6 +246,22 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
+        name: "wait-first",
+        reason: "a wrong timeout is said before what is wrong behind it, as in Redis",
+        peer: Some(Peer::Valkey),
+        matches: |name, _, ours, theirs| {
+            matches!(name, "blmpop" | "bzmpop")
+                && is_error_with(ours, b"ERR timeout is")
+                && theirs.is_error()
+        },
+    },
+    Rule {
+        name: "key-named-fields",
+        reason: "Valkey takes a key of the name FIELDS for the word in front of the fields",
+        peer: Some(Peer::Valkey),
+        matches: |name, call, _, _| name == "hgetex" && is_word(call, b"fields"),
+    },
+    Rule {
         name: "sort-by-nothing",
         reason: "SORT takes a text without digits for 0, as in Redis",
         peer: Some(Peer::Valkey),
@@ -414,7 +430,7 @@ fn without(raw: &Raw, names: &[&str]) -> Raw {
             kept.push(without(item, names));
         }
     }
-    let per_count = if header[0] == b'%' { 2 } else { 1 };
+    let per_count = if header.starts_with(b"%") { 2 } else { 1 };
     let header = match kept.len() == items.len() {
         true => header.clone(),
         false => format!("{}{}\r\n", char::from(header[0]), kept.len() / per_count).into_bytes(),

@@ -33,7 +33,8 @@ pub fn is_special(call: &Call) -> bool {
         b"randomkey" | b"hrandfield" | b"srandmember" | b"zrandmember" | b"spop"
     );
     let is_plain = !is_random && scan_cursor(&name).is_none() && lex_source(call).is_none();
-    !is_plain || name == b"dbsize" || name[0] == b'~'
+    let is_sort = name.starts_with(b"sort") && call.len() > 1;
+    !is_plain || is_sort || name == b"dbsize" || name[0] == b'~'
 }
 
 /// Both replies, and whether they may stand side by side.
@@ -49,6 +50,7 @@ pub fn run(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
         return Ok((skipped.clone(), skipped, true));
     }
     match &name[..] {
+        b"sort" | b"sort_ro" if call.len() > 1 => return sort(twins, call),
         EXPIRE_SOME => return expire_some(twins),
         RESTORE_COPY => return restore_copy(twins, call),
         b"spop" => return pop(twins, call),
@@ -86,6 +88,23 @@ fn lex_source(call: &Call) -> Option<usize> {
         _ => return None,
     };
     (call.len() > source).then_some(source)
+}
+
+/// The peers change the encoding of a sorted set that is sorted: they are given a copy of it.
+fn sort(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
+    const COPY: &[u8] = b"~sorted";
+    let of_type = twins.theirs.call(&vec![b"TYPE".to_vec(), call[1].clone()])?;
+    let mut asked = call.clone();
+    if of_type.text() == Some(b"zset") {
+        twins.theirs.call(&vec![b"COPY".to_vec(), call[1].clone(), COPY.to_vec()])?;
+        asked[1] = COPY.to_vec();
+    }
+    let (ours, theirs) = (twins.ours.call(call)?, twins.theirs.call(&asked)?);
+    if asked != *call {
+        twins.theirs.call(&vec![b"DEL".to_vec(), COPY.to_vec()])?;
+    }
+    let is_same = ours == theirs;
+    Ok((ours, theirs, is_same))
 }
 
 /// Whether the members of a sorted set are not in the order of their bytes: what such a range of

@@ -25,10 +25,27 @@ pub fn tame(call: &mut Call, peer: Peer) {
         b"xadd" => call.iter_mut().filter(|word| *word == b"*").for_each(|word| {
             *word = b"7-*".to_vec();
         }),
+        // Valkey refuses the least count, and the others remove by it.
+        b"lrem" if peer == Peer::Valkey => call.iter_mut().skip(2).take(1).for_each(|count| {
+            if count[..] == i64::MIN.to_string().into_bytes() {
+                *count = b"-1".to_vec();
+            }
+        }),
+        b"hsetex" if peer == Peer::Valkey => tame_count(call),
         b"sort" | b"sort_ro" => tame_sort(call, peer),
         // Any so many of those found: which are they?
         b"geosearchstore" | b"georadius" | b"georadiusbymember" => remove_word(call, b"any"),
         _ => {}
+    }
+}
+
+/// Of a number of fields that does not fit an int Valkey sees only the lower half.
+fn tame_count(call: &mut Call) {
+    let at = call.iter().position(|word| word.eq_ignore_ascii_case(b"fields"));
+    if let Some(count) = at.and_then(|at| call.get_mut(at + 1))
+        && integer(count).is_some_and(|count| i32::try_from(count).is_err())
+    {
+        *count = b"0".to_vec();
     }
 }
 
