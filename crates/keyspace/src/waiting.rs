@@ -8,7 +8,8 @@
 //! own worker.
 //!
 //! A call that waits is in one of three states. `WAITING` to `SERVING` is taken by whoever serves,
-//! `WAITING` to `DONE` by a timeout or a client that goes away; so exactly one of them answers.
+//! `WAITING` to `DONE` by a timeout or a client that goes away; so exactly one of them answers. Who
+//! wants to end a call that is being served waits for what comes of it.
 //!
 //! Locks: serving a key holds its shard's `serving` lock and then locks slots; queues are locked
 //! innermost, under slots.
@@ -16,6 +17,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::{Protocol, Reply};
@@ -205,13 +207,19 @@ impl Waiting {
         waiter
     }
 
-    /// Ends a call's waiting without an answer; `false` if the answer is on its way.
+    /// Ends a call's waiting without an answer; `false` if the answer is on its way. Called with no
+    /// slot locked.
     pub fn cancel(&self, waiter: &Arc<Waiter>) -> bool {
-        let was_waiting = waiter.moves(WAITING, DONE);
-        if was_waiting {
-            self.forget(waiter);
+        // One that is served right now may be given back, having found nothing, and would then
+        // wait without anybody who ends it. That is known in a moment.
+        while !waiter.moves(WAITING, DONE) {
+            if waiter.state.load(SeqCst) == DONE {
+                return false;
+            }
+            thread::yield_now();
         }
-        was_waiting
+        self.forget(waiter);
+        true
     }
 
     fn keys_of(&self, db: DbIndex) -> Vec<Vec<u8>> {
@@ -320,7 +328,7 @@ fn serve_key(
     let waiting = &server.keyspace.waiting;
     let shard = waiting.shard(&ready.key);
     let _order = shard.serving.lock().unwrap_or_else(PoisonError::into_inner);
-    // Those who were run and found nothing: a reader of a stream leaves it to those behind it.
+    // Readers of a stream that found nothing: they leave it to those behind them.
     let mut seen = Vec::new();
     while let Some(waiter) = waiting.next(ready, &seen) {
         match resume(server, &waiter) {
@@ -331,6 +339,11 @@ fn serve_key(
             }
             None => {
                 waiter.state.store(WAITING, SeqCst);
+                if waiter.kind != Kind::Stream {
+                    // Nothing is left for anyone. What is pushed from now on is served by whoever
+                    // pushes it, and must not go to those behind.
+                    return;
+                }
                 seen.push(waiter);
             }
         }
@@ -356,4 +369,27 @@ fn resume(server: &mut Server<'_>, waiter: &Waiter) -> Option<(Reply, Effect)> {
         Effect::None
     });
     Some((reply, effect))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::Bench;
+
+    #[test]
+    fn who_was_served_in_vain_can_still_give_up() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let waiter = bench.call_for(1, "BLPOP l 1").expect_err("it waits");
+        assert!(waiter.moves(WAITING, SERVING));
+        thread::scope(|scope| {
+            let waiting = bench.waiting();
+            let cancel = scope.spawn(|| waiting.cancel(&waiter));
+            thread::sleep(Duration::from_millis(5));
+            assert!(waiter.moves(SERVING, WAITING));
+            assert!(cancel.join().expect("no panic"));
+        });
+        assert_eq!(bench.waiting().count(), 0);
+    }
 }

@@ -5,6 +5,7 @@
 
 use kvasir_keyspace::spec::ArgumentKind;
 
+use super::intended::Peer;
 use super::special;
 use super::syntax::{Param, Syntax};
 use super::tame::tame;
@@ -30,6 +31,7 @@ pub struct Drawer<'a> {
     pub values: Values,
     /// Whether there is something to take values out and to put them back with.
     has_dump: bool,
+    peer: Peer,
 }
 
 /// A call that is being drawn.
@@ -43,9 +45,9 @@ struct Draft {
 }
 
 impl<'a> Drawer<'a> {
-    pub fn new(syntaxes: &'a [Syntax], random: &mut Random) -> Drawer<'a> {
+    pub fn new(syntaxes: &'a [Syntax], peer: Peer, random: &mut Random) -> Drawer<'a> {
         let has_dump = syntaxes.iter().any(|syntax| syntax.words[0] == "restore");
-        Drawer { syntaxes, values: Values::new(random), has_dump }
+        Drawer { syntaxes, values: Values::new(peer, random), has_dump, peer }
     }
 
     pub fn call(&self, random: &mut Random) -> Call {
@@ -73,7 +75,7 @@ impl<'a> Drawer<'a> {
         if random.once_in(UNKNOWN_ONCE_IN) {
             call[0].push(b'x');
         }
-        tame(&mut call);
+        tame(&mut call, self.peer);
         call
     }
 

@@ -4,6 +4,7 @@
 //! means to differ from a peer; each entry has to be met, or it is reported as unused.
 
 use clap::ValueEnum;
+use kvasir_resp::number;
 
 use crate::link::{Call, show};
 use crate::raw::Raw;
@@ -102,11 +103,20 @@ pub static INTENDED: &[Rule] = &[
         },
     ),
     rule(
+        "sort-encoding",
+        "SORT leaves a small sorted set as it is, the peers make a skip list of it",
+        |_, call, ours, theirs| {
+            is_word(call, b"encoding") && are(ours, theirs, b"listpack", b"skiplist")
+        },
+    ),
+    rule(
         "tree-nodes",
         "what a stream is made of inside is not what it holds",
         |name, _, ours, theirs| {
-            let [ours, theirs] = [ours, theirs].map(|raw| without(raw, &TREE_FIELDS));
-            name == "xinfo" && is_near(&ours, &theirs, 0)
+            name == "xinfo" && {
+                let [ours, theirs] = [ours, theirs].map(|raw| without(raw, &TREE_FIELDS));
+                is_near(&ours, &theirs, 0)
+            }
         },
     ),
     Rule {
@@ -115,8 +125,10 @@ pub static INTENDED: &[Rule] = &[
         peer: Some(Peer::Redis),
         matches: |name, _, ours, theirs| {
             const FIELDS: [&str; 4] = [TREE_FIELDS[0], TREE_FIELDS[1], "inactive", "active-time"];
-            let [ours, theirs] = [ours, theirs].map(|raw| without(raw, &FIELDS));
-            name == "xinfo" && is_near(&ours, &theirs, 0)
+            name == "xinfo" && {
+                let [ours, theirs] = [ours, theirs].map(|raw| without(raw, &FIELDS));
+                is_near(&ours, &theirs, 0)
+            }
         },
     },
     Rule {
@@ -133,6 +145,74 @@ pub static INTENDED: &[Rule] = &[
         peer: Some(Peer::Redis),
         matches: |_, call, ours, theirs| {
             is_word(call, b"encoding") && are(ours, theirs, b"listpack", b"hashtable")
+        },
+    },
+    Rule {
+        name: "double-digits",
+        reason: "Redis before 7.2 writes a score with 17 digits, Kvasir with as few as are needed",
+        peer: Some(Peer::Redis),
+        matches: |name, _, ours, theirs| {
+            let has_scores = name.trim_start_matches('b').starts_with('z');
+            has_scores && ours != theirs && are_equal_doubles(ours, theirs)
+        },
+    },
+    Rule {
+        name: "withscore",
+        reason: "ZRANK knows WITHSCORE since Redis 7.2",
+        peer: Some(Peer::Redis),
+        matches: |name, call, _, theirs| {
+            let is_rank = matches!(name, "zrank" | "zrevrank");
+            is_rank && call.len() == 4 && is_error_with(theirs, b"wrong number of arguments")
+        },
+    },
+    Rule {
+        name: "unbalanced",
+        reason: "the error names the command since Redis 7.2",
+        peer: Some(Peer::Redis),
+        matches: |_, _, ours, theirs| {
+            is_error_with(ours, b"ERR Unbalanced 'xread")
+                && is_error_with(theirs, b"ERR Unbalanced XREAD")
+        },
+    },
+    Rule {
+        name: "bits-of-nothing",
+        reason: "BITCOUNT and BITPOS look at their numbers before the key since Redis 7.2",
+        peer: Some(Peer::Redis),
+        matches: |name, _, ours, theirs| {
+            let is_nothing =
+                matches!(theirs.integer(), Some(0 | -1)) || is_error_with(theirs, b"WRONGTYPE");
+            let is_wrong = is_error_with(ours, b"syntax error")
+                || is_error_with(ours, b"not an integer")
+                || is_error_with(ours, b"The bit argument must be 1 or 0");
+            matches!(name, "bitcount" | "bitpos") && is_nothing && is_wrong
+        },
+    },
+    Rule {
+        name: "bitcount-start",
+        reason: "BITCOUNT takes a start without an end since Valkey 8.0",
+        peer: Some(Peer::Redis),
+        matches: |name, call, _, theirs| {
+            name == "bitcount" && call.len() == 3 && is_error_with(theirs, b"syntax error")
+        },
+    },
+    Rule {
+        name: "xread-last",
+        reason: "XREAD knows the ID + since Redis 7.4",
+        peer: Some(Peer::Redis),
+        matches: |name, call, _, theirs| {
+            name.starts_with("xread")
+                && has_word(call, b"+")
+                && is_error_with(theirs, b"Invalid stream ID specified")
+        },
+    },
+    Rule {
+        name: "place-of-nobody",
+        reason: "the error names the member since Valkey 8.0",
+        peer: Some(Peer::Redis),
+        matches: |name, _, ours, theirs| {
+            name.starts_with("geo")
+                && is_error_with(ours, b"ERR member ")
+                && is_error_with(theirs, b"could not decode requested zset member")
         },
     },
     Rule {
@@ -163,6 +243,32 @@ pub static INTENDED: &[Rule] = &[
                 || is_error_with(theirs, b"not an integer");
             let is_seen = is_error_with(ours, b"WRONGTYPE") || ours.text().is_none();
             name == "getex" && is_seen && is_wrong_time
+        },
+    },
+    Rule {
+        name: "wait-first",
+        reason: "a wrong timeout is said before what is wrong behind it, as in Redis",
+        peer: Some(Peer::Valkey),
+        matches: |name, _, ours, theirs| {
+            matches!(name, "blmpop" | "bzmpop")
+                && is_error_with(ours, b"ERR timeout is")
+                && theirs.is_error()
+        },
+    },
+    Rule {
+        name: "key-named-fields",
+        reason: "Valkey takes a key of the name FIELDS for the word in front of the fields",
+        peer: Some(Peer::Valkey),
+        matches: |name, call, _, _| name == "hgetex" && is_word(call, b"fields"),
+    },
+    Rule {
+        name: "sort-by-nothing",
+        reason: "SORT takes a text without digits for 0, as in Redis",
+        peer: Some(Peer::Valkey),
+        matches: |name, _, ours, theirs| {
+            matches!(name, "sort" | "sort_ro")
+                && !ours.is_error()
+                && is_error_with(theirs, b"scores can't be converted into double")
         },
     },
     Rule {
@@ -262,6 +368,22 @@ fn is_error_with(reply: &Raw, words: &[u8]) -> bool {
     text.is_some_and(|text| text.windows(words.len()).any(|part| part == words))
 }
 
+/// Equal but for doubles that they write with all digits, and we with fewer.
+fn are_equal_doubles(ours: &Raw, theirs: &Raw) -> bool {
+    if let (Raw::Node(ours_header, ours), Raw::Node(theirs_header, theirs)) = (ours, theirs) {
+        let mut pairs = ours.iter().zip(theirs);
+        return ours_header == theirs_header
+            && pairs.all(|(ours, theirs)| are_equal_doubles(ours, theirs));
+    }
+    let (mut long, mut short) = (Vec::new(), Vec::new());
+    ours == theirs
+        || ours.text().and_then(number::parse_double).is_some_and(|value| {
+            number::write_double(value, &mut long);
+            number::write_double_shortest(value, &mut short);
+            ours.text() == Some(&short) && theirs.text() == Some(&long)
+        })
+}
+
 /// BY with a pattern that has no star: nothing to sort by.
 fn sorts_by_nothing(call: &Call) -> bool {
     let by = call.windows(2).find(|pair| pair[0].eq_ignore_ascii_case(b"by"));
@@ -308,7 +430,7 @@ fn without(raw: &Raw, names: &[&str]) -> Raw {
             kept.push(without(item, names));
         }
     }
-    let per_count = if header[0] == b'%' { 2 } else { 1 };
+    let per_count = if header.starts_with(b"%") { 2 } else { 1 };
     let header = match kept.len() == items.len() {
         true => header.clone(),
         false => format!("{}{}\r\n", char::from(header[0]), kept.len() / per_count).into_bytes(),

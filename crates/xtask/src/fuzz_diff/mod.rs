@@ -109,7 +109,8 @@ fn launches(options: &Options, oracle: &Oracle) -> Launches {
     let own = format!("--io-threads 2 --io-backend {}", options.backend);
     let ours = [LIMITS, NEWER_LIMITS, &own].map(words).concat();
     let newer = if options.peer == Peer::Valkey { NEWER_LIMITS } else { "" };
-    let mut theirs = [LIMITS, newer, "--appendonly no --save"].map(words).concat();
+    // At 10 Hz a call that waits in vain for 2 ms keeps the peer for 100.
+    let mut theirs = [LIMITS, newer, "--appendonly no --hz 500 --save"].map(words).concat();
     theirs.push(String::new());
     let program = target_dir().join("release/kvasir-server");
     Launches {
@@ -135,7 +136,7 @@ fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]
     for epoch in 0..count {
         let epoch_seed = seed.wrapping_add(epoch as u64);
         let len = EPOCH_STEPS.min(options.commands - epoch * EPOCH_STEPS);
-        let steps = draw_epoch(epoch_seed, len, syntaxes);
+        let steps = draw_epoch(epoch_seed, len, syntaxes, options.peer);
         pair.renew()?;
         if let Some(difference) = run_epoch(&mut pair, &steps, &bar)? {
             bar.abandon();
@@ -146,10 +147,10 @@ fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]
     Ok(pair.tally)
 }
 
-fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax]) -> Vec<Step> {
+fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax], peer: Peer) -> Vec<Step> {
     // Neighbouring seeds shall not give neighbouring streams.
     let mut random = Random::new(Random::new(seed).next());
-    let drawer = Drawer::new(syntaxes, &mut random);
+    let drawer = Drawer::new(syntaxes, peer, &mut random);
     let mut steps = Vec::with_capacity(len);
     let (mut batch, mut left, mut connection) = (0, 0, 0);
     while steps.len() < len {

@@ -82,9 +82,15 @@ impl Syntax {
             let Some(found) = subcommands.field(&name) else { return Ok(None) };
             docs = found;
         }
+        let documented = docs.field("arguments").map_or(Ok(Vec::new()), params_of_docs)?;
         let params = match spec.map_or(&[][..], |spec| spec.arguments) {
-            [] => docs.field("arguments").map_or(Ok(Vec::new()), params_of_docs)?,
-            arguments => Param::from_rows(arguments, version),
+            [] => documented,
+            arguments => {
+                let mut params = Param::from_rows(arguments, version);
+                // Not every row says since when there is an argument.
+                params.retain(|param| param.is_among(&documented));
+                params
+            }
         };
         let words = words.iter().map(ToString::to_string).collect();
         let group = text_field(docs, "group").unwrap_or_default();
@@ -109,6 +115,11 @@ impl Param {
             multiple_token: row.multiple_token,
             parts: Param::from_rows(row.parts, version),
         }
+    }
+
+    /// Whether one of these has the same token; those without one have to be in place.
+    fn is_among(&self, params: &[Param]) -> bool {
+        self.token.is_none() || params.iter().any(|param| param.token == self.token)
     }
 
     fn from_docs(docs: &Raw) -> Result<Param> {

@@ -1,6 +1,7 @@
 //! Takes out of drawn calls what no two servers could answer alike, or none in this life: times
 //! that come while we look, ids made of the clock, waiting forever, billions of random elements.
 
+use super::intended::Peer;
 use crate::link::Call;
 
 const DAY_MS: i128 = 86_400_000;
@@ -12,7 +13,7 @@ const WAIT_MS: &[u8] = b"2";
 /// The most elements that a call may draw with repetition.
 const DRAWS_MAX: i64 = 200;
 
-pub fn tame(call: &mut Call) {
+pub fn tame(call: &mut Call, peer: Peer) {
     let name = call[0].to_ascii_lowercase();
     postpone(call, &name);
     shorten_wait(call, &name);
@@ -24,11 +25,42 @@ pub fn tame(call: &mut Call) {
         b"xadd" => call.iter_mut().filter(|word| *word == b"*").for_each(|word| {
             *word = b"7-*".to_vec();
         }),
-        // Of equal weights, which comes first is nobody's promise.
-        b"sort" | b"sort_ro" if has_word(call, b"by") => remove_word(call, b"alpha"),
+        // Valkey refuses the least count, and the others remove by it.
+        b"lrem" if peer == Peer::Valkey => call.iter_mut().skip(2).take(1).for_each(|count| {
+            if count[..] == i64::MIN.to_string().into_bytes() {
+                *count = b"-1".to_vec();
+            }
+        }),
+        b"hsetex" if peer == Peer::Valkey => tame_count(call),
+        b"sort" | b"sort_ro" => tame_sort(call, peer),
         // Any so many of those found: which are they?
         b"geosearchstore" | b"georadius" | b"georadiusbymember" => remove_word(call, b"any"),
         _ => {}
+    }
+}
+
+/// Of a number of fields that does not fit an int Valkey sees only the lower half.
+fn tame_count(call: &mut Call) {
+    let at = call.iter().position(|word| word.eq_ignore_ascii_case(b"fields"));
+    if let Some(count) = at.and_then(|at| call.get_mut(at + 1))
+        && integer(count).is_some_and(|count| i32::try_from(count).is_err())
+    {
+        *count = b"0".to_vec();
+    }
+}
+
+fn tame_sort(call: &mut Call, peer: Peer) {
+    // Of equal weights, which comes first is nobody's promise.
+    if has_word(call, b"by") {
+        remove_word(call, b"alpha");
+    }
+    // What an empty text weighs differs, and only replies may.
+    let at = call.iter().position(|word| word.eq_ignore_ascii_case(b"store"));
+    if let Some(at) = at
+        && peer == Peer::Valkey
+        && !has_word(call, b"alpha")
+    {
+        call.drain(at..(at + 2).min(call.len()));
     }
 }
 
@@ -105,7 +137,7 @@ mod tests {
 
     fn tamed(line: &str) -> String {
         let mut call: Call = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        tame(&mut call);
+        tame(&mut call, Peer::Valkey);
         call.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
     }
 
@@ -117,6 +149,13 @@ mod tests {
         assert_eq!(tamed("SET k v"), "SET k v");
         assert_eq!(tamed("HRANDFIELD h -9000000000"), "HRANDFIELD h -50");
         assert_eq!(tamed("XADD x * f v"), "XADD x 7-* f v");
+    }
+
+    #[test]
+    fn what_is_sorted_by_numbers_is_not_stored() {
+        assert_eq!(tamed("SORT l STORE l2 DESC"), "SORT l DESC");
+        assert_eq!(tamed("SORT l ALPHA STORE l2"), "SORT l ALPHA STORE l2");
+        assert_eq!(tamed("SORT l BY w* ALPHA STORE"), "SORT l BY w*");
     }
 
     #[test]

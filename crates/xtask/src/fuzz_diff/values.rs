@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kvasir_keyspace::spec::ArgumentKind;
 
+use super::intended::Peer;
 use super::pools::{
     BITFIELD_TYPES, FLOATS, LATITUDES, LONGITUDES, NO_NUMBERS, NUMBERS, PATTERNS, SCORE_BOUNDS,
     SORT_PATTERNS, STREAM_BOUNDS, TYPES,
@@ -27,16 +28,23 @@ pub struct Values {
     field_count: usize,
     /// Members of sets are integers, so that there are intsets.
     has_numeric_members: bool,
+    /// All members of a sorted set have the same score, so that they are ordered by their bytes.
+    has_one_score: bool,
+    /// Whether the peer reads hexadecimal scores, and bounds with a space before them. Redis 7.0
+    /// and Kvasir do, Valkey does not.
+    is_lenient: bool,
     /// The time of streams, which mostly grow.
     stream_ms: Cell<u64>,
 }
 
 impl Values {
-    pub fn new(random: &mut Random) -> Values {
+    pub fn new(peer: Peer, random: &mut Random) -> Values {
         Values {
             key_count: *random.pick(&[3, 12, 60, 500]),
             field_count: *random.pick(&[5, 30, 300]),
             has_numeric_members: random.percent(50),
+            has_one_score: random.percent(25),
+            is_lenient: peer == Peer::Redis,
             stream_ms: Cell::new(1),
         }
     }
@@ -60,7 +68,7 @@ impl Values {
         let of_type = match group {
             "stream" => self.of_stream(name, random),
             "sorted-set" => self.of_sorted_set(kind, name, random),
-            "geo" => of_geo(name, random),
+            "geo" => self.of_geo(name, random),
             "bitmap" => self.of_bitmap(name, random),
             "list" if name == "index" => Some(small(random)),
             _ => None,
@@ -137,6 +145,7 @@ impl Values {
         Some(match (kind, name) {
             (ArgumentKind::Double, "min" | "max") => self.score_bound(random),
             (_, "min" | "max") => self.lex_bound(random),
+            (_, "score" | "increment") if self.has_one_score => b"0".to_vec(),
             (_, "score" | "increment") => self.float(random),
             (ArgumentKind::String, "start" | "stop") => match random.below(4) {
                 0 => self.score_bound(random),
@@ -177,6 +186,27 @@ impl Values {
             "bit" => random.pick(&["0", "1", "0", "1", "2", "x"]).as_bytes().to_vec(),
             "value" if random.percent(60) => random.below(2).to_string().into_bytes(),
             "value" | "increment" => self.integer(random),
+            _ => return None,
+        })
+    }
+
+    /// A place on the earth or beyond it, and how far one looks from there.
+    fn of_geo(&self, name: &str, random: &mut Random) -> Option<Vec<u8>> {
+        // Few places are the same: which of several equally near ones come first is nobody's promise.
+        let degrees = |limit: i64, random: &mut Random| {
+            let micro = random.range(-limit * 1_000_000, limit * 1_000_000);
+            format!("{}", micro as f64 / 1e6).into_bytes()
+        };
+        Some(match name {
+            "longitude" if random.once_in(12) => random.pick(&LONGITUDES).as_bytes().to_vec(),
+            "latitude" if random.once_in(12) => random.pick(&LATITUDES).as_bytes().to_vec(),
+            "longitude" => degrees(180, random),
+            "latitude" => degrees(85, random),
+            "radius" | "width" | "height" => match random.below(8) {
+                0 => self.no_number(random),
+                1 => random.pick(&NUMBERS).as_bytes().to_vec(),
+                _ => format!("{}.5", random.below(9000)).into_bytes(),
+            },
             _ => return None,
         })
     }
@@ -231,16 +261,22 @@ impl Values {
 
     pub fn integer(&self, random: &mut Random) -> Vec<u8> {
         match random.below(10) {
-            0 => random.pick(&NO_NUMBERS).as_bytes().to_vec(),
+            0 => self.no_number(random),
             1..4 => random.pick(&NUMBERS).as_bytes().to_vec(),
             4 => (random.next() as i64).to_string().into_bytes(),
             _ => random.range(-20, 100).to_string().into_bytes(),
         }
     }
 
+    fn no_number(&self, random: &mut Random) -> Vec<u8> {
+        let text = *random.pick(&NO_NUMBERS);
+        let is_read_by_some = text == "0x10" || text == " 1";
+        if is_read_by_some && !self.is_lenient { b"abc".to_vec() } else { text.into() }
+    }
+
     fn float(&self, random: &mut Random) -> Vec<u8> {
         match random.below(10) {
-            0 => random.pick(&NO_NUMBERS).as_bytes().to_vec(),
+            0 => self.no_number(random),
             1..5 => random.pick(&FLOATS).as_bytes().to_vec(),
             5 => {
                 let value = random.range(-1_000_000, 1_000_000) as f64 / 1000.0;
@@ -253,7 +289,7 @@ impl Values {
     pub fn value(&self, random: &mut Random) -> Vec<u8> {
         match random.below(16) {
             0..5 => self.integer(random),
-            5 => self.float(random),
+            5 => no_denormal(self.float(random)),
             6 => Vec::new(),
             7 => {
                 let len = random.below(20);
@@ -275,25 +311,9 @@ impl Values {
     }
 }
 
-/// A place on the earth or beyond it, and how far one looks from there.
-fn of_geo(name: &str, random: &mut Random) -> Option<Vec<u8>> {
-    // Few places are the same: which of several equally near ones come first is nobody's promise.
-    let degrees = |limit: i64, random: &mut Random| {
-        let micro = random.range(-limit * 1_000_000, limit * 1_000_000);
-        format!("{}", micro as f64 / 1e6).into_bytes()
-    };
-    Some(match name {
-        "longitude" if random.once_in(12) => random.pick(&LONGITUDES).as_bytes().to_vec(),
-        "latitude" if random.once_in(12) => random.pick(&LATITUDES).as_bytes().to_vec(),
-        "longitude" => degrees(180, random),
-        "latitude" => degrees(85, random),
-        "radius" | "width" | "height" => match random.below(8) {
-            0 => random.pick(&NO_NUMBERS).as_bytes().to_vec(),
-            1 => random.pick(&NUMBERS).as_bytes().to_vec(),
-            _ => format!("{}.5", random.below(9000)).into_bytes(),
-        },
-        _ => return None,
-    })
+/// SORT of Redis 7.0 does not take a number that is so near to 0, where Valkey does.
+fn no_denormal(text: Vec<u8>) -> Vec<u8> {
+    if text.ends_with(b"e-324") { b"1".to_vec() } else { text }
 }
 
 /// An index or a count around those of our collections.

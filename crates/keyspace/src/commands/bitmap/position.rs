@@ -114,12 +114,13 @@ mod tests {
     fn bitpos_refuses() {
         check(
             "SET k v; BITPOS k 2; BITPOS k x; BITPOS k 1 a; BITPOS k 1 0 a; BITPOS k 1 0 1 foo; \
-             BITPOS k 1 0 1 bit x; BITPOS k 1 a b foo; BITPOS k 1 0 b foo; BITPOS k",
+             BITPOS k 1 0 1 bit x; BITPOS k 1 a b foo; BITPOS k 1 0 b foo; BITPOS k 1 a b bit x; \
+             BITPOS k",
             "+OK; -ERR The bit argument must be 1 or 0.; \
              -ERR value is not an integer or out of range; \
              -ERR value is not an integer or out of range; \
              -ERR value is not an integer or out of range; -ERR syntax error; -ERR syntax error; \
-             -ERR value is not an integer or out of range; -ERR syntax error; \
+             -ERR value is not an integer or out of range; -ERR syntax error; -ERR syntax error; \
              -ERR wrong number of arguments for 'bitpos' command",
         );
         check(

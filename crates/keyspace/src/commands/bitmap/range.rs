@@ -21,12 +21,13 @@ impl Part {
     /// Reads `start [end [BYTE|BIT]]`, or nothing. The unit is looked at before the end, as in
     /// Valkey.
     pub fn parse<'a>(mut words: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<Part, Error> {
-        let count = words.len();
+        if words.len() > 3 {
+            return Err(Error::SYNTAX);
+        }
         let Some(start) = words.next() else { return Ok(Part::WHOLE) };
         let start = integer(start)?;
         let (end, unit) = (words.next(), words.next());
         let is_bits = match unit {
-            _ if count > 3 => return Err(Error::SYNTAX),
             None => false,
             Some(unit) if unit.eq_ignore_ascii_case(b"byte") => false,
             Some(unit) if unit.eq_ignore_ascii_case(b"bit") => true,

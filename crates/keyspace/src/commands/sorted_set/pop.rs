@@ -387,9 +387,9 @@ mod tests {
         let (float, negative) =
             ("-ERR timeout is not a float or out of range", "-ERR timeout is negative");
         check(
-            "BZPOPMIN z x; BZPOPMAX z -1; BZMPOP x 0 z MIN; BZMPOP -1 1 z MIN; BZMPOP 0 0 z MIN; \
-             BZMPOP 0 1 z FOO",
-            &format!("{float}; {negative}; {keys}; {negative}; {keys}; {syntax}"),
+            "BZPOPMIN z x; BZPOPMAX z -1; BZMPOP x 1 z MIN; BZMPOP -1 1 z MIN; BZMPOP x 0 z MIN; \
+             BZMPOP x 1 z FOO",
+            &format!("{float}; {negative}; {float}; {negative}; {keys}; {syntax}"),
         );
     }
 

@@ -1,5 +1,6 @@
 //! Looking at a stream, its groups and its consumers: XINFO.
 
+use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::stream::{Consumer, Entry, Group as ConsumerGroup, Stream, StreamId};
 
@@ -62,8 +63,8 @@ static STREAM: Command = Command {
 };
 
 fn stream(cx: &mut Cx<'_>) -> Result<Effect, Error> {
-    let full_count = full_count(cx)?;
     let stream = stream_value::read(&mut cx.view, 0)?.ok_or(Error::NO_KEY)?;
+    let full_count = full_count(cx.args)?;
     let reply = &mut *cx.reply;
     reply.map(if full_count.is_some() { 9 } else { 10 });
     field(reply, "length").integer(stream.len() as i64);
@@ -87,14 +88,14 @@ fn stream(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// How many entries FULL is to list; `None` without FULL.
-fn full_count(cx: &Cx<'_>) -> Result<Option<usize>, Error> {
+fn full_count(args: Args<'_>) -> Result<Option<usize>, Error> {
     let is = |index: usize, word: &[u8]| {
-        cx.args.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word))
+        args.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word))
     };
-    let count = match cx.args.len() {
+    let count = match args.len() {
         3 => return Ok(None),
         4 if is(3, b"full") => FULL_COUNT,
-        6 if is(3, b"full") && is(4, b"count") => match integer(&cx.args[5])? {
+        6 if is(3, b"full") && is(4, b"count") => match integer(&args[5])? {
             ..0 => FULL_COUNT,
             0 => i64::MAX,
             count => count,
@@ -102,7 +103,7 @@ fn full_count(cx: &Cx<'_>) -> Result<Option<usize>, Error> {
         _ => {
             return Err(Error::quoting(
                 "ERR unknown subcommand or wrong number of arguments for '",
-                &cx.args[1],
+                &args[1],
                 "'. Try XINFO HELP.",
             ));
         }
@@ -394,6 +395,12 @@ mod tests {
              Operation against a key holding the wrong kind of value; -WRONGTYPE Operation \
              against a key holding the wrong kind of value; -WRONGTYPE Operation against a key \
              holding the wrong kind of value",
+        );
+        // The key is looked at before the options.
+        check(
+            "SET k v; XINFO STREAM none 5; XINFO STREAM none FULL COUNT x; XINFO STREAM k 5",
+            "+OK; -ERR no such key; -ERR no such key; -WRONGTYPE Operation against a key holding \
+             the wrong kind of value",
         );
     }
 
