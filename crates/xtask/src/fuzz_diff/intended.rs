@@ -259,7 +259,7 @@ pub static INTENDED: &[Rule] = &[
         name: "key-named-fields",
         reason: "Valkey takes a key of the name FIELDS for the word in front of the fields",
         peer: Some(Peer::Valkey),
-        matches: |name, call, _, _| name == "hgetex" && is_word(call, b"fields"),
+        matches: |name, call, _, _| matches!(name, "hgetex" | "hsetex") && is_word(call, b"fields"),
     },
     Rule {
         name: "sort-by-nothing",
