@@ -246,16 +246,6 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
-        name: "wait-first",
-        reason: "a wrong timeout is said before what is wrong behind it, as in Redis",
-        peer: Some(Peer::Valkey),
-        matches: |name, _, ours, theirs| {
-            matches!(name, "blmpop" | "bzmpop")
-                && is_error_with(ours, b"ERR timeout is")
-                && theirs.is_error()
-        },
-    },
-    Rule {
         name: "key-named-fields",
         reason: "Valkey takes a key of the name FIELDS for the word in front of the fields",
         peer: Some(Peer::Valkey),
