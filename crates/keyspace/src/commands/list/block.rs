@@ -89,8 +89,8 @@ static BLMPOP: Command = Command {
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| {
-        let deadline_ms = deadline_ms(&cx.args[1], cx.view.env)?;
         let request = Request::parse(cx.args.from(2))?;
+        let deadline_ms = deadline_ms(&cx.args[1], cx.view.env)?;
         try_each_key(cx, deadline_ms, |cx, key| request.pop_from(cx, key))
     }),
 };
@@ -160,7 +160,7 @@ mod tests {
             &format!("{float}; {negative}; {negative}; {float}; {negative}; {float}"),
         );
         check(
-            "BLMPOP 0 0 a LEFT; BLMPOP 0 1 a UP; BLMPOP 0 2 a LEFT; BLMPOP 0 1 a LEFT COUNT 0; BLMPOP 0 1 a",
+            "BLMPOP x 0 a LEFT; BLMPOP x 1 a UP; BLMPOP 0 2 a LEFT; BLMPOP x 1 a LEFT COUNT 0; BLMPOP 0 1 a",
             "-ERR numkeys should be greater than 0; -ERR syntax error; -ERR syntax error; \
              -ERR count should be greater than 0; \
              -ERR wrong number of arguments for 'blmpop' command",
