@@ -246,20 +246,10 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
-        name: "wait-first",
-        reason: "a wrong timeout is said before what is wrong behind it, as in Redis",
-        peer: Some(Peer::Valkey),
-        matches: |name, _, ours, theirs| {
-            matches!(name, "blmpop" | "bzmpop")
-                && is_error_with(ours, b"ERR timeout is")
-                && theirs.is_error()
-        },
-    },
-    Rule {
         name: "key-named-fields",
         reason: "Valkey takes a key of the name FIELDS for the word in front of the fields",
         peer: Some(Peer::Valkey),
-        matches: |name, call, _, _| name == "hgetex" && is_word(call, b"fields"),
+        matches: |name, call, _, _| matches!(name, "hgetex" | "hsetex") && is_word(call, b"fields"),
     },
     Rule {
         name: "sort-by-nothing",
