@@ -361,6 +361,13 @@ pub fn set(view: &mut View<'_>, key: usize, index: usize, element: &[u8]) -> Res
     Ok(())
 }
 
+/// Turns a list into the form that an element of this size would ask for.
+pub fn make_room(view: &mut View<'_>, key: usize, element: &[u8]) -> Result<(), Error> {
+    let limits = Limits::of(view.env);
+    let Some(mut found) = view.find(key) else { return Ok(()) };
+    packed_with_room(&mut found, limits, &[Element::Bytes(element)]).map(drop)
+}
+
 /// An empty list, to be filled and then given to [`to_value`].
 pub fn quicklist(env: &Env) -> Quicklist {
     Limits::of(env).quicklist(Listpack::new())

@@ -110,6 +110,14 @@ pub static INTENDED: &[Rule] = &[
         },
     ),
     rule(
+        "pfadd-copies",
+        "PFADD of what is known already leaves a HyperLogLog alone, the peers make a copy of it",
+        |_, call, ours, theirs| {
+            let is_estimate = call.last().is_some_and(|key| key.starts_with(b"p"));
+            is_estimate && is_word(call, b"encoding") && are(ours, theirs, b"embstr", b"raw")
+        },
+    ),
+    rule(
         "tree-nodes",
         "what a stream is made of inside is not what it holds",
         |name, _, ours, theirs| {

@@ -192,7 +192,8 @@ impl Values {
 
     /// A place on the earth or beyond it, and how far one looks from there.
     fn of_geo(&self, name: &str, random: &mut Random) -> Option<Vec<u8>> {
-        // Few places are the same: which of several equally near ones come first is nobody's promise.
+        // Few places are the same: which of several equally near ones come first is nobody's
+        // promise.
         let degrees = |limit: i64, random: &mut Random| {
             let micro = random.range(-limit * 1_000_000, limit * 1_000_000);
             format!("{}", micro as f64 / 1e6).into_bytes()

@@ -35,7 +35,11 @@ static LSET: Command = Command {
 fn lset(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     let list = list_value::peek(&mut cx.view, 0)?.ok_or(Error::NO_KEY)?;
     let index = list.index(integer(&cx.args[2])?);
-    let index = index.ok_or(Error::fixed("ERR index out of range"))?;
+    let Some(index) = index else {
+        // As in Valkey, room is made before the index is looked at.
+        list_value::make_room(&mut cx.view, 0, &cx.args[3])?;
+        return Err(Error::fixed("ERR index out of range"));
+    };
     list_value::set(&mut cx.view, 0, index, &cx.args[3])?;
     cx.reply.ok();
     Ok(Effect::AsGiven)
@@ -176,6 +180,10 @@ mod tests {
             ),
         );
         let (long, encoding) = ("v".repeat(9000), "OBJECT ENCODING l");
+        check_valkey(
+            &format!("RPUSH l a; LSET l 1 {long}; {encoding}; LLEN l"),
+            ":1; -ERR index out of range; $quicklist; :1",
+        );
         check_valkey(
             &format!(
                 "RPUSH l a b c; LSET l 1 {long}; {encoding}; LRANGE l 0 -1; LSET l 1 x; {encoding}"
