@@ -8,19 +8,15 @@ use super::{Lines, Source, ratio};
 use crate::lock;
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
+    let waiting = &source.shared.keyspace.waiting;
     lines.field("connected_clients", source.shared.clients.count());
     lines.field("cluster_connections", 0);
     lines.field("maxclients", source.config.maxclients);
-    let waiting = &source.shared.keyspace.waiting;
+    lines.zeros(&["client_recent_max_input_buffer", "client_recent_max_output_buffer"]);
     lines.field("blocked_clients", waiting.count());
+    lines.zeros(&["tracking_clients", "clients_in_timeout_table"]);
     lines.field("total_blocking_keys", waiting.key_count());
-    lines.zeros(&[
-        "client_recent_max_input_buffer",
-        "client_recent_max_output_buffer",
-        "tracking_clients",
-        "clients_in_timeout_table",
-        "total_blocking_keys_on_nokey",
-    ]);
+    lines.zeros(&["total_blocking_keys_on_nokey"]);
 }
 
 pub fn stats(source: &Source<'_>, lines: &mut Lines) {

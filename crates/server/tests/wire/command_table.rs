@@ -83,8 +83,14 @@ const OTHER_ROWS: &[(&str, &str)] = &[
 ];
 
 /// Commands whose facts in COMMAND DOCS are neither those of Redis 7.0 nor those of Valkey 9.1.
-const OTHER_DOCS: &[(&str, &str)] =
-    &[("client", "options that came after 7.0, and no subcommand that does nothing here")];
+const OTHER_DOCS: &[(&str, &str)] = &[
+    ("client", "options that came after 7.0, and no subcommand that does nothing here"),
+    ("set", "has IFEQ, as Valkey, whose argument carries a summary of its own"),
+    ("pfdebug", "the flag of commands for the system is not printed"),
+    ("pfselftest", "the flag of commands for the system is not printed"),
+    ("zscan", "has NOSCORES, as Valkey, which documents it otherwise"),
+    ("xinfo", "tells what changed in 7.2"),
+];
 
 /// Every command that a peer knows has the row of Redis 7.0 in COMMAND INFO, or that of Valkey 9.1
 /// where Redis has changed since, or has no such command.

@@ -46,6 +46,7 @@ static HMSET: Command = Command {
         arity: -4,
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
         keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE))],
+        deprecated: Some(("4.0.0", "`HSET` with multiple field-value pairs")),
         arguments: PAIRS,
         ..Spec::BLANK
     },
