@@ -32,9 +32,9 @@ fuzz_target!(|input: &[u8]| {
         let words = draw.call();
         bench.env.now_ms += draw.wait_ms();
         let reply = bench.call(&words);
-        // The bug that the fuzzer must find.
-        if cfg!(canary) && words.len() == 4 && words[0] == b"lrange" {
-            assert_eq!(reply.as_array().map(<[_]>::len), Some(0));
+        // The bug that the fuzzer must find, within a minute also on a busy machine.
+        if cfg!(canary) && matches!(&words[0][..], b"lpush" | b"rpush" | b"sadd") {
+            assert_eq!(reply.as_integer(), None);
         }
     }
 });
