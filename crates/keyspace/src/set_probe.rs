@@ -2,7 +2,9 @@
 //! a hundred members and a hundred questions costs more than hashing both.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
+use kvasir_structures::hash;
 use kvasir_structures::listpack::ListpackRef;
 
 use crate::set_value::{Member, Set};
@@ -13,14 +15,39 @@ const SEARCHES_MAX: usize = 8;
 /// A set, for asking whether members are in it.
 pub enum Probe<'a> {
     Set(Set<'a>),
-    Hashed(HashSet<Name<'a>>),
+    Hashed(Names<'a>),
 }
 
 /// A member in the one form that it has, whether or not it is stored as an integer.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq)]
 pub enum Name<'a> {
     Int(i64),
     Bytes(&'a [u8]),
+}
+
+type Names<'a> = HashSet<Name<'a>, BuildHasherDefault<GivenHash>>;
+
+/// Passes on a hash that was made already, by the function that keys are hashed with.
+#[derive(Default)]
+pub struct GivenHash(u64);
+
+impl Hasher for GivenHash {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash::of(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Hash for Name<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Name::Int(int) => state.write(&int.to_le_bytes()),
+            Name::Bytes(bytes) => state.write(bytes),
+        }
+    }
 }
 
 impl<'a> Name<'a> {
@@ -51,8 +78,10 @@ impl<'a> Probe<'a> {
     }
 }
 
-fn names(listpack: ListpackRef<'_>) -> HashSet<Name<'_>> {
-    listpack.iter().map(Name::of).collect()
+fn names(listpack: ListpackRef<'_>) -> Names<'_> {
+    let mut names = Names::with_capacity_and_hasher(listpack.len(), Default::default());
+    names.extend(listpack.iter().map(Name::of));
+    names
 }
 
 #[cfg(test)]
