@@ -22,9 +22,9 @@ pub struct Command {
 /// How a command reaches data.
 pub enum Run {
     /// On the keys that its key specification names, all locked for the whole of the call.
-    Keys(fn(&mut Cx<'_>) -> Result<Effect, Error>),
+    Keys(fn(&mut Cx<'_, '_>) -> Result<Effect, Error>),
     /// As above, where keys do not all follow from the specification: another database's.
-    Planned(fn(&mut Cx<'_>) -> Result<Effect, Error>, PlanKeys),
+    Planned(fn(&mut Cx<'_, '_>) -> Result<Effect, Error>, PlanKeys),
     /// On any slots, locked one at a time: whole-keyspace reads, which are not atomic.
     Roam(fn(&mut Roam<'_>) -> Result<Effect, Error>),
     /// With the gate closed: nobody else runs.
@@ -37,10 +37,10 @@ pub enum Run {
 pub type PlanKeys = fn(&Keyspace, Args<'_>, DbIndex, &mut Vec<KeyAt>) -> Result<(), Error>;
 
 /// What a call on locked keys works with.
-pub struct Cx<'a> {
+pub struct Cx<'a, 'g> {
     pub args: Args<'a>,
     pub db: DbIndex,
-    pub view: View<'a>,
+    pub view: View<'a, 'g>,
     pub reply: &'a mut Reply,
     pub rng: &'a mut Rng,
     pub blocking: Blocking,
@@ -48,7 +48,7 @@ pub struct Cx<'a> {
     pub(crate) wait: Option<Box<Wait>>,
 }
 
-impl Cx<'_> {
+impl Cx<'_, '_> {
     /// Has a blocking call that found nothing wait, or answer so where it may not wait.
     pub fn wait(&mut self, wait: Wait) -> Result<Effect, Error> {
         match self.blocking {

@@ -8,6 +8,7 @@ use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::value::Object;
 use crate::waiting::Waiting;
+use crate::watching::Watching;
 
 /// Which database, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -61,13 +62,15 @@ pub struct Keyspace {
     databases: Box<[GateCell<Box<Database>>]>,
     /// Calls that wait for keys.
     pub waiting: Waiting,
+    /// Keys that clients watch.
+    pub watching: Watching,
 }
 
 impl Keyspace {
     pub fn new(gate: &Gate, databases: usize) -> Keyspace {
         let database = || GateCell::new(gate, Box::new(Database::new()));
         let databases = (0..databases).map(|_| database()).collect();
-        Keyspace { databases, waiting: Waiting::default() }
+        Keyspace { databases, waiting: Waiting::default(), watching: Watching::default() }
     }
 
     /// How many databases there are.

@@ -41,28 +41,55 @@ pub fn execute(
     call: &Call<'_>,
     context: Context<'_>,
 ) -> Result<Effect, Error> {
-    let Context { env, tally, rng, reply, blocking } = context;
     let Call { command, args, db, keys } = *call;
     match command.run {
-        Run::Keys(run) | Run::Planned(run, _) => {
-            let guards = lock(keyspace, pass, keys);
-            let view = View::new(env, tally, &keyspace.waiting, args, keys, guards);
-            let mut cx = Cx { args, db, view, reply, rng, blocking, wait: None };
-            let result = run(&mut cx);
-            if let Some(wait) = cx.wait.take() {
-                block(keyspace, call, cx, *wait);
-            }
-            result
+        Run::Keys(_) | Run::Planned(..) => {
+            let mut guards = lock(keyspace, pass, keys);
+            execute_locked(keyspace, &mut guards, call, context)
         }
-        Run::Roam(run) => run(&mut Roam { args, db, keyspace, pass, env, tally, reply, rng }),
+        Run::Roam(run) => {
+            let Context { env, tally, rng, reply, .. } = context;
+            run(&mut Roam { args, db, keyspace, pass, env, tally, reply, rng })
+        }
         Run::World(_) => unreachable!("the caller closes the gate for such a command"),
         Run::Container(_) => unreachable!("the caller resolves subcommands"),
     }
 }
 
+/// Runs a call on keys whose slots are locked, perhaps together with others, as in a transaction.
+#[inline]
+pub fn execute_locked(
+    keyspace: &Keyspace,
+    guards: &mut Guards<'_>,
+    call: &Call<'_>,
+    context: Context<'_>,
+) -> Result<Effect, Error> {
+    let Context { env, tally, rng, reply, blocking } = context;
+    let Call { command, args, db, keys } = *call;
+    let (Run::Keys(run) | Run::Planned(run, _)) = command.run else {
+        unreachable!("such a command locks what it needs itself");
+    };
+    let view = View::new(env, tally, keyspace, args, keys, guards);
+    let mut cx = Cx { args, db, view, reply, rng, blocking, wait: None };
+    let result = run(&mut cx);
+    if let Some(wait) = cx.wait.take() {
+        block(keyspace, call, cx, *wait);
+    }
+    result
+}
+
+/// Whether the slots of all keys are among those locked.
+pub fn covers(guards: &Guards<'_>, keys: &[KeyAt]) -> bool {
+    let is_locked = |key: &KeyAt| {
+        let place = (key.db, key.slot);
+        guards.binary_search_by_key(&place, |guard| guard.place).is_ok()
+    };
+    keys.iter().all(is_locked)
+}
+
 /// Lets a call wait, while its slots are locked.
 #[cold]
-fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_>, wait: Wait) {
+fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_, '_>, wait: Wait) {
     cx.view.tally.blocked = Some(match cx.blocking {
         Blocking::For(caller) => {
             Blocked::Waits(keyspace.waiting.add(caller, call, cx.reply.protocol(), wait))
@@ -74,7 +101,7 @@ fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_>, wait: Wait) {
 
 /// Locks the slots of all keys, each once, in ascending order of database and slot.
 #[inline]
-pub(crate) fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
+pub fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
     let lock_one = |place: (DbIndex, u16)| {
         let database = keyspace.database(place.0, pass);
         database.note_use();

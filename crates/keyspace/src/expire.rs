@@ -11,8 +11,7 @@ use kvasir_structures::slot::SlotGuard;
 use crate::database::{DbIndex, Keyspace};
 use crate::hash_expiry;
 use crate::value::{self, Object};
-use crate::view::{Env, Found, Tally};
-use crate::waiting::Ready;
+use crate::view::{Env, Found, Tally, note_expired};
 
 /// What a visit found to do.
 struct Due {
@@ -28,12 +27,12 @@ struct Due {
 pub fn expire_slot(
     keyspace: &Keyspace,
     pass: &Pass<'_>,
-    (db, slot): (DbIndex, u16),
+    (db, index): (DbIndex, u16),
     env: &Env,
     tally: &mut Tally,
     most: usize,
 ) -> bool {
-    let slot = keyspace.database(db, pass).slot(slot);
+    let slot = keyspace.database(db, pass).slot(index);
     let passed_ms = env.passed_ms();
     if slot.next_expiry_ms().is_none_or(|due| due > passed_ms) {
         return false;
@@ -45,20 +44,13 @@ pub fn expire_slot(
     for key in &due.keys {
         let Some(occupied) = guard.find(hash::of(key), key) else { continue };
         let record = occupied.remove(&keeper);
-        tally.discard(record);
-        if keyspace.waiting.has_queue(db, key) {
-            tally.ready.push(Ready { db, key: key.clone(), kind: None });
-        }
+        note_expired(keyspace, env, tally, (db, index), record);
     }
     if let Some(key) = &due.hash
         && let Some(occupied) = guard.find(hash::of(key), key)
     {
         let found = Found { occupied, keeper, db, env, tally };
         hash_expiry::expire_some(found, hash_expiry::PAGES_PER_VISIT);
-    }
-    tally.expired += due.keys.len() as u64;
-    if env.logs {
-        tally.expired_keys.extend(due.keys.into_iter().map(|key| (db, key)));
     }
     slot.next_expiry_ms().is_some_and(|due| due <= passed_ms)
 }

@@ -32,7 +32,7 @@ pub enum Change {
 
 /// Sets fields of a key's hash, which is made if the key is free. Returns how many were new.
 pub fn set<'p>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
     expiry: FieldExpiry,
@@ -72,7 +72,7 @@ fn overwrite(found: &mut Found<'_>, field: &[u8], value: &[u8]) -> bool {
 
 /// Deletes fields of a key's hash, and the key with the last one. Returns how many were there.
 pub fn delete<'p>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     names: impl Iterator<Item = &'p [u8]>,
 ) -> Result<usize, Error> {
@@ -90,7 +90,7 @@ pub fn delete<'p>(
 /// Has `decide` say for every name in turn what becomes of that field, of which it is told the
 /// value and the expiry if it is there. The key goes with the last field.
 pub fn change<'p>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     names: impl Iterator<Item = &'p [u8]>,
     mut decide: impl FnMut(&'p [u8], Option<(Item<'_>, Option<u64>)>) -> Change,
@@ -167,7 +167,7 @@ impl<'e> Draft<'e> {
     }
 
     /// Makes it the value of a key that is free, unless it is empty.
-    fn put(self, view: &mut View<'_>, key: usize) {
+    fn put(self, view: &mut View<'_, '_>, key: usize) {
         if self.is_empty() {
             return;
         }

@@ -61,14 +61,14 @@ pub type Entry<'a> = (Item<'a>, Item<'a>);
 
 /// Reads a key's hash: counts a hit or a miss and notes the access.
 #[inline]
-pub fn read<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<Hash<'v>>, Error> {
+pub fn read<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Hash<'v>>, Error> {
     let env = view.env;
     view.read(key).map(|record| Hash::of(record, env)).transpose()
 }
 
 /// Looks at a key's hash without leaving a trace, as a command does that is about to change it.
 #[inline]
-pub fn peek<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<Hash<'v>>, Error> {
+pub fn peek<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Hash<'v>>, Error> {
     let env = view.env;
     view.peek(key).map(|record| Hash::of(record, env)).transpose()
 }

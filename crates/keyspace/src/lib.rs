@@ -13,6 +13,7 @@ pub mod commands;
 pub mod database;
 pub mod effect;
 pub mod error;
+pub mod event;
 pub mod execute;
 pub mod expire;
 pub mod hash_expiry;
@@ -32,6 +33,7 @@ pub mod text_value;
 pub mod value;
 pub mod view;
 pub mod waiting;
+pub mod watching;
 
 #[cfg(test)]
 mod describe;

@@ -32,13 +32,13 @@ pub enum List<'a> {
 
 /// Reads a key's list: counts a hit or a miss and notes the access.
 #[inline]
-pub fn read<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<List<'v>>, Error> {
+pub fn read<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<List<'v>>, Error> {
     view.read(key).map(List::of).transpose()
 }
 
 /// Looks at a key's list without leaving a trace, as a command does that is about to change it.
 #[inline]
-pub fn peek<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<List<'v>>, Error> {
+pub fn peek<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<List<'v>>, Error> {
     view.peek(key).map(List::of).transpose()
 }
 
@@ -164,7 +164,7 @@ impl<'a> Needle<'a> {
 /// Pushes elements one after the other to an end of a key's list, which is made if the key is free.
 /// Returns its new length.
 pub fn push<'e>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     end: End,
     elements: impl Iterator<Item = &'e [u8]> + Clone,
@@ -191,7 +191,7 @@ pub fn push<'e>(
 /// Sets a key to a list of these elements, at least one, whatever it was. Returns how many they
 /// are.
 pub fn create<'e>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     end: End,
     elements: impl Iterator<Item = &'e [u8]> + Clone,
@@ -214,7 +214,7 @@ pub fn create<'e>(
 /// Takes the first element from an end of a key's list, and the key with the last one; what `f`
 /// makes of it. `None` if the key is free.
 pub fn pop_one<R>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     end: End,
     f: impl FnOnce(Item<'_>) -> R,
@@ -229,7 +229,7 @@ pub fn pop_one<R>(
 /// Takes up to `count` elements from an end of a key's list, which is there, and replies with an
 /// array of them. Returns how many they were.
 pub fn pop(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     end: End,
     count: usize,
@@ -247,7 +247,7 @@ pub fn pop(
 }
 
 /// Removes a range of elements from a key's list, which is there, and the key with the last one.
-pub fn remove(view: &mut View<'_>, key: usize, range: Range<usize>) {
+pub fn remove(view: &mut View<'_, '_>, key: usize, range: Range<usize>) {
     let Some(mut found) = view.find(key) else { return };
     let Ok(list) = List::of(found.record()) else { return };
     if range.len() == list.len() {
@@ -276,7 +276,7 @@ pub fn remove(view: &mut View<'_>, key: usize, range: Range<usize>) {
 /// Removes up to `count` elements that are `value`, the first ones from an end, and the key with
 /// the last element. Returns how many they were.
 pub fn remove_matching(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     value: &[u8],
     count: usize,
@@ -309,7 +309,7 @@ pub fn remove_matching(
 /// Puts an element beside the first one that is `pivot`. Returns the new length; `None` if there is
 /// no such element.
 pub fn insert(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     pivot: &[u8],
     side: End,
@@ -346,7 +346,7 @@ fn index_of(list: &Quicklist, value: &[u8]) -> Option<usize> {
 }
 
 /// Replaces the element at an index that the key's list has.
-pub fn set(view: &mut View<'_>, key: usize, index: usize, element: &[u8]) -> Result<(), Error> {
+pub fn set(view: &mut View<'_, '_>, key: usize, index: usize, element: &[u8]) -> Result<(), Error> {
     let limits = Limits::of(view.env);
     let Some(mut found) = view.find(key) else { return Ok(()) };
     let stored = [Element::Bytes(element)];
@@ -362,7 +362,7 @@ pub fn set(view: &mut View<'_>, key: usize, index: usize, element: &[u8]) -> Res
 }
 
 /// Turns a list into the form that an element of this size would ask for.
-pub fn make_room(view: &mut View<'_>, key: usize, element: &[u8]) -> Result<(), Error> {
+pub fn make_room(view: &mut View<'_, '_>, key: usize, element: &[u8]) -> Result<(), Error> {
     let limits = Limits::of(view.env);
     let Some(mut found) = view.find(key) else { return Ok(()) };
     packed_with_room(&mut found, limits, &[Element::Bytes(element)]).map(drop)

@@ -41,13 +41,13 @@ pub enum Set<'a> {
 
 /// Reads a key's set: counts a hit or a miss and notes the access.
 #[inline]
-pub fn read<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<Set<'v>>, Error> {
+pub fn read<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Set<'v>>, Error> {
     view.read(key).map(Set::of).transpose()
 }
 
 /// Reads the sets of several keys.
 pub fn read_all<'v>(
-    view: &'v mut View<'_>,
+    view: &'v mut View<'_, '_>,
     keys: Range<usize>,
 ) -> Result<Vec<Option<Set<'v>>>, Error> {
     let records = view.read_all(keys);
@@ -55,7 +55,7 @@ pub fn read_all<'v>(
 }
 
 /// Looks at a key's set without leaving a trace, as a command does that is about to change it.
-pub fn peek<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<Set<'v>>, Error> {
+pub fn peek<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Set<'v>>, Error> {
     view.peek(key).map(Set::of).transpose()
 }
 
@@ -186,7 +186,7 @@ impl<'a> Set<'a> {
 
 /// Adds members to a key's set, which is made if the key is free. Returns how many were new.
 pub fn add<'m>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     members: impl ExactSizeIterator<Item = &'m [u8]>,
 ) -> Result<usize, Error> {
@@ -216,7 +216,7 @@ pub fn add<'m>(
 
 /// Removes members from a key's set, and the key with the last one. Returns how many were there.
 pub fn remove<'m>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     mut members: impl Iterator<Item = &'m [u8]>,
 ) -> Result<usize, Error> {
@@ -244,7 +244,7 @@ pub fn remove<'m>(
 /// Removes `count` members drawn at random, or the whole set if it has no more, and calls `f` with
 /// each of them before.
 pub fn pop(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     count: usize,
     rng: &mut Rng,
@@ -387,7 +387,7 @@ impl Draft {
     }
 
     /// Sets a key to the set, or deletes it if there are no members; returns how many there are.
-    pub fn put(self, view: &mut View<'_>, key: usize) -> usize {
+    pub fn put(self, view: &mut View<'_, '_>, key: usize) -> usize {
         let len = self.view().len();
         match self.form {
             _ if len == 0 => drop(view.delete(key)),

@@ -72,14 +72,14 @@ pub struct LexRange<'a> {
 
 /// Reads a key's sorted set: counts a hit or a miss and notes the access.
 #[inline]
-pub fn read<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<SortedSet<'v>>, Error> {
+pub fn read<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<SortedSet<'v>>, Error> {
     view.read(key).map(SortedSet::of).transpose()
 }
 
 /// Looks at a key's sorted set without leaving a trace, as a command does that is about to change
 /// it.
 #[inline]
-pub fn peek<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<SortedSet<'v>>, Error> {
+pub fn peek<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<SortedSet<'v>>, Error> {
     view.peek(key).map(SortedSet::of).transpose()
 }
 
@@ -285,7 +285,7 @@ fn score_of(element: Element<'_>) -> f64 {
 /// Lets `change` at a key's sorted set, which is empty if the key is free, and stores what it makes
 /// of it: a set that it leaves empty is deleted. `expected` is what the caller is about to add.
 pub fn edit<R>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     expected: Expected,
     change: impl FnOnce(&mut Editor<'_>) -> R,
@@ -326,7 +326,7 @@ pub fn edit<R>(
 
 /// Puts a whole sorted set in the place of whatever a key held; an empty one deletes it. Returns
 /// whether anything changed.
-pub fn store(view: &mut View<'_>, key: usize, set: OrderedSet) -> bool {
+pub fn store(view: &mut View<'_, '_>, key: usize, set: OrderedSet) -> bool {
     if set.is_empty() {
         return view.delete(key);
     }
@@ -525,7 +525,7 @@ impl Editor<'_> {
 
 impl Content<'_> {
     /// Makes it the value of a key that it was not in.
-    fn put(self, view: &mut View<'_>, key: usize) {
+    fn put(self, view: &mut View<'_, '_>, key: usize) {
         match self {
             Content::Packed(listpack) => {
                 let bytes = listpack.into_bytes();

@@ -23,18 +23,18 @@ pub enum Held<'a> {
 }
 
 /// Reads a key's stream: counts a hit or a miss and notes the access.
-pub fn read<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<Held<'v>>, Error> {
+pub fn read<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Held<'v>>, Error> {
     view.read(key).map(Held::of).transpose()
 }
 
 /// Looks at a key's stream without leaving a trace, as a command does that is about to change it.
-pub fn peek<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<Held<'v>>, Error> {
+pub fn peek<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Held<'v>>, Error> {
     view.peek(key).map(Held::of).transpose()
 }
 
 /// Lets `change` at a key's stream; `None` if the key is free.
 pub fn change<R>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     change: impl FnOnce(&mut Stream) -> R,
 ) -> Result<Option<R>, Error> {
@@ -54,7 +54,7 @@ pub fn change<R>(
 
 /// Lets `change` at a group of a key's stream; `None` if there is no such key or group.
 pub fn change_group<R>(
-    view: &mut View<'_>,
+    view: &mut View<'_, '_>,
     key: usize,
     name: &[u8],
     change_it: impl FnOnce(&Stream, &mut Group) -> R,
@@ -63,7 +63,7 @@ pub fn change_group<R>(
 }
 
 /// Makes a key's stream; the key is free.
-pub fn create(view: &mut View<'_>, key: usize, stream: Stream) {
+pub fn create(view: &mut View<'_, '_>, key: usize, stream: Stream) {
     match stream.to_packed() {
         Some(packed) => view.put(key, Tag::StreamPacked, NewBody::Bytes(&packed), None),
         None => {
@@ -82,7 +82,7 @@ pub fn to_value(stream: Stream) -> Value {
 }
 
 /// Frees what was taken out of a stream, in the background if that takes long.
-pub fn discard(view: &mut View<'_>, taken: Stream) {
+pub fn discard(view: &mut View<'_, '_>, taken: Stream) {
     let object = Object::Stream(taken);
     if object.is_heavy() {
         view.tally.garbage.push(Garbage::Object(Box::new(object)));

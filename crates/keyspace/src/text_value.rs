@@ -12,7 +12,7 @@ use crate::value::{Object, SHARED_TEXT_MIN, Tag};
 use crate::view::{Env, Found, View};
 
 /// A string to be changed in place; made empty unless it `exists`. The caller has checked the type.
-pub fn find_or_create<'v>(view: &'v mut View<'_>, key: usize, exists: bool) -> Found<'v> {
+pub fn find_or_create<'v>(view: &'v mut View<'_, '_>, key: usize, exists: bool) -> Found<'v> {
     if !exists {
         view.put(key, Tag::RawText, NewBody::Bytes(b""), None);
     }
@@ -58,7 +58,7 @@ pub fn replace(found: &mut Found<'_>, bytes: Vec<u8>) {
 }
 
 /// Sets a key to a string that was computed, without a copy if it is long.
-pub fn put(view: &mut View<'_>, key: usize, bytes: Vec<u8>) {
+pub fn put(view: &mut View<'_, '_>, key: usize, bytes: Vec<u8>) {
     if bytes.len() < SHARED_TEXT_MIN {
         return view.put(key, Tag::RawText, NewBody::Bytes(&bytes), None);
     }

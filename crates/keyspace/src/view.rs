@@ -11,12 +11,13 @@ use kvasir_structures::slot::{SlotGuard, SlotKeeper};
 use kvasir_structures::table::{Lookup, Occupied};
 use smallvec::SmallVec;
 
-use crate::database::DbIndex;
+use crate::database::{DbIndex, Keyspace};
 use crate::error::Error;
+use crate::event::{Class, Event};
 use crate::hash_expiry;
 use crate::plan::KeyAt;
 use crate::value::{self, Kind, Object, Record, Tag, Text};
-use crate::waiting::{Blocked, Ready, Waiting};
+use crate::waiting::{Blocked, Ready};
 
 /// The world outside, as far as a call may know it.
 #[derive(Clone, Debug)]
@@ -42,6 +43,11 @@ pub struct Env {
     pub hll_sparse_bytes_max: usize,
     /// Whether reading a key moves its access clock; off under CLIENT NO-TOUCH.
     pub touches: bool,
+    /// Classes of events that somebody wants to be told of; changes are noted for all of them
+    /// together ([`Env::notes`]).
+    pub events: Class,
+    /// Whether a client's cache may hold keys that change.
+    pub tracks: bool,
     /// Whether anybody reads the log.
     pub logs: bool,
     /// Whether the calls come from a log: whoever wrote it decided what had expired when, and said
@@ -67,6 +73,8 @@ impl Default for Env {
             stream_node_entries_max: 100,
             hll_sparse_bytes_max: 3000,
             touches: true,
+            events: Class::empty(),
+            tracks: false,
             logs: false,
             replays: false,
         }
@@ -84,6 +92,12 @@ impl Env {
     #[inline]
     pub fn passed_ms(&self) -> u64 {
         if self.replays { 0 } else { self.now_ms }
+    }
+
+    /// Whether an event of this class is to be told.
+    #[inline]
+    pub fn notes(&self, class: Class) -> bool {
+        self.events.intersects(class) || self.tracks
     }
 
     /// The access clock: seconds, 24 bits, as in Redis's LRU clock.
@@ -108,6 +122,8 @@ pub struct Tally {
     pub noted_expiry: bool,
     /// What is too large to be freed on the way.
     pub garbage: Vec<Garbage>,
+    /// What happened to keys, where somebody wants to know; whoever ran the call has to tell.
+    pub events: Vec<Event>,
     /// Keys that calls may wait for; whoever ran the call has to serve them.
     pub ready: Vec<Ready>,
     /// What became of the last call if it did not answer.
@@ -155,13 +171,14 @@ impl Tally {
 }
 
 /// The keys of one call in locked slots. A key is named by its place among the call's keys.
-pub struct View<'a> {
+pub struct View<'a, 'g> {
     pub env: &'a Env,
     pub tally: &'a mut Tally,
-    waiting: &'a Waiting,
+    /// For those who wait for keys or watch them; a command sees no key but its own.
+    keyspace: &'a Keyspace,
     args: Args<'a>,
     keys: &'a [KeyAt],
-    guards: Guards<'a>,
+    guards: &'a mut Guards<'g>,
 }
 
 /// What a search adds to the statistics.
@@ -179,16 +196,16 @@ pub struct Guard<'a> {
     pub slot: SlotGuard<'a, Object>,
 }
 
-impl<'a> View<'a> {
+impl<'a, 'g> View<'a, 'g> {
     pub fn new(
         env: &'a Env,
         tally: &'a mut Tally,
-        waiting: &'a Waiting,
+        keyspace: &'a Keyspace,
         args: Args<'a>,
         keys: &'a [KeyAt],
-        guards: Guards<'a>,
-    ) -> View<'a> {
-        View { env, tally, waiting, args, keys, guards }
+        guards: &'a mut Guards<'g>,
+    ) -> View<'a, 'g> {
+        View { env, tally, keyspace, args, keys, guards }
     }
 
     /// How many keys the call has.
@@ -272,25 +289,45 @@ impl<'a> View<'a> {
         Some(found)
     }
 
+    /// Says that what a key holds has changed, or that the key is gone: to those who watch it and,
+    /// as an event, to those who want to be told.
+    #[inline]
+    pub fn changed(&mut self, key: usize, class: Class, name: &'static str) {
+        let KeyAt { db, slot, .. } = self.keys[key];
+        self.keyspace.watching.touch(db, slot, self.key(key));
+        self.tell(key, class, name);
+    }
+
+    /// Tells of something that happened to a key and did not change it.
+    #[inline]
+    pub fn tell(&mut self, key: usize, class: Class, name: &'static str) {
+        if self.env.notes(class) {
+            let (db, key) = (self.keys[key].db, self.key(key).to_vec());
+            self.tally.events.push(Event { db, key, class, name });
+        }
+    }
+
     /// Whether calls wait for this key.
     pub fn has_queue(&self, key: usize) -> bool {
-        self.waiting.has_queue(self.keys[key].db, self.key(key))
+        let KeyAt { db, slot, .. } = self.keys[key];
+        self.keyspace.waiting.has_queue(db, slot, self.key(key))
     }
 
     /// Whether calls wait for this key to hold what it does now.
     pub fn has_queue_for_value(&mut self, key: usize) -> bool {
-        if self.waiting.count() == 0 {
+        if self.keyspace.waiting.count() == 0 {
             return false;
         }
         let Some(kind) = self.peek(key).map(|record| Tag::of(record).kind()) else { return false };
-        self.waiting.has_queue_for(self.keys[key].db, self.key(key), kind)
+        let KeyAt { db, slot, .. } = self.keys[key];
+        self.keyspace.waiting.has_queue_for((db, slot), self.key(key), kind)
     }
 
     /// Tells those who wait for this key that it holds this kind of value now, or has changed;
     /// `put` and `insert` do so themselves.
     #[inline]
     pub fn note_ready(&mut self, key: usize, kind: Kind) {
-        if self.waiting.count() > 0 {
+        if self.keyspace.waiting.count() > 0 {
             // A value that nobody can wait for has taken the place of what was awaited.
             self.push_ready(key, kind.can_be_awaited().then_some(kind));
         }
@@ -299,7 +336,7 @@ impl<'a> View<'a> {
     /// Tells those who wait for this key that it is gone.
     #[inline]
     fn note_removed(&mut self, key: usize) {
-        if self.waiting.count() > 0 {
+        if self.keyspace.waiting.count() > 0 {
             self.push_ready(key, None);
         }
     }
@@ -416,8 +453,8 @@ impl<'a> View<'a> {
             }
             Lookup::Absent => {}
             Lookup::Gone(record) => {
-                let place = (self.keys[key].db, name);
-                note_expired(self.tally, self.waiting, env, place, record);
+                let KeyAt { db, slot, .. } = self.keys[key];
+                note_expired(self.keyspace, env, self.tally, (db, slot), record);
             }
         }
         self.tally.misses += u64::from(count == Count::HitOrMiss);
@@ -425,7 +462,7 @@ impl<'a> View<'a> {
     }
 
     #[inline]
-    fn locate(&mut self, key: usize) -> (&mut SlotGuard<'a, Object>, u64, &'a [u8]) {
+    fn locate(&mut self, key: usize) -> (&mut SlotGuard<'g, Object>, u64, &'a [u8]) {
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));
         (&mut self.guards[guard].slot, hash, name)
@@ -442,23 +479,28 @@ impl<'a> View<'a> {
     }
 }
 
-/// Counts a record that expired, tells whom it concerns, and frees it.
+/// Counts a record that expired, tells whom it concerns, and frees it. Called with its slot locked.
 #[cold]
-fn note_expired(
-    tally: &mut Tally,
-    waiting: &Waiting,
+pub(crate) fn note_expired(
+    keyspace: &Keyspace,
     env: &Env,
-    (db, key): (DbIndex, &[u8]),
+    tally: &mut Tally,
+    (db, slot): (DbIndex, u16),
     record: OwnedRecord<Object>,
 ) {
+    let key = record.borrow().key();
     tally.expired += 1;
-    tally.discard(record);
+    keyspace.watching.touch(db, slot, key);
     if env.logs {
         tally.expired_keys.push((db, key.to_vec()));
     }
-    if waiting.has_queue(db, key) {
+    if env.notes(Class::EXPIRED) {
+        tally.events.push(Event { db, key: key.to_vec(), class: Class::EXPIRED, name: "expired" });
+    }
+    if keyspace.waiting.has_queue(db, slot, key) {
         tally.ready.push(Ready { db, key: key.to_vec(), kind: None });
     }
+    tally.discard(record);
 }
 
 /// A record in its table, to be changed.

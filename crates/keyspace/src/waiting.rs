@@ -15,7 +15,10 @@
 //! innermost, under slots.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicU8, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -118,18 +121,22 @@ pub struct Ready {
 
 /// All calls that wait, by key.
 pub struct Waiting {
-    /// Read by every write: how many calls wait.
+    /// How many calls wait.
     count: AtomicUsize,
     shards: [Shard; SHARDS],
 }
 
 #[derive(Default)]
 struct Shard {
+    /// Read by every write: for how many keys of the shard calls wait. Grows under the slot lock
+    /// of the key, which orders it before the writes that have to see it.
+    count: AtomicUsize,
     queues: Mutex<Queues>,
     serving: Mutex<()>,
 }
 
-type Queues = HashMap<(DbIndex, Vec<u8>), VecDeque<Arc<Waiter>>>;
+/// By database, then by key, so that a look needs no key of its own.
+type Queues = HashMap<DbIndex, HashMap<Box<[u8]>, VecDeque<Arc<Waiter>>>>;
 
 /// What became of a blocking call that did not answer.
 pub enum Blocked {
@@ -155,22 +162,31 @@ impl Waiting {
 
     /// How many keys calls wait for.
     pub fn key_count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.count.load(Relaxed)).sum()
     }
 
     /// Whether calls wait for this key already. Called with the key's slot locked.
-    pub fn has_queue(&self, db: DbIndex, key: &[u8]) -> bool {
-        self.count() > 0 && self.shard(key).lock().contains_key(&(db, key.to_vec()))
+    #[inline]
+    pub fn has_queue(&self, db: DbIndex, slot: u16, key: &[u8]) -> bool {
+        self.any_queue((db, slot), key, |_| true)
     }
 
     /// Whether calls wait already for this key to hold this kind of value. Called with the key's
     /// slot locked.
-    pub fn has_queue_for(&self, db: DbIndex, key: &[u8], kind: Kind) -> bool {
-        self.count() > 0 && {
-            let queues = self.shard(key).lock();
-            let queue = queues.get(&(db, key.to_vec()));
-            queue.is_some_and(|queue| queue.iter().any(|waiter| waiter.kind == kind))
-        }
+    pub fn has_queue_for(&self, place: (DbIndex, u16), key: &[u8], kind: Kind) -> bool {
+        self.any_queue(place, key, |queue| queue.iter().any(|waiter| waiter.kind == kind))
+    }
+
+    #[inline]
+    fn any_queue(
+        &self,
+        (db, slot): (DbIndex, u16),
+        key: &[u8],
+        is_it: impl FnOnce(&VecDeque<Arc<Waiter>>) -> bool,
+    ) -> bool {
+        let shard = &self.shards[slot as usize % SHARDS];
+        shard.count.load(Relaxed) > 0
+            && shard.lock().get(&db).and_then(|keys| keys.get(key)).is_some_and(is_it)
     }
 
     /// Puts a call behind those that wait for its keys. Called with their slots locked.
@@ -196,9 +212,13 @@ impl Waiting {
             state: AtomicU8::new(WAITING),
         });
         self.count.fetch_add(1, SeqCst);
-        for place in &waiter.keys {
-            let mut queues = self.shard(&place.1).lock();
-            let queue = queues.entry(place.clone()).or_default();
+        for (db, key) in &waiter.keys {
+            let shard = self.shard(key);
+            let mut queues = shard.lock();
+            let queue = queues.entry(*db).or_default().entry(key.as_slice().into()).or_default();
+            if queue.is_empty() {
+                shard.count.fetch_add(1, Relaxed);
+            }
             // A key may stand in a call twice.
             if !queue.back().is_some_and(|last| Arc::ptr_eq(last, &waiter)) {
                 queue.push_back(Arc::clone(&waiter));
@@ -225,18 +245,21 @@ impl Waiting {
     fn keys_of(&self, db: DbIndex) -> Vec<Vec<u8>> {
         let keys = |shard: &Shard| -> Vec<Vec<u8>> {
             let queues = shard.lock();
-            queues.keys().filter(|(of, _)| *of == db).map(|(_, key)| key.clone()).collect()
+            queues.get(&db).into_iter().flat_map(HashMap::keys).map(|key| key.to_vec()).collect()
         };
         if self.count() == 0 { Vec::new() } else { self.shards.iter().flat_map(keys).collect() }
     }
 
     fn forget(&self, waiter: &Arc<Waiter>) {
-        for place in &waiter.keys {
-            let mut queues = self.shard(&place.1).lock();
-            let Some(queue) = queues.get_mut(place) else { continue };
+        for (db, key) in &waiter.keys {
+            let shard = self.shard(key);
+            let mut queues = shard.lock();
+            let Some(keys) = queues.get_mut(db) else { continue };
+            let Some(queue) = keys.get_mut(key.as_slice()) else { continue };
             queue.retain(|other| !Arc::ptr_eq(other, waiter));
             if queue.is_empty() {
-                queues.remove(place);
+                keys.remove(key.as_slice());
+                shard.count.fetch_sub(1, Relaxed);
             }
         }
         self.count.fetch_sub(1, SeqCst);
@@ -245,7 +268,7 @@ impl Waiting {
     /// The first of a key's queue that this may wake and that nobody else serves or has ended.
     fn next(&self, ready: &Ready, after: &[Arc<Waiter>]) -> Option<Arc<Waiter>> {
         let queues = self.shard(&ready.key).lock();
-        let queue = queues.get(&(ready.db, ready.key.clone()))?;
+        let queue = queues.get(&ready.db)?.get(ready.key.as_slice())?;
         let is_new = |waiter: &&Arc<Waiter>| !after.iter().any(|seen| Arc::ptr_eq(seen, waiter));
         let wakes = |waiter: &&Arc<Waiter>| match ready.kind {
             Some(kind) => waiter.kind == kind,
@@ -315,8 +338,9 @@ pub struct Server<'a> {
 /// ready in turn, until none finds anything.
 pub fn serve(mut server: Server<'_>, deliver: &mut dyn FnMut(&Waiter, Reply, Effect)) {
     while !server.tally.ready.is_empty() {
-        let ready = server.tally.ready.remove(0);
-        serve_key(&mut server, &ready, deliver);
+        for ready in std::mem::take(&mut server.tally.ready) {
+            serve_key(&mut server, &ready, deliver);
+        }
     }
 }
 

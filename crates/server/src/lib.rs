@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub mod admission;
 pub mod batch;
 pub mod blocking;
 pub mod clients;

@@ -4,7 +4,6 @@ use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::spec::Flags;
 use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
@@ -13,6 +12,7 @@ use kvasir_resp::reply::Mark;
 use kvasir_structures::gate::Pass;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::admission;
 use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
 use crate::commands::{ServerCx, ServerRun};
@@ -132,7 +132,7 @@ impl<'w> Runner<'w> {
         let args = batch.args(request, self.reactor);
         let stats = &self.shared.workers[self.worker].stats.by_command[index];
         note_use(connection, index, self.core.env.now_ms);
-        if let Err(error) = check(connection, entry, args) {
+        if let Err(error) = admission::check(connection, entry, args) {
             stats.rejected.add(1);
             return self.fail(connection, &error);
         }
@@ -276,19 +276,6 @@ impl<'w> Runner<'w> {
         connection.reply.error_bytes(error.text());
         self.shared.workers[self.worker].stats.count_error(error.text());
     }
-}
-
-/// What Redis checks before a command runs, in its order.
-#[inline]
-fn check(connection: &Connection, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
-    // A container is only called without a word, which its arity tells.
-    if !entry.spec.accepts_count(args.len()) {
-        return Err(Error::wrong_arity(&entry.full_name));
-    }
-    if !connection.is_authenticated && !entry.spec.flags.contains(Flags::NO_AUTH) {
-        return Err(Error::fixed("NOAUTH Authentication required."));
-    }
-    Ok(())
 }
 
 /// Whether the reply to this command is dropped; CLIENT REPLY SKIP is used up by it.

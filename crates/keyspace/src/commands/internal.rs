@@ -34,7 +34,7 @@ pub static MEMORY_USAGE: Command = Command {
     run: Run::Keys(memory_usage),
 };
 
-fn memory_usage(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn memory_usage(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     check_samples(cx)?;
     match cx.view.peek(0) {
         None => cx.reply.null(),
@@ -46,7 +46,7 @@ fn memory_usage(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// SAMPLES is accepted and not needed: all parts of a value are counted.
-fn check_samples(cx: &Cx<'_>) -> Result<(), Error> {
+fn check_samples(cx: &Cx<'_, '_>) -> Result<(), Error> {
     let mut words = cx.args.from(3).iter();
     while let Some(word) = words.next() {
         match words.next() {
@@ -74,7 +74,7 @@ pub static DEBUG_OBJECT: Command = Command {
 };
 
 /// The address is always 0: where a value lies is nobody's business.
-fn debug_object(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn debug_object(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let clock_now = cx.view.env.clock();
     let record = cx.view.peek(0).ok_or(Error::NO_KEY)?;
     let (clock, idle) = (record.clock(), clock_now.wrapping_sub(record.clock()) & 0xff_ffff);

@@ -33,7 +33,7 @@ static SETBIT: Command = Command {
     run: Run::Keys(setbit),
 };
 
-fn setbit(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn setbit(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let at = bit_offset(&cx.args[2], cx.view.env)?;
     let bit = match parse_integer(&cx.args[3]) {
         Some(0) => false,
@@ -75,7 +75,7 @@ static GETBIT: Command = Command {
     run: Run::Keys(getbit),
 };
 
-fn getbit(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn getbit(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let at = bit_offset(&cx.args[2], cx.view.env)?;
     let bit = cx.view.text(0)?.is_some_and(|text| bits::get(text.bytes(), at));
     cx.reply.integer(i64::from(bit));

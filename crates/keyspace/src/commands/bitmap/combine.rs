@@ -39,7 +39,7 @@ type Combine = fn(&mut Vec<u8>, &[u8]);
 /// The one operation that takes a single string.
 const NOT: Combine = |into, _| bits::not(into);
 
-fn bitop(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn bitop(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let combine = operation(&cx.args[1]).ok_or(Error::SYNTAX)?;
     let sources = 1..cx.view.key_count();
     let is_not = cx.args[1].eq_ignore_ascii_case(b"not");

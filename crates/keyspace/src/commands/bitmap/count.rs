@@ -52,7 +52,7 @@ static BITCOUNT: Command = Command {
     run: Run::Keys(bitcount),
 };
 
-fn bitcount(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn bitcount(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let part = Part::parse(cx.args.from(2).iter())?;
     // Redis takes these as they stand, whatever the length makes of them.
     let is_reversed = part.start < 0 && part.end.is_some_and(|end| end < 0 && part.start > end);

@@ -151,7 +151,7 @@ impl Operation {
     }
 }
 
-fn bitfield(cx: &mut Cx<'_>, may_write: bool) -> Result<Effect, Error> {
+fn bitfield(cx: &mut Cx<'_, '_>, may_write: bool) -> Result<Effect, Error> {
     let operations = parse(cx.args.from(2), cx.view.env)?;
     let Some(end) = operations.iter().filter(|one| one.writes()).map(Operation::end).max() else {
         return get_all(cx, &operations);
@@ -177,7 +177,7 @@ fn bitfield(cx: &mut Cx<'_>, may_write: bool) -> Result<Effect, Error> {
     Ok(Effect::given_if(changed))
 }
 
-fn get_all(cx: &mut Cx<'_>, operations: &[Operation]) -> Result<Effect, Error> {
+fn get_all(cx: &mut Cx<'_, '_>, operations: &[Operation]) -> Result<Effect, Error> {
     let text = cx.view.text(0)?;
     let bytes = text.as_ref().map_or(&b""[..], |text| text.bytes());
     cx.reply.array(operations.len());

@@ -51,7 +51,7 @@ static BITPOS: Command = Command {
     run: Run::Keys(bitpos),
 };
 
-fn bitpos(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn bitpos(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let bit = match integer(&cx.args[2])? {
         0 => false,
         1 => true,

@@ -62,7 +62,7 @@ fn plan_copy(
     Ok(())
 }
 
-fn copy(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn copy(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let destination = cx.view.key(1);
     let copy = cx.view.read(0).map(|record| value::copy(record, destination, record.expiry_ms()));
     // The value of DB is a number, so any word that says REPLACE means it.

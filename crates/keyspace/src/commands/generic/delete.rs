@@ -44,7 +44,7 @@ static UNLINK: Command = Command {
 };
 
 /// DEL and UNLINK: what takes long to free is freed elsewhere in any case.
-fn delete(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn delete(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let deleted = count(cx, |cx, key| cx.view.delete(key));
     cx.reply.integer(deleted as i64);
     Ok(Effect::given_if(deleted > 0))
@@ -68,7 +68,7 @@ static EXISTS: Command = Command {
     run: Run::Keys(exists),
 };
 
-fn exists(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn exists(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let found = count(cx, |cx, key| cx.view.look(key).is_some());
     cx.reply.integer(found as i64);
     Ok(Effect::None)
@@ -91,7 +91,7 @@ static TOUCH: Command = Command {
     run: Run::Keys(touch),
 };
 
-fn touch(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn touch(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     // To touch is what is asked for, also of a client that otherwise does not.
     let found = count(cx, |cx, key| cx.view.read(key).is_some() && cx.view.find(key).is_some());
     cx.reply.integer(found as i64);
@@ -99,7 +99,7 @@ fn touch(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// For how many of the call's keys `f` is true.
-fn count(cx: &mut Cx<'_>, mut f: impl FnMut(&mut Cx<'_>, usize) -> bool) -> usize {
+fn count(cx: &mut Cx<'_, '_>, mut f: impl FnMut(&mut Cx<'_, '_>, usize) -> bool) -> usize {
     (0..cx.view.key_count()).filter(|key| f(cx, *key)).count()
 }
 
@@ -118,7 +118,7 @@ static TYPE: Command = Command {
     run: Run::Keys(type_of),
 };
 
-fn type_of(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn type_of(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let kind = cx.view.look(0).map(|record| Tag::of(record).kind());
     cx.reply.simple(kind.map_or("none", |kind| kind.name()));
     Ok(Effect::None)

@@ -25,7 +25,7 @@ static DUMP: Command = Command {
     run: Run::Keys(dump),
 };
 
-fn dump(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn dump(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     // As in Redis, no access to the value.
     match cx.view.look(0) {
         Some(record) => cx.reply.bulk_shared(std::sync::Arc::new(serial::dump(record))),

@@ -76,7 +76,7 @@ static PEXPIREAT: Command = Command {
     run: Run::Keys(|cx| expire(cx, TimeUnit::UnixMilliseconds, "pexpireat")),
 };
 
-fn expire(cx: &mut Cx<'_>, unit: TimeUnit, command: &str) -> Result<Effect, Error> {
+fn expire(cx: &mut Cx<'_, '_>, unit: TimeUnit, command: &str) -> Result<Effect, Error> {
     let conditions = Conditions::parse(cx.args.from(3))?;
     let ms = unit.unix_ms(integer(&cx.args[2])?, cx.view.env);
     let invalid = || Error::new(format!("ERR invalid expire time in '{command}' command"));
@@ -159,7 +159,7 @@ static PEXPIRETIME: Command = Command {
 };
 
 /// Replies with the expiry.
-fn ask(cx: &mut Cx<'_>, unit: TimeUnit) -> Result<Effect, Error> {
+fn ask(cx: &mut Cx<'_, '_>, unit: TimeUnit) -> Result<Effect, Error> {
     let now_ms = cx.view.env.now_ms;
     let reply = match cx.view.look(0).map(|record| record.expiry_ms()) {
         None => -2,
@@ -185,7 +185,7 @@ static PERSIST: Command = Command {
     run: Run::Keys(persist),
 };
 
-fn persist(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn persist(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let had_one = cx.view.peek(0).is_some_and(|record| record.expiry_ms().is_some());
     if had_one {
         cx.view.set_expiry(0, None);

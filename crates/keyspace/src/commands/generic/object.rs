@@ -41,7 +41,7 @@ static ENCODING: Command = Command {
     run: Run::Keys(encoding),
 };
 
-fn encoding(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn encoding(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     match cx.view.look(0) {
         Some(record) => cx.reply.bulk(value::encoding(record).as_bytes()),
         None => cx.reply.null(),
@@ -60,7 +60,7 @@ static FREQ: Command = Command {
 };
 
 /// The access clock holds times, not frequencies.
-fn freq(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn freq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if cx.view.look(0).is_some() {
         return Err(Error::fixed(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
@@ -82,7 +82,7 @@ static IDLETIME: Command = Command {
     run: Run::Keys(idletime),
 };
 
-fn idletime(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn idletime(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let now = cx.view.env.clock();
     match cx.view.look(0) {
         Some(record) => cx.reply.integer(i64::from(now.wrapping_sub(record.clock()) & 0xff_ffff)),
@@ -103,7 +103,7 @@ static REFCOUNT: Command = Command {
 
 /// Always 1: values are not shared between keys. (Redis shares the integers below 10,000 and
 /// reports 2147483647 for them.)
-fn refcount(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn refcount(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     match cx.view.look(0) {
         Some(_) => cx.reply.integer(1),
         None => cx.reply.null(),

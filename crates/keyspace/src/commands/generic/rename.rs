@@ -30,7 +30,7 @@ static RENAME: Command = Command {
     run: Run::Keys(rename),
 };
 
-fn rename(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn rename(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if cx.view.peek(0).is_none() {
         return Err(Error::NO_KEY);
     }
@@ -62,7 +62,7 @@ static RENAMENX: Command = Command {
     run: Run::Keys(renamenx),
 };
 
-fn renamenx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn renamenx(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if cx.view.peek(0).is_none() {
         return Err(Error::NO_KEY);
     }
@@ -75,7 +75,7 @@ fn renamenx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// Carries the value of key 0, which is there, with its expiry to key 1, which is free.
-fn carry(cx: &mut Cx<'_>) {
+fn carry(cx: &mut Cx<'_, '_>) {
     let record = cx.view.take(0).expect("the caller saw it");
     let expiry_ms = record.borrow().expiry_ms();
     cx.view.insert(1, record.rebuilt(cx.view.key(1), expiry_ms));
@@ -111,7 +111,7 @@ fn plan_move(
     Ok(())
 }
 
-fn move_key(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn move_key(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let wanted = cx.view.exists(0) && !cx.view.exists(1);
     if wanted {
         let record = cx.view.take(0).expect("it was just seen");

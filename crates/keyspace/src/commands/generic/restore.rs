@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-fn restore(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn restore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = Options::parse(cx.args)?;
     if !options.replaces && cx.view.exists(0) {
         return Err(Error::fixed("BUSYKEY Target key name already exists."));
@@ -113,7 +113,7 @@ fn clock(env: &Env, idle_s: u64) -> u32 {
 }
 
 /// The effect where the time of what was restored is over already.
-fn gone(cx: &Cx<'_>, was_there: bool) -> Effect {
+fn gone(cx: &Cx<'_, '_>, was_there: bool) -> Effect {
     match was_there {
         true if cx.view.env.logs => Effect::Rewritten(vec![call(&[b"DEL", cx.view.key(0)])]),
         true => Effect::Rewritten(Vec::new()),
@@ -122,7 +122,7 @@ fn gone(cx: &Cx<'_>, was_there: bool) -> Effect {
 }
 
 /// The same with a time that is absolute.
-fn effect(cx: &Cx<'_>, options: &Options, expiry_ms: Option<u64>) -> Effect {
+fn effect(cx: &Cx<'_, '_>, options: &Options, expiry_ms: Option<u64>) -> Effect {
     let Some(expiry_ms) = expiry_ms.filter(|_| !options.is_absolute) else {
         return Effect::AsGiven;
     };

@@ -330,11 +330,11 @@ fn store(cx: &mut World<'_, '_>, destination: &[u8], rows: Vec<Option<Bytes>>) -
 }
 
 /// Lets `f` at one key, which need not be among the call's arguments.
-fn with_key<R>(cx: &mut World<'_, '_>, name: &[u8], f: impl FnOnce(&mut View<'_>) -> R) -> R {
+fn with_key<R>(cx: &mut World<'_, '_>, name: &[u8], f: impl FnOnce(&mut View<'_, '_>) -> R) -> R {
     let name = ArgsBuf::from_iter([name]);
     let keys = [KeyAt::new(name.as_args(), 0, cx.db)];
-    let guards = lock(cx.keyspace, cx.pass, &keys);
-    f(&mut View::new(cx.env, cx.tally, &cx.keyspace.waiting, name.as_args(), &keys, guards))
+    let mut guards = lock(cx.keyspace, cx.pass, &keys);
+    f(&mut View::new(cx.env, cx.tally, cx.keyspace, name.as_args(), &keys, &mut guards))
 }
 
 #[cfg(test)]

@@ -110,7 +110,9 @@ fn is_mode(word: &[u8]) -> bool {
 }
 
 fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
-    if cx.keyspace.database(db, cx.pass).was_used() {
+    let database = cx.keyspace.database(db, cx.pass);
+    if database.was_used() {
+        cx.keyspace.watching.touch_existing(database, db, cx.pass);
         let old = cx.keyspace.flush(db, cx.pass);
         cx.tally.garbage.push(Garbage::Database(old));
         note_all(cx.keyspace, cx.pass, db, cx.tally);
@@ -138,12 +140,20 @@ fn swapdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
     let second = index(&cx.args[2], "ERR invalid second DB index")?;
     let db = |index| cx.keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE);
     let (first, second) = (db(first)?, db(second)?);
+    touch_watched(cx, [first, second]);
     cx.keyspace.swap(first, second, cx.pass);
+    touch_watched(cx, [first, second]);
     for db in [first, second] {
         note_all(cx.keyspace, cx.pass, db, cx.tally);
     }
     cx.reply.ok();
     Ok(Effect::AsGiven)
+}
+
+fn touch_watched(cx: &World<'_, '_>, dbs: [DbIndex; 2]) {
+    for db in dbs {
+        cx.keyspace.watching.touch_existing(cx.keyspace.database(db, cx.pass), db, cx.pass);
+    }
 }
 
 fn index(text: &[u8], invalid: &'static str) -> Result<i64, Error> {

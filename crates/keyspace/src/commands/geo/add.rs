@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-fn geoadd(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn geoadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (options, triples) = Options::parse(cx.args.from(2));
     let is_contradictory = options.only_new && options.only_old;
     if triples.is_empty() || triples.len() % 3 != 0 || is_contradictory {

@@ -29,7 +29,7 @@ static GEOPOS: Command = Command {
     run: Run::Keys(geopos),
 };
 
-fn geopos(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn geopos(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = sorted_set_value::read(&mut cx.view, 0)?;
     let members = cx.args.from(2);
     cx.reply.array(members.len());
@@ -58,7 +58,7 @@ static GEOHASH: Command = Command {
     run: Run::Keys(geohash),
 };
 
-fn geohash(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn geohash(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = sorted_set_value::read(&mut cx.view, 0)?;
     let members = cx.args.from(2);
     cx.reply.array(members.len());
@@ -92,7 +92,7 @@ static GEODIST: Command = Command {
     run: Run::Keys(geodist),
 };
 
-fn geodist(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn geodist(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let unit_m = match cx.args.get(4) {
         _ if cx.args.len() > 5 => return Err(Error::SYNTAX),
         Some(unit) => unit_m(unit)?,

@@ -198,7 +198,7 @@ fn plan(args: Args<'_>, db: DbIndex, options: usize, keys: &mut Vec<KeyAt>) -> R
     Ok(())
 }
 
-fn by_position(cx: &mut Cx<'_>, form: Form) -> Result<Effect, Error> {
+fn by_position(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
     let set = sorted_set_value::peek(&mut cx.view, 0)?;
     let mut parser = Parser::new(set, form);
     parser.read_circle(cx.args.from(2))?;
@@ -206,7 +206,7 @@ fn by_position(cx: &mut Cx<'_>, form: Form) -> Result<Effect, Error> {
     run(cx, finished, 0, 1)
 }
 
-fn by_member(cx: &mut Cx<'_>, form: Form) -> Result<Effect, Error> {
+fn by_member(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
     let set = sorted_set_value::peek(&mut cx.view, 0)?;
     let mut parser = Parser::new(set, form);
     parser.read_circle_by_member(cx.args.from(2))?;

@@ -25,7 +25,7 @@ struct Hit<'a> {
 
 /// Searches the set at key `source`; stores at key `destination` if that is asked for.
 pub fn run(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     finished: Finished,
     source: usize,
     destination: usize,

@@ -90,7 +90,7 @@ static GEOSEARCH: Command = Command {
     run: Run::Keys(geosearch),
 };
 
-fn geosearch(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn geosearch(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = sorted_set_value::peek(&mut cx.view, 0)?;
     let finished = Parser::new(set, Form::Search).finish(cx.args.from(2), cx.args.name())?;
     run(cx, finished, 0, 0)
@@ -124,7 +124,7 @@ static GEOSEARCHSTORE: Command = Command {
     run: Run::Keys(geosearchstore),
 };
 
-fn geosearchstore(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn geosearchstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = sorted_set_value::peek(&mut cx.view, 1)?;
     let finished = Parser::new(set, Form::SearchStore).finish(cx.args.from(3), cx.args.name())?;
     run(cx, finished, 1, 0)

@@ -37,7 +37,7 @@ static HINCRBY: Command = Command {
     run: Run::Keys(hincrby),
 };
 
-fn hincrby(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hincrby(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let change = integer(&cx.args[3])?;
     let old = old_value(cx, to_integer, "ERR hash value is not an integer")?.unwrap_or(0);
     let overflow = Error::fixed("ERR increment or decrement would overflow");
@@ -71,7 +71,7 @@ static HINCRBYFLOAT: Command = Command {
     run: Run::Keys(hincrbyfloat),
 };
 
-fn hincrbyfloat(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hincrbyfloat(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let change = match LongDouble::parse(&cx.args[3]).ok_or(Error::NOT_FLOAT)? {
         Parsed::Finite(change) => change,
         Parsed::Infinite => return Err(Error::fixed("ERR value is NaN or Infinity")),
@@ -108,7 +108,7 @@ fn to_float(item: Item<'_>) -> Option<Parsed> {
 
 /// The number in the field that the call names, if it is there.
 fn old_value<N>(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     to_number: fn(Item<'_>) -> Option<N>,
     error: &'static str,
 ) -> Result<Option<N>, Error> {
@@ -118,7 +118,7 @@ fn old_value<N>(
 }
 
 /// Sets the field that the call names; its expiry stays.
-fn set_field(cx: &mut Cx<'_>, value: &[u8]) -> Result<(), Error> {
+fn set_field(cx: &mut Cx<'_, '_>, value: &[u8]) -> Result<(), Error> {
     let pair = std::iter::once((&cx.args[2], value));
     hash_update::set(&mut cx.view, 0, pair, FieldExpiry::Keep)?;
     Ok(())

@@ -97,7 +97,7 @@ static HPEXPIREAT: Command = Command {
 
 /// Replies for each field: -2 if it is not there, 0 if the conditions forbid it, 1 if it got the
 /// expiry, 2 if it was deleted since that has passed.
-fn expire(cx: &mut Cx<'_>, unit: TimeUnit, command: &str) -> Result<Effect, Error> {
+fn expire(cx: &mut Cx<'_, '_>, unit: TimeUnit, command: &str) -> Result<Effect, Error> {
     let call = Call::with_options(cx.args, 3)?;
     let conditions = Conditions::parse(call.options())?;
     let names = call.fields(1, WRONG_COUNT)?;
@@ -173,7 +173,7 @@ static HPEXPIRETIME: Command = Command {
     run: Run::Keys(|cx| ask(cx, TimeUnit::UnixMilliseconds)),
 };
 
-fn ask(cx: &mut Cx<'_>, unit: TimeUnit) -> Result<Effect, Error> {
+fn ask(cx: &mut Cx<'_, '_>, unit: TimeUnit) -> Result<Effect, Error> {
     let names = Call::without_options(cx.args)?.fields(1, Error::SYNTAX)?;
     let now_ms = cx.view.env.now_ms;
     let hash = hash_value::read(&mut cx.view, 0)?;
@@ -204,7 +204,7 @@ static HPERSIST: Command = Command {
     run: Run::Keys(hpersist),
 };
 
-fn hpersist(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hpersist(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let names = Call::without_options(cx.args)?.fields(1, WRONG_COUNT)?;
     let mut is_changed = false;
     cx.reply.array(names.len());

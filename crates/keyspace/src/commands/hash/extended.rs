@@ -33,7 +33,7 @@ static HGETEX: Command = Command {
     run: Run::Keys(hgetex),
 };
 
-fn hgetex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hgetex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let call = Call::with_options(cx.args, 2)?;
     let mut expiration = Expiration::Unsaid;
     let mut words = call.options().iter();
@@ -53,7 +53,7 @@ fn hgetex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 fn get_and_change(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     names: Args<'_>,
     expiry_ms: Option<u64>,
 ) -> Result<Effect, Error> {
@@ -153,7 +153,7 @@ impl<'a> Options<'a> {
     }
 }
 
-fn hsetex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hsetex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let call = Call::with_options(cx.args, 2)?;
     let options = Options::parse(call.options())?;
     let pairs = call.fields(2, WRONG_COUNT)?;
@@ -176,14 +176,14 @@ fn hsetex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     }
 }
 
-fn set(cx: &mut Cx<'_>, pairs: Args<'_>, expiry: FieldExpiry) -> Result<Effect, Error> {
+fn set(cx: &mut Cx<'_, '_>, pairs: Args<'_>, expiry: FieldExpiry) -> Result<Effect, Error> {
     let pairs = pairs.iter().step_by(2).zip(pairs.from(1).iter().step_by(2));
     hash_update::set(&mut cx.view, 0, pairs, expiry)?;
     Ok(Effect::AsGiven)
 }
 
 /// Fields that would be dead at once are not set, but deleted.
-fn set_with_expiry(cx: &mut Cx<'_>, pairs: Args<'_>, expiry_ms: u64) -> Result<Effect, Error> {
+fn set_with_expiry(cx: &mut Cx<'_, '_>, pairs: Args<'_>, expiry_ms: u64) -> Result<Effect, Error> {
     let env = cx.view.env;
     if env.has_passed(expiry_ms) {
         let names: Vec<&[u8]> = pairs.iter().step_by(2).collect();
@@ -223,7 +223,7 @@ static HGETDEL: Command = Command {
     run: Run::Keys(hgetdel),
 };
 
-fn hgetdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hgetdel(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let names = Call::without_options(cx.args)?.fields(1, WRONG_COUNT)?;
     let mut is_changed = false;
     cx.reply.array(names.len());

@@ -96,7 +96,7 @@ pub fn expiry_ms(text: &[u8], unit: TimeUnit, env: &Env, command: &str) -> Resul
 }
 
 /// What the log gets of an expiry that fields got, or died of at once.
-pub fn expiry_effect(cx: &Cx<'_>, expiry_ms: u64, fields: &[&[u8]]) -> Effect {
+pub fn expiry_effect(cx: &Cx<'_, '_>, expiry_ms: u64, fields: &[&[u8]]) -> Effect {
     let (env, key) = (cx.view.env, cx.view.key(0));
     if !env.logs {
         return Effect::Rewritten(Vec::new());

@@ -49,7 +49,7 @@ static HGET: Command = Command {
     run: Run::Keys(hget),
 };
 
-fn hget(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hget(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     match value(&mut cx.view, cx.args)? {
         Some(value) => value.write_to(cx.reply),
         None => cx.reply.null(),
@@ -74,7 +74,7 @@ static HMGET: Command = Command {
 };
 
 /// Replies with the values of these fields, null where there is none.
-pub(super) fn write_values(cx: &mut Cx<'_>, fields: Args<'_>) -> Result<Effect, Error> {
+pub(super) fn write_values(cx: &mut Cx<'_, '_>, fields: Args<'_>) -> Result<Effect, Error> {
     let hash = hash_value::read(&mut cx.view, 0)?;
     cx.reply.array(fields.len());
     for field in fields {
@@ -91,7 +91,7 @@ static HGETALL: Command = Command {
     run: Run::Keys(hgetall),
 };
 
-fn hgetall(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hgetall(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let hash = hash_value::read(&mut cx.view, 0)?;
     cx.reply.map(hash.map_or(0, |hash| hash.live_len()));
     if let Some(hash) = hash {
@@ -114,7 +114,7 @@ static HVALS: Command = Command {
 };
 
 fn list(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     choose: for<'a> fn(Item<'a>, Item<'a>) -> Item<'a>,
 ) -> Result<Effect, Error> {
     let hash = hash_value::read(&mut cx.view, 0)?;
@@ -138,7 +138,7 @@ static HLEN: Command = Command {
     run: Run::Keys(hlen),
 };
 
-fn hlen(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hlen(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let len = hash_value::read(&mut cx.view, 0)?.map_or(0, |hash| hash.len());
     cx.reply.integer(len as i64);
     Ok(Effect::None)
@@ -154,7 +154,7 @@ static HSTRLEN: Command = Command {
     run: Run::Keys(hstrlen),
 };
 
-fn hstrlen(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hstrlen(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let len = value(&mut cx.view, cx.args)?.map_or(0, Item::text_len);
     cx.reply.integer(len as i64);
     Ok(Effect::None)
@@ -170,14 +170,14 @@ static HEXISTS: Command = Command {
     run: Run::Keys(hexists),
 };
 
-fn hexists(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hexists(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let exists = value(&mut cx.view, cx.args)?.is_some();
     cx.reply.integer(i64::from(exists));
     Ok(Effect::None)
 }
 
 /// The value of the field that the second argument names.
-fn value<'v>(view: &'v mut View<'_>, args: Args<'_>) -> Result<Option<Item<'v>>, Error> {
+fn value<'v>(view: &'v mut View<'_, '_>, args: Args<'_>) -> Result<Option<Item<'v>>, Error> {
     Ok(hash_value::read(view, 0)?.and_then(|hash| hash.get(&args[2])))
 }
 

@@ -40,7 +40,7 @@ static HRANDFIELD: Command = Command {
     run: Run::Keys(hrandfield),
 };
 
-fn hrandfield(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hrandfield(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if cx.args.len() > 2 {
         return draw(cx);
     }
@@ -53,7 +53,7 @@ fn hrandfield(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// With a count: so many different fields, or if it is negative so many draws from all.
-fn draw(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn draw(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let count = integer(&cx.args[2])?;
     if count == i64::MIN {
         let (min, max) = (-i64::MAX, i64::MAX);

@@ -45,7 +45,7 @@ static HSCAN: Command = Command {
     run: Run::Keys(hscan),
 };
 
-fn hscan(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hscan(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     // Whatever the cursor says is a place in any table.
     let position = Position(cursor(&cx.args[2])? & POSITION_MASK);
     // Redis looks at the options only if there is something to scan.

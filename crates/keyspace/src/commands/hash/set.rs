@@ -57,7 +57,7 @@ static HMSET: Command = Command {
     }),
 };
 
-fn set_pairs(cx: &mut Cx<'_>, command: &str) -> Result<usize, Error> {
+fn set_pairs(cx: &mut Cx<'_, '_>, command: &str) -> Result<usize, Error> {
     let args = cx.args;
     if args.len() % 2 == 1 {
         return Err(Error::wrong_arity(command));
@@ -82,7 +82,7 @@ static HSETNX: Command = Command {
     run: Run::Keys(hsetnx),
 };
 
-fn hsetnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hsetnx(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (field, value) = (cx.args.get(2).unwrap_or_default(), cx.args.get(3).unwrap_or_default());
     let hash = hash_value::peek(&mut cx.view, 0)?;
     let free = hash.is_none_or(|hash| hash.get(field).is_none());
@@ -111,7 +111,7 @@ static HDEL: Command = Command {
     run: Run::Keys(hdel),
 };
 
-fn hdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn hdel(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let deleted = hash_update::delete(&mut cx.view, 0, cx.args.from(2).iter())?;
     cx.reply.integer(deleted as i64);
     Ok(Effect::given_if(deleted > 0))

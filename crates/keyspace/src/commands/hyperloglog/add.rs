@@ -28,7 +28,7 @@ static PFADD: Command = Command {
     run: Run::Keys(pfadd),
 };
 
-fn pfadd(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn pfadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let elements = cx.args.from(2);
     let sparse_bytes_max = cx.view.env.hll_sparse_bytes_max;
     let changed = match stored::read(&mut cx.view, 0)? {
@@ -65,7 +65,7 @@ fn first_fresh(bytes: &[u8], elements: Args<'_>) -> Result<Option<usize>, Error>
 
 /// Adds to a sparse HyperLogLog of these bytes, or to a dense one of this length where it stands.
 fn add(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     elements: Args<'_>,
     sparse: Option<Vec<u8>>,
     len: usize,

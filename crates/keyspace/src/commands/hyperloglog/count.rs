@@ -31,12 +31,12 @@ static PFCOUNT: Command = Command {
     run: Run::Keys(pfcount),
 };
 
-fn pfcount(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn pfcount(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if cx.view.key_count() > 1 { count_union(cx) } else { count_one(cx) }
 }
 
 /// Keeps a fresh estimate in the value: a change, if one that nobody sees.
-fn count_one(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn count_one(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let Some(stored) = stored::read(&mut cx.view, 0)? else {
         cx.reply.integer(0);
         return Ok(Effect::None);
@@ -52,7 +52,7 @@ fn count_one(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     Ok(Effect::AsGiven)
 }
 
-fn count_union(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn count_union(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let mut registers = Registers::new();
     for key in 0..cx.view.key_count() {
         if let Some(stored) = stored::read(&mut cx.view, key)? {

@@ -30,7 +30,7 @@ static PFDEBUG: Command = Command {
     run: Run::Keys(pfdebug),
 };
 
-fn pfdebug(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn pfdebug(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let missing = Error::fixed("ERR The specified key does not exist");
     let stored = stored::read(&mut cx.view, 0)?.ok_or(missing)?;
     let is_sparse = stored.encoding == Encoding::Sparse;
@@ -63,7 +63,7 @@ fn pfdebug(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     }
 }
 
-fn make_dense(cx: &mut Cx<'_>) -> Result<(), Error> {
+fn make_dense(cx: &mut Cx<'_, '_>) -> Result<(), Error> {
     let Some(Stored { bytes, encoding: Encoding::Sparse }) = stored::read(&mut cx.view, 0)? else {
         return Ok(());
     };

@@ -33,7 +33,7 @@ static PFMERGE: Command = Command {
     run: Run::Keys(pfmerge),
 };
 
-fn pfmerge(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn pfmerge(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (mut registers, mut has_dense, mut old) = (Registers::new(), false, None);
     for key in 0..cx.view.key_count() {
         let Some(stored) = stored::read(&mut cx.view, key)? else { continue };

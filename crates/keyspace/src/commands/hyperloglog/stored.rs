@@ -20,7 +20,7 @@ pub struct Stored<'a> {
     pub encoding: Encoding,
 }
 
-pub fn read<'v>(view: &'v mut View<'_>, key: usize) -> Result<Option<Stored<'v>>, Error> {
+pub fn read<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Stored<'v>>, Error> {
     let Some(bytes) = view.text(key)?.map(Text::bytes) else { return Ok(None) };
     let encoding = hyperloglog::encoding(bytes).ok_or(INVALID)?;
     Ok(Some(Stored { bytes, encoding }))

@@ -49,7 +49,7 @@ static BRPOP: Command = Command {
     run: Run::Keys(|cx| pop(cx, End::Tail)),
 };
 
-fn pop(cx: &mut Cx<'_>, end: End) -> Result<Effect, Error> {
+fn pop(cx: &mut Cx<'_, '_>, end: End) -> Result<Effect, Error> {
     let deadline_ms = deadline_ms(&cx.args[cx.args.len() - 1], cx.view.env)?;
     try_each_key(cx, deadline_ms, |cx, key| {
         if list_value::peek(&mut cx.view, key)?.is_none() {
@@ -98,9 +98,9 @@ static BLMPOP: Command = Command {
 /// Has `pop` try one key after the other, but for those that others wait for already; waits if it
 /// finds nothing.
 fn try_each_key(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     deadline_ms: Option<u64>,
-    pop: impl Fn(&mut Cx<'_>, usize) -> Result<Option<Effect>, Error>,
+    pop: impl Fn(&mut Cx<'_, '_>, usize) -> Result<Option<Effect>, Error>,
 ) -> Result<Effect, Error> {
     for key in 0..cx.view.key_count() {
         cx.view.expect_kind(key, Kind::List)?;

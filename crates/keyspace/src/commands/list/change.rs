@@ -32,7 +32,7 @@ static LSET: Command = Command {
     run: Run::Keys(lset),
 };
 
-fn lset(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn lset(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let list = list_value::peek(&mut cx.view, 0)?.ok_or(Error::NO_KEY)?;
     let index = list.index(integer(&cx.args[2])?);
     let Some(index) = index else {
@@ -69,7 +69,7 @@ static LINSERT: Command = Command {
     run: Run::Keys(linsert),
 };
 
-fn linsert(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn linsert(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let side = match &cx.args[2] {
         word if word.eq_ignore_ascii_case(b"before") => End::Head,
         word if word.eq_ignore_ascii_case(b"after") => End::Tail,
@@ -79,7 +79,7 @@ fn linsert(cx: &mut Cx<'_>) -> Result<Effect, Error> {
         cx.reply.integer(0);
         return Ok(Effect::None);
     }
-    let tag = |cx: &mut Cx<'_>| cx.view.peek(0).map(|record| record.tag());
+    let tag = |cx: &mut Cx<'_, '_>| cx.view.peek(0).map(|record| record.tag());
     let before = tag(cx);
     let len = list_value::insert(&mut cx.view, 0, &cx.args[3], side, &cx.args[4])?;
     cx.reply.integer(len.map_or(-1, |len| len as i64));
@@ -108,7 +108,7 @@ static LREM: Command = Command {
 };
 
 /// A positive count is taken from the head, a negative one from the tail; 0 means all.
-fn lrem(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn lrem(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (count, start) = match integer(&cx.args[2])? {
         0 => (usize::MAX, End::Head),
         count if count < 0 => (count.unsigned_abs() as usize, End::Tail),
@@ -140,7 +140,7 @@ static LTRIM: Command = Command {
     run: Run::Keys(ltrim),
 };
 
-fn ltrim(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn ltrim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (start, stop) = (integer(&cx.args[2])?, integer(&cx.args[3])?);
     let list = list_value::peek(&mut cx.view, 0)?;
     let kept = list.map_or(0..0, |list| list.range(start, stop));

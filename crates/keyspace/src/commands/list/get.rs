@@ -53,7 +53,7 @@ static LINDEX: Command = Command {
     run: Run::Keys(lindex),
 };
 
-fn lindex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn lindex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let Some(list) = list_value::read(&mut cx.view, 0)? else {
         cx.reply.null();
         return Ok(Effect::None);
@@ -86,7 +86,7 @@ static LRANGE: Command = Command {
     run: Run::Keys(lrange),
 };
 
-fn lrange(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn lrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (start, stop) = (integer(&cx.args[2])?, integer(&cx.args[3])?);
     let list = list_value::read(&mut cx.view, 0)?;
     let range = list.map_or(0..0, |list| list.range(start, stop));
@@ -131,7 +131,7 @@ struct Search {
     max_len: usize,
 }
 
-fn lpos(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn lpos(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let search = Search::parse(cx.args.from(3))?;
     let needle = Needle::new(&cx.args[2]);
     let list = list_value::read(&mut cx.view, 0)?;

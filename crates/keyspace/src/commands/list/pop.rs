@@ -46,7 +46,7 @@ static RPOP: Command = Command {
     run: Run::Keys(|cx| pop(cx, End::Tail, "rpop")),
 };
 
-fn pop(cx: &mut Cx<'_>, end: End, command: &str) -> Result<Effect, Error> {
+fn pop(cx: &mut Cx<'_, '_>, end: End, command: &str) -> Result<Effect, Error> {
     match cx.args.len() {
         2 => {
             let reply = &mut *cx.reply;
@@ -134,7 +134,7 @@ impl Request {
     }
 
     /// Takes elements from a key and replies with both; `None` if the key is free.
-    pub fn pop_from(&self, cx: &mut Cx<'_>, key: usize) -> Result<Option<Effect>, Error> {
+    pub fn pop_from(&self, cx: &mut Cx<'_, '_>, key: usize) -> Result<Option<Effect>, Error> {
         if list_value::peek(&mut cx.view, key)?.is_none() {
             return Ok(None);
         }
@@ -152,7 +152,7 @@ fn at_least_one(text: &[u8], error: &'static str) -> Result<usize, Error> {
 }
 
 /// The LPOP or RPOP that took elements from a key.
-pub fn pop_effect(cx: &Cx<'_>, key: usize, end: End, count: Option<usize>) -> Effect {
+pub fn pop_effect(cx: &Cx<'_, '_>, key: usize, end: End, count: Option<usize>) -> Effect {
     if !cx.view.env.logs {
         return Effect::Rewritten(Vec::new());
     }

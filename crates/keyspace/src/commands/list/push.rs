@@ -66,13 +66,13 @@ static RPUSHX: Command = Command {
     run: Run::Keys(|cx| push_existing(cx, End::Tail)),
 };
 
-fn push(cx: &mut Cx<'_>, end: End) -> Result<Effect, Error> {
+fn push(cx: &mut Cx<'_, '_>, end: End) -> Result<Effect, Error> {
     let len = list_value::push(&mut cx.view, 0, end, cx.args.from(2).iter())?;
     cx.reply.integer(len as i64);
     Ok(Effect::AsGiven)
 }
 
-fn push_existing(cx: &mut Cx<'_>, end: End) -> Result<Effect, Error> {
+fn push_existing(cx: &mut Cx<'_, '_>, end: End) -> Result<Effect, Error> {
     if !cx.view.expect_kind(0, Kind::List)? {
         cx.reply.integer(0);
         return Ok(Effect::None);

@@ -106,7 +106,7 @@ static BRPOPLPUSH: Command = Command {
     run: Run::Keys(|cx| transfer_or_wait(cx, (End::Tail, End::Head))),
 };
 
-fn transfer_or_null(cx: &mut Cx<'_>, ends: (End, End)) -> Result<Effect, Error> {
+fn transfer_or_null(cx: &mut Cx<'_, '_>, ends: (End, End)) -> Result<Effect, Error> {
     if transfer(cx, ends)? {
         return Ok(Effect::AsGiven);
     }
@@ -115,7 +115,7 @@ fn transfer_or_null(cx: &mut Cx<'_>, ends: (End, End)) -> Result<Effect, Error> 
 }
 
 /// The timeout is the last argument.
-fn transfer_or_wait(cx: &mut Cx<'_>, ends: (End, End)) -> Result<Effect, Error> {
+fn transfer_or_wait(cx: &mut Cx<'_, '_>, ends: (End, End)) -> Result<Effect, Error> {
     let deadline_ms = deadline_ms(&cx.args[cx.args.len() - 1], cx.view.env)?;
     cx.view.expect_kind(0, Kind::List)?;
     if !cx.is_behind_others(0) && transfer(cx, ends)? {
@@ -136,7 +136,7 @@ fn transfer_or_wait(cx: &mut Cx<'_>, ends: (End, End)) -> Result<Effect, Error> 
 }
 
 /// Moves one element and replies with it; `false` if there is none.
-fn transfer(cx: &mut Cx<'_>, (from, to): (End, End)) -> Result<bool, Error> {
+fn transfer(cx: &mut Cx<'_, '_>, (from, to): (End, End)) -> Result<bool, Error> {
     let Some(len) = list_value::peek(&mut cx.view, 0)?.map(List::len) else { return Ok(false) };
     cx.view.expect_kind(1, Kind::List)?;
     let same_key = cx.view.key(0) == cx.view.key(1);
@@ -159,7 +159,7 @@ fn transfer(cx: &mut Cx<'_>, (from, to): (End, End)) -> Result<bool, Error> {
 }
 
 /// The LMOVE that a blocking call was in the end.
-fn move_effect(cx: &Cx<'_>, (from, to): (End, End)) -> Effect {
+fn move_effect(cx: &Cx<'_, '_>, (from, to): (End, End)) -> Effect {
     if !cx.view.env.logs {
         return Effect::Rewritten(Vec::new());
     }

@@ -31,7 +31,7 @@ static SADD: Command = Command {
     run: Run::Keys(sadd),
 };
 
-fn sadd(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let added = set_value::add(&mut cx.view, 0, cx.args.from(2).iter())?;
     cx.reply.integer(added as i64);
     Ok(Effect::given_if(added > 0))
@@ -54,7 +54,7 @@ static SREM: Command = Command {
     run: Run::Keys(srem),
 };
 
-fn srem(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn srem(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let removed = set_value::remove(&mut cx.view, 0, cx.args.from(2).iter())?;
     cx.reply.integer(removed as i64);
     Ok(Effect::given_if(removed > 0))
@@ -83,7 +83,7 @@ static SMOVE: Command = Command {
     run: Run::Keys(smove),
 };
 
-fn smove(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn smove(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let member = &cx.args[3];
     // A free source ends it, whatever the destination holds.
     let source = set_value::peek(&mut cx.view, 0)?;

@@ -30,7 +30,7 @@ static SDIFF: Command = Command {
     run: Run::Keys(sdiff),
 };
 
-fn sdiff(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sdiff(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let keys = 0..cx.view.key_count();
     let sets = set_value::read_all(&mut cx.view, keys)?;
     let (header, mut count) = (cx.reply.deferred_set(), 0);
@@ -61,7 +61,7 @@ static SDIFFSTORE: Command = Command {
     run: Run::Keys(sdiffstore),
 };
 
-fn sdiffstore(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sdiffstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let mut result = Draft::new(Limits::of(cx.view.env));
     let keys = 1..cx.view.key_count();
     subtract(&set_value::read_all(&mut cx.view, keys)?, |member| {

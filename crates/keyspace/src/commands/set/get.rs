@@ -28,7 +28,7 @@ static SISMEMBER: Command = Command {
     run: Run::Keys(sismember),
 };
 
-fn sismember(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sismember(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = set_value::read(&mut cx.view, 0)?;
     let is_there = set.is_some_and(|set| set.contains(Member::Bytes(&cx.args[2])));
     cx.reply.integer(i64::from(is_there));
@@ -51,7 +51,7 @@ static SMISMEMBER: Command = Command {
     run: Run::Keys(smismember),
 };
 
-fn smismember(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn smismember(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let members = cx.args.from(2);
     let set = set_value::read(&mut cx.view, 0)?;
     cx.reply.array(members.len());
@@ -79,7 +79,7 @@ static SMEMBERS: Command = Command {
     run: Run::Keys(smembers),
 };
 
-fn smembers(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn smembers(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = set_value::read(&mut cx.view, 0)?;
     cx.reply.set(set.map_or(0, |set| set.len()));
     if let Some(set) = set {
@@ -104,7 +104,7 @@ static SCARD: Command = Command {
     run: Run::Keys(scard),
 };
 
-fn scard(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn scard(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let len = set_value::read(&mut cx.view, 0)?.map_or(0, |set| set.len());
     cx.reply.integer(len as i64);
     Ok(Effect::None)

@@ -34,7 +34,7 @@ static SINTER: Command = Command {
     run: Run::Keys(sinter),
 };
 
-fn sinter(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sinter(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let keys = 0..cx.view.key_count();
     let sets = set_value::read_all(&mut cx.view, keys)?;
     let (header, mut count) = (cx.reply.deferred_set(), 0);
@@ -66,7 +66,7 @@ static SINTERSTORE: Command = Command {
     run: Run::Keys(sinterstore),
 };
 
-fn sinterstore(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sinterstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let mut result = Draft::new(Limits::of(cx.view.env));
     let keys = 1..cx.view.key_count();
     intersect(set_value::read_all(&mut cx.view, keys)?, |member| {
@@ -77,7 +77,7 @@ fn sinterstore(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// Sets the first key to a result and replies its size.
-pub fn store(cx: &mut Cx<'_>, result: Draft) -> Effect {
+pub fn store(cx: &mut Cx<'_, '_>, result: Draft) -> Effect {
     let changes = !result.is_empty() || cx.view.exists(0);
     let len = result.put(&mut cx.view, 0);
     cx.reply.integer(len as i64);
@@ -109,7 +109,7 @@ static SINTERCARD: Command = Command {
     run: Run::Keys(sintercard),
 };
 
-fn sintercard(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sintercard(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let key_count = key_count(cx.args)?;
     let limit = limit(cx.args.from(2 + key_count))?;
     let mut count = 0;

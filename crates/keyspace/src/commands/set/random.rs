@@ -35,7 +35,7 @@ static SPOP: Command = Command {
     run: Run::Keys(spop),
 };
 
-fn spop(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn spop(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let count = match cx.args.len() {
         2 => None,
         3 => Some(pop_count(&cx.args[2])?),
@@ -107,7 +107,7 @@ static SRANDMEMBER: Command = Command {
     run: Run::Keys(srandmember),
 };
 
-fn srandmember(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn srandmember(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let count = match cx.args.len() {
         2 => None,
         3 => Some(draw_count(&cx.args[2])?),

@@ -34,7 +34,7 @@ static SSCAN: Command = Command {
     run: Run::Keys(sscan),
 };
 
-fn sscan(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sscan(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     // Whatever the cursor says is a place in any set.
     let position = Position(cursor(&cx.args[2])?);
     let set = set_value::read(&mut cx.view, 0)?;

@@ -30,7 +30,7 @@ static SUNION: Command = Command {
     run: Run::Keys(sunion),
 };
 
-fn sunion(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sunion(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let result = unite(cx, 0..cx.view.key_count())?;
     let members = result.view();
     cx.reply.set(members.len());
@@ -57,12 +57,12 @@ static SUNIONSTORE: Command = Command {
     run: Run::Keys(sunionstore),
 };
 
-fn sunionstore(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn sunionstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let result = unite(cx, 1..cx.view.key_count())?;
     Ok(store(cx, result))
 }
 
-fn unite(cx: &mut Cx<'_>, keys: Range<usize>) -> Result<Draft, Error> {
+fn unite(cx: &mut Cx<'_, '_>, keys: Range<usize>) -> Result<Draft, Error> {
     let mut result = Draft::new(Limits::of(cx.view.env));
     for set in set_value::read_all(&mut cx.view, keys)?.into_iter().flatten() {
         set.for_each(|member| {

@@ -53,7 +53,7 @@ static ZADD: Command = Command {
     run: Run::Keys(zadd),
 };
 
-fn zadd(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn zadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (options, pairs) = Options::parse(cx.args.from(2));
     if pairs.is_empty() || pairs.len() % 2 == 1 {
         return Err(Error::SYNTAX);
@@ -92,7 +92,7 @@ static ZINCRBY: Command = Command {
     run: Run::Keys(zincrby),
 };
 
-fn zincrby(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn zincrby(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = Options { increments: true, ..Options::default() };
     let outcome = add(cx, options, cx.args.from(2))?;
     cx.reply.double_shortest(outcome.last_score.expect("no condition held it back"));
@@ -165,7 +165,7 @@ struct Outcome {
     is_nan: bool,
 }
 
-fn add(cx: &mut Cx<'_>, options: Options, pairs: Args<'_>) -> Result<Outcome, Error> {
+fn add(cx: &mut Cx<'_, '_>, options: Options, pairs: Args<'_>) -> Result<Outcome, Error> {
     let scores = pairs.iter().step_by(2).map(|text| parse_double(text).ok_or(Error::NOT_FLOAT));
     let scores: smallvec::SmallVec<[f64; 8]> = scores.collect::<Result<_, Error>>()?;
     let members = pairs.from(1).iter().step_by(2);

@@ -193,7 +193,7 @@ fn number_or_0(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value }
 }
 
-fn reply_with(cx: &mut Cx<'_>, command: &str, operation: Operation) -> Result<Effect, Error> {
+fn reply_with(cx: &mut Cx<'_, '_>, command: &str, operation: Operation) -> Result<Effect, Error> {
     let (keys, rest) = key_range(cx.args.from(1), command)?;
     let sources = source::read_all(&mut cx.view, keys)?;
     let options = Options::parse(rest, operation, sources.len(), true)?;
@@ -204,7 +204,7 @@ fn reply_with(cx: &mut Cx<'_>, command: &str, operation: Operation) -> Result<Ef
     Ok(Effect::None)
 }
 
-fn store(cx: &mut Cx<'_>, command: &str, operation: Operation) -> Result<Effect, Error> {
+fn store(cx: &mut Cx<'_, '_>, command: &str, operation: Operation) -> Result<Effect, Error> {
     let (keys, rest) = key_range(cx.args.from(2), command)?;
     let sources = source::read_all(&mut cx.view, keys.start + 1..keys.end + 1)?;
     let options = Options::parse(rest, operation, sources.len(), false)?;
@@ -213,7 +213,7 @@ fn store(cx: &mut Cx<'_>, command: &str, operation: Operation) -> Result<Effect,
     Ok(Effect::given_if(sorted_set_value::store(&mut cx.view, 0, set)))
 }
 
-fn zintercard(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn zintercard(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (keys, rest) = key_range(cx.args.from(1), "zintercard")?;
     let sources = source::read_all(&mut cx.view, keys)?;
     let limit = parse_limit(rest)?;

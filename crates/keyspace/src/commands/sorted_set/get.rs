@@ -123,7 +123,7 @@ static ZREVRANK: Command = Command {
     run: Run::Keys(|cx| rank(cx, Direction::Descending, "zrevrank")),
 };
 
-fn rank(cx: &mut Cx<'_>, direction: Direction, command: &str) -> Result<Effect, Error> {
+fn rank(cx: &mut Cx<'_, '_>, direction: Direction, command: &str) -> Result<Effect, Error> {
     let with_score = match cx.args.len() {
         3 => false,
         4 if cx.args[3].eq_ignore_ascii_case(b"withscore") => true,

@@ -49,7 +49,7 @@ static ZPOPMAX: Command = Command {
     run: Run::Keys(|cx| pop(cx, Direction::Descending)),
 };
 
-fn pop(cx: &mut Cx<'_>, direction: Direction) -> Result<Effect, Error> {
+fn pop(cx: &mut Cx<'_, '_>, direction: Direction) -> Result<Effect, Error> {
     let count = match cx.args.len() {
         2 => None,
         3 => Some(pop_count(&cx.args[2])?),
@@ -143,7 +143,7 @@ static BZPOPMAX: Command = Command {
     run: Run::Keys(|cx| pop_or_wait(cx, Direction::Descending)),
 };
 
-fn pop_or_wait(cx: &mut Cx<'_>, direction: Direction) -> Result<Effect, Error> {
+fn pop_or_wait(cx: &mut Cx<'_, '_>, direction: Direction) -> Result<Effect, Error> {
     let deadline_ms = deadline_ms(&cx.args[cx.args.len() - 1], cx.view.env)?;
     try_each_key(cx, deadline_ms, |cx, key| {
         let name = cx.view.key(key);
@@ -224,7 +224,7 @@ impl Request {
     }
 
     /// Takes members of a key and replies with them; `None` if there are none.
-    fn take_from(&self, cx: &mut Cx<'_>, key: usize) -> Result<Option<Effect>, Error> {
+    fn take_from(&self, cx: &mut Cx<'_, '_>, key: usize) -> Result<Option<Effect>, Error> {
         if !cx.view.expect_kind(key, Kind::SortedSet)? {
             return Ok(None);
         }
@@ -247,7 +247,7 @@ fn positive(text: &[u8], error: &'static str) -> Result<usize, Error> {
 /// Takes up to `count` members from the end where `direction` starts, and writes them behind what
 /// `header` writes, which is told their number; each as an array of its own if `is_nested`.
 fn take(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     key: usize,
     direction: Direction,
     count: usize,
@@ -275,7 +275,7 @@ fn take(
 }
 
 /// What the log gets of a call that chose its key: the key is named there.
-fn taken_effect(cx: &Cx<'_>, key: usize, direction: Direction, count: Option<usize>) -> Effect {
+fn taken_effect(cx: &Cx<'_, '_>, key: usize, direction: Direction, count: Option<usize>) -> Effect {
     if !cx.view.env.logs {
         return Effect::Rewritten(Vec::new());
     }
@@ -293,9 +293,9 @@ fn taken_effect(cx: &Cx<'_>, key: usize, direction: Direction, count: Option<usi
 /// Lets `take` at the first key that holds something, unless others wait for that already; waits if
 /// there is none.
 fn try_each_key(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     deadline_ms: Option<u64>,
-    take: impl Fn(&mut Cx<'_>, usize) -> Result<Effect, Error>,
+    take: impl Fn(&mut Cx<'_, '_>, usize) -> Result<Effect, Error>,
 ) -> Result<Effect, Error> {
     for key in 0..cx.view.key_count() {
         if cx.view.expect_kind(key, Kind::SortedSet)? && !cx.is_behind_others(key) {

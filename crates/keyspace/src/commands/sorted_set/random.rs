@@ -43,7 +43,7 @@ static ZRANDMEMBER: Command = Command {
     run: Run::Keys(zrandmember),
 };
 
-fn zrandmember(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn zrandmember(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if cx.args.len() > 2 {
         return draw(cx);
     }
@@ -55,7 +55,7 @@ fn zrandmember(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// With a count: so many different members, or if it is negative so many draws from all.
-fn draw(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn draw(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let count = integer(&cx.args[2])?;
     if count == i64::MIN {
         let (min, max) = (-i64::MAX, i64::MAX);

@@ -337,7 +337,7 @@ impl Words {
     }
 }
 
-fn reply_range(cx: &mut Cx<'_>, form: Form) -> Result<Effect, Error> {
+fn reply_range(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
     let query = Query::parse(cx.args.from(2), form)?;
     let Some(set) = sorted_set_value::read(&mut cx.view, 0)? else {
         cx.reply.array(0);
@@ -377,7 +377,7 @@ pub(super) fn write_entry(reply: &mut Reply, member: Member<'_>, score: Option<f
     score.into_iter().for_each(|score| reply.double_shortest(score));
 }
 
-fn zrangestore(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn zrangestore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let query = Query::parse(cx.args.from(3), Form::Store)?;
     let mut stored = OrderedSet::new();
     if let Some(set) = sorted_set_value::read(&mut cx.view, 1)? {

@@ -110,7 +110,7 @@ static ZREMRANGEBYLEX: Command = Command {
 
 /// Removes the ranks that `ranks_of` names, and replies how many there were.
 fn remove(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     ranks_of: impl FnOnce(SortedSet<'_>) -> Range<usize>,
 ) -> Result<Effect, Error> {
     let removed = sorted_set_value::edit(&mut cx.view, 0, Expected::default(), |set| {

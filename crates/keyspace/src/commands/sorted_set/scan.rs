@@ -40,7 +40,7 @@ static ZSCAN: Command = Command {
     run: Run::Keys(zscan),
 };
 
-fn zscan(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn zscan(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let position = cursor(&cx.args[2])?;
     // Redis looks at the options only if there is something to scan.
     let Some(set) = sorted_set_value::read(&mut cx.view, 0)? else {

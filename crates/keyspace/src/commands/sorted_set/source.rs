@@ -20,7 +20,10 @@ pub enum Source<'a> {
 }
 
 /// Reads the sources of several keys.
-pub fn read_all<'v>(view: &'v mut View<'_>, keys: Range<usize>) -> Result<Vec<Source<'v>>, Error> {
+pub fn read_all<'v>(
+    view: &'v mut View<'_, '_>,
+    keys: Range<usize>,
+) -> Result<Vec<Source<'v>>, Error> {
     view.read_all(keys).into_iter().map(Source::of).collect()
 }
 

@@ -58,7 +58,7 @@ enum NewId {
     Exact(StreamId),
 }
 
-fn xadd(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = TrimOptions::parse(cx.args, true)?;
     let new_id = cx.args.get(options.end).map(new_id).transpose()?;
     let trim = options.trim(cx.view.env)?;
@@ -107,7 +107,7 @@ struct Added {
 }
 
 fn effect(
-    cx: &Cx<'_>,
+    cx: &Cx<'_, '_>,
     new_id: NewId,
     trim: Option<Trim>,
     added: &Added,

@@ -74,7 +74,7 @@ struct Claim {
     last_id: StreamId,
 }
 
-fn xclaim(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xclaim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let (key, group_name, consumer) = (cx.view.key(0), &args[2], &args[3]);
     let stream = stream_value::peek(&mut cx.view, 0)?;
@@ -268,7 +268,7 @@ static XAUTOCLAIM: Command = Command {
     run: Run::Keys(xautoclaim),
 };
 
-fn xautoclaim(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xautoclaim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let (key, group_name, consumer) = (cx.view.key(0), &args[2], &args[3]);
     let env = cx.view.env;

@@ -28,7 +28,7 @@ static XDEL: Command = Command {
     run: Run::Keys(xdel),
 };
 
-fn xdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xdel(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let ids = cx.args.from(2);
     // A wrong id anywhere leaves the stream as it is; a key that is free needs no ids.
     if stream_value::peek(&mut cx.view, 0)?.is_none() {
@@ -75,7 +75,7 @@ struct Settings {
     max_deleted_id: Option<StreamId>,
 }
 
-fn xsetid(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xsetid(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let settings = settings(cx)?;
     let set = stream_value::change(&mut cx.view, 0, |stream| set_id(stream, &settings))?;
     set.ok_or(Error::NO_KEY)??;
@@ -83,7 +83,7 @@ fn xsetid(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     Ok(Effect::AsGiven)
 }
 
-fn settings(cx: &Cx<'_>) -> Result<Settings, Error> {
+fn settings(cx: &Cx<'_, '_>) -> Result<Settings, Error> {
     let last_id = id::id(&cx.args[2], 0)?;
     let mut settings = Settings { last_id, entries_added: None, max_deleted_id: None };
     let mut options = cx.args.from(3).iter();

@@ -62,7 +62,7 @@ static CREATE: Command = Command {
     run: Run::Keys(create),
 };
 
-fn create(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn create(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = Options::parse(cx, true)?;
     let args = cx.args;
     let name = &args[3];
@@ -93,7 +93,7 @@ struct Options {
 }
 
 impl Options {
-    fn parse(cx: &Cx<'_>, is_create: bool) -> Result<Options, Error> {
+    fn parse(cx: &Cx<'_, '_>, is_create: bool) -> Result<Options, Error> {
         let mut options = Options { makes_stream: false, entries_read: None };
         let mut words = cx.args.from(5).iter();
         while let Some(word) = words.next() {
@@ -144,7 +144,7 @@ static SETID: Command = Command {
     run: Run::Keys(setid),
 };
 
-fn setid(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn setid(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = Options::parse(cx, false)?;
     let args = cx.args;
     let text = &args[4];
@@ -160,7 +160,7 @@ fn setid(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 
 /// Lets `change` at the call's group, or says what is missing.
 fn change<R>(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     change: impl FnOnce(&Stream, &mut ConsumerGroup) -> R,
 ) -> Result<R, Error> {
     let args = cx.args;
@@ -197,7 +197,7 @@ static DESTROY: Command = Command {
     run: Run::Keys(destroy),
 };
 
-fn destroy(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn destroy(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let name = &args[3];
     let removed = stream_value::change(&mut cx.view, 0, |stream| stream.remove_group(name))?;
@@ -231,7 +231,7 @@ static CREATECONSUMER: Command = Command {
     run: Run::Keys(createconsumer),
 };
 
-fn createconsumer(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn createconsumer(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (args, now_ms) = (cx.args, cx.view.env.now_ms);
     let name = &args[4];
     let is_new = change(cx, |_, group| {
@@ -264,7 +264,7 @@ static DELCONSUMER: Command = Command {
     run: Run::Keys(delconsumer),
 };
 
-fn delconsumer(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn delconsumer(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let name = &args[4];
     let pending = change(cx, |_, group| group.remove_consumer(name))?;

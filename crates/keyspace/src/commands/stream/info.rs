@@ -62,7 +62,7 @@ static STREAM: Command = Command {
     run: Run::Keys(stream),
 };
 
-fn stream(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn stream(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let stream = stream_value::read(&mut cx.view, 0)?.ok_or(Error::NO_KEY)?;
     let full_count = full_count(cx.args)?;
     let reply = &mut *cx.reply;
@@ -195,7 +195,7 @@ static GROUPS: Command = Command {
     run: Run::Keys(groups),
 };
 
-fn groups(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn groups(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let stream = stream_value::read(&mut cx.view, 0)?.ok_or(Error::NO_KEY)?;
     let reply = &mut *cx.reply;
     reply.array(stream.groups().len());
@@ -226,7 +226,7 @@ static CONSUMERS: Command = Command {
     run: Run::Keys(consumers),
 };
 
-fn consumers(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn consumers(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let (key, now_ms) = (cx.view.key(0), cx.view.env.now_ms);
     let stream: Held<'_> = stream_value::read(&mut cx.view, 0)?.ok_or(Error::NO_KEY)?;

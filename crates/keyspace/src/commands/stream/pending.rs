@@ -35,7 +35,7 @@ static XACK: Command = Command {
     run: Run::Keys(xack),
 };
 
-fn xack(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xack(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let group = &args[2];
     // Without a group there is nothing to acknowledge, whatever the ids are.
@@ -96,7 +96,7 @@ struct Filter<'a> {
     consumer: Option<&'a [u8]>,
 }
 
-fn xpending(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xpending(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let filter = Filter::parse(args)?;
     let (name, group) = (cx.view.key(0), &args[2]);

@@ -27,7 +27,7 @@ static XLEN: Command = Command {
     run: Run::Keys(xlen),
 };
 
-fn xlen(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xlen(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let len = stream_value::read(&mut cx.view, 0)?.map_or(0, |stream| stream.len());
     cx.reply.integer(len as i64);
     Ok(Effect::None)
@@ -77,7 +77,7 @@ static XREVRANGE: Command = Command {
     run: Run::Keys(|cx| range(cx, true)),
 };
 
-fn range(cx: &mut Cx<'_>, is_backward: bool) -> Result<Effect, Error> {
+fn range(cx: &mut Cx<'_, '_>, is_backward: bool) -> Result<Effect, Error> {
     let args = cx.args;
     let (first, last) = if is_backward { (&args[3], &args[2]) } else { (&args[2], &args[3]) };
     let (first, last) = (id::range_start(first)?, id::range_end(last)?);
@@ -95,7 +95,7 @@ fn range(cx: &mut Cx<'_>, is_backward: bool) -> Result<Effect, Error> {
 }
 
 /// How many entries are wanted at most; `None`: all. Negative numbers of them count as 0.
-fn count(cx: &Cx<'_>) -> Result<Option<usize>, Error> {
+fn count(cx: &Cx<'_, '_>) -> Result<Option<usize>, Error> {
     let mut count = None;
     let mut options = cx.args.from(4).iter();
     while let Some(word) = options.next() {

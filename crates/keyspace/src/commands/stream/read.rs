@@ -54,7 +54,7 @@ static XREAD: Command = Command {
     run: Run::Planned(xread, plan_streams),
 };
 
-fn xread(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xread(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = ReadOptions::parse(cx.args, cx.view.env, false)?;
     let seen = (0..options.stream_count)
         .map(|key| seen(cx, key, options.id_arg(key)))
@@ -86,7 +86,7 @@ fn xread(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 
 /// Up to where a reader has seen a stream: an id, `$` for all of it, `+` for all but the last
 /// entry.
-fn seen(cx: &mut Cx<'_>, key: usize, arg: usize) -> Result<StreamId, Error> {
+fn seen(cx: &mut Cx<'_, '_>, key: usize, arg: usize) -> Result<StreamId, Error> {
     let args = cx.args;
     let stream = stream_value::read(&mut cx.view, key)?;
     let last_id = stream.map_or(StreamId::MIN, |stream| stream.last_id());

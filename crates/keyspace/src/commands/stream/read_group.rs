@@ -68,7 +68,7 @@ struct Reader<'a> {
     is_resumed: bool,
 }
 
-fn xreadgroup(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xreadgroup(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = ReadOptions::parse(cx.args, cx.view.env, true)?;
     let missing = Error::fixed("ERR Missing GROUP option for XREADGROUP");
     let (group, consumer) = options.group.ok_or(missing)?;
@@ -104,7 +104,7 @@ fn xreadgroup(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     Ok(effect)
 }
 
-fn start(cx: &mut Cx<'_>, key: usize, group: &[u8], arg: usize) -> Result<Start, Error> {
+fn start(cx: &mut Cx<'_, '_>, key: usize, group: &[u8], arg: usize) -> Result<Start, Error> {
     let text = &cx.args[arg];
     let stream = stream_value::read(&mut cx.view, key)?;
     if stream.is_none_or(|stream| stream.group(group).is_none()) {

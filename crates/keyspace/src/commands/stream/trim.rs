@@ -51,7 +51,7 @@ static XTRIM: Command = Command {
     run: Run::Keys(xtrim),
 };
 
-fn xtrim(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn xtrim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = TrimOptions::parse(cx.args, false)?;
     let trim = options
         .trim(cx.view.env)?

@@ -29,7 +29,7 @@ static APPEND: Command = Command {
     run: Run::Keys(append),
 };
 
-fn append(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn append(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let tail = &cx.args[2];
     let Some(len) = cx.view.text(0)?.map(|text| text.bytes().len()) else {
         cx.view.put_text(0, Tag::Text, tail, None);
@@ -63,7 +63,7 @@ static SETRANGE: Command = Command {
     run: Run::Keys(setrange),
 };
 
-fn setrange(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn setrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let offset = integer(&cx.args[2])?;
     if offset < 0 {
         return Err(Error::fixed("ERR offset is out of range"));
@@ -148,7 +148,7 @@ static DECRBY: Command = Command {
     }),
 };
 
-fn add(cx: &mut Cx<'_>, change: i64) -> Result<Effect, Error> {
+fn add(cx: &mut Cx<'_, '_>, change: i64) -> Result<Effect, Error> {
     let old = match cx.view.text(0)? {
         None => None,
         Some(text) => Some(parse_integer(text.bytes()).ok_or(Error::NOT_INTEGER)?),

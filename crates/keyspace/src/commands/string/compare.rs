@@ -23,7 +23,7 @@ static DELIFEQ: Command = Command {
     run: Run::Keys(delifeq),
 };
 
-fn delifeq(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn delifeq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let equal = cx.view.text(0)?.is_some_and(|text| *text.bytes() == cx.args[2]);
     if equal {
         cx.view.delete(0);

@@ -27,7 +27,7 @@ static INCRBYFLOAT: Command = Command {
     run: Run::Keys(incrbyfloat),
 };
 
-fn incrbyfloat(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn incrbyfloat(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let parse = |text: &[u8]| LongDouble::parse(text).ok_or(Error::NOT_FLOAT);
     let old = match cx.view.text(0)? {
         None => Parsed::Finite(LongDouble::ZERO),

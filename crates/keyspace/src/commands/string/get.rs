@@ -27,7 +27,7 @@ static GET: Command = Command {
     run: Run::Keys(get),
 };
 
-fn get(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn get(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     match cx.view.text(0)? {
         Some(text) => text.write_to(cx.reply),
         None => cx.reply.null(),
@@ -50,7 +50,7 @@ static GETDEL: Command = Command {
     run: Run::Keys(getdel),
 };
 
-fn getdel(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn getdel(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let found = cx.view.text(0)?.map(|text| text.write_to(cx.reply)).is_some();
     if !found {
         cx.reply.null();
@@ -78,7 +78,7 @@ static GETEX: Command = Command {
     run: Run::Keys(getex),
 };
 
-fn getex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn getex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let expiration = getex_expiration(cx.args)?;
     if !cx.view.expect_kind(0, Kind::String)? {
         // Redis looks at the time only when there is a string.
@@ -155,7 +155,7 @@ static SUBSTR: Command = Command {
     run: Run::Keys(getrange),
 };
 
-fn getrange(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn getrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (start, end) = (integer(&cx.args[2])?, integer(&cx.args[3])?);
     match cx.view.text(0)? {
         None => cx.reply.bulk(b""),
@@ -192,7 +192,7 @@ static MGET: Command = Command {
     run: Run::Keys(mget),
 };
 
-fn mget(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn mget(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let keys = cx.view.key_count();
     cx.reply.array(keys);
     for key in 0..keys {
@@ -219,7 +219,7 @@ static STRLEN: Command = Command {
     run: Run::Keys(strlen),
 };
 
-fn strlen(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn strlen(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let len = cx.view.text(0)?.map_or(0, |text| text.bytes().len());
     cx.reply.integer(len as i64);
     Ok(Effect::None)

@@ -34,7 +34,7 @@ static LCS: Command = Command {
     run: Run::Keys(lcs),
 };
 
-fn lcs(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn lcs(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let lens = [text_len(cx, 0)?, text_len(cx, 1)?];
     let [Some(a_len), Some(b_len)] = lens else {
         return Err(Error::fixed("ERR The specified keys must contain string values"));
@@ -54,14 +54,14 @@ fn lcs(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// The length of a string, 0 if there is none; none if the value is not a string.
-fn text_len(cx: &mut Cx<'_>, key: usize) -> Result<Option<usize>, Error> {
+fn text_len(cx: &mut Cx<'_, '_>, key: usize) -> Result<Option<usize>, Error> {
     match cx.view.text(key) {
         Ok(text) => Ok(Some(text.map_or(0, |text| text.bytes().len()))),
         Err(error) if error == Error::WRONG_TYPE => Ok(None),
         Err(error) => Err(error),
     }
 }
-fn copy(cx: &mut Cx<'_>, key: usize) -> Vec<u8> {
+fn copy(cx: &mut Cx<'_, '_>, key: usize) -> Vec<u8> {
     let text = cx.view.peek(key).map(Text::of);
     text.and_then(Result::ok).map(|text| text.bytes().to_vec()).unwrap_or_default()
 }
@@ -90,7 +90,7 @@ struct Options {
 }
 
 impl Options {
-    fn parse(cx: &Cx<'_>) -> Result<Options, Error> {
+    fn parse(cx: &Cx<'_, '_>) -> Result<Options, Error> {
         let mut options = Options::default();
         let mut words = cx.args.from(3).iter();
         while let Some(word) = words.next() {

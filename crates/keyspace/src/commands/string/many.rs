@@ -31,7 +31,7 @@ static MSET: Command = Command {
     run: Run::Keys(mset),
 };
 
-fn mset(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn mset(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     check_pairs(cx, "mset")?;
     set_all(cx);
     cx.reply.ok();
@@ -55,7 +55,7 @@ static MSETNX: Command = Command {
     run: Run::Keys(msetnx),
 };
 
-fn msetnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn msetnx(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     check_pairs(cx, "msetnx")?;
     let free = (0..cx.view.key_count()).all(|key| !cx.view.exists(key));
     if free {
@@ -65,11 +65,11 @@ fn msetnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
     Ok(Effect::given_if(free))
 }
 
-fn check_pairs(cx: &Cx<'_>, command: &str) -> Result<(), Error> {
+fn check_pairs(cx: &Cx<'_, '_>, command: &str) -> Result<(), Error> {
     if cx.args.len().is_multiple_of(2) { Err(Error::wrong_arity(command)) } else { Ok(()) }
 }
 
-fn set_all(cx: &mut Cx<'_>) {
+fn set_all(cx: &mut Cx<'_, '_>) {
     for key in 0..cx.view.key_count() {
         cx.view.put_text(key, Tag::Text, &cx.args[2 * key + 2], None);
     }
@@ -136,7 +136,7 @@ impl<'a> Options<'a> {
     }
 }
 
-fn msetex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn msetex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let invalid = Error::fixed("ERR invalid numkeys value or out of range");
     let count = integer(&cx.args[1]).ok().and_then(|count| i32::try_from(count).ok());
     let count = count.filter(|count| *count > 0).ok_or(invalid)? as usize;
@@ -168,7 +168,7 @@ fn msetex(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// The effect of an MSETEX with an expiry: the same pairs with an absolute time.
-fn with_expiry(cx: &Cx<'_>, options_at: usize, expiry_ms: u64) -> Effect {
+fn with_expiry(cx: &Cx<'_, '_>, options_at: usize, expiry_ms: u64) -> Effect {
     if !cx.view.env.logs {
         return Effect::Rewritten(Vec::new());
     }

@@ -5,6 +5,7 @@ use crate::commands::expiration::{Expiration, TIME_OR_KEEPTTL_OF_SET};
 use crate::commands::options::{TimeUnit, expiry_ms};
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
 
@@ -70,7 +71,7 @@ enum Condition<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn parse(cx: &Cx<'a>) -> Result<Options<'a>, Error> {
+    fn parse(cx: &Cx<'a, '_>) -> Result<Options<'a>, Error> {
         let mut options = Options::default();
         let mut words = cx.args.from(3).iter();
         while let Some(word) = words.next() {
@@ -98,9 +99,10 @@ impl<'a> Options<'a> {
     }
 }
 
-fn set(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if cx.args.len() == 3 {
         cx.view.put_text(0, Tag::Text, &cx.args[2], None);
+        cx.view.changed(0, Class::STRING, "set");
         cx.reply.ok();
         return Ok(Effect::AsGiven);
     }
@@ -129,6 +131,7 @@ fn set(cx: &mut Cx<'_>) -> Result<Effect, Error> {
         Expiration::Unsaid | Expiration::At(..) => new_expiry,
     };
     cx.view.put_text(0, Tag::Text, &cx.args[2], expiry);
+    cx.view.changed(0, Class::STRING, "set");
     if !options.get {
         cx.reply.ok();
     }
@@ -139,7 +142,7 @@ fn set(cx: &mut Cx<'_>) -> Result<Effect, Error> {
 }
 
 /// The effect of a SET with an expiry: the same with an absolute time.
-fn with_expiry(cx: &Cx<'_>, value: &[u8], expiry_ms: u64) -> Effect {
+fn with_expiry(cx: &Cx<'_, '_>, value: &[u8], expiry_ms: u64) -> Effect {
     if !cx.view.env.logs {
         return Effect::Rewritten(Vec::new());
     }
@@ -162,7 +165,7 @@ static SETNX: Command = Command {
     run: Run::Keys(setnx),
 };
 
-fn setnx(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn setnx(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let free = !cx.view.exists(0);
     if free {
         cx.view.put_text(0, Tag::Text, &cx.args[2], None);
@@ -209,7 +212,7 @@ static PSETEX: Command = Command {
     run: Run::Keys(|cx| set_expiring(cx, TimeUnit::Milliseconds, "psetex")),
 };
 
-fn set_expiring(cx: &mut Cx<'_>, unit: TimeUnit, command: &str) -> Result<Effect, Error> {
+fn set_expiring(cx: &mut Cx<'_, '_>, unit: TimeUnit, command: &str) -> Result<Effect, Error> {
     let expiry = expiry_ms(&cx.args[2], unit, cx.view.env, command)?;
     cx.view.put_text(0, Tag::Text, &cx.args[3], Some(expiry));
     cx.reply.ok();
@@ -232,7 +235,7 @@ static GETSET: Command = Command {
     run: Run::Keys(getset),
 };
 
-fn getset(cx: &mut Cx<'_>) -> Result<Effect, Error> {
+fn getset(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     match cx.view.text(0)? {
         Some(text) => text.write_to(cx.reply),
         None => cx.reply.null(),

@@ -1,0 +1,160 @@
+//! Keys that clients watch: WATCH, and whether one was changed since.
+//!
+//! A client that watches a key is entered here while the key's slot is locked; whoever changes the
+//! key says so under the same lock, before anybody else can see the change. So a transaction that
+//! has locked the slots of what it watches, and finds its mark untouched, knows that nothing has
+//! changed, and that nothing can until it has run.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kvasir_structures::gate::ExclusivePass;
+use kvasir_structures::{crc16, hash};
+
+use crate::database::{Database, DbIndex};
+
+/// Keys are spread over so many locks, by slot.
+const SHARDS: usize = 64;
+
+/// What a client learns of the keys it watches: one mark for all of them. Written under the slot
+/// lock of a key, read under those of all.
+#[derive(Default, Debug)]
+pub struct Mark(AtomicBool);
+
+impl Mark {
+    pub fn is_touched(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    pub fn touch(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// All watched keys, and the marks of those who watch each.
+pub struct Watching {
+    shards: [Shard; SHARDS],
+}
+
+#[derive(Default)]
+struct Shard {
+    /// Entries below. Changed under the lock of a slot of this shard, and read by every write to
+    /// one, so that the slot's lock orders the two.
+    count: AtomicUsize,
+    marks: Mutex<Marks>,
+}
+
+/// By database, then by key, so that a look needs no key of its own.
+type Marks = HashMap<DbIndex, HashMap<Box<[u8]>, Vec<Arc<Mark>>>>;
+
+impl Default for Watching {
+    fn default() -> Watching {
+        Watching { shards: std::array::from_fn(|_| Shard::default()) }
+    }
+}
+
+impl Watching {
+    /// Has a mark touched by the next change of this key. Called with the key's slot locked, once
+    /// per key and mark.
+    pub fn add(&self, db: DbIndex, key: &[u8], mark: &Arc<Mark>) {
+        let shard = self.shard(crc16::slot_of(key));
+        let mut marks = shard.lock();
+        marks.entry(db).or_default().entry(key.into()).or_default().push(Arc::clone(mark));
+        shard.count.fetch_add(1, Relaxed);
+    }
+
+    /// Takes a mark away that `add` was given for this key.
+    pub fn remove(&self, db: DbIndex, key: &[u8], mark: &Arc<Mark>) {
+        let shard = self.shard(crc16::slot_of(key));
+        let mut marks = shard.lock();
+        let Some(keys) = marks.get_mut(&db) else { return };
+        let Some(of_key) = keys.get_mut(key) else { return };
+        let Some(at) = of_key.iter().position(|other| Arc::ptr_eq(other, mark)) else { return };
+        of_key.swap_remove(at);
+        if of_key.is_empty() {
+            keys.remove(key);
+        }
+        shard.count.fetch_sub(1, Relaxed);
+    }
+
+    /// Tells whoever watches a key that it changed. Called with its slot locked.
+    #[inline]
+    pub fn touch(&self, db: DbIndex, slot: u16, key: &[u8]) {
+        let shard = self.shard(slot);
+        if shard.count.load(Relaxed) > 0 {
+            shard.touch(db, key);
+        }
+    }
+
+    /// Tells whoever watches a key of this database that is there, since all of them are about to
+    /// go, or have just come. Called with the gate closed.
+    pub fn touch_existing(&self, database: &Database, db: DbIndex, pass: &ExclusivePass<'_>) {
+        let is_there = |key: &[u8]| {
+            let slot = database.slot(crc16::slot_of(key)).lock(pass);
+            slot.get(hash::of(key), key).is_some()
+        };
+        for shard in self.shards.iter().filter(|shard| shard.count.load(Relaxed) > 0) {
+            let marks = shard.lock();
+            let keys = marks.get(&db).into_iter().flatten();
+            let changed = keys.filter(|(key, _)| is_there(key));
+            changed.flat_map(|(_, marks)| marks).for_each(|mark| mark.touch());
+        }
+    }
+
+    /// How many pairs of a key and a client who watches it there are.
+    pub fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.count.load(Relaxed)).sum()
+    }
+
+    fn shard(&self, slot: u16) -> &Shard {
+        &self.shards[slot as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    #[cold]
+    fn touch(&self, db: DbIndex, key: &[u8]) {
+        let marks = self.lock();
+        let of_key = marks.get(&db).and_then(|keys| keys.get(key));
+        of_key.into_iter().flatten().for_each(|mark| mark.touch());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DB: DbIndex = DbIndex(0);
+
+    fn touch(watching: &Watching, db: DbIndex, key: &[u8]) {
+        watching.touch(db, crc16::slot_of(key), key);
+    }
+
+    #[test]
+    fn a_mark_is_touched_by_its_own_key_only() {
+        let (watching, mark) = (Watching::default(), Arc::default());
+        watching.add(DB, b"k", &mark);
+        touch(&watching, DB, b"other");
+        touch(&watching, DbIndex(1), b"k");
+        assert!(!mark.is_touched());
+        touch(&watching, DB, b"k");
+        assert!(mark.is_touched());
+    }
+
+    #[test]
+    fn a_mark_taken_away_is_touched_no_more_and_leaves_nothing_behind() {
+        let (watching, one, other) = (Watching::default(), Arc::default(), Arc::default());
+        watching.add(DB, b"k", &one);
+        watching.add(DB, b"k", &other);
+        watching.remove(DB, b"k", &one);
+        touch(&watching, DB, b"k");
+        assert!(!one.is_touched() && other.is_touched());
+        watching.remove(DB, b"k", &other);
+        assert_eq!(watching.count(), 0);
+    }
+}
