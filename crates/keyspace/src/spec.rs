@@ -70,6 +70,7 @@ pub enum Group {
     Stream,
     Connection,
     Transactions,
+    Scripting,
     Server,
 }
 
@@ -88,6 +89,7 @@ impl Group {
             Group::Stream => "stream",
             Group::Connection => "connection",
             Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
             Group::Server => "server",
         }
     }
