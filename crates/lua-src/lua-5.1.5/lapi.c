@@ -1091,3 +1091,54 @@ LUA_API const char *lua_setupvalue (lua_State *L, int funcindex, int n) {
   return name;
 }
 
+
+/*
+** kvasir: readonly tables. They bind `luaV_settable' and the libraries; the
+** host's own `lua_rawset' and the like may still write to them.
+*/
+
+
+LUA_API int lua_isreadonly (lua_State *L, int idx) {
+  StkId o;
+  int readonly;
+  lua_lock(L);
+  o = index2adr(L, idx);
+  readonly = ttistable(o) && hvalue(o)->readonly;
+  lua_unlock(L);
+  return readonly;
+}
+
+
+LUA_API void lua_setreadonly (lua_State *L, int idx) {
+  StkId o;
+  lua_lock(L);
+  o = index2adr(L, idx);
+  api_check(L, ttistable(o));
+  hvalue(o)->readonly = 1;
+  lua_unlock(L);
+}
+
+
+/*
+** kvasir: the most bytes there may be while a script runs (0: no limit)
+*/
+LUA_API void lua_setmemlimit (lua_State *L, size_t limit) {
+  lua_lock(L);
+  G(L)->memlimit = limit;
+  lua_unlock(L);
+}
+
+
+/*
+** kvasir: whether it is a script that allocates now, or the host; returns
+** what it was before
+*/
+LUA_API int lua_setscripted (lua_State *L, int scripted) {
+  int before;
+  lua_lock(L);
+  before = G(L)->scripted;
+  G(L)->scripted = cast_byte(scripted);
+  lua_unlock(L);
+  return before;
+}
+

@@ -83,6 +83,15 @@ LUALIB_API void luaL_where (lua_State *L, int level) {
 }
 
 
+/* kvasir: raises an error for a readonly table */
+LUALIB_API void luaL_checkwritable (lua_State *L, int narg) {
+  if (lua_isreadonly(L, narg)) {
+    lua_pushliteral(L, LUA_READONLYMSG);
+    lua_error(L);
+  }
+}
+
+
 LUALIB_API int luaL_error (lua_State *L, const char *fmt, ...) {
   va_list argp;
   va_start(argp, fmt);

@@ -109,6 +109,7 @@ static int luaB_setmetatable (lua_State *L) {
   if (luaL_getmetafield(L, 1, "__metatable"))
     luaL_error(L, "cannot change a protected metatable");
   lua_settop(L, 2);
+  luaL_checkwritable(L, 1);
   lua_setmetatable(L, 1);
   return 1;
 }
@@ -179,6 +180,7 @@ static int luaB_rawset (lua_State *L) {
   luaL_checkany(L, 2);
   luaL_checkany(L, 3);
   lua_settop(L, 3);
+  luaL_checkwritable(L, 1);
   lua_rawset(L, 1);
   return 1;
 }
@@ -340,18 +342,19 @@ static int luaB_assert (lua_State *L) {
 
 
 static int luaB_unpack (lua_State *L) {
-  int i, e, n;
+  int i, e;
+  unsigned int n;
   luaL_checktype(L, 1, LUA_TTABLE);
   i = luaL_optint(L, 2, 1);
   e = luaL_opt(L, luaL_checkint, 3, luaL_getn(L, 1));
   if (i > e) return 0;  /* empty range */
-  n = e - i + 1;  /* number of elements */
-  if (n <= 0 || !lua_checkstack(L, n))  /* n <= 0 means arith. overflow */
+  n = (unsigned int)e - (unsigned int)i;  /* one less than elements */
+  if (n >= LUAI_MAXCSTACK || !lua_checkstack(L, (int)n + 1))
     return luaL_error(L, "too many results to unpack");
-  lua_rawgeti(L, 1, i);  /* push arg[i] (avoiding overflow problems) */
-  while (i++ < e)  /* push arg[i + 1...e] */
+  for (; i < e; i++)  /* push arg[i...e - 1] */
     lua_rawgeti(L, 1, i);
-  return n;
+  lua_rawgeti(L, 1, e);  /* push last element (avoiding overflow problems) */
+  return (int)n + 1;
 }
 
 
@@ -647,6 +650,7 @@ static void base_open (lua_State *L) {
 
 LUALIB_API int luaopen_base (lua_State *L) {
   base_open(L);
+  luaopen_host(L);
   luaL_register(L, LUA_COLIBNAME, co_funcs);
   return 2;
 }

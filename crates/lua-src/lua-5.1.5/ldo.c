@@ -183,6 +183,7 @@ void luaD_callhook (lua_State *L, int event, int line) {
   if (hook && L->allowhook) {
     ptrdiff_t top = savestack(L, L->top);
     ptrdiff_t ci_top = savestack(L, L->ci->top);
+    lu_byte scripted = G(L)->scripted;
     lua_Debug ar;
     ar.event = event;
     ar.currentline = line;
@@ -194,14 +195,28 @@ void luaD_callhook (lua_State *L, int event, int line) {
     L->ci->top = L->top + LUA_MINSTACK;
     lua_assert(L->ci->top <= L->stack_last);
     L->allowhook = 0;  /* cannot call hooks inside a hook */
+    G(L)->scripted = 0;  /* the hook is the host's */
     lua_unlock(L);
     (*hook)(L, &ar);
     lua_lock(L);
+    G(L)->scripted = scripted;
     lua_assert(!L->allowhook);
     L->allowhook = 1;
     L->ci->top = restorestack(L, ci_top);
     L->top = restorestack(L, top);
   }
+}
+
+
+/*
+** kvasir: for loops in C that may take long; calls the count hook, which may
+** end the script
+*/
+LUA_API void lua_tick (lua_State *L) {
+  lua_lock(L);
+  if (L->hookmask & LUA_MASKCOUNT)
+    luaD_callhook(L, LUA_HOOKCOUNT, -1);
+  lua_unlock(L);
 }
 
 
@@ -417,6 +432,7 @@ static int resume_error (lua_State *L, const char *msg) {
 
 LUA_API int lua_resume (lua_State *L, int nargs) {
   int status;
+  lu_byte scripted = G(L)->scripted;
   lua_lock(L);
   if (L->status != LUA_YIELD && (L->status != 0 || L->ci != L->base_ci))
       return resume_error(L, "cannot resume non-suspended coroutine");
@@ -428,6 +444,7 @@ LUA_API int lua_resume (lua_State *L, int nargs) {
   status = luaD_rawrunprotected(L, resume, L->top - nargs);
   if (status != 0) {  /* error? */
     L->status = cast_byte(status);  /* mark thread as `dead' */
+    G(L)->scripted = scripted;
     luaD_seterrorobj(L, status, L->top);
     L->ci->top = L->top;
   }
@@ -459,6 +476,7 @@ int luaD_pcall (lua_State *L, Pfunc func, void *u,
   unsigned short oldnCcalls = L->nCcalls;
   ptrdiff_t old_ci = saveci(L, L->ci);
   lu_byte old_allowhooks = L->allowhook;
+  lu_byte old_scripted = G(L)->scripted;
   ptrdiff_t old_errfunc = L->errfunc;
   L->errfunc = ef;
   status = luaD_rawrunprotected(L, func, u);
@@ -471,6 +489,7 @@ int luaD_pcall (lua_State *L, Pfunc func, void *u,
     L->base = L->ci->base;
     L->savedpc = L->ci->savedpc;
     L->allowhook = old_allowhooks;
+    G(L)->scripted = old_scripted;
     restore_stack_limit(L);
   }
   L->errfunc = old_errfunc;
@@ -493,10 +512,8 @@ static void f_parser (lua_State *L, void *ud) {
   Proto *tf;
   Closure *cl;
   struct SParser *p = cast(struct SParser *, ud);
-  int c = luaZ_lookahead(p->z);
   luaC_checkGC(L);
-  tf = ((c == LUA_SIGNATURE[0]) ? luaU_undump : luaY_parser)(L, p->z,
-                                                             &p->buff, p->name);
+  tf = luaY_parser(L, p->z, &p->buff, p->name);  /* kvasir: no bytecode */
   cl = luaF_newLclosure(L, tf->nups, hvalue(gt(L)));
   cl->l.p = tf;
   for (i = 0; i < tf->nups; i++)  /* initialize eventual upvalues */

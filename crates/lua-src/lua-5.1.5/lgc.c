@@ -56,7 +56,16 @@
 		reallymarkobject(g, obj2gco(t)); }
 
 
-#define setthreshold(g)  (g->GCthreshold = (g->estimate/100) * g->gcpause)
+/*
+** kvasir: a new cycle starts before scripts reach their limit, since without
+** memory they fail, however much of it is garbage
+*/
+static void setthreshold (global_State *g) {
+  lu_mem most = g->memlimit - g->memlimit / 4;
+  g->GCthreshold = (g->estimate/100) * g->gcpause;
+  if (g->memlimit != 0 && g->GCthreshold > most)
+    g->GCthreshold = most;
+}
 
 
 static void removeentry (Node *n) {

@@ -214,7 +214,8 @@ static int skip_sep (LexState *ls) {
   save_and_next(ls);
   while (ls->current == '=') {
     save_and_next(ls);
-    count++;
+    if (++count > MAX_INT / 4)
+      luaX_lexerror(ls, "lexical element too long", 0);
   }
   return (ls->current == s) ? count : (-count) - 1;
 }

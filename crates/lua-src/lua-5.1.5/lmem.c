@@ -76,6 +76,9 @@ void *luaM_toobig (lua_State *L) {
 void *luaM_realloc_ (lua_State *L, void *block, size_t osize, size_t nsize) {
   global_State *g = G(L);
   lua_assert((osize == 0) == (block == NULL));
+  if (g->scripted && nsize > osize && g->memlimit != 0 &&
+      (nsize > g->memlimit || g->totalbytes - osize > g->memlimit - nsize))
+    luaD_throw(L, LUA_ERRMEM);
   block = (*g->frealloc)(g->ud, block, osize, nsize);
   if (block == NULL && nsize > 0)
     luaD_throw(L, LUA_ERRMEM);

@@ -91,6 +91,8 @@ typedef struct global_State {
   UpVal uvhead;  /* head of double-linked list of all open upvalues */
   struct Table *mt[NUM_TAGS];  /* metatables for basic types */
   TString *tmname[TM_N];  /* array with tag-method names */
+  lu_mem memlimit;  /* kvasir: most bytes while a script runs; 0: no limit */
+  lu_byte scripted;  /* kvasir: a script allocates, not a host function */
 } global_State;
 
 

@@ -96,6 +96,7 @@ static int str_rep (lua_State *L) {
   const char *s = luaL_checklstring(L, 1, &l);
   int n = luaL_checkint(L, 2);
   luaL_buffinit(L, &b);
+  if (l == 0) n = 0;  /* kvasir: a loop that takes long and does nothing */
   while (n-- > 0)
     luaL_addlstring(&b, s, l);
   luaL_pushresult(&b);
@@ -172,12 +173,18 @@ typedef struct MatchState {
   const char *src_end;  /* end (`\0') of source string */
   lua_State *L;
   int level;  /* total number of captures (finished or unfinished) */
+  int depth;  /* kvasir: nested calls of `match' */
+  unsigned int steps;  /* kvasir: calls of `match' in all */
   struct {
     const char *init;
     ptrdiff_t len;
   } capture[LUA_MAXCAPTURES];
 } MatchState;
 
+
+/* kvasir: the C stack is not endless, and a search can take years */
+#define MATCHDEPTH_MAX	1000
+#define STEPS_PER_TICK	0x10000
 
 #define L_ESC		'%'
 #define SPECIALS	"^$*+?.([%-"
@@ -362,7 +369,23 @@ static const char *match_capture (MatchState *ms, const char *s, int l) {
 }
 
 
+static const char *domatch (MatchState *ms, const char *s, const char *p);
+
+
 static const char *match (MatchState *ms, const char *s, const char *p) {
+  const char *res;
+  if (ms->depth >= MATCHDEPTH_MAX)
+    luaL_error(ms->L, "pattern too complex");
+  if (++ms->steps % STEPS_PER_TICK == 0)
+    lua_tick(ms->L);
+  ms->depth++;
+  res = domatch(ms, s, p);
+  ms->depth--;
+  return res;
+}
+
+
+static const char *domatch (MatchState *ms, const char *s, const char *p) {
   init: /* using goto's to optimize tail recursion */
   switch (*p) {
     case '(': {  /* start capture */
@@ -441,8 +464,9 @@ static const char *match (MatchState *ms, const char *s, const char *p) {
 
 
 
-static const char *lmemfind (const char *s1, size_t l1,
-                               const char *s2, size_t l2) {
+static const char *lmemfind (lua_State *L, const char *s1, size_t l1,
+                             const char *s2, size_t l2) {
+  size_t work = 0;  /* kvasir: bytes that may have been compared */
   if (l2 == 0) return s1;  /* empty strings are everywhere */
   else if (l2 > l1) return NULL;  /* avoids a negative `l1' */
   else {
@@ -451,6 +475,11 @@ static const char *lmemfind (const char *s1, size_t l1,
     l1 = l1-l2;  /* `s2' cannot be found after that */
     while (l1 > 0 && (init = (const char *)memchr(s1, *s2, l1)) != NULL) {
       init++;   /* 1st char is already checked */
+      work += l2;
+      if (work >= (size_t)STEPS_PER_TICK * 256) {
+        work = 0;
+        lua_tick(L);
+      }
       if (memcmp(init, s2+1, l2) == 0)
         return init-1;
       else {  /* correct `l1' and `s1' to try again */
@@ -502,7 +531,7 @@ static int str_find_aux (lua_State *L, int find) {
   if (find && (lua_toboolean(L, 4) ||  /* explicit request? */
       strpbrk(p, SPECIALS) == NULL)) {  /* or no special characters? */
     /* do a plain search */
-    const char *s2 = lmemfind(s+init, l1-init, p, l2);
+    const char *s2 = lmemfind(L, s+init, l1-init, p, l2);
     if (s2) {
       lua_pushinteger(L, s2-s+1);
       lua_pushinteger(L, s2-s+l2);
@@ -514,6 +543,8 @@ static int str_find_aux (lua_State *L, int find) {
     int anchor = (*p == '^') ? (p++, 1) : 0;
     const char *s1=s+init;
     ms.L = L;
+    ms.depth = 0;
+    ms.steps = 0;
     ms.src_init = s;
     ms.src_end = s+l1;
     do {
@@ -552,6 +583,8 @@ static int gmatch_aux (lua_State *L) {
   const char *p = lua_tostring(L, lua_upvalueindex(2));
   const char *src;
   ms.L = L;
+  ms.depth = 0;
+  ms.steps = 0;
   ms.src_init = s;
   ms.src_end = s+ls;
   for (src = s + (size_t)lua_tointeger(L, lua_upvalueindex(3));
@@ -656,6 +689,8 @@ static int str_gsub (lua_State *L) {
                       "string/function/table expected");
   luaL_buffinit(L, &b);
   ms.L = L;
+  ms.depth = 0;
+  ms.steps = 0;
   ms.src_init = src;
   ms.src_end = src+srcl;
   while (n < max_s) {

@@ -16,6 +16,9 @@
 #include "lualib.h"
 
 
+/* kvasir: what these functions write to must not be readonly */
+#define lua_rawseti(L,i,n)	(luaL_checkwritable(L, i), (lua_rawseti)(L, i, n))
+
 #define aux_getn(L,n)	(luaL_checktype(L, n, LUA_TTABLE), luaL_getn(L, n))
 
 
@@ -100,6 +103,7 @@ static int tinsert (lua_State *L) {
       pos = luaL_checkint(L, 2);  /* 2nd argument is the position */
       if (pos > e) e = pos;  /* `grow' array if necessary */
       for (i = e; i > pos; i--) {  /* move up elements */
+        if ((i & 0xffff) == 0) lua_tick(L);
         lua_rawgeti(L, 1, i-1);
         lua_rawseti(L, 1, i);  /* t[i] = t[i-1] */
       }

@@ -196,6 +196,18 @@ LUA_API int   (lua_setfenv) (lua_State *L, int idx);
 
 
 /*
+** kvasir: tables that scripts must not change, the memory that scripts may
+** take, and functions of the host (lhost.c)
+*/
+#define LUA_READONLYMSG	"Attempt to modify a readonly table"
+LUA_API int (lua_isreadonly) (lua_State *L, int idx);
+LUA_API void (lua_setreadonly) (lua_State *L, int idx);
+LUA_API void (lua_setmemlimit) (lua_State *L, size_t limit);
+LUA_API int (lua_setscripted) (lua_State *L, int scripted);
+LUA_API void (lua_tick) (lua_State *L);
+
+
+/*
 ** `load' and `call' functions (load and run Lua code)
 */
 LUA_API void  (lua_call) (lua_State *L, int nargs, int nresults);

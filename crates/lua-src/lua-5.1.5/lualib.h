@@ -19,6 +19,8 @@
 LUALIB_API int (luaopen_base) (lua_State *L);
 
 #define LUA_TABLIBNAME	"table"
+LUALIB_API void (luaopen_host) (lua_State *L);  /* kvasir */
+
 LUALIB_API int (luaopen_table) (lua_State *L);
 
 #define LUA_IOLIBNAME	"io"
