@@ -99,8 +99,10 @@ static void growstack (lua_State *L, void *ud) {
 
 LUA_API int lua_checkstack (lua_State *L, int size) {
   int res = 1;
+  /* kvasir: the host keeps what it holds on a stack of its own */
+  int max = G(L)->scripted ? LUAI_MAXCSTACK : HOST_MAXCSTACK;
   lua_lock(L);
-  if (size > LUAI_MAXCSTACK || (L->top - L->base + size) > LUAI_MAXCSTACK)
+  if (size > max || (L->top - L->base + size) > max)
     res = 0;  /* stack overflow */
   else if (size > 0) {
     if (L->stack_last - L->top <= size)

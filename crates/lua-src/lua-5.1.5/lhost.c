@@ -33,6 +33,26 @@ static int call_host (lua_State *L) {
 }
 
 
+/*
+** pcall(f, ...), as Redis has it: of an error that is a table with a text in
+** `err', only the text is returned
+*/
+static int host_pcall (lua_State *L) {
+  int status;
+  luaL_checkany(L, 1);
+  status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  if (status != 0 && lua_istable(L, -1)) {
+    lua_pushliteral(L, "err");
+    lua_rawget(L, -2);
+    if (lua_isstring(L, -1)) lua_replace(L, -2);
+    else lua_pop(L, 1);
+  }
+  lua_pushboolean(L, status == 0);
+  lua_insert(L, 1);
+  return lua_gettop(L);
+}
+
+
 /* wrap(f): f as `call_host' calls it */
 static int host_wrap (lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -89,4 +109,6 @@ LUALIB_API void luaopen_host (lua_State *L) {
     lua_pushcfunction(L, l->func);
     lua_setfield(L, LUA_REGISTRYINDEX, l->name);
   }
+  lua_pushcfunction(L, host_pcall);
+  lua_setglobal(L, "pcall");
 }

@@ -446,6 +446,7 @@
 ** -LUA_REGISTRYINDEX)
 */
 #define LUAI_MAXCSTACK	8000
+#define HOST_MAXCSTACK	1000000	/* kvasir: while the host allocates */
 
 
 
