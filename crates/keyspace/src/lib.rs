@@ -17,6 +17,7 @@ pub mod error;
 pub mod event;
 pub mod execute;
 pub mod expire;
+pub mod found;
 pub mod hash_expiry;
 pub mod hash_update;
 pub mod hash_value;

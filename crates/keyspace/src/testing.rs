@@ -33,6 +33,8 @@ use crate::rng::Rng;
 use crate::view::{Env, Tally};
 use crate::waiting::{self, Blocked, Blocking, Caller, Server, Waiter, Waiting};
 
+pub mod events;
+
 /// A keyspace with one client, and a clock that stands still unless a test moves it.
 pub struct Bench {
     gate: &'static Gate,

@@ -7,14 +7,14 @@ use std::ops::Range;
 
 use kvasir_resp::args::Args;
 use kvasir_structures::record::{NewBody, Record as OwnedRecord};
-use kvasir_structures::slot::{SlotGuard, SlotKeeper};
-use kvasir_structures::table::{Lookup, Occupied};
+use kvasir_structures::slot::SlotGuard;
+use kvasir_structures::table::Lookup;
 use smallvec::SmallVec;
 
 use crate::database::{DbIndex, Keyspace};
 use crate::error::Error;
 use crate::event::{Class, Event};
-use crate::hash_expiry;
+use crate::found::Found;
 use crate::plan::KeyAt;
 use crate::value::{self, Kind, Object, Record, Tag, Text};
 use crate::waiting::{Blocked, Ready};
@@ -94,7 +94,7 @@ impl Env {
         if self.replays { 0 } else { self.now_ms }
     }
 
-    /// Whether an event of this class is to be told.
+    /// Whether a change of this class is to be told.
     #[inline]
     pub fn notes(&self, class: Class) -> bool {
         self.events.intersects(class) || self.tracks
@@ -175,17 +175,19 @@ pub struct View<'a, 'g> {
     pub env: &'a Env,
     pub tally: &'a mut Tally,
     /// For those who wait for keys or watch them; a command sees no key but its own.
-    keyspace: &'a Keyspace,
+    pub(crate) keyspace: &'a Keyspace,
     args: Args<'a>,
-    keys: &'a [KeyAt],
+    pub(crate) keys: &'a [KeyAt],
     guards: &'a mut Guards<'g>,
 }
 
-/// What a search adds to the statistics.
+/// What a search leaves behind beside the value: a read counts a hit or a miss, and a miss may be
+/// an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Count {
     Nothing,
     HitOrMiss,
+    HitOrQuietMiss,
 }
 
 /// Locked slots, ascending.
@@ -256,7 +258,12 @@ impl<'a, 'g> View<'a, 'g> {
         Some(found.occupied.into_mut().into_shared())
     }
 
-    /// Looks at a value without leaving a trace.
+    /// As [`View::look`], but a miss is no event: OBJECT asks about what is there.
+    pub fn inspect(&mut self, key: usize) -> Option<Record<'_>> {
+        Some(self.search(key, Count::HitOrQuietMiss)?.occupied.into_mut().into_shared())
+    }
+
+    /// Looks at a value without leaving a trace, as whoever is about to change it does.
     pub fn peek(&mut self, key: usize) -> Option<Record<'_>> {
         Some(self.search(key, Count::Nothing)?.occupied.into_mut().into_shared())
     }
@@ -265,6 +272,12 @@ impl<'a, 'g> View<'a, 'g> {
     #[inline]
     pub fn text(&mut self, key: usize) -> Result<Option<Text<'_>>, Error> {
         self.read(key).map(Text::of).transpose()
+    }
+
+    /// Looks at a string without leaving a trace.
+    #[inline]
+    pub fn peek_text(&mut self, key: usize) -> Result<Option<Text<'_>>, Error> {
+        self.peek(key).map(Text::of).transpose()
     }
 
     /// Fails unless the key is free or holds this kind of value.
@@ -287,24 +300,6 @@ impl<'a, 'g> View<'a, 'g> {
         let mut found = self.search(key, Count::Nothing)?;
         found.occupied.record_mut().set_clock(clock);
         Some(found)
-    }
-
-    /// Says that what a key holds has changed, or that the key is gone: to those who watch it and,
-    /// as an event, to those who want to be told.
-    #[inline]
-    pub fn changed(&mut self, key: usize, class: Class, name: &'static str) {
-        let KeyAt { db, slot, .. } = self.keys[key];
-        self.keyspace.watching.touch(db, slot, self.key(key));
-        self.tell(key, class, name);
-    }
-
-    /// Tells of something that happened to a key and did not change it.
-    #[inline]
-    pub fn tell(&mut self, key: usize, class: Class, name: &'static str) {
-        if self.env.notes(class) {
-            let (db, key) = (self.keys[key].db, self.key(key).to_vec());
-            self.tally.events.push(Event { db, key, class, name });
-        }
     }
 
     /// Whether calls wait for this key.
@@ -369,7 +364,7 @@ impl<'a, 'g> View<'a, 'g> {
             let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
             record.borrow_mut().set_clock(clock);
             slot.insert(hash, record, &keeper);
-            return;
+            return self.tell(key, Class::NEW, "new");
         };
         if let NewBody::Bytes(bytes) = body
             && occupied.record().expiry_ms().is_none()
@@ -411,6 +406,16 @@ impl<'a, 'g> View<'a, 'g> {
         true
     }
 
+    /// Deletes a key for the sake of an expiry that has passed already; says whether it was there.
+    pub fn expire(&mut self, key: usize) -> bool {
+        let was_there = self.delete(key);
+        if was_there {
+            self.tally.expired += 1;
+            self.changed(key, Class::EXPIRED, "expired");
+        }
+        was_there
+    }
+
     /// Adds a record under the name of a key that is free.
     pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
         self.note_ready(key, Tag::of(record.borrow()).kind());
@@ -421,6 +426,7 @@ impl<'a, 'g> View<'a, 'g> {
         let keeper = slot.keeper();
         expiry_ms.into_iter().for_each(|expiry_ms| keeper.note_expiry(expiry_ms));
         slot.insert(hash, record, &keeper);
+        self.tell(key, Class::NEW, "new");
     }
 
     /// Sets or takes away the expiry of a key that is there; a time that has passed deletes it.
@@ -445,9 +451,10 @@ impl<'a, 'g> View<'a, 'g> {
         match slot.find_unless(self.keys[key].hash, name, &keeper, is_gone) {
             Lookup::Here(occupied) => {
                 let (db, tally) = (self.keys[key].db, &mut *self.tally);
-                let counted = u64::from(count == Count::HitOrMiss);
+                let counted = u64::from(count != Count::Nothing);
                 tally.hits += counted;
-                let found = Found { occupied, keeper, db, env, tally };
+                let keyspace = self.keyspace;
+                let found = Found { occupied, keeper, db, keyspace, env, tally };
                 let parts_expire = found.record().parts_expire();
                 return if parts_expire { found.without_dead_parts(counted) } else { Some(found) };
             }
@@ -457,7 +464,10 @@ impl<'a, 'g> View<'a, 'g> {
                 note_expired(self.keyspace, env, self.tally, (db, slot), record);
             }
         }
-        self.tally.misses += u64::from(count == Count::HitOrMiss);
+        self.tally.misses += u64::from(count != Count::Nothing);
+        if count == Count::HitOrMiss && env.events.intersects(Class::MISS) {
+            self.tally.note_event(self.keys[key].db, name, Class::MISS, "keymiss", false);
+        }
         None
     }
 
@@ -495,80 +505,10 @@ pub(crate) fn note_expired(
         tally.expired_keys.push((db, key.to_vec()));
     }
     if env.notes(Class::EXPIRED) {
-        tally.events.push(Event { db, key: key.to_vec(), class: Class::EXPIRED, name: "expired" });
+        tally.note_event(db, key, Class::EXPIRED, "expired", true);
     }
     if keyspace.waiting.has_queue(db, slot, key) {
         tally.ready.push(Ready { db, key: key.to_vec(), kind: None });
     }
     tally.discard(record);
-}
-
-/// A record in its table, to be changed.
-pub struct Found<'v> {
-    pub occupied: Occupied<'v, Object>,
-    pub(crate) keeper: SlotKeeper<'v, Object>,
-    pub(crate) db: DbIndex,
-    pub(crate) env: &'v Env,
-    pub(crate) tally: &'v mut Tally,
-}
-
-impl<'v> Found<'v> {
-    pub fn record(&self) -> Record<'_> {
-        self.occupied.record()
-    }
-
-    /// Replaces the value and keeps key and expiry.
-    pub fn set_body(&mut self, tag: Tag, body: NewBody<'_, Object>) {
-        if let NewBody::Bytes(bytes) = body
-            && self.occupied.record_mut().try_write(bytes)
-        {
-            self.occupied.record_mut().set_tag(tag as u8);
-            return;
-        }
-        let old = self.occupied.record();
-        let mut record = OwnedRecord::new(old.key(), tag as u8, body, old.expiry_ms());
-        record.borrow_mut().set_clock(old.clock());
-        let old = self.occupied.replace(record);
-        self.tally.discard(old);
-    }
-
-    /// Deletes some parts of the value if their time has come; none if the key went with the last
-    /// one, which takes back hits that were counted.
-    #[cold]
-    fn without_dead_parts(self, hits: u64) -> Option<Found<'v>> {
-        let next_ms = value::next_part_expiry_ms(self.record());
-        if !next_ms.is_some_and(|next_ms| self.env.has_passed(next_ms)) {
-            return Some(self);
-        }
-        self.tally.hits -= hits;
-        self.tally.misses += hits;
-        let found = hash_expiry::expire_some(self, hash_expiry::PAGES_PER_ACCESS)?;
-        found.tally.hits += hits;
-        found.tally.misses -= hits;
-        Some(found)
-    }
-
-    /// Notes when the next part of the value dies, after parts got expiries or lost them.
-    pub fn note_part_expiry(&mut self) {
-        let next = value::next_part_expiry_ms(self.record());
-        self.occupied.set_parts_expire(next.is_some());
-        if let Some(next) = next {
-            self.keeper.note_expiry(next);
-            self.tally.noted_expiry = true;
-        }
-    }
-
-    /// Notes that fields of this hash were deleted because they had expired.
-    pub fn note_expired_fields(&mut self, fields: Vec<Vec<u8>>) {
-        self.tally.fields_expired += fields.len() as u64;
-        if self.env.logs && !fields.is_empty() {
-            let key = self.record().key().to_vec();
-            self.tally.expired_fields.push(ExpiredFields { db: self.db, key, fields });
-        }
-    }
-
-    pub fn delete(self) {
-        let record = self.occupied.remove(&self.keeper);
-        self.tally.discard(record);
-    }
 }

@@ -42,7 +42,7 @@ static ENCODING: Command = Command {
 };
 
 fn encoding(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    match cx.view.look(0) {
+    match cx.view.inspect(0) {
         Some(record) => cx.reply.bulk(value::encoding(record).as_bytes()),
         None => cx.reply.null(),
     }
@@ -61,7 +61,7 @@ static FREQ: Command = Command {
 
 /// The access clock holds times, not frequencies.
 fn freq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    if cx.view.look(0).is_some() {
+    if cx.view.inspect(0).is_some() {
         return Err(Error::fixed(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
              note that when switching between policies at runtime LRU and LFU data will take some \
@@ -84,7 +84,7 @@ static IDLETIME: Command = Command {
 
 fn idletime(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let now = cx.view.env.clock();
-    match cx.view.look(0) {
+    match cx.view.inspect(0) {
         Some(record) => cx.reply.integer(i64::from(now.wrapping_sub(record.clock()) & 0xff_ffff)),
         None => cx.reply.null(),
     }
@@ -104,7 +104,7 @@ static REFCOUNT: Command = Command {
 /// Always 1: values are not shared between keys. (Redis shares the integers below 10,000 and
 /// reports 2147483647 for them.)
 fn refcount(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    match cx.view.look(0) {
+    match cx.view.inspect(0) {
         Some(_) => cx.reply.integer(1),
         None => cx.reply.null(),
     }
@@ -148,6 +148,7 @@ fn help(cx: &mut Roam<'_>) -> Result<Effect, Error> {
 mod tests {
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_ours, check3, split};
 
     #[test]
@@ -225,5 +226,13 @@ mod tests {
         assert_eq!(ask(&mut bench, "OBJECT IDLETIME k"), b":5\r\n");
         assert_eq!(ask(&mut bench, "TOUCH k"), b":1\r\n");
         assert_eq!(ask(&mut bench, "OBJECT IDLETIME k"), b":0\r\n");
+    }
+
+    #[test]
+    fn a_miss_is_no_event() {
+        check_events(
+            "OBJECT ENCODING k; OBJECT IDLETIME k; OBJECT REFCOUNT k; OBJECT FREQ k",
+            "; ; ; ",
+        );
     }
 }

@@ -6,6 +6,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::serial::{self, DumpError};
 use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 use crate::view::Env;
@@ -90,11 +91,15 @@ fn restore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let was_there = cx.view.delete(0);
     cx.reply.ok();
     if expiry_ms.is_some_and(|expiry_ms| cx.view.env.has_passed(expiry_ms)) {
+        if was_there {
+            cx.view.changed(0, Class::GENERIC, "del");
+        }
         return Ok(gone(cx, was_there));
     }
     let mut record = value.into_record(cx.view.key(0), expiry_ms);
     record.borrow_mut().set_clock(clock(cx.view.env, options.idle_s.unwrap_or(0)));
     cx.view.insert(0, record);
+    cx.view.changed(0, Class::GENERIC, "restore");
     Ok(effect(cx, &options, expiry_ms))
 }
 
@@ -141,6 +146,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     /// redis-server 7.0's DUMP of the string "hello".
@@ -241,5 +247,16 @@ mod tests {
         let del = vec![b"DEL".to_vec(), b"k".to_vec()];
         let replaced = effect("SET k v; RESTORE k 1 H ABSTTL REPLACE");
         assert_eq!(replaced, Effect::Rewritten(vec![del]));
+    }
+
+    #[test]
+    fn events_of_restoring() {
+        check_events(
+            &with_hello(
+                "RESTORE a 0 H; RESTORE a 0 H; RESTORE a 0 H REPLACE; RESTORE a 9000 H REPLACE; \
+                 RESTORE a 1 H REPLACE ABSTTL; RESTORE a 1 H REPLACE ABSTTL; RESTORE a 0 x REPLACE",
+            ),
+            "new a, restore a; ; new a, restore a; new a, restore a; del a; ; ",
+        );
     }
 }
