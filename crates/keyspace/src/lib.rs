@@ -8,12 +8,14 @@
 //! [`execute`] locks the slots in ascending order and runs the command on a [`view`] of them.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod command;
 pub mod commands;
 pub mod database;
 pub mod effect;
 pub mod error;
 pub mod event;
+pub mod evict;
 pub mod execute;
 pub mod expire;
 pub mod hash_expiry;
