@@ -69,6 +69,7 @@ pub enum Group {
     Geo,
     Stream,
     Connection,
+    Transactions,
     Server,
 }
 
@@ -86,6 +87,7 @@ impl Group {
             Group::Geo => "geo",
             Group::Stream => "stream",
             Group::Connection => "connection",
+            Group::Transactions => "transactions",
             Group::Server => "server",
         }
     }

@@ -17,6 +17,7 @@ pub mod geohash;
 pub mod glob;
 pub mod hash;
 pub mod heap;
+pub mod held;
 pub mod hyperloglog;
 pub mod intset;
 pub mod listpack;
