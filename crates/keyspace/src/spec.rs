@@ -68,6 +68,7 @@ pub enum Group {
     Hyperloglog,
     Geo,
     Stream,
+    Pubsub,
     Connection,
     Server,
 }
@@ -85,6 +86,7 @@ impl Group {
             Group::Hyperloglog => "hyperloglog",
             Group::Geo => "geo",
             Group::Stream => "stream",
+            Group::Pubsub => "pubsub",
             Group::Connection => "connection",
             Group::Server => "server",
         }

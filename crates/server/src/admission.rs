@@ -9,6 +9,7 @@ use kvasir_resp::args::Args;
 
 use crate::connection::Connection;
 use crate::dispatch::Entry;
+use crate::pubsub::subscriptions;
 
 /// Fails with the error to reply if the call may not run.
 #[inline]
@@ -20,5 +21,5 @@ pub fn check(connection: &Connection, entry: &Entry, args: Args<'_>) -> Result<(
     if !connection.is_authenticated && !entry.spec.flags.contains(Flags::NO_AUTH) {
         return Err(Error::fixed("NOAUTH Authentication required."));
     }
-    Ok(())
+    subscriptions::check_mode(connection, entry)
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::ConnectionId;
-use kvasir_resp::reply::{Protocol, Reply};
+use kvasir_resp::reply::{Mark, Protocol, Reply};
 use kvasir_resp::request::Parser;
 
 use crate::blocking::Waits;
 use crate::clients::Client;
+use crate::pubsub::subscriptions::Subscriptions;
 
 /// State of one connection; an idle one owns no buffer.
 pub struct Connection {
@@ -21,6 +22,11 @@ pub struct Connection {
     pub db: DbIndex,
     pub is_authenticated: bool,
     pub replies: Replies,
+    /// Of the call at work: its reply up to here is sent even if replies are off.
+    pub kept: Option<Mark>,
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Of its worker's published messages: the first that it has not been given, if it is to get it.
+    pub next_message: u64,
     /// Its last call waits for a key; until that is answered nothing else is executed.
     pub waits: Option<Waits>,
     /// Of the batch at work: where the call ends that waits.
@@ -33,7 +39,7 @@ pub struct Connection {
     pub is_closing: bool,
     /// Of the batch at work: has a source in it already.
     pub in_round: bool,
-    /// Of the batch at work: has something to send.
+    /// In the list of those that have something to send.
     pub is_dirty: bool,
 }
 
@@ -59,6 +65,9 @@ impl Connection {
             db: DbIndex(0),
             is_authenticated,
             replies: Replies::On,
+            kept: None,
+            subscriptions: None,
+            next_message: 0,
             waits: None,
             stopped_at: None,
             is_sending: false,

@@ -19,6 +19,8 @@ use crate::commands::{ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::log::warning;
+use crate::pubsub::notifications;
+use crate::pubsub::subscriptions::Subscriber;
 use crate::shared::Shared;
 use crate::worker::{Core, Worker};
 
@@ -90,17 +92,29 @@ impl<'w> Runner<'w> {
         // Taken out for the length of the call, so that the call may look at other connections.
         let Some(mut connection) = self.connections[source.connection].take() else { return };
         if !connection.is_closing && connection.waits.is_none() {
+            self.catch_up(&mut connection);
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
             self.answer(&mut connection, batch, request);
             if is_muted {
                 unmute(&mut connection, mark);
             }
+            self.catch_up(&mut connection);
             if connection.waits.is_some() {
                 connection.stopped_at = Some(request.end);
             }
         }
         self.connections[source.connection] = Some(connection);
+    }
+
+    /// Has a subscriber get what was published before its call, and behind the reply what the call
+    /// itself has published.
+    #[inline]
+    fn catch_up(&mut self, connection: &mut Connection) {
+        if connection.subscriptions.is_some() {
+            let (shared, worker, core) = (self.shared, self.worker, &mut *self.core);
+            Subscriber { shared, worker, core, connection }.catch_up();
+        }
     }
 
     fn answer(&mut self, connection: &mut Connection, batch: &Batch, request: &Request) {
@@ -145,6 +159,9 @@ impl<'w> Runner<'w> {
             }
             Handler::Server(command) => self.run_server(connection, command.run, args),
         };
+        if !self.core.tally.events.is_empty() {
+            notifications::tell(self.shared, self.worker, self.core);
+        }
         if let Err(error) = result {
             connection.reply.truncate(mark);
             stats.failed.add(1);
@@ -288,6 +305,7 @@ fn mute(connection: &mut Connection) -> bool {
 
 /// Drops the reply to a command that was muted and has not turned replies on.
 fn unmute(connection: &mut Connection, mark: Mark) {
+    let mark = connection.kept.take().unwrap_or(mark);
     if connection.replies != Replies::On {
         connection.reply.truncate(mark);
     }

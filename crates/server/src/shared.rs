@@ -12,6 +12,7 @@ use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::dispatch::Table;
+use crate::pubsub::Hub;
 use crate::stats::{Samples, WorkerStats};
 
 /// The server; lives as long as the process.
@@ -21,6 +22,7 @@ pub struct Shared {
     pub table: Table,
     pub clients: Clients,
     pub workers: Vec<WorkerHandle>,
+    pub pubsub: Hub,
     pub facts: Facts,
     pub samples: Samples,
     /// Set while keys with an expiry exist, or existed a moment ago.
@@ -87,6 +89,7 @@ impl Shared {
         Shared {
             gate,
             keyspace,
+            pubsub: Hub::new(wakers.len()),
             workers: wakers.into_iter().map(worker).collect(),
             table,
             clients: Clients::default(),

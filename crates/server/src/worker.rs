@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::cron::Cron;
 use crate::log::warning;
+use crate::pubsub::local::Local;
 use crate::run::Runner;
 use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
@@ -62,6 +63,8 @@ pub struct Core {
     pub deadlines: Deadlines,
     /// Answers to calls that waited here and were served in this turn.
     pub served: Vec<Served>,
+    /// Subscribers of this worker, and what they are to get.
+    pub pubsub: Local,
 }
 
 impl Core {
@@ -74,6 +77,7 @@ impl Core {
             tally: Tally::default(),
             deadlines: Deadlines::default(),
             served: Vec::new(),
+            pubsub: Local::default(),
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };
@@ -164,8 +168,10 @@ impl Worker {
         self.flush_touched();
     }
 
-    /// Sends what the connections have to say that the turn has touched.
+    /// Sends what the connections have to say that the turn has touched, published messages
+    /// included.
     pub fn flush_touched(&mut self) {
+        self.deliver_publications();
         for connection in std::mem::take(&mut self.touched) {
             self.flush(connection);
         }
@@ -322,6 +328,7 @@ impl Worker {
     /// was its last word.
     fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        connection.is_dirty = false;
         if connection.is_sending {
             self.awaits_report |= !connection.reply.is_empty();
             connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
@@ -371,10 +378,11 @@ impl Worker {
 
     /// Forgets a connection; what it still had to send is dropped.
     pub fn close(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index).and_then(Option::take) else {
+        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
             return;
         };
         self.forget_wait(&connection);
+        self.forget_subscriptions(&mut connection);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
         self.shared.workers[self.index].connection_count.fetch_sub(1, Relaxed);
@@ -477,6 +485,7 @@ impl Worker {
         for index in 0..self.connections.len() {
             if let Some(connection) = &self.connections[index]
                 && connection.waits.is_none()
+                && connection.subscriptions.is_none()
                 && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
             {
                 self.close(index);

@@ -13,6 +13,7 @@ pub mod connection;
 pub mod debug;
 pub mod info;
 pub mod memory;
+pub mod pubsub;
 pub mod reference;
 pub mod server;
 
@@ -68,6 +69,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     debug::COMMANDS,
     info::COMMANDS,
     memory::COMMANDS,
+    pubsub::COMMANDS,
     server::COMMANDS,
 ];
 

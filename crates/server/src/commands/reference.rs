@@ -9,7 +9,7 @@ use crate::commands::{ServerCommand, ServerRun};
 use crate::dispatch::{Entry, Handler, Table};
 
 /// Every group in the order of the page, with its title.
-const GROUPS: [(Group, &str); 12] = [
+const GROUPS: [(Group, &str); 13] = [
     (Group::Generic, "Keys"),
     (Group::String, "Strings"),
     (Group::Bitmap, "Bitmaps"),
@@ -20,6 +20,7 @@ const GROUPS: [(Group, &str); 12] = [
     (Group::Geo, "Places on the earth"),
     (Group::Hash, "Hashes"),
     (Group::Stream, "Streams"),
+    (Group::Pubsub, "Publish and subscribe"),
     (Group::Connection, "Connections"),
     (Group::Server, "The server"),
 ];

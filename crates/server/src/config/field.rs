@@ -7,8 +7,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use kvasir_keyspace::event::Class;
+
 use super::kind::Value;
 use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
+use crate::pubsub::notifications;
 
 /// A type that a field of `Config` may have.
 pub trait Field {
@@ -86,6 +89,19 @@ impl Field for PathBuf {
         match value {
             Value::Text(text) => *self = PathBuf::from(OsString::from_vec(text)),
             other => misfit("a path", &other),
+        }
+    }
+}
+
+impl Field for Class {
+    fn value(&self) -> Value {
+        Value::Text(notifications::print(*self))
+    }
+
+    fn assign(&mut self, value: Value) {
+        *self = match value {
+            Value::Text(letters) => notifications::parse(&letters).expect("checked by the row"),
+            other => misfit("classes of events", &other),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::field::Field;
 use super::kind::{Kind, Value};
 use super::row::{Group, Otherwise, Place, Row};
 use super::{DebugCommand, IoBackend, Loglevel};
+use crate::pubsub::notifications;
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;
@@ -328,6 +329,20 @@ Nodes at each end of a list that are never compressed; those between them are.
     )
     .aliases(&["zset-max-ziplist-value"]),
     Row::new(
+        "notify-keyspace-events",
+        Group::Keys,
+        Kind::Text,
+        "",
+        field!(notify_keyspace_events),
+        "\
+Which events of keys are published, by letters. K: to a channel for each key;
+E: to a channel for each event; without one of them nothing is published.
+g: commands for any type; $: strings; l: lists; s: sets; h: hashes; z: sorted
+sets; t: streams; d: modules; x: expired; e: evicted; A: all of these;
+m: a key that was read is missing; n: a key is new.",
+    )
+    .check(check_events),
+    Row::new(
         "maxmemory",
         Group::Memory,
         Kind::Memory { min: 0, max: i64::MAX },
@@ -429,6 +444,13 @@ fn check_bind(value: &Value) -> Result<(), String> {
         Value::Words(words) if words.len() > BIND_ADDRESSES_MAX => {
             Err("Too many bind addresses specified.".into())
         }
+        _ => Ok(()),
+    }
+}
+
+fn check_events(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Text(letters) => notifications::parse(letters).map(drop),
         _ => Ok(()),
     }
 }
