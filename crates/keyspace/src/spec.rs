@@ -70,6 +70,7 @@ pub enum Group {
     Stream,
     Pubsub,
     Connection,
+    Transactions,
     Server,
 }
 
@@ -88,6 +89,7 @@ impl Group {
             Group::Stream => "stream",
             Group::Pubsub => "pubsub",
             Group::Connection => "connection",
+            Group::Transactions => "transactions",
             Group::Server => "server",
         }
     }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::ConnectionId;
-use kvasir_resp::reply::{Mark, Protocol, Reply};
+use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::Parser;
 
 use crate::blocking::Waits;
 use crate::clients::Client;
 use crate::pubsub::subscriptions::Subscriptions;
+use crate::transaction::{Transaction, Watched};
 
 /// State of one connection; an idle one owns no buffer.
 pub struct Connection {
@@ -22,11 +23,16 @@ pub struct Connection {
     pub db: DbIndex,
     pub is_authenticated: bool,
     pub replies: Replies,
-    /// Of the call at work: its reply up to here is sent even if replies are off.
-    pub kept: Option<Mark>,
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Of its worker's published messages: the first that it has not been given, if it is to get it.
     pub next_message: u64,
+    /// Messages that have to stand behind the reply to the call at work.
+    pub late: Option<Box<Reply>>,
+    /// Its call runs others: there is a part of a reply, into which no message may get.
+    pub in_session: bool,
+    /// What is queued since MULTI.
+    pub transaction: Option<Box<Transaction>>,
+    pub watched: Option<Box<Watched>>,
     /// Its last call waits for a key; until that is answered nothing else is executed.
     pub waits: Option<Waits>,
     /// Of the batch at work: where the call ends that waits.
@@ -65,9 +71,12 @@ impl Connection {
             db: DbIndex(0),
             is_authenticated,
             replies: Replies::On,
-            kept: None,
             subscriptions: None,
             next_message: 0,
+            late: None,
+            in_session: false,
+            transaction: None,
+            watched: None,
             waits: None,
             stopped_at: None,
             is_sending: false,

@@ -92,9 +92,7 @@ impl Cron {
         if !core.tally.ready.is_empty() {
             serve_ready(shared, self.worker, core, &pass);
         }
-        if !core.tally.events.is_empty() {
-            notifications::tell(shared, self.worker, core);
-        }
+        notifications::tell(shared, self.worker, core);
         is_complete
     }
 

@@ -15,17 +15,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::admission;
 use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
-use crate::commands::{ServerCx, ServerRun};
+use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::log::warning;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
+use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
 use crate::worker::{Core, Worker};
 
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
 const REQUESTS_PER_LOOK: usize = 32;
+
+/// How far a batch has been run.
+#[derive(Default)]
+pub struct Position {
+    next: usize,
+    ahead: Lookahead,
+}
 
 /// What a batch runs with; the worker's parts, borrowed side by side.
 pub struct Runner<'w> {
@@ -61,21 +69,23 @@ impl<'w> Runner<'w> {
         }
     }
 
-    /// Runs every request of a batch, then leaves the gate.
-    pub fn run(mut self, batch: &Batch) {
-        let mut ahead = Lookahead::default();
-        for (index, request) in batch.requests.iter().enumerate() {
-            if index % REQUESTS_PER_LOOK == 0 {
+    /// Runs the requests of a batch from `position` on, to its end or to a call that needs a
+    /// session; then leaves the gate.
+    pub fn run(mut self, batch: &Batch, position: &mut Position) -> Option<Start> {
+        while let Some(request) = batch.requests.get(position.next) {
+            if position.next.is_multiple_of(REQUESTS_PER_LOOK) {
                 self.look_around();
             }
             let pass = self.pass.as_ref().expect("between commands there is a pass");
-            batch.look_ahead(&mut ahead, request, &self.shared.keyspace, pass);
-            self.run_request(batch, request);
+            batch.look_ahead(&mut position.ahead, request, &self.shared.keyspace, pass);
+            position.next += 1;
+            if let Some(start) = self.run_request(batch, position.next - 1) {
+                self.end_streak();
+                return Some(start);
+            }
         }
         self.end_streak();
-        let stats = &self.shared.workers[self.worker].stats;
-        stats.batches.add(1);
-        stats.commands.add(batch.requests.len() as u64);
+        None
     }
 
     /// Brings the time up to date, and lets others close the gate: a long batch is cut in two.
@@ -87,15 +97,18 @@ impl<'w> Runner<'w> {
         }
     }
 
-    fn run_request(&mut self, batch: &Batch, request: &Request) {
+    fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
+        let request = &batch.requests[index];
         let source = &batch.sources[request.source as usize];
         // Taken out for the length of the call, so that the call may look at other connections.
-        let Some(mut connection) = self.connections[source.connection].take() else { return };
+        let mut connection = self.connections[source.connection].take()?;
         if !connection.is_closing && connection.waits.is_none() {
             self.catch_up(&mut connection);
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
-            self.answer(&mut connection, batch, request);
+            if let Some((entry, run)) = self.answer(&mut connection, batch, request) {
+                return Some(Start { entry, run, connection, request: index, is_muted, mark });
+            }
             if is_muted {
                 unmute(&mut connection, mark);
             }
@@ -105,28 +118,43 @@ impl<'w> Runner<'w> {
             }
         }
         self.connections[source.connection] = Some(connection);
+        None
     }
 
     /// Has a subscriber get what was published before its call, and behind the reply what the call
     /// itself has published.
     #[inline]
     fn catch_up(&mut self, connection: &mut Connection) {
-        if connection.subscriptions.is_some() {
-            let (shared, worker, core) = (self.shared, self.worker, &mut *self.core);
-            Subscriber { shared, worker, core, connection }.catch_up();
-        }
+        let (shared, worker, core) = (self.shared, self.worker, &mut *self.core);
+        Subscriber { shared, worker, core, connection }.catch_up();
     }
 
-    fn answer(&mut self, connection: &mut Connection, batch: &Batch, request: &Request) {
-        let args = || batch.args(request, self.reactor);
-        match &request.what {
-            What::Call(index) => self.run_call(connection, batch, request, *index as usize),
-            What::UnknownCommand if is_http(args()) => {
+    /// Answers a request, or says how to run the session that it needs.
+    #[inline]
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        request: &Request,
+    ) -> Option<(&'static Entry, SessionRun)> {
+        if let What::Call(index) = request.what {
+            return self.run_call(connection, batch, request, index as usize);
+        }
+        self.refuse(connection, &request.what, batch.args(request, self.reactor));
+        None
+    }
+
+    /// Answers a request that is no call.
+    #[cold]
+    fn refuse(&mut self, connection: &mut Connection, what: &What, args: Args<'_>) {
+        match what {
+            What::Call(_) => unreachable!("a call is run"),
+            What::UnknownCommand if is_http(args) => {
                 warning!("closing a client that speaks HTTP id={}", connection.client.id);
                 connection.is_closing = true;
             }
-            What::UnknownCommand => self.fail(connection, &unknown_command(args())),
-            What::UnknownSubcommand => self.fail(connection, &unknown_subcommand(args())),
+            What::UnknownCommand => self.reject(connection, &unknown_command(args)),
+            What::UnknownSubcommand => self.reject(connection, &unknown_subcommand(args)),
             What::Malformed(error) => {
                 connection.reply.protocol_error(*error);
                 self.shared.workers[self.worker].stats.count_error(b"ERR");
@@ -141,14 +169,23 @@ impl<'w> Runner<'w> {
         batch: &Batch,
         request: &Request,
         index: usize,
-    ) {
+    ) -> Option<(&'static Entry, SessionRun)> {
         let entry = &self.shared.table.entries()[index];
         let args = batch.args(request, self.reactor);
         let stats = &self.shared.workers[self.worker].stats.by_command[index];
         note_use(connection, index, self.core.env.now_ms);
-        if let Err(error) = admission::check(connection, entry, args) {
-            stats.rejected.add(1);
-            return self.fail(connection, &error);
+        let admitted = admission::check(connection, entry, args);
+        match admitted.and_then(|()| connection.queue(entry, args)) {
+            Ok(false) => {}
+            Ok(true) => return None,
+            Err(error) => {
+                stats.rejected.add(1);
+                self.reject(connection, &error);
+                return None;
+            }
+        }
+        if let Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) = entry.handler {
+            return Some((entry, *run));
         }
         self.begin_call(index);
         let mark = connection.reply.mark();
@@ -159,14 +196,13 @@ impl<'w> Runner<'w> {
             }
             Handler::Server(command) => self.run_server(connection, command.run, args),
         };
-        if !self.core.tally.events.is_empty() {
-            notifications::tell(self.shared, self.worker, self.core);
-        }
+        notifications::tell(self.shared, self.worker, self.core);
         if let Err(error) = result {
             connection.reply.truncate(mark);
             stats.failed.add(1);
             self.fail(connection, &error);
         }
+        None
     }
 
     /// Counts a call of this command, which is about to begin.
@@ -284,15 +320,26 @@ impl<'w> Runner<'w> {
                 self.pass = Some(self.shared.gate.enter(self.worker));
                 result
             }
+            ServerRun::Session(_) => unreachable!("the worker runs it"),
             ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
         }
     }
 
-    /// The one place where errors are written to clients.
-    fn fail(&self, connection: &mut Connection, error: &Error) {
-        connection.reply.error_bytes(error.text());
-        self.shared.workers[self.worker].stats.count_error(error.text());
+    /// Answers a request that does not get as far as to be run.
+    fn reject(&self, connection: &mut Connection, error: &Error) {
+        connection.spoil_transaction();
+        self.fail(connection, error);
     }
+
+    fn fail(&self, connection: &mut Connection, error: &Error) {
+        fail(self.shared, self.worker, connection, error);
+    }
+}
+
+/// The one place where errors are written to clients.
+pub fn fail(shared: &Shared, worker: usize, connection: &mut Connection, error: &Error) {
+    connection.reply.error_bytes(error.text());
+    shared.workers[worker].stats.count_error(error.text());
 }
 
 /// Whether the reply to this command is dropped; CLIENT REPLY SKIP is used up by it.
@@ -304,8 +351,7 @@ fn mute(connection: &mut Connection) -> bool {
 }
 
 /// Drops the reply to a command that was muted and has not turned replies on.
-fn unmute(connection: &mut Connection, mark: Mark) {
-    let mark = connection.kept.take().unwrap_or(mark);
+pub fn unmute(connection: &mut Connection, mark: Mark) {
     if connection.replies != Replies::On {
         connection.reply.truncate(mark);
     }

@@ -30,7 +30,7 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
         ("sub", &subscriptions(Kind::Channel)),
         ("psub", &subscriptions(Kind::Pattern)),
         ("ssub", &subscriptions(Kind::ShardChannel)),
-        ("multi", &-1),
+        ("multi", &client.queued.load(Relaxed)),
         ("qbuf", &input),
         ("qbuf-free", &0),
         ("argv-mem", &0),
@@ -55,11 +55,12 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     }
 }
 
-/// `P` subscribes to something, `b` waits for a key, `U` a unix socket, `e` kept from eviction, `T`
-/// leaves no trace in the access clocks, `N` none of these.
+/// `P` subscribes to something, `x` is in a transaction, `b` waits for a key, `U` a unix socket, `e`
+/// kept from eviction, `T` leaves no trace in the access clocks, `N` none of these.
 fn flags(client: &Client) -> String {
     let all = [
         ('P', client.is_subscriber()),
+        ('x', client.queued.load(Relaxed) >= 0),
         ('b', client.is_blocked.load(Relaxed)),
         ('U', client.is_unix),
         ('e', client.no_evict.load(Relaxed)),

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod pubsub;
 pub mod reference;
 pub mod server;
+pub mod transaction;
 
 use kvasir_keyspace::command::Command;
 use kvasir_keyspace::error::Error;
@@ -28,6 +29,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
 
 use crate::connection::Connection;
+use crate::session::SessionRun;
 use crate::shared::Shared;
 use crate::worker::Core;
 
@@ -42,6 +44,8 @@ pub enum ServerRun {
     Plain(fn(&mut ServerCx<'_>) -> Result<(), Error>),
     /// With the gate closed: nobody else runs.
     World(fn(&mut ServerCx<'_>) -> Result<(), Error>),
+    /// With the worker whole, since it runs other calls.
+    Session(SessionRun),
     /// By its first argument one of these.
     Container(&'static [&'static ServerCommand]),
     /// As a container, but without any argument a command itself.
@@ -71,6 +75,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     memory::COMMANDS,
     pubsub::COMMANDS,
     server::COMMANDS,
+    transaction::COMMANDS,
 ];
 
 /// While a data set is loaded, and on a replica that lost its master.

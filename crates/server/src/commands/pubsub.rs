@@ -131,7 +131,6 @@ fn subscribe(cx: &mut ServerCx<'_>, kind: Kind, word: &str) -> Result<(), Error>
         Subscriber::of(cx).subscribe(kind, name);
         confirm(cx, kind, word, Some(name));
     }
-    keep_confirmations(cx);
     Ok(())
 }
 
@@ -142,7 +141,6 @@ fn unsubscribe(cx: &mut ServerCx<'_>, kind: Kind, word: &str) -> Result<(), Erro
         1 => all.iter().for_each(|name| leave(cx, kind, word, name)),
         _ => cx.args.from(1).iter().for_each(|name| leave(cx, kind, word, name)),
     }
-    keep_confirmations(cx);
     Ok(())
 }
 
@@ -159,7 +157,9 @@ fn confirm(cx: &mut ServerCx<'_>, kind: Kind, word: &str, name: Option<&[u8]>) {
         Kind::ShardChannel => count_of(kind),
         Kind::Channel | Kind::Pattern => count_of(Kind::Channel) + count_of(Kind::Pattern),
     };
-    let reply = cx.reply();
+    // Confirmations are messages, which CLIENT REPLY OFF does not concern.
+    let is_muted = cx.connection.replies != Replies::On;
+    let reply = if is_muted { cx.connection.late_messages() } else { cx.reply() };
     reply.push(3);
     reply.bulk(word.as_bytes());
     match name {
@@ -167,13 +167,6 @@ fn confirm(cx: &mut ServerCx<'_>, kind: Kind, word: &str, name: Option<&[u8]>) {
         None => reply.null(),
     }
     reply.integer(count as i64);
-}
-
-/// Confirmations are messages, which CLIENT REPLY OFF does not concern.
-fn keep_confirmations(cx: &mut ServerCx<'_>) {
-    if cx.connection.replies != Replies::On {
-        cx.connection.kept = Some(cx.connection.reply.mark());
-    }
 }
 
 static PUBLISH: ServerCommand = ServerCommand {

@@ -49,8 +49,7 @@ impl Worker {
     pub fn forget_subscriptions(&mut self, connection: &mut Connection) {
         connection.is_closing = true;
         if connection.subscriptions.is_some() {
-            let (shared, worker, core) = (self.shared, self.index, &mut self.core);
-            Subscriber { shared, worker, core, connection }.unsubscribe_all();
+            Subscriber::at(self, connection).unsubscribe_all();
         }
     }
 }

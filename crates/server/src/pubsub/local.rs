@@ -74,20 +74,19 @@ impl Local {
     /// Gives one connection, ahead of the others, the pending messages that it has not yet.
     #[inline]
     pub fn give_missing(&self, connection: &mut Connection) {
-        if connection.next_message < self.end() {
+        if connection.next_message < self.end() && !connection.is_closing {
             self.give_from(connection.next_message.max(self.first), connection);
             connection.next_message = self.end();
         }
     }
 
     fn give_from(&self, number: u64, connection: &mut Connection) {
-        let Some(subscriptions) = &connection.subscriptions else { return };
-        if connection.is_closing {
-            return;
-        }
+        let Some(subscriptions) = connection.subscriptions.take() else { return };
+        let reply = connection.messages();
         for publication in &self.pending[(number - self.first) as usize..] {
             let own = publication.iter().filter(|to| subscriptions.has(to.kind, &to.name));
-            own.for_each(|delivery| delivery.write_to(&mut connection.reply));
+            own.for_each(|delivery| delivery.write_to(reply));
         }
+        connection.subscriptions = Some(subscriptions);
     }
 }

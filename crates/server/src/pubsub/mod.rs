@@ -11,7 +11,8 @@
 //! changes. So a message reaches exactly those subscribers that its publisher has counted, except
 //! where one closes its connection before it could be sent.
 //!
-//! Locks: channels before patterns before a worker's post; nothing else is locked inside.
+//! Locks: channels before patterns before a worker's post, all of them under slots; nothing else is
+//! locked inside.
 
 pub mod fan_out;
 pub mod index;

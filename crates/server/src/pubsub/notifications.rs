@@ -70,9 +70,16 @@ pub fn noted(classes: Class) -> Class {
     if classes.intersects(WAYS) { classes } else { Class::empty() }
 }
 
-/// Publishes what the last calls have noted, in order.
-#[cold]
+/// Publishes what the last call, or the last deleting of expired keys, has noted, in order.
+#[inline]
 pub fn tell(shared: &Shared, worker: usize, core: &mut Core) {
+    if !core.tally.events.is_empty() {
+        tell_noted(shared, worker, core);
+    }
+}
+
+#[cold]
+fn tell_noted(shared: &Shared, worker: usize, core: &mut Core) {
     let wanted = core.env.events;
     for event in core.tally.events.drain(..) {
         if !wanted.intersects(event.class) {

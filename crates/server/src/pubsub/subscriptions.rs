@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
-use kvasir_resp::reply::Protocol;
+use kvasir_resp::reply::{Protocol, Reply};
 
 use super::{Kind, NameHasher};
 use crate::commands::ServerCx;
-use crate::connection::Connection;
+use crate::connection::{Connection, Replies};
 use crate::dispatch::Entry;
 use crate::shared::Shared;
-use crate::worker::Core;
+use crate::worker::{Core, Worker};
 
 /// What a connection has subscribed to; at least something.
 #[derive(Default)]
@@ -38,6 +38,24 @@ impl Subscriptions {
     }
 }
 
+impl Connection {
+    /// Where messages are written while a call is at work: into the reply, unless it is not whole
+    /// yet or may be dropped.
+    pub fn messages(&mut self) -> &mut Reply {
+        if self.in_session || self.replies != Replies::On {
+            self.late_messages()
+        } else {
+            &mut self.reply
+        }
+    }
+
+    /// Where messages are written that have to stand behind the reply.
+    pub fn late_messages(&mut self) -> &mut Reply {
+        let protocol = self.reply.protocol();
+        self.late.get_or_insert_with(|| Box::new(Reply::new(protocol)))
+    }
+}
+
 /// A connection and the worker that owns it.
 pub struct Subscriber<'a> {
     pub shared: &'a Shared,
@@ -51,6 +69,16 @@ impl<'a> Subscriber<'a> {
     pub fn of(cx: &'a mut ServerCx<'_>) -> Subscriber<'a> {
         let ServerCx { shared, worker, core, connection, .. } = cx;
         Subscriber { shared, worker: *worker, core, connection }
+    }
+
+    /// One of a worker's connections.
+    pub fn at(worker: &'a mut Worker, connection: &'a mut Connection) -> Subscriber<'a> {
+        Subscriber {
+            shared: worker.shared,
+            worker: worker.index,
+            core: &mut worker.core,
+            connection,
+        }
     }
 
     fn subscribes(&self, kind: Kind, name: &[u8]) -> bool {
@@ -106,8 +134,13 @@ impl<'a> Subscriber<'a> {
     /// Writes what was published for the connection so far: what comes behind was done later.
     #[inline]
     pub fn catch_up(&mut self) {
-        self.core.pubsub.take_mail(&self.shared.pubsub, self.worker);
-        self.core.pubsub.give_missing(self.connection);
+        if self.connection.subscriptions.is_some() {
+            self.core.pubsub.take_mail(&self.shared.pubsub, self.worker);
+            self.core.pubsub.give_missing(self.connection);
+        }
+        if let Some(mut late) = self.connection.late.take() {
+            self.connection.reply.append(&mut late);
+        }
     }
 
     fn note_counts(&self) {
