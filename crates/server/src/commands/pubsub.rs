@@ -265,7 +265,7 @@ fn channels(cx: &mut ServerCx<'_>, kind: Kind) -> Result<(), Error> {
     };
     let is_wanted =
         |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name, Case::Sensitive));
-    let names = cx.shared.pubsub.index(kind).names(is_wanted);
+    let names = cx.shared.pubsub.index_of(kind).names(is_wanted);
     cx.reply().array(names.len());
     names.iter().for_each(|name| cx.reply().bulk(name));
     Ok(())
@@ -304,7 +304,7 @@ static PUBSUB_SHARDNUMSUB: ServerCommand = ServerCommand {
 /// An array in RESP3, too.
 fn subscriber_counts(cx: &mut ServerCx<'_>, kind: Kind) -> Result<(), Error> {
     let names = cx.args.from(2);
-    let index = cx.shared.pubsub.index(kind);
+    let index = cx.shared.pubsub.index_of(kind);
     cx.reply().array(names.len() * 2);
     for name in names {
         cx.reply().bulk(name);
@@ -324,7 +324,7 @@ static PUBSUB_NUMPAT: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
-        let count = cx.shared.pubsub.index(Kind::Pattern).count();
+        let count = cx.shared.pubsub.index_of(Kind::Pattern).count();
         cx.reply().integer(count as i64);
         Ok(())
     }),

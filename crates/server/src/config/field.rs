@@ -11,7 +11,6 @@ use kvasir_keyspace::event::Class;
 
 use super::kind::Value;
 use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
-use crate::pubsub::notifications;
 
 /// A type that a field of `Config` may have.
 pub trait Field {
@@ -95,12 +94,12 @@ impl Field for PathBuf {
 
 impl Field for Class {
     fn value(&self) -> Value {
-        Value::Text(notifications::print(*self))
+        Value::Events(*self)
     }
 
     fn assign(&mut self, value: Value) {
-        *self = match value {
-            Value::Text(letters) => notifications::parse(&letters).expect("checked by the row"),
+        match value {
+            Value::Events(classes) => *self = classes,
             other => misfit("classes of events", &other),
         }
     }

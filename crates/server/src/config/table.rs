@@ -7,7 +7,6 @@ use super::field::Field;
 use super::kind::{Kind, Value};
 use super::row::{Group, Otherwise, Place, Row};
 use super::{DebugCommand, IoBackend, Loglevel};
-use crate::pubsub::notifications;
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;
@@ -331,7 +330,7 @@ Nodes at each end of a list that are never compressed; those between them are.
     Row::new(
         "notify-keyspace-events",
         Group::Keys,
-        Kind::Text,
+        Kind::Events,
         "",
         field!(notify_keyspace_events),
         "\
@@ -340,8 +339,7 @@ E: to a channel for each event; without one of them nothing is published.
 g: commands for any type; $: strings; l: lists; s: sets; h: hashes; z: sorted
 sets; t: streams; d: modules; x: expired; e: evicted; A: all of these;
 m: a key that was read is missing; n: a key is new.",
-    )
-    .check(check_events),
+    ),
     Row::new(
         "maxmemory",
         Group::Memory,
@@ -444,13 +442,6 @@ fn check_bind(value: &Value) -> Result<(), String> {
         Value::Words(words) if words.len() > BIND_ADDRESSES_MAX => {
             Err("Too many bind addresses specified.".into())
         }
-        _ => Ok(()),
-    }
-}
-
-fn check_events(value: &Value) -> Result<(), String> {
-    match value {
-        Value::Text(letters) => notifications::parse(letters).map(drop),
         _ => Ok(()),
     }
 }

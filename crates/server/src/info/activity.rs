@@ -50,7 +50,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
         ("pubsub_patterns", Kind::Pattern),
         ("pubsubshard_channels", Kind::ShardChannel),
     ] {
-        lines.field(field, source.shared.pubsub.index(kind).count());
+        lines.field(field, source.shared.pubsub.index_of(kind).count());
     }
     lines.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
     lines.zeros(&["slave_expires_tracked_keys"]);

@@ -101,7 +101,7 @@ impl Hub {
         }
     }
 
-    pub fn index(&self, kind: Kind) -> &Index {
+    pub fn index_of(&self, kind: Kind) -> &Index {
         &self.indexes[kind as usize]
     }
 
@@ -109,7 +109,7 @@ impl Hub {
     /// each pattern of a connection counted on its own.
     pub fn publish(&self, from: usize, kind: Kind, channel: &[u8], message: &[u8]) -> u64 {
         // Both are held until the message is posted: see the header.
-        let channels = self.index(kind).read(channel);
+        let channels = self.index_of(kind).read(channel);
         let patterns = (kind == Kind::Channel).then(|| self.patterns()).flatten();
         let own = channels.get_key_value(channel);
         let matching = patterns.iter().flat_map(|patterns| patterns.iter());
@@ -139,7 +139,7 @@ impl Hub {
 
     /// The patterns, if there are any.
     fn patterns(&self) -> Option<RwLockReadGuard<'_, Names<Receivers>>> {
-        let index = self.index(Kind::Pattern);
+        let index = self.index_of(Kind::Pattern);
         (index.count() > 0).then(|| index.read(b""))
     }
 
@@ -231,7 +231,7 @@ mod tests {
             (Kind::Pattern, "n*", 2),
             (Kind::ShardChannel, "news", 1),
         ] {
-            hub.index(kind).join(name.as_bytes(), worker, || ());
+            hub.index_of(kind).join(name.as_bytes(), worker, || ());
         }
         assert_eq!(hub.publish(0, Kind::Channel, b"news", b"m"), 4);
         assert_eq!(hub.publish(1, Kind::ShardChannel, b"news", b"s"), 1);
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn only_others_are_woken_and_only_while_they_have_mail() {
         let hub = Hub::new(2);
-        hub.index(Kind::Channel).join(b"c", 0, || ());
-        hub.index(Kind::Channel).join(b"c", 1, || ());
+        hub.index_of(Kind::Channel).join(b"c", 0, || ());
+        hub.index_of(Kind::Channel).join(b"c", 1, || ());
         hub.publish(0, Kind::Channel, b"c", b"m");
         let waking = |worker: usize| hub.boxes[worker].needs_waking.load(Relaxed);
         assert_eq!([waking(0), waking(1)], [false, true]);

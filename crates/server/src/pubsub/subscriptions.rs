@@ -92,7 +92,7 @@ impl<'a> Subscriber<'a> {
         }
         let (hub, local) = (&self.shared.pubsub, &mut self.core.pubsub);
         let take_mail = || local.take_mail(hub, self.worker);
-        let name = hub.index(kind).join(name, self.worker, take_mail);
+        let name = hub.index_of(kind).join(name, self.worker, take_mail);
         // What is pending was published before, and is not for the new subscription.
         local.give_missing(self.connection);
         local.add(kind, &name, self.connection.id.index as usize);
@@ -107,7 +107,7 @@ impl<'a> Subscriber<'a> {
         }
         let (hub, local) = (&self.shared.pubsub, &mut self.core.pubsub);
         let take_mail = || local.take_mail(hub, self.worker);
-        hub.index(kind).leave(name, self.worker, take_mail);
+        hub.index_of(kind).leave(name, self.worker, take_mail);
         local.give_missing(self.connection);
         local.remove(kind, name, self.connection.id.index as usize);
         let subscriptions = self.connection.subscriptions.as_mut().expect("it subscribes");
