@@ -71,6 +71,7 @@ pub enum Group {
     Pubsub,
     Connection,
     Transactions,
+    Scripting,
     Server,
 }
 
@@ -90,6 +91,7 @@ impl Group {
             Group::Pubsub => "pubsub",
             Group::Connection => "connection",
             Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
             Group::Server => "server",
         }
     }

@@ -9,7 +9,7 @@ use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Mark;
-use kvasir_structures::gate::Pass;
+use kvasir_structures::gate::{ExclusivePass, Pass};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::admission;
@@ -42,7 +42,7 @@ pub struct Runner<'w> {
     reactor: &'w Reactor,
     connections: &'w mut [Option<Box<Connection>>],
     core: &'w mut Core,
-    /// `None` only while a command has the gate for itself.
+    /// `None` while a command, or a busy script, has the gate for itself.
     pass: Option<Pass<'static>>,
     /// Calls of one command in a row, not yet counted.
     streak: Streak,
@@ -64,7 +64,7 @@ impl<'w> Runner<'w> {
             reactor: &worker.reactor,
             connections: &mut worker.connections,
             core: &mut worker.core,
-            pass: Some(worker.shared.gate.enter(worker.index)),
+            pass: None,
             streak: Streak { command: 0, calls: 0, since: clock::ticks() },
         }
     }
@@ -76,8 +76,10 @@ impl<'w> Runner<'w> {
             if position.next.is_multiple_of(REQUESTS_PER_LOOK) {
                 self.look_around();
             }
-            let pass = self.pass.as_ref().expect("between commands there is a pass");
-            batch.look_ahead(&mut position.ahead, request, &self.shared.keyspace, pass);
+            let keyspace = &self.shared.keyspace;
+            if let Some(pass) = self.enter() {
+                batch.look_ahead(&mut position.ahead, request, keyspace, pass);
+            }
             position.next += 1;
             if let Some(start) = self.run_request(batch, position.next - 1) {
                 self.end_streak();
@@ -93,8 +95,17 @@ impl<'w> Runner<'w> {
         self.core.env.now_ms = clock::now_unix_ms();
         if self.shared.gate.is_closing() {
             self.pass = None;
-            self.pass = Some(self.shared.gate.enter(self.worker));
         }
+    }
+
+    /// Is inside the gate, or tries to get in; `None` if a busy script has it.
+    #[inline]
+    fn enter(&mut self) -> Option<&Pass<'static>> {
+        if self.pass.is_none() {
+            let Shared { gate, keyspace, .. } = self.shared;
+            self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
+        }
+        self.pass.as_ref()
     }
 
     fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
@@ -174,7 +185,7 @@ impl<'w> Runner<'w> {
         let args = batch.args(request, self.reactor);
         let stats = &self.shared.workers[self.worker].stats.by_command[index];
         note_use(connection, index, self.core.env.now_ms);
-        let admitted = admission::check(connection, entry, args);
+        let admitted = admission::check(self.shared, connection, entry, args);
         match admitted.and_then(|()| connection.queue(entry, args)) {
             Ok(false) => {}
             Ok(true) => return None,
@@ -260,7 +271,7 @@ impl<'w> Runner<'w> {
                 connection: connection.id.index as usize,
             }),
         };
-        let pass = self.pass.as_ref().expect("only a world command goes without");
+        let Some(pass) = &self.pass else { return Err(self.shared.keyspace.busy.error()) };
         let result = execute(&self.shared.keyspace, pass, &call, context);
         settle(self.shared, self.worker, self.core, pass, connection);
         result.map(drop)
@@ -273,8 +284,7 @@ impl<'w> Runner<'w> {
         run: fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
         args: Args<'_>,
     ) -> Result<(), Error> {
-        self.pass = None;
-        let mut exclusive = self.shared.gate.exclusive();
+        let mut exclusive = self.close_gate()?;
         let result = run(&mut World {
             args,
             db: connection.db,
@@ -290,6 +300,14 @@ impl<'w> Runner<'w> {
         result.map(drop)
     }
 
+    /// Leaves the gate and closes it, unless a busy script is inside.
+    fn close_gate(&mut self) -> Result<ExclusivePass<'static>, Error> {
+        self.pass = None;
+        let Shared { gate, keyspace, .. } = self.shared;
+        let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
+        exclusive.ok_or_else(|| keyspace.busy.error())
+    }
+
     fn run_server(
         &mut self,
         connection: &mut Connection,
@@ -302,22 +320,20 @@ impl<'w> Runner<'w> {
                 worker: self.worker,
                 core: self.core,
                 connection,
-                pass: self.pass.as_ref().expect("only a world command goes without"),
+                pass: self.pass.as_ref(),
                 args,
             }),
             ServerRun::World(run) => {
-                self.pass = None;
-                let exclusive = self.shared.gate.exclusive();
+                let exclusive = self.close_gate()?;
                 let result = run(&mut ServerCx {
                     shared: self.shared,
                     worker: self.worker,
                     core: self.core,
                     connection,
-                    pass: &exclusive,
+                    pass: Some(&exclusive),
                     args,
                 });
                 drop(exclusive);
-                self.pass = Some(self.shared.gate.enter(self.worker));
                 result
             }
             ServerRun::Session(_) => unreachable!("the worker runs it"),

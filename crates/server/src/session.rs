@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::execute::{Call, Context, covers, execute, execute_locked, lock};
+use kvasir_keyspace::execute::{Call, Context, covers, execute, execute_locked, lock_unless_busy};
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::spec::Group;
 use kvasir_keyspace::view::Guards;
@@ -127,19 +127,26 @@ impl Session {
         self.hold.is_some()
     }
 
-    /// Locks the slots of these keys until the session ends. Nothing may be held yet.
-    pub fn hold_keys(&mut self, keys: &[KeyAt]) {
+    /// Locks the slots of these keys until the session ends. Nothing may be held yet. Fails if a
+    /// busy script has one of them.
+    pub fn hold_keys(&mut self, keys: &[KeyAt]) -> Result<(), Error> {
         debug_assert!(self.hold.is_none(), "slots are locked all at once, in order");
-        let shared = self.worker.shared;
-        let pass = shared.gate.enter(self.worker.index);
-        let held = Held::new(pass, |pass| lock(&shared.keyspace, pass, keys));
+        let Shared { gate, keyspace, .. } = self.worker.shared;
+        let pass = gate.enter_unless(self.worker.index, || keyspace.busy.is_busy());
+        let pass = pass.ok_or_else(|| keyspace.busy.error())?;
+        let held = Held::new(pass, |pass| lock_unless_busy(keyspace, pass, keys))?;
         self.hold = Some(Hold::Slots(held));
+        Ok(())
     }
 
-    /// Closes the gate until the session ends. Nothing may be held yet.
-    pub fn hold_world(&mut self) {
+    /// Closes the gate until the session ends. Nothing may be held yet. Fails if a busy script is
+    /// inside.
+    pub fn hold_world(&mut self) -> Result<(), Error> {
         debug_assert!(self.hold.is_none(), "whoever is inside the gate cannot close it");
-        self.hold = Some(Hold::World(self.worker.shared.gate.exclusive()));
+        let Shared { gate, keyspace, .. } = self.worker.shared;
+        let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
+        self.hold = Some(Hold::World(exclusive.ok_or_else(|| keyspace.busy.error())?));
+        Ok(())
     }
 
     /// Whether all keys are among those held.
@@ -234,7 +241,7 @@ impl Session {
             Hold::World(pass) => pass,
         };
         let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
-        let cx = &mut ServerCx { shared, worker: index, core, connection, pass, args };
+        let cx = &mut ServerCx { shared, worker: index, core, connection, pass: Some(pass), args };
         match command.run {
             ServerRun::Plain(run) | ServerRun::Family(run, _) | ServerRun::World(run) => run(cx),
             ServerRun::Session(_) => unreachable!("the caller hands the session on"),

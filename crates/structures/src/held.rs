@@ -31,14 +31,20 @@ pub struct Held<L: Locked> {
 
 impl<L: Locked> Held<L> {
     /// Keeps a pass and what `lock` locks with it.
-    pub fn new(
+    pub fn new<E>(
         pass: Pass<'static>,
-        lock: impl for<'a> FnOnce(&'a Pass<'a>) -> L::With<'a>,
-    ) -> Held<L> {
+        lock: impl for<'a> FnOnce(&'a Pass<'a>) -> Result<L::With<'a>, E>,
+    ) -> Result<Held<L>, E> {
         let pass = NonNull::from(Box::leak(Box::new(pass)));
-        // SAFETY: the pass stays where it is, and is only read, until `drop` frees it.
-        let locked = lock(unsafe { pass.as_ref() });
-        Held { locked: ManuallyDrop::new(locked), pass }
+        // SAFETY: the pass stays where it is, and is only read, until it is freed here or by `drop`.
+        match lock(unsafe { pass.as_ref() }) {
+            Ok(locked) => Ok(Held { locked: ManuallyDrop::new(locked), pass }),
+            Err(error) => {
+                // SAFETY: it came from a box, and `lock`, which knew no lifetime for it, kept none.
+                drop(unsafe { Box::from_raw(pass.as_ptr()) });
+                Err(error)
+            }
+        }
     }
 
     pub fn pass(&self) -> &Pass<'static> {
@@ -85,13 +91,14 @@ mod tests {
         let gate: &'static Gate = Box::leak(Box::new(Gate::new(1)));
         let slots: &'static Slots<u64> = Box::leak(Box::new(Slots::new()));
         for _ in 0..2 {
-            let held = Held::<OneSlot>::new(gate.enter(0), |pass| slots[7].lock(pass));
-            let mut moved = Box::new(held);
+            let held = Held::<OneSlot>::new(gate.enter(0), |pass| Ok::<_, ()>(slots[7].lock(pass)));
+            let mut moved = Box::new(held.expect("it was locked"));
             assert!(std::ptr::eq(moved.pass().gate(), gate));
             assert_eq!(moved.with(|slot| slot.len()), 0);
             moved.with_mut(|slot| slot.keeper().note_expiry(5));
         }
         assert_eq!(slots[7].next_expiry_ms(), Some(5));
+        assert_eq!(Held::<OneSlot>::new(gate.enter(0), |_| Err(1)).err(), Some(1));
         // Neither the gate nor the slot would open otherwise.
         let pass = gate.exclusive();
         drop(slots[7].lock(&pass));

@@ -59,7 +59,8 @@ pub struct ServerCx<'a> {
     pub worker: usize,
     pub core: &'a mut Core,
     pub connection: &'a mut Connection,
-    pub pass: &'a Pass<'a>,
+    /// `None` while a busy script has the gate: then only those run that may.
+    pub pass: Option<&'a Pass<'a>>,
     pub args: Args<'a>,
 }
 
@@ -102,14 +103,19 @@ const fn help_spec(since: &'static str, group: Group) -> Spec {
     }
 }
 
-impl ServerCx<'_> {
+impl<'a> ServerCx<'a> {
+    /// The witness for being inside the gate.
+    fn pass(&self) -> &'a Pass<'a> {
+        self.pass.expect("who may run while a script is busy does without")
+    }
+
     fn reply(&mut self) -> &mut Reply {
         &mut self.connection.reply
     }
 
     /// Runs a data command on the arguments of this call.
     fn run_data(&mut self, command: &'static Command) -> Result<(), Error> {
-        let (db, args) = (self.connection.db, self.args);
+        let (db, args, pass) = (self.connection.db, self.args, self.pass());
         let keyspace = &self.shared.keyspace;
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, db, &mut keys)?;
@@ -121,7 +127,7 @@ impl ServerCx<'_> {
             reply: &mut self.connection.reply,
             blocking: Blocking::Never,
         };
-        execute(keyspace, self.pass, &call, context).map(drop)
+        execute(keyspace, pass, &call, context).map(drop)
     }
 }
 

@@ -82,8 +82,10 @@ fn watch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if cx.connection.transaction.is_some() {
         return Err(Error::fixed("ERR WATCH inside MULTI is not allowed"));
     }
+    let keyspace = &cx.shared.keyspace;
+    let pass = cx.pass.filter(|_| !keyspace.busy.is_busy()).ok_or_else(|| keyspace.busy.error())?;
     for key in cx.args.from(1) {
-        cx.connection.watch(&cx.shared.keyspace, cx.pass, &cx.core.env, key);
+        cx.connection.watch(keyspace, pass, &cx.core.env, key);
     }
     cx.reply().ok();
     Ok(())
@@ -130,7 +132,10 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return (session, Err(Error::fixed(text)));
     }
-    hold(&mut session, &transaction);
+    if let Err(error) = hold(&mut session, &transaction) {
+        session.connection.unwatch(&session.worker.shared.keyspace);
+        return (session, Err(error));
+    }
     let is_stale = has_changed(&session);
     let shared = session.shared();
     session.connection.unwatch(&shared.keyspace);
@@ -146,7 +151,7 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
 }
 
 /// Locks what the calls name and the client watches, or everything.
-fn hold(session: &mut Session, transaction: &Transaction) {
+fn hold(session: &mut Session, transaction: &Transaction) -> Result<(), Error> {
     let keyspace = &session.shared().keyspace;
     let mut keys: Vec<KeyAt> = Vec::new();
     let mut db = session.connection.db;
@@ -162,7 +167,7 @@ fn hold(session: &mut Session, transaction: &Transaction) {
         }
     }
     keys.extend(session.connection.watched.iter().flat_map(|watched| watched.places()));
-    session.hold_keys(&keys);
+    session.hold_keys(&keys)
 }
 
 /// Whether a watched key is not what it was.

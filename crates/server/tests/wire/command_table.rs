@@ -57,9 +57,9 @@ fn counts_agree() {
 }
 
 /// Families of the server that are compared; of data commands all are.
-const FAMILIES: [&str; 13] = [
+const FAMILIES: [&str; 18] = [
     "ping", "echo", "select", "reset", "quit", "hello", "auth", "client", "command", "memory",
-    "info", "lolwut", "time",
+    "info", "lolwut", "time", "multi", "exec", "discard", "watch", "unwatch",
 ];
 
 /// Groups of COMMAND DOCS that are compared whole.

@@ -60,7 +60,8 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
 
 fn subscribe(server: &Server, count: usize) -> Result<Vec<TcpStream>> {
     let clients = connect(server, count)?;
-    let mut crowd: Vec<TcpStream> = clients.into_iter().map(|client| client.into_stream()).collect();
+    let mut crowd: Vec<TcpStream> =
+        clients.into_iter().map(|client| client.into_stream()).collect();
     for subscriber in &mut crowd {
         subscriber.write_all(b"SUBSCRIBE channel\r\n")?;
         expect(subscriber, SUBSCRIBED)?;
