@@ -12,6 +12,7 @@ use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::dispatch::Table;
+use crate::pubsub::Hub;
 use crate::scripting::busy::ScriptState;
 use crate::scripting::cache::Cache;
 use crate::scripting::libraries::Libraries;
@@ -24,6 +25,7 @@ pub struct Shared {
     pub table: Table,
     pub clients: Clients,
     pub workers: Vec<WorkerHandle>,
+    pub pubsub: Hub,
     pub facts: Facts,
     pub scripts: Cache,
     pub libraries: Libraries,
@@ -95,6 +97,7 @@ impl Shared {
         Shared {
             gate,
             keyspace,
+            pubsub: Hub::new(wakers.len()),
             workers: wakers.into_iter().map(worker).collect(),
             table,
             clients: Clients::default(),

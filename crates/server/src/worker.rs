@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::cron::Cron;
 use crate::log::warning;
+use crate::pubsub::local::Local;
 use crate::run::{Position, Runner};
 use crate::scripting::busy::Away;
 use crate::scripting::run::Scripting;
@@ -68,6 +69,8 @@ pub struct Core {
     pub deadlines: Deadlines,
     /// Answers to calls that waited here and were served in this turn.
     pub served: Vec<Served>,
+    /// Subscribers of this worker, and what they are to get.
+    pub pubsub: Local,
 }
 
 impl Core {
@@ -80,6 +83,7 @@ impl Core {
             tally: Tally::default(),
             deadlines: Deadlines::default(),
             served: Vec::new(),
+            pubsub: Local::default(),
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };
@@ -207,8 +211,10 @@ impl Worker {
         self
     }
 
-    /// Sends what the connections have to say that the turn has touched.
+    /// Sends what the connections have to say that the turn has touched, published messages
+    /// included.
     pub fn flush_touched(&mut self) {
+        self.deliver_publications();
         for connection in std::mem::take(&mut self.touched) {
             self.flush(connection);
         }
@@ -360,6 +366,7 @@ impl Worker {
     /// was its last word.
     fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        connection.is_dirty = false;
         if connection.is_sending {
             self.awaits_report |= !connection.reply.is_empty();
             connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
@@ -413,6 +420,7 @@ impl Worker {
             return;
         };
         self.forget_wait(&connection);
+        self.forget_subscriptions(&mut connection);
         connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
@@ -516,6 +524,7 @@ impl Worker {
         for index in 0..self.connections.len() {
             if let Some(connection) = &self.connections[index]
                 && connection.waits.is_none()
+                && connection.subscriptions.is_none()
                 && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
             {
                 self.close(index);

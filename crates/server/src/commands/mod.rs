@@ -14,6 +14,7 @@ pub mod debug;
 pub mod function;
 pub mod info;
 pub mod memory;
+pub mod pubsub;
 pub mod reference;
 pub mod script;
 pub mod server;
@@ -75,6 +76,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     debug::COMMANDS,
     info::COMMANDS,
     memory::COMMANDS,
+    pubsub::COMMANDS,
     server::COMMANDS,
     transaction::COMMANDS,
     script::COMMANDS,
