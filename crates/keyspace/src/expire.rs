@@ -38,7 +38,9 @@ pub fn expire_slot(
     if slot.next_expiry_ms().is_none_or(|due| due > passed_ms) {
         return false;
     }
-    let mut guard = slot.lock(pass);
+    let Some(mut guard) = slot.lock_unless(pass, || keyspace.busy.is_busy()) else {
+        return false;
+    };
     let due = due(&guard, passed_ms, most);
     let keeper = guard.keeper();
     keeper.set_next_expiry(due.next_ms);

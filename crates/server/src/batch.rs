@@ -54,6 +54,20 @@ pub struct Source {
     pub consumed: usize,
     /// Parsing stopped at the turn's limit, not for want of bytes.
     pub has_more: bool,
+    /// Its connection has got its bytes back.
+    pub is_released: bool,
+}
+
+impl Source {
+    pub fn new(connection: ConnectionId, data: Data) -> Source {
+        Source { connection, data, consumed: 0, has_more: false, is_released: false }
+    }
+
+    /// Takes the bytes out of the batch.
+    pub fn release(&mut self) -> (ConnectionId, Data) {
+        self.is_released = true;
+        (self.connection, std::mem::replace(&mut self.data, Data::Own(Vec::new())))
+    }
 }
 
 pub enum Data {

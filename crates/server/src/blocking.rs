@@ -183,7 +183,8 @@ impl Connection {
 
     /// Puts what was not executed before what has come meanwhile.
     pub fn put_back(&mut self, bytes: &[u8], consumed: usize) {
-        let rest = &bytes[consumed..];
+        // A malformed request uses up all there is.
+        let rest = bytes.get(consumed..).unwrap_or_default();
         if self.input.is_empty() {
             self.input.extend_from_slice(rest);
         } else if !rest.is_empty() {

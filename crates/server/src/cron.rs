@@ -83,7 +83,8 @@ impl Cron {
 
     /// Visits due slots until a round is complete or the stay is over; says whether it is complete.
     fn expire(&mut self, shared: &Shared, core: &mut Core) -> bool {
-        let pass = shared.gate.enter(self.worker);
+        let is_busy = || shared.keyspace.busy.is_busy();
+        let Some(pass) = shared.gate.enter_unless(self.worker, is_busy) else { return true };
         let stay = Instant::now();
         let mut is_complete = false;
         while !is_complete && stay.elapsed() < EXPIRE_STAY {

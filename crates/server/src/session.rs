@@ -41,6 +41,8 @@ pub struct Session {
     pub worker: Box<Worker>,
     pub connection: Box<Connection>,
     calling: Calling,
+    /// The request of the batch that everything in the session is the answer to.
+    request: usize,
     hold: Option<Hold>,
 }
 
@@ -84,7 +86,13 @@ impl Start {
         let since = clock::ticks();
         self.connection.in_session = true;
         let calling = Calling::Request(self.request);
-        let session = Session { worker, connection: self.connection, calling, hold: None };
+        let session = Session {
+            worker,
+            connection: self.connection,
+            calling,
+            request: self.request,
+            hold: None,
+        };
         let (mut session, result) = (self.run)(session);
         if let Err(error) = result {
             session.fail(self.entry, self.mark, &error);
@@ -120,6 +128,12 @@ impl Session {
             }
             Calling::Queued(args) => args.as_args(),
         }
+    }
+
+    /// Gives the other connections of the batch back what they have in it and what has not been run,
+    /// since this call takes long.
+    pub fn release_others(&mut self) {
+        self.worker.release_sources(self.request);
     }
 
     /// Whether somebody further out holds already what this call needs.

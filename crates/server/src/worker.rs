@@ -256,12 +256,7 @@ impl Worker {
         }
         if connection.input.is_empty() && !connection.in_round {
             connection.in_round = true;
-            batch.sources.push(Source {
-                connection: id,
-                data: Data::Direct(buffer),
-                consumed: 0,
-                has_more: false,
-            });
+            batch.sources.push(Source::new(id, Data::Direct(buffer)));
             return;
         }
         if connection.in_round && connection.input.is_empty() {
@@ -289,12 +284,7 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if !connection.in_round {
             connection.in_round = true;
-            batch.sources.push(Source {
-                connection: connection.id,
-                data: Data::Own(Vec::new()),
-                consumed: 0,
-                has_more: false,
-            });
+            batch.sources.push(Source::new(connection.id, Data::Own(Vec::new())));
         }
     }
 
@@ -318,7 +308,8 @@ impl Worker {
     /// Keeps what was not executed and gives the rest of the memory back.
     pub fn finish_sources(&mut self) {
         let mut sources = std::mem::take(&mut self.batch.sources);
-        for Source { connection: id, data, consumed, has_more } in sources.drain(..) {
+        for source in sources.drain(..).filter(|source| !source.is_released) {
+            let Source { connection: id, data, consumed, has_more, .. } = source;
             let index = id.index as usize;
             let connection = self.connections[index].as_deref_mut();
             // Its place may have another one by now, if a script was busy.

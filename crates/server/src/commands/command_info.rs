@@ -111,7 +111,7 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
     let sorts = names(Categories::SORTABLE);
     let all = [
         ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !sorts),
-        ("read", has(Flags::READONLY)),
+        ("read", has(Flags::READONLY) && !is_of(Group::Scripting)),
         ("write", has(Flags::WRITE)),
         ("set", is_of(Group::Set) || sorts),
         ("sortedset", is_of(Group::SortedSet) || sorts),

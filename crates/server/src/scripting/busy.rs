@@ -13,6 +13,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_lua::host::Tick;
 use kvasir_reactor::{ConnectionId, Event};
 
+use crate::batch::Data;
 use crate::lock;
 use crate::log::warning;
 use crate::run::{Position, Runner};
@@ -95,6 +96,7 @@ pub fn tick(running: &mut Running) -> Tick {
         *lock(&state.call) = Some(Call { args, name, since: running.since });
         state.set_busy(Some(running.kind));
         note_busy(shared);
+        running.session.release_others();
         warning!(
             "a script is still running: clients can end it with SCRIPT KILL or FUNCTION KILL \
              elapsed_ms={elapsed_ms}"
@@ -174,6 +176,33 @@ impl Session {
 }
 
 impl Worker {
+    /// Takes what other connections have in the batch, and was not run yet, out of it.
+    pub fn release_sources(&mut self, current: usize) {
+        let own = self.batch.requests[current].source;
+        for index in (0..self.batch.sources.len()).filter(|index| *index != own as usize) {
+            let done = self.batch.requests[..=current].iter().rev();
+            let done = done.into_iter().find(|request| request.source as usize == index);
+            let done = done.map_or(0, |request| request.end);
+            let (id, data) = self.batch.sources[index].release();
+            let connection = self.connections[id.index as usize].as_deref_mut();
+            if let Some(connection) = connection.filter(|connection| connection.id == id) {
+                connection.stopped_at = Some(connection.stopped_at.unwrap_or(done));
+                let done = connection.used_up_to(done);
+                connection.put_back(data.bytes(&self.reactor), done);
+                connection.in_round = false;
+                self.ready.push(id.index as usize);
+            }
+            if let Data::Direct(buffer) = data {
+                self.reactor.recycle(buffer);
+            }
+        }
+        let mut index = 0;
+        self.batch.requests.retain(|request| {
+            index += 1;
+            index <= current + 1 || request.source == own
+        });
+    }
+
     /// A turn within a script: the batch that the script is of is put aside.
     fn serve_while_busy(&mut self) {
         let suspended = std::mem::take(&mut self.batch);
