@@ -25,5 +25,8 @@ mod random;
 mod sandbox;
 mod structs;
 #[cfg(test)]
+mod structs_tests;
+#[cfg(test)]
 mod testing;
 mod to_reply;
+mod work;
