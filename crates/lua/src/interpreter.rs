@@ -299,7 +299,6 @@ impl Interpreter {
         reply: &mut Reply,
     ) -> Option<Result<(), Failure>> {
         let function = self.scripts.get(sha)?;
-        self.state.random.seed(0);
         let run = || {
             self.globals.raw_set(&self.state.names.keys, self.table_of(keys)?)?;
             self.globals.raw_set(&self.state.names.argv, self.table_of(argv)?)?;

@@ -10,6 +10,8 @@ pub mod host;
 pub mod interpreter;
 pub mod shebang;
 
+pub mod analysis;
+
 mod api;
 mod arguments;
 mod bit;
