@@ -35,11 +35,12 @@ static int call_host (lua_State *L) {
 
 /*
 ** pcall(f, ...), as Redis has it: of an error that is a table with a text in
-** `err', only the text is returned
+** `err', only the text is returned; without arguments it is `true' that is
+** called
 */
 static int host_pcall (lua_State *L) {
   int status;
-  luaL_checkany(L, 1);
+  if (lua_gettop(L) == 0) lua_pushboolean(L, 1);
   status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
   if (status != 0 && lua_istable(L, -1)) {
     lua_pushliteral(L, "err");

@@ -17,6 +17,11 @@ use crate::interpreter::State;
 const REDIS_VERSION: &str = "7.2.4";
 const REDIS_VERSION_NUM: i64 = 0x0007_0204;
 
+/// The version of Valkey whose scripts run here; `server.SERVER_NAME` tells the two apart.
+const VALKEY_VERSION: &str = "9.1.2";
+const VALKEY_VERSION_NUM: i64 = 0x0009_0102;
+const SERVER_NAME: &str = "kvasir";
+
 /// What `redis.set_repl` takes: bits.
 const REPLICATION_AOF: i32 = 1;
 const REPLICATION_REPLICAS: i32 = 2;
@@ -78,6 +83,9 @@ pub fn create_for_loading(lua: &Lua, state: &Rc<State>, register: Function) -> m
 fn set_constants(table: &Table) -> mlua::Result<()> {
     table.raw_set("REDIS_VERSION", REDIS_VERSION)?;
     table.raw_set("REDIS_VERSION_NUM", REDIS_VERSION_NUM)?;
+    table.raw_set("VALKEY_VERSION", VALKEY_VERSION)?;
+    table.raw_set("VALKEY_VERSION_NUM", VALKEY_VERSION_NUM)?;
+    table.raw_set("SERVER_NAME", SERVER_NAME)?;
     table.raw_set("LOG_DEBUG", LogLevel::Debug as i64)?;
     table.raw_set("LOG_VERBOSE", LogLevel::Verbose as i64)?;
     table.raw_set("LOG_NOTICE", LogLevel::Notice as i64)?;

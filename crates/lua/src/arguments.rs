@@ -1,6 +1,6 @@
 //! The arguments of a call from a script, read as Lua's own C functions read theirs.
 
-use mlua::{LuaString, MultiValue, Table, Value};
+use mlua::{MultiValue, Value};
 
 use crate::function::Raise;
 use crate::number::{parse_number, write_number};
@@ -51,13 +51,6 @@ impl Arguments {
         to_bytes(self.value(index)).ok_or_else(|| self.expected(index, "string"))
     }
 
-    pub fn table(&self, index: usize) -> Result<&Table, Raise> {
-        match self.value(index) {
-            Value::Table(table) => Ok(table),
-            _ => Err(self.expected(index, "table")),
-        }
-    }
-
     /// `number expected, got nil`.
     pub fn expected(&self, index: usize, what: &str) -> Raise {
         let got = self.get(index).map_or("no value", type_name);
@@ -84,7 +77,7 @@ impl std::ops::Deref for Bytes {
 
 pub fn to_bytes(value: &Value) -> Option<Bytes> {
     match value {
-        Value::String(text) => Some(Bytes::Lua(LuaString::as_bytes(text))),
+        Value::String(text) => Some(Bytes::Lua(text.as_bytes())),
         number => {
             let mut text = Vec::new();
             write_number(as_double(number)?, &mut text);

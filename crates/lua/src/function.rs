@@ -17,6 +17,8 @@ pub enum Raise {
     Argument(usize, Vec<u8>),
     /// A table with the text in its field `err`, as `redis.*` raises it.
     Table(Vec<u8>),
+    /// A text alone, as Lua's own errors have it while a C function runs.
+    Text(&'static str),
     /// Any value.
     Value(Value),
     /// From Lua itself.
@@ -41,6 +43,7 @@ impl Raise {
             Raise::Error(text) => text,
             Raise::Argument(index, reason) => argument_text(lua, index, &reason),
             Raise::Table(text) => return error_table(lua, &text).map(Value::Table),
+            Raise::Text(text) => return lua.create_string(text).map(Value::String),
             Raise::Value(value) => return Ok(value),
             Raise::Lua(mlua::Error::RuntimeError(text)) => {
                 let text = format!("ERR {text}");

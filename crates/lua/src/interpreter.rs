@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub random: Rc<Random>,
     pub buffers: RefCell<Buffers>,
     pub names: Names,
+    /// Counts the scripts that were run, so that each finds the options of `cjson` as they were.
+    pub epoch: Cell<u64>,
     pub memory_limit_bytes: usize,
     /// Lua's own `next`.
     next: Function,
@@ -80,6 +82,16 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Asks the host whether the script may go on. If not, this error is raised now, and again by
+    /// the next instructions.
+    pub fn tick(&self) -> Result<(), Raise> {
+        if self.killed.get().is_none() {
+            let Tick::Kill(text) = self.host.tick() else { return Ok(()) };
+            self.killed.set(Some(text));
+        }
+        Err(Raise::error("killed"))
+    }
+
     /// The entry of a table behind the key `last`; nil behind the last one.
     pub fn next_entry(&self, table: &Table, last: &Value) -> mlua::Result<(Value, Value)> {
         self.next.call((table, last))
@@ -167,6 +179,7 @@ impl Interpreter {
             random: Rc::new(Random::new()),
             buffers: RefCell::default(),
             names: Names::new(&lua)?,
+            epoch: Cell::default(),
             memory_limit_bytes: options.memory_limit_bytes,
             next: lua.globals().raw_get("next")?,
             registered: RefCell::default(),
@@ -209,9 +222,8 @@ impl Interpreter {
         let state = self.state.clone();
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_TICK);
         self.lua.set_global_hook(triggers, move |lua, _| {
-            if state.killed.get().is_none() {
-                let Tick::Kill(text) = state.host.tick() else { return Ok(VmState::Continue) };
-                state.killed.set(Some(text));
+            if state.tick().is_ok() {
+                return Ok(VmState::Continue);
             }
             // From now on each instruction raises the error again, so that it can be caught, but
             // nothing can be done then.
@@ -226,10 +238,10 @@ fn killed() -> mlua::Error {
     mlua::Error::runtime("killed")
 }
 
-fn add_libraries(lua: &Lua, globals: &Table, state: &State) -> mlua::Result<()> {
+fn add_libraries(lua: &Lua, globals: &Table, state: &Rc<State>) -> mlua::Result<()> {
     globals.raw_set("bit", bit::create(lua)?)?;
-    globals.raw_set("cjson", cjson::create(lua)?)?;
-    globals.raw_set("cmsgpack", cmsgpack::create(lua)?)?;
+    globals.raw_set("cjson", cjson::create(lua, state)?)?;
+    globals.raw_set("cmsgpack", cmsgpack::create(lua, state)?)?;
     globals.raw_set("struct", structs::create(lua)?)?;
     random::install(lua, &globals.raw_get("math")?, &state.random)
 }
@@ -287,7 +299,6 @@ impl Interpreter {
         reply: &mut Reply,
     ) -> Option<Result<(), Failure>> {
         let function = self.scripts.get(sha)?;
-        self.state.random.seed(0);
         let run = || {
             self.globals.raw_set(&self.state.names.keys, self.table_of(keys)?)?;
             self.globals.raw_set(&self.state.names.argv, self.table_of(argv)?)?;
@@ -387,6 +398,7 @@ impl Interpreter {
     /// Calls a function within the memory limit.
     fn run(&self, function: &Function, args: impl IntoLuaMulti) -> mlua::Result<End> {
         self.state.protocol.set(Protocol::Resp2);
+        self.state.epoch.set(self.state.epoch.get() + 1);
         *self.state.place.borrow_mut() = None;
         let args = args.into_lua_multi(&self.lua)?;
         let result = self.run.call::<(bool, Value)>((&self.handler, function, args));

@@ -10,6 +10,8 @@ pub mod host;
 pub mod interpreter;
 pub mod shebang;
 
+pub mod analysis;
+
 mod api;
 mod arguments;
 mod bit;
@@ -25,5 +27,8 @@ mod random;
 mod sandbox;
 mod structs;
 #[cfg(test)]
+mod structs_tests;
+#[cfg(test)]
 mod testing;
 mod to_reply;
+mod work;

@@ -65,6 +65,69 @@ pub fn parse_number(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// The number that a text begins with, and its length, as `strtod` finds it.
+pub fn number_prefix(text: &[u8]) -> Option<(f64, usize)> {
+    let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
+    let is_negative = text.first() == Some(&b'-');
+    let rest = &text[sign..];
+    let starts_with =
+        |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    let (number, len) = if starts_with(b"infinity") {
+        (f64::INFINITY, 8)
+    } else if starts_with(b"inf") {
+        (f64::INFINITY, 3)
+    } else if starts_with(b"nan") {
+        (f64::NAN, 3 + parenthesis_len(&rest[3..]))
+    } else if starts_with(b"0x") && hex_len(rest) > 2 {
+        let len = hex_len(rest);
+        (parse_double(&rest[..len])?, len)
+    } else {
+        let len = decimal_len(rest);
+        (std::str::from_utf8(&rest[..len]).ok()?.parse().ok()?, len)
+    };
+    Some((if is_negative { -number } else { number }, sign + len))
+}
+
+/// What may stand behind `nan`.
+fn parenthesis_len(text: &[u8]) -> usize {
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let len = text.iter().skip(1).take_while(is_part).count();
+    if text.first() == Some(&b'(') && text.get(len + 1) == Some(&b')') { len + 2 } else { 0 }
+}
+
+fn decimal_len(text: &[u8]) -> usize {
+    mantissa_and_exponent_len(text, u8::is_ascii_digit, b'e')
+}
+
+/// Of a text that starts with `0x`; 2 if nothing follows that counts.
+fn hex_len(text: &[u8]) -> usize {
+    2 + mantissa_and_exponent_len(&text[2..], u8::is_ascii_hexdigit, b'p')
+}
+
+/// The length of digits, perhaps with a point, perhaps with an exponent; 0 without a digit.
+fn mantissa_and_exponent_len(text: &[u8], is_digit: fn(&u8) -> bool, exponent: u8) -> usize {
+    let count = |text: &[u8], is_digit: fn(&u8) -> bool| {
+        text.iter().take_while(|byte| is_digit(byte)).count()
+    };
+    let whole = count(text, is_digit);
+    let mut len = whole;
+    if text.get(len) == Some(&b'.') {
+        let decimals = count(&text[len + 1..], is_digit);
+        if whole + decimals == 0 {
+            return 0;
+        }
+        len += 1 + decimals;
+    }
+    if len > 0 && text.get(len).is_some_and(|byte| byte.eq_ignore_ascii_case(&exponent)) {
+        let sign = usize::from(matches!(text.get(len + 1), Some(b'-' | b'+')));
+        let digits = count(text.get(len + 1 + sign..).unwrap_or_default(), u8::is_ascii_digit);
+        if digits > 0 {
+            len += 1 + sign + digits;
+        }
+    }
+    len
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

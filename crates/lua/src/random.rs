@@ -1,6 +1,5 @@
 //! `math.random` and `math.randomseed` with the numbers of Redis: the 48-bit generator of POSIX's
-//! drand48, seeded with 0 at the start of each script. So a script draws the same numbers wherever
-//! and whenever it runs.
+//! drand48. Its state is a constant at first, and goes on from one script to the next.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,6 +12,8 @@ use crate::function::{Raise, function, procedure};
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const INCREMENT: u64 = 0xB;
 const MASK: u64 = (1 << 48) - 1;
+/// The first state.
+const START: u64 = 0x1234_ABCD_330E;
 /// What stands in the low 16 bits after seeding.
 const SEED_LOW: u64 = 0x330E;
 /// A draw is below this.
@@ -25,7 +26,7 @@ pub struct Random {
 
 impl Random {
     pub fn new() -> Random {
-        Random { state: Cell::new(SEED_LOW) }
+        Random { state: Cell::new(START) }
     }
 
     pub fn seed(&self, seed: i32) {

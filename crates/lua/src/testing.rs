@@ -48,6 +48,35 @@ pub fn check_ours(script: &str, reply: &str) {
     check_at(None, Protocol::Resp2, &[script, "0"], reply);
 }
 
+/// Checks what expressions are, here and at Redis 7.0: numbers with 17 digits, strings as they are,
+/// other values by their types, errors behind `error`. Bytes are escaped as in Rust.
+pub fn check_values(cases: &[(&str, &str)]) {
+    for (expression, printed) in cases {
+        check(&print_values(expression), &format!("${printed}"));
+    }
+}
+
+/// As [`check_values`], here only.
+pub fn check_values_ours(cases: &[(&str, &str)]) {
+    for (expression, printed) in cases {
+        check_ours(&print_values(expression), &format!("${printed}"));
+    }
+}
+
+fn print_values(expression: &str) -> String {
+    let returns = if expression.contains("return") { "" } else { "return " };
+    let print = concat!(
+        "local out = {} for i = 1, select('#', ...) do local v = select(i, ...) ",
+        "out[i] = type(v) == 'number' and string.format('%.17g', v) ",
+        "or type(v) == 'string' and v or type(v) == 'boolean' and tostring(v) or type(v) end ",
+    );
+    format!(
+        "local function print(...) {print} if out[1] == 'true' then table.remove(out, 1) \
+         else out[1] = 'error' end return table.concat(out, ' ') end \
+         return print(pcall(function() {returns}{expression} end))"
+    )
+}
+
 fn check_at(oracle: Option<&Oracle>, protocol: Protocol, call: &[&str], reply: &str) {
     let ours = eval_here(protocol, call);
     assert_eq!(show(&ours), reply, "{call:?}");
