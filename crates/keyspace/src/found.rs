@@ -26,6 +26,16 @@ impl<'v> Found<'v> {
         self.occupied.record()
     }
 
+    /// Moves the access clock.
+    #[inline]
+    pub(crate) fn note_use(&mut self) {
+        let before = self.record().clock();
+        let clock = self.env.clock_of_used(before, &mut self.tally.draws);
+        if clock != before {
+            self.occupied.record_mut().set_clock(clock);
+        }
+    }
+
     /// Replaces the value and keeps key and expiry.
     pub fn set_body(&mut self, tag: Tag, body: NewBody<'_, Object>) {
         if let NewBody::Bytes(bytes) = body

@@ -8,6 +8,7 @@
 //! [`execute`] locks the slots in ascending order and runs the command on a [`view`] of them.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod busy;
 pub mod command;
 pub mod commands;
@@ -15,6 +16,7 @@ pub mod database;
 pub mod effect;
 pub mod error;
 pub mod event;
+pub mod evict;
 pub mod execute;
 pub mod expire;
 pub mod found;

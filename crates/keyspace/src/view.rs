@@ -11,11 +11,13 @@ use kvasir_structures::slot::SlotGuard;
 use kvasir_structures::table::Lookup;
 use smallvec::SmallVec;
 
+use crate::access::Policy;
 use crate::database::{DbIndex, Keyspace};
 use crate::error::Error;
 use crate::event::{Class, Event};
 use crate::found::Found;
 use crate::plan::KeyAt;
+use crate::rng::Rng;
 use crate::value::{self, Kind, Object, Record, Tag, Text};
 use crate::waiting::{Blocked, Ready};
 
@@ -41,6 +43,12 @@ pub struct Env {
     pub stream_node_entries_max: usize,
     /// A sparse HyperLogLog past this many bytes becomes a dense one.
     pub hll_sparse_bytes_max: usize,
+    /// What access clocks mean.
+    pub policy: Policy,
+    /// `lfu-log-factor`: how many uses it takes to be counted.
+    pub lfu_log_factor: u32,
+    /// `lfu-decay-time`: in how many minutes a key loses a use that was counted; 0: never.
+    pub lfu_decay_minutes: u32,
     /// Whether reading a key moves its access clock; off under CLIENT NO-TOUCH.
     pub touches: bool,
     /// Classes of events that somebody wants to be told of; changes are noted for all of them
@@ -72,6 +80,9 @@ impl Default for Env {
             stream_node_bytes_max: 4096,
             stream_node_entries_max: 100,
             hll_sparse_bytes_max: 3000,
+            policy: Policy::NoEviction,
+            lfu_log_factor: 10,
+            lfu_decay_minutes: 1,
             touches: true,
             events: Class::empty(),
             tracks: false,
@@ -99,12 +110,6 @@ impl Env {
     pub fn notes(&self, class: Class) -> bool {
         self.events.intersects(class) || self.tracks
     }
-
-    /// The access clock: seconds, 24 bits, as in Redis's LRU clock.
-    #[inline]
-    pub fn clock(&self) -> u32 {
-        (self.now_ms / 1000) as u32 & 0xff_ffff
-    }
 }
 
 /// What a worker counts and collects over many calls.
@@ -113,13 +118,17 @@ pub struct Tally {
     pub hits: u64,
     pub misses: u64,
     pub expired: u64,
-    /// Keys that calls deleted because they had expired, while someone reads the log.
+    pub evicted: u64,
+    /// Keys that were deleted because they had expired, or for want of memory, while someone reads
+    /// the log: it has to be told of their end.
     pub expired_keys: Vec<(DbIndex, Vec<u8>)>,
     pub fields_expired: u64,
     /// Fields that were deleted because they had expired, while someone reads the log.
     pub expired_fields: Vec<ExpiredFields>,
     /// Somebody set an expiry.
     pub noted_expiry: bool,
+    /// Decides which uses of a key count, where the access clock is a frequency.
+    pub draws: Rng,
     /// What is too large to be freed on the way.
     pub garbage: Vec<Garbage>,
     /// What happened to keys, where somebody wants to know; whoever ran the call has to tell.
@@ -228,13 +237,12 @@ impl<'a, 'g> View<'a, 'g> {
     /// Reads a value: counts a hit or a miss and notes the access.
     #[inline]
     pub fn read(&mut self, key: usize) -> Option<Record<'_>> {
-        let (clock, touches) = (self.env.clock(), self.env.touches);
-        let found = self.search(key, Count::HitOrMiss)?;
-        let mut record = found.occupied.into_mut();
-        if touches && record.shared().clock() != clock {
-            record.set_clock(clock);
+        let touches = self.env.touches;
+        let mut found = self.search(key, Count::HitOrMiss)?;
+        if touches {
+            found.note_use();
         }
-        Some(record.into_shared())
+        Some(found.occupied.into_mut().into_shared())
     }
 
     /// Reads the values of several keys.
@@ -296,9 +304,8 @@ impl<'a, 'g> View<'a, 'g> {
     /// A record for changing it in place; notes the access.
     #[inline]
     pub fn find(&mut self, key: usize) -> Option<Found<'_>> {
-        let clock = self.env.clock();
         let mut found = self.search(key, Count::Nothing)?;
-        found.occupied.record_mut().set_clock(clock);
+        found.note_use();
         Some(found)
     }
 
@@ -351,7 +358,6 @@ impl<'a, 'g> View<'a, 'g> {
             // Who waits as a member of a stream's group waits in vain.
             self.note_removed(key);
         }
-        let clock = self.env.clock();
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));
         let slot = &mut self.guards[guard].slot;
@@ -362,10 +368,12 @@ impl<'a, 'g> View<'a, 'g> {
         }
         let Some(mut occupied) = slot.find(hash, name) else {
             let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
-            record.borrow_mut().set_clock(clock);
+            record.borrow_mut().set_clock(self.env.clock_of_new());
             slot.insert(hash, record, &keeper);
             return self.tell(key, Class::NEW, "new");
         };
+        let old_clock = occupied.record().clock();
+        let clock = self.env.clock_of_used(old_clock, &mut self.tally.draws);
         if let NewBody::Bytes(bytes) = body
             && occupied.record().expiry_ms().is_none()
             && expiry_ms.is_none()
@@ -502,17 +510,29 @@ pub(crate) fn note_expired(
     keyspace: &Keyspace,
     env: &Env,
     tally: &mut Tally,
-    (db, slot): (DbIndex, u16),
+    place: (DbIndex, u16),
     record: OwnedRecord<Object>,
 ) {
-    let key = record.borrow().key();
     tally.expired += 1;
+    note_end(keyspace, env, tally, place, record, (Class::EXPIRED, "expired"));
+}
+
+/// Tells of a key that no call has deleted, and frees it. Called with its slot locked.
+pub(crate) fn note_end(
+    keyspace: &Keyspace,
+    env: &Env,
+    tally: &mut Tally,
+    (db, slot): (DbIndex, u16),
+    record: OwnedRecord<Object>,
+    (class, name): (Class, &'static str),
+) {
+    let key = record.borrow().key();
     keyspace.watching.touch(db, slot, key);
     if env.logs {
         tally.expired_keys.push((db, key.to_vec()));
     }
-    if env.notes(Class::EXPIRED) {
-        tally.note_event(db, key, Class::EXPIRED, "expired", true);
+    if env.notes(class) {
+        tally.note_event(db, key, class, name, true);
     }
     if keyspace.waiting.has_queue(db, slot, key) {
         tally.ready.push(Ready { db, key: key.to_vec(), kind: None });

@@ -9,6 +9,7 @@ use kvasir_resp::args::Args;
 
 use crate::connection::Connection;
 use crate::dispatch::Entry;
+use crate::pubsub::subscriptions;
 use crate::shared::Shared;
 
 /// Fails with the error to reply if the call may not run.
@@ -26,6 +27,7 @@ pub fn check(
     if !connection.is_authenticated && !entry.spec.flags.contains(Flags::NO_AUTH) {
         return Err(Error::fixed("NOAUTH Authentication required."));
     }
+    subscriptions::check_mode(connection, entry)?;
     if shared.keyspace.busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
         return Err(shared.keyspace.busy.error());
     }

@@ -9,6 +9,7 @@ use kvasir_resp::request::Parser;
 
 use crate::blocking::Waits;
 use crate::clients::Client;
+use crate::pubsub::subscriptions::Subscriptions;
 use crate::transaction::{Transaction, Watched};
 
 /// State of one connection; an idle one owns no buffer.
@@ -22,6 +23,13 @@ pub struct Connection {
     pub db: DbIndex,
     pub is_authenticated: bool,
     pub replies: Replies,
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Of its worker's published messages: the first that it has not been given, if it is to get it.
+    pub next_message: u64,
+    /// Messages that have to stand behind the reply to the call at work.
+    pub late: Option<Box<Reply>>,
+    /// Its call runs others: there is a part of a reply, into which no message may get.
+    pub in_session: bool,
     /// What is queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
     pub watched: Option<Box<Watched>>,
@@ -37,7 +45,7 @@ pub struct Connection {
     pub is_closing: bool,
     /// Of the batch at work: has a source in it already.
     pub in_round: bool,
-    /// Of the batch at work: has something to send.
+    /// In the list of those that have something to send.
     pub is_dirty: bool,
 }
 
@@ -63,6 +71,10 @@ impl Connection {
             db: DbIndex(0),
             is_authenticated,
             replies: Replies::On,
+            subscriptions: None,
+            next_message: 0,
+            late: None,
+            in_session: false,
             transaction: None,
             watched: None,
             waits: None,

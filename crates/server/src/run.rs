@@ -19,6 +19,8 @@ use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::log::warning;
+use crate::pubsub::notifications;
+use crate::pubsub::subscriptions::Subscriber;
 use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
 use crate::worker::{Core, Worker};
@@ -42,6 +44,8 @@ pub struct Runner<'w> {
     core: &'w mut Core,
     /// `None` while a command, or a busy script, has the gate for itself.
     pass: Option<Pass<'static>>,
+    /// Its own worker is inside already, with a script that is busy.
+    is_within_script: bool,
     /// Calls of one command in a row, not yet counted.
     streak: Streak,
 }
@@ -63,8 +67,14 @@ impl<'w> Runner<'w> {
             connections: &mut worker.connections,
             core: &mut worker.core,
             pass: None,
+            is_within_script: false,
             streak: Streak { command: 0, calls: 0, since: clock::ticks() },
         }
+    }
+
+    /// For what other clients may call while a script of this worker is busy.
+    pub fn within_script(worker: &'w mut Worker) -> Runner<'w> {
+        Runner { is_within_script: true, ..Runner::new(worker) }
     }
 
     /// Runs the requests of a batch from `position` on, to its end or to a call that needs a
@@ -99,7 +109,7 @@ impl<'w> Runner<'w> {
     /// Is inside the gate, or tries to get in; `None` if a busy script has it.
     #[inline]
     fn enter(&mut self) -> Option<&Pass<'static>> {
-        if self.pass.is_none() {
+        if self.pass.is_none() && !self.is_within_script {
             let Shared { gate, keyspace, .. } = self.shared;
             self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
         }
@@ -108,10 +118,11 @@ impl<'w> Runner<'w> {
 
     fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
         let request = &batch.requests[index];
-        let source = &batch.sources[request.source as usize];
+        let id = batch.sources[request.source as usize].connection;
         // Taken out for the length of the call, so that the call may look at other connections.
-        let mut connection = self.connections[source.connection].take()?;
+        let mut connection = self.connections[id.index as usize].take_if(|open| open.id == id)?;
         if !connection.is_closing && connection.waits.is_none() {
+            self.catch_up(&mut connection);
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
             if let Some((entry, run)) = self.answer(&mut connection, batch, request) {
@@ -120,12 +131,21 @@ impl<'w> Runner<'w> {
             if is_muted {
                 unmute(&mut connection, mark);
             }
+            self.catch_up(&mut connection);
             if connection.waits.is_some() {
                 connection.stopped_at = Some(request.end);
             }
         }
-        self.connections[source.connection] = Some(connection);
+        self.connections[id.index as usize] = Some(connection);
         None
+    }
+
+    /// Has a subscriber get what was published before its call, and behind the reply what the call
+    /// itself has published.
+    #[inline]
+    fn catch_up(&mut self, connection: &mut Connection) {
+        let (shared, worker, core) = (self.shared, self.worker, &mut *self.core);
+        Subscriber { shared, worker, core, connection }.catch_up();
     }
 
     /// Answers a request, or says how to run the session that it needs.
@@ -195,6 +215,7 @@ impl<'w> Runner<'w> {
             }
             Handler::Server(command) => self.run_server(connection, command.run, args),
         };
+        notifications::tell(self.shared, self.worker, self.core);
         if let Err(error) = result {
             connection.reply.truncate(mark);
             stats.failed.add(1);

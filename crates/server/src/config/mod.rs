@@ -19,6 +19,8 @@ pub mod unsupported;
 
 use std::path::PathBuf;
 
+use kvasir_keyspace::event::Class;
+
 /// Every option that Kvasir obeys, by its name with underscores. Options that have only one
 /// accepted value so far (`row::Place::Fixed`) have no field.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +44,8 @@ pub struct Config {
     pub proto_max_bulk_len: u64,
     /// Bytes.
     pub client_query_buffer_limit: u64,
+    pub busy_reply_threshold: u64,
+    pub script_memory_limit: u64,
     /// Empty: clients need not authenticate.
     pub requirepass: Vec<u8>,
     pub enable_debug_command: DebugCommand,
@@ -63,6 +67,7 @@ pub struct Config {
     pub stream_node_max_entries: u64,
     pub zset_max_listpack_entries: u64,
     pub zset_max_listpack_value: u64,
+    pub notify_keyspace_events: Class,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -102,6 +107,8 @@ impl Config {
             timeout: 0,
             proto_max_bulk_len: 0,
             client_query_buffer_limit: 0,
+            busy_reply_threshold: 0,
+            script_memory_limit: 0,
             requirepass: Vec::new(),
             enable_debug_command: DebugCommand::No,
             io_threads: Threads::Auto,
@@ -121,6 +128,7 @@ impl Config {
             stream_node_max_entries: 0,
             zset_max_listpack_entries: 0,
             zset_max_listpack_value: 0,
+            notify_keyspace_events: Class::empty(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

@@ -151,6 +151,28 @@ limit on open files cannot be raised far enough.",
         "A client with more unprocessed input than this is disconnected.",
     ),
     Row::new(
+        "busy-reply-threshold",
+        Group::Clients,
+        integer(0, i64::MAX),
+        "5000",
+        field!(busy_reply_threshold),
+        "\
+Milliseconds after which a script counts as busy: other clients are told so, and
+may end it with SCRIPT KILL or FUNCTION KILL. 0: never.",
+    )
+    .aliases(&["lua-time-limit"]),
+    Row::new(
+        "script-memory-limit",
+        Group::Clients,
+        Kind::Memory { min: 1 << 20, max: i64::MAX },
+        "1gb",
+        field!(script_memory_limit),
+        "\
+What one script may take up in its worker's interpreter; one that wants more
+fails with an error.",
+    )
+    .at_start(),
+    Row::new(
         "requirepass",
         Group::Security,
         Kind::Text,
@@ -327,6 +349,19 @@ Nodes at each end of a list that are never compressed; those between them are.
         "A sorted set with a longer member than this many bytes is no listpack.",
     )
     .aliases(&["zset-max-ziplist-value"]),
+    Row::new(
+        "notify-keyspace-events",
+        Group::Keys,
+        Kind::Events,
+        "",
+        field!(notify_keyspace_events),
+        "\
+Which events of keys are published, by letters. K: to a channel for each key;
+E: to a channel for each event; without one of them nothing is published.
+g: commands for any type; $: strings; l: lists; s: sets; h: hashes; z: sorted
+sets; t: streams; d: modules; x: expired; e: evicted; A: all of these;
+m: a key that was read is missing; n: a key is new.",
+    ),
     Row::new(
         "maxmemory",
         Group::Memory,

@@ -71,7 +71,7 @@ fn copy(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let wanted = copy.filter(|_| replaces || !cx.view.exists(1));
     cx.reply.integer(i64::from(wanted.is_some()));
     let Some(mut copy) = wanted else { return Ok(Effect::None) };
-    copy.borrow_mut().set_clock(cx.view.env.clock());
+    copy.borrow_mut().set_clock(cx.view.env.clock_of_new());
     cx.view.delete(1);
     cx.view.insert(1, copy);
     cx.view.changed(1, Class::GENERIC, "copy_to");
