@@ -40,6 +40,8 @@ pub mod waiting;
 pub mod watching;
 
 #[cfg(test)]
+mod change_tests;
+#[cfg(test)]
 mod describe;
 #[cfg(test)]
 mod replay_tests;

@@ -14,7 +14,7 @@ use crate::effect::Effect;
 use crate::testing::Bench;
 
 /// K and L are keys, V a value, N a number, S seconds, M milliseconds, A a time.
-const CALLS: &[&str] = &[
+pub const CALLS: &[&str] = &[
     "SET K V",
     "SET K V EX S",
     "SET K V PX M",
@@ -160,7 +160,7 @@ const CALLS: &[&str] = &[
 ];
 
 /// Calls to streams, with which a key is a stream most of the time.
-const STREAM_CALLS: &[&str] = &[
+pub const STREAM_CALLS: &[&str] = &[
     "XADD K * f V",
     "XADD K * f V",
     "XADD K * f V g N",
@@ -207,18 +207,18 @@ const DUMPED_TEXT: &str = "\x00\x04almw\n\x00{CVf<VuE";
 const DUMPED_LIST: &str = "\x01\x02\x04acgb\x01a\n\x009JU>F,JC";
 const DUMPED_HASH: &str = "\x04\x01\x01f\x04ayfk\n\x00k`KhR}w;";
 
-const START_MS: u64 = 1_000_000;
+pub const START_MS: u64 = 1_000_000;
 
 /// A call, at a moment, in a database; before it, perhaps, a visit of the expiry cycle.
 #[derive(Clone, Debug)]
-struct Step {
-    wait_ms: u64,
-    expires_all: bool,
-    db: DbIndex,
-    words: Vec<String>,
+pub struct Step {
+    pub wait_ms: u64,
+    pub expires_all: bool,
+    pub db: DbIndex,
+    pub words: Vec<String>,
 }
 
-fn step(calls: &'static [&'static str]) -> impl Strategy<Value = Step> {
+pub fn step(calls: &'static [&'static str]) -> impl Strategy<Value = Step> {
     let key = || prop::sample::select(&["a", "b", "{a}c", "d"][..]);
     let long = "x".repeat(20_000);
     let values = ["5", "-7", "text", "", "a longer text than what fits into an embstr", &long];

@@ -387,6 +387,13 @@ impl<'a, 'g> View<'a, 'g> {
         let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
         record.borrow_mut().set_clock(clock);
         let old = occupied.replace(record);
+        let has_passed = |expiry_ms| self.env.has_passed(expiry_ms);
+        if old.borrow().expiry_ms().is_some_and(has_passed) {
+            // Nobody had come upon it; what was put here is the value of a new key.
+            let KeyAt { db, slot, .. } = self.keys[key];
+            note_expired(self.keyspace, self.env, self.tally, (db, slot), old);
+            return self.tell(key, Class::NEW, "new");
+        }
         self.tally.discard(old);
     }
 

@@ -41,7 +41,7 @@ const ALL: &str = "KAmn";
 /// How long an oracle may take to notice that time has passed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-type Key = (DbIndex, Vec<u8>);
+pub type Key = (DbIndex, Vec<u8>);
 
 /// What one call made known.
 #[derive(Default, Clone, PartialEq, Debug)]
@@ -129,11 +129,8 @@ fn hear_here(script: &str) -> (Vec<Step>, BTreeMap<&'static str, Class>) {
     let keys = words.iter().flat_map(|word| [0, 1].map(|db| (DbIndex(db), word.clone())));
     let keys: Vec<Key> = keys.collect();
     for call in script.split("; ") {
-        let marks = bench.watch(&keys);
-        run_here(&mut bench, call);
-        let watched = marks.into_iter().filter(|(_, mark)| mark.is_touched());
-        let mut step = Step::default();
-        step.touched.extend(watched.map(|(key, _)| key));
+        let touched = bench.changed_while(&keys, |bench| run_here(bench, call));
+        let mut step = Step { touched, ..Step::default() };
         let (events, mut changed) = (std::mem::take(&mut bench.tally.events), BTreeSet::new());
         for event in events {
             let key = (event.db, event.key);
@@ -182,6 +179,16 @@ impl Bench {
             ((*db, key.clone()), mark)
         };
         keys.iter().map(watch).collect()
+    }
+
+    /// Those of the keys that change while `run` runs.
+    pub fn changed_while(&mut self, keys: &[Key], run: impl FnOnce(&mut Bench)) -> BTreeSet<Key> {
+        let marks = self.watch(keys);
+        run(self);
+        for ((db, key), mark) in &marks {
+            self.keyspace.watching.remove(*db, key, mark);
+        }
+        marks.into_iter().filter(|(_, mark)| mark.is_touched()).map(|(key, _)| key).collect()
     }
 }
 
