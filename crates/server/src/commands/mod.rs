@@ -11,10 +11,12 @@ pub mod command_info;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod function;
 pub mod info;
 pub mod memory;
 pub mod pubsub;
 pub mod reference;
+pub mod script;
 pub mod server;
 pub mod transaction;
 
@@ -77,6 +79,8 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     pubsub::COMMANDS,
     server::COMMANDS,
     transaction::COMMANDS,
+    script::COMMANDS,
+    function::COMMANDS,
 ];
 
 /// While a data set is loaded, and on a replica that lost its master.

@@ -57,9 +57,33 @@ fn counts_agree() {
 }
 
 /// Families of the server that are compared; of data commands all are.
-const FAMILIES: [&str; 18] = [
-    "ping", "echo", "select", "reset", "quit", "hello", "auth", "client", "command", "memory",
-    "info", "lolwut", "time", "multi", "exec", "discard", "watch", "unwatch",
+const FAMILIES: [&str; 26] = [
+    "ping",
+    "echo",
+    "select",
+    "reset",
+    "quit",
+    "hello",
+    "auth",
+    "client",
+    "command",
+    "memory",
+    "info",
+    "lolwut",
+    "time",
+    "multi",
+    "exec",
+    "discard",
+    "watch",
+    "unwatch",
+    "eval",
+    "evalsha",
+    "eval_ro",
+    "evalsha_ro",
+    "script",
+    "fcall",
+    "fcall_ro",
+    "function",
 ];
 
 /// Groups of COMMAND DOCS that are compared whole.

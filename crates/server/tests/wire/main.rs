@@ -14,6 +14,7 @@ mod limits;
 mod notifications;
 mod pubsub;
 mod pubsub_workers;
+mod scripts;
 mod server;
 mod talk;
 mod transactions;
