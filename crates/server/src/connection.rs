@@ -24,7 +24,7 @@ pub struct Connection {
     pub is_authenticated: bool,
     pub replies: Replies,
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// Of its worker's published messages: the first that it has not been given, if it is to get it.
+    /// The number of the first message published for its worker that it has not been given yet.
     pub next_message: u64,
     /// Messages that have to stand behind the reply to the call at work.
     pub late: Option<Box<Reply>>,

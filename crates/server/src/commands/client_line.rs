@@ -55,8 +55,8 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     }
 }
 
-/// `P` subscribes to something, `x` is in a transaction, `b` waits for a key, `U` a unix socket, `e`
-/// kept from eviction, `T` leaves no trace in the access clocks, `N` none of these.
+/// `P` subscribes to something, `x` is in a transaction, `b` waits for a key, `U` a unix socket,
+/// `e` kept from eviction, `T` leaves no trace in the access clocks, `N` none of these.
 fn flags(client: &Client) -> String {
     let all = [
         ('P', client.is_subscriber()),

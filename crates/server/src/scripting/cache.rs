@@ -8,27 +8,19 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use kvasir_lua::analysis::Touches;
 use kvasir_lua::interpreter::Sha;
 use kvasir_lua::shebang::Flags;
 
 /// As many scripts of EVAL are kept as Valkey keeps.
 const EVAL_SCRIPTS_MAX: usize = 500;
 
-/// Which keys a script may touch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// Those that its call names.
-    Declared,
-    Any,
-}
-
 /// A script that compiles.
 pub struct Script {
     pub sha: Sha,
     pub body: Vec<u8>,
     pub flags: Flags,
-    /// Which keys it may touch.
-    pub scope: Scope,
+    pub touches: Touches,
 }
 
 #[derive(Default)]
@@ -122,7 +114,7 @@ mod tests {
     fn script(number: usize) -> Arc<Script> {
         let body = format!("return {number}").into_bytes();
         let sha = kvasir_lua::interpreter::sha(&body);
-        Arc::new(Script { sha, body, flags: Flags::default(), scope: Scope::Any })
+        Arc::new(Script { sha, body, flags: Flags::default(), touches: Touches::Any })
     }
 
     #[test]

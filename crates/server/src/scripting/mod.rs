@@ -6,6 +6,7 @@
 
 pub mod busy;
 pub mod cache;
+pub mod commands;
 pub mod host;
 pub mod libraries;
 pub mod run;

@@ -10,6 +10,7 @@ use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
+use kvasir_lua::analysis::{self, Analysis, Touches};
 use kvasir_lua::failure::Failure;
 use kvasir_lua::interpreter::{self, Interpreter, Options, Sha};
 use kvasir_lua::shebang::{self, Flags};
@@ -20,7 +21,8 @@ use kvasir_structures::hash;
 
 use crate::config::Config;
 use crate::scripting::busy;
-use crate::scripting::cache::{Scope, Script};
+use crate::scripting::cache::Script;
+use crate::scripting::commands::TableCommands;
 use crate::scripting::host::{Running, ServerHost};
 use crate::scripting::libraries::Function;
 use crate::session::Session;
@@ -72,10 +74,10 @@ impl Code {
     }
 
     /// Functions take their keys by other names, which nobody follows.
-    fn scope(&self) -> Scope {
+    fn touches(&self) -> Touches {
         match self {
-            Code::Script(script) => script.scope,
-            Code::Function(_) => Scope::Any,
+            Code::Script(script) => script.touches,
+            Code::Function(_) => Touches::Any,
         }
     }
 
@@ -130,8 +132,8 @@ impl Scripting {
     fn compile(&mut self, shared: &Shared, sha: Sha, body: &[u8]) -> Result<Script, Error> {
         let flags = shebang::parse_script(body).map_err(error)?;
         self.interpreter.load_script(sha, body).map_err(error)?;
-        let scope = scope(shared, body);
-        Ok(Script { sha, body: body.to_vec(), flags, scope })
+        let Analysis { touches, .. } = analysis::analyse(body, &TableCommands(&shared.table));
+        Ok(Script { sha, body: body.to_vec(), flags, touches })
     }
 
     /// Compiles a script unless this worker has it.
@@ -247,7 +249,7 @@ fn prepare(
         return Err(Error::fixed(text));
     }
     if !session.is_held() {
-        hold(session, code.scope(), keys)?;
+        hold(session, code.touches(), keys)?;
     }
     scripting.args.clear();
     for arg in session.args().from(3) {
@@ -267,14 +269,14 @@ fn count_keys(args: Args<'_>, not_a_number: Error) -> Result<usize, Error> {
 }
 
 /// Locks the slots of the keys that the call names; or everything, for code that may touch others.
-fn hold(session: &mut Session, scope: Scope, keys: usize) -> Result<(), Error> {
-    match scope {
-        Scope::Declared => {
+fn hold(session: &mut Session, touches: Touches, keys: usize) -> Result<(), Error> {
+    match touches {
+        Touches::Declared => {
             let (args, db) = (session.args(), session.connection.db);
             let keys: Vec<KeyAt> = (3..3 + keys).map(|arg| KeyAt::new(args, arg, db)).collect();
             session.hold_keys(&keys)
         }
-        Scope::Any => session.hold_world(),
+        Touches::Any => session.hold_world(),
     }
 }
 
@@ -321,10 +323,6 @@ fn give_back_database(session: &mut Session, db: DbIndex) {
     session.connection.client.db.store(db.0, Relaxed);
 }
 
-fn scope(_: &Shared, _: &[u8]) -> Scope {
-    Scope::Any
-}
-
 /// Appends the keys of a queued call of a script that keeps to them; `false` for all others.
 pub fn plan(shared: &Shared, args: Args<'_>, db: DbIndex, keys: &mut Vec<KeyAt>) -> bool {
     let name = args.name();
@@ -334,7 +332,7 @@ pub fn plan(shared: &Shared, args: Args<'_>, db: DbIndex, keys: &mut Vec<KeyAt>)
         let sha = <Sha>::try_from(args[1].to_ascii_lowercase()).ok();
         sha.and_then(|sha| shared.scripts.find(&sha))
     };
-    let keeps_to_keys = script.is_some_and(|script| script.scope == Scope::Declared);
+    let keeps_to_keys = script.is_some_and(|script| script.touches == Touches::Declared);
     let Some(count) = count_keys(args, Error::NOT_INTEGER).ok().filter(|_| keeps_to_keys) else {
         return false;
     };

@@ -6,7 +6,7 @@ use crate::check::{run_script, show};
 use crate::harness::{Client, Server, each_backend, wait_until};
 
 /// Sends a call that will wait, and returns when it does.
-fn wait_for(server: &Server, client: &mut Client, call: &str) {
+pub fn wait_for(server: &Server, client: &mut Client, call: &str) {
     let mut other = server.connect();
     let blocked = |other: &mut Client| {
         let info = other.ask_text("INFO clients");

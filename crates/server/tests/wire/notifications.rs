@@ -1,6 +1,7 @@
 //! Keyspace notifications: the option, and events from calls, from expiry and from transactions.
 
-use crate::check::check;
+use crate::blocking::wait_for;
+use crate::check::{check, show};
 use crate::harness::each_backend;
 use crate::talk::{hold, talk, talk_as_valkey};
 
@@ -75,6 +76,36 @@ fn who_causes_an_event_gets_it_behind_the_reply() {
              a3 >[$pmessage $* $c $m]; a3 >[$pmessage $* $__keyevent@0__:set $l]",
         ),
     ]);
+}
+
+#[test]
+fn what_a_script_does_is_told_in_its_order() {
+    let script = "redis.call('set', 'k', 'v') redis.call('publish', 'c', 'm') \
+                  redis.call('del', 'k') return 1";
+    talk(&[
+        ("p: CONFIG SET notify-keyspace-events Eg$", "p +OK"),
+        ("a: PSUBSCRIBE *", "a [$psubscribe $* :1]"),
+        (
+            &format!("p: EVAL \"{script}\" 1 k"),
+            "p :1; a [$pmessage $* $__keyevent@0__:set $k]; a [$pmessage $* $c $m]; \
+             a [$pmessage $* $__keyevent@0__:del $k]",
+        ),
+    ]);
+}
+
+/// First what made the key ready, then what the call that waited has done with it.
+#[test]
+fn a_call_that_waited_is_told_of_behind_the_one_that_served_it() {
+    each_backend(&["--notify-keyspace-events", "Elg", "--io-threads", "4"], |server| {
+        let (mut waiting, mut listener) = (server.connect(), server.connect());
+        wait_for(server, &mut waiting, "BLPOP l 0");
+        listener.ask("PSUBSCRIBE __keyevent*");
+        server.connect().ask("RPUSH l v");
+        for name in ["rpush", "lpop", "del"] {
+            let expected = format!("[$pmessage $__keyevent* $__keyevent@0__:{name} $l]");
+            assert_eq!(show(&listener.read_reply().expect("an event")), expected);
+        }
+    });
 }
 
 #[test]

@@ -162,6 +162,15 @@ fn transactions_subscribe_and_publish() {
 }
 
 #[test]
+fn scripts_publish() {
+    talk_as_valkey(&[
+        ("a3: SUBSCRIBE c", "a3 >[$subscribe $c :1]"),
+        ("p: EVAL \"return redis.call('publish', 'c', 'm')\" 0", "p :1; a3 >[$message $c $m]"),
+        ("a3: EVAL \"return redis.call('publish', 'c', 'm')\" 0", "a3 :1; a3 >[$message $c $m]"),
+    ]);
+}
+
+#[test]
 fn messages_come_although_replies_are_off() {
     talk(&[
         ("a3: CLIENT REPLY OFF", ""),
