@@ -9,11 +9,14 @@ use kvasir_resp::request::Parser;
 
 use crate::blocking::Waits;
 use crate::clients::Client;
+use crate::tls::transport::Tls;
 
 /// State of one connection; an idle one owns no buffer.
 pub struct Connection {
     pub id: ConnectionId,
     pub client: Arc<Client>,
+    /// `None` on a connection that is not encrypted.
+    pub tls: Option<Box<Tls>>,
     pub parser: Parser,
     /// Received and not yet executed: the rest of a request, or more than one turn's share.
     pub input: Vec<u8>,
@@ -53,6 +56,7 @@ impl Connection {
         Connection {
             id,
             client,
+            tls: None,
             parser: Parser::default(),
             input: Vec::new(),
             reply: Reply::new(Protocol::Resp2),
@@ -67,5 +71,9 @@ impl Connection {
             in_round: false,
             is_dirty: false,
         }
+    }
+    /// Whether there is something to send, as soon as that is possible.
+    pub fn has_output(&self) -> bool {
+        !self.reply.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_output())
     }
 }

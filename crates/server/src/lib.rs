@@ -20,6 +20,7 @@ pub mod run;
 pub mod shared;
 pub mod start;
 pub mod stats;
+pub mod tls;
 pub mod tuning;
 pub mod worker;
 

@@ -13,6 +13,7 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::dispatch::Table;
 use crate::stats::{Samples, WorkerStats};
+use crate::tls::context::Endpoint;
 
 /// The server; lives as long as the process.
 pub struct Shared {
@@ -20,6 +21,7 @@ pub struct Shared {
     pub keyspace: Keyspace,
     pub table: Table,
     pub clients: Clients,
+    pub tls: Endpoint,
     pub workers: Vec<WorkerHandle>,
     pub facts: Facts,
     pub samples: Samples,
@@ -58,7 +60,7 @@ pub struct WorkerHandle {
 /// What one worker asks of another.
 pub enum Message {
     /// A new connection, accepted elsewhere.
-    Adopt(Socket),
+    Adopt { socket: Socket, is_tls: bool },
     /// Close this client's connection, if it is still there.
     Kill(u64),
     /// End the wait of this client.
@@ -74,6 +76,7 @@ impl Shared {
         gate: &'static Gate,
         keyspace: Keyspace,
         config: Config,
+        tls: Endpoint,
         facts: Facts,
         wakers: Vec<Waker>,
     ) -> Shared {
@@ -90,6 +93,7 @@ impl Shared {
             workers: wakers.into_iter().map(worker).collect(),
             table,
             clients: Clients::default(),
+            tls,
             facts,
             samples: Samples::new(),
             has_expiries: AtomicBool::new(false),

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
-use kvasir_reactor::{Address, Buffer, ConnectionId, Event, Payload, Reactor, Socket, clock};
+use kvasir_reactor::{
+    Address, Buffer, ConnectionId, Event, ListenerId, Payload, Reactor, Socket, clock,
+};
 use kvasir_resp::request::Limits;
 
 use crate::batch::{Batch, Data, Source};
@@ -19,10 +21,12 @@ use crate::clients::Origin;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::cron::Cron;
+use crate::listen::Open;
 use crate::log::warning;
 use crate::run::Runner;
 use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
+use crate::tls::transport::Handshakes;
 use crate::tuning::{env, request_limits};
 
 /// Input that waits beyond this stops receiving, unless it is one request that needs more.
@@ -44,10 +48,11 @@ pub struct Worker {
     pub ready: Vec<usize>,
     /// Connections whose replies or state want a look after the batch.
     pub touched: Vec<usize>,
+    pub handshakes: Handshakes,
     /// Somebody waits for the report of a send, which may only come with another event: look for
     /// it without waiting.
     awaits_report: bool,
-    spare: Vec<Vec<u8>>,
+    pub spare: Vec<Vec<u8>>,
 }
 
 /// What running a command needs of its worker.
@@ -108,8 +113,17 @@ impl Worker {
             batch: Batch::default(),
             ready: Vec::new(),
             touched: Vec::new(),
+            handshakes: Handshakes::default(),
             awaits_report: false,
             spare: Vec::new(),
+        }
+    }
+
+    /// Accepts connections there.
+    pub fn listen(&mut self, open: Open) {
+        let id = self.reactor.listen(open.listener);
+        if open.is_tls {
+            self.handshakes.listeners.push(id);
         }
     }
 
@@ -123,6 +137,8 @@ impl Worker {
             self.core.refresh(self.shared);
             self.turn();
             self.cron.run(self.shared, &mut self.core);
+            self.shake_hands();
+            self.end_handshakes();
             self.end_waits();
             self.close_idle();
             self.publish_tally();
@@ -131,14 +147,15 @@ impl Worker {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() || self.awaits_report {
+        if !self.ready.is_empty() || self.awaits_report || self.handshakes.is_waiting() {
             return Some(Duration::ZERO);
         }
         let has_connections = self.connections.iter().any(Option::is_some);
         let until = |ms: u64| Duration::from_millis(ms.saturating_sub(self.core.env.now_ms));
         let next_wait = self.core.deadlines.next_ms().map(until);
         let next_task = self.cron.timeout(self.shared, &self.core, has_connections);
-        [next_wait, next_task].into_iter().flatten().min()
+        let next_handshake = self.handshakes.next_ms().map(until);
+        [next_wait, next_task, next_handshake].into_iter().flatten().min()
     }
 
     fn turn(&mut self) {
@@ -178,7 +195,7 @@ impl Worker {
                 self.sent(connection, payload, result.is_ok());
             }
             Event::Closed { connection, .. } => self.close(connection.index as usize),
-            Event::Accepted { socket, .. } => self.accept(socket),
+            Event::Accepted { listener, socket } => self.accept(listener, socket),
             Event::AcceptFailed { error, .. } => {
                 warning!("accept failed error={error}");
             }
@@ -194,11 +211,14 @@ impl Worker {
             return self.reactor.recycle(buffer);
         };
         self.shared.workers[self.index].stats.reads.add(1);
-        let received = self.reactor.bytes(&buffer);
-        self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
         if connection.is_closing {
             return self.reactor.recycle(buffer);
         }
+        if connection.tls.is_some() {
+            return self.receive_records(index, buffer, batch);
+        }
+        let received = self.reactor.bytes(&buffer);
+        self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
         if connection.waits.is_some() {
             let bytes = received.to_vec();
             self.reactor.recycle(buffer);
@@ -235,7 +255,7 @@ impl Worker {
         }
     }
 
-    fn add_own_source(&mut self, batch: &mut Batch, index: usize) {
+    pub fn add_own_source(&mut self, batch: &mut Batch, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if !connection.in_round {
             connection.in_round = true;
@@ -323,9 +343,12 @@ impl Worker {
     fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if connection.is_sending {
-            self.awaits_report |= !connection.reply.is_empty();
+            self.awaits_report |= connection.has_output();
             connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
             return;
+        }
+        if connection.tls.is_some() {
+            return self.flush_records(index);
         }
         if connection.reply.is_empty() {
             if connection.is_closing {
@@ -362,7 +385,7 @@ impl Worker {
     }
 
     /// Keeps an emptied buffer for the next reply.
-    fn spare(&mut self, mut bytes: Vec<u8>) {
+    pub fn spare(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) {
             bytes.clear();
             self.spare.push(bytes);
@@ -381,11 +404,15 @@ impl Worker {
     }
 
     /// Gives a new connection to the worker that has the fewest.
-    fn accept(&mut self, socket: Socket) {
+    fn accept(&mut self, listener: ListenerId, socket: Socket) {
         let stats = &self.shared.workers[self.index].stats;
-        if let Err(text) = self.admit(&socket) {
+        let is_tls = self.handshakes.listeners.contains(&listener);
+        if let Err(text) = self.admit(&socket, is_tls) {
             stats.rejected_connections.add(1);
-            socket.refuse(text.as_bytes());
+            // Who speaks TLS would not understand.
+            if !is_tls {
+                socket.refuse(text.as_bytes());
+            }
             return;
         }
         stats.connections.add(1);
@@ -396,25 +423,30 @@ impl Worker {
             .expect("there is a worker");
         count.fetch_add(1, Relaxed);
         if worker == self.index {
-            self.adopt(socket);
+            self.adopt(socket, is_tls);
         } else {
-            self.shared.send(worker, Message::Adopt(socket));
+            self.shared.send(worker, Message::Adopt { socket, is_tls });
         }
     }
 
-    fn admit(&self, socket: &Socket) -> Result<(), String> {
-        let config = &self.core.config;
-        let is_open = config.requirepass.is_empty() && config.protected_mode;
-        if is_open && !is_local(socket) {
+    fn admit(&self, socket: &Socket, is_tls: bool) -> Result<(), String> {
+        if !is_tls && self.is_denied(socket) {
             return Err(crate::listen::PROTECTED_MODE.into());
         }
-        if !self.shared.clients.try_reserve(config.maxclients as usize) {
+        if !self.shared.clients.try_reserve(self.core.config.maxclients as usize) {
             return Err("-ERR max number of clients reached\r\n".into());
         }
         Ok(())
     }
 
-    fn adopt(&mut self, socket: Socket) {
+    /// Whether protected mode keeps a client out.
+    fn is_denied(&self, socket: &Socket) -> bool {
+        let config = &self.core.config;
+        config.requirepass.is_empty() && config.protected_mode && !is_local(socket)
+    }
+
+    fn adopt(&mut self, socket: Socket, is_tls: bool) {
+        let tls = if is_tls { self.new_tls(self.is_denied(&socket)) } else { None };
         let config = &self.core.config;
         // A peer that has gone already is found out by the first receive.
         let _ = socket.set_nodelay();
@@ -436,7 +468,11 @@ impl Worker {
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Box::new(Connection::new(id, client, is_authenticated)));
+        let connection = Connection { tls, ..Connection::new(id, client, is_authenticated) };
+        self.connections[index] = Some(Box::new(connection));
+        if is_tls {
+            self.await_handshake(id);
+        }
     }
 
     fn read_inbox(&mut self) {
@@ -444,7 +480,7 @@ impl Worker {
         let messages = std::mem::take(&mut *crate::lock(inbox));
         for message in messages {
             match message {
-                Message::Adopt(socket) => self.adopt(socket),
+                Message::Adopt { socket, is_tls } => self.adopt(socket, is_tls),
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::Unblock(served) => self.unblock(served),

@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use super::kind::Value;
+use super::tls::AuthClients;
 use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
 
 /// A type that a field of `Config` may have.
@@ -147,6 +148,7 @@ macro_rules! choice {
     };
 }
 
+choice!(AuthClients, No = "no", Yes = "yes", Optional = "optional");
 choice!(Loglevel, Debug = "debug", Verbose = "verbose", Notice = "notice", Warning = "warning");
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(DebugCommand, No = "no", Yes = "yes", Local = "local");
