@@ -101,3 +101,73 @@ fn remember_sessions(config: &TlsConfig, context: &mut ServerConfig) {
     // same.
     context.send_tls13_tickets = 1;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A certificate and its key in files of these names, signed by itself.
+    fn make(dir: &Path, name: &str) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(dir.join(format!("{name}.crt")), made.cert.pem()).unwrap();
+        std::fs::write(dir.join(format!("{name}.key")), made.signing_key.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        make(dir, "a");
+        make(dir, "b");
+        std::fs::write(dir.join("nothing"), "nothing").unwrap();
+        std::fs::create_dir(dir.join("certificates")).unwrap();
+        let check = |change: &dyn Fn(&mut TlsConfig), expect: Result<(), &str>| {
+            let mut config = TlsConfig {
+                port: 1,
+                cert_file: dir.join("a.crt"),
+                key_file: dir.join("a.key"),
+                ca_cert_file: dir.join("a.crt"),
+                ..TlsConfig::default()
+            };
+            change(&mut config);
+            let result = Endpoint::new(&config).map(|_| ());
+            let text = |text: &str| text.replace("DIR", &dir.display().to_string());
+            assert_eq!(result, expect.map_err(text), "{config:?}");
+        };
+        check(&|_| (), Ok(()));
+        check(&|c| c.ca_cert_dir = dir.to_owned(), Ok(()));
+        check(&|c| c.protocols = vec!["TLSv1.2".into()], Ok(()));
+        check(&|c| c.cert_file = "".into(), Err("tls-cert-file is not set, which tls-port needs"));
+        check(
+            &|c| c.cert_file = dir.join("none"),
+            Err("tls-cert-file DIR/none: No such file or directory (os error 2)"),
+        );
+        check(
+            &|c| c.cert_file = dir.join("a.key"),
+            Err("tls-cert-file DIR/a.key: there is no certificate in it"),
+        );
+        check(
+            &|c| c.key_file = dir.join("b.key"),
+            Err("tls-key-file DIR/b.key: this is not the key of tls-cert-file DIR/a.crt"),
+        );
+        check(
+            &|c| c.ca_cert_file = "".into(),
+            Err("tls-auth-clients needs tls-ca-cert-file or tls-ca-cert-dir"),
+        );
+        check(
+            &|c| c.ca_cert_file = dir.join("nothing"),
+            Err("tls-ca-cert-file DIR/nothing: there is no certificate in it"),
+        );
+        check(
+            &|c| c.ca_cert_dir = dir.join("certificates"),
+            Err("tls-ca-cert-dir DIR/certificates: there is no certificate in it"),
+        );
+        check(
+            &|c| c.ciphers = b"AES128-SHA".to_vec(),
+            Err("tls-ciphers: 'AES128-SHA' chooses no cipher suite"),
+        );
+        check(&|c| (c.port, c.cert_file) = (0, dir.join("none")), Ok(()));
+    }
+}

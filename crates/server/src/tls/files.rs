@@ -65,15 +65,16 @@ pub fn authorities(config: &TlsConfig) -> Result<RootCertStore, String> {
     }
     if !config.ca_cert_dir.as_os_str().is_empty() {
         let at = Place { option: "tls-ca-cert-dir", path: &config.ca_cert_dir };
+        let mut count = 0;
         let entries = std::fs::read_dir(at.path).map_err(|error| at.refuse(&error.to_string()))?;
         for entry in entries {
             let path = entry.map_err(|error| at.refuse(&error.to_string()))?.path();
             let at = Place { option: at.option, path: &path };
             if path.is_file() {
-                add_roots(&at, &at.read()?, &mut roots)?;
+                count += add_roots(&at, &at.read()?, &mut roots)?;
             }
         }
-        if roots.is_empty() {
+        if count == 0 {
             return Err(at.refuse("there is no certificate in it"));
         }
     }
@@ -133,4 +134,78 @@ fn decrypt(at: &Place<'_>, text: &str, password: &[u8]) -> Result<PrivateKeyDer<
             at.refuse(&format!("tls-key-file-pass does not decrypt the key: {error}"))
         })?;
     Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `openssl genpkey -algorithm ed25519` made.
+    const PLAIN: &str = "\
+-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIK2lsMCWP7FP0EPC0ADf2CF0QIFusnR36e/9JON0pkDh
+-----END PRIVATE KEY-----
+";
+    /// The same behind `openssl pkcs8 -topk8 -passout pass:secret`.
+    const ENCRYPTED: &str = "\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIGbMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAgsEsCRR28nnAICCAAw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEP32cp7NDte+NMTSW0FHLGAEQLvN
+YBtQ/WzIKYEsNjGcbfUtYRUU9653kF/VzQQXjP1ooHvY2rcyqNfnUqVFyp3aLuPc
+9PUIKeNHnlNElqLGAcM=
+-----END ENCRYPTED PRIVATE KEY-----
+";
+    /// The beginning of a key behind `openssl ec -aes128`.
+    const LEGACY: &str = "\
+-----BEGIN EC PRIVATE KEY-----
+Proc-Type: 4,ENCRYPTED
+DEK-Info: AES-128-CBC,99657ACCE345A5AE301A86BFB3691148
+";
+
+    /// Reads a file of this text as the key; `expect` is a word of the error.
+    fn check_key(text: &str, password: &str, expect: Result<(), &str>) {
+        let dir = tempfile::tempdir().unwrap();
+        let key_file = dir.path().join("server.key");
+        std::fs::write(&key_file, text).unwrap();
+        let key_file_pass = password.as_bytes().to_vec();
+        let config = TlsConfig { key_file, key_file_pass, ..TlsConfig::default() };
+        match (key(&config), expect) {
+            (Ok(key), Ok(())) => {
+                assert_eq!(key, PrivateKeyDer::from_pem_slice(PLAIN.as_bytes()).unwrap());
+            }
+            (Err(error), Err(word)) => {
+                assert!(error.starts_with("tls-key-file /"), "{error}");
+                assert!(error.contains(word), "{error}");
+            }
+            (result, _) => panic!("{text}: {result:?}"),
+        }
+    }
+
+    #[test]
+    fn keys_are_read_decrypted_or_refused_with_a_reason() {
+        check_key(PLAIN, "", Ok(()));
+        check_key(&format!("a comment\n{PLAIN}"), "needless", Ok(()));
+        check_key(ENCRYPTED, "secret", Ok(()));
+        check_key(&format!("a comment\n{ENCRYPTED}{LEGACY}"), "secret", Ok(()));
+        check_key(ENCRYPTED, "", Err("tls-key-file-pass is not set"));
+        check_key(ENCRYPTED, "wrong", Err("tls-key-file-pass does not decrypt the key"));
+        check_key(&ENCRYPTED[..200], "secret", Err("the key has no end"));
+        check_key(LEGACY, "secret", Err("openssl pkcs8 -topk8"));
+        check_key("nonsense", "", Err("there is no private key in it"));
+    }
+
+    /// What of PEM and DER comes from a file may be anything.
+    #[test]
+    fn malformed_files_are_refused() {
+        let begin = "-----BEGIN CERTIFICATE-----\n";
+        let end = "-----END CERTIFICATE-----\n";
+        for text in ["", "x", begin, &format!("{begin}MIIB\n{end}"), &format!("{begin}ä\n{end}")] {
+            let dir = tempfile::tempdir().unwrap();
+            let cert_file = dir.path().join("server.crt");
+            std::fs::write(&cert_file, text).unwrap();
+            let config = TlsConfig { cert_file, ..TlsConfig::default() };
+            let read = chain(&config).and_then(|chain| public_key(&config, &chain[0]));
+            assert!(read.is_err_and(|error| error.starts_with("tls-cert-file /")), "{text}");
+        }
+    }
 }

@@ -78,8 +78,7 @@ impl Session {
             self.received = Vec::new();
         }
         if self.has_failed {
-            // With nothing to read it only hands out the alert.
-            let _ = self.drive(plaintext, |_| Ok(()));
+            self.take_alert();
         }
         result
     }
@@ -125,6 +124,18 @@ impl Session {
         }
         self.unsent = Some(unsent);
         Ok(None)
+    }
+
+    /// Fetches what rustls still has to say after an error. It must not look at received bytes any
+    /// more, or it panics.
+    fn take_alert(&mut self) {
+        while self.connection.wants_write() {
+            let UnbufferedStatus { state, .. } = self.connection.process_tls_records(&mut []);
+            let Ok(ConnectionState::EncodeTlsData(mut data)) = state else { return };
+            if append(&mut self.records, 0, |room| data.encode(room)).is_err() {
+                return;
+            }
+        }
     }
 
     /// Has rustls work off what was received, until it wants more; gives `write` the chance to
@@ -261,3 +272,7 @@ impl From<EncryptError> for WriteError {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;
