@@ -77,3 +77,13 @@ impl Connection {
         !self.reply.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_output())
     }
 }
+
+/// The connection of this id, if it is still there: its number may be another's by now, even within
+/// the events of one turn.
+pub fn find(
+    connections: &mut [Option<Box<Connection>>],
+    id: ConnectionId,
+) -> Option<&mut Connection> {
+    let connection = connections.get_mut(id.index as usize)?.as_deref_mut()?;
+    (connection.id == id).then_some(connection)
+}

@@ -19,7 +19,7 @@ use crate::batch::{Batch, Data, Source};
 use crate::blocking::{Deadlines, Served};
 use crate::clients::Origin;
 use crate::config::Config;
-use crate::connection::Connection;
+use crate::connection::{Connection, find};
 use crate::cron::Cron;
 use crate::listen::Open;
 use crate::log::warning;
@@ -194,7 +194,11 @@ impl Worker {
             Event::Sent { connection, payload, result } => {
                 self.sent(connection, payload, result.is_ok());
             }
-            Event::Closed { connection, .. } => self.close(connection.index as usize),
+            Event::Closed { connection: id, .. } => {
+                if find(&mut self.connections, id).is_some() {
+                    self.close(id.index as usize);
+                }
+            }
             Event::Accepted { listener, socket } => self.accept(listener, socket),
             Event::AcceptFailed { error, .. } => {
                 warning!("accept failed error={error}");
@@ -206,8 +210,7 @@ impl Worker {
     /// Adds received bytes to the batch: uncopied if they are all that the connection has.
     fn receive(&mut self, id: ConnectionId, buffer: Buffer, batch: &mut Batch) {
         let index = id.index as usize;
-        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
-        else {
+        let Some(connection) = find(&mut self.connections, id) else {
             return self.reactor.recycle(buffer);
         };
         self.shared.workers[self.index].stats.reads.add(1);
@@ -375,10 +378,7 @@ impl Worker {
     fn sent(&mut self, id: ConnectionId, payload: Payload, is_ok: bool) {
         self.spare(payload.bytes);
         let index = id.index as usize;
-        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
-        else {
-            return;
-        };
+        let Some(connection) = find(&mut self.connections, id) else { return };
         connection.is_sending = false;
         connection.client.output_bytes.store(0, Relaxed);
         if is_ok { self.flush(index) } else { self.close(index) }

@@ -9,6 +9,7 @@ use kvasir_structures::glob::{self, Case};
 use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, write_help};
 use crate::config::Config;
 use crate::config::command::{self, SetError};
+use crate::config::row::Row;
 use crate::config::tls::is_tls;
 use crate::log::warning;
 use crate::shared::{Message, Shared};
@@ -96,11 +97,12 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 /// Puts options of TLS in force, if there are any among the pairs, or says to which it is due that
 /// nothing changes.
 fn reload_tls(shared: &Shared, config: &Config, pairs: &[&[u8]]) -> Result<(), SetError> {
-    let Some(name) = pairs.iter().step_by(2).find(|name| is_tls(name)) else { return Ok(()) };
+    let names = pairs.iter().step_by(2).filter_map(|name| Row::find(name));
+    let Some((_, name)) = { names }.find(|(_, name)| is_tls(name)) else { return Ok(()) };
     shared.tls.reload(&config.tls).map_err(|reason| {
         warning!("TLS configuration was not changed: {reason}");
         let reason = "Unable to update TLS configuration. Check server logs.".into();
-        SetError::Failed { name: name.to_vec(), reason }
+        SetError::Failed { name: name.into(), reason }
     })
 }
 

@@ -46,8 +46,8 @@ pub enum AuthClients {
 }
 
 /// Whether an option is one of TLS: a new value, or the same again, has the files read anew.
-pub fn is_tls(name: &[u8]) -> bool {
-    name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"tls-"))
+pub fn is_tls(name: &str) -> bool {
+    name.starts_with("tls-")
 }
 
 const I32_MAX: i64 = i32::MAX as i64;

@@ -61,7 +61,7 @@ impl Ends {
         while ends.session.is_handshaking() || ends.client.is_handshaking() {
             let bytes = ends.client_bytes();
             ends.session.receive(&bytes, &mut ends.at_server).unwrap();
-            ends.to_client(false);
+            ends.send_to_client(false);
         }
         ends
     }
@@ -75,7 +75,7 @@ impl Ends {
     }
 
     /// Sends what the session has at once; how many bytes.
-    fn to_client(&mut self, is_last: bool) -> usize {
+    fn send_to_client(&mut self, is_last: bool) -> usize {
         let mut bytes = Vec::new();
         self.session.send(&mut bytes, is_last).unwrap();
         let mut rest = bytes.as_slice();
@@ -100,7 +100,7 @@ fn an_idle_session_keeps_no_buffer() {
         ends.session.receive(&bytes, &mut ends.at_server).unwrap();
         assert_eq!(ends.at_server, [7; 50_000]);
         ends.session.queue(Payload::from(vec![1; 1000]));
-        ends.to_client(false);
+        ends.send_to_client(false);
         let session = &ends.session;
         let capacities = [session.received.capacity(), session.records.capacity()];
         assert_eq!(capacities, [0, 0], "{version:?}");
@@ -117,7 +117,7 @@ fn a_long_reply_goes_out_in_parts() {
         ends.session.queue(Payload { bytes: b"$1\r\r\n".to_vec(), shared });
         let mut sends = 0;
         while ends.session.has_output() {
-            assert!(ends.to_client(false) <= RECORDS_MAX * (RECORD_MAX + RECORD_OVERHEAD));
+            assert!(ends.send_to_client(false) <= RECORDS_MAX * (RECORD_MAX + RECORD_OVERHEAD));
             sends += 1;
         }
         assert_eq!(sends, 1_000_005_usize.div_ceil(RECORDS_MAX * RECORD_MAX));
@@ -130,8 +130,8 @@ fn goodbyes_are_said_once_and_heard() {
     for version in VERSIONS {
         let mut ends = Ends::open(version);
         ends.session.queue(Payload::from(b"+OK\r\n".to_vec()));
-        ends.to_client(true);
-        assert_eq!(ends.to_client(true), 0);
+        ends.send_to_client(true);
+        assert_eq!(ends.send_to_client(true), 0);
         assert_eq!(ends.at_client, b"+OK\r\n");
         assert_eq!(ends.client.reader().read(&mut [0; 8]).unwrap(), 0, "an orderly end");
         ends.client.writer().write_all(b"PING").unwrap();
@@ -189,7 +189,7 @@ proptest! {
         let mut ends = Ends::open(version);
         ends.session.queue(payload);
         while ends.session.has_output() {
-            ends.to_client(false);
+            ends.send_to_client(false);
         }
         prop_assert!(ends.at_client == all);
     }
@@ -222,7 +222,7 @@ proptest! {
                 ends.session.receive(part, &mut ends.at_server).unwrap();
                 rest = behind;
             }
-            ends.to_client(false);
+            ends.send_to_client(false);
         }
         prop_assert!(ends.at_server == sent);
     }

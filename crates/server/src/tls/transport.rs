@@ -14,7 +14,7 @@ use rustls::Error;
 
 use super::session::Session;
 use crate::batch::Batch;
-use crate::connection::Connection;
+use crate::connection::{Connection, find};
 use crate::listen::PROTECTED_MODE;
 use crate::log::notice;
 use crate::worker::Worker;
@@ -158,14 +158,15 @@ impl Worker {
             tls.session.queue(payload);
         }
         // Requests that came before the client's goodbye are still answered.
-        let is_over = tls.session.is_ended && !self.ready.contains(&index);
+        let is_busy = connection.in_round || self.ready.contains(&index);
+        let is_over = tls.session.is_ended && !is_busy;
         let is_last = connection.is_closing || is_over;
         let mut records = self.spare.pop().unwrap_or_default();
         let done = match tls.session.send(&mut records, is_last) {
             Ok(done) => done,
             Err(error) => return self.break_off(index, error),
         };
-        let is_all = !tls.session.has_output();
+        let is_all = !tls.session.has_output() && connection.reply.is_empty();
         if records.is_empty() {
             let (unused, _) = connection.reply.take();
             self.spare(unused);
@@ -187,7 +188,7 @@ impl Worker {
     }
 
     fn step_handshake(&mut self, id: ConnectionId) {
-        let Some(connection) = self.find(id) else { return };
+        let Some(connection) = find(&mut self.connections, id) else { return };
         let Some(tls) = connection.tls.as_deref_mut() else { return };
         let index = id.index as usize;
         tls.is_queued = false;
@@ -230,13 +231,8 @@ impl Worker {
     }
 
     fn is_handshaking(&mut self, id: ConnectionId) -> bool {
-        let tls = self.find(id).and_then(|connection| connection.tls.as_deref());
+        let tls = find(&mut self.connections, id).and_then(|connection| connection.tls.as_deref());
         tls.is_some_and(|tls| tls.session.is_handshaking())
-    }
-
-    fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        let connection = self.connections.get_mut(id.index as usize)?.as_deref_mut()?;
-        (connection.id == id).then_some(connection)
     }
 }
 

@@ -4,6 +4,7 @@
 //! redis-server; the other files are tests, by subject.
 
 mod blocking;
+mod certificates;
 mod check;
 mod clients;
 mod command_table;
@@ -12,3 +13,6 @@ mod harness;
 mod life;
 mod limits;
 mod server;
+mod tls;
+mod tls_files;
+mod tls_misuse;
