@@ -335,7 +335,8 @@ impl Worker {
         if has_more && waiting > INPUT_HIGH && !connection.is_paused {
             connection.is_paused = true;
             self.reactor.pause(connection.id);
-        } else if connection.is_paused && waiting <= INPUT_HIGH / 2 {
+        } else if connection.is_paused && (!has_more || waiting <= INPUT_HIGH / 2) {
+            // Without more to run, what waits is the beginning of a request that needs the rest.
             connection.is_paused = false;
             self.reactor.resume(connection.id);
         }
