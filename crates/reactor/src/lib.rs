@@ -30,7 +30,7 @@ mod waker;
 
 pub use event::{ConnectionId, Event, ListenerId};
 pub use memory::Buffer;
-pub use payload::Payload;
+pub use payload::{Cursor, Payload};
 pub use reactor::{Backend, BackendChoice, Options, Reactor};
 pub use socket::{Address, Listener, Socket};
 pub use waker::Waker;

@@ -40,9 +40,9 @@ impl From<Vec<u8>> for Payload {
     }
 }
 
-/// How much of a payload has been sent.
+/// How much of a payload has been sent, or worked off by whoever takes it in pieces.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     bytes_done: usize,
     shared_done: usize,
     /// Of the chunk `shared[shared_done]`.
@@ -71,7 +71,7 @@ impl Cursor {
     }
 
     /// What is left to send, as much as one call may carry.
-    pub(crate) fn pieces(self, payload: &Payload) -> impl Iterator<Item = &[u8]> {
+    pub fn pieces(self, payload: &Payload) -> impl Iterator<Item = &[u8]> {
         let mut cursor = self;
         let mut room = CALL_BYTES_MAX;
         let pieces = std::iter::from_fn(move || {
@@ -84,12 +84,12 @@ impl Cursor {
         pieces.take(PIECES_MAX)
     }
 
-    pub(crate) fn is_done(self, payload: &Payload) -> bool {
+    pub fn is_done(self, payload: &Payload) -> bool {
         self.next(payload).is_none()
     }
 
-    /// `count` more bytes have been sent.
-    pub(crate) fn advance(&mut self, payload: &Payload, mut count: usize) {
+    /// `count` more bytes have been sent; no more than `pieces` has given.
+    pub fn advance(&mut self, payload: &Payload, mut count: usize) {
         while count > 0 {
             let (piece, behind) = self.next(payload).expect("no more is sent than there is");
             if count < piece.len() {

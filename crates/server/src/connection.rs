@@ -10,12 +10,15 @@ use kvasir_resp::request::Parser;
 use crate::blocking::Waits;
 use crate::clients::Client;
 use crate::pubsub::subscriptions::Subscriptions;
+use crate::tls::transport::Tls;
 use crate::transaction::{Transaction, Watched};
 
 /// State of one connection; an idle one owns no buffer.
 pub struct Connection {
     pub id: ConnectionId,
     pub client: Arc<Client>,
+    /// `None` on a connection that is not encrypted.
+    pub tls: Option<Box<Tls>>,
     pub parser: Parser,
     /// Received and not yet executed: the rest of a request, or more than one turn's share.
     pub input: Vec<u8>,
@@ -65,6 +68,7 @@ impl Connection {
         Connection {
             id,
             client,
+            tls: None,
             parser: Parser::default(),
             input: Vec::new(),
             reply: Reply::new(Protocol::Resp2),
@@ -86,4 +90,18 @@ impl Connection {
             is_dirty: false,
         }
     }
+    /// Whether there is something to send, as soon as that is possible.
+    pub fn has_output(&self) -> bool {
+        !self.reply.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_output())
+    }
+}
+
+/// The connection of this id, if it is still there: its number may be another's by now, even within
+/// the events of one turn.
+pub fn find(
+    connections: &mut [Option<Box<Connection>>],
+    id: ConnectionId,
+) -> Option<&mut Connection> {
+    let connection = connections.get_mut(id.index as usize)?.as_deref_mut()?;
+    (connection.id == id).then_some(connection)
 }

@@ -24,6 +24,7 @@ pub mod session;
 pub mod shared;
 pub mod start;
 pub mod stats;
+pub mod tls;
 pub mod transaction;
 pub mod tuning;
 pub mod worker;

@@ -21,31 +21,52 @@ for testing, restart it with the '--protected-mode no' option. 4) Setup a an aut
 password for the default user. NOTE: You only need to do one of the above things in order for \
 the server to start accepting connections from the outside.\r\n";
 
+/// An open socket.
+pub struct Open {
+    pub listener: Listener,
+    /// Who connects there speaks TLS.
+    pub is_tls: bool,
+}
+
 /// Opens every socket; an address of `bind` that is marked optional may be missing.
-pub fn open(config: &Config) -> Result<Vec<Listener>, String> {
+pub fn open(config: &Config) -> Result<Vec<Open>, String> {
     let mut listeners = Vec::new();
-    let backlog = config.tcp_backlog.min(i32::MAX as u32) as i32;
-    for address in config.bind_addresses() {
-        if config.port == 0 {
-            break;
+    let backlog = backlog(config);
+    for (port, is_tls) in [(config.port, false), (config.tls.port, true)] {
+        if port != 0 {
+            let opened = open_tcp(config, port)?;
+            listeners.extend(opened.into_iter().map(|listener| Open { listener, is_tls }));
         }
-        for socket in resolve(address.host, config.port)? {
-            match Listener::tcp(socket, backlog) {
+    }
+    if !config.unixsocket.as_os_str().is_empty() {
+        let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
+        let listener = Listener::unix(&config.unixsocket, backlog, mode);
+        let listener = listener.map_err(|error| error.to_string())?;
+        listeners.push(Open { listener, is_tls: false });
+    }
+    if listeners.is_empty() {
+        return Err("Configured to not listen anywhere, exiting.".into());
+    }
+    Ok(listeners)
+}
+
+/// Listens on a port at every address of `bind`.
+fn open_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
+    let mut listeners = Vec::new();
+    for address in config.bind_addresses() {
+        for socket in resolve(address.host, port)? {
+            match Listener::tcp(socket, backlog(config)) {
                 Ok(listener) => listeners.push(listener),
                 Err(error) if address.optional && is_unavailable(&error) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
     }
-    if !config.unixsocket.as_os_str().is_empty() {
-        let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
-        let listener = Listener::unix(&config.unixsocket, backlog, mode);
-        listeners.push(listener.map_err(|error| error.to_string())?);
-    }
-    if listeners.is_empty() {
-        return Err("Configured to not listen anywhere, exiting.".into());
-    }
     Ok(listeners)
+}
+
+fn backlog(config: &Config) -> i32 {
+    config.tcp_backlog.min(i32::MAX as u32) as i32
 }
 
 fn resolve(host: BindHost<'_>, port: u16) -> Result<Vec<SocketAddr>, String> {
@@ -71,8 +92,12 @@ fn is_unavailable(error: &std::io::Error) -> bool {
 /// What is served where, for the person who started it.
 pub fn ready_line(config: &Config, shared: &Shared) -> String {
     let mut places = Vec::new();
+    let bind = config.bind.join(",");
     if config.port != 0 {
-        places.push(format!("port={} bind={}", config.port, config.bind.join(",")));
+        places.push(format!("port={} bind={bind}", config.port));
+    }
+    if config.tls.port != 0 {
+        places.push(format!("tls-port={} bind={bind}", config.tls.port));
     }
     if !config.unixsocket.as_os_str().is_empty() {
         places.push(format!("unixsocket={}", config.unixsocket.display()));

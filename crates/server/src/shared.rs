@@ -17,6 +17,7 @@ use crate::scripting::busy::ScriptState;
 use crate::scripting::cache::Cache;
 use crate::scripting::libraries::Libraries;
 use crate::stats::{Samples, WorkerStats};
+use crate::tls::context::Endpoint;
 
 /// The server; lives as long as the process.
 pub struct Shared {
@@ -24,6 +25,7 @@ pub struct Shared {
     pub keyspace: Keyspace,
     pub table: Table,
     pub clients: Clients,
+    pub tls: Endpoint,
     pub workers: Vec<WorkerHandle>,
     pub pubsub: Hub,
     pub facts: Facts,
@@ -67,7 +69,7 @@ pub struct WorkerHandle {
 /// What one worker asks of another.
 pub enum Message {
     /// A new connection, accepted elsewhere.
-    Adopt(Socket),
+    Adopt { socket: Socket, is_tls: bool },
     /// Close this client's connection, if it is still there.
     Kill(u64),
     /// End the wait of this client.
@@ -83,6 +85,7 @@ impl Shared {
         gate: &'static Gate,
         keyspace: Keyspace,
         config: Config,
+        tls: Endpoint,
         facts: Facts,
         wakers: Vec<Waker>,
     ) -> Shared {
@@ -101,6 +104,7 @@ impl Shared {
             workers: wakers.into_iter().map(worker).collect(),
             table,
             clients: Clients::default(),
+            tls,
             facts,
             scripts: Cache::default(),
             libraries: Libraries::default(),

@@ -8,16 +8,17 @@ use std::thread::JoinHandle;
 
 use kvasir_keyspace::database::Keyspace;
 use kvasir_reactor::{
-    BackendChoice, Listener, Options, Reactor, Waker, clock, limits, random, signal, thread,
+    BackendChoice, Options, Reactor, Waker, clock, limits, random, signal, thread,
 };
 use kvasir_structures::gate::Gate;
 
 use crate::config::arguments::{self, Invocation, USAGE};
 use crate::config::load::{self, Loaded};
 use crate::config::{Config, IoBackend, print};
-use crate::listen;
+use crate::listen::{self, Open};
 use crate::log::{self, notice, warning};
 use crate::shared::{Facts, Shared};
+use crate::tls::context::Endpoint;
 use crate::worker::Worker;
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
@@ -78,8 +79,9 @@ fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
     signal::ignore_pipe_and_hangup();
     clock::calibrate();
     limit_clients(&mut config);
+    let tls = Endpoint::new(&config.tls)?;
     let listeners = listen::open(&config)?;
-    let (shared, threads) = start_workers(config, file, listeners)?;
+    let (shared, threads) = start_workers(config, file, tls, listeners)?;
     let config = shared.config();
     write_pid_file(&config);
     notice!("{}", listen::ready_line(&config, shared));
@@ -110,7 +112,8 @@ type Running = (&'static Shared, Vec<JoinHandle<std::io::Result<()>>>);
 fn start_workers(
     config: Config,
     file: Option<&Path>,
-    listeners: Vec<Listener>,
+    tls: Endpoint,
+    listeners: Vec<Open>,
 ) -> Result<Running, Refusal> {
     let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
     let count = config.io_threads.count(cores);
@@ -131,7 +134,7 @@ fn start_workers(
     let facts = facts(backend, &config, file)?;
     kvasir_structures::hash::set_seed(facts.hash_seed);
     let keyspace = Keyspace::new(gate, config.databases as usize);
-    let shared = Shared::new(gate, keyspace, config, facts, wakers);
+    let shared = Shared::new(gate, keyspace, config, tls, facts, wakers);
     let shared: &'static Shared = Box::leak(Box::new(shared));
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
@@ -154,14 +157,14 @@ struct Start {
 }
 
 impl Start {
-    fn new(index: usize, options: &Options, listeners: Option<Vec<Listener>>) -> Start {
+    fn new(index: usize, options: &Options, listeners: Option<Vec<Open>>) -> Start {
         let (tell, ready) = mpsc::channel();
         let (shared, learn) = mpsc::channel::<&'static Shared>();
         let options = options.clone();
         let thread = std::thread::spawn(move || {
             // Only debuggers would miss it.
             let _ = thread::set_name(&format!("worker-{index}"));
-            let mut reactor = match Reactor::new(&options) {
+            let reactor = match Reactor::new(&options) {
                 Ok(reactor) => reactor,
                 Err(error) => {
                     let _ = tell.send(Err(error));
@@ -175,10 +178,11 @@ impl Start {
             let _ = tell.send(Ok((reactor.waker(), name)));
             // If the start fails elsewhere, the sender is dropped.
             let Ok(shared) = learn.recv() else { return Ok(()) };
-            for listener in listeners.into_iter().flatten() {
-                reactor.listen(listener);
+            let mut worker = Worker::new(index, shared, reactor);
+            for open in listeners.into_iter().flatten() {
+                worker.listen(open);
             }
-            Worker::new(index, shared, reactor).run()
+            worker.run()
         });
         Start { ready, shared, thread }
     }

@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
-use kvasir_reactor::{Address, Buffer, ConnectionId, Event, Payload, Reactor, Socket, clock};
+use kvasir_reactor::{
+    Address, Buffer, ConnectionId, Event, ListenerId, Payload, Reactor, Socket, clock,
+};
 use kvasir_resp::request::Limits;
 
 use crate::batch::{Batch, Data, Source};
 use crate::blocking::{Deadlines, Served};
 use crate::clients::Origin;
 use crate::config::Config;
-use crate::connection::Connection;
+use crate::connection::{Connection, find};
 use crate::cron::Cron;
+use crate::listen::Open;
 use crate::log::warning;
 use crate::pubsub::local::Local;
 use crate::run::{Position, Runner};
@@ -26,6 +29,7 @@ use crate::scripting::busy::Away;
 use crate::scripting::run::Scripting;
 use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
+use crate::tls::transport::Handshakes;
 use crate::tuning::{env, request_limits};
 
 /// Input that waits beyond this stops receiving, unless it is one request that needs more.
@@ -51,10 +55,11 @@ pub struct Worker {
     pub ready: Vec<usize>,
     /// Connections whose replies or state want a look after the batch.
     pub touched: Vec<usize>,
+    pub handshakes: Handshakes,
     /// Somebody waits for the report of a send, which may only come with another event: look for
     /// it without waiting.
     awaits_report: bool,
-    spare: Vec<Vec<u8>>,
+    pub spare: Vec<Vec<u8>>,
 }
 
 /// What running a command needs of its worker.
@@ -120,9 +125,18 @@ impl Worker {
             batch: Batch::default(),
             ready: Vec::new(),
             touched: Vec::new(),
+            handshakes: Handshakes::default(),
             awaits_report: false,
             spare: Vec::new(),
         })
+    }
+
+    /// Accepts connections there.
+    pub fn listen(&mut self, open: Open) {
+        let id = self.reactor.listen(open.listener);
+        if open.is_tls {
+            self.handshakes.listeners.push(id);
+        }
     }
 
     /// Serves until the server stops. The worker is handed around whole, since a session takes it.
@@ -149,20 +163,27 @@ impl Worker {
     /// What is due between turns.
     fn do_chores(&mut self) {
         self.cron.run(self.shared, &mut self.core);
+        self.shake_hands();
+        self.end_handshakes();
         self.end_waits();
         self.close_idle();
         self.publish_tally();
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() || !self.events.is_empty() || self.awaits_report {
+        if !self.ready.is_empty()
+            || !self.events.is_empty()
+            || self.awaits_report
+            || self.handshakes.is_waiting()
+        {
             return Some(Duration::ZERO);
         }
         let has_connections = self.connections.iter().any(Option::is_some);
         let until = |ms: u64| Duration::from_millis(ms.saturating_sub(self.core.env.now_ms));
         let next_wait = self.core.deadlines.next_ms().map(until);
         let next_task = self.cron.timeout(self.shared, &self.core, has_connections);
-        [next_wait, next_task].into_iter().flatten().min()
+        let next_handshake = self.handshakes.next_ms().map(until);
+        [next_wait, next_task, next_handshake].into_iter().flatten().min()
     }
 
     fn turn(mut self: Box<Worker>) -> Box<Worker> {
@@ -227,8 +248,12 @@ impl Worker {
             Event::Sent { connection, payload, result } => {
                 self.sent(connection, payload, result.is_ok());
             }
-            Event::Closed { connection, .. } => self.close(connection.index as usize),
-            Event::Accepted { socket, .. } => self.accept(socket),
+            Event::Closed { connection: id, .. } => {
+                if find(&mut self.connections, id).is_some() {
+                    self.close(id.index as usize);
+                }
+            }
+            Event::Accepted { listener, socket } => self.accept(listener, socket),
             Event::AcceptFailed { error, .. } => {
                 warning!("accept failed error={error}");
             }
@@ -239,16 +264,18 @@ impl Worker {
     /// Adds received bytes to the batch: uncopied if they are all that the connection has.
     fn receive(&mut self, id: ConnectionId, buffer: Buffer, batch: &mut Batch) {
         let index = id.index as usize;
-        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
-        else {
+        let Some(connection) = find(&mut self.connections, id) else {
             return self.reactor.recycle(buffer);
         };
         self.shared.workers[self.index].stats.reads.add(1);
-        let received = self.reactor.bytes(&buffer);
-        self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
         if connection.is_closing {
             return self.reactor.recycle(buffer);
         }
+        if connection.tls.is_some() {
+            return self.receive_records(index, buffer, batch);
+        }
+        let received = self.reactor.bytes(&buffer);
+        self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
         if connection.waits.is_some() {
             connection.keep_input(received);
             self.reactor.recycle(buffer);
@@ -280,7 +307,7 @@ impl Worker {
         }
     }
 
-    fn add_own_source(&mut self, batch: &mut Batch, index: usize) {
+    pub fn add_own_source(&mut self, batch: &mut Batch, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if !connection.in_round {
             connection.in_round = true;
@@ -347,7 +374,8 @@ impl Worker {
         if has_more && waiting > INPUT_HIGH && !connection.is_paused {
             connection.is_paused = true;
             self.reactor.pause(connection.id);
-        } else if connection.is_paused && waiting <= INPUT_HIGH / 2 {
+        } else if connection.is_paused && (!has_more || waiting <= INPUT_HIGH / 2) {
+            // Without more to run, what waits is the beginning of a request that needs the rest.
             connection.is_paused = false;
             self.reactor.resume(connection.id);
         }
@@ -359,9 +387,12 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         connection.is_dirty = false;
         if connection.is_sending {
-            self.awaits_report |= !connection.reply.is_empty();
+            self.awaits_report |= connection.has_output();
             connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
             return;
+        }
+        if connection.tls.is_some() {
+            return self.flush_records(index);
         }
         if connection.reply.is_empty() {
             if connection.is_closing {
@@ -388,17 +419,14 @@ impl Worker {
     fn sent(&mut self, id: ConnectionId, payload: Payload, is_ok: bool) {
         self.spare(payload.bytes);
         let index = id.index as usize;
-        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
-        else {
-            return;
-        };
+        let Some(connection) = find(&mut self.connections, id) else { return };
         connection.is_sending = false;
         connection.client.output_bytes.store(0, Relaxed);
         if is_ok { self.flush(index) } else { self.close(index) }
     }
 
     /// Keeps an emptied buffer for the next reply.
-    fn spare(&mut self, mut bytes: Vec<u8>) {
+    pub fn spare(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) {
             bytes.clear();
             self.spare.push(bytes);
@@ -419,11 +447,15 @@ impl Worker {
     }
 
     /// Gives a new connection to the worker that has the fewest.
-    fn accept(&mut self, socket: Socket) {
+    fn accept(&mut self, listener: ListenerId, socket: Socket) {
         let stats = &self.shared.workers[self.index].stats;
-        if let Err(text) = self.admit(&socket) {
+        let is_tls = self.handshakes.listeners.contains(&listener);
+        if let Err(text) = self.admit(&socket, is_tls) {
             stats.rejected_connections.add(1);
-            socket.refuse(text.as_bytes());
+            // Who speaks TLS would not understand.
+            if !is_tls {
+                socket.refuse(text.as_bytes());
+            }
             return;
         }
         stats.connections.add(1);
@@ -434,25 +466,30 @@ impl Worker {
             .expect("there is a worker");
         count.fetch_add(1, Relaxed);
         if worker == self.index {
-            self.adopt(socket);
+            self.adopt(socket, is_tls);
         } else {
-            self.shared.send(worker, Message::Adopt(socket));
+            self.shared.send(worker, Message::Adopt { socket, is_tls });
         }
     }
 
-    fn admit(&self, socket: &Socket) -> Result<(), String> {
-        let config = &self.core.config;
-        let is_open = config.requirepass.is_empty() && config.protected_mode;
-        if is_open && !is_local(socket) {
+    fn admit(&self, socket: &Socket, is_tls: bool) -> Result<(), String> {
+        if !is_tls && self.is_denied(socket) {
             return Err(crate::listen::PROTECTED_MODE.into());
         }
-        if !self.shared.clients.try_reserve(config.maxclients as usize) {
+        if !self.shared.clients.try_reserve(self.core.config.maxclients as usize) {
             return Err("-ERR max number of clients reached\r\n".into());
         }
         Ok(())
     }
 
-    fn adopt(&mut self, socket: Socket) {
+    /// Whether protected mode keeps a client out.
+    fn is_denied(&self, socket: &Socket) -> bool {
+        let config = &self.core.config;
+        config.requirepass.is_empty() && config.protected_mode && !is_local(socket)
+    }
+
+    fn adopt(&mut self, socket: Socket, is_tls: bool) {
+        let tls = if is_tls { self.new_tls(self.is_denied(&socket)) } else { None };
         let config = &self.core.config;
         // A peer that has gone already is found out by the first receive.
         let _ = socket.set_nodelay();
@@ -474,7 +511,11 @@ impl Worker {
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Box::new(Connection::new(id, client, is_authenticated)));
+        let connection = Connection { tls, ..Connection::new(id, client, is_authenticated) };
+        self.connections[index] = Some(Box::new(connection));
+        if is_tls {
+            self.await_handshake(id);
+        }
     }
 
     fn read_inbox(&mut self) {
@@ -482,7 +523,7 @@ impl Worker {
         let messages = std::mem::take(&mut *crate::lock(inbox));
         for message in messages {
             match message {
-                Message::Adopt(socket) => self.adopt(socket),
+                Message::Adopt { socket, is_tls } => self.adopt(socket, is_tls),
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::Unblock(served) => self.unblock(served),

@@ -7,8 +7,12 @@ use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
 use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, write_help};
-use crate::config::command;
-use crate::shared::Message;
+use crate::config::Config;
+use crate::config::command::{self, SetError};
+use crate::config::row::Row;
+use crate::config::tls::is_tls;
+use crate::log::warning;
+use crate::shared::{Message, Shared};
 
 pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];
 
@@ -78,12 +82,28 @@ static CONFIG_SET: ServerCommand = ServerCommand {
 /// This worker obeys the new values from the next command on, the others from their next turn.
 fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let pairs: Vec<&[u8]> = cx.args.from(2).iter().collect();
-    let changed = cx.shared.change_config(|config| command::set(config, &pairs));
-    changed.map_err(|error| Error::from_bytes(error.message()))?;
+    let changed = cx.shared.change_config(|config| {
+        let changed = command::set(config, &pairs)?;
+        reload_tls(cx.shared, &changed, &pairs)?;
+        Ok(changed)
+    });
+    changed.map_err(|error: SetError| Error::from_bytes(error.message()))?;
     cx.core.refresh(cx.shared);
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();
     Ok(())
+}
+
+/// Puts options of TLS in force, if there are any among the pairs, or says to which it is due that
+/// nothing changes.
+fn reload_tls(shared: &Shared, config: &Config, pairs: &[&[u8]]) -> Result<(), SetError> {
+    let names = pairs.iter().step_by(2).filter_map(|name| Row::find(name));
+    let Some((_, name)) = { names }.find(|(_, name)| is_tls(name)) else { return Ok(()) };
+    shared.tls.reload(&config.tls).map_err(|reason| {
+        warning!("TLS configuration was not changed: {reason}");
+        let reason = "Unable to update TLS configuration. Check server logs.".into();
+        SetError::Failed { name: name.into(), reason }
+    })
 }
 
 static CONFIG_RESETSTAT: ServerCommand = ServerCommand {

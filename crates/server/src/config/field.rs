@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use kvasir_keyspace::event::Class;
 
 use super::kind::Value;
+use super::tls::AuthClients;
 use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
 
 /// A type that a field of `Config` may have.
@@ -162,6 +163,7 @@ macro_rules! choice {
     };
 }
 
+choice!(AuthClients, No = "no", Yes = "yes", Optional = "optional");
 choice!(Loglevel, Debug = "debug", Verbose = "verbose", Notice = "notice", Warning = "warning");
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(DebugCommand, No = "no", Yes = "yes", Local = "local");

@@ -15,6 +15,7 @@ pub mod print;
 pub mod row;
 pub mod syntax;
 pub mod table;
+pub mod tls;
 pub mod unsupported;
 
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ pub struct Config {
     /// Seconds; 0: off.
     pub tcp_keepalive: u32,
     pub protected_mode: bool,
+    pub tls: tls::TlsConfig,
     pub maxclients: u32,
     /// Seconds of silence after which a client is disconnected; 0: never.
     pub timeout: u32,
@@ -103,6 +105,7 @@ impl Config {
             unixsocketperm: FileMode(0),
             tcp_keepalive: 0,
             protected_mode: false,
+            tls: tls::TlsConfig::default(),
             maxclients: 0,
             timeout: 0,
             proto_max_bulk_len: 0,

@@ -25,6 +25,7 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Network,
+    Tls,
     Clients,
     Security,
     Threads,
@@ -69,6 +70,7 @@ pub enum Otherwise {
 impl Group {
     pub const ALL: &[Group] = &[
         Group::Network,
+        Group::Tls,
         Group::Clients,
         Group::Security,
         Group::Threads,
@@ -82,6 +84,7 @@ impl Group {
     pub fn title(self) -> &'static str {
         match self {
             Group::Network => "Network",
+            Group::Tls => "TLS",
             Group::Clients => "Clients",
             Group::Security => "Security",
             Group::Threads => "Threads",

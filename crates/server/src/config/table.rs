@@ -3,10 +3,9 @@
 //!
 //! The order is that of the sample file and of CONFIG GET.
 
-use super::field::Field;
 use super::kind::{Kind, Value};
 use super::row::{Group, Otherwise, Place, Row};
-use super::{DebugCommand, IoBackend, Loglevel};
+use super::{DebugCommand, IoBackend, Loglevel, tls};
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;
@@ -16,13 +15,16 @@ const BIND_ADDRESSES_MAX: usize = 16;
 
 /// The field of `Config` with this name, as the place of an option's value.
 macro_rules! field {
-    ($name:ident) => {
-        Place::Field {
-            value: |config| config.$name.value(),
-            assign: |config, value| config.$name.assign(value),
+    ($($name:ident).+) => {
+        $crate::config::row::Place::Field {
+            value: |config| $crate::config::field::Field::value(&config.$($name).+),
+            assign: |config, value| {
+                $crate::config::field::Field::assign(&mut config.$($name).+, value);
+            },
         }
     };
 }
+pub(super) use field;
 
 const fn ignored(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Ignored, why }
@@ -32,7 +34,7 @@ const fn refused(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Refused, why }
 }
 
-const fn integer(min: i64, max: i64) -> Kind {
+pub(super) const fn integer(min: i64, max: i64) -> Kind {
     Kind::Integer { min, max }
 }
 
@@ -116,6 +118,20 @@ Seconds of silence after which the kernel probes whether a client still lives.
 While `requirepass` is empty, accept clients only from the loopback interface
 and the unix socket.",
     ),
+    tls::PORT,
+    tls::CERT_FILE,
+    tls::KEY_FILE,
+    tls::KEY_FILE_PASS,
+    tls::CA_CERT_FILE,
+    tls::CA_CERT_DIR,
+    tls::AUTH_CLIENTS,
+    tls::PROTOCOLS,
+    tls::CIPHERS,
+    tls::CIPHERSUITES,
+    tls::PREFER_SERVER_CIPHERS,
+    tls::SESSION_CACHING,
+    tls::SESSION_CACHE_SIZE,
+    tls::SESSION_CACHE_TIMEOUT,
     Row::new(
         "maxclients",
         Group::Clients,

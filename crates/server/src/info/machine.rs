@@ -21,7 +21,7 @@ pub fn server(source: &Source<'_>, lines: &mut Lines) {
     lines.field("process_id", limits::pid());
     lines.field("process_supervised", "no");
     lines.field("run_id", &facts.run_id);
-    lines.field("tcp_port", config.port);
+    lines.field("tcp_port", if config.port != 0 { config.port } else { config.tls.port });
     lines.field("server_time_usec", clock::now_unix_us());
     lines.field("uptime_in_seconds", uptime_s);
     lines.field("uptime_in_days", uptime_s / 86_400);

@@ -52,6 +52,8 @@ pub struct RunningCall {
 pub struct Away {
     connection: ConnectionId,
     input: Vec<u8>,
+    /// What it receives are records, which only the connection itself can read.
+    is_encrypted: bool,
     is_paused: bool,
     events: Vec<Event>,
 }
@@ -164,8 +166,9 @@ impl Session {
     fn serve_others(&mut self) {
         let id = self.connection.id;
         let is_paused = self.connection.is_paused;
-        let away = Away { connection: id, input: Vec::new(), is_paused, events: Vec::new() };
-        self.worker.away = Some(away);
+        let is_encrypted = self.connection.tls.is_some();
+        let (input, events) = (Vec::new(), Vec::new());
+        self.worker.away = Some(Away { connection: id, input, is_encrypted, is_paused, events });
         self.worker.serve_while_busy();
         let away = self.worker.away.take().expect("it was put there");
         self.connection.input.extend_from_slice(&away.input);
@@ -227,6 +230,14 @@ impl Worker {
     pub fn keep_for_away(&mut self, event: Event) -> Option<Event> {
         let Some(away) = &mut self.away else { return Some(event) };
         match event {
+            Event::Received { connection, .. }
+                if connection == away.connection && away.is_encrypted =>
+            {
+                // It keeps its buffer, so let there be few.
+                self.reactor.pause(connection);
+                away.is_paused = true;
+                away.events.push(event);
+            }
             Event::Received { connection, buffer } if connection == away.connection => {
                 away.input.extend_from_slice(self.reactor.bytes(&buffer));
                 self.reactor.recycle(buffer);

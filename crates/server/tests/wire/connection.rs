@@ -1,6 +1,8 @@
 //! PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT, and errors of calls that are no command's.
 
-use crate::check::{check, check_ours, check_with};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::check::{check, check_ours, check_with, show};
 use crate::harness::each_backend;
 
 #[test]
@@ -132,4 +134,28 @@ fn a_password_set_at_run_time_counts_at_once() {
             ("PING; AUTH new", "-NOAUTH Authentication required.; +OK"),
         ],
     );
+}
+
+/// What comes behind a QUIT must not be taken for the call of whoever gets the connection's place.
+#[test]
+fn bytes_of_a_closed_connection_are_nobodys() {
+    each_backend(&["--io-threads", "1"], |server| {
+        let server = &*server;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        let mut noisy = server.connect();
+                        noisy.try_send(&["QUIT"]);
+                        while noisy.try_send(&["ECHO", "leak"]) {}
+                    }
+                });
+            }
+            let replies: Vec<String> =
+                (0..500).map(|_| show(&server.connect().ask("PING"))).collect();
+            is_over.store(true, Relaxed);
+            assert!(replies.iter().all(|reply| reply == "+PONG"), "{replies:?}");
+        });
+    });
 }

@@ -79,6 +79,11 @@ impl Server {
         server
     }
 
+    /// Where it runs; what it makes is removed with it.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub fn socket(&self) -> PathBuf {
         self.directory.join("socket")
     }
@@ -131,9 +136,19 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Whether the other end has closed the connection, read everything or not.
+fn is_closed(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+/// What a client speaks over.
+pub trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
 /// One connection.
 pub struct Client {
-    stream: UnixStream,
+    stream: Box<dyn Stream>,
     decoder: Decoder,
     /// What was received since the last reply was complete.
     raw: Vec<u8>,
@@ -144,7 +159,12 @@ impl Client {
         let stream = UnixStream::connect(socket).expect("the server listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
         stream.set_write_timeout(Some(DEADLINE)).expect("a timeout can be set");
-        Client { stream, decoder: Decoder::default(), raw: Vec::new() }
+        Client::over(stream)
+    }
+
+    /// A client of whatever is at the other end.
+    pub fn over(stream: impl Stream + 'static) -> Client {
+        Client { stream: Box::new(stream), decoder: Decoder::default(), raw: Vec::new() }
     }
 
     /// Sends bytes as they are.
@@ -156,7 +176,7 @@ impl Client {
     pub fn try_send(&mut self, call: &[impl AsRef<[u8]>]) -> bool {
         match self.stream.write_all(&encode_request(call)) {
             Ok(()) => true,
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
+            Err(error) if is_closed(&error) => false,
             Err(error) => panic!("the server does not read: {error}"),
         }
     }
@@ -178,7 +198,7 @@ impl Client {
                     self.decoder.feed(&chunk[..length]);
                     self.raw.extend_from_slice(&chunk[..length]);
                 }
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) if is_closed(&error) => return None,
                 Err(error) => panic!("no reply: {error}"),
             }
         }

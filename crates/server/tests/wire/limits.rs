@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use kvasir_resp::decode::encode_request;
+
 use crate::check::{check, run_script, show};
 use crate::harness::{Client, Server, each_backend, wait_until};
 
@@ -92,4 +94,22 @@ fn few_descriptors_lower_maxclients() {
     let refused = next.read_reply().map(|reply| show(&reply));
     assert_eq!(refused.as_deref(), Some("-ERR max number of clients reached"));
     assert_eq!(show(&client.ask("PING")), "+PONG");
+}
+
+/// Receiving stops while many requests wait; the one behind them may need more than has come.
+#[test]
+fn a_long_request_behind_many_is_received_to_its_end() {
+    each_backend(&["--io-threads", "1"], |server| {
+        let value = vec![b'x'; 5_000_000];
+        for count in (20_000..40_000).step_by(4_000) {
+            let mut client = server.connect();
+            let mut calls = encode_request(&["PING"]).repeat(count);
+            calls.extend(encode_request(&[b"SET".as_slice(), b"k", &value]));
+            client.send_raw(&calls);
+            for _ in 0..count {
+                assert_eq!(client.read_reply().map(|reply| show(&reply)).as_deref(), Some("+PONG"));
+            }
+            assert_eq!(client.read_reply().map(|reply| show(&reply)).as_deref(), Some("+OK"));
+        }
+    });
 }

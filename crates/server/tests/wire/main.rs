@@ -4,6 +4,7 @@
 //! redis-server; the other files are tests, by subject.
 
 mod blocking;
+mod certificates;
 mod check;
 mod clients;
 mod command_table;
@@ -17,4 +18,7 @@ mod pubsub_workers;
 mod scripts;
 mod server;
 mod talk;
+mod tls;
+mod tls_files;
+mod tls_misuse;
 mod transactions;

@@ -1,0 +1,183 @@
+//! What else may come to a port for TLS: noise, silence, other protocols, too many, strangers.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use kvasir_resp::decode::encode_request;
+use rustls::{ClientConnection, StreamOwned};
+
+use crate::certificates::{BOTH, Certificates, TlsServer};
+use crate::check::show;
+use crate::harness::{Client, DEADLINE, backends, wait_until};
+
+fn clients_of(server: &TlsServer) -> String {
+    server.server.connect().ask_text("INFO clients")
+}
+
+/// Waits until the server has closed its end.
+fn ends(stream: &mut TcpStream) {
+    let mut rest = Vec::new();
+    // An alert comes first, or a reset where something was not read.
+    let _ = stream.read_to_end(&mut rest);
+    assert!(rest.is_empty() || rest[0] == 21, "no alert: {rest:?}");
+}
+
+#[test]
+fn what_is_no_handshake_is_closed_with_a_line_in_the_log() {
+    let certificates = Certificates::new();
+    for backend in backends() {
+        let server = TlsServer::start(backend, &certificates, &[]);
+        let noise: Vec<u8> =
+            (0..100_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        // A record of the right form that holds no ClientHello.
+        let no_hello = [&[22, 3, 1, 0, 8, 1, 0, 0, 4][..], b"nope"].concat();
+        let all: [&[u8]; 4] = [b"PING\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", &noise, &no_hello];
+        for bytes in all {
+            let mut stream = server.connect_tcp();
+            // The server may have closed before all is written.
+            let _ = stream.write_all(bytes);
+            ends(&mut stream);
+        }
+        let failed = || server.log().matches("TLS connection failed addr=127.0.0.1:").count();
+        wait_until("all are logged", || failed() == all.len());
+        // One that goes away in the middle of it.
+        drop(server.connect_tcp());
+        let mut half = server.connect_tcp();
+        half.write_all(&[22, 3, 1, 0, 200, 1]).unwrap();
+        drop(half);
+        wait_until("all are gone", || clients_of(&server).contains("connected_clients:1\r\n"));
+        assert!(server.try_ping(&certificates.client(None, &BOTH)).is_ok());
+    }
+}
+
+#[test]
+fn noise_behind_the_handshake_ends_the_connection() {
+    let certificates = Certificates::new();
+    for backend in backends() {
+        let server = TlsServer::start(backend, &certificates, &[]);
+        for version in BOTH {
+            let mut stream = server.open(&certificates.client(None, &[version]));
+            stream.write_all(b"PING\r\n").unwrap();
+            stream.read_exact(&mut [0; 7]).unwrap();
+            // As a record of data, but not encrypted with the keys agreed on.
+            let fake = [&[23, 3, 3, 0, 64][..], &[b'x'; 64]].concat();
+            stream.sock.write_all(&fake).unwrap();
+            assert!(stream.read(&mut [0; 8]).is_err(), "an alert");
+        }
+        assert!(server.log().contains("cannot decrypt peer's message"), "{}", server.log());
+    }
+}
+
+#[test]
+fn who_is_slow_with_the_handshake_gets_ten_seconds() {
+    let certificates = Certificates::new();
+    let run = |backend: &'static str| {
+        let server = TlsServer::start(backend, &certificates, &["--maxclients", "5"]);
+        let start = Instant::now();
+        let mut silent = server.connect_tcp();
+        let mut half = server.connect_tcp();
+        half.write_all(&[22, 3, 1, 0, 200, 1]).unwrap();
+        // Byte by byte is no matter as long as it ends in time.
+        let name = "localhost".try_into().unwrap();
+        let session = ClientConnection::new(certificates.client(None, &BOTH), name).unwrap();
+        let mut slow = Client::over(StreamOwned::new(session, Dripping(server.connect_tcp())));
+        assert_eq!(show(&slow.ask("PING")), "+PONG");
+        // They count, so there is room for two more.
+        let mut others = [server.server.connect(), server.server.connect()];
+        others.iter_mut().for_each(|other| assert_eq!(show(&other.ask("PING")), "+PONG"));
+        let mut surplus = server.connect_tcp();
+        assert_eq!(surplus.read(&mut [0; 8]).unwrap(), 0, "closed without a word");
+        assert!(others[0].ask_text("INFO stats").contains("rejected_connections:1\r\n"));
+        ends(&mut silent);
+        ends(&mut half);
+        let took = start.elapsed();
+        assert!((9..15).contains(&took.as_secs()), "{took:?}");
+        assert!(server.log().contains("error=the handshake took too long"), "{}", server.log());
+        assert_eq!(show(&slow.ask("PING")), "+PONG");
+    };
+    std::thread::scope(|scope| {
+        backends().into_iter().for_each(|backend| drop(scope.spawn(move || run(backend))));
+    });
+}
+
+/// Sends one byte at a time.
+struct Dripping(TcpStream);
+
+impl Read for Dripping {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(room)
+    }
+}
+
+impl Write for Dripping {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(&bytes[..1])
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Many handshakes at once must not hold up those who have theirs behind them.
+#[test]
+fn handshakes_leave_time_to_others() {
+    let certificates = Certificates::new();
+    for backend in backends() {
+        let server = TlsServer::start(backend, &certificates, &[]);
+        let config = certificates.client(None, &BOTH);
+        let mut client = server.connect(&config);
+        assert_eq!(show(&client.ask("PING")), "+PONG");
+        let mut waiting: Vec<TcpStream> = (0..300).map(|_| server.connect_tcp()).collect();
+        for stream in &mut waiting {
+            let name = "localhost".try_into().unwrap();
+            let mut session = ClientConnection::new(config.clone(), name).unwrap();
+            session.write_tls(stream).unwrap();
+        }
+        for _ in 0..20 {
+            let start = Instant::now();
+            assert_eq!(show(&client.ask("PING")), "+PONG");
+            assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        }
+    }
+}
+
+#[test]
+fn protected_mode_keeps_strangers_out_and_tells_them() {
+    let Some(address) = outer_address() else {
+        eprintln!("this machine has no address but the loopback interface's: nothing to test");
+        return;
+    };
+    let certificates = Certificates::new();
+    for backend in backends() {
+        let server = TlsServer::start(backend, &certificates, &[]);
+        for version in BOTH {
+            let tcp = TcpStream::connect((address, server.port)).unwrap();
+            tcp.set_read_timeout(Some(DEADLINE)).unwrap();
+            let name = "localhost".try_into().unwrap();
+            let config = certificates.client(None, &[version]);
+            let session = ClientConnection::new(config, name).unwrap();
+            let mut stream = StreamOwned::new(session, tcp);
+            let set = encode_request(&["SET", "k", "v"]);
+            stream.write_all(&set).unwrap();
+            let mut said = Vec::new();
+            let read = stream.read_to_end(&mut said);
+            assert!(read.is_ok(), "{read:?} {}", server.log());
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.starts_with("-DENIED Redis is running in protected mode"), "{said}");
+        }
+        let mut local = server.server.connect();
+        assert_eq!(show(&local.ask("EXISTS k")), ":0");
+        assert!(local.ask_text("INFO stats").contains("rejected_connections:2\r\n"));
+    }
+}
+
+/// An address of this machine that others would use.
+fn outer_address() -> Option<IpAddr> {
+    // Nothing is sent; the kernel only chooses a route.
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
+    socket.connect(("192.0.2.1", 9)).ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
