@@ -7,6 +7,7 @@ use kvasir_reactor::ConnectionId;
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::Parser;
 
+use crate::acl::access::Access;
 use crate::blocking::Waits;
 use crate::clients::Client;
 
@@ -19,7 +20,8 @@ pub struct Connection {
     pub input: Vec<u8>,
     pub reply: Reply,
     pub db: DbIndex,
-    pub is_authenticated: bool,
+    /// Who it is.
+    pub access: Access,
     pub replies: Replies,
     /// Its last call waits for a key; until that is answered nothing else is executed.
     pub waits: Option<Waits>,
@@ -49,7 +51,7 @@ pub enum Replies {
 }
 
 impl Connection {
-    pub fn new(id: ConnectionId, client: Arc<Client>, is_authenticated: bool) -> Connection {
+    pub fn new(id: ConnectionId, client: Arc<Client>, access: Access) -> Connection {
         Connection {
             id,
             client,
@@ -57,7 +59,7 @@ impl Connection {
             input: Vec::new(),
             reply: Reply::new(Protocol::Resp2),
             db: DbIndex(0),
-            is_authenticated,
+            access,
             replies: Replies::On,
             waits: None,
             stopped_at: None,

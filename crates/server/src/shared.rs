@@ -8,6 +8,7 @@ use kvasir_keyspace::view::Garbage;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_structures::gate::Gate;
 
+use crate::acl::Acl;
 use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::config::Config;
@@ -19,6 +20,7 @@ pub struct Shared {
     pub gate: &'static Gate,
     pub keyspace: Keyspace,
     pub table: Table,
+    pub acl: Acl,
     pub clients: Clients,
     pub workers: Vec<WorkerHandle>,
     pub facts: Facts,
@@ -75,9 +77,9 @@ impl Shared {
         keyspace: Keyspace,
         config: Config,
         facts: Facts,
+        (table, acl): (Table, Acl),
         wakers: Vec<Waker>,
     ) -> Shared {
-        let table = Table::new();
         let worker = |waker| WorkerHandle {
             waker,
             inbox: Mutex::new(Vec::new()),
@@ -89,6 +91,7 @@ impl Shared {
             keyspace,
             workers: wakers.into_iter().map(worker).collect(),
             table,
+            acl,
             clients: Clients::default(),
             facts,
             samples: Samples::new(),

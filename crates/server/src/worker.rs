@@ -13,6 +13,7 @@ use kvasir_keyspace::view::{Env, Tally};
 use kvasir_reactor::{Address, Buffer, ConnectionId, Event, Payload, Reactor, Socket, clock};
 use kvasir_resp::request::Limits;
 
+use crate::acl::access::Access;
 use crate::batch::{Batch, Data, Source};
 use crate::blocking::{Deadlines, Served};
 use crate::clients::Origin;
@@ -255,7 +256,8 @@ impl Worker {
             if let Data::Own(bytes) = &mut batch.sources[source].data {
                 *bytes = std::mem::take(&mut connection.input);
             }
-            let limits = Limits { authenticated: connection.is_authenticated, ..self.core.limits };
+            let limits =
+                Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
             let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
             batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
             if connection.reply.is_empty() && !connection.is_sending {
@@ -404,8 +406,8 @@ impl Worker {
 
     fn admit(&self, socket: &Socket) -> Result<(), String> {
         let config = &self.core.config;
-        let is_open = config.requirepass.is_empty() && config.protected_mode;
-        if is_open && !is_local(socket) {
+        let is_open = || self.shared.acl.default_user().0.is_open();
+        if config.protected_mode && !is_local(socket) && is_open() {
             return Err(crate::listen::PROTECTED_MODE.into());
         }
         if !self.shared.clients.try_reserve(config.maxclients as usize) {
@@ -430,13 +432,13 @@ impl Worker {
             descriptor: socket.as_fd().as_raw_fd(),
         };
         let client = self.shared.clients.add(self.index, origin, self.core.env.now_ms);
-        let is_authenticated = config.requirepass.is_empty();
+        let access = Access::new(&self.shared.acl, &self.shared.table);
         let id = self.reactor.register(socket);
         let index = id.index as usize;
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Box::new(Connection::new(id, client, is_authenticated)));
+        self.connections[index] = Some(Box::new(Connection::new(id, client, access)));
     }
 
     fn read_inbox(&mut self) {

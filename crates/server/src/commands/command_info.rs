@@ -102,14 +102,21 @@ fn plain_range(spec: &Spec) -> [i64; 3] {
     joined.unwrap_or_default()
 }
 
-/// ACL categories: those of the row, of its flags and of its group, in Redis's order.
+/// The ACL categories of a command.
 pub fn categories(entry: &Entry) -> Vec<&'static str> {
+    let all = every_category(entry).into_iter();
+    all.filter_map(|(name, is_in)| is_in.then_some(name)).collect()
+}
+
+/// Every ACL category, in Redis's order, and whether the command is in it: by its row, its flags
+/// or its group.
+pub fn every_category(entry: &Entry) -> [(&'static str, bool); 21] {
     let spec = entry.spec;
     let has = |flag: Flags| spec.flags.contains(flag);
     let names = |category: Categories| spec.categories.contains(category);
     let is_of = |group: Group| spec.group == group && entry.subcommands.is_empty();
     let sorts = names(Categories::SORTABLE);
-    let all = [
+    [
         ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !sorts),
         ("read", has(Flags::READONLY)),
         ("write", has(Flags::WRITE)),
@@ -131,8 +138,7 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
         ("connection", names(Categories::CONNECTION) || is_of(Group::Connection)),
         ("transaction", names(Categories::TRANSACTION)),
         ("scripting", names(Categories::SCRIPTING)),
-    ];
-    all.into_iter().filter_map(|(name, is_in)| is_in.then_some(name)).collect()
+    ]
 }
 
 /// Writes the names of the flags that are set, as a set of statuses.

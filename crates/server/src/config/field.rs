@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use super::kind::Value;
-use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
+use super::{FileMode, IoBackend, Loglevel, PubsubDefault, Threads, WhoMay};
 
 /// A type that a field of `Config` may have.
 pub trait Field {
@@ -149,7 +149,8 @@ macro_rules! choice {
 
 choice!(Loglevel, Debug = "debug", Verbose = "verbose", Notice = "notice", Warning = "warning");
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
-choice!(DebugCommand, No = "no", Yes = "yes", Local = "local");
+choice!(WhoMay, No = "no", Yes = "yes", Local = "local");
+choice!(PubsubDefault, AllChannels = "allchannels", ResetChannels = "resetchannels");
 
 fn misfit(field: &str, value: &Value) -> ! {
     unreachable!("a row of the option table gives {value:?} to {field}")
