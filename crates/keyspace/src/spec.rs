@@ -69,6 +69,8 @@ pub enum Group {
     Geo,
     Stream,
     Connection,
+    Transactions,
+    Scripting,
     Server,
 }
 
@@ -86,6 +88,8 @@ impl Group {
             Group::Geo => "geo",
             Group::Stream => "stream",
             Group::Connection => "connection",
+            Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
             Group::Server => "server",
         }
     }

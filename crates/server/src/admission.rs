@@ -8,7 +8,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
 
-use crate::acl::admit::{Moment, Scene, admit};
+use crate::acl::admit::{Scene, admit};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::dispatch::Entry;
@@ -28,7 +28,12 @@ pub fn check(
     if entry.spec.flags.contains(Flags::PROTECTED) {
         check_protected(&scene.core.config, connection.client.is_local, entry)?;
     }
-    admit(scene, connection, entry, args, Moment::Arrival)
+    admit(scene, connection, entry, args)?;
+    let busy = &scene.shared.keyspace.busy;
+    if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
+        return Err(busy.error());
+    }
+    Ok(())
 }
 
 /// What `enable-debug-command` and `enable-module-command` say.

@@ -10,6 +10,7 @@ use kvasir_resp::request::Parser;
 use crate::acl::access::Access;
 use crate::blocking::Waits;
 use crate::clients::Client;
+use crate::transaction::{Transaction, Watched};
 
 /// State of one connection; an idle one owns no buffer.
 pub struct Connection {
@@ -23,6 +24,9 @@ pub struct Connection {
     /// Who it is.
     pub access: Access,
     pub replies: Replies,
+    /// What is queued since MULTI.
+    pub transaction: Option<Box<Transaction>>,
+    pub watched: Option<Box<Watched>>,
     /// Its last call waits for a key; until that is answered nothing else is executed.
     pub waits: Option<Waits>,
     /// Of the batch at work: where the call ends that waits.
@@ -61,6 +65,8 @@ impl Connection {
             db: DbIndex(0),
             access,
             replies: Replies::On,
+            transaction: None,
+            watched: None,
             waits: None,
             stopped_at: None,
             is_sending: false,

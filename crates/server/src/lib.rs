@@ -20,9 +20,11 @@ pub mod info;
 pub mod listen;
 pub mod log;
 pub mod run;
+pub mod session;
 pub mod shared;
 pub mod start;
 pub mod stats;
+pub mod transaction;
 pub mod tuning;
 pub mod worker;
 

@@ -9,22 +9,30 @@ use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Mark;
-use kvasir_structures::gate::Pass;
+use kvasir_structures::gate::{ExclusivePass, Pass};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::acl::admit::Scene;
 use crate::admission;
 use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
-use crate::commands::{ServerCx, ServerRun};
+use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::log::warning;
+use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
 use crate::worker::{Core, Worker};
 
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
 const REQUESTS_PER_LOOK: usize = 32;
+
+/// How far a batch has been run.
+#[derive(Default)]
+pub struct Position {
+    next: usize,
+    ahead: Lookahead,
+}
 
 /// What a batch runs with; the worker's parts, borrowed side by side.
 pub struct Runner<'w> {
@@ -33,7 +41,7 @@ pub struct Runner<'w> {
     reactor: &'w Reactor,
     connections: &'w mut [Option<Box<Connection>>],
     core: &'w mut Core,
-    /// `None` only while a command has the gate for itself.
+    /// `None` while a command, or a busy script, has the gate for itself.
     pass: Option<Pass<'static>>,
     /// Calls of one command in a row, not yet counted.
     streak: Streak,
@@ -55,26 +63,30 @@ impl<'w> Runner<'w> {
             reactor: &worker.reactor,
             connections: &mut worker.connections,
             core: &mut worker.core,
-            pass: Some(worker.shared.gate.enter(worker.index)),
+            pass: None,
             streak: Streak { command: 0, calls: 0, since: clock::ticks() },
         }
     }
 
-    /// Runs every request of a batch, then leaves the gate.
-    pub fn run(mut self, batch: &Batch) {
-        let mut ahead = Lookahead::default();
-        for (index, request) in batch.requests.iter().enumerate() {
-            if index % REQUESTS_PER_LOOK == 0 {
+    /// Runs the requests of a batch from `position` on, to its end or to a call that needs a
+    /// session; then leaves the gate.
+    pub fn run(mut self, batch: &Batch, position: &mut Position) -> Option<Start> {
+        while let Some(request) = batch.requests.get(position.next) {
+            if position.next.is_multiple_of(REQUESTS_PER_LOOK) {
                 self.look_around();
             }
-            let pass = self.pass.as_ref().expect("between commands there is a pass");
-            batch.look_ahead(&mut ahead, request, &self.shared.keyspace, pass);
-            self.run_request(batch, request);
+            let keyspace = &self.shared.keyspace;
+            if let Some(pass) = self.enter() {
+                batch.look_ahead(&mut position.ahead, request, keyspace, pass);
+            }
+            position.next += 1;
+            if let Some(start) = self.run_request(batch, position.next - 1) {
+                self.end_streak();
+                return Some(start);
+            }
         }
         self.end_streak();
-        let stats = &self.shared.workers[self.worker].stats;
-        stats.batches.add(1);
-        stats.commands.add(batch.requests.len() as u64);
+        None
     }
 
     /// Brings the time up to date, and lets others close the gate: a long batch is cut in two.
@@ -82,18 +94,30 @@ impl<'w> Runner<'w> {
         self.core.env.now_ms = clock::now_unix_ms();
         if self.shared.gate.is_closing() {
             self.pass = None;
-            self.pass = Some(self.shared.gate.enter(self.worker));
         }
     }
 
-    fn run_request(&mut self, batch: &Batch, request: &Request) {
+    /// Is inside the gate, or tries to get in; `None` if a busy script has it.
+    #[inline]
+    fn enter(&mut self) -> Option<&Pass<'static>> {
+        if self.pass.is_none() {
+            let Shared { gate, keyspace, .. } = self.shared;
+            self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
+        }
+        self.pass.as_ref()
+    }
+
+    fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
+        let request = &batch.requests[index];
         let source = &batch.sources[request.source as usize];
         // Taken out for the length of the call, so that the call may look at other connections.
-        let Some(mut connection) = self.connections[source.connection].take() else { return };
+        let mut connection = self.connections[source.connection].take()?;
         if !connection.is_closing && connection.waits.is_none() {
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
-            self.answer(&mut connection, batch, request);
+            if let Some((entry, run)) = self.answer(&mut connection, batch, request) {
+                return Some(Start { entry, run, connection, request: index, is_muted, mark });
+            }
             if is_muted {
                 unmute(&mut connection, mark);
             }
@@ -102,18 +126,35 @@ impl<'w> Runner<'w> {
             }
         }
         self.connections[source.connection] = Some(connection);
+        None
     }
 
-    fn answer(&mut self, connection: &mut Connection, batch: &Batch, request: &Request) {
-        let args = || batch.args(request, self.reactor);
-        match &request.what {
-            What::Call(index) => self.run_call(connection, batch, request, *index as usize),
-            What::UnknownCommand if is_http(args()) => {
+    /// Answers a request, or says how to run the session that it needs.
+    #[inline]
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        request: &Request,
+    ) -> Option<(&'static Entry, SessionRun)> {
+        if let What::Call(index) = request.what {
+            return self.run_call(connection, batch, request, index as usize);
+        }
+        self.refuse(connection, &request.what, batch.args(request, self.reactor));
+        None
+    }
+
+    /// Answers a request that is no call.
+    #[cold]
+    fn refuse(&mut self, connection: &mut Connection, what: &What, args: Args<'_>) {
+        match what {
+            What::Call(_) => unreachable!("a call is run"),
+            What::UnknownCommand if is_http(args) => {
                 warning!("closing a client that speaks HTTP id={}", connection.client.id);
                 connection.is_closing = true;
             }
-            What::UnknownCommand => self.fail(connection, &unknown_command(args())),
-            What::UnknownSubcommand => self.fail(connection, &unknown_subcommand(args())),
+            What::UnknownCommand => self.reject(connection, &unknown_command(args)),
+            What::UnknownSubcommand => self.reject(connection, &unknown_subcommand(args)),
             What::Malformed(error) => {
                 connection.reply.protocol_error(*error);
                 self.shared.workers[self.worker].stats.count_error(b"ERR");
@@ -128,15 +169,24 @@ impl<'w> Runner<'w> {
         batch: &Batch,
         request: &Request,
         index: usize,
-    ) {
+    ) -> Option<(&'static Entry, SessionRun)> {
         let entry = &self.shared.table.entries()[index];
         let args = batch.args(request, self.reactor);
         let stats = &self.shared.workers[self.worker].stats.by_command[index];
         note_use(connection, index, self.core.env.now_ms);
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
-        if let Err(error) = admission::check(scene, connection, entry, args) {
-            stats.rejected.add(1);
-            return self.fail(connection, &error);
+        let admitted = admission::check(scene, connection, entry, args);
+        match admitted.and_then(|()| connection.queue(entry, args)) {
+            Ok(false) => {}
+            Ok(true) => return None,
+            Err(error) => {
+                stats.rejected.add(1);
+                self.reject(connection, &error);
+                return None;
+            }
+        }
+        if let Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) = entry.handler {
+            return Some((entry, *run));
         }
         self.begin_call(index);
         let mark = connection.reply.mark();
@@ -152,6 +202,7 @@ impl<'w> Runner<'w> {
             stats.failed.add(1);
             self.fail(connection, &error);
         }
+        None
     }
 
     /// Counts a call of this command, which is about to begin.
@@ -209,7 +260,7 @@ impl<'w> Runner<'w> {
                 connection: connection.id.index as usize,
             }),
         };
-        let pass = self.pass.as_ref().expect("only a world command goes without");
+        let Some(pass) = &self.pass else { return Err(self.shared.keyspace.busy.error()) };
         let result = execute(&self.shared.keyspace, pass, &call, context);
         settle(self.shared, self.worker, self.core, pass, connection);
         result.map(drop)
@@ -222,8 +273,7 @@ impl<'w> Runner<'w> {
         run: fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
         args: Args<'_>,
     ) -> Result<(), Error> {
-        self.pass = None;
-        let mut exclusive = self.shared.gate.exclusive();
+        let mut exclusive = self.close_gate()?;
         let result = run(&mut World {
             args,
             db: connection.db,
@@ -239,6 +289,14 @@ impl<'w> Runner<'w> {
         result.map(drop)
     }
 
+    /// Leaves the gate and closes it, unless a busy script is inside.
+    fn close_gate(&mut self) -> Result<ExclusivePass<'static>, Error> {
+        self.pass = None;
+        let Shared { gate, keyspace, .. } = self.shared;
+        let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
+        exclusive.ok_or_else(|| keyspace.busy.error())
+    }
+
     fn run_server(
         &mut self,
         connection: &mut Connection,
@@ -251,33 +309,42 @@ impl<'w> Runner<'w> {
                 worker: self.worker,
                 core: self.core,
                 connection,
-                pass: self.pass.as_ref().expect("only a world command goes without"),
+                pass: self.pass.as_ref(),
                 args,
             }),
             ServerRun::World(run) => {
-                self.pass = None;
-                let exclusive = self.shared.gate.exclusive();
+                let exclusive = self.close_gate()?;
                 let result = run(&mut ServerCx {
                     shared: self.shared,
                     worker: self.worker,
                     core: self.core,
                     connection,
-                    pass: &exclusive,
+                    pass: Some(&exclusive),
                     args,
                 });
                 drop(exclusive);
-                self.pass = Some(self.shared.gate.enter(self.worker));
                 result
             }
+            ServerRun::Session(_) => unreachable!("the worker runs it"),
             ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
         }
     }
 
-    /// The one place where errors are written to clients.
-    fn fail(&self, connection: &mut Connection, error: &Error) {
-        connection.reply.error_bytes(error.text());
-        self.shared.workers[self.worker].stats.count_error(error.text());
+    /// Answers a request that does not get as far as to be run.
+    fn reject(&self, connection: &mut Connection, error: &Error) {
+        connection.spoil_transaction();
+        self.fail(connection, error);
     }
+
+    fn fail(&self, connection: &mut Connection, error: &Error) {
+        fail(self.shared, self.worker, connection, error);
+    }
+}
+
+/// The one place where errors are written to clients.
+pub fn fail(shared: &Shared, worker: usize, connection: &mut Connection, error: &Error) {
+    connection.reply.error_bytes(error.text());
+    shared.workers[worker].stats.count_error(error.text());
 }
 
 /// Whether the reply to this command is dropped; CLIENT REPLY SKIP is used up by it.
@@ -289,7 +356,7 @@ fn mute(connection: &mut Connection) -> bool {
 }
 
 /// Drops the reply to a command that was muted and has not turned replies on.
-fn unmute(connection: &mut Connection, mark: Mark) {
+pub fn unmute(connection: &mut Connection, mark: Mark) {
     if connection.replies != Replies::On {
         connection.reply.truncate(mark);
     }

@@ -47,9 +47,23 @@ pub struct Scene<'a> {
 
 const NOT_AUTHENTICATED: Error = Error::fixed("NOAUTH Authentication required.");
 
-/// Whether a connection's user may make a call whose arity was checked.
+/// Whether a connection's user may make a call that has come, and whose arity was checked.
 #[inline]
 pub fn admit(
+    scene: Scene<'_>,
+    connection: &mut Connection,
+    entry: &Entry,
+    args: Args<'_>,
+) -> Result<(), Error> {
+    if connection.access.is_free(&scene.shared.acl) {
+        return Ok(());
+    }
+    let moment = if connection.transaction.is_some() { Moment::Queueing } else { Moment::Arrival };
+    look(scene, connection, entry, args, moment)
+}
+
+/// As `admit`, for a call that the client did not send just now.
+pub fn admit_later(
     scene: Scene<'_>,
     connection: &mut Connection,
     entry: &Entry,

@@ -147,13 +147,14 @@ impl Commands {
         (0..table.len()).all(is_allowed)
     }
 
-    /// The rules that give the same, separated by spaces.
-    pub fn describe(&self) -> Vec<u8> {
-        let mut text: Vec<u8> = if self.starts_with_all { b"+@all" } else { b"-@all" }.to_vec();
-        for rule in &self.rules {
-            text.extend_from_slice(if rule.allows { b" +" } else { b" -" });
-            text.extend_from_slice(&rule.target);
-        }
-        text
+    /// The rules that give the same, in order.
+    pub fn rules(&self) -> Vec<Vec<u8>> {
+        let rule = |allows: bool, target: &[u8]| {
+            let sign: &[u8] = if allows { b"+" } else { b"-" };
+            [sign, target].concat()
+        };
+        let first = rule(self.starts_with_all, b"@all");
+        let others = self.rules.iter().map(|known| rule(known.allows, &known.target));
+        std::iter::once(first).chain(others).collect()
     }
 }

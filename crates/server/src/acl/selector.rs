@@ -133,10 +133,10 @@ impl Selector {
             Databases::Some(set) if set.is_empty() => words.push(b"resetdbs".to_vec()),
             some => words.push(some.describe().into_bytes()),
         }
+        words.extend(self.commands.rules());
         if !is_root {
             words.iter_mut().for_each(|word| *word = quoted_inside(word));
         }
-        words.push(self.commands.describe());
         words.join(&b' ')
     }
 }

@@ -167,7 +167,7 @@ fn write_user(reply: &mut Reply, user: &User) {
 
 fn write_selector(reply: &mut Reply, selector: &Selector) {
     let fields = [
-        ("commands", selector.commands.describe()),
+        ("commands", selector.commands.rules().join(&b' ')),
         ("keys", selector.keys.rules().join(&b' ')),
         ("channels", selector.channels.rules().join(&b' ')),
         ("databases", selector.databases.describe().into_bytes()),

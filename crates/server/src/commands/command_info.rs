@@ -136,8 +136,8 @@ pub fn every_category(entry: &Entry) -> [(&'static str, bool); 21] {
         ("blocking", has(Flags::BLOCKING)),
         ("dangerous", has(Flags::ADMIN) || names(Categories::DANGEROUS)),
         ("connection", names(Categories::CONNECTION) || is_of(Group::Connection)),
-        ("transaction", names(Categories::TRANSACTION)),
-        ("scripting", names(Categories::SCRIPTING)),
+        ("transaction", names(Categories::TRANSACTION) || is_of(Group::Transactions)),
+        ("scripting", names(Categories::SCRIPTING) || is_of(Group::Scripting)),
     ]
 }
 

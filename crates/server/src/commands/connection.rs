@@ -97,6 +97,8 @@ fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     set_db(cx, DbIndex(0));
     cx.connection.access = Access::new(&cx.shared.acl, &cx.shared.table);
     cx.connection.replies = Replies::On;
+    cx.connection.take_transaction();
+    cx.connection.unwatch(&cx.shared.keyspace);
     let client = &cx.connection.client;
     let mut names = client.names();
     names.name.clear();

@@ -72,6 +72,35 @@ fn calls_are_allowed_or_denied() {
     check_valkey(&[], &scripts);
 }
 
+/// A transaction's calls are looked at when they are queued, and again when they run.
+#[test]
+fn rights_are_looked_at_again_by_exec() {
+    let run = |server: &Server| -> Vec<String> {
+        let mut admin = server.connect();
+        admin.ask("ACL SETUSER u on nopass ~* &* +@all -del");
+        let mut client = server.connect();
+        client.ask("AUTH u x");
+        let mut shown = vec![run_script(&mut client, "MULTI; DEL k; GET k; EXEC; DISCARD")];
+        for rule in ["-get", "+@all resetkeys", "~* db=1", "alldbs"] {
+            shown.push(run_script(&mut client, "MULTI; GET k; SORT k BY w* GET #; PING"));
+            admin.call(
+                &[&["ACL", "SETUSER", "u"], &rule.split(' ').collect::<Vec<_>>()[..]].concat(),
+            );
+            shown.push(run_script(&mut client, "EXEC"));
+            admin.ask("ACL SETUSER u ~* +@all");
+        }
+        shown.extend(admin.ask("ACL LOG 20").as_array().unwrap().iter().map(|entry| {
+            let shown = show(entry);
+            shown.split(" $age-seconds").next().unwrap().to_owned()
+        }));
+        shown
+    };
+    let ours = run(&Server::kvasir("epoll", &[]));
+    if let Some(valkey) = Server::valkey(&[]) {
+        assert_eq!(ours, run(&valkey));
+    }
+}
+
 #[test]
 fn the_default_user_is_who_has_not_said_who() {
     check_valkey(

@@ -15,3 +15,4 @@ mod harness;
 mod life;
 mod limits;
 mod server;
+mod transactions;
