@@ -48,7 +48,7 @@ impl Denied {
     /// The reply of EXEC for a call that was allowed when it was queued.
     pub fn error_in_exec(self) -> Error {
         let reason = match self.reason {
-            Reason::Command => "no permission to execute the command",
+            Reason::Command => "no permission to execute the command or subcommand",
             Reason::Key => "no permission to touch the specified keys",
             Reason::Channel => {
                 "no permission to access one of the channels used as arguments to the command"
