@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
 use kvasir_structures::gate_cell::GateCell;
+use kvasir_structures::heap;
 use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::busy::Busy;
@@ -34,8 +35,8 @@ impl Database {
 
     #[inline(always)]
     pub fn note_use(&self) {
-        if !self.was_used() {
-            self.was_used.store(true, Relaxed);
+        if !self.was_used() && !self.was_used.swap(true, Relaxed) {
+            heap::charge(Slots::<Object>::BYTES as isize);
         }
     }
 
@@ -55,6 +56,14 @@ impl Database {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if self.was_used() {
+            heap::charge(-(Slots::<Object>::BYTES as isize));
+        }
     }
 }
 

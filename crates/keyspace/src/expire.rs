@@ -9,9 +9,10 @@ use kvasir_structures::hash;
 use kvasir_structures::slot::SlotGuard;
 
 use crate::database::{DbIndex, Keyspace};
+use crate::found::Found;
 use crate::hash_expiry;
 use crate::value::{self, Object};
-use crate::view::{Env, Found, Tally, note_expired};
+use crate::view::{Env, Tally, note_expired};
 
 /// What a visit found to do.
 struct Due {
@@ -49,7 +50,7 @@ pub fn expire_slot(
     if let Some(key) = &due.hash
         && let Some(occupied) = guard.find(hash::of(key), key)
     {
-        let found = Found { occupied, keeper, db, env, tally };
+        let found = Found { occupied, keeper, db, keyspace, env, tally };
         hash_expiry::expire_some(found, hash_expiry::PAGES_PER_VISIT);
     }
     slot.next_expiry_ms().is_some_and(|due| due <= passed_ms)

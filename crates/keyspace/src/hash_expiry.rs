@@ -5,8 +5,8 @@
 
 use kvasir_structures::record::BodyMut;
 
+use crate::found::Found;
 use crate::value::Object;
-use crate::view::Found;
 
 /// Pages that a call looks through which comes upon dead fields: all of a hash of some hundred
 /// fields, for which even HLEN and EXISTS are exact therefore.
@@ -24,7 +24,7 @@ pub fn expire_some(mut found: Found<'_>, pages_max: usize) -> Option<Found<'_>> 
     let is_empty = fields.is_empty();
     found.note_expired_fields(expired);
     if is_empty {
-        found.delete();
+        found.delete_expired();
         return None;
     }
     found.note_part_expiry();

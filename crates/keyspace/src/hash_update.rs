@@ -9,9 +9,10 @@ use kvasir_structures::packed::PackedTable;
 use kvasir_structures::record::{BodyMut, INLINE_MAX, NewBody};
 
 use crate::error::Error;
+use crate::found::Found;
 use crate::hash_value::{Hash, Item};
 use crate::value::{Kind, Object, Tag};
-use crate::view::{Env, Found, View};
+use crate::view::{Env, View};
 
 /// What setting a field does to its expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,7 +192,8 @@ impl<'e> Draft<'e> {
         let is_empty = self.is_empty();
         found.note_expired_fields(self.expired);
         if is_empty {
-            return found.delete();
+            // If the call took nothing away itself, it does not tell of the end.
+            return if self.is_changed { found.delete() } else { found.delete_expired() };
         }
         match self.fields {
             Fields::Packed(listpack) if self.is_changed => {

@@ -8,6 +8,7 @@
 //! [`execute`] locks the slots in ascending order and runs the command on a [`view`] of them.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod busy;
 pub mod command;
 pub mod commands;
@@ -15,8 +16,10 @@ pub mod database;
 pub mod effect;
 pub mod error;
 pub mod event;
+pub mod evict;
 pub mod execute;
 pub mod expire;
+pub mod found;
 pub mod hash_expiry;
 pub mod hash_update;
 pub mod hash_value;

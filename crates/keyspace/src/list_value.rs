@@ -15,10 +15,11 @@ use kvasir_structures::record::{Body, BodyMut, INLINE_MAX, NewBody};
 use smallvec::SmallVec;
 
 use crate::error::Error;
+use crate::found::Found;
 use crate::hash_value::Item;
 use crate::serial::Value;
 use crate::value::{Kind, Object, Record, Tag};
-use crate::view::{Env, Found, View};
+use crate::view::{Env, View};
 
 /// The most that a listpack takes for an element beside its bytes.
 const ENTRY_OVERHEAD_MAX: usize = 10;

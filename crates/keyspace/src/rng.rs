@@ -3,6 +3,12 @@
 /// xorshift64*, after Vigna, "An experimental exploration of Marsaglia's xorshift generators".
 pub struct Rng(u64);
 
+impl Default for Rng {
+    fn default() -> Rng {
+        Rng::new(1)
+    }
+}
+
 impl Rng {
     pub fn new(seed: u64) -> Rng {
         Rng(seed | 1)

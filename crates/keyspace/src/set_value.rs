@@ -20,10 +20,11 @@ use kvasir_structures::record::{Body, BodyMut, INLINE_MAX, NewBody};
 use kvasir_structures::table::Position;
 
 use crate::error::Error;
+use crate::found::Found;
 use crate::rng::Rng;
 use crate::serial::Value;
 use crate::value::{Kind, Object, Record, Tag};
-use crate::view::{Env, Found, View};
+use crate::view::{Env, View};
 
 /// More than a listpack's own bytes and what stands around one of its strings.
 const LISTPACK_ROOM: usize = 24;

@@ -20,9 +20,11 @@ use kvasir_structures::ordered_set::OrderedSet;
 use kvasir_structures::record::{Body, BodyMut, INLINE_MAX, NewBody};
 
 use crate::error::Error;
+use crate::event::Class;
+use crate::found::Found;
 use crate::serial::Value;
 use crate::value::{Kind, Object, Record, Tag};
-use crate::view::{Env, Found, View};
+use crate::view::{Env, View};
 
 /// Whole scores strictly within this distance of 0 are stored as integers.
 const WHOLE_SCORE_MAX: f64 = (1u64 << 52) as f64;
@@ -324,14 +326,19 @@ pub fn edit<R>(
     Ok(result)
 }
 
-/// Puts a whole sorted set in the place of whatever a key held; an empty one deletes it. Returns
-/// whether anything changed.
-pub fn store(view: &mut View<'_, '_>, key: usize, set: OrderedSet) -> bool {
+/// Puts a whole sorted set in the place of whatever a key held, as the event of this name; an empty
+/// one deletes it. Returns whether anything changed.
+pub fn store(view: &mut View<'_, '_>, key: usize, set: OrderedSet, event: &'static str) -> bool {
     if set.is_empty() {
-        return view.delete(key);
+        let was_there = view.delete(key);
+        if was_there {
+            view.changed(key, Class::GENERIC, "del");
+        }
+        return was_there;
     }
     let limits = Limits::of(view.env);
     limits.packed_if_small(set).put(view, key);
+    view.changed(key, Class::SORTED_SET, event);
     true
 }
 

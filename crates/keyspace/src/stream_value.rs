@@ -12,9 +12,10 @@ use kvasir_structures::record::{Body, BodyMut, NewBody};
 use kvasir_structures::stream::{Group, NodeLimits, Stream};
 
 use crate::error::Error;
+use crate::found::Found;
 use crate::serial::Value;
 use crate::value::{Kind, Object, Record, Tag};
-use crate::view::{Env, Found, Garbage, View};
+use crate::view::{Env, Garbage, View};
 
 /// A stream, for reading: where it stands, or unpacked.
 pub enum Held<'a> {

@@ -26,12 +26,15 @@ use crate::database::{DbIndex, Keyspace};
 use crate::describe::describe;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::evict::{Eviction, Evictor};
 use crate::execute::{Call, Context, execute};
 use crate::expire::expire_slot;
 use crate::plan;
 use crate::rng::Rng;
 use crate::view::{Env, Tally};
 use crate::waiting::{self, Blocked, Blocking, Caller, Server, Waiter, Waiting};
+
+pub mod events;
 
 /// A keyspace with one client, and a clock that stands still unless a test moves it.
 pub struct Bench {
@@ -124,6 +127,17 @@ impl Bench {
         for slot in 0..SLOTS as u16 {
             while expire_slot(keyspace, &pass, (db, slot), env, tally, usize::MAX) {}
         }
+    }
+
+    /// Deletes one key for want of memory; the bytes that this freed.
+    pub fn evict(&mut self, evictor: &mut Evictor, samples: usize) -> Option<usize> {
+        let Bench { gate, keyspace, env, tally, rng, .. } = self;
+        let pass = gate.enter(0);
+        evictor.evict(&mut Eviction { keyspace, pass: &pass, env, tally, rng, samples })
+    }
+
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
     }
 
     /// Every record, the expired ones included.

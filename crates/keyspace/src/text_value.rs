@@ -8,8 +8,9 @@ use std::sync::Arc;
 use kvasir_structures::record::{BodyMut, NewBody};
 
 use crate::error::Error;
+use crate::found::Found;
 use crate::value::{Object, SHARED_TEXT_MIN, Tag};
-use crate::view::{Env, Found, View};
+use crate::view::{Env, View};
 
 /// A string to be changed in place; made empty unless it `exists`. The caller has checked the type.
 pub fn find_or_create<'v>(view: &'v mut View<'_, '_>, key: usize, exists: bool) -> Found<'v> {

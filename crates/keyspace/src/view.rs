@@ -7,15 +7,17 @@ use std::ops::Range;
 
 use kvasir_resp::args::Args;
 use kvasir_structures::record::{NewBody, Record as OwnedRecord};
-use kvasir_structures::slot::{SlotGuard, SlotKeeper};
-use kvasir_structures::table::{Lookup, Occupied};
+use kvasir_structures::slot::SlotGuard;
+use kvasir_structures::table::Lookup;
 use smallvec::SmallVec;
 
+use crate::access::Policy;
 use crate::database::{DbIndex, Keyspace};
 use crate::error::Error;
 use crate::event::{Class, Event};
-use crate::hash_expiry;
+use crate::found::Found;
 use crate::plan::KeyAt;
+use crate::rng::Rng;
 use crate::value::{self, Kind, Object, Record, Tag, Text};
 use crate::waiting::{Blocked, Ready};
 
@@ -41,6 +43,12 @@ pub struct Env {
     pub stream_node_entries_max: usize,
     /// A sparse HyperLogLog past this many bytes becomes a dense one.
     pub hll_sparse_bytes_max: usize,
+    /// What access clocks mean.
+    pub policy: Policy,
+    /// `lfu-log-factor`: how many uses it takes to be counted.
+    pub lfu_log_factor: u32,
+    /// `lfu-decay-time`: in how many minutes a key loses a use that was counted; 0: never.
+    pub lfu_decay_minutes: u32,
     /// Whether reading a key moves its access clock; off under CLIENT NO-TOUCH.
     pub touches: bool,
     /// Classes of events that somebody wants to be told of; changes are noted for all of them
@@ -72,6 +80,9 @@ impl Default for Env {
             stream_node_bytes_max: 4096,
             stream_node_entries_max: 100,
             hll_sparse_bytes_max: 3000,
+            policy: Policy::NoEviction,
+            lfu_log_factor: 10,
+            lfu_decay_minutes: 1,
             touches: true,
             events: Class::empty(),
             tracks: false,
@@ -94,16 +105,10 @@ impl Env {
         if self.replays { 0 } else { self.now_ms }
     }
 
-    /// Whether an event of this class is to be told.
+    /// Whether a change of this class is to be told.
     #[inline]
     pub fn notes(&self, class: Class) -> bool {
         self.events.intersects(class) || self.tracks
-    }
-
-    /// The access clock: seconds, 24 bits, as in Redis's LRU clock.
-    #[inline]
-    pub fn clock(&self) -> u32 {
-        (self.now_ms / 1000) as u32 & 0xff_ffff
     }
 }
 
@@ -113,13 +118,17 @@ pub struct Tally {
     pub hits: u64,
     pub misses: u64,
     pub expired: u64,
-    /// Keys that calls deleted because they had expired, while someone reads the log.
+    pub evicted: u64,
+    /// Keys that were deleted because they had expired, or for want of memory, while someone reads
+    /// the log: it has to be told of their end.
     pub expired_keys: Vec<(DbIndex, Vec<u8>)>,
     pub fields_expired: u64,
     /// Fields that were deleted because they had expired, while someone reads the log.
     pub expired_fields: Vec<ExpiredFields>,
     /// Somebody set an expiry.
     pub noted_expiry: bool,
+    /// Decides which uses of a key count, where the access clock is a frequency.
+    pub draws: Rng,
     /// What is too large to be freed on the way.
     pub garbage: Vec<Garbage>,
     /// What happened to keys, where somebody wants to know; whoever ran the call has to tell.
@@ -175,17 +184,19 @@ pub struct View<'a, 'g> {
     pub env: &'a Env,
     pub tally: &'a mut Tally,
     /// For those who wait for keys or watch them; a command sees no key but its own.
-    keyspace: &'a Keyspace,
+    pub(crate) keyspace: &'a Keyspace,
     args: Args<'a>,
-    keys: &'a [KeyAt],
+    pub(crate) keys: &'a [KeyAt],
     guards: &'a mut Guards<'g>,
 }
 
-/// What a search adds to the statistics.
+/// What a search leaves behind beside the value: a read counts a hit or a miss, and a miss may be
+/// an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Count {
     Nothing,
     HitOrMiss,
+    HitOrQuietMiss,
 }
 
 /// Locked slots, ascending.
@@ -226,13 +237,12 @@ impl<'a, 'g> View<'a, 'g> {
     /// Reads a value: counts a hit or a miss and notes the access.
     #[inline]
     pub fn read(&mut self, key: usize) -> Option<Record<'_>> {
-        let (clock, touches) = (self.env.clock(), self.env.touches);
-        let found = self.search(key, Count::HitOrMiss)?;
-        let mut record = found.occupied.into_mut();
-        if touches && record.shared().clock() != clock {
-            record.set_clock(clock);
+        let touches = self.env.touches;
+        let mut found = self.search(key, Count::HitOrMiss)?;
+        if touches {
+            found.note_use();
         }
-        Some(record.into_shared())
+        Some(found.occupied.into_mut().into_shared())
     }
 
     /// Reads the values of several keys.
@@ -256,7 +266,12 @@ impl<'a, 'g> View<'a, 'g> {
         Some(found.occupied.into_mut().into_shared())
     }
 
-    /// Looks at a value without leaving a trace.
+    /// As [`View::look`], but a miss is no event: OBJECT asks about what is there.
+    pub fn inspect(&mut self, key: usize) -> Option<Record<'_>> {
+        Some(self.search(key, Count::HitOrQuietMiss)?.occupied.into_mut().into_shared())
+    }
+
+    /// Looks at a value without leaving a trace, as whoever is about to change it does.
     pub fn peek(&mut self, key: usize) -> Option<Record<'_>> {
         Some(self.search(key, Count::Nothing)?.occupied.into_mut().into_shared())
     }
@@ -265,6 +280,12 @@ impl<'a, 'g> View<'a, 'g> {
     #[inline]
     pub fn text(&mut self, key: usize) -> Result<Option<Text<'_>>, Error> {
         self.read(key).map(Text::of).transpose()
+    }
+
+    /// Looks at a string without leaving a trace.
+    #[inline]
+    pub fn peek_text(&mut self, key: usize) -> Result<Option<Text<'_>>, Error> {
+        self.peek(key).map(Text::of).transpose()
     }
 
     /// Fails unless the key is free or holds this kind of value.
@@ -283,28 +304,9 @@ impl<'a, 'g> View<'a, 'g> {
     /// A record for changing it in place; notes the access.
     #[inline]
     pub fn find(&mut self, key: usize) -> Option<Found<'_>> {
-        let clock = self.env.clock();
         let mut found = self.search(key, Count::Nothing)?;
-        found.occupied.record_mut().set_clock(clock);
+        found.note_use();
         Some(found)
-    }
-
-    /// Says that what a key holds has changed, or that the key is gone: to those who watch it and,
-    /// as an event, to those who want to be told.
-    #[inline]
-    pub fn changed(&mut self, key: usize, class: Class, name: &'static str) {
-        let KeyAt { db, slot, .. } = self.keys[key];
-        self.keyspace.watching.touch(db, slot, self.key(key));
-        self.tell(key, class, name);
-    }
-
-    /// Tells of something that happened to a key and did not change it.
-    #[inline]
-    pub fn tell(&mut self, key: usize, class: Class, name: &'static str) {
-        if self.env.notes(class) {
-            let (db, key) = (self.keys[key].db, self.key(key).to_vec());
-            self.tally.events.push(Event { db, key, class, name });
-        }
     }
 
     /// Whether calls wait for this key.
@@ -356,7 +358,6 @@ impl<'a, 'g> View<'a, 'g> {
             // Who waits as a member of a stream's group waits in vain.
             self.note_removed(key);
         }
-        let clock = self.env.clock();
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));
         let slot = &mut self.guards[guard].slot;
@@ -367,10 +368,12 @@ impl<'a, 'g> View<'a, 'g> {
         }
         let Some(mut occupied) = slot.find(hash, name) else {
             let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
-            record.borrow_mut().set_clock(clock);
+            record.borrow_mut().set_clock(self.env.clock_of_new());
             slot.insert(hash, record, &keeper);
-            return;
+            return self.tell(key, Class::NEW, "new");
         };
+        let old_clock = occupied.record().clock();
+        let clock = self.env.clock_of_used(old_clock, &mut self.tally.draws);
         if let NewBody::Bytes(bytes) = body
             && occupied.record().expiry_ms().is_none()
             && expiry_ms.is_none()
@@ -411,6 +414,16 @@ impl<'a, 'g> View<'a, 'g> {
         true
     }
 
+    /// Deletes a key for the sake of an expiry that has passed already; says whether it was there.
+    pub fn expire(&mut self, key: usize) -> bool {
+        let was_there = self.delete(key);
+        if was_there {
+            self.tally.expired += 1;
+            self.changed(key, Class::EXPIRED, "expired");
+        }
+        was_there
+    }
+
     /// Adds a record under the name of a key that is free.
     pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
         self.note_ready(key, Tag::of(record.borrow()).kind());
@@ -421,6 +434,7 @@ impl<'a, 'g> View<'a, 'g> {
         let keeper = slot.keeper();
         expiry_ms.into_iter().for_each(|expiry_ms| keeper.note_expiry(expiry_ms));
         slot.insert(hash, record, &keeper);
+        self.tell(key, Class::NEW, "new");
     }
 
     /// Sets or takes away the expiry of a key that is there; a time that has passed deletes it.
@@ -445,9 +459,10 @@ impl<'a, 'g> View<'a, 'g> {
         match slot.find_unless(self.keys[key].hash, name, &keeper, is_gone) {
             Lookup::Here(occupied) => {
                 let (db, tally) = (self.keys[key].db, &mut *self.tally);
-                let counted = u64::from(count == Count::HitOrMiss);
+                let counted = u64::from(count != Count::Nothing);
                 tally.hits += counted;
-                let found = Found { occupied, keeper, db, env, tally };
+                let keyspace = self.keyspace;
+                let found = Found { occupied, keeper, db, keyspace, env, tally };
                 let parts_expire = found.record().parts_expire();
                 return if parts_expire { found.without_dead_parts(counted) } else { Some(found) };
             }
@@ -457,7 +472,10 @@ impl<'a, 'g> View<'a, 'g> {
                 note_expired(self.keyspace, env, self.tally, (db, slot), record);
             }
         }
-        self.tally.misses += u64::from(count == Count::HitOrMiss);
+        self.tally.misses += u64::from(count != Count::Nothing);
+        if count == Count::HitOrMiss && env.events.intersects(Class::MISS) {
+            self.tally.note_event(self.keys[key].db, name, Class::MISS, "keymiss", false);
+        }
         None
     }
 
@@ -485,90 +503,32 @@ pub(crate) fn note_expired(
     keyspace: &Keyspace,
     env: &Env,
     tally: &mut Tally,
-    (db, slot): (DbIndex, u16),
+    place: (DbIndex, u16),
     record: OwnedRecord<Object>,
 ) {
-    let key = record.borrow().key();
     tally.expired += 1;
+    note_end(keyspace, env, tally, place, record, (Class::EXPIRED, "expired"));
+}
+
+/// Tells of a key that no call has deleted, and frees it. Called with its slot locked.
+pub(crate) fn note_end(
+    keyspace: &Keyspace,
+    env: &Env,
+    tally: &mut Tally,
+    (db, slot): (DbIndex, u16),
+    record: OwnedRecord<Object>,
+    (class, name): (Class, &'static str),
+) {
+    let key = record.borrow().key();
     keyspace.watching.touch(db, slot, key);
     if env.logs {
         tally.expired_keys.push((db, key.to_vec()));
     }
-    if env.notes(Class::EXPIRED) {
-        tally.events.push(Event { db, key: key.to_vec(), class: Class::EXPIRED, name: "expired" });
+    if env.notes(class) {
+        tally.note_event(db, key, class, name, true);
     }
     if keyspace.waiting.has_queue(db, slot, key) {
         tally.ready.push(Ready { db, key: key.to_vec(), kind: None });
     }
     tally.discard(record);
-}
-
-/// A record in its table, to be changed.
-pub struct Found<'v> {
-    pub occupied: Occupied<'v, Object>,
-    pub(crate) keeper: SlotKeeper<'v, Object>,
-    pub(crate) db: DbIndex,
-    pub(crate) env: &'v Env,
-    pub(crate) tally: &'v mut Tally,
-}
-
-impl<'v> Found<'v> {
-    pub fn record(&self) -> Record<'_> {
-        self.occupied.record()
-    }
-
-    /// Replaces the value and keeps key and expiry.
-    pub fn set_body(&mut self, tag: Tag, body: NewBody<'_, Object>) {
-        if let NewBody::Bytes(bytes) = body
-            && self.occupied.record_mut().try_write(bytes)
-        {
-            self.occupied.record_mut().set_tag(tag as u8);
-            return;
-        }
-        let old = self.occupied.record();
-        let mut record = OwnedRecord::new(old.key(), tag as u8, body, old.expiry_ms());
-        record.borrow_mut().set_clock(old.clock());
-        let old = self.occupied.replace(record);
-        self.tally.discard(old);
-    }
-
-    /// Deletes some parts of the value if their time has come; none if the key went with the last
-    /// one, which takes back hits that were counted.
-    #[cold]
-    fn without_dead_parts(self, hits: u64) -> Option<Found<'v>> {
-        let next_ms = value::next_part_expiry_ms(self.record());
-        if !next_ms.is_some_and(|next_ms| self.env.has_passed(next_ms)) {
-            return Some(self);
-        }
-        self.tally.hits -= hits;
-        self.tally.misses += hits;
-        let found = hash_expiry::expire_some(self, hash_expiry::PAGES_PER_ACCESS)?;
-        found.tally.hits += hits;
-        found.tally.misses -= hits;
-        Some(found)
-    }
-
-    /// Notes when the next part of the value dies, after parts got expiries or lost them.
-    pub fn note_part_expiry(&mut self) {
-        let next = value::next_part_expiry_ms(self.record());
-        self.occupied.set_parts_expire(next.is_some());
-        if let Some(next) = next {
-            self.keeper.note_expiry(next);
-            self.tally.noted_expiry = true;
-        }
-    }
-
-    /// Notes that fields of this hash were deleted because they had expired.
-    pub fn note_expired_fields(&mut self, fields: Vec<Vec<u8>>) {
-        self.tally.fields_expired += fields.len() as u64;
-        if self.env.logs && !fields.is_empty() {
-            let key = self.record().key().to_vec();
-            self.tally.expired_fields.push(ExpiredFields { db: self.db, key, fields });
-        }
-    }
-
-    pub fn delete(self) {
-        let record = self.occupied.remove(&self.keeper);
-        self.tally.discard(record);
-    }
 }

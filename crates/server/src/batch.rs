@@ -8,7 +8,7 @@
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::{self, KeyAt};
-use kvasir_reactor::{Buffer, Reactor};
+use kvasir_reactor::{Buffer, ConnectionId, Reactor};
 use kvasir_resp::args::Args;
 use kvasir_resp::request::{Limits, Parsed, ProtocolError, Span};
 use kvasir_structures::gate::Pass;
@@ -48,7 +48,7 @@ struct LastName {
 
 /// Bytes of one connection.
 pub struct Source {
-    pub connection: usize,
+    pub connection: ConnectionId,
     pub data: Data,
     /// How far `data` was parsed.
     pub consumed: usize,

@@ -181,6 +181,16 @@ impl Connection {
         self.client.input_bytes.store(self.input.len(), Relaxed);
     }
 
+    /// Puts what was not executed before what has come meanwhile.
+    pub fn put_back(&mut self, bytes: &[u8], consumed: usize) {
+        let rest = &bytes[consumed..];
+        if self.input.is_empty() {
+            self.input.extend_from_slice(rest);
+        } else if !rest.is_empty() {
+            self.input.splice(..0, rest.iter().copied());
+        }
+    }
+
     /// Takes back what was parsed behind the call that waits: it is parsed again when that was
     /// answered. Returns how far the source is used up.
     pub fn used_up_to(&mut self, consumed: usize) -> usize {

@@ -11,7 +11,7 @@ const READ: KeyFlags = KeyFlags::RO.union(KeyFlags::ACCESS);
 const OVERWRITE: KeyFlags = KeyFlags::OW.union(KeyFlags::UPDATE);
 const READ_AND_WRITE: KeyFlags = KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE);
 
-/// Calls `f` with every key argument of a call whose arity was checked, and how the key is used.
+/// Calls `f` with every key argument of a call, and how the key is used.
 #[inline]
 pub fn each_key_used(
     spec: &Spec,
@@ -26,6 +26,9 @@ pub fn each_key_used(
         "georadiusbymember" => (READ, geo_store(args, 5)),
         _ => return each_key(spec, args, f),
     };
+    if args.len() < 2 {
+        return Err(NoKeys);
+    }
     f(1, flags);
     store.into_iter().for_each(|arg| f(arg, OVERWRITE));
     Ok(())

@@ -20,6 +20,7 @@ pub mod info;
 pub mod listen;
 pub mod log;
 pub mod run;
+pub mod scripting;
 pub mod session;
 pub mod shared;
 pub mod start;

@@ -43,6 +43,8 @@ pub struct Runner<'w> {
     core: &'w mut Core,
     /// `None` while a command, or a busy script, has the gate for itself.
     pass: Option<Pass<'static>>,
+    /// Its own worker is inside already, with a script that is busy.
+    is_within_script: bool,
     /// Calls of one command in a row, not yet counted.
     streak: Streak,
 }
@@ -64,8 +66,14 @@ impl<'w> Runner<'w> {
             connections: &mut worker.connections,
             core: &mut worker.core,
             pass: None,
+            is_within_script: false,
             streak: Streak { command: 0, calls: 0, since: clock::ticks() },
         }
+    }
+
+    /// For what other clients may call while a script of this worker is busy.
+    pub fn within_script(worker: &'w mut Worker) -> Runner<'w> {
+        Runner { is_within_script: true, ..Runner::new(worker) }
     }
 
     /// Runs the requests of a batch from `position` on, to its end or to a call that needs a
@@ -100,7 +108,7 @@ impl<'w> Runner<'w> {
     /// Is inside the gate, or tries to get in; `None` if a busy script has it.
     #[inline]
     fn enter(&mut self) -> Option<&Pass<'static>> {
-        if self.pass.is_none() {
+        if self.pass.is_none() && !self.is_within_script {
             let Shared { gate, keyspace, .. } = self.shared;
             self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
         }
@@ -109,9 +117,9 @@ impl<'w> Runner<'w> {
 
     fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
         let request = &batch.requests[index];
-        let source = &batch.sources[request.source as usize];
+        let id = batch.sources[request.source as usize].connection;
         // Taken out for the length of the call, so that the call may look at other connections.
-        let mut connection = self.connections[source.connection].take()?;
+        let mut connection = self.connections[id.index as usize].take_if(|open| open.id == id)?;
         if !connection.is_closing && connection.waits.is_none() {
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
@@ -125,7 +133,7 @@ impl<'w> Runner<'w> {
                 connection.stopped_at = Some(request.end);
             }
         }
-        self.connections[source.connection] = Some(connection);
+        self.connections[id.index as usize] = Some(connection);
         None
     }
 

@@ -24,6 +24,8 @@ use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::held::{Held, Locked};
 
 use crate::acl::admit::{Moment, Scene, admit_later};
+use crate::acl::call::Call;
+use crate::acl::check::check;
 use crate::blocking::serve_ready;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
@@ -198,6 +200,14 @@ impl Session {
         let Session { worker, connection, .. } = self;
         let scene = Scene { shared: worker.shared, worker: worker.index, core: &worker.core };
         admit_later(scene, connection, entry, args, moment)
+    }
+
+    /// As `admit`, of a call that is not about to be made: nothing is logged.
+    pub fn may_call(&self, entry: &Entry, args: Args<'_>) -> bool {
+        let Session { worker, connection, .. } = self;
+        let databases = worker.core.config.databases;
+        let call = Call { entry, args, db: connection.db, databases };
+        check(connection.access.user(), &call).is_ok()
     }
 
     fn call_data(

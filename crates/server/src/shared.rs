@@ -13,6 +13,9 @@ use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::dispatch::Table;
+use crate::scripting::busy::ScriptState;
+use crate::scripting::cache::Cache;
+use crate::scripting::libraries::Libraries;
 use crate::stats::{Samples, WorkerStats};
 
 /// The server; lives as long as the process.
@@ -24,6 +27,8 @@ pub struct Shared {
     pub clients: Clients,
     pub workers: Vec<WorkerHandle>,
     pub facts: Facts,
+    pub scripts: Cache,
+    pub libraries: Libraries,
     pub samples: Samples,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
@@ -53,6 +58,8 @@ pub struct WorkerHandle {
     pub waker: Waker,
     pub inbox: Mutex<Vec<Message>>,
     pub stats: WorkerStats,
+    /// The script that it runs.
+    pub script: ScriptState,
     /// Connections it has or is about to get.
     pub connection_count: AtomicUsize,
 }
@@ -84,6 +91,7 @@ impl Shared {
             waker,
             inbox: Mutex::new(Vec::new()),
             stats: WorkerStats::new(table.len()),
+            script: ScriptState::default(),
             connection_count: AtomicUsize::new(0),
         };
         Shared {
@@ -94,6 +102,8 @@ impl Shared {
             acl,
             clients: Clients::default(),
             facts,
+            scripts: Cache::default(),
+            libraries: Libraries::default(),
             samples: Samples::new(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),

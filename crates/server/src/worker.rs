@@ -22,6 +22,8 @@ use crate::connection::Connection;
 use crate::cron::Cron;
 use crate::log::warning;
 use crate::run::{Position, Runner};
+use crate::scripting::busy::Away;
+use crate::scripting::run::Scripting;
 use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
 use crate::tuning::{env, request_limits};
@@ -38,8 +40,12 @@ pub struct Worker {
     pub reactor: Reactor,
     pub connections: Vec<Option<Box<Connection>>>,
     pub core: Core,
+    /// Its interpreter, unless a script runs or none has ever run.
+    pub scripting: Option<Box<Scripting>>,
+    /// The connection whose script is busy, while others are served.
+    pub away: Option<Away>,
     cron: Cron,
-    events: Vec<Event>,
+    pub events: Vec<Event>,
     pub batch: Batch,
     /// Connections with requests left from the last turn.
     pub ready: Vec<usize>,
@@ -99,6 +105,8 @@ impl Worker {
     /// Called on the worker's own thread.
     pub fn new(index: usize, shared: &'static Shared, reactor: Reactor) -> Box<Worker> {
         Box::new(Worker {
+            scripting: None,
+            away: None,
             index,
             shared,
             reactor,
@@ -144,7 +152,7 @@ impl Worker {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() || self.awaits_report {
+        if !self.ready.is_empty() || !self.events.is_empty() || self.awaits_report {
             return Some(Duration::ZERO);
         }
         let has_connections = self.connections.iter().any(Option::is_some);
@@ -168,7 +176,7 @@ impl Worker {
     }
 
     /// Takes the events in, and parses what they brought.
-    fn gather(&mut self) {
+    pub fn gather(&mut self) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.clear();
         for connection in std::mem::take(&mut self.ready) {
@@ -208,6 +216,7 @@ impl Worker {
     }
 
     fn take(&mut self, event: Event, batch: &mut Batch) {
+        let Some(event) = self.keep_for_away(event) else { return };
         match event {
             Event::Received { connection, buffer } => self.receive(connection, buffer, batch),
             Event::Sent { connection, payload, result } => {
@@ -243,7 +252,7 @@ impl Worker {
         if connection.input.is_empty() && !connection.in_round {
             connection.in_round = true;
             batch.sources.push(Source {
-                connection: index,
+                connection: id,
                 data: Data::Direct(buffer),
                 consumed: 0,
                 has_more: false,
@@ -261,7 +270,7 @@ impl Worker {
 
     /// A second buffer came for a connection in one turn: the first must stand before it.
     fn copy_direct_source(&mut self, index: usize, batch: &mut Batch) {
-        let of_connection = |source: &Source| source.connection == index;
+        let of_connection = |source: &Source| source.connection.index as usize == index;
         let Some(at) = batch.sources.iter().position(of_connection) else { return };
         let connection = self.connections[index].as_deref_mut().expect("it has a source");
         let source = std::mem::replace(&mut batch.sources[at].data, Data::Own(Vec::new()));
@@ -276,7 +285,7 @@ impl Worker {
         if !connection.in_round {
             connection.in_round = true;
             batch.sources.push(Source {
-                connection: index,
+                connection: connection.id,
                 data: Data::Own(Vec::new()),
                 consumed: 0,
                 has_more: false,
@@ -286,7 +295,7 @@ impl Worker {
 
     fn parse(&mut self, batch: &mut Batch) {
         for source in 0..batch.sources.len() {
-            let index = batch.sources[source].connection;
+            let index = batch.sources[source].connection.index as usize;
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             if let Data::Own(bytes) = &mut batch.sources[source].data {
                 *bytes = std::mem::take(&mut connection.input);
@@ -303,32 +312,24 @@ impl Worker {
     }
 
     /// Keeps what was not executed and gives the rest of the memory back.
-    fn finish_sources(&mut self) {
+    pub fn finish_sources(&mut self) {
         let mut sources = std::mem::take(&mut self.batch.sources);
-        for source in sources.drain(..) {
-            let Source { connection: index, data, consumed, has_more } = source;
-            let mut connection = self.connections[index].as_deref_mut();
-            let consumed = match &mut connection {
-                Some(connection) => connection.used_up_to(consumed),
-                None => consumed,
-            };
-            match (data, connection) {
-                (Data::Direct(buffer), connection) => {
-                    if let Some(connection) = connection {
-                        let rest = &self.reactor.bytes(&buffer)[consumed..];
-                        connection.input.extend_from_slice(rest);
-                    }
-                    self.reactor.recycle(buffer);
-                }
-                (Data::Own(mut bytes), Some(connection)) => {
-                    bytes.drain(..consumed);
-                    if !bytes.is_empty() {
-                        connection.input = bytes;
-                    }
-                }
-                (Data::Own(_), None) => {}
+        for Source { connection: id, data, consumed, has_more } in sources.drain(..) {
+            let index = id.index as usize;
+            let connection = self.connections[index].as_deref_mut();
+            // Its place may have another one by now, if a script was busy.
+            let connection = connection.filter(|connection| connection.id == id);
+            if let Some(connection) = connection {
+                let consumed = connection.used_up_to(consumed);
+                connection.put_back(data.bytes(&self.reactor), consumed);
             }
-            let Some(connection) = self.connections[index].as_deref_mut() else { continue };
+            if let Data::Direct(buffer) = data {
+                self.reactor.recycle(buffer);
+            }
+            let connection = self.connections[index].as_deref_mut();
+            let Some(connection) = connection.filter(|connection| connection.id == id) else {
+                continue;
+            };
             connection.in_round = false;
             connection.client.input_bytes.store(connection.input.len(), Relaxed);
             if has_more && !connection.is_closing && connection.waits.is_none() {
@@ -525,7 +526,7 @@ impl Worker {
     }
 
     /// Moves what the turn counted to where INFO finds it.
-    fn publish_tally(&mut self) {
+    pub fn publish_tally(&mut self) {
         let (tally, stats) = (&mut self.core.tally, &self.shared.workers[self.index].stats);
         stats.hits.add(std::mem::take(&mut tally.hits));
         stats.misses.add(std::mem::take(&mut tally.misses));

@@ -123,6 +123,12 @@ impl Bucket {
         Entry(self.entries[position].load(Relaxed))
     }
 
+    /// The entry at a position, if there is one.
+    #[inline]
+    pub(crate) fn present(&self, position: usize) -> Option<Entry> {
+        (self.presence() >> position & 1 != 0).then(|| self.entry(position))
+    }
+
     fn presence(&self) -> u64 {
         self.meta() >> 56 & 0x7f
     }

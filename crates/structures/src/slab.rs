@@ -68,10 +68,17 @@ fn class_size(class: usize) -> usize {
     (9 + eighth) << (doubling + 6)
 }
 
-/// Bytes handed out at present, rounded to their classes, large ones included.
+/// Bytes handed out at present, rounded to their classes; without large ones, which the global
+/// allocator gave.
 pub fn allocated_bytes() -> usize {
-    let paged: usize = ARENA.iter().map(|arena| arena.allocated.load(Ordering::Relaxed)).sum();
-    paged + LARGE_BYTES.load(Ordering::Relaxed)
+    let arenas = &ARENA[..ARENAS.min(THREADS.load(Ordering::Relaxed))];
+    arenas.iter().map(|arena| arena.allocated.load(Ordering::Relaxed)).sum()
+}
+
+/// Bytes handed out of the arena that this thread allocates from, by any thread.
+#[inline]
+pub fn own_bytes() -> usize {
+    ARENA[my_arena()].allocated.load(Ordering::Relaxed)
 }
 
 /// Bytes mapped from the system for pages.
@@ -112,7 +119,8 @@ pub unsafe fn deallocate(pointer: NonNull<u8>, size: usize) {
     unsafe { (*arena.lists.get()).deallocate(chunk, pointer, arena) }
 }
 
-static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Threads that ever allocated; the n-th has arena n, modulo their number.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
 static CHUNKS: AtomicUsize = AtomicUsize::new(0);
 
 fn large_layout(size: usize) -> Layout {
@@ -123,7 +131,6 @@ fn large_layout(size: usize) -> Layout {
 #[cold]
 fn allocate_large(size: usize) -> NonNull<u8> {
     let layout = large_layout(size);
-    LARGE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
     // SAFETY: the layout's size is not zero.
     let pointer = unsafe { std::alloc::alloc(layout) };
     NonNull::new(pointer).unwrap_or_else(|| handle_alloc_error(layout))
@@ -132,7 +139,6 @@ fn allocate_large(size: usize) -> NonNull<u8> {
 #[cold]
 unsafe fn deallocate_large(pointer: NonNull<u8>, size: usize) {
     let layout = large_layout(size);
-    LARGE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
     // SAFETY: allocated above with the same layout.
     unsafe { std::alloc::dealloc(pointer.as_ptr(), layout) }
 }
@@ -188,12 +194,11 @@ static ARENA: [Arena; ARENAS] = {
 };
 
 fn my_arena() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
     // A thread that is being torn down may still free and allocate: any arena will do.
     MINE.try_with(|mine| {
         if mine.get() == usize::MAX {
-            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % ARENAS);
+            mine.set(THREADS.fetch_add(1, Ordering::Relaxed) % ARENAS);
         }
         mine.get()
     })

@@ -12,13 +12,16 @@
 //! - `table` is reached only through a [`SlotGuard`], which holds the lock.
 //! - `hint` is a copy of the table's root, published before anything the old root led to is
 //!   retired, and when the guard is dropped; so whoever is inside the gate may look at it.
-//! - A slot of zero bytes is a valid, empty slot, so arrays come from zeroed memory that costs
+//! - A slot of zero bytes is a valid, empty slot, so an array is a mapping of its own, which costs
 //!   nothing until it is used.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::bucket::{self, Fraction};
 use crate::directory::{Outgrown, Probe, Retire, Root};
@@ -200,7 +203,12 @@ impl<T> Drop for SlotGuard<'_, T> {
 }
 
 /// The slots of one database.
-pub struct Slots<T>(Box<[Slot<T>; SLOTS]>);
+pub struct Slots<T>(NonNull<[Slot<T>; SLOTS]>);
+
+// SAFETY: it owns its slots, as a box would.
+unsafe impl<T: Send> Send for Slots<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Slots<T> {}
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
@@ -209,15 +217,17 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
+    /// What they take once they are used; the allocator does not know of it.
+    pub const BYTES: usize = size_of::<[Slot<T>; SLOTS]>();
+
     pub fn new() -> Slots<T> {
-        let layout = Layout::new::<[Slot<T>; SLOTS]>();
-        // SAFETY: the layout is not empty; zero bytes are valid slots; the box has this layout.
-        unsafe {
-            let slots = alloc_zeroed(layout);
-            if slots.is_null() {
-                handle_alloc_error(layout);
-            }
-            Slots(Box::from_raw(slots.cast()))
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new private mapping, which nobody else knows of.
+        let start =
+            unsafe { mmap_anonymous(null_mut(), Self::BYTES, protection, MapFlags::PRIVATE) };
+        match start.ok().and_then(|start| NonNull::new(start.cast())) {
+            Some(start) => Slots(start),
+            None => handle_alloc_error(Layout::new::<[Slot<T>; SLOTS]>()),
         }
     }
 }
@@ -226,6 +236,17 @@ impl<T> Deref for Slots<T> {
     type Target = [Slot<T>; SLOTS];
 
     fn deref(&self) -> &[Slot<T>; SLOTS] {
-        &self.0
+        // SAFETY: the mapping is zeroed, and zero bytes are valid slots; it ends with `self`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Drop for Slots<T> {
+    fn drop(&mut self) {
+        // SAFETY: nobody else can reach the slots, and nobody will.
+        unsafe {
+            self.0.drop_in_place();
+            munmap(self.0.as_ptr().cast(), Self::BYTES).expect("mapped by `new`");
+        }
     }
 }

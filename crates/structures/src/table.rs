@@ -17,6 +17,8 @@
 //!   records are bound to the borrow of the table.
 //! - Memory that was in `root` goes to a [`Retire`], because a prefetch (`probe`) may be looking.
 
+mod sample;
+
 use core::marker::PhantomData;
 use core::sync::atomic::AtomicU64;
 
@@ -26,6 +28,8 @@ use crate::directory::{
     parts, slot_at,
 };
 use crate::record::{Record, RecordMut, RecordRef};
+
+pub use sample::Sample;
 
 /// Hash bits that a directory can use.
 const DEPTH_MAX: u32 = 24;

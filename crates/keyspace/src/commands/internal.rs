@@ -75,10 +75,10 @@ pub static DEBUG_OBJECT: Command = Command {
 
 /// The address is always 0: where a value lies is nobody's business.
 fn debug_object(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let clock_now = cx.view.env.clock();
     let record = cx.view.peek(0).ok_or(Error::NO_KEY)?;
-    let (clock, idle) = (record.clock(), clock_now.wrapping_sub(record.clock()) & 0xff_ffff);
+    let clock = record.clock();
     let (encoding, length) = (value::encoding(record), payload_len(record));
+    let idle = cx.view.env.idle_s(clock);
     cx.reply.simple(&format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{length} lru:{clock} \
          lru_seconds_idle:{idle}"

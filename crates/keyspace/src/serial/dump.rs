@@ -30,6 +30,11 @@ pub fn dump(record: Record<'_>) -> Vec<u8> {
     let mut writer = Writer::new(version);
     write_type(record, &mut writer);
     write_body(record, &mut writer);
+    with_footer(writer, version)
+}
+
+/// Ends a payload.
+pub(super) fn with_footer(mut writer: Writer, version: Version) -> Vec<u8> {
     writer.push(&version.0.to_le_bytes());
     let mut payload = writer.into_bytes();
     let checksum = crc64::update(0, &payload);
@@ -37,15 +42,17 @@ pub fn dump(record: Record<'_>) -> Vec<u8> {
     payload
 }
 
+/// What stands before a footer of a known version and with the right checksum.
+pub(super) fn split_footer(payload: &[u8]) -> Option<&[u8]> {
+    let (guarded, checksum) = payload.split_last_chunk::<CHECKSUM_SIZE>()?;
+    let (body, version) = guarded.split_last_chunk::<VERSION_SIZE>()?;
+    let is_sound = crc64::update(0, guarded) == u64::from_le_bytes(*checksum);
+    (is_sound && Version(u16::from_le_bytes(*version)).is_known()).then_some(body)
+}
+
 /// The value of a payload. What follows the value does not count, as in Redis.
 pub fn undump(payload: &[u8], env: &Env) -> Result<Value, DumpError> {
-    let (guarded, checksum) =
-        payload.split_last_chunk::<CHECKSUM_SIZE>().ok_or(DumpError::Footer)?;
-    let (value, version) = guarded.split_last_chunk::<VERSION_SIZE>().ok_or(DumpError::Footer)?;
-    let is_sound = crc64::update(0, guarded) == u64::from_le_bytes(*checksum);
-    if !is_sound || !Version(u16::from_le_bytes(*version)).is_known() {
-        return Err(DumpError::Footer);
-    }
+    let value = split_footer(payload).ok_or(DumpError::Footer)?;
     let mut reader = Reader::new(value, env.text_len_max);
     let read = reader.byte().and_then(|type_byte| read_value(type_byte, &mut reader, env));
     read.map_err(DumpError::Value)

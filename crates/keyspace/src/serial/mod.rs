@@ -22,6 +22,7 @@
 //! Types 6 and 7, values of modules, are refused.
 
 mod dump;
+pub mod functions;
 mod hash;
 mod list;
 mod packed;

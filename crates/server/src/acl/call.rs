@@ -9,7 +9,7 @@ use kvasir_resp::number::parse_integer;
 
 use crate::dispatch::Entry;
 
-/// A call whose arity was checked.
+/// A call, which may have too few arguments.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     pub entry: &'a Entry,
@@ -60,7 +60,7 @@ impl Call<'_> {
             return None;
         }
         match self.entry.full_name.as_str() {
-            "publish" | "spublish" => Some((1..2, false)),
+            "publish" | "spublish" => Some((1..self.args.len().min(2), false)),
             "subscribe" | "ssubscribe" => Some((1..self.args.len(), false)),
             "psubscribe" => Some((1..self.args.len(), true)),
             _ => None,

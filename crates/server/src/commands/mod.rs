@@ -14,9 +14,11 @@ pub mod command_info;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod function;
 pub mod info;
 pub mod memory;
 pub mod reference;
+pub mod script;
 pub mod server;
 pub mod transaction;
 
@@ -79,6 +81,8 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     memory::COMMANDS,
     server::COMMANDS,
     transaction::COMMANDS,
+    script::COMMANDS,
+    function::COMMANDS,
 ];
 
 /// While a data set is loaded, and on a replica that lost its master.

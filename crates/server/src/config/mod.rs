@@ -42,6 +42,8 @@ pub struct Config {
     pub proto_max_bulk_len: u64,
     /// Bytes.
     pub client_query_buffer_limit: u64,
+    pub busy_reply_threshold: u64,
+    pub script_memory_limit: u64,
     /// Empty: clients need not authenticate.
     pub requirepass: Vec<u8>,
     /// Empty: users are not kept in a file.
@@ -109,6 +111,8 @@ impl Config {
             timeout: 0,
             proto_max_bulk_len: 0,
             client_query_buffer_limit: 0,
+            busy_reply_threshold: 0,
+            script_memory_limit: 0,
             requirepass: Vec::new(),
             aclfile: PathBuf::new(),
             acllog_max_len: 0,

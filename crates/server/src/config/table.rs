@@ -151,6 +151,28 @@ limit on open files cannot be raised far enough.",
         "A client with more unprocessed input than this is disconnected.",
     ),
     Row::new(
+        "busy-reply-threshold",
+        Group::Clients,
+        integer(0, i64::MAX),
+        "5000",
+        field!(busy_reply_threshold),
+        "\
+Milliseconds after which a script counts as busy: other clients are told so, and
+may end it with SCRIPT KILL or FUNCTION KILL. 0: never.",
+    )
+    .aliases(&["lua-time-limit"]),
+    Row::new(
+        "script-memory-limit",
+        Group::Clients,
+        Kind::Memory { min: 1 << 20, max: i64::MAX },
+        "1gb",
+        field!(script_memory_limit),
+        "\
+What one script may take up in its worker's interpreter; one that wants more
+fails with an error.",
+    )
+    .at_start(),
+    Row::new(
         "requirepass",
         Group::Security,
         Kind::Text,

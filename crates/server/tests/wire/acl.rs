@@ -101,6 +101,37 @@ fn rights_are_looked_at_again_by_exec() {
     }
 }
 
+/// A script may do what its client may; the errors name the script, each server in its own way.
+#[test]
+fn scripts_have_the_rights_of_their_client() {
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        client.ask("ACL SETUSER u on nopass ~a* +@all -set");
+        client.ask("AUTH u x");
+        for (script, expect) in [
+            ("return redis.call('get', 'a')", "_"),
+            (
+                "return redis.call('get', 'x')",
+                "-ERR ACL failure in script: No permissions to access a key",
+            ),
+            (
+                "return redis.pcall('set', 'a', '1')",
+                "-ERR ACL failure in script: User u has no permissions to run the 'set' command",
+            ),
+            ("return redis.acl_check_cmd('get', 'a')", ":1"),
+            ("return redis.acl_check_cmd('get', 'x')", "_"),
+            ("return redis.acl_check_cmd('set')", "_"),
+            ("return redis.acl_check_cmd('publish')", ":1"),
+            ("return redis.acl_check_cmd('sort')", ":1"),
+        ] {
+            let reply = show(&client.call(&["EVAL", script, "0"]));
+            assert!(reply.starts_with(expect), "{script}: {reply}");
+        }
+        let log = show(&client.ask("ACL LOG"));
+        assert!(log.matches("$context $lua").count() == 2, "{log}");
+    });
+}
+
 #[test]
 fn the_default_user_is_who_has_not_said_who() {
     check_valkey(

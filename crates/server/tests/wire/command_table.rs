@@ -57,9 +57,34 @@ fn counts_agree() {
 }
 
 /// Of the families that stand in the server; all data commands are compared.
-const FAMILIES: [&str; 19] = [
-    "acl", "ping", "echo", "select", "reset", "quit", "hello", "auth", "client", "command",
-    "memory", "info", "lolwut", "time", "multi", "exec", "discard", "watch", "unwatch",
+const FAMILIES: [&str; 27] = [
+    "acl",
+    "ping",
+    "echo",
+    "select",
+    "reset",
+    "quit",
+    "hello",
+    "auth",
+    "client",
+    "command",
+    "memory",
+    "info",
+    "lolwut",
+    "time",
+    "multi",
+    "exec",
+    "discard",
+    "watch",
+    "unwatch",
+    "eval",
+    "evalsha",
+    "eval_ro",
+    "evalsha_ro",
+    "script",
+    "fcall",
+    "fcall_ro",
+    "function",
 ];
 
 /// Groups of COMMAND DOCS whose commands are about data.

@@ -14,5 +14,6 @@ mod connection;
 mod harness;
 mod life;
 mod limits;
+mod scripts;
 mod server;
 mod transactions;

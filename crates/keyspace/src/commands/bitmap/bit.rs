@@ -6,10 +6,12 @@ use kvasir_structures::bits;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
+use crate::found::Found;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value::{edit, find_or_create};
 use crate::value::Tag;
-use crate::view::{Env, Found};
+use crate::view::Env;
 
 pub static COMMANDS: &[&Command] = &[&SETBIT, &GETBIT];
 
@@ -40,7 +42,7 @@ fn setbit(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         Some(1) => true,
         _ => return Err(Error::fixed("ERR bit is not an integer or out of range")),
     };
-    let old_len = cx.view.text(0)?.map(|text| text.bytes().len());
+    let old_len = cx.view.peek_text(0)?.map(|text| text.bytes().len());
     let len = old_len.unwrap_or(0).max((at / 8) as usize + 1);
     let mut found = find_or_create(&mut cx.view, 0, old_len.is_some());
     let becomes_raw = will_become_raw(&found);
@@ -50,7 +52,11 @@ fn setbit(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         old
     });
     cx.reply.integer(i64::from(old));
-    Ok(Effect::given_if(old != bit || old_len != Some(len) || becomes_raw))
+    let changed = old != bit || old_len != Some(len);
+    if changed {
+        cx.view.changed(0, Class::STRING, "setbit");
+    }
+    Ok(Effect::given_if(changed || becomes_raw))
 }
 
 /// Whether changing a string in place changes what OBJECT ENCODING says of it, which the log has to
@@ -99,6 +105,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, split};
 
     const OFFSET: &str = "-ERR bit offset is not an integer or out of range";
@@ -174,5 +181,14 @@ mod tests {
         for (call, effect) in steps {
             assert_eq!(bench.call(split(call)[0].as_args()).1, effect, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_bits() {
+        check_events(
+            "SETBIT k 7 1; SETBIT k 7 1; SETBIT k 7 0; SETBIT k 100 0; GETBIT k 1; GETBIT none \
+             1; SET t 5; SETBIT t 0 0",
+            "new k, setbit k; ; setbit k; setbit k; ; keymiss none; new t, set t; ",
+        );
     }
 }

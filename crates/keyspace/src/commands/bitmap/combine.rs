@@ -5,6 +5,7 @@ use kvasir_structures::bits;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value;
 
@@ -59,9 +60,14 @@ fn bitop(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     }
     cx.reply.integer(result.len() as i64);
     if result.is_empty() {
-        return Ok(Effect::given_if(cx.view.delete(0)));
+        let deleted = cx.view.delete(0);
+        if deleted {
+            cx.view.changed(0, Class::GENERIC, "del");
+        }
+        return Ok(Effect::given_if(deleted));
     }
     text_value::put(&mut cx.view, 0, result);
+    cx.view.changed(0, Class::STRING, "set");
     Ok(Effect::AsGiven)
 }
 
@@ -76,6 +82,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, split};
 
     #[test]
@@ -136,5 +143,15 @@ mod tests {
         for (call, effect) in steps {
             assert_eq!(bench.call(split(call)[0].as_args()).1, effect, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_combining() {
+        check_events(
+            "SET a x; SET b y; BITOP AND d a b; BITOP AND d a b; BITOP AND d none nope; BITOP OR \
+             d none; BITOP NOT d a; BITOP OR c a none",
+            "new a, set a; new b, set b; new d, set d; set d; keymiss none, keymiss nope, del d; \
+             keymiss none; new d, set d; keymiss none, new c, set c",
+        );
     }
 }

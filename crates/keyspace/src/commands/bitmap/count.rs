@@ -69,6 +69,7 @@ fn bitcount(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check_valkey};
 
     #[test]
@@ -120,5 +121,10 @@ mod tests {
              -ERR value is not an integer or out of range; -ERR syntax error; -ERR syntax error; \
              -ERR value is not an integer or out of range; -ERR syntax error",
         );
+    }
+
+    #[test]
+    fn events_of_counting() {
+        check_events("BITCOUNT none; SETBIT k 1 1; BITCOUNT k", "keymiss none; new k, setbit k; ");
     }
 }

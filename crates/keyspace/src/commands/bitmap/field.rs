@@ -10,6 +10,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::{Error, quoted};
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value::{edit, find_or_create};
 use crate::view::Env;
@@ -159,10 +160,10 @@ fn bitfield(cx: &mut Cx<'_, '_>, may_write: bool) -> Result<Effect, Error> {
     if !may_write {
         return Err(Error::fixed("ERR BITFIELD_RO only supports the GET subcommand"));
     }
-    let old_len = cx.view.text(0)?.map(|text| text.bytes().len());
+    let old_len = cx.view.peek_text(0)?.map(|text| text.bytes().len());
     let len = old_len.unwrap_or(0).max(end);
     let mut found = find_or_create(&mut cx.view, 0, old_len.is_some());
-    let mut changed = old_len != Some(len) || will_become_raw(&found);
+    let (mut changed, becomes_raw) = (old_len != Some(len), will_become_raw(&found));
     cx.reply.array(operations.len());
     edit(&mut found, len, |bytes| {
         for operation in &operations {
@@ -174,7 +175,10 @@ fn bitfield(cx: &mut Cx<'_, '_>, may_write: bool) -> Result<Effect, Error> {
             changed |= operation.read(bytes) != old;
         }
     });
-    Ok(Effect::given_if(changed))
+    if changed {
+        cx.view.changed(0, Class::STRING, "setbit");
+    }
+    Ok(Effect::given_if(changed || becomes_raw))
 }
 
 fn get_all(cx: &mut Cx<'_, '_>, operations: &[Operation]) -> Result<Effect, Error> {
@@ -262,6 +266,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     #[test]
@@ -379,5 +384,20 @@ mod tests {
         for (call, effect) in steps {
             assert_eq!(bench.call(split(call)[0].as_args()).1, effect, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_fields() {
+        check_events(
+            "BITFIELD k GET u8 0; BITFIELD k SET u8 0 0; BITFIELD k SET u8 0 0; BITFIELD k SET \
+             u8 0 1; BITFIELD k INCRBY u8 0 0; BITFIELD k INCRBY u8 0 1",
+            "keymiss k; new k, setbit k; ; setbit k; ; setbit k",
+        );
+        check_events(
+            "SET k x; BITFIELD k OVERFLOW FAIL INCRBY u2 0 3; BITFIELD_RO k GET u8 0; \
+             BITFIELD_RO none GET u8 0; BITFIELD k SET u8 100 0; BITFIELD k GET u8 0 SET u8 0 1; \
+             BITFIELD k SET u8 0 1 SET u8 0 2 SET u8 0 1; BITFIELD k",
+            "new k, set k; ; ; keymiss none; setbit k; setbit k; setbit k; ",
+        );
     }
 }

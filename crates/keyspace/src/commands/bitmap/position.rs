@@ -75,6 +75,7 @@ fn bitpos(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check_valkey};
 
     #[test]
@@ -133,5 +134,10 @@ mod tests {
             "BITPOS no 1 a; BITPOS no 0 1 2 foo",
             "-ERR value is not an integer or out of range; -ERR syntax error",
         );
+    }
+
+    #[test]
+    fn events_of_searching() {
+        check_events("BITPOS none 1; SETBIT k 1 1; BITPOS k 1", "keymiss none; new k, setbit k; ");
     }
 }

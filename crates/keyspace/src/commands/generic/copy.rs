@@ -7,6 +7,7 @@ use crate::commands::options::db_index;
 use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::plan::KeyAt;
 use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 use crate::value;
@@ -70,9 +71,10 @@ fn copy(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let wanted = copy.filter(|_| replaces || !cx.view.exists(1));
     cx.reply.integer(i64::from(wanted.is_some()));
     let Some(mut copy) = wanted else { return Ok(Effect::None) };
-    copy.borrow_mut().set_clock(cx.view.env.clock());
+    copy.borrow_mut().set_clock(cx.view.env.clock_of_new());
     cx.view.delete(1);
     cx.view.insert(1, copy);
+    cx.view.changed(1, Class::GENERIC, "copy_to");
     Ok(Effect::AsGiven)
 }
 
@@ -83,6 +85,7 @@ fn is_replace(word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::testing::check;
+    use crate::testing::events::check_events;
 
     #[test]
     fn copies_have_value_and_expiry() {
@@ -131,5 +134,15 @@ mod tests {
         let syntax = "-ERR syntax error";
         check("COPY a b FOO; COPY a b DB", &format!("{syntax}; {syntax}"));
         check("COPY a b DB REPLACE", "-ERR value is not an integer or out of range");
+    }
+
+    #[test]
+    fn events_of_copying() {
+        check_events(
+            "SET a 1 EX 100; COPY a b; COPY a b; COPY a b REPLACE; COPY a b DB 1; COPY none b \
+             REPLACE; COPY a a DB 1",
+            "new a, set a, expire a; new b, copy_to b; ; new b, copy_to b; new 1/b, copy_to 1/b; \
+             keymiss none; new 1/a, copy_to 1/a",
+        );
     }
 }

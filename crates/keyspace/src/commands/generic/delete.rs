@@ -4,6 +4,7 @@
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
 
@@ -45,7 +46,13 @@ static UNLINK: Command = Command {
 
 /// DEL and UNLINK: what takes long to free is freed elsewhere in any case.
 fn delete(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let deleted = count(cx, |cx, key| cx.view.delete(key));
+    let deleted = count(cx, |cx, key| {
+        let was_there = cx.view.delete(key);
+        if was_there {
+            cx.view.changed(key, Class::GENERIC, "del");
+        }
+        was_there
+    });
     cx.reply.integer(deleted as i64);
     Ok(Effect::given_if(deleted > 0))
 }
@@ -126,6 +133,7 @@ fn type_of(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check3};
 
     #[test]
@@ -151,5 +159,17 @@ mod tests {
         check("SET k v; TYPE k; HSET h f v; TYPE h; TYPE none", "+OK; +string; :1; +hash; +none");
         check3("SET k v; TYPE k; EXISTS k", "+OK; +string; :1");
         check("SET k v PXAT 1; EXISTS k; TYPE k", "+OK; :0; +none");
+    }
+
+    #[test]
+    fn events_of_deleting() {
+        check_events(
+            "SET a 1; DEL a b; DEL a; UNLINK a; MSET a 1 c 1; UNLINK a a c",
+            "new a, set a; del a; ; ; new a, set a, new c, set c; del a, del c",
+        );
+        check_events(
+            "EXISTS a; TOUCH a; TYPE a; SET a 1; EXISTS a b a; TOUCH a b; TYPE a",
+            "keymiss a; keymiss a; keymiss a; new a, set a; keymiss b; keymiss b; ",
+        );
     }
 }

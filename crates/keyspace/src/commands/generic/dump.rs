@@ -33,3 +33,13 @@ fn dump(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     }
     Ok(Effect::None)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::events::check_events;
+
+    #[test]
+    fn a_miss_is_an_event() {
+        check_events("DUMP none; SET k v; DUMP k", "keymiss none; new k, set k; ");
+    }
+}

@@ -6,6 +6,7 @@ use crate::commands::condition::{self, Conditions};
 use crate::commands::options::{TimeUnit, integer};
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, ArgumentKind, Categories, Flags, KeyFlags, KeySpec, Spec};
 
 pub static COMMANDS: &[&Command] =
@@ -94,10 +95,11 @@ fn expire(cx: &mut Cx<'_, '_>, unit: TimeUnit, command: &str) -> Result<Effect, 
     let env = cx.view.env;
     let ms_or_zero = ms.max(0) as u64;
     if env.has_passed(ms_or_zero) {
-        cx.view.delete(0);
+        cx.view.expire(0);
         return Ok(Effect::Rewritten(vec![call(&[b"DEL", key])]));
     }
     cx.view.set_expiry(0, Some(ms_or_zero));
+    cx.view.changed(0, Class::GENERIC, "expire");
     let ms = ms_or_zero.to_string();
     Ok(Effect::Rewritten(vec![call(&[b"PEXPIREAT", key, ms.as_bytes()])]))
 }
@@ -189,6 +191,7 @@ fn persist(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let had_one = cx.view.peek(0).is_some_and(|record| record.expiry_ms().is_some());
     if had_one {
         cx.view.set_expiry(0, None);
+        cx.view.changed(0, Class::GENERIC, "persist");
     }
     cx.reply.integer(i64::from(had_one));
     Ok(Effect::given_if(had_one))
@@ -199,6 +202,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::{check_events, check_valkey_events};
     use crate::testing::{Bench, check, check3, split};
 
     #[test]
@@ -338,5 +342,32 @@ mod tests {
         assert_eq!(ttl(1_001_001, "TTL k"), ":0\r\n");
         assert_eq!(ttl(1_001_001, "PTTL k"), ":499\r\n");
         assert_eq!(ttl(1_001_500, "TTL k"), ":-2\r\n");
+    }
+
+    #[test]
+    fn events_of_expiries() {
+        check_events(
+            "SET k v; EXPIRE k 100; EXPIRE k 100 NX; EXPIRE k 50 GT; EXPIRE k 100; EXPIRE none \
+             100; PEXPIRE k 1000000; EXPIREAT k 33177117420; PEXPIREAT k 33177117420000; PERSIST \
+             k; PERSIST k; PERSIST none",
+            "new k, set k; expire k; ; ; expire k; ; expire k; expire k; expire k; persist k; ; ",
+        );
+        check_valkey_events(
+            "SET k v; EXPIRE k -1; EXPIRE k -1; SET k v; PEXPIREAT k 1; SADD s a; PEXPIRE s 0",
+            "new k, set k; expired k; ; new k, set k; expired k; new s, sadd s; expired s",
+        );
+        check_events(
+            "TTL k; PTTL k; EXPIRETIME k; PEXPIRETIME k; SET k v; TTL k",
+            "keymiss k; keymiss k; keymiss k; keymiss k; new k, set k; ",
+        );
+    }
+
+    #[test]
+    fn a_key_that_expires_is_told_when_it_is_deleted() {
+        check_events(
+            "SET k v PX 50; SLEEP 60; GET k; RPUSH l a; PEXPIRE l 50; SLEEP 60; LPUSH l b",
+            "new k, set k, expire k; expired k; keymiss k; new l, rpush l; expire l; expired l; \
+             new l, lpush l",
+        );
     }
 }

@@ -42,7 +42,7 @@ static ENCODING: Command = Command {
 };
 
 fn encoding(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    match cx.view.look(0) {
+    match cx.view.inspect(0) {
         Some(record) => cx.reply.bulk(value::encoding(record).as_bytes()),
         None => cx.reply.null(),
     }
@@ -59,16 +59,19 @@ static FREQ: Command = Command {
     run: Run::Keys(freq),
 };
 
-/// The access clock holds times, not frequencies.
 fn freq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    if cx.view.look(0).is_some() {
-        return Err(Error::fixed(
-            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
-             note that when switching between policies at runtime LRU and LFU data will take some \
-             time to adjust.",
-        ));
+    let env = cx.view.env;
+    match cx.view.inspect(0) {
+        Some(_) if !env.policy.is_lfu() => {
+            return Err(Error::fixed(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+                 Please note that when switching between policies at runtime LRU and LFU data \
+                 will take some time to adjust.",
+            ));
+        }
+        Some(record) => cx.reply.integer(i64::from(env.frequency(record.clock()))),
+        None => cx.reply.null(),
     }
-    cx.reply.null();
     Ok(Effect::None)
 }
 
@@ -83,9 +86,16 @@ static IDLETIME: Command = Command {
 };
 
 fn idletime(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let now = cx.view.env.clock();
-    match cx.view.look(0) {
-        Some(record) => cx.reply.integer(i64::from(now.wrapping_sub(record.clock()) & 0xff_ffff)),
+    let env = cx.view.env;
+    match cx.view.inspect(0) {
+        Some(_) if env.policy.is_lfu() => {
+            return Err(Error::fixed(
+                "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note \
+                 that when switching between policies at runtime LRU and LFU data will take some \
+                 time to adjust.",
+            ));
+        }
+        Some(record) => cx.reply.integer(i64::from(env.idle_s(record.clock()))),
         None => cx.reply.null(),
     }
     Ok(Effect::None)
@@ -104,7 +114,7 @@ static REFCOUNT: Command = Command {
 /// Always 1: values are not shared between keys. (Redis shares the integers below 10,000 and
 /// reports 2147483647 for them.)
 fn refcount(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    match cx.view.look(0) {
+    match cx.view.inspect(0) {
         Some(_) => cx.reply.integer(1),
         None => cx.reply.null(),
     }
@@ -148,7 +158,9 @@ fn help(cx: &mut Roam<'_>) -> Result<Effect, Error> {
 mod tests {
     use kvasir_resp::reply::Protocol;
 
-    use crate::testing::{Bench, check, check_ours, check3, split};
+    use crate::access::Policy;
+    use crate::testing::events::check_events;
+    use crate::testing::{Bench, check, check_ours, check3, show_all, split};
 
     #[test]
     fn encodings() {
@@ -177,6 +189,32 @@ mod tests {
              Please note that when switching between policies at runtime LRU and LFU data will \
              take some time to adjust.; _",
         );
+    }
+
+    #[test]
+    fn frequencies_stand_where_idle_times_did_under_lfu() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        bench.env.policy = Policy::VolatileLfu;
+        let mut ask = |minutes: u64, call: &str| {
+            bench.env.now_ms += minutes * 60_000;
+            show_all(&[bench.call(split(call)[0].as_args()).0])
+        };
+        ask(0, "SET k v");
+        assert_eq!(ask(0, "OBJECT FREQ k"), ":5");
+        assert_eq!(ask(0, "OBJECT FREQ none"), "_");
+        // The first use is counted for certain.
+        assert_eq!(ask(0, "GET k"), "$v");
+        assert_eq!(ask(0, "OBJECT FREQ k"), ":6");
+        assert_eq!(ask(2, "OBJECT FREQ k"), ":4");
+        assert_eq!(ask(0, "SET k v"), "+OK");
+        assert_eq!(ask(0, "OBJECT FREQ k"), ":5", "a use, not a new key");
+        assert_eq!(
+            ask(0, "OBJECT IDLETIME k"),
+            "-ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
+             when switching between policies at runtime LRU and LFU data will take some time to \
+             adjust."
+        );
+        assert_eq!(ask(0, "OBJECT IDLETIME none"), "_");
     }
 
     #[test]
@@ -225,5 +263,13 @@ mod tests {
         assert_eq!(ask(&mut bench, "OBJECT IDLETIME k"), b":5\r\n");
         assert_eq!(ask(&mut bench, "TOUCH k"), b":1\r\n");
         assert_eq!(ask(&mut bench, "OBJECT IDLETIME k"), b":0\r\n");
+    }
+
+    #[test]
+    fn a_miss_is_no_event() {
+        check_events(
+            "OBJECT ENCODING k; OBJECT IDLETIME k; OBJECT REFCOUNT k; OBJECT FREQ k",
+            "; ; ; ",
+        );
     }
 }

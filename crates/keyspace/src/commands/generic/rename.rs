@@ -7,6 +7,7 @@ use crate::commands::options::db_index;
 use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::plan::KeyAt;
 use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 
@@ -79,6 +80,8 @@ fn carry(cx: &mut Cx<'_, '_>) {
     let record = cx.view.take(0).expect("the caller saw it");
     let expiry_ms = record.borrow().expiry_ms();
     cx.view.insert(1, record.rebuilt(cx.view.key(1), expiry_ms));
+    cx.view.changed(0, Class::GENERIC, "rename_from");
+    cx.view.changed(1, Class::GENERIC, "rename_to");
 }
 
 static MOVE: Command = Command {
@@ -116,6 +119,8 @@ fn move_key(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if wanted {
         let record = cx.view.take(0).expect("it was just seen");
         cx.view.insert(1, record);
+        cx.view.changed(0, Class::GENERIC, "move_from");
+        cx.view.changed(1, Class::GENERIC, "move_to");
     }
     cx.reply.integer(i64::from(wanted));
     Ok(Effect::given_if(wanted))
@@ -124,6 +129,7 @@ fn move_key(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 #[cfg(test)]
 mod tests {
     use crate::testing::check;
+    use crate::testing::events::check_events;
 
     #[test]
     fn renaming() {
@@ -172,6 +178,20 @@ mod tests {
         check(
             "MOVE k 9999999999",
             "-ERR value is out of range, value must between -2147483648 and 2147483647",
+        );
+    }
+
+    #[test]
+    fn events_of_moving() {
+        check_events(
+            "SET a 1; RENAME a b; SET a 2; RENAME a b; RENAME b b; RENAMENX b a; SET b x; \
+             RENAMENX a b; RENAME none x; RENAMENX a a",
+            "new a, set a; new b, rename_from a, rename_to b; new a, set a; new b, rename_from \
+             a, rename_to b; ; new a, rename_from b, rename_to a; new b, set b; ; ; ",
+        );
+        check_events(
+            "SET a 1; MOVE a 1; MOVE a 1; SET a 2; MOVE a 1",
+            "new a, set a; new 1/a, move_from a, move_to 1/a; ; new a, set a; ",
         );
     }
 }

@@ -6,6 +6,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::serial::{self, DumpError};
 use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
 use crate::view::Env;
@@ -46,8 +47,7 @@ struct Options {
     replaces: bool,
     is_absolute: bool,
     idle_s: Option<u64>,
-    /// Checked only: the access clock holds times, not frequencies.
-    has_frequency: bool,
+    frequency: Option<u8>,
 }
 
 impl Options {
@@ -60,15 +60,14 @@ impl Options {
                 options.replaces = true;
             } else if is(b"absttl") {
                 options.is_absolute = true;
-            } else if is(b"idletime") && !options.has_frequency {
+            } else if is(b"idletime") && options.frequency.is_none() {
                 let invalid = Error::fixed("ERR Invalid IDLETIME value, must be >= 0");
                 let idle_s = integer(words.next().ok_or(Error::SYNTAX)?)?;
                 options.idle_s = Some(u64::try_from(idle_s).map_err(|_| invalid)?);
             } else if is(b"freq") && options.idle_s.is_none() {
                 let invalid = Error::fixed("ERR Invalid FREQ value, must be >= 0 and <= 255");
                 let frequency = integer(words.next().ok_or(Error::SYNTAX)?)?;
-                u8::try_from(frequency).map_err(|_| invalid)?;
-                options.has_frequency = true;
+                options.frequency = Some(u8::try_from(frequency).map_err(|_| invalid)?);
             } else {
                 return Err(Error::SYNTAX);
             }
@@ -90,11 +89,15 @@ fn restore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let was_there = cx.view.delete(0);
     cx.reply.ok();
     if expiry_ms.is_some_and(|expiry_ms| cx.view.env.has_passed(expiry_ms)) {
+        if was_there {
+            cx.view.changed(0, Class::GENERIC, "del");
+        }
         return Ok(gone(cx, was_there));
     }
     let mut record = value.into_record(cx.view.key(0), expiry_ms);
-    record.borrow_mut().set_clock(clock(cx.view.env, options.idle_s.unwrap_or(0)));
+    record.borrow_mut().set_clock(clock(cx.view.env, &options));
     cx.view.insert(0, record);
+    cx.view.changed(0, Class::GENERIC, "restore");
     Ok(effect(cx, &options, expiry_ms))
 }
 
@@ -107,9 +110,13 @@ fn expiry_ms(text: &[u8], is_absolute: bool, env: &Env) -> Result<Option<u64>, E
     Ok((ttl_ms > 0).then_some(expiry_ms))
 }
 
-/// The access clock of a key that was used so long ago; it reaches half a year back.
-fn clock(env: &Env, idle_s: u64) -> u32 {
-    env.clock().wrapping_sub(idle_s.min(0xff_fffe) as u32)
+/// The access clock as the options have it; one that the policy does not keep is dropped.
+fn clock(env: &Env, options: &Options) -> u32 {
+    match (env.policy.is_lfu(), options.frequency, options.idle_s) {
+        (true, Some(frequency), _) => env.clock_of_frequency(frequency),
+        (false, _, Some(idle_s)) => env.clock_of_idle(idle_s),
+        _ => env.clock_of_new(),
+    }
 }
 
 /// The effect where the time of what was restored is over already.
@@ -141,6 +148,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     /// redis-server 7.0's DUMP of the string "hello".
@@ -241,5 +249,16 @@ mod tests {
         let del = vec![b"DEL".to_vec(), b"k".to_vec()];
         let replaced = effect("SET k v; RESTORE k 1 H ABSTTL REPLACE");
         assert_eq!(replaced, Effect::Rewritten(vec![del]));
+    }
+
+    #[test]
+    fn events_of_restoring() {
+        check_events(
+            &with_hello(
+                "RESTORE a 0 H; RESTORE a 0 H; RESTORE a 0 H REPLACE; RESTORE a 9000 H REPLACE; \
+                 RESTORE a 1 H REPLACE ABSTTL; RESTORE a 1 H REPLACE ABSTTL; RESTORE a 0 x REPLACE",
+            ),
+            "new a, restore a; ; new a, restore a; new a, restore a; del a; ; ",
+        );
     }
 }

@@ -14,6 +14,7 @@ use crate::command::{Command, Run, World};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::execute::lock;
 use crate::hash_value::Hash;
 use crate::list_value::{self, List};
@@ -307,9 +308,16 @@ fn look_up(cx: &mut World<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Byt
 fn store(cx: &mut World<'_, '_>, destination: &[u8], rows: Vec<Option<Bytes>>) -> Effect {
     let rows: Vec<Bytes> = rows.into_iter().map(Option::unwrap_or_default).collect();
     let existed = with_key(cx, destination, |view| match rows.len() {
-        0 => view.delete(0),
+        0 => {
+            let was_there = view.delete(0);
+            if was_there {
+                view.changed(0, Class::GENERIC, "del");
+            }
+            was_there
+        }
         _ => {
             list_value::create(view, 0, End::Tail, rows.iter().map(|row| &row[..]));
+            view.changed(0, Class::LIST, "sortstore");
             true
         }
     });
@@ -342,6 +350,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     #[test]
@@ -448,4 +457,21 @@ mod tests {
 
     const NO_DOUBLE: &str = "-ERR One or more scores can't be converted into double";
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+    #[test]
+    fn events_of_sorting() {
+        check_events(
+            "RPUSH l 3 1 2; SORT l; SORT l STORE d; SORT l STORE d; SORT none STORE d; SORT none \
+             STORE d; SORT none; SORT_RO none",
+            "new l, rpush l; ; new d, sortstore d; sortstore d; keymiss none, del d; keymiss \
+             none; keymiss none; keymiss none",
+        );
+        check_events(
+            "RPUSH l 3 1 2; SET w_1 5; SORT l BY w_*; SORT l BY w_* GET x_* STORE d; SORT l BY \
+             nosort GET # GET x_*; SET s v; SORT s STORE d",
+            "new l, rpush l; new w_1, set w_1; keymiss w_3, keymiss w_2; keymiss w_3, keymiss \
+             w_2, keymiss x_2, keymiss x_3, keymiss x_1, new d, sortstore d; keymiss x_3, \
+             keymiss x_1, keymiss x_2; new s, set s; ",
+        );
+    }
 }

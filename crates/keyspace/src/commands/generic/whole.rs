@@ -165,6 +165,7 @@ fn index(text: &[u8], invalid: &'static str) -> Result<i64, Error> {
 mod tests {
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, split};
     use crate::view::Garbage;
 
@@ -211,5 +212,14 @@ mod tests {
         check("SWAPDB 0 x; SWAPDB 99 x", &format!("{second}; {second}"));
         let out = "-ERR DB index is out of range";
         check("SWAPDB 0 16; SWAPDB -1 0; SWAPDB 16 0", &format!("{out}; {out}; {out}"));
+    }
+
+    #[test]
+    fn events_of_whole_databases() {
+        check_events(
+            "SET a 1; SELECT 1; SET b 1; SWAPDB 0 1; FLUSHDB; FLUSHALL; DBSIZE; FLUSHALL",
+            "new a, set a; ; new 1/b, set 1/b; touch a, touch b, touch 1/a, touch 1/b; touch \
+             1/a; touch b; ; ",
+        );
     }
 }

@@ -6,6 +6,7 @@ use super::number::{LATITUDE, LONGITUDE, position};
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::sorted_set_value::{self, Expected};
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 
@@ -99,6 +100,9 @@ fn geoadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             });
         }
     })?;
+    if added + updated > 0 {
+        cx.view.changed(0, Class::SORTED_SET, "zadd");
+    }
     cx.reply.integer(added + if options.counts_changes { updated } else { 0 });
     Ok(Effect::given_if(added + updated > 0))
 }
@@ -108,6 +112,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, split};
 
     #[test]
@@ -186,5 +191,14 @@ mod tests {
         for (call, effect) in steps {
             assert_eq!(bench.call(split(call)[0].as_args()).1, effect, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_adding() {
+        check_events(
+            "GEOADD g 1 1 a 2 2 b; GEOADD g 1 1 a; GEOADD g XX 3 3 a; GEOADD g NX 3 3 a; GEOADD \
+             none XX 1 1 a; GEOADD g CH 3 3 a 4 4 c",
+            "new g, zadd g; ; zadd g; ; ; zadd g",
+        );
     }
 }

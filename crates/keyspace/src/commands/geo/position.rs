@@ -114,6 +114,7 @@ pub fn position_of(set: Option<SortedSet<'_>>, member: &[u8]) -> Option<Position
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check3};
 
     const SICILY: &str = "GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania";
@@ -186,5 +187,10 @@ mod tests {
                  +OK; {WRONG_TYPE}; {unit}"
             ),
         );
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events("GEODIST k a b; GEOHASH k a; GEOPOS k a", "keymiss k; keymiss k; keymiss k");
     }
 }

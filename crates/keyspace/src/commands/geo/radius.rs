@@ -203,7 +203,7 @@ fn by_position(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
     let mut parser = Parser::new(set, form);
     parser.read_circle(cx.args.from(2))?;
     let finished = parser.finish(cx.args.from(BY_POSITION_OPTIONS), cx.args.name())?;
-    run(cx, finished, 0, 1)
+    run(cx, finished, 0, (1, "georadiusstore"))
 }
 
 fn by_member(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
@@ -211,7 +211,7 @@ fn by_member(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
     let mut parser = Parser::new(set, form);
     parser.read_circle_by_member(cx.args.from(2))?;
     let finished = parser.finish(cx.args.from(BY_MEMBER_OPTIONS), cx.args.name())?;
-    run(cx, finished, 0, 1)
+    run(cx, finished, 0, (1, "georadiusstore"))
 }
 
 #[cfg(test)]
@@ -219,6 +219,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const GRID: &str = "GEOADD g 1 1 a 1.001 1.001 b 2 2 c";
@@ -339,5 +340,17 @@ mod tests {
         for (call, effect) in steps {
             assert_eq!(bench.call(split(call)[0].as_args()).1, effect, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_storing() {
+        check_events(
+            "GEOADD g 1 1 a 2 2 b; GEORADIUS g 0 0 900 km STORE d; GEORADIUS g 0 0 1 m STORE d; \
+             GEORADIUSBYMEMBER g a 900 km STOREDIST d; GEORADIUS none 0 0 1 m STORE d; GEORADIUS \
+             none 0 0 1 m STORE d; GEORADIUS_RO none 0 0 1 m; GEORADIUS none 0 0 1 km; \
+             GEORADIUSBYMEMBER none a 1 km; GEORADIUSBYMEMBER_RO none a 1 km",
+            "new g, zadd g; new d, georadiusstore d; del d; new d, georadiusstore d; keymiss \
+             none, del d; keymiss none; keymiss none; keymiss none; keymiss none; keymiss none",
+        );
     }
 }

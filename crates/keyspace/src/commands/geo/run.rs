@@ -23,12 +23,13 @@ struct Hit<'a> {
     distance_m: f64,
 }
 
-/// Searches the set at key `source`; stores at key `destination` if that is asked for.
+/// Searches the set at key `source`; stores at key `destination`, as the event of that name, if
+/// that is asked for.
 pub fn run(
     cx: &mut Cx<'_, '_>,
     finished: Finished,
     source: usize,
-    destination: usize,
+    (destination, event): (usize, &'static str),
 ) -> Result<Effect, Error> {
     let Finished { output, query } = finished;
     let set = sorted_set_value::read(&mut cx.view, source)?;
@@ -38,7 +39,7 @@ pub fn run(
             Some((query, hits)) => (to_set(query, &hits), hits.len()),
             None => (OrderedSet::new(), 0),
         };
-        let changed = sorted_set_value::store(&mut cx.view, destination, stored);
+        let changed = sorted_set_value::store(&mut cx.view, destination, stored, event);
         cx.reply.integer(count as i64);
         return Ok(Effect::given_if(changed));
     }

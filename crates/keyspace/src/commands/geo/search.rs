@@ -93,7 +93,7 @@ static GEOSEARCH: Command = Command {
 fn geosearch(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = sorted_set_value::peek(&mut cx.view, 0)?;
     let finished = Parser::new(set, Form::Search).finish(cx.args.from(2), cx.args.name())?;
-    run(cx, finished, 0, 0)
+    run(cx, finished, 0, (0, "geosearchstore"))
 }
 
 static GEOSEARCHSTORE: Command = Command {
@@ -127,11 +127,12 @@ static GEOSEARCHSTORE: Command = Command {
 fn geosearchstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = sorted_set_value::peek(&mut cx.view, 1)?;
     let finished = Parser::new(set, Form::SearchStore).finish(cx.args.from(3), cx.args.name())?;
-    run(cx, finished, 1, 0)
+    run(cx, finished, 1, (0, "geosearchstore"))
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check_valkey, check3, compare};
 
     const SICILY: &str = "GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania";
@@ -365,6 +366,19 @@ mod tests {
              GEOSEARCH n FROMLONLAT 1 1 COUNT 1 ANY",
             ":1; -ERR member zz does not exist; \
              -ERR exactly one of BYRADIUS, BYBOX and BYPOLYGON can be specified for GEOSEARCH",
+        );
+    }
+
+    #[test]
+    fn events_of_storing() {
+        check_events(
+            "GEOADD g 1 1 a 2 2 b; GEOSEARCHSTORE d g FROMLONLAT 0 0 BYRADIUS 900 km; \
+             GEOSEARCHSTORE d g FROMLONLAT 0 0 BYRADIUS 900 km STOREDIST; GEOSEARCHSTORE d g \
+             FROMLONLAT 0 0 BYRADIUS 1 m; GEOSEARCHSTORE d g FROMLONLAT 0 0 BYRADIUS 1 m; \
+             GEOSEARCHSTORE d none FROMLONLAT 0 0 BYRADIUS 1 m; GEOSEARCH none FROMLONLAT 0 0 \
+             BYRADIUS 1 m",
+            "new g, zadd g; new d, geosearchstore d; geosearchstore d; del d; ; keymiss none; \
+             keymiss none",
         );
     }
 }

@@ -6,6 +6,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::hash_update::{self, FieldExpiry};
 use crate::hash_value::{self, Item};
 use crate::long_double::{LongDouble, Parsed};
@@ -45,6 +46,7 @@ fn hincrby(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let mut text = Vec::with_capacity(20);
     write_integer(new, &mut text);
     set_field(cx, &text)?;
+    cx.view.changed(0, Class::HASH, "hincrby");
     cx.reply.integer(new);
     Ok(Effect::AsGiven)
 }
@@ -85,6 +87,7 @@ fn hincrbyfloat(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let mut text = Vec::new();
     new.ok_or(infinite)?.write_to(&mut text);
     set_field(cx, &text)?;
+    cx.view.changed(0, Class::HASH, "hincrbyfloat");
     cx.reply.bulk(&text);
     if !cx.view.env.logs {
         return Ok(Effect::Rewritten(Vec::new()));
@@ -127,6 +130,7 @@ fn set_field(cx: &mut Cx<'_, '_>, value: &[u8]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
     use kvasir_resp::reply::Protocol;
 
@@ -197,5 +201,15 @@ mod tests {
         let mut bench = Bench::new(Protocol::Resp2);
         let (_, effect) = bench.call(split("HINCRBYFLOAT h f 1.50")[0].as_args());
         assert_eq!(effect, Effect::Rewritten(vec![call(&[b"HSET", b"h", b"f", b"1.5"])]));
+    }
+
+    #[test]
+    fn events_of_counting() {
+        check_events(
+            "HINCRBY h a 1; HINCRBY h n 0; HINCRBYFLOAT h a 1.5; HINCRBYFLOAT h m 0; \
+             HINCRBYFLOAT f a 1; HSET h a x; HINCRBY h a 1; HINCRBYFLOAT h a 1",
+            "new h, hincrby h; hincrby h; hincrbyfloat h; hincrbyfloat h; new f, hincrbyfloat f; \
+             hset h; ; ",
+        );
     }
 }

@@ -7,6 +7,7 @@ use crate::commands::hash::fields::{self, Call, FIELDS, FIELDS_OF_HEXPIRE, WRONG
 use crate::commands::options::TimeUnit;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::hash_update::{self, Change};
 use crate::hash_value;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
@@ -119,10 +120,11 @@ fn expire(cx: &mut Cx<'_, '_>, unit: TimeUnit, command: &str) -> Result<Effect, 
         cx.reply.integer(if deletes { 2 } else { 1 });
         if deletes { Change::Delete } else { Change::Expiry(Some(expiry_ms)) }
     })?;
-    Ok(match changed.is_empty() {
-        true => Effect::None,
-        false => fields::expiry_effect(cx, expiry_ms, &changed),
-    })
+    if changed.is_empty() {
+        return Ok(Effect::None);
+    }
+    fields::tell_expiry(&mut cx.view, expiry_ms);
+    Ok(fields::expiry_effect(cx, expiry_ms, &changed))
 }
 
 /// The row of the four that tell the expiry.
@@ -218,6 +220,9 @@ fn hpersist(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         is_changed |= expires == Some(true);
         if expires == Some(true) { Change::Expiry(None) } else { Change::None }
     })?;
+    if is_changed {
+        cx.view.changed(0, Class::HASH, "hpersist");
+    }
     Ok(Effect::given_if(is_changed))
 }
 

@@ -3,6 +3,7 @@
 use kvasir_resp::reply::Protocol;
 
 use crate::effect::{Effect, call};
+use crate::testing::events::{check_our_events, check_valkey_events};
 use crate::testing::{Bench, check_valkey, check_valkey3, split};
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -332,5 +333,40 @@ fn effects_are_absolute() {
     assert_eq!(
         effect("HEXPIRE h 0 FIELDS 2 a x"),
         Effect::Rewritten(vec![call(&[b"HDEL", b"h", b"a"])])
+    );
+}
+
+#[test]
+fn events_of_expiries() {
+    check_valkey_events(
+        "HSET h a 1 b 2; HEXPIRE h 100 FIELDS 2 a b; HEXPIRE h 100 NX FIELDS 1 a; HEXPIRE h \
+         100 FIELDS 1 zz; HEXPIRE none 100 FIELDS 1 a; HPEXPIRE h 100000 FIELDS 1 a; \
+         HEXPIREAT h 33177117420 FIELDS 1 a; HPEXPIREAT h 33177117420000 FIELDS 1 a; \
+         HPERSIST h FIELDS 2 a b; HPERSIST h FIELDS 2 a b; HPERSIST h FIELDS 1 zz; HPERSIST \
+         none FIELDS 1 zz",
+        "new h, hset h; hexpire h; ; ; ; hexpire h; hexpire h; hexpire h; hpersist h; ; ; ",
+    );
+    check_valkey_events(
+        "HSET h a 1 b 2; HEXPIRE h 0 FIELDS 1 a; HEXPIRE h 0 FIELDS 1 zz; HPEXPIREAT h 1 \
+         FIELDS 2 b c; HEXPIRE h 0 FIELDS 1 a",
+        "new h, hset h; hexpired h; ; hexpired h, del h; ",
+    );
+    check_valkey_events(
+        "HTTL k FIELDS 1 a; HPTTL k FIELDS 1 a; HEXPIRETIME k FIELDS 1 a; HPEXPIRETIME k \
+         FIELDS 1 a",
+        "keymiss k; keymiss k; keymiss k; keymiss k",
+    );
+    check_valkey_events(
+        "HSETEX h PX 50 FIELDS 2 a 1 b 2; SLEEP 60; EXISTS h; SET s v",
+        "new h, hset h, hexpire h; hexpired h, del h; keymiss h; new s, set s",
+    );
+}
+
+#[test]
+fn a_field_that_expires_changes_its_hash() {
+    // Valkey tells of it, but takes the hash for unchanged.
+    check_our_events(
+        "HSETEX h PX 50 FIELDS 1 a 1; HSET h b 2; SLEEP 60; HSETEX h PX 50 FIELDS 1 b 1; SLEEP 60",
+        "new h, hset h, hexpire h; hset h; hexpired h; hset h, hexpire h; hexpired h, del h",
     );
 }

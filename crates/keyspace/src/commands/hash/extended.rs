@@ -9,11 +9,11 @@ use crate::commands::hash::fields::{self, Call, FIELDS, FIELDS_AND_VALUES, WRONG
 use crate::commands::hash::get::write_values;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::hash_update::{self, Change, FieldExpiry};
 use crate::hash_value::{self, Hash};
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
-use crate::value::Kind;
-use crate::view::Env;
+use crate::view::{Env, View};
 
 pub static COMMANDS: &[&Command] = &[&HGETEX, &HSETEX, &HGETDEL];
 
@@ -43,13 +43,12 @@ fn hgetex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         }
     }
     let names = call.fields(1, WRONG_COUNT)?;
-    cx.view.expect_kind(0, Kind::Hash)?;
-    let expiry_ms = expiry_ms(expiration, cx.view.env, "hgetex")?;
-    match expiration {
-        Expiration::Unsaid => write_values(cx, names),
-        Expiration::Word => get_and_change(cx, names, None),
-        Expiration::At(..) => get_and_change(cx, names, expiry_ms),
+    if matches!(expiration, Expiration::Unsaid) {
+        return write_values(cx, names);
     }
+    hash_value::read(&mut cx.view, 0)?;
+    let expiry_ms = expiry_ms(expiration, cx.view.env, "hgetex")?;
+    get_and_change(cx, names, expiry_ms)
 }
 
 fn get_and_change(
@@ -67,19 +66,22 @@ fn get_and_change(
             return Change::None;
         };
         value.write_to(cx.reply);
-        if present == expiry_ms {
+        if present.is_none() && expiry_ms.is_none() {
             return Change::None;
         }
         changed.push(name);
         if deletes { Change::Delete } else { Change::Expiry(expiry_ms) }
     })?;
-    Ok(match expiry_ms {
-        _ if changed.is_empty() => Effect::None,
-        Some(expiry_ms) => fields::expiry_effect(cx, expiry_ms, &changed),
-        None => {
-            Effect::Rewritten(vec![fields::logged(&[b"HPERSIST", cx.view.key(0)], 1, &changed)])
-        }
-    })
+    if changed.is_empty() {
+        return Ok(Effect::None);
+    }
+    let Some(expiry_ms) = expiry_ms else {
+        cx.view.changed(0, Class::HASH, "hpersist");
+        let persist = fields::logged(&[b"HPERSIST", cx.view.key(0)], 1, &changed);
+        return Ok(Effect::Rewritten(vec![persist]));
+    };
+    fields::tell_expiry(&mut cx.view, expiry_ms);
+    Ok(fields::expiry_effect(cx, expiry_ms, &changed))
 }
 
 static HSETEX: Command = Command {
@@ -179,6 +181,7 @@ fn hsetex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 fn set(cx: &mut Cx<'_, '_>, pairs: Args<'_>, expiry: FieldExpiry) -> Result<Effect, Error> {
     let pairs = pairs.iter().step_by(2).zip(pairs.from(1).iter().step_by(2));
     hash_update::set(&mut cx.view, 0, pairs, expiry)?;
+    cx.view.changed(0, Class::HASH, "hset");
     Ok(Effect::AsGiven)
 }
 
@@ -187,17 +190,37 @@ fn set_with_expiry(cx: &mut Cx<'_, '_>, pairs: Args<'_>, expiry_ms: u64) -> Resu
     let env = cx.view.env;
     if env.has_passed(expiry_ms) {
         let names: Vec<&[u8]> = pairs.iter().step_by(2).collect();
+        let was_there = cx.view.exists(0);
         let deleted = hash_update::delete(&mut cx.view, 0, names.iter().copied())?;
+        tell_stillborn(&mut cx.view, was_there, deleted > 0);
         let deletion = || vec![fields::logged_deletion(cx.view.key(0), &names)];
         return Ok(if deleted > 0 { Effect::Rewritten(deletion()) } else { Effect::None });
     }
     set(cx, pairs, FieldExpiry::At(expiry_ms))?;
+    cx.view.changed(0, Class::HASH, "hexpire");
     if !env.logs {
         return Ok(Effect::Rewritten(Vec::new()));
     }
     let ms = expiry_ms.to_string();
     let words = [&b"HSETEX"[..], cx.view.key(0), b"PXAT", ms.as_bytes()];
     Ok(Effect::Rewritten(vec![fields::logged(&words, 2, &pairs.iter().collect::<Vec<_>>())]))
+}
+
+/// Tells of fields that were set and died at once as Redis does, step by step; for those who watch
+/// the key it has changed only if there were such fields before.
+fn tell_stillborn(view: &mut View<'_, '_>, was_there: bool, is_change: bool) {
+    if is_change {
+        view.changed(0, Class::HASH, "hset");
+        view.changed(0, Class::HASH, "hexpire");
+        return view.shrunk(0, Class::HASH, "hexpired");
+    }
+    if !was_there {
+        view.tell(0, Class::NEW, "new");
+    }
+    ["hset", "hexpire", "hexpired"].iter().for_each(|name| view.tell(0, Class::HASH, name));
+    if !was_there {
+        view.tell(0, Class::GENERIC, "del");
+    }
 }
 
 fn expiry_ms(expiration: Expiration<'_>, env: &Env, command: &str) -> Result<Option<u64>, Error> {
@@ -238,6 +261,9 @@ fn hgetdel(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             Change::Delete
         }
     })?;
+    if is_changed {
+        cx.view.shrunk(0, Class::HASH, "hdel");
+    }
     Ok(Effect::given_if(is_changed))
 }
 

@@ -3,6 +3,7 @@
 use kvasir_resp::reply::Protocol;
 
 use crate::effect::{Effect, call};
+use crate::testing::events::check_valkey_events;
 use crate::testing::{Bench, check_valkey, check_valkey3, split};
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -219,4 +220,45 @@ fn effects() {
     effect("HSET h a 1");
     assert_eq!(effect("HGETDEL h FIELDS 1 x"), Effect::None);
     assert_eq!(effect("HGETDEL h FIELDS 1 a"), Effect::AsGiven);
+}
+
+#[test]
+fn events_of_reading() {
+    check_valkey_events(
+        "HSET h a 1 b 2 c 3; HGETEX h FIELDS 1 a; HGETEX h EX 100 FIELDS 2 a zz; HGETEX h \
+         PERSIST FIELDS 1 a; HGETEX h PERSIST FIELDS 1 a; HGETEX h EX 100 FIELDS 1 zz; \
+         HGETEX h EXAT 33177117420 FIELDS 1 a; HGETEX h EXAT 33177117420 FIELDS 1 a",
+        "new h, hset h; ; hexpire h; hpersist h; ; ; hexpire h; hexpire h",
+    );
+    check_valkey_events(
+        "HSET h a 1 b 2 c 3; HGETEX h PXAT 1 FIELDS 1 a; HGETEX h PXAT 1 FIELDS 2 b c; \
+         HGETEX h PXAT 1 FIELDS 1 b; HGETEX none EX 100 FIELDS 1 b; HGETEX none PERSIST \
+         FIELDS 1 b; HGETEX none FIELDS 1 b",
+        "new h, hset h; hexpired h; hexpired h, del h; keymiss h; keymiss none; keymiss \
+         none; keymiss none",
+    );
+    check_valkey_events(
+        "HSET h a 1 b 2 c 3; HGETDEL h FIELDS 1 a; HGETDEL h FIELDS 1 a; HGETDEL h FIELDS 3 \
+         b c d; HGETDEL h FIELDS 3 b c d",
+        "new h, hset h; hdel h; ; hdel h, del h; ",
+    );
+}
+
+#[test]
+fn events_of_setting() {
+    check_valkey_events(
+        "HSETEX h FIELDS 1 a 1; HSETEX h FIELDS 1 a 1; HSETEX h EX 100 FIELDS 2 a 1 b 2; \
+         HSETEX h KEEPTTL FIELDS 1 a 1; HSETEX h FNX FIELDS 1 a 1; HSETEX h FXX FIELDS 1 a \
+         2; HSETEX h FNX EX 100 FIELDS 2 c 1 d 1; HSETEX n FXX FIELDS 1 a 1; HSETEX n NX \
+         FIELDS 1 a 1; HSETEX n NX FIELDS 1 a 1; HSETEX n XX FIELDS 1 a 1",
+        "new h, hset h; hset h; hset h, hexpire h; hset h; ; hset h; hset h, hexpire h; ; \
+         new n, hset n; ; hset n",
+    );
+    check_valkey_events(
+        "HSET h a 1 b 2; HSETEX h PXAT 1 FIELDS 1 a 1; HSETEX h PXAT 1 FIELDS 1 zz 1; HSETEX \
+         n PXAT 1 FIELDS 1 zz 1; HSETEX h PXAT 1 FIELDS 2 b 1 c 1; EXISTS h",
+        "new h, hset h; hset h, hexpire h, hexpired h; (hset h), (hexpire h), (hexpired h); \
+         new n, (hset n), (hexpire n), (hexpired n), (del n); hset h, hexpire h, hexpired h, \
+         del h; keymiss h",
+    );
 }

@@ -7,8 +7,9 @@ use crate::command::Cx;
 use crate::commands::options::{TimeUnit, integer};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::Argument;
-use crate::view::Env;
+use crate::view::{Env, View};
 
 /// What those refuse that change something; the others call it a syntax error.
 pub const WRONG_COUNT: Error =
@@ -93,6 +94,15 @@ pub fn expiry_ms(text: &[u8], unit: TimeUnit, env: &Env, command: &str) -> Resul
         Some(integer(text)?).filter(|time| *time >= 0).and_then(|time| unit.unix_ms(time, env));
     let invalid = || Error::new(format!("ERR invalid expire time in '{command}' command"));
     ms.map(|ms| ms.max(1) as u64).ok_or_else(invalid)
+}
+
+/// Says that fields got an expiry, or died of it at once.
+pub fn tell_expiry(view: &mut View<'_, '_>, expiry_ms: u64) {
+    if view.env.has_passed(expiry_ms) {
+        view.shrunk(0, Class::HASH, "hexpired");
+    } else {
+        view.changed(0, Class::HASH, "hexpire");
+    }
 }
 
 /// What the log gets of an expiry that fields got, or died of at once.

@@ -183,6 +183,7 @@ fn value<'v>(view: &'v mut View<'_, '_>, args: Args<'_>) -> Result<Option<Item<'
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check3};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -241,5 +242,15 @@ mod tests {
                 check(&format!("{call} more"), &error);
             }
         }
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events(
+            "HGET k a; HMGET k a b; HGETALL k; HKEYS k; HVALS k; HLEN k; HEXISTS k a; HSTRLEN k \
+             a; HSET k b 1; HGET k a",
+            "keymiss k; keymiss k; keymiss k; keymiss k; keymiss k; keymiss k; keymiss k; \
+             keymiss k; new k, hset k; ",
+        );
     }
 }

@@ -109,6 +109,7 @@ mod tests {
     use kvasir_resp::decode::decode;
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     #[test]
@@ -176,5 +177,10 @@ mod tests {
         let reply = decode(&reply).expect("a reply");
         let fields = reply.as_array().expect("an array").iter();
         fields.map(|field| field.as_bytes().expect("a field").to_vec()).collect()
+    }
+
+    #[test]
+    fn a_miss_is_an_event() {
+        check_events("HRANDFIELD k; HRANDFIELD k 2", "keymiss k; keymiss k");
     }
 }

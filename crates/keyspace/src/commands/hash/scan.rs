@@ -128,6 +128,7 @@ mod tests {
     use kvasir_resp::decode::decode;
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check_valkey3, check3, split};
 
     #[test]
@@ -215,5 +216,10 @@ mod tests {
             }
             assert_eq!((seen, fields.len()), (5000, 5000));
         }
+    }
+
+    #[test]
+    fn a_miss_is_an_event() {
+        check_events("HSCAN k 0", "keymiss k");
     }
 }

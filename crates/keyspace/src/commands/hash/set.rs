@@ -3,6 +3,7 @@
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::hash_update::{self, FieldExpiry};
 use crate::hash_value;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
@@ -63,7 +64,9 @@ fn set_pairs(cx: &mut Cx<'_, '_>, command: &str) -> Result<usize, Error> {
         return Err(Error::wrong_arity(command));
     }
     let pairs = args.from(2).iter().step_by(2).zip(args.from(3).iter().step_by(2));
-    hash_update::set(&mut cx.view, 0, pairs, FieldExpiry::Clear)
+    let added = hash_update::set(&mut cx.view, 0, pairs, FieldExpiry::Clear)?;
+    cx.view.changed(0, Class::HASH, "hset");
+    Ok(added)
 }
 
 static HSETNX: Command = Command {
@@ -89,6 +92,7 @@ fn hsetnx(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if free {
         let pair = std::iter::once((field, value));
         hash_update::set(&mut cx.view, 0, pair, FieldExpiry::Clear)?;
+        cx.view.changed(0, Class::HASH, "hset");
     }
     cx.reply.integer(i64::from(free));
     Ok(Effect::given_if(free))
@@ -113,6 +117,9 @@ static HDEL: Command = Command {
 
 fn hdel(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let deleted = hash_update::delete(&mut cx.view, 0, cx.args.from(2).iter())?;
+    if deleted > 0 {
+        cx.view.shrunk(0, Class::HASH, "hdel");
+    }
     cx.reply.integer(deleted as i64);
     Ok(Effect::given_if(deleted > 0))
 }
@@ -122,6 +129,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_ours, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -234,5 +242,16 @@ mod tests {
                 &format!(":1; :1; ${value}; :{len}; :0; $y"),
             );
         }
+    }
+
+    #[test]
+    fn events_of_setting() {
+        check_events(
+            "HSET h a 1; HSET h a 1; HSET h a 1 b 2; HMSET h a 3; HSETNX h a 1; HSETNX h c 1; \
+             HDEL h zz; HDEL h a b; HDEL h c n m; HDEL h c; HSETNX n a 1; HMSET m a 1; SET s v; \
+             HSET s a 1; HDEL s a",
+            "new h, hset h; hset h; hset h; hset h; ; hset h; ; hdel h; hdel h, del h; ; new n, \
+             hset n; new m, hset m; new s, set s; ; ",
+        );
     }
 }

@@ -7,6 +7,7 @@ use super::stored;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value;
 
@@ -31,7 +32,7 @@ static PFADD: Command = Command {
 fn pfadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let elements = cx.args.from(2);
     let sparse_bytes_max = cx.view.env.hll_sparse_bytes_max;
-    let changed = match stored::read(&mut cx.view, 0)? {
+    let changed = match stored::peek(&mut cx.view, 0)? {
         None => {
             let bytes = with_elements(hyperloglog::empty(), elements, sparse_bytes_max)?;
             text_value::put(&mut cx.view, 0, bytes);
@@ -49,6 +50,9 @@ fn pfadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             fresh.is_some()
         }
     };
+    if changed {
+        cx.view.changed(0, Class::STRING, "pfadd");
+    }
     cx.reply.integer(i64::from(changed));
     Ok(Effect::given_if(changed))
 }
@@ -101,6 +105,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, compare, split};
 
     #[test]
@@ -179,5 +184,13 @@ mod tests {
         for (call, effect) in steps {
             assert_eq!(bench.call(split(call)[0].as_args()).1, effect, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_adding() {
+        check_events(
+            "PFADD k a; PFADD k a; PFADD k b; PFADD n; PFADD n; SET k v; PFADD k a",
+            "new k, pfadd k; ; pfadd k; new n, pfadd n; ; set k; ",
+        );
     }
 }

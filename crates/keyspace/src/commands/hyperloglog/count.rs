@@ -48,6 +48,7 @@ fn count_one(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (estimate, len) = (hyperloglog::count(stored.bytes)?, stored.bytes.len());
     let mut found = cx.view.find(0).expect("it was just read");
     text_value::edit(&mut found, len, |bytes| hyperloglog::keep_estimate(bytes, estimate));
+    cx.view.touched(0);
     cx.reply.integer(estimate as i64);
     Ok(Effect::AsGiven)
 }
@@ -65,6 +66,7 @@ fn count_union(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check3, compare};
 
     #[test]
@@ -134,5 +136,14 @@ mod tests {
                  -INVALIDOBJ Corrupted HLL object detected",
             );
         }
+    }
+
+    #[test]
+    fn events_of_counting() {
+        check_events(
+            "PFADD k a; PFCOUNT k; PFCOUNT k; PFCOUNT none; PFCOUNT k none none; SET s v; \
+             PFCOUNT s",
+            "new k, pfadd k; touch k; ; keymiss none; keymiss none, keymiss none; new s, set s; ",
+        );
     }
 }

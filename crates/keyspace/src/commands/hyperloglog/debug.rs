@@ -32,7 +32,7 @@ static PFDEBUG: Command = Command {
 
 fn pfdebug(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let missing = Error::fixed("ERR The specified key does not exist");
-    let stored = stored::read(&mut cx.view, 0)?.ok_or(missing)?;
+    let stored = stored::peek(&mut cx.view, 0)?.ok_or(missing)?;
     let is_sparse = stored.encoding == Encoding::Sparse;
     match &cx.args[1].to_ascii_lowercase()[..] {
         b"getreg" => {
@@ -64,7 +64,7 @@ fn pfdebug(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 }
 
 fn make_dense(cx: &mut Cx<'_, '_>) -> Result<(), Error> {
-    let Some(Stored { bytes, encoding: Encoding::Sparse }) = stored::read(&mut cx.view, 0)? else {
+    let Some(Stored { bytes, encoding: Encoding::Sparse }) = stored::peek(&mut cx.view, 0)? else {
         return Ok(());
     };
     let mut bytes = bytes.to_vec();
@@ -137,6 +137,7 @@ fn self_test(rng: &mut Rng) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, compare};
 
     #[test]
@@ -190,6 +191,15 @@ mod tests {
         check(
             "PFSELFTEST; PFSELFTEST x",
             "+OK; -ERR wrong number of arguments for 'pfselftest' command",
+        );
+    }
+
+    #[test]
+    fn looking_inside_is_no_event() {
+        check_events(
+            "PFADD k a; PFDEBUG ENCODING k; PFDEBUG TODENSE k; PFDEBUG TODENSE k; PFADD d a; \
+             PFDEBUG DECODE d; PFDEBUG GETREG d; PFDEBUG GETREG none",
+            "new k, pfadd k; ; ; ; new d, pfadd d; ; ; ",
         );
     }
 }

@@ -6,6 +6,7 @@ use super::stored;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value;
 
@@ -58,6 +59,8 @@ fn pfmerge(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     } else {
         text_value::put(&mut cx.view, 0, bytes);
     }
+    // As PFADD, from which one cannot tell it apart.
+    cx.view.changed(0, Class::STRING, "pfadd");
     cx.reply.ok();
     Ok(Effect::AsGiven)
 }
@@ -65,6 +68,7 @@ fn pfmerge(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 #[cfg(test)]
 mod tests {
     use crate::testing::check;
+    use crate::testing::events::check_events;
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -119,6 +123,15 @@ mod tests {
         check(
             &format!("SET b \"{bad}\"; PFMERGE b; PFMERGE d b; EXISTS d"),
             &format!("+OK; {corrupted}; {corrupted}; :0"),
+        );
+    }
+
+    #[test]
+    fn events_of_merging() {
+        check_events(
+            "PFADD k a; PFMERGE d k; PFMERGE d k n; PFMERGE x none; PFMERGE k",
+            "new k, pfadd k; keymiss d, new d, pfadd d; keymiss n, pfadd d; keymiss x, keymiss \
+             none, new x, pfadd x; pfadd k",
         );
     }
 }

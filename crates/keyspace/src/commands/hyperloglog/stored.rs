@@ -21,7 +21,18 @@ pub struct Stored<'a> {
 }
 
 pub fn read<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Stored<'v>>, Error> {
-    let Some(bytes) = view.text(key)?.map(Text::bytes) else { return Ok(None) };
-    let encoding = hyperloglog::encoding(bytes).ok_or(INVALID)?;
-    Ok(Some(Stored { bytes, encoding }))
+    view.text(key)?.map(Stored::of).transpose()
+}
+
+/// Looks at what is about to be changed.
+pub fn peek<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Stored<'v>>, Error> {
+    view.peek_text(key)?.map(Stored::of).transpose()
+}
+
+impl<'a> Stored<'a> {
+    fn of(text: Text<'a>) -> Result<Stored<'a>, Error> {
+        let bytes = text.bytes();
+        let encoding = hyperloglog::encoding(bytes).ok_or(INVALID)?;
+        Ok(Stored { bytes, encoding })
+    }
 }

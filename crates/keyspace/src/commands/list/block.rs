@@ -2,12 +2,13 @@
 
 use kvasir_structures::quicklist::End;
 
-use super::LEFT_OR_RIGHT;
 use super::pop::{Request, TAKES, pop_effect};
+use super::{LEFT_OR_RIGHT, pop_event};
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::deadline_ms;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::list_value;
 use crate::spec::{Argument, ArgumentKind, Begin, Find, Flags, Group, KeySpec, Spec};
 use crate::value::Kind;
@@ -60,6 +61,7 @@ fn pop(cx: &mut Cx<'_, '_>, end: End) -> Result<Effect, Error> {
         cx.reply.bulk(name);
         let reply = &mut *cx.reply;
         list_value::pop_one(&mut cx.view, key, end, |item| item.write_to(reply))?;
+        cx.view.shrunk(key, Class::LIST, pop_event(end));
         Ok(Some(pop_effect(cx, key, end, None)))
     })
 }
@@ -124,6 +126,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -178,5 +181,26 @@ mod tests {
         let popped = Effect::Rewritten(vec![call(&[b"RPOP", b"l", b"2"])]);
         assert_eq!(effect("BLMPOP 0 1 l RIGHT COUNT 5"), popped);
         assert_eq!(effect("BLPOP n l 0"), Effect::None);
+    }
+
+    #[test]
+    fn events_of_popping() {
+        check_events(
+            "BLPOP none l 0.01; RPUSH l a b c d; BLPOP none l 0; BRPOP l 0; BLMPOP 0 2 none l \
+             LEFT; BRPOP l 0",
+            "; new l, rpush l; lpop l; rpop l; lpop l; rpop l, del l",
+        );
+    }
+
+    #[test]
+    fn who_waited_is_told_of_after_who_came() {
+        check_events(
+            "@1 BLPOP l 0; RPUSH l a b; @2 BLMOVE l d LEFT LEFT 0; DEL l; RPUSH l a b; @3 BLMPOP \
+             0 1 x LEFT; @4 BLMOVE l x LEFT RIGHT 0; LTRIM l 1 0; RPUSH l a; @1 BRPOP l 0; @2 \
+             BLPOP l 0; LPUSH l a",
+            "; new l, rpush l, lpop l; new d, lpush d, lpop l, del l; ; new l, rpush l; ; new x, \
+             rpush x, lpop l, lpop x, del x; ltrim l, del l; new l, rpush l; rpop l, del l; ; \
+             new l, lpush l, lpop l, del l",
+        );
     }
 }

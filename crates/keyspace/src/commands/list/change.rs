@@ -6,6 +6,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::list_value::{self, List};
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 
@@ -41,6 +42,7 @@ fn lset(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         return Err(Error::fixed("ERR index out of range"));
     };
     list_value::set(&mut cx.view, 0, index, &cx.args[3])?;
+    cx.view.changed(0, Class::LIST, "lset");
     cx.reply.ok();
     Ok(Effect::AsGiven)
 }
@@ -82,6 +84,9 @@ fn linsert(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let tag = |cx: &mut Cx<'_, '_>| cx.view.peek(0).map(|record| record.tag());
     let before = tag(cx);
     let len = list_value::insert(&mut cx.view, 0, &cx.args[3], side, &cx.args[4])?;
+    if len.is_some() {
+        cx.view.changed(0, Class::LIST, "linsert");
+    }
     cx.reply.integer(len.map_or(-1, |len| len as i64));
     // As in Valkey, making room changes the encoding even if the pivot is not there.
     Ok(Effect::given_if(len.is_some() || tag(cx) != before))
@@ -115,6 +120,9 @@ fn lrem(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         count => (count as usize, End::Head),
     };
     let removed = list_value::remove_matching(&mut cx.view, 0, &cx.args[3], count, start)?;
+    if removed > 0 {
+        cx.view.shrunk(0, Class::LIST, "lrem");
+    }
     cx.reply.integer(removed as i64);
     Ok(Effect::given_if(removed > 0))
 }
@@ -151,8 +159,14 @@ fn ltrim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         list_value::remove(&mut cx.view, 0, kept.end..len);
         list_value::remove(&mut cx.view, 0, 0..kept.start);
     }
+    let changed = kept.len() < len;
+    if changed {
+        cx.view.shrunk(0, Class::LIST, "ltrim");
+    } else if len > 0 {
+        cx.view.tell(0, Class::LIST, "ltrim");
+    }
     cx.reply.ok();
-    Ok(Effect::given_if(kept.len() < len))
+    Ok(Effect::given_if(changed))
 }
 
 #[cfg(test)]
@@ -160,6 +174,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::{check_events, check_valkey_events};
     use crate::testing::{Bench, check, check_valkey, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -290,5 +305,23 @@ mod tests {
         for call in ["LSET l 9 x", "LINSERT l AFTER n y", "LREM l 0 y", "LTRIM l 0 -1"] {
             assert_eq!(effect(call), Effect::None, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_changes() {
+        check_events(
+            "RPUSH l a b c; LSET l 0 x; LSET l 0 x; LSET l 9 x; LSET none 0 x; LINSERT l BEFORE \
+             b y; LINSERT l AFTER zz y; LINSERT none BEFORE a b; LREM l 0 zz; LREM l 0 y; LREM \
+             none 0 y",
+            "new l, rpush l; lset l; lset l; ; ; linsert l; ; ; ; lrem l; ",
+        );
+        check_events(
+            "RPUSH l a b c; LTRIM l 0 1; LTRIM l 5 6; LTRIM l 0 1; RPUSH l a; LREM l 1 a",
+            "new l, rpush l; ltrim l; ltrim l, del l; ; new l, rpush l; lrem l, del l",
+        );
+        check_valkey_events(
+            "RPUSH l a b c; LTRIM l 0 -1; LTRIM none 0 -1",
+            "new l, rpush l; (ltrim l); ",
+        );
     }
 }

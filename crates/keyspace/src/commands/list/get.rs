@@ -214,6 +214,7 @@ fn not_negative(text: &[u8], error: &'static str) -> Result<usize, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check_valkey, check3};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -316,6 +317,14 @@ mod tests {
             "LPOS s a RANK -9223372036854775808",
             "-ERR value is out of range, value must between -9223372036854775807 and \
              9223372036854775807",
+        );
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events(
+            "LLEN none; LINDEX none 0; LRANGE none 0 1; LPOS none a",
+            "keymiss none; keymiss none; keymiss none; keymiss none",
         );
     }
 }

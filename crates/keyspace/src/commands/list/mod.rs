@@ -25,6 +25,14 @@ pub static COMMANDS: [&[&Command]; 6] = [
 const LEFT_OR_RIGHT: &[Argument] =
     &[Argument::word("left", "LEFT"), Argument::word("right", "RIGHT")];
 
+fn push_event(end: End) -> &'static str {
+    if end == End::Head { "lpush" } else { "rpush" }
+}
+
+fn pop_event(end: End) -> &'static str {
+    if end == End::Head { "lpop" } else { "rpop" }
+}
+
 /// LEFT or RIGHT.
 fn end(word: &[u8]) -> Result<End, Error> {
     if word.eq_ignore_ascii_case(b"left") {

@@ -3,11 +3,12 @@
 use kvasir_resp::args::Args;
 use kvasir_structures::quicklist::End;
 
-use super::{LEFT_OR_RIGHT, end};
+use super::{LEFT_OR_RIGHT, end, pop_event};
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::list_value;
 use crate::spec::{Argument, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec};
 
@@ -51,8 +52,9 @@ fn pop(cx: &mut Cx<'_, '_>, end: End, command: &str) -> Result<Effect, Error> {
         2 => {
             let reply = &mut *cx.reply;
             let taken = list_value::pop_one(&mut cx.view, 0, end, |item| item.write_to(reply))?;
-            if taken.is_none() {
-                cx.reply.null();
+            match taken {
+                Some(()) => cx.view.shrunk(0, Class::LIST, pop_event(end)),
+                None => cx.reply.null(),
             }
             Ok(Effect::given_if(taken.is_some()))
         }
@@ -63,6 +65,9 @@ fn pop(cx: &mut Cx<'_, '_>, end: End, command: &str) -> Result<Effect, Error> {
                 return Ok(Effect::None);
             }
             let taken = list_value::pop(&mut cx.view, 0, end, count, cx.reply)?;
+            if taken > 0 {
+                cx.view.shrunk(0, Class::LIST, pop_event(end));
+            }
             Ok(Effect::given_if(taken > 0))
         }
         _ => Err(Error::wrong_arity(command)),
@@ -142,6 +147,7 @@ impl Request {
         cx.reply.array(2);
         cx.reply.bulk(name);
         let taken = list_value::pop(&mut cx.view, key, self.end, self.count, cx.reply)?;
+        cx.view.shrunk(key, Class::LIST, pop_event(self.end));
         Ok(Some(pop_effect(cx, key, self.end, Some(taken))))
     }
 }
@@ -167,6 +173,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -259,5 +266,19 @@ mod tests {
         let popped = Effect::Rewritten(vec![call(&[b"LPOP", b"l", b"2"])]);
         assert_eq!(effect("LMPOP 1 l LEFT COUNT 9"), popped);
         assert_eq!(effect("LMPOP 1 l LEFT"), Effect::None);
+    }
+
+    #[test]
+    fn events_of_popping() {
+        check_events(
+            "RPUSH l a b c d e f; LPOP l; RPOP l; LPOP l 0; LPOP l 2; RPOP l 9; LPOP l; RPOP l \
+             2; LPOP l 0",
+            "new l, rpush l; lpop l; rpop l; ; lpop l; rpop l, del l; ; ; ",
+        );
+        check_events(
+            "RPUSH l a b c; LMPOP 2 none l LEFT; LMPOP 2 l none RIGHT COUNT 9; LMPOP 1 none \
+             LEFT; RPUSH l a; RPOP l",
+            "new l, rpush l; lpop l; rpop l, del l; ; new l, rpush l; rpop l, del l",
+        );
     }
 }

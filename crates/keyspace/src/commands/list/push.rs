@@ -2,9 +2,11 @@
 
 use kvasir_structures::quicklist::End;
 
+use super::push_event;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::list_value;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Kind;
@@ -68,6 +70,7 @@ static RPUSHX: Command = Command {
 
 fn push(cx: &mut Cx<'_, '_>, end: End) -> Result<Effect, Error> {
     let len = list_value::push(&mut cx.view, 0, end, cx.args.from(2).iter())?;
+    cx.view.changed(0, Class::LIST, push_event(end));
     cx.reply.integer(len as i64);
     Ok(Effect::AsGiven)
 }
@@ -85,6 +88,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check_valkey3, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -169,5 +173,15 @@ mod tests {
         for call in ["LPUSH l a", "RPUSH l a", "LPUSHX l a", "RPUSHX l a"] {
             assert_eq!(effect(call), Effect::AsGiven, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_pushing() {
+        check_events(
+            "LPUSH l a; LPUSH l b c; RPUSH l d; LPUSHX l e; RPUSHX l f; LPUSHX none a; RPUSHX \
+             none a; SET s v; LPUSH s a; RPUSH r a",
+            "new l, lpush l; lpush l; rpush l; lpush l; rpush l; ; ; new s, set s; ; new r, \
+             rpush r",
+        );
     }
 }

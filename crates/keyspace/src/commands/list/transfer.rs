@@ -4,14 +4,16 @@ use kvasir_structures::quicklist::End;
 use smallvec::SmallVec;
 
 use super::pop::TAKES;
-use super::{LEFT_OR_RIGHT, end};
+use super::{LEFT_OR_RIGHT, end, pop_event, push_event};
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::deadline_ms;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::list_value::{self, List};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Kind;
+use crate::view::View;
 use crate::waiting::{Blocking, Nothing, Wait};
 
 pub static COMMANDS: &[&Command] = &[&LMOVE, &RPOPLPUSH, &BLMOVE, &BRPOPLPUSH];
@@ -142,9 +144,10 @@ fn transfer(cx: &mut Cx<'_, '_>, (from, to): (End, End)) -> Result<bool, Error> 
     let same_key = cx.view.key(0) == cx.view.key(1);
     if same_key && len == 1 {
         // Taking the only element would end the list, and its expiry with it.
-        list_value::read(&mut cx.view, 0)?.into_iter().for_each(|list| {
+        list_value::peek(&mut cx.view, 0)?.into_iter().for_each(|list| {
             list.with(0, |item| item.write_to(cx.reply));
         });
+        tell(&mut cx.view, (from, to));
         return Ok(true);
     }
     let copy = |bytes: &[u8]| SmallVec::<[u8; 128]>::from_slice(bytes);
@@ -155,7 +158,14 @@ fn transfer(cx: &mut Cx<'_, '_>, (from, to): (End, End)) -> Result<bool, Error> 
     })?;
     let Some(element) = element else { return Ok(false) };
     list_value::push(&mut cx.view, 1, to, std::iter::once(&element[..]))?;
+    tell(&mut cx.view, (from, to));
     Ok(true)
+}
+
+/// The element is told to arrive before it is told to leave.
+fn tell(view: &mut View<'_, '_>, (from, to): (End, End)) {
+    view.changed(1, Class::LIST, push_event(to));
+    view.shrunk(0, Class::LIST, pop_event(from));
 }
 
 /// The LMOVE that a blocking call was in the end.
@@ -173,6 +183,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -258,5 +269,20 @@ mod tests {
         assert_eq!(effect("BLMOVE l m LEFT RIGHT 0"), moved(b"LEFT", b"RIGHT"));
         assert_eq!(effect("BRPOPLPUSH l m 0"), moved(b"RIGHT", b"LEFT"));
         assert_eq!(effect("BRPOPLPUSH l m 0"), Effect::None);
+    }
+
+    #[test]
+    fn events_of_moving() {
+        check_events(
+            "RPUSH l a b c; LMOVE l d LEFT RIGHT; LMOVE l d RIGHT LEFT; RPOPLPUSH l d; LMOVE l d \
+             LEFT LEFT; LMOVE d l RIGHT RIGHT; LMOVE l l LEFT LEFT; LMOVE d d LEFT RIGHT; SET s \
+             1; LMOVE d s LEFT LEFT",
+            "new l, rpush l; new d, rpush d, lpop l; lpush d, rpop l; lpush d, rpop l, del l; ; \
+             new l, rpush l, rpop d; lpush l, lpop l; rpush d, lpop d; new s, set s; ",
+        );
+        check_events(
+            "RPUSH l a b; BLMOVE l d LEFT LEFT 0; BRPOPLPUSH l d 0; BLMOVE none d LEFT LEFT 0.01",
+            "new l, rpush l; new d, lpush d, lpop l; lpush d, rpop l, del l; ",
+        );
     }
 }

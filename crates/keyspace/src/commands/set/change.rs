@@ -5,6 +5,7 @@ use std::iter;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::set_value::{self, Member};
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Kind;
@@ -33,6 +34,9 @@ static SADD: Command = Command {
 
 fn sadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let added = set_value::add(&mut cx.view, 0, cx.args.from(2).iter())?;
+    if added > 0 {
+        cx.view.changed(0, Class::SET, "sadd");
+    }
     cx.reply.integer(added as i64);
     Ok(Effect::given_if(added > 0))
 }
@@ -56,6 +60,9 @@ static SREM: Command = Command {
 
 fn srem(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let removed = set_value::remove(&mut cx.view, 0, cx.args.from(2).iter())?;
+    if removed > 0 {
+        cx.view.shrunk(0, Class::SET, "srem");
+    }
     cx.reply.integer(removed as i64);
     Ok(Effect::given_if(removed > 0))
 }
@@ -97,7 +104,10 @@ fn smove(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         return Ok(Effect::None);
     }
     set_value::remove(&mut cx.view, 0, iter::once(member))?;
-    set_value::add(&mut cx.view, 1, iter::once(member))?;
+    cx.view.shrunk(0, Class::SET, "srem");
+    if set_value::add(&mut cx.view, 1, iter::once(member))? > 0 {
+        cx.view.changed(1, Class::SET, "sadd");
+    }
     Ok(Effect::AsGiven)
 }
 
@@ -106,6 +116,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -182,5 +193,19 @@ mod tests {
         {
             assert_eq!(effect(call), Effect::None, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_changes() {
+        check_events(
+            "SADD s a; SADD s a; SADD s a b; SREM s z; SREM s a z; SREM s b; SREM s b; SET k v; \
+             SADD k a; SREM k a",
+            "new s, sadd s; ; sadd s; ; srem s; srem s, del s; ; new k, set k; ; ",
+        );
+        check_events(
+            "SADD s a b c; SMOVE s t a; SMOVE s t z; SMOVE s s b; SADD t b; SMOVE s t b; SMOVE s \
+             t c; SMOVE none t a; SMOVE t t z",
+            "new s, sadd s; srem s, new t, sadd t; ; ; sadd t; srem s; srem s, del s, sadd t; ; ",
+        );
     }
 }

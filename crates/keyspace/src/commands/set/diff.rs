@@ -67,7 +67,7 @@ fn sdiffstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     subtract(&set_value::read_all(&mut cx.view, keys)?, |member| {
         result.add(member);
     });
-    Ok(store(cx, result))
+    Ok(store(cx, result, "sdiffstore"))
 }
 
 /// Calls `f` with the members of the first set that no other has, in their order.
@@ -90,6 +90,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -157,5 +158,15 @@ mod tests {
         for call in ["SDIFFSTORE d a a", "SDIFF a"] {
             assert_eq!(effect(call), Effect::None, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_storing() {
+        check_events(
+            "SADD a 1 2; SADD b 2 3; SDIFFSTORE d a b; SDIFFSTORE d a none; SDIFFSTORE d none a; \
+             SDIFFSTORE d a a; SDIFF none a; SDIFFSTORE a a b",
+            "new a, sadd a; new b, sadd b; new d, sdiffstore d; keymiss none, sdiffstore d; \
+             keymiss none, del d; ; keymiss none; sdiffstore a",
+        );
     }
 }

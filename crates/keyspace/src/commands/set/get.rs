@@ -112,6 +112,7 @@ fn scard(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check_valkey, check3};
 
     const CALLS: [&str; 4] = ["SISMEMBER k a", "SMISMEMBER k a 1 a", "SMEMBERS k", "SCARD k"];
@@ -154,5 +155,13 @@ mod tests {
                 check(&format!("{call} more"), &error);
             }
         }
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events(
+            "SCARD k; SMEMBERS k; SISMEMBER k a; SMISMEMBER k a",
+            "keymiss k; keymiss k; keymiss k; keymiss k",
+        );
     }
 }

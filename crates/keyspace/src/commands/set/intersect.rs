@@ -8,6 +8,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::set_probe::Probe;
 use crate::set_value::{self, Draft, Limits, Member, Set};
 use crate::spec::{Argument, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec};
@@ -73,13 +74,18 @@ fn sinterstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         result.add(member);
         ControlFlow::Continue(())
     });
-    Ok(store(cx, result))
+    Ok(store(cx, result, "sinterstore"))
 }
 
-/// Sets the first key to a result and replies its size.
-pub fn store(cx: &mut Cx<'_, '_>, result: Draft) -> Effect {
+/// Sets the first key to a result, as the event of this name, and replies its size.
+pub fn store(cx: &mut Cx<'_, '_>, result: Draft, event: &'static str) -> Effect {
     let changes = !result.is_empty() || cx.view.exists(0);
     let len = result.put(&mut cx.view, 0);
+    match len {
+        0 if changes => cx.view.changed(0, Class::GENERIC, "del"),
+        0 => {}
+        _ => cx.view.changed(0, Class::SET, event),
+    }
     cx.reply.integer(len as i64);
     Effect::given_if(changes)
 }
@@ -162,6 +168,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -272,5 +279,20 @@ mod tests {
         for call in ["SINTERSTORE d none", "SINTER a", "SINTERCARD 1 a"] {
             assert_eq!(effect(call), Effect::None, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_storing() {
+        check_events(
+            "SADD a 1 2; SADD b 2 3; SINTERSTORE d a b; SINTERSTORE d a b; SINTERSTORE d a none; \
+             SINTERSTORE d none a; SET d v; SINTERSTORE d a b; SINTERSTORE a a b",
+            "new a, sadd a; new b, sadd b; new d, sinterstore d; sinterstore d; keymiss none, \
+             del d; keymiss none; new d, set d; sinterstore d; sinterstore a",
+        );
+        check_events(
+            "SINTER k l; SADD k a; SINTER l k; SINTERCARD 2 k l; SINTERCARD 2 l k; SINTER k l k l",
+            "keymiss k, keymiss l; new k, sadd k; keymiss l; keymiss l; keymiss l; keymiss l, \
+             keymiss l",
+        );
     }
 }

@@ -6,6 +6,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::rng::Rng;
 use crate::set_value::{self, Set};
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
@@ -60,6 +61,9 @@ fn spop(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             popped.push(member.to_vec());
         }
     })?;
+    if count > 0 {
+        cx.view.shrunk(0, Class::SET, "spop");
+    }
     Ok(effect(&cx.args[1], &popped, count.min(len), is_whole, logs))
 }
 
@@ -165,6 +169,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -289,5 +294,15 @@ mod tests {
         assert_eq!(ask(&mut bench, "SPOP s 2").1, Effect::Rewritten(Vec::new()));
         assert_eq!(ask(&mut bench, "SPOP s 0").1, Effect::None);
         assert_eq!(ask(&mut bench, "SPOP none 2").1, Effect::None);
+    }
+
+    #[test]
+    fn events_of_popping() {
+        check_events(
+            "SADD s 1 2 3 4 5; SPOP s; SPOP s 0; SPOP s 2; SPOP s 9; SPOP s; SPOP s 2; SADD s 1; \
+             SPOP s; SRANDMEMBER s; SRANDMEMBER s 2",
+            "new s, sadd s; spop s; ; spop s; spop s, del s; ; ; new s, sadd s; spop s, del s; \
+             keymiss s; keymiss s",
+        );
     }
 }

@@ -75,6 +75,7 @@ mod tests {
     use kvasir_resp::decode::decode;
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     #[test]
@@ -143,5 +144,10 @@ mod tests {
             }
             assert_eq!((seen, members.len()), (5000, 5000));
         }
+    }
+
+    #[test]
+    fn a_miss_is_an_event() {
+        check_events("SSCAN k 0", "keymiss k");
     }
 }

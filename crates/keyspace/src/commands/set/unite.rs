@@ -59,7 +59,7 @@ static SUNIONSTORE: Command = Command {
 
 fn sunionstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let result = unite(cx, 1..cx.view.key_count())?;
-    Ok(store(cx, result))
+    Ok(store(cx, result, "sunionstore"))
 }
 
 fn unite(cx: &mut Cx<'_, '_>, keys: Range<usize>) -> Result<Draft, Error> {
@@ -77,6 +77,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check_valkey3, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -149,5 +150,15 @@ mod tests {
         for call in ["SUNIONSTORE d none", "SUNION a"] {
             assert_eq!(effect(call), Effect::None, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_storing() {
+        check_events(
+            "SADD a 1 2; SADD b 2 3; SUNIONSTORE d a b; SUNIONSTORE d none k; SUNIONSTORE d none \
+             k; SUNION none a; SUNIONSTORE a a b",
+            "new a, sadd a; new b, sadd b; new d, sunionstore d; keymiss none, keymiss k, del d; \
+             keymiss none, keymiss k; keymiss none; sunionstore a",
+        );
     }
 }

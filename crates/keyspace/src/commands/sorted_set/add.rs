@@ -6,6 +6,7 @@ use kvasir_resp::number::parse_double;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::sorted_set_value::{self, Expected};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 
@@ -60,6 +61,7 @@ fn zadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     }
     options.check(pairs.len() / 2)?;
     let outcome = add(cx, options, pairs)?;
+    outcome.tell(cx, options);
     if options.increments {
         match outcome.last_score {
             Some(score) => cx.reply.double_shortest(score),
@@ -69,7 +71,7 @@ fn zadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         let counted = if options.counts_changes { outcome.updated } else { 0 };
         cx.reply.integer((outcome.added + counted) as i64);
     }
-    Ok(Effect::given_if(outcome.added + outcome.updated > 0))
+    Ok(Effect::given_if(outcome.is_change()))
 }
 
 static ZINCRBY: Command = Command {
@@ -95,8 +97,9 @@ static ZINCRBY: Command = Command {
 fn zincrby(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = Options { increments: true, ..Options::default() };
     let outcome = add(cx, options, cx.args.from(2))?;
+    outcome.tell(cx, options);
     cx.reply.double_shortest(outcome.last_score.expect("no condition held it back"));
-    Ok(Effect::given_if(outcome.added + outcome.updated > 0))
+    Ok(Effect::given_if(outcome.is_change()))
 }
 
 /// ZADD's options.
@@ -185,6 +188,17 @@ fn add(cx: &mut Cx<'_, '_>, options: Options, pairs: Args<'_>) -> Result<Outcome
 }
 
 impl Outcome {
+    fn is_change(&self) -> bool {
+        self.added + self.updated > 0
+    }
+
+    fn tell(&self, cx: &mut Cx<'_, '_>, options: Options) {
+        if self.is_change() {
+            let event = if options.increments { "zincr" } else { "zadd" };
+            cx.view.changed(0, Class::SORTED_SET, event);
+        }
+    }
+
     /// Counts a member; returns its score if that has to be written.
     fn note(&mut self, old: Option<f64>, new: Option<f64>) -> Option<f64> {
         self.last_score = new;
@@ -204,6 +218,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -356,5 +371,22 @@ mod tests {
         {
             assert_eq!(effect(call), Effect::None, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_adding() {
+        check_events(
+            "ZADD z 1 a; ZADD z 1 a; ZADD z 2 a; ZADD z NX 3 a; ZADD z XX 3 b; ZADD z XX 4 a; \
+             ZADD z CH 4 a; ZADD z INCR 1 a; ZADD z INCR 0 a; ZADD z GT 1 a; ZADD none XX 1 a; \
+             ZADD n INCR 1 a; ZADD z NX INCR 1 a; ZADD z 1 a 2 b 3 c; ZADD z 1 a 2 b 4 c; SET s \
+             v; ZADD s 1 a",
+            "new z, zadd z; ; zadd z; ; ; zadd z; ; zincr z; ; ; ; new n, zincr n; ; zadd z; \
+             zadd z; new s, set s; ",
+        );
+        check_events(
+            "ZINCRBY z 0 a; ZINCRBY z 0 a; ZINCRBY z 1 a; ZINCRBY z inf b; ZINCRBY z -inf b; \
+             ZADD z INCR -inf b",
+            "new z, zincr z; ; zincr z; zincr z; ; ",
+        );
     }
 }

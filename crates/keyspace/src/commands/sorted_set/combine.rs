@@ -204,13 +204,18 @@ fn reply_with(cx: &mut Cx<'_, '_>, command: &str, operation: Operation) -> Resul
     Ok(Effect::None)
 }
 
-fn store(cx: &mut Cx<'_, '_>, command: &str, operation: Operation) -> Result<Effect, Error> {
+fn store(
+    cx: &mut Cx<'_, '_>,
+    command: &'static str,
+    operation: Operation,
+) -> Result<Effect, Error> {
     let (keys, rest) = key_range(cx.args.from(2), command)?;
     let sources = source::read_all(&mut cx.view, keys.start + 1..keys.end + 1)?;
     let options = Options::parse(rest, operation, sources.len(), false)?;
     let set = options.combine(operation, sources);
     cx.reply.integer(set.len() as i64);
-    Ok(Effect::given_if(sorted_set_value::store(&mut cx.view, 0, set)))
+    // The event is called as the command is.
+    Ok(Effect::given_if(sorted_set_value::store(&mut cx.view, 0, set, command)))
 }
 
 fn zintercard(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {

@@ -3,6 +3,7 @@
 use kvasir_resp::reply::Protocol;
 
 use crate::effect::Effect;
+use crate::testing::events::check_events;
 use crate::testing::{Bench, check, check3, split};
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -173,4 +174,23 @@ fn members_of_sets_score_one() {
         ":3; :1; :1; [$2 $5]",
     );
     check("SADD s a; SET t x; ZUNION 2 s t", &format!(":1; +OK; {WRONG_TYPE}"));
+}
+
+#[test]
+fn events_of_storing() {
+    check_events(
+        "ZADD a 1 x 2 y; ZADD b 1 y 2 z; ZUNIONSTORE d 2 a b; ZUNIONSTORE d 2 a b; \
+         ZUNIONSTORE d 2 none k; ZUNIONSTORE d 2 none k; ZINTERSTORE d 2 a b; ZINTERSTORE d \
+         2 a none; ZDIFFSTORE d 2 a b; ZDIFFSTORE d 2 none a; ZDIFFSTORE d 1 a; ZDIFFSTORE d \
+         2 a a; SADD s x; ZUNIONSTORE d 2 s a; ZUNIONSTORE s 2 s a",
+        "new a, zadd a; new b, zadd b; new d, zunionstore d; zunionstore d; keymiss none, \
+         keymiss k, del d; keymiss none, keymiss k; new d, zinterstore d; keymiss none, del \
+         d; new d, zdiffstore d; keymiss none, del d; new d, zdiffstore d; del d; new s, \
+         sadd s; new d, zunionstore d; zunionstore s",
+    );
+    check_events(
+        "ZUNION 2 k l; ZINTER 2 k l; ZDIFF 2 k l; ZINTERCARD 2 k l",
+        "keymiss k, keymiss l; keymiss k, keymiss l; keymiss k, keymiss l; keymiss k, \
+         keymiss l",
+    );
 }

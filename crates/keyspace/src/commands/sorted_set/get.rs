@@ -202,6 +202,7 @@ static ZLEXCOUNT: Command = Command {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check_valkey, check_valkey3, check3};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -305,6 +306,15 @@ mod tests {
         check(
             "SET s v; ZLEXCOUNT s a +; ZLEXCOUNT s - ++; ZLEXCOUNT z '' +; ZLEXCOUNT z - -x",
             &format!("+OK; {item}; {item}; {item}; {item}"),
+        );
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events(
+            "ZCARD k; ZSCORE k a; ZMSCORE k a; ZRANK k a; ZREVRANK k a; ZCOUNT k 0 1; ZLEXCOUNT \
+             k - +",
+            "keymiss k; keymiss k; keymiss k; keymiss k; keymiss k; keymiss k; keymiss k",
         );
     }
 }

@@ -9,6 +9,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::deadline_ms;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::sorted_set_value::{self, Direction, Expected};
 use crate::spec::{Argument, ArgumentKind, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Kind;
@@ -255,7 +256,7 @@ fn take(
     header: impl FnOnce(&mut Reply, usize),
 ) -> Result<usize, Error> {
     let reply = &mut *cx.reply;
-    sorted_set_value::edit(&mut cx.view, key, Expected::default(), |set| {
+    let taken = sorted_set_value::edit(&mut cx.view, key, Expected::default(), |set| {
         let len = set.len();
         let taken = count.min(len);
         header(reply, taken);
@@ -271,7 +272,15 @@ fn take(
             reply.double_shortest(score);
         });
         taken
-    })
+    })?;
+    if taken > 0 {
+        let event = match direction {
+            Direction::Ascending => "zpopmin",
+            Direction::Descending => "zpopmax",
+        };
+        cx.view.shrunk(key, Class::SORTED_SET, event);
+    }
+    Ok(taken)
 }
 
 /// What the log gets of a call that chose its key: the key is named there.
@@ -316,6 +325,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -407,5 +417,28 @@ mod tests {
         for call in ["ZPOPMIN z", "ZPOPMAX z 5", "ZMPOP 1 z MIN", "BZPOPMIN z 0"] {
             assert_eq!(effect(call), Effect::None, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_popping() {
+        check_events(
+            "ZADD z 1 a 2 b 3 c 4 d; ZPOPMIN z; ZPOPMAX z; ZPOPMIN z 0; ZPOPMAX z 9; ZPOPMIN z; \
+             ZADD z 1 a; ZPOPMIN z",
+            "new z, zadd z; zpopmin z; zpopmax z; ; zpopmax z, del z; ; new z, zadd z; zpopmin \
+             z, del z",
+        );
+        check_events(
+            "ZADD z 1 a 2 b 3 c 4 d; ZMPOP 2 none z MIN; ZMPOP 2 none z MAX COUNT 9; ZMPOP 1 \
+             none MIN; ZADD z 1 a 2 b; BZPOPMIN none z 0; BZPOPMAX z none 0; ZADD z 1 a; BZMPOP \
+             0 2 none z MIN; BZPOPMIN z 0.01",
+            "new z, zadd z; zpopmin z; zpopmax z, del z; ; new z, zadd z; zpopmin z; zpopmax z, \
+             del z; new z, zadd z; zpopmin z, del z; ",
+        );
+        check_events(
+            "@1 BZPOPMIN z 0; ZADD z 1 a; @1 BZPOPMAX z 0; ZADD z 1 b 2 c; @2 BZMPOP 0 1 y MIN \
+             COUNT 2; ZADD y 1 a 2 b 3 c",
+            "; new z, zadd z, zpopmin z, del z; ; new z, zadd z, zpopmax z; ; new y, zadd y, \
+             zpopmin y",
+        );
     }
 }

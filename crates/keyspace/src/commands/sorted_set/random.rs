@@ -123,6 +123,7 @@ mod tests {
     use kvasir_resp::decode::decode;
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     #[test]
@@ -188,5 +189,10 @@ mod tests {
         let reply = decode(&reply).expect("a reply");
         let members = reply.as_array().expect("an array").iter();
         members.map(|member| member.as_bytes().expect("a member").to_vec()).collect()
+    }
+
+    #[test]
+    fn a_miss_is_an_event() {
+        check_events("ZRANDMEMBER k; ZRANDMEMBER k 2", "keymiss k; keymiss k");
     }
 }

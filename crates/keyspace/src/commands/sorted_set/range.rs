@@ -386,11 +386,13 @@ fn zrangestore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         });
     }
     cx.reply.integer(stored.len() as i64);
-    Ok(Effect::given_if(sorted_set_value::store(&mut cx.view, 0, stored)))
+    let changed = sorted_set_value::store(&mut cx.view, 0, stored, "zrangestore");
+    Ok(Effect::given_if(changed))
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check3};
 
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -531,5 +533,21 @@ mod tests {
                 format!("-ERR wrong number of arguments for '{}' command", name.to_lowercase());
             check(&format!("{name} s 0"), &arity);
         }
+    }
+
+    #[test]
+    fn events_of_storing() {
+        check_events(
+            "ZADD a 1 x 2 y; ZRANGESTORE d a 0 -1; ZRANGESTORE d a 5 9; ZRANGESTORE d none 0 1; \
+             ZRANGESTORE d a 0 0; ZRANGESTORE d none 0 1; ZRANGESTORE d a (5 9 BYSCORE; SET d v; \
+             ZRANGESTORE d a 0 0; ZRANGESTORE a a 0 0",
+            "new a, zadd a; new d, zrangestore d; del d; keymiss none; new d, zrangestore d; \
+             keymiss none, del d; ; new d, set d; zrangestore d; zrangestore a",
+        );
+        check_events(
+            "ZRANGE k 0 1; ZREVRANGE k 0 1; ZRANGEBYSCORE k 0 1; ZREVRANGEBYSCORE k 0 1; \
+             ZRANGEBYLEX k - +; ZREVRANGEBYLEX k + -",
+            "keymiss k; keymiss k; keymiss k; keymiss k; keymiss k; keymiss k",
+        );
     }
 }

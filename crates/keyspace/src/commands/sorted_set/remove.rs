@@ -7,6 +7,7 @@ use crate::commands::options::integer;
 use crate::commands::sorted_set::bounds;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::sorted_set_value::{self, Direction, Expected, SortedSet};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 
@@ -34,8 +35,7 @@ static ZREM: Command = Command {
         let removed = sorted_set_value::edit(&mut cx.view, 0, Expected::default(), |set| {
             members.iter().filter(|member| set.remove(member).is_some()).count()
         })?;
-        cx.reply.integer(removed as i64);
-        Ok(Effect::given_if(removed > 0))
+        Ok(finish(cx, removed, "zrem"))
     }),
 };
 
@@ -61,7 +61,7 @@ static ZREMRANGEBYRANK: Command = Command {
     },
     run: Run::Keys(|cx| {
         let (start, stop) = (integer(&cx.args[2])?, integer(&cx.args[3])?);
-        remove(cx, |set| bounds::rank_range(start, stop, set.len()))
+        remove(cx, "zremrangebyrank", |set| bounds::rank_range(start, stop, set.len()))
     }),
 };
 
@@ -84,7 +84,7 @@ static ZREMRANGEBYSCORE: Command = Command {
     },
     run: Run::Keys(|cx| {
         let range = bounds::score_range(&cx.args[2], &cx.args[3])?;
-        remove(cx, |set| set.ranks_by_score(range))
+        remove(cx, "zremrangebyscore", |set| set.ranks_by_score(range))
     }),
 };
 
@@ -104,13 +104,14 @@ static ZREMRANGEBYLEX: Command = Command {
     run: Run::Keys(|cx| {
         let args = cx.args;
         let range = bounds::lex_range(&args[2], &args[3])?;
-        remove(cx, |set| set.ranks_by_lex(range))
+        remove(cx, "zremrangebylex", |set| set.ranks_by_lex(range))
     }),
 };
 
 /// Removes the ranks that `ranks_of` names, and replies how many there were.
 fn remove(
     cx: &mut Cx<'_, '_>,
+    event: &'static str,
     ranks_of: impl FnOnce(SortedSet<'_>) -> Range<usize>,
 ) -> Result<Effect, Error> {
     let removed = sorted_set_value::edit(&mut cx.view, 0, Expected::default(), |set| {
@@ -121,8 +122,16 @@ fn remove(
         set.remove_ranks(ranks.clone(), Direction::Ascending, |_, _| {});
         ranks.len()
     })?;
+    Ok(finish(cx, removed, event))
+}
+
+/// Replies how many members were removed, and says so if there were any.
+fn finish(cx: &mut Cx<'_, '_>, removed: usize, event: &'static str) -> Effect {
+    if removed > 0 {
+        cx.view.shrunk(0, Class::SORTED_SET, event);
+    }
     cx.reply.integer(removed as i64);
-    Ok(Effect::given_if(removed > 0))
+    Effect::given_if(removed > 0)
 }
 
 #[cfg(test)]
@@ -130,6 +139,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::Effect;
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, split};
 
     /// A small set, and one that is a tree for the sake of a long member.
@@ -210,5 +220,25 @@ mod tests {
         {
             assert_eq!(effect(call), Effect::None, "{call}");
         }
+    }
+
+    #[test]
+    fn events_of_removing() {
+        check_events(
+            "ZADD z 1 a 2 b; ZREM z zz; ZREM z a; ZREM z b zz; ZREM z b",
+            "new z, zadd z; ; zrem z; zrem z, del z; ",
+        );
+        check_events(
+            "ZADD z 1 a 2 b 3 c 4 d 5 e; ZREMRANGEBYSCORE z 8 9; ZREMRANGEBYSCORE z 1 1; \
+             ZREMRANGEBYRANK z 0 0; ZREMRANGEBYRANK z 10 10; ZREMRANGEBYLEX z (zz +; \
+             ZREMRANGEBYLEX z - [c; ZREMRANGEBYSCORE z 4 9; ZREMRANGEBYRANK z 0 0",
+            "new z, zadd z; ; zremrangebyscore z; zremrangebyrank z; ; ; zremrangebylex z; \
+             zremrangebyscore z, del z; ",
+        );
+        check_events(
+            "ZADD z 1 a; ZREMRANGEBYRANK z 0 0; ZADD z 1 a; ZREMRANGEBYLEX z - +; ZREMRANGEBYLEX \
+             z - +",
+            "new z, zadd z; zremrangebyrank z, del z; new z, zadd z; zremrangebylex z, del z; ",
+        );
     }
 }

@@ -128,6 +128,7 @@ mod tests {
     use kvasir_resp::decode::decode;
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     #[test]
@@ -200,5 +201,10 @@ mod tests {
             }
             assert_eq!((seen, members.len()), (5000, 5000));
         }
+    }
+
+    #[test]
+    fn a_miss_is_an_event() {
+        check_events("ZSCAN k 0", "keymiss k");
     }
 }

@@ -8,6 +8,7 @@ use crate::commands::stream::id;
 use crate::commands::stream::trim::{TRIM, TrimOptions, decimal};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::stream_value;
 use crate::value::Kind;
@@ -95,6 +96,10 @@ fn xadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             added
         }
     };
+    cx.view.changed(0, Class::STREAM, "xadd");
+    if added.trimmed > 0 {
+        cx.view.changed(0, Class::STREAM, "xtrim");
+    }
     id::write_id(cx.reply, added.id);
     Ok(effect(cx, new_id, trim, &added, &pairs))
 }
@@ -161,6 +166,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     const TOO_SMALL: &str =
@@ -291,5 +297,16 @@ mod tests {
         bench.env.logs = false;
         let (_, effect) = bench.call(split("XADD s * a 1")[0].as_args());
         assert_eq!(effect, Effect::Rewritten(Vec::new()));
+    }
+
+    #[test]
+    fn events_of_adding() {
+        check_events(
+            "XADD s 1-1 f v; XADD s NOMKSTREAM 3-1 f v; XADD none NOMKSTREAM 1-1 f v; XADD s \
+             MAXLEN 2 4-1 f v; XADD s MAXLEN 2 5-1 f v; XADD s MAXLEN ~ 1 6-1 f v; XADD n MAXLEN \
+             0 1-1 f v; XADD s 1-1 f v; XADD s MINID 5 7-1 f v; XADD s MINID 1 8-1 f v",
+            "new s, xadd s; xadd s; ; xadd s, xtrim s; xadd s, xtrim s; xadd s; new n, xadd n, \
+             xtrim n; ; xadd s, xtrim s; xadd s",
+        );
     }
 }

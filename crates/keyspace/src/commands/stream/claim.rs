@@ -18,6 +18,7 @@ use crate::effect::Effect;
 use crate::error::Error;
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::stream_value;
+use crate::view::View;
 
 pub static COMMANDS: &[&Command] = &[&XCLAIM, &XAUTOCLAIM];
 
@@ -77,10 +78,7 @@ struct Claim {
 fn xclaim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let (key, group_name, consumer) = (cx.view.key(0), &args[2], &args[3]);
-    let stream = stream_value::peek(&mut cx.view, 0)?;
-    if stream.is_none_or(|stream| stream.group(group_name).is_none()) {
-        return Err(no_key_or_group(key, group_name));
-    }
+    check_group(&mut cx.view, group_name)?;
     let ids = args.from(5).iter().map_while(|text| id::id(text, 0).ok());
     let ids: Vec<StreamId> = ids.collect();
     let env = cx.view.env;
@@ -99,7 +97,16 @@ fn xclaim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             log.set_id(group.last_id, group.entries_read);
         }
     })?;
+    log.tell(&mut cx.view, 0);
     Ok(log.into_effect())
+}
+
+/// Fails unless there is such a group. Redis takes this for a read.
+fn check_group(view: &mut View<'_, '_>, group: &[u8]) -> Result<(), Error> {
+    let key = view.key(0);
+    let stream = stream_value::read(view, 0)?;
+    let exists = stream.is_some_and(|stream| stream.group(group).is_some());
+    if exists { Ok(()) } else { Err(no_key_or_group(key, group)) }
 }
 
 impl Claim {
@@ -273,9 +280,10 @@ fn xautoclaim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (key, group_name, consumer) = (cx.view.key(0), &args[2], &args[3]);
     let env = cx.view.env;
     let (claim, start, count) = automatic(args, env.now_ms)?;
+    check_group(&mut cx.view, group_name)?;
     let mut log = GroupLog::new(key, group_name, env.logs);
     let reply = &mut *cx.reply;
-    let done = stream_value::change_group(&mut cx.view, 0, group_name, |stream, group| {
+    stream_value::change_group(&mut cx.view, 0, group_name, |stream, group| {
         let mut claims = Claims::begin(&claim, group, consumer, &mut log);
         let (entries, next) = claims.walk(stream, group, start, count);
         reply.array(3);
@@ -286,7 +294,7 @@ fn xautoclaim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         claims.deleted.iter().for_each(|id| id::write_id(reply, *id));
         claims.end(consumer, &mut log);
     })?;
-    done.ok_or_else(|| no_key_or_group(key, group_name))?;
+    log.tell(&mut cx.view, 0);
     Ok(log.into_effect())
 }
 
@@ -315,6 +323,7 @@ fn automatic(args: Args<'_>, now_ms: u64) -> Result<(Claim, StreamId, usize), Er
 mod tests {
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_valkey_events;
     use crate::testing::{Bench, check, check_valkey, check3, split};
 
     #[test]
@@ -467,5 +476,19 @@ mod tests {
         assert_eq!(claimed("IDLE -5 JUSTID"), ":0 :3 ", "no future");
         assert_eq!(claimed("TIME -5 RETRYCOUNT 9"), ":0 :9 ", "nothing before 1970");
         assert_eq!(claimed("IDLE 7 RETRYCOUNT -1"), ":7 :10 ");
+    }
+
+    #[test]
+    fn events_of_claiming() {
+        check_valkey_events(
+            "XADD s 1-1 f v; XADD s 2-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s \
+             >; XCLAIM s g d 0 1-1; XCLAIM s g d 0 1-1; XCLAIM s g e 0 7-1; XCLAIM s g d 100000 \
+             1-1; XCLAIM s g d 0 1-1 LASTID 9; XCLAIM s g d 0 1-1 JUSTID; XDEL s 1-1; XCLAIM s g \
+             d 0 1-1; XAUTOCLAIM s g f 0 0; XAUTOCLAIM s g i 100000 0; XCLAIM none g d 0 1-1; \
+             XAUTOCLAIM none g d 0 0; XCLAIM s g d 0 1-1 FORCE",
+            "new s, xadd s; xadd s; (xgroup-create s); (xgroup-createconsumer s); \
+             (xgroup-createconsumer s); ; (xgroup-createconsumer s); ; ; ; xdel s; ; \
+             (xgroup-createconsumer s); (xgroup-createconsumer s); keymiss none; keymiss none; ",
+        );
     }
 }

@@ -7,6 +7,7 @@ use crate::commands::options::integer;
 use crate::commands::stream::id;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::stream_value;
 
@@ -40,6 +41,9 @@ fn xdel(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         ids.iter().filter(|id| stream.delete(**id)).count()
     });
     let deleted = deleted?.unwrap_or(0);
+    if deleted > 0 {
+        cx.view.changed(0, Class::STREAM, "xdel");
+    }
     cx.reply.integer(deleted as i64);
     Ok(Effect::given_if(deleted > 0))
 }
@@ -79,6 +83,7 @@ fn xsetid(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let settings = settings(cx)?;
     let set = stream_value::change(&mut cx.view, 0, |stream| set_id(stream, &settings))?;
     set.ok_or(Error::NO_KEY)??;
+    cx.view.tell(0, Class::STREAM, "xsetid");
     cx.reply.ok();
     Ok(Effect::AsGiven)
 }
@@ -136,6 +141,7 @@ fn set_id(stream: &mut Stream, settings: &Settings) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check_valkey};
 
     const INVALID: &str = "-ERR Invalid stream ID specified as stream command argument";
@@ -190,6 +196,15 @@ mod tests {
                  max_deleted_entry_id; {INVALID}; -ERR syntax error; -ERR syntax error; \
                  {INVALID}; -ERR wrong number of arguments for 'xdel' command"
             ),
+        );
+    }
+
+    #[test]
+    fn events_of_deleting() {
+        check_events(
+            "XADD s 1-1 f v; XDEL s 1-1; XDEL s 1-1; XDEL none 1-1; XSETID s 10-1; XSETID s \
+             10-1; XSETID none 1-1; XSETID s 1-1",
+            "new s, xadd s; xdel s; ; ; (xsetid s); (xsetid s); ; (xsetid s)",
         );
     }
 }

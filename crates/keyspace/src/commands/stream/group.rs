@@ -7,6 +7,7 @@ use crate::commands::options::integer;
 use crate::commands::stream::id;
 use crate::effect::Effect;
 use crate::error::{Error, quoted};
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::stream_value;
 use crate::value::Kind;
@@ -76,11 +77,13 @@ fn create(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         let mut stream = Stream::new();
         stream.add_group(name, group);
         stream_value::create(&mut cx.view, 0, stream);
+        cx.view.changed(0, Class::STREAM, "xgroup-create");
     } else {
         let added = stream_value::change(&mut cx.view, 0, |stream| stream.add_group(name, group));
         if added? == Some(false) {
             return Err(Error::fixed("BUSYGROUP Consumer Group name already exists"));
         }
+        cx.view.tell(0, Class::STREAM, "xgroup-create");
     }
     cx.reply.ok();
     Ok(Effect::AsGiven)
@@ -154,6 +157,7 @@ fn setid(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         Ok::<(), Error>(())
     });
     set??;
+    cx.view.tell(0, Class::STREAM, "xgroup-setid");
     cx.reply.ok();
     Ok(Effect::AsGiven)
 }
@@ -205,6 +209,7 @@ fn destroy(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let is_removed = removed.is_some();
     if let Some(group) = removed {
         stream_value::discard(&mut cx.view, group);
+        cx.view.tell(0, Class::STREAM, "xgroup-destroy");
         // Who waits as its member has to hear of it.
         cx.view.note_ready(0, Kind::Stream);
     }
@@ -241,6 +246,9 @@ fn createconsumer(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         }
         is_new
     })?;
+    if is_new {
+        cx.view.tell(0, Class::STREAM, "xgroup-createconsumer");
+    }
     cx.reply.integer(i64::from(is_new));
     Ok(Effect::given_if(is_new))
 }
@@ -268,6 +276,9 @@ fn delconsumer(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let name = &args[4];
     let pending = change(cx, |_, group| group.remove_consumer(name))?;
+    if pending.is_some() {
+        cx.view.tell(0, Class::STREAM, "xgroup-delconsumer");
+    }
     cx.reply.integer(pending.unwrap_or(0) as i64);
     Ok(Effect::given_if(pending.is_some()))
 }
@@ -314,6 +325,7 @@ fn help(cx: &mut Roam<'_>) -> Result<Effect, Error> {
 mod tests {
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, split};
 
     #[test]
@@ -432,5 +444,18 @@ mod tests {
         let mut bench = Bench::new(Protocol::Resp2);
         let (reply, _) = bench.call(split("XGROUP HELP")[0].as_args());
         assert!(reply.starts_with(b"*17\r\n+XGROUP <subcommand> "));
+    }
+
+    #[test]
+    fn events_of_groups() {
+        check_events(
+            "XGROUP CREATE k g 0; XGROUP CREATE k g 0 MKSTREAM; XGROUP CREATE k g 0; XGROUP \
+             CREATE k h 0; XGROUP SETID k g 0; XGROUP CREATECONSUMER k g c; XGROUP \
+             CREATECONSUMER k g c; XGROUP DELCONSUMER k g c; XGROUP DELCONSUMER k g c; XGROUP \
+             DESTROY k h; XGROUP DESTROY k h; XGROUP SETID k none 0; XGROUP SETID none g 0; \
+             XGROUP CREATECONSUMER k none c",
+            "; new k, xgroup-create k; ; (xgroup-create k); (xgroup-setid k); \
+             (xgroup-createconsumer k); ; (xgroup-delconsumer k); ; (xgroup-destroy k); ; ; ; ",
+        );
     }
 }

@@ -278,6 +278,7 @@ fn help(cx: &mut Roam<'_>) -> Result<Effect, Error> {
 mod tests {
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     #[test]
@@ -441,5 +442,13 @@ mod tests {
         let mut bench = Bench::new(Protocol::Resp2);
         let (reply, _) = bench.call(split("XINFO HELP")[0].as_args());
         assert!(reply.starts_with(b"*9\r\n+XINFO <subcommand> "));
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events(
+            "XINFO STREAM k; XINFO GROUPS k; XINFO CONSUMERS k g",
+            "keymiss k; keymiss k; keymiss k",
+        );
     }
 }

@@ -5,6 +5,8 @@ use kvasir_structures::stream::StreamId;
 use crate::commands::stream::id;
 use crate::commands::stream::trim::decimal;
 use crate::effect::{Effect, call};
+use crate::event::Class;
+use crate::view::View;
 
 /// Calls for the log that concern one group; none are built where nobody reads it.
 pub struct GroupLog<'a> {
@@ -13,6 +15,7 @@ pub struct GroupLog<'a> {
     pub logs: bool,
     calls: Calls,
     has_changes: bool,
+    has_new_consumer: bool,
 }
 
 type Calls = Vec<Vec<Vec<u8>>>;
@@ -26,11 +29,13 @@ pub struct Delivered {
 
 impl<'a> GroupLog<'a> {
     pub fn new(key: &'a [u8], group: &'a [u8], logs: bool) -> GroupLog<'a> {
-        GroupLog { key, group, logs, calls: Vec::new(), has_changes: false }
+        let (has_changes, has_new_consumer) = (false, false);
+        GroupLog { key, group, logs, calls: Vec::new(), has_changes, has_new_consumer }
     }
 
     pub fn create_consumer(&mut self, consumer: &[u8]) {
         let (key, group) = (self.key, self.group);
+        self.has_new_consumer = true;
         self.add(|| call(&[b"XGROUP", b"CREATECONSUMER", key, group, consumer]));
     }
 
@@ -68,6 +73,13 @@ impl<'a> GroupLog<'a> {
         let read = || entries_read.map_or(b"-1".to_vec(), decimal);
         let id = || id::text(last_id);
         self.add(|| call(&[b"XGROUP", b"SETID", key, group, &id(), b"ENTRIESREAD", &read()]));
+    }
+
+    /// Tells of what is an event: that a consumer was made.
+    pub fn tell(&self, view: &mut View<'_, '_>, key: usize) {
+        if self.has_new_consumer {
+            view.tell(key, Class::STREAM, "xgroup-createconsumer");
+        }
     }
 
     fn add(&mut self, call: impl FnOnce() -> Vec<Vec<u8>>) {

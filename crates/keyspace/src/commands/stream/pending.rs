@@ -39,7 +39,7 @@ fn xack(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let group = &args[2];
     // Without a group there is nothing to acknowledge, whatever the ids are.
-    let stream = stream_value::peek(&mut cx.view, 0)?;
+    let stream = stream_value::read(&mut cx.view, 0)?;
     if stream.is_none_or(|stream| stream.group(group).is_none()) {
         cx.reply.integer(0);
         return Ok(Effect::None);
@@ -192,6 +192,7 @@ fn list(reply: &mut Reply, group: &ConsumerGroup, filter: &Filter<'_>, now_ms: u
 mod tests {
     use kvasir_resp::reply::Protocol;
 
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     #[test]
@@ -276,5 +277,15 @@ mod tests {
         ask(0, "XREADGROUP GROUP g c STREAMS s 0");
         let again = ask(7, "XPENDING s g - + 1");
         assert_eq!(again, "*1 *4 $3 1-1 $1 c :7 :2 ", "reading it again counts");
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events(
+            "XACK k g 1-1; XPENDING k g; XPENDING k g - + 1; XGROUP CREATE k g 0 MKSTREAM; XADD \
+             k 1-1 f v; XREADGROUP GROUP g c STREAMS k >; XACK k g 1-1",
+            "keymiss k; keymiss k; keymiss k; new k, xgroup-create k; xadd k; \
+             (xgroup-createconsumer k); ",
+        );
     }
 }

@@ -125,6 +125,7 @@ fn write<'a>(
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check3};
 
     const THREE: &str = "XADD s 1-1 a 1; XADD s 2-1 b 2; XADD s 3-1 c 3";
@@ -195,5 +196,10 @@ mod tests {
                  -ERR wrong number of arguments for 'xlen' command"
             ),
         );
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events("XLEN k; XRANGE k - +; XREVRANGE k + -", "keymiss k; keymiss k; keymiss k");
     }
 }

@@ -62,7 +62,7 @@ fn xread(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let mut streams = StreamsReply::default();
     for (key, seen) in seen.iter().enumerate() {
         let name = cx.view.key(key);
-        let stream = stream_value::peek(&mut cx.view, key)?;
+        let stream = stream_value::read(&mut cx.view, key)?;
         let Some((stream, first)) = stream.zip(seen.next()) else { continue };
         let mut entries = stream.range(first, StreamId::MAX).take(options.count).peekable();
         if entries.peek().is_some() {
@@ -250,6 +250,7 @@ impl StreamsReply {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::{check_events, check_valkey_events};
     use crate::testing::{check, check_ours, check_valkey, check_valkey3, check3};
 
     const TWO: &str = "XADD s 1-1 a 1; XADD s 2-1 b 2; XADD t 5-1 c 3";
@@ -334,6 +335,20 @@ mod tests {
             "+OK; -WRONGTYPE Operation against a key holding the wrong kind of value; \
              -WRONGTYPE Operation against a key holding the wrong kind of value; \
              -WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
+    }
+
+    #[test]
+    fn misses_are_events() {
+        check_events(
+            "XREAD STREAMS k 0; XREAD STREAMS k $; XREAD COUNT 1 STREAMS k n 0 0; XREAD BLOCK 1 \
+             STREAMS k 0; XADD k 1-1 f v; XREAD STREAMS k $; XREAD STREAMS k n $ $",
+            "keymiss k, keymiss k; keymiss k, keymiss k; keymiss k, keymiss n, keymiss k, \
+             keymiss n; keymiss k, keymiss k; new k, xadd k; ; keymiss n, keymiss n",
+        );
+        check_valkey_events(
+            "@1 XREAD BLOCK 0 STREAMS a b $ $; XADD a 1-1 f v",
+            "keymiss a, keymiss b, keymiss a, keymiss b; new a, xadd a, keymiss b, keymiss b",
         );
     }
 }

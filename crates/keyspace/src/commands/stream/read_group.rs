@@ -90,6 +90,7 @@ fn xreadgroup(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         stream_value::change_group(&mut cx.view, key, group, |stream, group| {
             reader.read(stream, group, start, reply, &mut streams, &mut log);
         })?;
+        log.tell(&mut cx.view, key);
         log.append_to(&mut effect);
     }
     if streams.end(cx.reply) {
@@ -235,6 +236,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_valkey_events;
     use crate::testing::{check, check_valkey, check3};
 
     #[test]
@@ -405,6 +407,25 @@ mod tests {
             "XADD s 1-1 a 1; XGROUP CREATE s streams 0; XREADGROUP COUNT 1 GROUP streams block \
              STREAMS s >",
             "$1-1; +OK; [[$s [[$1-1 [$a $1]]]]]",
+        );
+    }
+
+    #[test]
+    fn events_of_reading() {
+        check_valkey_events(
+            "XADD s 1-1 f v; XADD s 2-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c COUNT 1 \
+             STREAMS s >; XREADGROUP GROUP g c STREAMS s 0; XREADGROUP GROUP g d STREAMS s 0; \
+             XREADGROUP GROUP g d NOACK COUNT 1 STREAMS s >; XREADGROUP GROUP g e STREAMS s >; \
+             XREADGROUP GROUP g c STREAMS none >; XREADGROUP GROUP none c STREAMS s >; \
+             XREADGROUP GROUP g f STREAMS s none > >",
+            "new s, xadd s; xadd s; (xgroup-create s); (xgroup-createconsumer s); ; \
+             (xgroup-createconsumer s); ; (xgroup-createconsumer s); keymiss none; ; keymiss none",
+        );
+        check_valkey_events(
+            "XGROUP CREATE s g $ MKSTREAM; @2 XREADGROUP GROUP g c BLOCK 0 STREAMS s >; XADD s \
+             2-1 f v; @2 XREADGROUP GROUP g e BLOCK 0 STREAMS s >; XGROUP DESTROY s g",
+            "new s, xgroup-create s; (xgroup-createconsumer s); xadd s; (xgroup-createconsumer \
+             s); (xgroup-destroy s)",
         );
     }
 }

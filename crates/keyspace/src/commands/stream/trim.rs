@@ -8,6 +8,7 @@ use crate::commands::options::integer;
 use crate::commands::stream::id;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::stream_value;
 use crate::view::Env;
@@ -62,6 +63,7 @@ fn xtrim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if count == 0 {
         return Ok(Effect::None);
     }
+    cx.view.changed(0, Class::STREAM, "xtrim");
     // How many go with `~` depends on how entries lie in nodes.
     if trim.is_approximate {
         return Ok(Effect::Rewritten(match cx.view.env.logs {
@@ -172,6 +174,7 @@ pub fn decimal(number: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, split};
     use kvasir_resp::reply::Protocol;
 
@@ -274,5 +277,14 @@ mod tests {
         let rewritten = call(&[b"XTRIM", b"s", b"MAXLEN", b"=", b"3"]);
         assert_eq!(effect("XTRIM s MAXLEN ~ 2"), Effect::Rewritten(vec![rewritten]));
         assert_eq!(effect("XTRIM s MAXLEN 2"), Effect::AsGiven);
+    }
+
+    #[test]
+    fn events_of_trimming() {
+        check_events(
+            "XADD s 1-1 f v; XADD s 2-1 f v; XADD s 3-1 f v; XTRIM s MAXLEN 9; XTRIM s MAXLEN 2; \
+             XTRIM none MAXLEN 2; XTRIM s MINID 9; XTRIM s MAXLEN ~ 0",
+            "new s, xadd s; xadd s; xadd s; ; xtrim s; ; xtrim s; ",
+        );
     }
 }

@@ -7,6 +7,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value::{check_len, edit, find_or_create};
 use crate::value::Tag;
@@ -31,14 +32,16 @@ static APPEND: Command = Command {
 
 fn append(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let tail = &cx.args[2];
-    let Some(len) = cx.view.text(0)?.map(|text| text.bytes().len()) else {
+    let Some(len) = cx.view.peek_text(0)?.map(|text| text.bytes().len()) else {
         cx.view.put_text(0, Tag::Text, tail, None);
+        cx.view.changed(0, Class::STRING, "append");
         cx.reply.integer(tail.len() as i64);
         return Ok(Effect::AsGiven);
     };
     check_len(cx.view.env, len, tail.len())?;
     let mut found = cx.view.find(0).expect("it was just read");
     edit(&mut found, len + tail.len(), |bytes| bytes[len..].copy_from_slice(tail));
+    cx.view.changed(0, Class::STRING, "append");
     cx.reply.integer((len + tail.len()) as i64);
     Ok(Effect::AsGiven)
 }
@@ -69,7 +72,7 @@ fn setrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         return Err(Error::fixed("ERR offset is out of range"));
     }
     let (offset, part) = (offset as usize, &cx.args[3]);
-    let old_len = cx.view.text(0)?.map(|text| text.bytes().len());
+    let old_len = cx.view.peek_text(0)?.map(|text| text.bytes().len());
     if part.is_empty() {
         cx.reply.integer(old_len.unwrap_or(0) as i64);
         return Ok(Effect::None);
@@ -78,6 +81,7 @@ fn setrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let len = old_len.unwrap_or(0).max(offset + part.len());
     let mut found = find_or_create(&mut cx.view, 0, old_len.is_some());
     edit(&mut found, len, |bytes| bytes[offset..offset + part.len()].copy_from_slice(part));
+    cx.view.changed(0, Class::STRING, "setrange");
     cx.reply.integer(len as i64);
     Ok(Effect::AsGiven)
 }
@@ -149,7 +153,7 @@ static DECRBY: Command = Command {
 };
 
 fn add(cx: &mut Cx<'_, '_>, change: i64) -> Result<Effect, Error> {
-    let old = match cx.view.text(0)? {
+    let old = match cx.view.peek_text(0)? {
         None => None,
         Some(text) => Some(parse_integer(text.bytes()).ok_or(Error::NOT_INTEGER)?),
     };
@@ -161,6 +165,7 @@ fn add(cx: &mut Cx<'_, '_>, change: i64) -> Result<Effect, Error> {
         Some(mut found) => found.set_body(Tag::Text, NewBody::Bytes(&text)),
         None => cx.view.put(0, Tag::Text, NewBody::Bytes(&text), None),
     }
+    cx.view.changed(0, Class::STRING, "incrby");
     cx.reply.integer(new);
     Ok(Effect::AsGiven)
 }
@@ -168,6 +173,7 @@ fn add(cx: &mut Cx<'_, '_>, change: i64) -> Result<Effect, Error> {
 #[cfg(test)]
 mod tests {
     use crate::testing::check;
+    use crate::testing::events::check_events;
 
     #[test]
     fn append_and_setrange() {
@@ -201,6 +207,21 @@ mod tests {
         check(
             "INCRBY k x; SET k ' 5'; INCR k",
             "-ERR value is not an integer or out of range; +OK; -ERR value is not an integer or out of range",
+        );
+    }
+
+    #[test]
+    fn events_of_changes() {
+        check_events(
+            "APPEND k v; APPEND k w; APPEND k ''; SETRANGE k 0 ''; SETRANGE k 1 x; SETRANGE n 0 \
+             ''; SETRANGE n 3 x; SET i 5; SETRANGE i 0 5",
+            "new k, append k; append k; append k; ; setrange k; ; new n, setrange n; new i, set \
+             i; setrange i",
+        );
+        check_events(
+            "INCR k; INCRBY k 5; INCRBY k 0; DECR k; DECRBY k 3; SET k x; INCR k; SADD s a; INCR \
+             s; APPEND s a",
+            "new k, incrby k; incrby k; incrby k; incrby k; incrby k; set k; ; new s, sadd s; ; ",
         );
     }
 }

@@ -4,6 +4,7 @@
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 
 pub static COMMANDS: &[&Command] = &[&DELIFEQ];
@@ -24,9 +25,10 @@ static DELIFEQ: Command = Command {
 };
 
 fn delifeq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let equal = cx.view.text(0)?.is_some_and(|text| *text.bytes() == cx.args[2]);
+    let equal = cx.view.peek_text(0)?.is_some_and(|text| *text.bytes() == cx.args[2]);
     if equal {
         cx.view.delete(0);
+        cx.view.changed(0, Class::GENERIC, "del");
     }
     cx.reply.integer(i64::from(equal));
     Ok(Effect::given_if(equal))
@@ -34,6 +36,7 @@ fn delifeq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_valkey_events;
     use crate::testing::{check_valkey, check_valkey3};
 
     #[test]
@@ -51,6 +54,14 @@ mod tests {
             ":1; -WRONGTYPE Operation against a key holding the wrong kind of value; \
              -ERR wrong number of arguments for 'delifeq' command; \
              -ERR wrong number of arguments for 'delifeq' command",
+        );
+    }
+
+    #[test]
+    fn events_of_comparing() {
+        check_valkey_events(
+            "SET k v; DELIFEQ k w; DELIFEQ k v; DELIFEQ k v",
+            "new k, set k; ; del k; ",
         );
     }
 }

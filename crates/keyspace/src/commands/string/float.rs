@@ -5,6 +5,7 @@ use kvasir_structures::record::NewBody;
 use crate::command::{Command, Cx, Run};
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::long_double::{LongDouble, Parsed};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
@@ -29,7 +30,7 @@ static INCRBYFLOAT: Command = Command {
 
 fn incrbyfloat(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let parse = |text: &[u8]| LongDouble::parse(text).ok_or(Error::NOT_FLOAT);
-    let old = match cx.view.text(0)? {
+    let old = match cx.view.peek_text(0)? {
         None => Parsed::Finite(LongDouble::ZERO),
         Some(text) => parse(text.bytes())?,
     };
@@ -44,6 +45,7 @@ fn incrbyfloat(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         Some(mut found) => found.set_body(Tag::ComputedText, NewBody::Bytes(&text)),
         None => cx.view.put(0, Tag::ComputedText, NewBody::Bytes(&text), None),
     }
+    cx.view.changed(0, Class::STRING, "incrbyfloat");
     cx.reply.bulk(&text);
     if !cx.view.env.logs {
         return Ok(Effect::Rewritten(Vec::new()));
@@ -56,6 +58,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::check_events;
     use crate::testing::{Bench, check, check3, split};
 
     #[test]
@@ -107,5 +110,13 @@ mod tests {
         let mut bench = Bench::new(Protocol::Resp2);
         let (_, effect) = bench.call(split("INCRBYFLOAT k 1.50")[0].as_args());
         assert_eq!(effect, Effect::Rewritten(vec![call(&[b"SET", b"k", b"1.5", b"KEEPTTL"])]));
+    }
+
+    #[test]
+    fn events_of_adding() {
+        check_events(
+            "INCRBYFLOAT f 1.5; INCRBYFLOAT f 0; SET k x; INCRBYFLOAT k 1",
+            "new f, incrbyfloat f; incrbyfloat f; new k, set k; ",
+        );
     }
 }

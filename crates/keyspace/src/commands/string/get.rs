@@ -7,6 +7,7 @@ use crate::commands::expiration::{Expiration, TIME_OR_PERSIST};
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::{Kind, Text};
 
@@ -57,6 +58,7 @@ fn getdel(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         return Ok(Effect::None);
     }
     cx.view.delete(0);
+    cx.view.changed(0, Class::GENERIC, "del");
     Ok(Effect::Rewritten(vec![call(&[b"DEL", cx.view.key(0)])]))
 }
 
@@ -94,17 +96,20 @@ fn getex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     match expiration {
         Expiration::Unsaid => Ok(Effect::None),
         Expiration::Word => {
-            let had = cx.view.peek(0).is_some_and(|record| record.expiry_ms().is_some());
+            if cx.view.peek(0).is_none_or(|record| record.expiry_ms().is_none()) {
+                return Ok(Effect::None);
+            }
             cx.view.set_expiry(0, None);
-            let persist = || Effect::Rewritten(vec![call(&[b"PERSIST", key])]);
-            Ok(if had { persist() } else { Effect::None })
+            cx.view.changed(0, Class::GENERIC, "persist");
+            Ok(Effect::Rewritten(vec![call(&[b"PERSIST", key])]))
         }
         Expiration::At(..) if expiry.is_some_and(|ms| ms <= cx.view.env.now_ms) => {
-            cx.view.delete(0);
+            cx.view.expire(0);
             Ok(Effect::Rewritten(vec![call(&[b"DEL", key])]))
         }
         Expiration::At(..) => {
             cx.view.set_expiry(0, expiry);
+            cx.view.changed(0, Class::GENERIC, "expire");
             let ms = expiry.unwrap_or_default().to_string();
             Ok(Effect::Rewritten(vec![call(&[b"PEXPIREAT", key, ms.as_bytes()])]))
         }
@@ -228,6 +233,7 @@ fn strlen(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 #[cfg(test)]
 mod tests {
     use crate::testing::check;
+    use crate::testing::events::{check_events, check_valkey_events};
 
     #[test]
     fn get_and_its_errors() {
@@ -265,6 +271,26 @@ mod tests {
             "+OK; -ERR invalid expire time in 'getex' command; \
              -ERR value is not an integer or out of range; -ERR syntax error; \
              -ERR invalid expire time in 'getex' command",
+        );
+    }
+
+    #[test]
+    fn events_of_reading() {
+        check_events(
+            "GET k; STRLEN k; GETRANGE k 0 1; SUBSTR k 0 1; MGET k k n; SET k v; GET k; MGET n k",
+            "keymiss k; keymiss k; keymiss k; keymiss k; keymiss k, keymiss k, keymiss n; new k, \
+             set k; ; keymiss n",
+        );
+        check_events(
+            "GETDEL k; SET k v; GETDEL k; GETDEL k; GETEX k; SET k v; GETEX k; GETEX k EX 10; \
+             GETEX k PERSIST; GETEX k PERSIST; HSET h f v; GETEX h EX 10; GETDEL h; GETEX none \
+             EX 10",
+            "keymiss k; new k, set k; del k; keymiss k; keymiss k; new k, set k; ; expire k; \
+             persist k; ; new h, hset h; ; ; keymiss none",
+        );
+        check_valkey_events(
+            "SET k v; GETEX k EXAT 1; GETEX k EXAT 1",
+            "new k, set k; expired k; keymiss k",
         );
     }
 }

@@ -205,6 +205,7 @@ fn write_ranges(reply: &mut Reply, table: &Lengths<'_>, options: &Options) {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::check_events;
     use crate::testing::{check, check3};
 
     #[test]
@@ -269,5 +270,10 @@ mod tests {
             "SETRANGE a 11600 x; SETRANGE b 11600 x; LCS a b LEN",
             ":11601; :11601; -ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
         );
+    }
+
+    #[test]
+    fn events_of_comparing() {
+        check_events("LCS a b; SET a x; LCS a b", "keymiss a, keymiss b; new a, set a; keymiss b");
     }
 }

@@ -5,6 +5,7 @@ use crate::commands::expiration::{Expiration, TIME_OR_KEEPTTL};
 use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::event::Class;
 use crate::spec::{Argument, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
 
@@ -72,6 +73,7 @@ fn check_pairs(cx: &Cx<'_, '_>, command: &str) -> Result<(), Error> {
 fn set_all(cx: &mut Cx<'_, '_>) {
     for key in 0..cx.view.key_count() {
         cx.view.put_text(key, Tag::Text, &cx.args[2 * key + 2], None);
+        cx.view.changed(key, Class::STRING, "set");
     }
 }
 
@@ -160,6 +162,10 @@ fn msetex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             Expiration::Unsaid | Expiration::At(..) => expiry,
         };
         cx.view.put_text(key, Tag::Text, &cx.args[2 * key + 3], expiry);
+        cx.view.changed(key, Class::STRING, "set");
+        if matches!(options.expiration, Expiration::At(..)) {
+            cx.view.changed(key, Class::GENERIC, "expire");
+        }
     }
     Ok(match expiry {
         Some(expiry_ms) => with_expiry(cx, options_at, expiry_ms),
@@ -183,6 +189,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
 
     use crate::effect::{Effect, call};
+    use crate::testing::events::{check_events, check_valkey_events};
     use crate::testing::{Bench, check, check_valkey, check_valkey3, split};
 
     #[test]
@@ -247,5 +254,19 @@ mod tests {
         assert_eq!(effect("MSETEX 2 a 1 b 2 EX 100 NX"), Effect::Rewritten(vec![call(&words)]));
         assert_eq!(effect("MSETEX 2 a 1 b 2 EX 100 NX"), Effect::None);
         assert_eq!(effect("MSETEX 1 a 1 KEEPTTL XX"), Effect::AsGiven);
+    }
+
+    #[test]
+    fn events_of_setting_several() {
+        check_events(
+            "MSET a 1 b 2; MSET a 1 a 2; MSETNX a 1 c 2; MSETNX c 1 d 2",
+            "new a, set a, new b, set b; set a, set a; ; new c, set c, new d, set d",
+        );
+        check_valkey_events(
+            "MSETEX 2 a 1 b 2; MSETEX 2 a 1 b 2 EX 100; MSETEX 2 a 1 c 2 NX; MSETEX 1 a 1 XX \
+             KEEPTTL; MSETEX 2 a 1 a 2 PX 100000; MSETEX 1 a 1 XX",
+            "new a, set a, new b, set b; set a, expire a, set b, expire b; ; set a; set a, \
+             expire a, set a, expire a; set a",
+        );
     }
 }

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
+use crate::view::View;
 
 pub static COMMANDS: &[&Command] = &[&SET, &SETNX, &SETEX, &PSETEX, &GETSET];
 
@@ -118,7 +119,9 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         None => true,
         Some(Condition::Missing) => !cx.view.exists(0),
         Some(Condition::Exists) => cx.view.exists(0),
-        Some(Condition::Holds(value)) => cx.view.text(0)?.is_some_and(|text| text.bytes() == value),
+        Some(Condition::Holds(value)) => {
+            cx.view.peek_text(0)?.is_some_and(|text| text.bytes() == value)
+        }
     };
     if !wanted {
         if !options.get {
@@ -128,17 +131,29 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     }
     let expiry = match options.expiration {
         Expiration::Word => cx.view.peek(0).and_then(|record| record.expiry_ms()),
-        Expiration::Unsaid | Expiration::At(..) => new_expiry,
+        Expiration::Unsaid | Expiration::At(..) => None,
     };
-    cx.view.put_text(0, Tag::Text, &cx.args[2], expiry);
-    cx.view.changed(0, Class::STRING, "set");
     if !options.get {
         cx.reply.ok();
     }
-    Ok(match new_expiry {
-        Some(expiry_ms) => with_expiry(cx, &cx.args[2], expiry_ms),
-        None => Effect::AsGiven,
-    })
+    let Some(expiry_ms) = new_expiry else {
+        cx.view.put_text(0, Tag::Text, &cx.args[2], expiry);
+        cx.view.changed(0, Class::STRING, "set");
+        return Ok(Effect::AsGiven);
+    };
+    if cx.view.env.has_passed(expiry_ms) {
+        let was_there = cx.view.expire(0);
+        let deletion = Effect::Rewritten(vec![call(&[b"DEL", cx.view.key(0)])]);
+        return Ok(if was_there { deletion } else { Effect::None });
+    }
+    put_expiring(&mut cx.view, &cx.args[2], expiry_ms);
+    Ok(with_expiry(cx, &cx.args[2], expiry_ms))
+}
+
+fn put_expiring(view: &mut View<'_, '_>, value: &[u8], expiry_ms: u64) {
+    view.put_text(0, Tag::Text, value, Some(expiry_ms));
+    view.changed(0, Class::STRING, "set");
+    view.changed(0, Class::GENERIC, "expire");
 }
 
 /// The effect of a SET with an expiry: the same with an absolute time.
@@ -169,6 +184,7 @@ fn setnx(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let free = !cx.view.exists(0);
     if free {
         cx.view.put_text(0, Tag::Text, &cx.args[2], None);
+        cx.view.changed(0, Class::STRING, "set");
     }
     cx.reply.integer(i64::from(free));
     Ok(Effect::given_if(free))
@@ -214,7 +230,7 @@ static PSETEX: Command = Command {
 
 fn set_expiring(cx: &mut Cx<'_, '_>, unit: TimeUnit, command: &str) -> Result<Effect, Error> {
     let expiry = expiry_ms(&cx.args[2], unit, cx.view.env, command)?;
-    cx.view.put_text(0, Tag::Text, &cx.args[3], Some(expiry));
+    put_expiring(&mut cx.view, &cx.args[3], expiry);
     cx.reply.ok();
     Ok(with_expiry(cx, &cx.args[3], expiry))
 }
@@ -241,11 +257,13 @@ fn getset(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         None => cx.reply.null(),
     }
     cx.view.put_text(0, Tag::Text, &cx.args[2], None);
+    cx.view.changed(0, Class::STRING, "set");
     Ok(Effect::Rewritten(vec![call(&[b"SET", cx.view.key(0), &cx.args[2]])]))
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::events::{check_events, check_valkey_events};
     use crate::testing::{check, check_valkey, check_valkey3};
 
     #[test]
@@ -327,5 +345,33 @@ mod tests {
     fn older_ways_to_set() {
         check("SETNX k a; SETNX k b; GETSET k c; GET k", ":1; :0; $a; $c");
         check("SETEX k 100 v; TTL k; PSETEX k 100000 w; TTL k; GET k", "+OK; :100; +OK; :100; $w");
+    }
+
+    #[test]
+    fn events_of_setting() {
+        check_events(
+            "SET k v; SET k v; SET k w EX 100; SET k v KEEPTTL; SET k v NX; SET none v XX; SET k \
+             x GET; SET n x GET",
+            "new k, set k; set k; set k, expire k; set k; ; ; set k; keymiss n, new n, set n",
+        );
+        check_events(
+            "SETNX k v; SETNX k w; SETEX k 10 v; PSETEX k 1000 v; GETSET k x; GETSET n x; HSET h \
+             f v; SET h v; SET h v EX 0",
+            "new k, set k; ; set k, expire k; set k, expire k; set k; keymiss n, new n, set n; \
+             new h, hset h; set h; ",
+        );
+        check_valkey_events(
+            "SET k v; SET k w IFEQ v; SET k w IFEQ v; SET k x IFEQ w EX 100; SET none v IFEQ v GET",
+            "new k, set k; set k; ; set k, expire k; keymiss none",
+        );
+    }
+
+    #[test]
+    fn an_expiry_that_has_passed_deletes() {
+        check_valkey_events(
+            "SET k v; SET k v PXAT 1; GET k; SET n v PXAT 1; SET n v PXAT 1 GET; HSET h f v; SET \
+             h v EXAT 1; SET k w PXAT 1 XX; SET k w PXAT 1 NX",
+            "new k, set k; expired k; keymiss k; ; keymiss n; new h, hset h; expired h; ; ",
+        );
     }
 }

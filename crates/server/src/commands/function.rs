@@ -1,0 +1,375 @@
+//! FCALL, FUNCTION.
+
+use kvasir_keyspace::busy::Kind;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::serial::functions;
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_structures::glob::{self, Case};
+
+use super::script::{FUNCTION_ARGUMENTS, RUN, RUN_RO};
+use super::{ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
+use crate::scripting::libraries::{Library, Policy};
+use crate::scripting::{busy, run};
+use crate::session::Session;
+
+pub static COMMANDS: &[&ServerCommand] = &[&FCALL, &FCALL_RO, &FUNCTION];
+
+static FCALL: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "fcall",
+        summary: "Calls a function of a loaded library.",
+        since: "7.0.0",
+        arguments: FUNCTION_ARGUMENTS,
+        ..RUN
+    },
+    run: ServerRun::Session(|session| run::call_function(session, false)),
+};
+
+static FCALL_RO: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "fcall_ro",
+        summary: "Calls a function that does not write.",
+        arguments: FUNCTION_ARGUMENTS,
+        ..RUN_RO
+    },
+    run: ServerRun::Session(|session| run::call_function(session, true)),
+};
+
+static FUNCTION: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "function",
+        summary: "Loads, lists, dumps and deletes libraries of functions.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        complexity: "That of the subcommand.",
+        arity: -2,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Container(&[
+        &LOAD, &DELETE, &LIST, &FLUSH, &DUMP, &RESTORE, &STATS, &KILL, &HELP,
+    ]),
+};
+
+const READS: Flags = Flags::NOSCRIPT;
+const WRITES: Flags = Flags::NOSCRIPT.union(Flags::WRITE);
+
+/// The row that the subcommands share.
+const SUBCOMMAND: Spec =
+    Spec { since: "7.0.0", group: Group::Scripting, flags: READS, ..Spec::BLANK };
+const ON_ALL: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
+
+static LOAD: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "load",
+        summary: "Adds a library, or replaces the one of its name.",
+        complexity: "O(1) beside the time it takes to compile the code.",
+        arity: -3,
+        flags: WRITES.union(Flags::DENYOOM),
+        tips: ON_ALL,
+        arguments: &[
+            Argument::word("replace", "REPLACE").optional(),
+            Argument::string("function-code"),
+        ],
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Session(load),
+};
+
+fn load(session: Session) -> (Session, Result<(), Error>) {
+    with_interpreter(session, |read, session| {
+        let (args, mut replaces, mut next) = (session.args(), false, 2);
+        while next + 1 < args.len() {
+            if !is_word(&args[next], "REPLACE") {
+                return Err(Error::quoting("ERR Unknown option given: ", &args[next], ""));
+            }
+            replaces = true;
+            next += 1;
+        }
+        let code = args.get(next).ok_or(Error::fixed("ERR Function code is missing"))?;
+        let library = read(code)?;
+        let name = library.name.clone();
+        session.shared().libraries.add(library, replaces)?;
+        session.connection.reply.bulk(&name);
+        Ok(())
+    })
+}
+
+/// Lets `f` read libraries with the worker's interpreter.
+fn with_interpreter(
+    mut session: Session,
+    f: impl FnOnce(&dyn Fn(&[u8]) -> Result<Library, Error>, &mut Session) -> Result<(), Error>,
+) -> (Session, Result<(), Error>) {
+    let scripting = session.worker.take_scripting();
+    let result = f(&|code| scripting.read_library(code), &mut session);
+    session.worker.scripting = Some(scripting);
+    (session, result)
+}
+
+static DELETE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "delete",
+        summary: "Deletes a library and its functions.",
+        arity: 3,
+        flags: WRITES,
+        tips: ON_ALL,
+        arguments: &[Argument::string("library-name")],
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Plain(|cx| {
+        cx.shared.libraries.remove(&cx.args[2])?;
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+static LIST: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "list",
+        summary: "Describes all libraries, or those whose name matches a pattern.",
+        complexity: "O(N) where N is the number of functions.",
+        arity: -2,
+        tips: &["nondeterministic_output_order"],
+        arguments: &[
+            Argument::string("library-name-pattern").token("LIBRARYNAME").optional(),
+            Argument::word("withcode", "WITHCODE").optional(),
+        ],
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Plain(list),
+};
+
+fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (mut pattern, mut with_code, mut next) = (None, false, 2);
+    while let Some(word) = cx.args.get(next) {
+        next += 1;
+        if !with_code && is_word(word, "WITHCODE") {
+            with_code = true;
+        } else if pattern.is_none() && is_word(word, "LIBRARYNAME") {
+            let missing = Error::fixed("ERR library name argument was not given");
+            pattern = Some(cx.args.get(next).ok_or(missing)?);
+            next += 1;
+        } else {
+            return Err(Error::quoting("ERR Unknown argument ", word, ""));
+        }
+    }
+    let mut libraries = cx.shared.libraries.all();
+    libraries.retain(|library| {
+        pattern.is_none_or(|glob| glob::matches(glob, &library.name, Case::Sensitive))
+    });
+    cx.reply().array(libraries.len());
+    libraries.iter().for_each(|library| write_library(cx, library, with_code));
+    Ok(())
+}
+
+fn write_library(cx: &mut ServerCx<'_>, library: &Library, with_code: bool) {
+    let reply = cx.reply();
+    reply.map(if with_code { 4 } else { 3 });
+    reply.bulk(b"library_name");
+    reply.bulk(&library.name);
+    reply.bulk(b"engine");
+    reply.bulk(b"LUA");
+    reply.bulk(b"functions");
+    reply.array(library.functions.len());
+    for function in &library.functions {
+        let info = &function.info;
+        reply.map(3);
+        reply.bulk(b"name");
+        reply.bulk(&info.name);
+        reply.bulk(b"description");
+        match &info.description {
+            Some(description) => reply.bulk(description),
+            None => reply.null(),
+        }
+        reply.bulk(b"flags");
+        reply.set(info.flags.names().count());
+        info.flags.names().for_each(|name| reply.simple(name));
+    }
+    if with_code {
+        reply.bulk(b"library_code");
+        reply.bulk(&library.code);
+    }
+}
+
+static FLUSH: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "flush",
+        summary: "Deletes all libraries.",
+        complexity: "O(N) where N is the number of functions.",
+        arity: -2,
+        flags: WRITES,
+        tips: ON_ALL,
+        arguments: &[Argument::one_of(
+            "async",
+            &[Argument::word("async", "ASYNC"), Argument::word("sync", "SYNC")],
+        )
+        .optional()],
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Plain(|cx| {
+        let is_mode = |arg: &[u8]| is_word(arg, "ASYNC") || is_word(arg, "SYNC");
+        match (cx.args.get(2), cx.args.len()) {
+            (None, _) => {}
+            (Some(mode), 3) if is_mode(mode) => {}
+            (_, 3) => {
+                let text = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option";
+                return Err(Error::fixed(text));
+            }
+            _ => return Err(super::unknown_word("FUNCTION", &cx.args[1])),
+        }
+        cx.shared.libraries.flush();
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+static DUMP: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "dump",
+        summary: "Returns all libraries as one payload.",
+        complexity: "O(N) where N is the number of functions.",
+        arity: 2,
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Plain(|cx| {
+        let libraries = cx.shared.libraries.all();
+        let payload = functions::dump(libraries.iter().map(|library| &library.code[..]));
+        cx.reply().bulk(&payload);
+        Ok(())
+    }),
+};
+
+static RESTORE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "restore",
+        summary: "Adds the libraries of a payload.",
+        complexity: "O(N) where N is the number of functions in the payload.",
+        arity: -3,
+        flags: WRITES.union(Flags::DENYOOM),
+        tips: ON_ALL,
+        arguments: &[
+            Argument::string("serialized-value"),
+            Argument::one_of(
+                "policy",
+                &[
+                    Argument::word("flush", "FLUSH"),
+                    Argument::word("append", "APPEND"),
+                    Argument::word("replace", "REPLACE"),
+                ],
+            )
+            .optional(),
+        ],
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Session(restore),
+};
+
+fn restore(session: Session) -> (Session, Result<(), Error>) {
+    with_interpreter(session, |read, session| {
+        let args = session.args();
+        if args.len() > 4 {
+            return Err(super::unknown_word("FUNCTION", &args[1]));
+        }
+        let policy = match args.get(3) {
+            None => Policy::Append,
+            Some(word) if is_word(word, "APPEND") => Policy::Append,
+            Some(word) if is_word(word, "FLUSH") => Policy::Flush,
+            Some(word) if is_word(word, "REPLACE") => Policy::Replace,
+            Some(_) => {
+                let text = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
+                return Err(Error::fixed(text));
+            }
+        };
+        let codes = functions::undump(&args[2]).map_err(Error::fixed)?;
+        let libraries = codes.iter().map(|code| read(code)).collect::<Result<Vec<_>, _>>()?;
+        session.shared().libraries.restore(libraries, policy)?;
+        session.connection.reply.ok();
+        Ok(())
+    })
+}
+
+static STATS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "stats",
+        summary: "Tells which function runs, and how many there are.",
+        arity: 2,
+        flags: READS.union(Flags::ALLOW_BUSY),
+        tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Plain(stats),
+};
+
+fn stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (libraries, functions) = cx.shared.libraries.counts();
+    let running = busy::running(cx.shared);
+    let reply = cx.reply();
+    reply.map(2);
+    reply.bulk(b"running_script");
+    match running {
+        None => reply.null(),
+        Some(running) => {
+            reply.map(3);
+            reply.bulk(b"name");
+            reply.bulk(&running.name);
+            reply.bulk(b"command");
+            reply.array(running.command.len());
+            running.command.iter().for_each(|word| reply.bulk(word));
+            reply.bulk(b"duration_ms");
+            reply.integer(running.duration_ms as i64);
+        }
+    }
+    reply.bulk(b"engines");
+    reply.map(1);
+    reply.bulk(b"LUA");
+    reply.map(2);
+    reply.bulk(b"libraries_count");
+    reply.integer(libraries as i64);
+    reply.bulk(b"functions_count");
+    reply.integer(functions as i64);
+    Ok(())
+}
+
+static KILL: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "kill",
+        summary: "Ends the function that is running, unless it has written.",
+        arity: 2,
+        flags: READS.union(Flags::ALLOW_BUSY),
+        tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Plain(|cx| {
+        busy::kill(cx.shared, Kind::Function)?;
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+static HELP: ServerCommand = ServerCommand {
+    spec: help_spec("7.0.0", Group::Scripting),
+    run: ServerRun::Plain(|cx| {
+        write_help(
+            cx.reply(),
+            "FUNCTION",
+            &[
+                "LOAD [REPLACE] <code>",
+                "    Adds a library, or replaces the one of its name.",
+                "DELETE <library>",
+                "    Deletes a library and its functions.",
+                "LIST [LIBRARYNAME <pattern>] [WITHCODE]",
+                "    Describes libraries.",
+                "STATS",
+                "    Tells which function runs, and how many there are.",
+                "KILL",
+                "    Ends the function that is running, unless it has written.",
+                "FLUSH [ASYNC|SYNC]",
+                "    Deletes all libraries.",
+                "DUMP",
+                "    Returns all libraries as one payload.",
+                "RESTORE <payload> [FLUSH|APPEND|REPLACE]",
+                "    Adds the libraries of a payload.",
+            ],
+        );
+        Ok(())
+    }),
+};

@@ -1,0 +1,218 @@
+//! Scripts that run for longer than they should: other clients are told so, and may end them.
+//!
+//! A busy script still runs on its worker's stack. From its tick the worker serves its connections:
+//! what may be called meanwhile is run, all else is refused. Workers that come upon what the
+//! script has locked give up and refuse as well, so that each of them can be asked to kill it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use kvasir_keyspace::busy::Kind;
+use kvasir_keyspace::error::Error;
+use kvasir_lua::host::Tick;
+use kvasir_reactor::{ConnectionId, Event};
+
+use crate::lock;
+use crate::log::warning;
+use crate::run::{Position, Runner};
+use crate::scripting::host::Running;
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::worker::Worker;
+
+/// What others may know of the script that a worker runs.
+#[derive(Default)]
+pub struct ScriptState {
+    /// 0: no script is busy; 1: a script, 2: a function.
+    busy: AtomicU8,
+    has_written: AtomicBool,
+    /// Somebody wants it to end.
+    is_doomed: AtomicBool,
+    call: Mutex<Option<Call>>,
+}
+
+/// The call that a busy script is the answer to.
+#[derive(Clone)]
+struct Call {
+    args: Vec<Vec<u8>>,
+    name: Vec<u8>,
+    since: Instant,
+}
+
+/// What FUNCTION STATS tells of a busy script.
+pub struct RunningCall {
+    pub name: Vec<u8>,
+    pub command: Vec<Vec<u8>>,
+    pub duration_ms: u128,
+}
+
+/// A connection whose script is busy, while its worker serves others: what comes for it is kept.
+pub struct Away {
+    connection: ConnectionId,
+    input: Vec<u8>,
+    is_paused: bool,
+    events: Vec<Event>,
+}
+
+/// Input that a client may send while its script is busy, before it is paused.
+const AWAY_INPUT_MAX: usize = 256 * 1024;
+
+impl ScriptState {
+    pub fn begin(&self) {
+        self.has_written.store(false, Relaxed);
+        self.is_doomed.store(false, Relaxed);
+    }
+
+    pub fn note_write(&self) {
+        self.has_written.store(true, Relaxed);
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        match self.busy.load(Relaxed) {
+            0 => None,
+            1 => Some(Kind::Script),
+            _ => Some(Kind::Function),
+        }
+    }
+
+    fn set_busy(&self, kind: Option<Kind>) {
+        let value = kind.map_or(0, |kind| if kind == Kind::Script { 1 } else { 2 });
+        self.busy.store(value, Relaxed);
+    }
+}
+
+/// Called by a script now and then: whether it may go on.
+pub fn tick(running: &mut Running) -> Tick {
+    let shared = running.session.shared();
+    let threshold_ms = u128::from(running.session.core().config.busy_reply_threshold);
+    let elapsed_ms = running.since.elapsed().as_millis();
+    if !running.is_busy && threshold_ms > 0 && elapsed_ms >= threshold_ms {
+        running.is_busy = true;
+        let state = &shared.workers[running.session.worker.index].script;
+        let args: Vec<Vec<u8>> = running.session.args().iter().map(<[u8]>::to_vec).collect();
+        let name = args[1].clone();
+        *lock(&state.call) = Some(Call { args, name, since: running.since });
+        state.set_busy(Some(running.kind));
+        note_busy(shared);
+        warning!(
+            "a script is still running: clients can end it with SCRIPT KILL or FUNCTION KILL \
+             elapsed_ms={elapsed_ms}"
+        );
+    }
+    if running.is_busy {
+        running.session.serve_others();
+    }
+    if shared.is_stopping.load(Relaxed) {
+        return Tick::Kill("The server stops.");
+    }
+    if !shared.workers[running.session.worker.index].script.is_doomed.load(Relaxed) {
+        return Tick::Continue;
+    }
+    Tick::Kill(match running.kind {
+        Kind::Script => "Script killed by user with SCRIPT KILL.",
+        Kind::Function => "Script killed by user with FUNCTION KILL.",
+    })
+}
+
+/// The script that is busy, if one is.
+pub fn running(shared: &Shared) -> Option<RunningCall> {
+    let call = shared.workers.iter().find_map(|worker| lock(&worker.script.call).clone())?;
+    let duration_ms = call.since.elapsed().as_millis();
+    Some(RunningCall { name: call.name, command: call.args, duration_ms })
+}
+
+/// Called when a script that was busy has ended.
+pub fn end(shared: &Shared, worker: usize) {
+    let state = &shared.workers[worker].script;
+    state.set_busy(None);
+    *lock(&state.call) = None;
+    note_busy(shared);
+}
+
+fn note_busy(shared: &Shared) {
+    let kind = shared.workers.iter().find_map(|worker| worker.script.kind());
+    shared.keyspace.busy.set(kind);
+}
+
+/// SCRIPT KILL and FUNCTION KILL: ends every busy script of this kind that has not written yet.
+pub fn kill(shared: &Shared, kind: Kind) -> Result<(), Error> {
+    let busy = || shared.workers.iter().filter(|worker| worker.script.kind().is_some());
+    if busy().next().is_none() {
+        return Err(Error::fixed("NOTBUSY No scripts in execution right now."));
+    }
+    let mut of_kind = busy().filter(|worker| worker.script.kind() == Some(kind)).peekable();
+    if of_kind.peek().is_none() {
+        return Err(shared.keyspace.busy.error());
+    }
+    let mut killable = of_kind.filter(|worker| !worker.script.has_written.load(Relaxed)).peekable();
+    if killable.peek().is_none() {
+        return Err(Error::fixed(UNKILLABLE));
+    }
+    killable.for_each(|worker| worker.script.is_doomed.store(true, Relaxed));
+    Ok(())
+}
+
+const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write commands against the \
+    dataset. You can either wait the script termination or kill the server in a hard way using the \
+    SHUTDOWN NOSAVE command.";
+
+impl Session {
+    /// Serves the worker's other connections for a moment.
+    fn serve_others(&mut self) {
+        let id = self.connection.id;
+        let is_paused = self.connection.is_paused;
+        let away = Away { connection: id, input: Vec::new(), is_paused, events: Vec::new() };
+        self.worker.away = Some(away);
+        self.worker.serve_while_busy();
+        let away = self.worker.away.take().expect("it was put there");
+        self.connection.input.extend_from_slice(&away.input);
+        self.connection.is_paused = away.is_paused;
+        // They are taken up when the script has ended and its connection is back.
+        self.worker.events.extend(away.events);
+    }
+}
+
+impl Worker {
+    /// A turn within a script: the batch that the script is of is put aside.
+    fn serve_while_busy(&mut self) {
+        let suspended = std::mem::take(&mut self.batch);
+        let (kept, touched) = (std::mem::take(&mut self.events), std::mem::take(&mut self.touched));
+        if let Err(error) = self.reactor.wait(Some(Duration::ZERO), &mut self.events) {
+            warning!("can't look for events while a script is busy error={error}");
+        }
+        crate::start::stop_on_signal(self.shared);
+        self.gather();
+        let batch = std::mem::take(&mut self.batch);
+        let start = Runner::within_script(self).run(&batch, &mut Position::default());
+        debug_assert!(start.is_none(), "no session may begin within another");
+        self.batch = batch;
+        self.finish_sources();
+        self.publish_tally();
+        self.flush_touched();
+        self.batch = suspended;
+        (self.events, self.touched) = (kept, touched);
+    }
+
+    /// Keeps an event of the connection whose script is busy; gives back all others.
+    pub fn keep_for_away(&mut self, event: Event) -> Option<Event> {
+        let Some(away) = &mut self.away else { return Some(event) };
+        match event {
+            Event::Received { connection, buffer } if connection == away.connection => {
+                away.input.extend_from_slice(self.reactor.bytes(&buffer));
+                self.reactor.recycle(buffer);
+                if away.input.len() > AWAY_INPUT_MAX && !away.is_paused {
+                    away.is_paused = true;
+                    self.reactor.pause(connection);
+                }
+            }
+            Event::Sent { connection, .. } | Event::Closed { connection, .. }
+                if connection == away.connection =>
+            {
+                away.events.push(event);
+            }
+            event => return Some(event),
+        }
+        None
+    }
+}

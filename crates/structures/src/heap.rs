@@ -1,0 +1,153 @@
+//! Counting what the general allocator has given out, for `used_memory` and `maxmemory`.
+//!
+//! The program's allocator is wrapped in [`Counted`]. Each thread counts in a place of its own, a
+//! load and a store; whoever wants the sum adds the places up. A block is counted as the allocator
+//! rounds it: mimalloc has four sizes a doubling.
+//!
+//! # Safety
+//! `Counted` hands every call on as it came, so it keeps the contract of `GlobalAlloc` as far as
+//! what it wraps does.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
+use std::alloc::{GlobalAlloc, Layout};
+
+/// An allocator whose blocks are counted.
+pub struct Counted<A>(pub A);
+
+// SAFETY: every call goes to the wrapped allocator unchanged; counting neither allocates nor
+// panics.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(rounded(layout.size()) as isize);
+        // SAFETY: the caller's promise, handed on.
+        unsafe { self.0.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(rounded(layout.size()) as isize);
+        // SAFETY: as above.
+        unsafe { self.0.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count(-(rounded(layout.size()) as isize));
+        // SAFETY: as above.
+        unsafe { self.0.dealloc(block, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count(rounded(new_size) as isize - rounded(layout.size()) as isize);
+        // SAFETY: as above.
+        unsafe { self.0.realloc(block, layout, new_size) }
+    }
+}
+
+/// Bytes given out at present, and those [`charge`]d.
+pub fn allocated_bytes() -> usize {
+    // A thread may free what another one counted, so that single places can be negative.
+    let places = &PLACES[..PLACE_COUNT.min(THREADS.load(Relaxed))];
+    let sum: isize = places.iter().map(|place| place.0.load(Relaxed)).sum();
+    sum.max(0) as usize
+}
+
+/// What this thread has added to [`allocated_bytes`]; where it freed more, negative.
+#[inline]
+pub fn own_bytes() -> isize {
+    PLACES[my_place()].0.load(Relaxed)
+}
+
+/// Counts memory that was not allocated here, or no more.
+pub fn charge(bytes: isize) {
+    count(bytes);
+}
+
+/// Threads that ever allocated.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// More threads than this share the last place.
+const PLACE_COUNT: usize = 64;
+const SHARED: usize = PLACE_COUNT - 1;
+
+#[repr(align(128))]
+struct Place(AtomicIsize);
+
+static PLACES: [Place; PLACE_COUNT] = [const { Place(AtomicIsize::new(0)) }; PLACE_COUNT];
+
+#[inline]
+fn count(change: isize) {
+    let index = my_place();
+    let place = &PLACES[index].0;
+    if index == SHARED {
+        place.fetch_add(change, Relaxed);
+    } else {
+        place.store(place.load(Relaxed).wrapping_add(change), Relaxed);
+    }
+}
+
+#[inline]
+fn my_place() -> usize {
+    // Without a destructor, so that it may be used at any time of a thread's life.
+    thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
+    MINE.with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(THREADS.fetch_add(1, Relaxed).min(SHARED));
+        }
+        mine.get()
+    })
+}
+
+/// What a request of `size` bytes takes: as mimalloc rounds it. Above half a MiB a block has whole
+/// pages of its own, and only those count that it can touch.
+#[inline]
+fn rounded(size: usize) -> usize {
+    const STEP_MAX: usize = 64 << 10;
+    if size <= 64 {
+        return if size <= 8 { 8 } else { (size + 15) & !15 };
+    }
+    let step = (1usize << (size - 1).ilog2()) / 4;
+    size.next_multiple_of(step.min(STEP_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_as_mimalloc_does() {
+        let sizes = [(1, 8), (9, 16), (17, 32), (64, 64), (65, 80), (113, 128), (1036, 1280)];
+        for (size, takes) in sizes {
+            assert_eq!(rounded(size), takes, "{size}");
+        }
+        assert_eq!(rounded(32_769), 40_960);
+        assert_eq!(rounded((1 << 20) + 1), (1 << 20) + (64 << 10));
+    }
+
+    #[test]
+    fn what_is_freed_by_another_thread_is_gone_from_the_sum() {
+        static SYSTEM: Counted<std::alloc::System> = Counted(std::alloc::System);
+        let layout = Layout::from_size_align(1 << 30, 8).unwrap();
+        let before = allocated_bytes();
+        // SAFETY: the layout is not empty, and the block is freed once with it.
+        let block = unsafe { SYSTEM.alloc(layout) }.expose_provenance();
+        assert!(own_bytes() >= 1 << 30);
+        assert!(allocated_bytes() >= before + (1 << 30));
+        let free = move || {
+            // SAFETY: as above.
+            unsafe { SYSTEM.dealloc(core::ptr::with_exposed_provenance_mut(block), layout) };
+        };
+        std::thread::spawn(free).join().unwrap();
+        assert!(allocated_bytes() < before + (1 << 20));
+    }
+
+    #[test]
+    fn a_charge_counts_until_it_is_taken_back() {
+        let before = own_bytes();
+        charge(100);
+        assert_eq!(own_bytes(), before + 100);
+        charge(-100);
+    }
+}
