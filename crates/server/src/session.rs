@@ -24,7 +24,7 @@ use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::held::{Held, Locked};
 
 use crate::acl::admit::{Moment, Scene, admit_later};
-use crate::acl::call::Call;
+use crate::acl::call;
 use crate::acl::check::check;
 use crate::blocking::serve_ready;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
@@ -206,7 +206,7 @@ impl Session {
     pub fn may_call(&self, entry: &Entry, args: Args<'_>) -> bool {
         let Session { worker, connection, .. } = self;
         let databases = worker.core.config.databases;
-        let call = Call { entry, args, db: connection.db, databases };
+        let call = call::Call { entry, args, db: connection.db, databases };
         check(connection.access.user(), &call).is_ok()
     }
 

@@ -118,7 +118,8 @@ pub fn every_category(entry: &Entry) -> [(&'static str, bool); 21] {
     let sorts = names(Categories::SORTABLE);
     [
         ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !sorts),
-        ("read", has(Flags::READONLY)),
+        // A script that only reads may still be anything but a read.
+        ("read", has(Flags::READONLY) && !is_of(Group::Scripting)),
         ("write", has(Flags::WRITE)),
         ("set", is_of(Group::Set) || sorts),
         ("sortedset", is_of(Group::SortedSet) || sorts),

@@ -160,8 +160,8 @@ impl Random {
     }
 }
 
-/// The full names of the commands that both servers have, with their arity.
-fn common_commands(clients: &mut [Client; 2]) -> Vec<(String, usize)> {
+/// The full names of the commands that both servers have, with the same arity.
+fn common_commands(clients: &mut [Client; 2]) -> Vec<(String, i64)> {
     let [ours, theirs] = clients.each_mut().map(|client| {
         let mut list = Vec::new();
         collect(client.ask("COMMAND").as_array().unwrap(), &mut list);
@@ -171,13 +171,13 @@ fn common_commands(clients: &mut [Client; 2]) -> Vec<(String, usize)> {
 }
 
 /// Of a container its subcommands, which are what can be called.
-fn collect(rows: &[Value], list: &mut Vec<(String, usize)>) {
+fn collect(rows: &[Value], list: &mut Vec<(String, i64)>) {
     for row in rows {
         let fields = row.as_array().unwrap();
         let name = String::from_utf8_lossy(fields[0].as_bytes().unwrap()).into_owned();
         let subcommands = fields[9].as_array().unwrap();
         if subcommands.is_empty() {
-            list.push((name, fields[1].as_integer().unwrap().unsigned_abs() as usize));
+            list.push((name, fields[1].as_integer().unwrap()));
         }
         collect(subcommands, list);
     }
@@ -186,7 +186,7 @@ fn collect(rows: &[Value], list: &mut Vec<(String, usize)>) {
 const CATEGORIES: &str = "keyspace read write set sortedset list hash string bitmap hyperloglog geo \
      stream pubsub admin fast slow blocking dangerous connection transaction scripting";
 
-fn draw_rule(random: &mut Random, commands: &[(String, usize)]) -> String {
+fn draw_rule(random: &mut Random, commands: &[(String, i64)]) -> String {
     let sign = *random.pick(&["+", "-"]);
     match random.below(12) {
         0 => format!("{sign}@all"),
@@ -206,12 +206,12 @@ fn draw_rule(random: &mut Random, commands: &[(String, usize)]) -> String {
 const DATABASE_COMMANDS: [&str; 4] = ["select", "move", "swapdb", "copy"];
 
 /// A call of the right arity, of words that mean something to some command.
-fn draw_call(random: &mut Random, (name, arity): &(String, usize)) -> Vec<String> {
+fn draw_call(random: &mut Random, (name, arity): &(String, i64)) -> Vec<String> {
     const WORDS: &str = "a a1 r1 w1 c1 x 1 2 3 * get set store streams by db limit u8 incrby overflow \
          storedist keys replace group";
     let known: Vec<&str> = WORDS.split(' ').collect();
     let mut words: Vec<String> = name.split('|').map(String::from).collect();
-    let count = (*arity).max(words.len()) + random.below(6);
+    let count = (arity.unsigned_abs() as usize).max(words.len()) + random.below(6);
     while words.len() < count {
         let word = match DATABASE_COMMANDS.contains(&name.as_str()) && random.below(2) == 0 {
             true => random.pick(&["0", "db", "99", "-1"]),
