@@ -1,22 +1,24 @@
 //! Whether a call may run: what Redis checks before a command runs, in its order.
 //!
-//! Each concern is a function of its own file and one line here: number of arguments, who the
-//! client is, what its user may do, memory, subscriptions, a busy script.
+//! Each concern is a function of its own file and one line here: number of arguments, commands
+//! that the configuration forbids, what the client's user may do, memory, subscriptions, a busy
+//! script.
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
 
+use crate::acl::admit::{Scene, admit};
+use crate::config::Config;
 use crate::connection::Connection;
 use crate::dispatch::Entry;
 use crate::pubsub::subscriptions;
-use crate::shared::Shared;
 
 /// Fails with the error to reply if the call may not run.
 #[inline]
 pub fn check(
-    shared: &Shared,
-    connection: &Connection,
+    scene: Scene<'_>,
+    connection: &mut Connection,
     entry: &Entry,
     args: Args<'_>,
 ) -> Result<(), Error> {
@@ -24,12 +26,31 @@ pub fn check(
     if !entry.spec.accepts_count(args.len()) {
         return Err(Error::wrong_arity(&entry.full_name));
     }
-    if !connection.is_authenticated && !entry.spec.flags.contains(Flags::NO_AUTH) {
-        return Err(Error::fixed("NOAUTH Authentication required."));
+    if entry.spec.flags.contains(Flags::PROTECTED) {
+        check_protected(&scene.core.config, connection.client.is_local, entry)?;
     }
+    admit(scene, connection, entry, args)?;
     subscriptions::check_mode(connection, entry)?;
-    if shared.keyspace.busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
-        return Err(shared.keyspace.busy.error());
+    let busy = &scene.shared.keyspace.busy;
+    if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
+        return Err(busy.error());
     }
     Ok(())
+}
+
+/// What `enable-debug-command` and `enable-module-command` say.
+#[cold]
+fn check_protected(config: &Config, is_local: bool, entry: &Entry) -> Result<(), Error> {
+    let (command, option, who) = match entry.full_name.split('|').next() {
+        Some("module") => ("MODULE", "enable-module-command", config.enable_module_command),
+        _ => ("DEBUG", "enable-debug-command", config.enable_debug_command),
+    };
+    if who.includes(is_local) {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "ERR {command} command not allowed. If the {option} option is set to \"local\", you can run \
+         it from a local connection, otherwise you need to set this option in the configuration \
+         file, and then restart the server."
+    )))
 }

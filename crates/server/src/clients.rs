@@ -41,12 +41,14 @@ pub struct Client {
     names: Mutex<Names>,
 }
 
-/// What a client says of itself.
+/// What a client says of itself, and who it is.
 #[derive(Default, Clone)]
 pub struct Names {
     pub name: String,
     pub library: String,
     pub library_version: String,
+    /// Of the ACL.
+    pub user: Vec<u8>,
 }
 
 /// Where a connection comes from.
@@ -101,7 +103,7 @@ impl Clients {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             subscriptions: Default::default(),
-            names: Mutex::default(),
+            names: Mutex::new(Names { user: b"default".to_vec(), ..Names::default() }),
         });
         self.lock().insert(client.id, Arc::clone(&client));
         client

@@ -7,6 +7,7 @@ use kvasir_reactor::ConnectionId;
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::Parser;
 
+use crate::acl::access::Access;
 use crate::blocking::Waits;
 use crate::clients::Client;
 use crate::pubsub::subscriptions::Subscriptions;
@@ -24,7 +25,8 @@ pub struct Connection {
     pub input: Vec<u8>,
     pub reply: Reply,
     pub db: DbIndex,
-    pub is_authenticated: bool,
+    /// Who it is.
+    pub access: Access,
     pub replies: Replies,
     pub subscriptions: Option<Box<Subscriptions>>,
     /// The number of the first message published for its worker that it has not been given yet.
@@ -64,7 +66,7 @@ pub enum Replies {
 }
 
 impl Connection {
-    pub fn new(id: ConnectionId, client: Arc<Client>, is_authenticated: bool) -> Connection {
+    pub fn new(id: ConnectionId, client: Arc<Client>, access: Access) -> Connection {
         Connection {
             id,
             client,
@@ -73,7 +75,7 @@ impl Connection {
             input: Vec::new(),
             reply: Reply::new(Protocol::Resp2),
             db: DbIndex(0),
-            is_authenticated,
+            access,
             replies: Replies::On,
             subscriptions: None,
             next_message: 0,

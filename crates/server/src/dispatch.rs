@@ -1,5 +1,7 @@
 //! From a name to a command: the one table of data commands and server commands.
 
+use std::collections::BTreeMap;
+
 use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::commands;
 use kvasir_keyspace::error::{Error, quoted};
@@ -18,6 +20,8 @@ pub struct Entry {
     pub handler: Handler,
     /// Indexes of the subcommands; not empty exactly for a container.
     pub subcommands: Vec<usize>,
+    /// Taken away by `rename-command`: no client can call it, but ACL rules may name it.
+    pub is_removed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -53,6 +57,26 @@ pub struct Table {
     entries: Vec<Entry>,
     /// Open addressing over indexes of entries that are no subcommands; at most half full.
     buckets: Box<[u16]>,
+    /// What `rename-command` calls entries instead of their own names.
+    new_names: BTreeMap<u16, Box<[u8]>>,
+    /// No command's name is longer.
+    name_len_max: usize,
+}
+
+/// Why `rename-command` changes nothing, in Redis's words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameError {
+    NoSuchCommand,
+    NameTaken,
+}
+
+impl RenameError {
+    pub fn text(self) -> &'static str {
+        match self {
+            RenameError::NoSuchCommand => "No such command in rename-command",
+            RenameError::NameTaken => "Target command name already exists",
+        }
+    }
 }
 
 /// Why a call has no command.
@@ -63,8 +87,6 @@ pub enum NotFound {
 }
 
 const EMPTY: u16 = u16::MAX;
-/// No command's name is longer.
-const NAME_MAX: usize = 32;
 
 impl Default for Table {
     fn default() -> Self {
@@ -80,16 +102,58 @@ impl Table {
         for handler in data.chain(server.map(Handler::Server)) {
             add(&mut entries, handler, "");
         }
-        let top: Vec<usize> = entries.iter().map(|entry| entry.index).collect();
-        let mut table =
-            Table { buckets: vec![EMPTY; (top.len() * 2).next_power_of_two()].into(), entries };
-        for index in top.into_iter().filter(|&index| !table.entries[index].full_name.contains('|'))
-        {
-            let bucket = table.bucket_of(table.entries[index].spec.name.as_bytes());
-            assert_eq!(table.buckets[bucket], EMPTY, "{} twice", table.entries[index].spec.name);
-            table.buckets[bucket] = index as u16;
-        }
+        let mut table = Table {
+            buckets: vec![EMPTY; (entries.len() * 2).next_power_of_two()].into(),
+            entries,
+            new_names: BTreeMap::new(),
+            name_len_max: 0,
+        };
+        table.fill();
         table
+    }
+
+    /// Makes every entry that can be called found by its name.
+    fn fill(&mut self) {
+        self.buckets.fill(EMPTY);
+        for index in 0..self.entries.len() {
+            let entry = &self.entries[index];
+            if entry.is_removed || entry.full_name.contains('|') {
+                continue;
+            }
+            let name = self.name_of(index as u16);
+            let (bucket, len) = (self.bucket_of(name), name.len());
+            assert_eq!(self.buckets[bucket], EMPTY, "{} twice", entry.full_name);
+            self.buckets[bucket] = index as u16;
+            self.name_len_max = self.name_len_max.max(len);
+        }
+    }
+
+    /// Has a command called by another name, or, where that is empty, not at all.
+    pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), RenameError> {
+        let index = self.find(from).ok_or(RenameError::NoSuchCommand)?.index;
+        if self.find(to).is_some() {
+            return Err(RenameError::NameTaken);
+        }
+        if to.is_empty() {
+            self.entries[index].is_removed = true;
+            let subs = self.entries[index].subcommands.clone();
+            subs.into_iter().for_each(|sub| self.entries[sub].is_removed = true);
+        } else {
+            self.new_names.insert(index as u16, to.into());
+        }
+        self.fill();
+        Ok(())
+    }
+
+    /// By what name clients call an entry.
+    #[inline]
+    fn name_of(&self, index: u16) -> &[u8] {
+        if !self.new_names.is_empty()
+            && let Some(name) = self.new_names.get(&index)
+        {
+            return name;
+        }
+        self.entries[index as usize].spec.name.as_bytes()
     }
 
     pub fn len(&self) -> usize {
@@ -98,6 +162,12 @@ impl Table {
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// The entry of `name` or `container|name`, whatever clients call it.
+    pub fn find_original(&self, full_name: &[u8]) -> Option<&Entry> {
+        let is_it = |entry: &&Entry| entry.full_name.as_bytes().eq_ignore_ascii_case(full_name);
+        self.entries.iter().find(is_it)
     }
 
     /// All commands, each followed by its subcommands.
@@ -120,7 +190,7 @@ impl Table {
     /// The top-level command of this name.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Entry> {
-        if name.len() > NAME_MAX {
+        if name.len() > self.name_len_max {
             return None;
         }
         let index = self.buckets[self.bucket_of(name)];
@@ -149,9 +219,7 @@ impl Table {
         let mut bucket = hash(name) as usize & mask;
         loop {
             let index = self.buckets[bucket];
-            if index == EMPTY
-                || self.entries[index as usize].spec.name.as_bytes().eq_ignore_ascii_case(name)
-            {
+            if index == EMPTY || self.name_of(index).eq_ignore_ascii_case(name) {
                 return bucket;
             }
             bucket = (bucket + 1) & mask;
@@ -162,7 +230,14 @@ impl Table {
 fn add(entries: &mut Vec<Entry>, handler: Handler, prefix: &str) -> usize {
     let (index, spec) = (entries.len(), handler.spec());
     let full_name = format!("{prefix}{}", spec.name);
-    entries.push(Entry { index, full_name, spec, handler, subcommands: Vec::new() });
+    entries.push(Entry {
+        index,
+        full_name,
+        spec,
+        handler,
+        subcommands: Vec::new(),
+        is_removed: false,
+    });
     let prefix = format!("{}|", spec.name);
     let subcommands = handler.subcommands().into_iter().map(|sub| add(entries, sub, &prefix));
     let subcommands = subcommands.collect();
@@ -226,5 +301,24 @@ mod tests {
         }
         assert!(table.find(b"").is_none());
         assert!(table.find(&[b'x'; 100_000]).is_none());
+    }
+
+    #[test]
+    fn renamed_commands_are_found_by_their_new_names_only() {
+        let mut table = Table::new();
+        let secret = [b's'; 64];
+        table.rename(b"Config", &secret).unwrap();
+        table.rename(b"get", b"").unwrap();
+        table.rename(b"set", b"get").unwrap();
+        let name = |name: &[u8]| table.find(name).map(|entry| entry.full_name.as_str());
+        assert_eq!([name(b"config"), name(b"set"), name(b"")], [None; 3]);
+        assert_eq!([name(&secret), name(b"GET")], [Some("config"), Some("set")]);
+        let sub = [&secret[..], b"|set"].concat();
+        assert_eq!(table.find_full(&sub).unwrap().full_name, "config|set");
+        assert_eq!(table.find_original(b"CONFIG|set").unwrap().full_name, "config|set");
+        assert!(table.find_original(b"get").unwrap().is_removed);
+        assert_eq!(table.rename(b"nosuch", b"x"), Err(RenameError::NoSuchCommand));
+        assert_eq!(table.rename(b"config", b"x"), Err(RenameError::NoSuchCommand));
+        assert_eq!(table.rename(b"ping", b"ECHO"), Err(RenameError::NameTaken));
     }
 }

@@ -5,9 +5,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub mod acl;
 pub mod admission;
 pub mod batch;
 pub mod blocking;
+pub mod call_keys;
 pub mod clients;
 pub mod commands;
 pub mod config;

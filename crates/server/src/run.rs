@@ -12,6 +12,7 @@ use kvasir_resp::reply::Mark;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::acl::admit::Scene;
 use crate::admission;
 use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
@@ -193,7 +194,8 @@ impl<'w> Runner<'w> {
         let args = batch.args(request, self.reactor);
         let stats = &self.shared.workers[self.worker].stats.by_command[index];
         note_use(connection, index, self.core.env.now_ms);
-        let admitted = admission::check(self.shared, connection, entry, args);
+        let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
+        let admitted = admission::check(scene, connection, entry, args);
         match admitted.and_then(|()| connection.queue(entry, args)) {
             Ok(false) => {}
             Ok(true) => return None,

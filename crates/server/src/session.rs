@@ -23,6 +23,9 @@ use kvasir_structures::crc16;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::held::{Held, Locked};
 
+use crate::acl::admit::{Moment, Scene, admit_later};
+use crate::acl::call;
+use crate::acl::check::check;
 use crate::blocking::serve_ready;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
@@ -210,6 +213,21 @@ impl Session {
         notifications::tell(self.worker.shared, self.worker.index, &mut self.worker.core);
         self.count(entry, since);
         result
+    }
+
+    /// Whether the client's user may make a call of what the session runs.
+    pub fn admit(&mut self, entry: &Entry, args: Args<'_>, moment: Moment) -> Result<(), Error> {
+        let Session { worker, connection, .. } = self;
+        let scene = Scene { shared: worker.shared, worker: worker.index, core: &worker.core };
+        admit_later(scene, connection, entry, args, moment)
+    }
+
+    /// As `admit`, of a call that is not about to be made: nothing is logged.
+    pub fn may_call(&self, entry: &Entry, args: Args<'_>) -> bool {
+        let Session { worker, connection, .. } = self;
+        let databases = worker.core.config.databases;
+        let call = call::Call { entry, args, db: connection.db, databases };
+        check(connection.access.user(), &call).is_ok()
     }
 
     fn call_data(

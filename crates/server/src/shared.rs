@@ -8,6 +8,7 @@ use kvasir_keyspace::view::Garbage;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_structures::gate::Gate;
 
+use crate::acl::Acl;
 use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::config::Config;
@@ -24,6 +25,7 @@ pub struct Shared {
     pub gate: &'static Gate,
     pub keyspace: Keyspace,
     pub table: Table,
+    pub acl: Acl,
     pub clients: Clients,
     pub tls: Endpoint,
     pub workers: Vec<WorkerHandle>,
@@ -87,9 +89,9 @@ impl Shared {
         config: Config,
         tls: Endpoint,
         facts: Facts,
+        (table, acl): (Table, Acl),
         wakers: Vec<Waker>,
     ) -> Shared {
-        let table = Table::new();
         let worker = |waker| WorkerHandle {
             waker,
             inbox: Mutex::new(Vec::new()),
@@ -103,6 +105,7 @@ impl Shared {
             pubsub: Hub::new(wakers.len()),
             workers: wakers.into_iter().map(worker).collect(),
             table,
+            acl,
             clients: Clients::default(),
             tls,
             facts,

@@ -12,9 +12,11 @@ use kvasir_reactor::{
 };
 use kvasir_structures::gate::Gate;
 
+use crate::acl::{self, Acl};
 use crate::config::arguments::{self, Invocation, USAGE};
 use crate::config::load::{self, Loaded};
 use crate::config::{Config, IoBackend, print};
+use crate::dispatch::Table;
 use crate::listen::{self, Open};
 use crate::log::{self, notice, warning};
 use crate::shared::{Facts, Shared};
@@ -67,10 +69,11 @@ fn say(text: &str) -> ExitCode {
 }
 
 fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
-    let Loaded { mut config, ignored } = loaded;
-    let dir = config.dir.clone();
+    let dir = loaded.config.dir.clone();
     std::env::set_current_dir(&dir)
         .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
+    let access = acl::start::prepare(&loaded)?;
+    let Loaded { mut config, ignored, .. } = loaded;
     log::init(&config).map_err(|error| format!("can't open the log file: {error}"))?;
     notice!("{} pid={} starting", version_line(), limits::pid());
     for directive in &ignored {
@@ -81,7 +84,7 @@ fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
     limit_clients(&mut config);
     let tls = Endpoint::new(&config.tls)?;
     let listeners = listen::open(&config)?;
-    let (shared, threads) = start_workers(config, file, tls, listeners)?;
+    let (shared, threads) = start_workers(config, access, file, tls, listeners)?;
     let config = shared.config();
     write_pid_file(&config);
     notice!("{}", listen::ready_line(&config, shared));
@@ -111,6 +114,7 @@ type Running = (&'static Shared, Vec<JoinHandle<std::io::Result<()>>>);
 /// Starts the workers; the first one accepts. Returns once each has its reactor.
 fn start_workers(
     config: Config,
+    access: (Table, Acl),
     file: Option<&Path>,
     tls: Endpoint,
     listeners: Vec<Open>,
@@ -134,7 +138,7 @@ fn start_workers(
     let facts = facts(backend, &config, file)?;
     kvasir_structures::hash::set_seed(facts.hash_seed);
     let keyspace = Keyspace::new(gate, config.databases as usize);
-    let shared = Shared::new(gate, keyspace, config, tls, facts, wakers);
+    let shared = Shared::new(gate, keyspace, config, tls, facts, access, wakers);
     let shared: &'static Shared = Box::leak(Box::new(shared));
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))

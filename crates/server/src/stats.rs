@@ -42,6 +42,12 @@ pub struct WorkerStats {
     pub reads: Counter,
     pub writes: Counter,
     pub batches: Counter,
+    /// Wrong passwords, and calls that ACL rules did not allow, by what was denied.
+    pub denied_auth: Counter,
+    pub denied_command: Counter,
+    pub denied_key: Counter,
+    pub denied_channel: Counter,
+    pub denied_database: Counter,
     /// By the command's index in the table.
     pub by_command: Box<[CommandStats]>,
     /// Error replies by code, of this worker.
@@ -72,6 +78,11 @@ impl WorkerStats {
             reads: Counter::default(),
             writes: Counter::default(),
             batches: Counter::default(),
+            denied_auth: Counter::default(),
+            denied_command: Counter::default(),
+            denied_key: Counter::default(),
+            denied_channel: Counter::default(),
+            denied_database: Counter::default(),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
         }
@@ -99,6 +110,11 @@ impl WorkerStats {
             &self.reads,
             &self.writes,
             &self.batches,
+            &self.denied_auth,
+            &self.denied_command,
+            &self.denied_key,
+            &self.denied_channel,
+            &self.denied_database,
         ];
         counters.into_iter().for_each(Counter::reset);
         for command in &self.by_command {

@@ -15,6 +15,7 @@ use kvasir_reactor::{
 };
 use kvasir_resp::request::Limits;
 
+use crate::acl::access::Access;
 use crate::batch::{Batch, Data, Source};
 use crate::blocking::{Deadlines, Served};
 use crate::clients::Origin;
@@ -322,7 +323,8 @@ impl Worker {
             if let Data::Own(bytes) = &mut batch.sources[source].data {
                 *bytes = std::mem::take(&mut connection.input);
             }
-            let limits = Limits { authenticated: connection.is_authenticated, ..self.core.limits };
+            let limits =
+                Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
             let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
             batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
             if connection.reply.is_empty() && !connection.is_sending {
@@ -485,7 +487,8 @@ impl Worker {
     /// Whether protected mode keeps a client out.
     fn is_denied(&self, socket: &Socket) -> bool {
         let config = &self.core.config;
-        config.requirepass.is_empty() && config.protected_mode && !is_local(socket)
+        let is_open = || self.shared.acl.default_user().0.is_open();
+        config.protected_mode && !is_local(socket) && is_open()
     }
 
     fn adopt(&mut self, socket: Socket, is_tls: bool) {
@@ -505,13 +508,13 @@ impl Worker {
             descriptor: socket.as_fd().as_raw_fd(),
         };
         let client = self.shared.clients.add(self.index, origin, self.core.env.now_ms);
-        let is_authenticated = config.requirepass.is_empty();
+        let access = Access::new(&self.shared.acl, &self.shared.table);
         let id = self.reactor.register(socket);
         let index = id.index as usize;
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        let connection = Connection { tls, ..Connection::new(id, client, is_authenticated) };
+        let connection = Connection { tls, ..Connection::new(id, client, access) };
         self.connections[index] = Some(Box::new(connection));
         if is_tls {
             self.await_handshake(id);

@@ -1,6 +1,4 @@
 //! HELLO and AUTH: who a connection is, and which protocol it speaks.
-//!
-//! There is one user, `default`; its password is `requirepass`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,6 +8,7 @@ use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Protocol;
 
 use super::{HANDSHAKE, ServerCommand, ServerCx, ServerRun, client, is_word};
+use crate::acl::admit::{Scene, note_wrong_password};
 
 pub static COMMANDS: &[&ServerCommand] = &[&HELLO, &AUTH];
 
@@ -18,11 +17,6 @@ pub const REDIS_VERSION: &str = "7.2.4";
 
 const WRONG_PASSWORD: Error =
     Error::fixed("WRONGPASS invalid username-password pair or user is disabled.");
-
-/// Whether clients must give a password.
-pub fn needs_password(cx: &ServerCx<'_>) -> bool {
-    !cx.core.config.requirepass.is_empty()
-}
 
 pub fn set_protocol(cx: &mut ServerCx<'_>, protocol: Protocol) {
     cx.connection.reply.set_protocol(protocol);
@@ -82,7 +76,7 @@ fn hello(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if let Some((user, password)) = greeting.credentials {
         authenticate(cx, user, password)?;
     }
-    if !cx.connection.is_authenticated {
+    if !cx.connection.access.may_go_on(&cx.shared.acl) {
         return Err(Error::fixed(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO AUTH <user> <pass> option can be used to authenticate the client and \
@@ -169,7 +163,7 @@ static AUTH: ServerCommand = ServerCommand {
 fn auth(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let args = cx.args;
     match args.len() {
-        2 if !needs_password(cx) => {
+        2 if cx.shared.acl.default_user().0.takes_any_password => {
             return Err(Error::fixed(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
@@ -183,40 +177,15 @@ fn auth(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Without `requirepass`, the default user has any password.
-fn authenticate(cx: &mut ServerCx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
-    let expected = &cx.core.config.requirepass;
-    let is_right = expected.is_empty() || equal_in_constant_time(password, expected);
-    if user != b"default" || !is_right {
+/// Makes the connection this user's.
+fn authenticate(cx: &mut ServerCx<'_>, name: &[u8], password: &[u8]) -> Result<(), Error> {
+    let (shared, connection) = (cx.shared, &mut *cx.connection);
+    let Some(user) = shared.acl.authenticate(name, password) else {
+        let scene = Scene { shared, worker: cx.worker, core: cx.core };
+        note_wrong_password(scene, &connection.client, &cx.args[0], name);
         return Err(WRONG_PASSWORD);
-    }
-    cx.connection.is_authenticated = true;
+    };
+    connection.client.names().user = user.name.to_vec();
+    connection.access.log_in(user, &shared.acl, &shared.table);
     Ok(())
-}
-
-/// Takes as long wherever the first difference is, so that guessing learns nothing from time.
-fn equal_in_constant_time(given: &[u8], expected: &[u8]) -> bool {
-    let mut difference = given.len() ^ expected.len();
-    for (index, byte) in given.iter().enumerate() {
-        difference |= usize::from(byte ^ expected[index % expected.len()]);
-    }
-    difference == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passwords_are_compared_whole() {
-        for (given, is_equal) in [
-            ("secret", true),
-            ("secreT", false),
-            ("secre", false),
-            ("secretsecret", false),
-            ("", false),
-        ] {
-            assert_eq!(equal_in_constant_time(given.as_bytes(), b"secret"), is_equal, "{given}");
-        }
-    }
 }

@@ -63,6 +63,7 @@ struct Filter<'a> {
     id: Option<u64>,
     address: Option<&'a [u8]>,
     local_address: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
     kind: Option<ClientType>,
     age_s_min: u64,
     spares_caller: bool,
@@ -71,7 +72,8 @@ struct Filter<'a> {
 fn kill(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let args = cx.args;
     let is_old_form = args.len() == 3;
-    let filter = if is_old_form { Filter::of(&args[2]) } else { Filter::parse(args)? };
+    let is_user = |name: &[u8]| cx.shared.acl.find(name).is_some();
+    let filter = if is_old_form { Filter::of(&args[2]) } else { Filter::parse(args, is_user)? };
     let (caller, now_ms) = (cx.connection.client.id, cx.core.env.now_ms);
     let all = cx.shared.clients.all();
     let matching = all.iter().filter(|client| filter.applies(client, caller, now_ms));
@@ -86,7 +88,7 @@ fn kill(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 /// The caller gets its reply first; others are closed by the workers that own them. They are gone
 /// from the list at once, so that nobody is counted twice.
-fn close(cx: &mut ServerCx<'_>, client: &Client) {
+pub fn close(cx: &mut ServerCx<'_>, client: &Client) {
     if client.id == cx.connection.client.id {
         cx.connection.is_closing = true;
         return;
@@ -100,6 +102,7 @@ impl<'a> Filter<'a> {
         id: None,
         address: None,
         local_address: None,
+        user: None,
         kind: None,
         age_s_min: 0,
         spares_caller: true,
@@ -110,11 +113,15 @@ impl<'a> Filter<'a> {
         Filter { address: Some(address), spares_caller: false, ..Filter::NONE }
     }
 
-    fn parse(args: Args<'a>) -> Result<Filter<'a>, Error> {
+    fn parse(args: Args<'a>, is_user: impl Fn(&[u8]) -> bool) -> Result<Filter<'a>, Error> {
         let mut filter: Filter<'a> = Filter::NONE;
         let mut words = args.from(2).iter();
         while let Some(word) = words.next() {
-            filter.add(word, words.next().ok_or(Error::SYNTAX)?)?;
+            let value = words.next().ok_or(Error::SYNTAX)?;
+            filter.add(word, value)?;
+            if filter.user.is_some_and(|user| !is_user(user)) {
+                return Err(Error::quoting("ERR No such user '", value, "'"));
+            }
         }
         Ok(filter)
     }
@@ -125,8 +132,7 @@ impl<'a> Filter<'a> {
             b"type" => self.kind = Some(parse_type(value)?),
             b"addr" => self.address = Some(value),
             b"laddr" => self.local_address = Some(value),
-            b"user" if value == b"default" => {}
-            b"user" => return Err(Error::quoting("ERR No such user '", value, "'")),
+            b"user" => self.user = Some(value),
             b"skipme" => self.spares_caller = parse_switch(value, "yes", "no")?,
             b"maxage" => {
                 if parse_integer(value).is_none() {
@@ -146,6 +152,7 @@ impl<'a> Filter<'a> {
         self.id.is_none_or(|id| id == client.id)
             && is(self.address, &client.address)
             && is(self.local_address, &client.local_address)
+            && self.user.is_none_or(|user| user == client.names().user)
             && self.kind.is_none_or(|kind| kind == ClientType::of(client))
             && now_ms.saturating_sub(client.created_ms) / 1000 >= self.age_s_min
             && !(self.spares_caller && client.id == caller)
@@ -166,10 +173,11 @@ mod tests {
     fn filters_are_parsed_in_any_case() {
         let args: ArgsBuf =
             "CLIENT KILL id 5 Type normal SKIPME no maxage 3 user default".split(' ').collect();
-        let filter = Filter::parse(args.as_args()).unwrap();
+        let filter = Filter::parse(args.as_args(), |name| name == b"default").unwrap();
         let expected = Filter {
             id: Some(5),
             kind: Some(ClientType::Normal),
+            user: Some(b"default"),
             age_s_min: 3,
             spares_caller: false,
             ..Filter::NONE

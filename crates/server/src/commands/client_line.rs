@@ -43,7 +43,7 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
         ("tot-mem", &(input + output)),
         ("events", &"r"),
         ("cmd", &command.map_or("NULL", |entry| &entry.full_name)),
-        ("user", &"default"),
+        ("user", &String::from_utf8_lossy(&names.user)),
         ("redir", &-1),
         ("resp", &client.protocol.load(Relaxed)),
         ("lib-name", &names.library),

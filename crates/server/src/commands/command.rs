@@ -1,7 +1,6 @@
 //! COMMAND: what commands there are, all derived from the one table.
 
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::plan::each_key;
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Categories, Flags, Group, KeyFlags, Spec};
 use kvasir_resp::args::Args;
 use kvasir_structures::glob::{self, Case};
@@ -9,6 +8,7 @@ use kvasir_structures::glob::{self, Case};
 use super::command_docs::write_docs;
 use super::command_info::{categories, write_info, write_key_flags};
 use super::{ANY_TIME, ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
+use crate::call_keys::each_key_used;
 use crate::dispatch::{Entry, Table};
 
 pub static COMMANDS: &[&ServerCommand] = &[&COMMAND];
@@ -48,11 +48,16 @@ static COMMAND: ServerCommand = ServerCommand {
 
 fn describe_all(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let table = &cx.shared.table;
-    let all = || table.entries().iter().filter(|entry| !is_subcommand(entry));
+    let all = || callable(table).filter(|entry| !is_subcommand(entry));
     let reply = cx.reply();
     reply.array(all().count());
     all().for_each(|entry| write_info(reply, table, entry));
     Ok(())
+}
+
+/// The commands that `rename-command` has left.
+fn callable(table: &Table) -> impl Iterator<Item = &Entry> {
+    table.entries().iter().filter(|entry| !entry.is_removed)
 }
 
 pub fn is_subcommand(entry: &Entry) -> bool {
@@ -68,7 +73,7 @@ static COMMAND_COUNT: ServerCommand = ServerCommand {
         ..BLANK
     },
     run: ServerRun::Plain(|cx| {
-        let entries = cx.shared.table.entries().iter();
+        let entries = callable(&cx.shared.table);
         let count = entries.filter(|entry| !is_subcommand(entry)).count();
         cx.reply().integer(count as i64);
         Ok(())
@@ -123,7 +128,7 @@ static COMMAND_DOCS: ServerCommand = ServerCommand {
 fn docs(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (table, names) = (&cx.shared.table, cx.args.from(2));
     let entries: Vec<&Entry> = if names.is_empty() {
-        table.entries().iter().filter(|entry| !is_subcommand(entry)).collect()
+        callable(table).filter(|entry| !is_subcommand(entry)).collect()
     } else {
         names.iter().filter_map(|name| table.find_full(name)).collect()
     };
@@ -159,9 +164,7 @@ static COMMAND_LIST: ServerCommand = ServerCommand {
 /// Subcommands are in it, with their full names.
 fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let matches = parse_filter(cx.args)?;
-    let entries = cx.shared.table.entries();
-    let names: Vec<&str> = entries
-        .iter()
+    let names: Vec<&str> = callable(&cx.shared.table)
         .filter(|entry| matches(entry))
         .map(|entry| entry.full_name.as_str())
         .collect();
@@ -248,23 +251,11 @@ fn keys_of(table: &Table, call: Args<'_>) -> Result<Vec<(usize, KeyFlags)>, Erro
         return Err(Error::fixed("ERR Invalid number of arguments specified for command"));
     }
     let mut keys = Vec::new();
-    let found = each_key(spec, call, |arg, flags| keys.push((arg, flags_in(spec, call, flags))));
+    let found = each_key_used(spec, call, |arg, flags| keys.push((arg, flags)));
     if (found.is_err() || keys.is_empty()) && !spec.flags.contains(Flags::NO_MANDATORY_KEYS) {
         return Err(Error::fixed("ERR Invalid arguments specified for command"));
     }
     Ok(keys)
-}
-
-/// SET reads its key only with GET.
-fn flags_in(spec: &Spec, call: Args<'_>, flags: KeyFlags) -> KeyFlags {
-    if spec.name != "set" || !flags.contains(KeyFlags::VARIABLE_FLAGS) {
-        return flags;
-    }
-    if call.from(3).iter().any(|arg| is_word(arg, "get")) {
-        KeyFlags::RW | KeyFlags::ACCESS | KeyFlags::UPDATE
-    } else {
-        KeyFlags::OW | KeyFlags::UPDATE
-    }
 }
 
 static COMMAND_HELP: ServerCommand = ServerCommand {

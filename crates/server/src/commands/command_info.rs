@@ -102,15 +102,23 @@ fn plain_range(spec: &Spec) -> [i64; 3] {
     joined.unwrap_or_default()
 }
 
-/// ACL categories: those of the row, of its flags and of its group, in Redis's order.
+/// The ACL categories of a command.
 pub fn categories(entry: &Entry) -> Vec<&'static str> {
+    let all = every_category(entry).into_iter();
+    all.filter_map(|(name, is_in)| is_in.then_some(name)).collect()
+}
+
+/// Every ACL category, in Redis's order, and whether the command is in it: by its row, its flags
+/// or its group.
+pub fn every_category(entry: &Entry) -> [(&'static str, bool); 21] {
     let spec = entry.spec;
     let has = |flag: Flags| spec.flags.contains(flag);
     let names = |category: Categories| spec.categories.contains(category);
     let is_of = |group: Group| spec.group == group && entry.subcommands.is_empty();
     let sorts = names(Categories::SORTABLE);
-    let all = [
+    [
         ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !sorts),
+        // A script that only reads may still be anything but a read.
         ("read", has(Flags::READONLY) && !is_of(Group::Scripting)),
         ("write", has(Flags::WRITE)),
         ("set", is_of(Group::Set) || sorts),
@@ -131,8 +139,7 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
         ("connection", names(Categories::CONNECTION) || is_of(Group::Connection)),
         ("transaction", names(Categories::TRANSACTION) || is_of(Group::Transactions)),
         ("scripting", names(Categories::SCRIPTING) || is_of(Group::Scripting)),
-    ];
-    all.into_iter().filter_map(|(name, is_in)| is_in.then_some(name)).collect()
+    ]
 }
 
 /// Writes the names of the flags that are set, as a set of statuses.

@@ -6,7 +6,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, write_help};
+use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
 use crate::config::Config;
 use crate::config::command::{self, SetError};
 use crate::config::row::Row;
@@ -82,12 +82,17 @@ static CONFIG_SET: ServerCommand = ServerCommand {
 /// This worker obeys the new values from the next command on, the others from their next turn.
 fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let pairs: Vec<&[u8]> = cx.args.from(2).iter().collect();
+    let is_local = cx.connection.client.is_local;
     let changed = cx.shared.change_config(|config| {
-        let changed = command::set(config, &pairs)?;
+        let changed = command::set(config, &pairs, is_local)?;
         reload_tls(cx.shared, &changed, &pairs)?;
+        change_directory(config, &changed)?;
         Ok(changed)
     });
-    changed.map_err(|error: SetError| Error::from_bytes(error.message()))?;
+    let config = changed.map_err(|error: SetError| Error::from_bytes(error.message()))?;
+    if pairs.iter().step_by(2).any(|name| is_word(name, "requirepass")) {
+        cx.shared.acl.set_default_password(&config.requirepass);
+    }
     cx.core.refresh(cx.shared);
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();
@@ -103,6 +108,17 @@ fn reload_tls(shared: &Shared, config: &Config, pairs: &[&[u8]]) -> Result<(), S
         warning!("TLS configuration was not changed: {reason}");
         let reason = "Unable to update TLS configuration. Check server logs.".into();
         SetError::Failed { name: name.into(), reason }
+    })
+}
+
+/// The last thing that can fail.
+fn change_directory(before: &Config, after: &Config) -> Result<(), SetError> {
+    if before.dir == after.dir {
+        return Ok(());
+    }
+    std::env::set_current_dir(&after.dir).map_err(|error| {
+        let reason = error.to_string().split(" (os error").next().unwrap_or_default().to_owned();
+        SetError::Failed { name: b"dir".to_vec(), reason }
     })
 }
 

@@ -8,8 +8,9 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_resp::reply::Protocol;
 
-use super::auth::{needs_password, set_protocol};
+use super::auth::set_protocol;
 use super::{ANY_TIME_FAST, HANDSHAKE, ServerCommand, ServerCx, ServerRun};
+use crate::acl::access::Access;
 use crate::connection::Replies;
 use crate::pubsub::subscriptions::{Subscriber, is_in_subscribed_mode};
 
@@ -109,12 +110,15 @@ fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Subscriber::of(cx).unsubscribe_all();
     set_protocol(cx, Protocol::Resp2);
     set_db(cx, DbIndex(0));
-    cx.connection.is_authenticated = !needs_password(cx);
+    cx.connection.access = Access::new(&cx.shared.acl, &cx.shared.table);
     cx.connection.replies = Replies::On;
     cx.connection.take_transaction();
     cx.connection.unwatch(&cx.shared.keyspace);
     let client = &cx.connection.client;
-    client.names().name.clear();
+    let mut names = client.names();
+    names.name.clear();
+    names.user = b"default".to_vec();
+    drop(names);
     client.no_evict.store(false, Relaxed);
     client.no_touch.store(false, Relaxed);
     cx.reply().simple("RESET");

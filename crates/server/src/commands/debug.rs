@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Group, Spec};
+use kvasir_keyspace::spec::{Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
 use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, unknown_word, write_help};
-use crate::config::DebugCommand;
 use crate::shared::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
@@ -23,7 +22,7 @@ static DEBUG: ServerCommand = ServerCommand {
         group: Group::Server,
         complexity: "Depends on subcommand.",
         arity: -2,
-        flags: ANY_TIME_ADMIN,
+        flags: ANY_TIME_ADMIN.union(Flags::PROTECTED),
         ..Spec::BLANK
     },
     run: ServerRun::World(debug),
@@ -31,9 +30,6 @@ static DEBUG: ServerCommand = ServerCommand {
 
 fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let args = cx.args;
-    if !is_allowed(cx) {
-        return Err(NOT_ALLOWED);
-    }
     match (args[1].to_ascii_lowercase().as_slice(), args.len()) {
         (b"help", 2) => {
             write_help(cx.reply(), "DEBUG", HELP);
@@ -43,20 +39,6 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         (b"sleep", 3) => sleep(cx),
         (b"set-active-expire", 3) => set_active_expire(cx),
         _ => Err(unknown_word("DEBUG", &args[1])),
-    }
-}
-
-const NOT_ALLOWED: Error = Error::fixed(
-    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can \
-     run it from a local connection, otherwise you need to set this option in the configuration \
-     file, and then restart the server.",
-);
-
-fn is_allowed(cx: &ServerCx<'_>) -> bool {
-    match cx.core.config.enable_debug_command {
-        DebugCommand::Yes => true,
-        DebugCommand::Local => cx.connection.client.is_local,
-        DebugCommand::No => false,
     }
 }
 

@@ -1,5 +1,8 @@
 //! Commands about the server and its connections, one file a family.
 
+pub mod acl;
+pub mod acl_check;
+pub mod acl_file;
 pub mod auth;
 pub mod client;
 pub mod client_kill;
@@ -69,6 +72,7 @@ pub struct ServerCx<'a> {
 /// Every server command, by family.
 pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     connection::COMMANDS,
+    acl::COMMANDS,
     auth::COMMANDS,
     client::COMMANDS,
     command::COMMANDS,

@@ -9,6 +9,7 @@ use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 
 use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun};
+use crate::acl::admit::Moment;
 use crate::dispatch::Handler;
 use crate::session::{Session, plan_slots};
 use crate::transaction::{Queued, Transaction, Watched};
@@ -182,6 +183,10 @@ fn has_changed(session: &Session) -> bool {
 fn run(mut session: Session, call: Queued) -> Session {
     let Queued { entry, args } = call;
     let mark = session.connection.reply.mark();
+    if let Err(error) = session.admit(entry, args.as_args(), Moment::Exec) {
+        session.fail(entry, mark, &error);
+        return session;
+    }
     let result = match entry.handler {
         Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) => {
             let (back, result) = session.hand_on(entry, *run, args);

@@ -57,15 +57,20 @@ pub fn get<P: AsRef<[u8]>>(
     pairs
 }
 
-/// The configuration with every pair set: names and values by turns.
-pub fn set<A: AsRef<[u8]>>(config: &Config, pairs: &[A]) -> Result<Config, SetError> {
+/// The configuration with every pair set: names and values by turns. `is_local`: the client is on
+/// this machine.
+pub fn set<A: AsRef<[u8]>>(
+    config: &Config,
+    pairs: &[A],
+    is_local: bool,
+) -> Result<Config, SetError> {
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(SetError::Odd);
     }
     let pairs: Vec<_> = pairs.chunks(2).map(|pair| (pair[0].as_ref(), pair[1].as_ref())).collect();
     let mut rows: Vec<(&Row, &'static str)> = Vec::with_capacity(pairs.len());
     for (name, _) in &pairs {
-        let found = changeable(name)?;
+        let found = changeable(name, config, is_local)?;
         if rows.iter().any(|(_, earlier)| *earlier == found.1) {
             return Err(failed(name, "duplicate parameter"));
         }
@@ -79,8 +84,16 @@ pub fn set<A: AsRef<[u8]>>(config: &Config, pairs: &[A]) -> Result<Config, SetEr
 }
 
 /// The row that `name` means, if CONFIG SET may change it.
-fn changeable(name: &[u8]) -> Result<(&'static Row, &'static str), SetError> {
+fn changeable(
+    name: &[u8],
+    config: &Config,
+    is_local: bool,
+) -> Result<(&'static Row, &'static str), SetError> {
+    let may_change_protected = config.enable_protected_configs.includes(is_local);
     match Row::find(name) {
+        Some((row, _)) if row.change == Change::Protected && !may_change_protected => {
+            Err(failed(name, "can't set protected config"))
+        }
         Some((row, _)) if row.change == Change::AtStart => {
             Err(failed(name, "can't set immutable config"))
         }
@@ -124,7 +137,7 @@ mod tests {
 
     /// `expect` is the pairs that CONFIG GET then reports for the names set, or the error.
     fn check_set(pairs: &[&str], expect: Result<&[(&str, &str)], &str>) {
-        match (set(&Config::default(), pairs), expect) {
+        match (set(&Config::default(), pairs, true), expect) {
             (Ok(config), Ok(expect)) => {
                 let names: Vec<_> = pairs.iter().step_by(2).copied().collect();
                 check_get(&config, &names, expect);
@@ -200,6 +213,7 @@ mod tests {
                 "loglevel",
                 "argument(s) must be one of the following: debug, verbose, notice, warning",
             ),
+            (&["timeout", "7", "dir", "/"], "dir", "can't set protected config"),
             (
                 &["appendonly", "yes"],
                 "appendonly",

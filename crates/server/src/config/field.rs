@@ -11,7 +11,7 @@ use kvasir_keyspace::event::Class;
 
 use super::kind::Value;
 use super::tls::AuthClients;
-use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
+use super::{FileMode, IoBackend, Loglevel, PubsubDefault, Threads, WhoMay};
 
 /// A type that a field of `Config` may have.
 pub trait Field {
@@ -166,7 +166,8 @@ macro_rules! choice {
 choice!(AuthClients, No = "no", Yes = "yes", Optional = "optional");
 choice!(Loglevel, Debug = "debug", Verbose = "verbose", Notice = "notice", Warning = "warning");
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
-choice!(DebugCommand, No = "no", Yes = "yes", Local = "local");
+choice!(WhoMay, No = "no", Yes = "yes", Local = "local");
+choice!(PubsubDefault, AllChannels = "allchannels", ResetChannels = "resetchannels");
 
 fn misfit(field: &str, value: &Value) -> ! {
     unreachable!("a row of the option table gives {value:?} to {field}")

@@ -30,6 +30,26 @@ pub struct Loaded {
     pub config: Config,
     /// In order of appearance; each is to be named in the log.
     pub ignored: Vec<Ignored>,
+    /// `rename-command`: a name and what takes its place.
+    pub renames: Vec<Directive>,
+    /// `user`: a name and rules.
+    pub users: Vec<Directive>,
+}
+
+/// A directive that says something about commands or users, which are not known here.
+#[derive(Debug)]
+pub struct Directive {
+    at: Origin,
+    line: String,
+    /// What stands behind the directive's name.
+    pub words: Vec<Vec<u8>>,
+}
+
+impl Directive {
+    pub fn wrong(&self, reason: &str) -> LoadError {
+        let (at, line) = (self.at.clone(), self.line.clone());
+        LoadError::Directive { at, line, reason: reason.into() }
+    }
 }
 
 /// A directive without effect.
@@ -81,6 +101,8 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
 struct Loader {
     config: Config,
     doubtful: Vec<Doubtful>,
+    renames: Vec<Directive>,
+    users: Vec<Directive>,
     /// Number of files that are open around the current line.
     depth: usize,
 }
@@ -96,7 +118,13 @@ struct Doubtful {
 
 impl Loader {
     fn new() -> Loader {
-        Loader { config: Config::default(), doubtful: Vec::new(), depth: 0 }
+        Loader {
+            config: Config::default(),
+            doubtful: Vec::new(),
+            renames: Vec::new(),
+            users: Vec::new(),
+            depth: 0,
+        }
     }
 
     /// Reads the file, or, where `pattern` is one, every file that matches, in order of name.
@@ -133,6 +161,13 @@ impl Loader {
         if name.eq_ignore_ascii_case(b"include") {
             return self.include(values, |reason| wrong(at.clone(), reason));
         }
+        if let Some((list, is_complete)) = self.kept_list(name, values.len()) {
+            if !is_complete {
+                return Err(wrong(at, BAD_DIRECTIVE.into()));
+            }
+            list.push(Directive { at, line: text, words: values.to_vec() });
+            return Ok(());
+        }
         let outcome = if let Some((row, _)) = Row::find(name) {
             self.option(row, values)
         } else if let Some(entry) = Unsupported::find(name) {
@@ -149,6 +184,15 @@ impl Loader {
             Err(reason) => return Err(wrong(at, reason)),
         }
         Ok(())
+    }
+
+    /// Of a directive that is kept for later: where, and whether so many words are right.
+    fn kept_list(&mut self, name: &[u8], count: usize) -> Option<(&mut Vec<Directive>, bool)> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"rename-command" => Some((&mut self.renames, count == 2)),
+            b"user" => Some((&mut self.users, count >= 1)),
+            _ => None,
+        }
     }
 
     fn include(
@@ -188,7 +232,8 @@ impl Loader {
                 }
             }
         }
-        Ok(Loaded { config: self.config, ignored })
+        let (renames, users) = (self.renames, self.users);
+        Ok(Loaded { config: self.config, ignored, renames, users })
     }
 }
 

@@ -50,7 +50,14 @@ pub struct Config {
     pub script_memory_limit: u64,
     /// Empty: clients need not authenticate.
     pub requirepass: Vec<u8>,
-    pub enable_debug_command: DebugCommand,
+    /// Empty: users are not kept in a file.
+    pub aclfile: PathBuf,
+    /// Entries.
+    pub acllog_max_len: u64,
+    pub acl_pubsub_default: PubsubDefault,
+    pub enable_debug_command: WhoMay,
+    pub enable_module_command: WhoMay,
+    pub enable_protected_configs: WhoMay,
     pub io_threads: Threads,
     pub io_backend: IoBackend,
     /// Rounds of housekeeping per second.
@@ -113,7 +120,12 @@ impl Config {
             busy_reply_threshold: 0,
             script_memory_limit: 0,
             requirepass: Vec::new(),
-            enable_debug_command: DebugCommand::No,
+            aclfile: PathBuf::new(),
+            acllog_max_len: 0,
+            acl_pubsub_default: PubsubDefault::ResetChannels,
+            enable_debug_command: WhoMay::No,
+            enable_module_command: WhoMay::No,
+            enable_protected_configs: WhoMay::No,
             io_threads: Threads::Auto,
             io_backend: IoBackend::Auto,
             hz: 0,
@@ -213,13 +225,30 @@ pub enum Loglevel {
     Warning,
 }
 
-/// Who may run DEBUG.
+/// Who may do what could harm the machine, beside what ACL rules allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DebugCommand {
+pub enum WhoMay {
     No,
     Yes,
     /// Clients of the loopback interface and of the unix socket.
     Local,
+}
+
+impl WhoMay {
+    pub fn includes(self, is_local: bool) -> bool {
+        match self {
+            WhoMay::Yes => true,
+            WhoMay::Local => is_local,
+            WhoMay::No => false,
+        }
+    }
+}
+
+/// The channels of a user of whom nothing is said about channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PubsubDefault {
+    AllChannels,
+    ResetChannels,
 }
 
 #[cfg(test)]

@@ -50,6 +50,9 @@ pub fn reference() -> String {
             out += &format!("- Default: `{}`\n", default_directive(row));
             out += match row.change {
                 Change::AtRunTime => "- May be changed by CONFIG SET\n",
+                Change::Protected => {
+                    "- May be changed by CONFIG SET, where `enable-protected-configs` allows it\n"
+                }
                 Change::AtStart => "- Set at start only\n",
             };
             if !row.aliases.is_empty() {
@@ -108,8 +111,14 @@ fn notes(row: &Row) -> Vec<String> {
     if !matches!(row.kind, Kind::Bool | Kind::Text | Kind::Words | Kind::SavePoints) {
         notes.push(format!("Values: {}.", values(row.kind).replace('`', "")));
     }
-    if row.change == Change::AtRunTime && matches!(row.place, Place::Field { .. }) {
-        notes.push("May be changed by CONFIG SET.".into());
+    if !matches!(row.place, Place::Field { .. }) {
+        return notes;
+    }
+    match row.change {
+        Change::AtRunTime => notes.push("May be changed by CONFIG SET.".into()),
+        Change::Protected => notes
+            .push("May be changed by CONFIG SET, where enable-protected-configs allows it.".into()),
+        Change::AtStart => {}
     }
     notes
 }

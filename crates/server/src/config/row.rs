@@ -41,6 +41,8 @@ pub enum Group {
 pub enum Change {
     /// By CONFIG SET too.
     AtRunTime,
+    /// By CONFIG SET of those whom `enable-protected-configs` allows it.
+    Protected,
     /// By the file and the command line only.
     AtStart,
 }
@@ -121,6 +123,10 @@ impl Row {
 
     pub(super) const fn at_start(self) -> Row {
         Row { change: Change::AtStart, ..self }
+    }
+
+    pub(super) const fn protected(self) -> Row {
+        Row { change: Change::Protected, ..self }
     }
 
     pub(super) const fn aliases(self, aliases: &'static [&'static str]) -> Row {

@@ -5,7 +5,7 @@
 
 use super::kind::{Kind, Value};
 use super::row::{Group, Otherwise, Place, Row};
-use super::{DebugCommand, IoBackend, Loglevel, tls};
+use super::{IoBackend, Loglevel, PubsubDefault, WhoMay, tls};
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;
@@ -115,8 +115,8 @@ Seconds of silence after which the kernel probes whether a client still lives.
         "yes",
         field!(protected_mode),
         "\
-While `requirepass` is empty, accept clients only from the loopback interface
-and the unix socket.",
+While the user `default` has no password, accept clients only from the loopback
+interface and the unix socket.",
     ),
     tls::PORT,
     tls::CERT_FILE,
@@ -194,17 +194,66 @@ fails with an error.",
         Kind::Text,
         "",
         field!(requirepass),
-        "Password that clients must give with AUTH or HELLO. Empty: none.",
+        "\
+Password of the user `default`, which clients must give with AUTH or HELLO.
+Empty: none.",
+    ),
+    Row::new(
+        "aclfile",
+        Group::Security,
+        Kind::Text,
+        "",
+        field!(aclfile),
+        "\
+File that users are read from at start and by ACL LOAD, and written to by ACL
+SAVE. With one, users cannot be declared here by `user` directives as well.",
+    )
+    .at_start(),
+    Row::new(
+        "acllog-max-len",
+        Group::Security,
+        integer(0, i64::MAX),
+        "128",
+        field!(acllog_max_len),
+        "Entries that ACL LOG keeps.",
+    ),
+    Row::new(
+        "acl-pubsub-default",
+        Group::Security,
+        Kind::Choice(PubsubDefault::WORDS),
+        "resetchannels",
+        field!(acl_pubsub_default),
+        "Whether new users may use every channel, or none.",
     ),
     Row::new(
         "enable-debug-command",
         Group::Security,
-        Kind::Choice(DebugCommand::WORDS),
+        Kind::Choice(WhoMay::WORDS),
         "no",
         field!(enable_debug_command),
         "\
 Who may run DEBUG: nobody (`no`), everybody (`yes`), or clients of the loopback
 interface and the unix socket (`local`).",
+    )
+    .at_start(),
+    Row::new(
+        "enable-module-command",
+        Group::Security,
+        Kind::Choice(WhoMay::WORDS),
+        "no",
+        field!(enable_module_command),
+        "Who may run MODULE, as with enable-debug-command. There are no modules so far.",
+    )
+    .at_start(),
+    Row::new(
+        "enable-protected-configs",
+        Group::Security,
+        Kind::Choice(WhoMay::WORDS),
+        "no",
+        field!(enable_protected_configs),
+        "\
+Who may change options by CONFIG SET that say where files are, as with
+enable-debug-command.",
     )
     .at_start(),
     Row::new(
@@ -432,7 +481,7 @@ m: a key that was read is missing; n: a key is new.",
         field!(dir),
         "Directory to work in; relative paths of other options start there.",
     )
-    .at_start()
+    .protected()
     .check(check_dir),
     Row::new(
         "loglevel",

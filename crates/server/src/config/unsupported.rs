@@ -38,12 +38,6 @@ const fn refused(name: &'static str, harmless: &'static [&'static str]) -> Unsup
 
 pub static UNSUPPORTED: &[Unsupported] = &[
     // Who may do what.
-    refused("aclfile", &[""]),
-    refused(
-        "user",
-        &["default on nopass ~* &* +@all", "default on nopass sanitize-payload ~* &* +@all"],
-    ),
-    refused("rename-command", &[]),
     refused("loadmodule", &[]),
     refused("tls-replication", &["no"]),
     refused("tls-cluster", &["no"]),
@@ -54,8 +48,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     refused("min-replicas-to-write", &["0"]),
     refused("min-slaves-to-write", &["0"]),
     // Everything else.
-    ignored("acl-pubsub-default"),
-    ignored("acllog-max-len"),
     ignored("active-defrag-cycle-max"),
     ignored("active-defrag-cycle-min"),
     ignored("active-defrag-ignore-bytes"),
@@ -104,8 +96,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("dbfilename"),
     ignored("disable-thp"),
     ignored("dynamic-hz"),
-    ignored("enable-module-command"),
-    ignored("enable-protected-configs"),
     ignored("ignore-warnings"),
     ignored("io-threads-do-reads"),
     ignored("jemalloc-bg-thread"),
@@ -188,11 +178,10 @@ mod tests {
             let entry = Unsupported::find(name.as_bytes()).expect(name);
             assert_eq!(entry.is_harmless(&words), harmless, "{name}");
         };
-        check("aclfile", &[""], true);
-        check("ACLFILE", &["/etc/acl"], false);
+        check("tls-port", &["0"], true);
+        check("TLS-PORT", &["6380"], false);
         check("replicaof", &["NO", "ONE"], true);
         check("replicaof", &["localhost", "6379"], false);
-        check("rename-command", &["FLUSHALL", ""], false);
         check("cluster-enabled", &["no"], true);
     }
 }

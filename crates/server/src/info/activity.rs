@@ -65,8 +65,11 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("total_writes_processed", source.sum(|stats| &stats.writes));
     lines.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
     lines.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
-    lines.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);
-    lines.zeros(&["acl_access_denied_key", "acl_access_denied_channel"]);
+    lines.field("acl_access_denied_auth", source.sum(|stats| &stats.denied_auth));
+    lines.field("acl_access_denied_cmd", source.sum(|stats| &stats.denied_command));
+    lines.field("acl_access_denied_key", source.sum(|stats| &stats.denied_key));
+    lines.field("acl_access_denied_channel", source.sum(|stats| &stats.denied_channel));
+    lines.field("acl_access_denied_db", source.sum(|stats| &stats.denied_database));
     lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
 }
 

@@ -12,6 +12,7 @@ use kvasir_lua::host::{Host, LogLevel, Replication, Tick};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 
+use crate::acl::admit::Moment;
 use crate::config::Loglevel;
 use crate::dispatch::{Entry, NotFound};
 use crate::log;
@@ -66,7 +67,8 @@ impl Host for ServerHost {
     fn acl_check(&self, args: Args<'_>) -> Option<bool> {
         let running = self.running.borrow();
         let session = &running.as_ref()?.session;
-        session.shared().table.resolve(args).ok().map(|_| true)
+        let entry = session.shared().table.resolve(args).ok()?;
+        Some(session.may_call(entry, args))
     }
 
     fn logs(&self, level: LogLevel) -> bool {
@@ -119,7 +121,7 @@ impl Running {
     }
 
     /// What Redis checks before a script's command runs, in its order.
-    fn admit(&self, args: Args<'_>) -> Result<&'static Entry, Error> {
+    fn admit(&mut self, args: Args<'_>) -> Result<&'static Entry, Error> {
         let shared = self.session.shared();
         let entry = match shared.table.resolve(args) {
             Ok(entry) => entry,
@@ -134,6 +136,7 @@ impl Running {
         if entry.spec.flags.contains(Flags::NOSCRIPT) {
             return Err(Error::fixed("ERR This Redis command is not allowed from script"));
         }
+        self.session.admit(entry, args, Moment::Script)?;
         if self.is_read_only && entry.spec.flags.contains(Flags::WRITE) {
             let text = "ERR Write commands are not allowed from read-only scripts.";
             return Err(Error::fixed(text));

@@ -58,6 +58,7 @@ fn counts_agree() {
 
 /// Families of the server that are compared; of data commands all are.
 const FAMILIES: &[&str] = &[
+    "acl",
     "ping",
     "echo",
     "select",

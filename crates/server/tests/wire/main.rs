@@ -3,6 +3,9 @@
 //! `harness` starts servers and speaks to them, `check` runs scripts and compares with a real
 //! redis-server; the other files are tests, by subject.
 
+mod acl;
+mod acl_rules;
+mod acl_start;
 mod blocking;
 mod certificates;
 mod check;

@@ -1,0 +1,71 @@
+//! ACL LOAD and SAVE: the users' file.
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::Spec;
+
+use super::acl::{BLANK, EVERYWHERE, close_connections_of};
+use super::{ServerCommand, ServerCx, ServerRun};
+use crate::acl::file;
+use crate::acl::start::{grammar, load_file};
+use crate::log::{notice, warning};
+
+const NO_FILE: Error = Error::fixed(
+    "ERR This instance is not configured to use an ACL file. You may want to specify users via the \
+     ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a configuration file \
+     set) in order to store users in the configuration.",
+);
+
+pub static ACL_LOAD: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "load",
+        summary: "Replaces the users by those of the ACL file.",
+        complexity: "O(N) in the number of users",
+        arity: 2,
+        ..BLANK
+    },
+    run: ServerRun::Plain(load),
+};
+
+/// Connections stay whose user is in the file too.
+fn load(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (shared, config) = (cx.shared, cx.shared.config());
+    if config.aclfile.as_os_str().is_empty() {
+        return Err(NO_FILE);
+    }
+    let before = load_file(&shared.acl, &config.aclfile, grammar(&shared.table, &config))
+        .map_err(|error| Error::new(format!("ERR {error}")))?;
+    notice!("users loaded path={} count={}", config.aclfile.display(), shared.acl.all().len());
+    let is_gone = |name: &[u8]| shared.acl.find(name).is_none();
+    let gone = before.iter().filter(|user| is_gone(&user.name));
+    gone.for_each(|user| close_connections_of(cx, &user.name));
+    cx.reply().ok();
+    Ok(())
+}
+
+pub static ACL_SAVE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "save",
+        summary: "Writes the users to the ACL file.",
+        complexity: "O(N) in the number of users",
+        arity: 2,
+        tips: EVERYWHERE,
+        ..BLANK
+    },
+    run: ServerRun::Plain(save),
+};
+
+fn save(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let config = cx.shared.config();
+    if config.aclfile.as_os_str().is_empty() {
+        return Err(NO_FILE);
+    }
+    if let Err(error) = file::save(&config.aclfile, &cx.shared.acl.file_text()) {
+        warning!("can't save the users path={} error={error}", config.aclfile.display());
+        return Err(Error::fixed(
+            "ERR There was an error trying to save the ACLs. Please check the server logs for more \
+             information",
+        ));
+    }
+    cx.reply().ok();
+    Ok(())
+}
