@@ -7,6 +7,7 @@ use kvasir_keyspace::spec::Spec;
 use kvasir_resp::args::Args;
 
 use crate::commands::{SERVER_COMMANDS, ServerCommand, ServerRun};
+use crate::timing::is_small;
 
 /// A command or subcommand that clients can call.
 pub struct Entry {
@@ -18,6 +19,8 @@ pub struct Entry {
     pub handler: Handler,
     /// Indexes of the subcommands; not empty exactly for a container.
     pub subcommands: Vec<usize>,
+    /// Its calls do little, whatever their key holds: see `timing`.
+    pub is_small: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -162,7 +165,8 @@ impl Table {
 fn add(entries: &mut Vec<Entry>, handler: Handler, prefix: &str) -> usize {
     let (index, spec) = (entries.len(), handler.spec());
     let full_name = format!("{prefix}{}", spec.name);
-    entries.push(Entry { index, full_name, spec, handler, subcommands: Vec::new() });
+    let (is_small, subcommands) = (is_small(spec), Vec::new());
+    entries.push(Entry { index, full_name, spec, handler, subcommands, is_small });
     let prefix = format!("{}|", spec.name);
     let subcommands = handler.subcommands().into_iter().map(|sub| add(entries, sub, &prefix));
     let subcommands = subcommands.collect();

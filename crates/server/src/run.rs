@@ -5,7 +5,6 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::waiting::{Blocking, Caller};
-use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Mark;
@@ -13,13 +12,15 @@ use kvasir_structures::gate::Pass;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::admission;
-use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
+use crate::batch::{Batch, Lookahead, What, plan_keys};
 use crate::blocking::settle;
+use crate::command_log::Noted;
 use crate::commands::{ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::log::warning;
 use crate::shared::Shared;
+use crate::timing::{Streak, Timing};
 use crate::worker::{Core, Worker};
 
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
@@ -34,28 +35,23 @@ pub struct Runner<'w> {
     core: &'w mut Core,
     /// `None` only while a command has the gate for itself.
     pass: Option<Pass<'static>>,
-    /// Calls of one command in a row, not yet counted.
-    streak: Streak,
-}
-
-/// Reading the clock costs as much as a small command, so calls of the same command in a row are
-/// timed together.
-struct Streak {
-    command: usize,
-    calls: u64,
-    since: Ticks,
+    timing: Timing,
+    /// The request of the last call, whose time may not have been counted yet.
+    last_call: usize,
 }
 
 impl<'w> Runner<'w> {
-    pub fn new(worker: &'w mut Worker) -> Runner<'w> {
+    /// For a batch of so many requests.
+    pub fn new(worker: &'w mut Worker, requests: usize) -> Runner<'w> {
         Runner {
+            timing: Timing::start(requests, &worker.core.thresholds),
+            last_call: 0,
             worker: worker.index,
             shared: worker.shared,
             reactor: &worker.reactor,
             connections: &mut worker.connections,
             core: &mut worker.core,
             pass: Some(worker.shared.gate.enter(worker.index)),
-            streak: Streak { command: 0, calls: 0, since: clock::ticks() },
         }
     }
 
@@ -68,9 +64,11 @@ impl<'w> Runner<'w> {
             }
             let pass = self.pass.as_ref().expect("between commands there is a pass");
             batch.look_ahead(&mut ahead, request, &self.shared.keyspace, pass);
-            self.run_request(batch, request);
+            self.run_request(batch, index);
         }
-        self.end_streak();
+        if let Some(streak) = self.timing.end() {
+            self.count_earlier(batch, streak, None);
+        }
         let stats = &self.shared.workers[self.worker].stats;
         stats.batches.add(1);
         stats.commands.add(batch.requests.len() as u64);
@@ -85,14 +83,15 @@ impl<'w> Runner<'w> {
         }
     }
 
-    fn run_request(&mut self, batch: &Batch, request: &Request) {
+    fn run_request(&mut self, batch: &Batch, index: usize) {
+        let request = &batch.requests[index];
         let source = &batch.sources[request.source as usize];
         // Taken out for the length of the call, so that the call may look at other connections.
         let Some(mut connection) = self.connections[source.connection].take() else { return };
         if !connection.is_closing && connection.waits.is_none() {
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
-            self.answer(&mut connection, batch, request);
+            self.answer(&mut connection, batch, index);
             if is_muted {
                 unmute(&mut connection, mark);
             }
@@ -103,10 +102,11 @@ impl<'w> Runner<'w> {
         self.connections[source.connection] = Some(connection);
     }
 
-    fn answer(&mut self, connection: &mut Connection, batch: &Batch, request: &Request) {
+    fn answer(&mut self, connection: &mut Connection, batch: &Batch, index: usize) {
+        let request = &batch.requests[index];
         let args = || batch.args(request, self.reactor);
         match &request.what {
-            What::Call(index) => self.run_call(connection, batch, request, *index as usize),
+            What::Call(command) => self.run_call(connection, batch, index, *command as usize),
             What::UnknownCommand if is_http(args()) => {
                 warning!("closing a client that speaks HTTP id={}", connection.client.id);
                 connection.is_closing = true;
@@ -125,18 +125,21 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        request: &Request,
         index: usize,
+        command: usize,
     ) {
-        let entry = &self.shared.table.entries()[index];
+        let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
         let args = batch.args(request, self.reactor);
-        let stats = &self.shared.workers[self.worker].stats.by_command[index];
-        note_use(connection, index, self.core.env.now_ms);
+        let stats = &self.shared.workers[self.worker].stats.by_command[command];
+        note_use(connection, command, self.core.env.now_ms);
         if let Err(error) = admission::check(connection, entry, args) {
             stats.rejected.add(1);
             return self.fail(connection, &error);
         }
-        self.begin_call(index);
+        if let Some(streak) = self.timing.begin(command) {
+            self.count_earlier(batch, streak, Some(connection));
+        }
+        self.last_call = index;
         let mark = connection.reply.mark();
         let result = match entry.handler {
             Handler::Data(command) => {
@@ -150,27 +153,45 @@ impl<'w> Runner<'w> {
             stats.failed.add(1);
             self.fail(connection, &error);
         }
+        let wary = &mut self.core.wary_calls;
+        if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
+            && let Some(us) = self.count_streak(streak)
+        {
+            self.note_slow(connection, entry, args, us);
+        }
+        let lengths = [request.len, connection.reply.len_since(mark)];
+        if self.core.thresholds.is_large(lengths) {
+            self.note_large(connection, entry, args, lengths);
+        }
     }
 
-    /// Counts a call of this command, which is about to begin.
-    #[inline]
-    fn begin_call(&mut self, command: usize) {
-        if self.streak.command != command {
-            self.end_streak();
-            self.streak.command = command;
-        }
-        self.streak.calls += 1;
+    /// Adds the calls to what INFO shows; returns their time in us if somebody wants to hear of it.
+    fn count_streak(&mut self, streak: Streak) -> Option<u64> {
+        let stats = &self.shared.workers[self.worker].stats.by_command[streak.command];
+        streak.count(stats, &self.core.thresholds, &mut self.core.wary_calls)
     }
 
-    fn end_streak(&mut self) {
-        let now = clock::ticks();
-        if self.streak.calls > 0 {
-            let stats = &self.shared.workers[self.worker].stats.by_command[self.streak.command];
-            stats.calls.add(self.streak.calls);
-            stats.ticks.add(now.since(self.streak.since).count());
+    /// As `count_streak`, for calls before the one at hand, whose connection is taken out.
+    fn count_earlier(&mut self, batch: &Batch, streak: Streak, at_hand: Option<&Connection>) {
+        let Some(us) = self.count_streak(streak) else { return };
+        let request = &batch.requests[self.last_call];
+        let index = batch.sources[request.source as usize].connection;
+        let at_hand = at_hand.filter(|connection| connection.id.index as usize == index);
+        // One that was closed since has no name any more.
+        if let Some(connection) = at_hand.or(self.connections[index].as_deref()) {
+            let entry = &self.shared.table.entries()[streak.command];
+            self.note_slow(connection, entry, batch.args(request, self.reactor), us);
         }
-        self.streak.calls = 0;
-        self.streak.since = now;
+    }
+
+    #[cold]
+    fn note_slow(&self, connection: &Connection, entry: &Entry, args: Args<'_>, us: u64) {
+        Noted { entry, args, client: &connection.client }.slow(self.shared, self.core, us);
+    }
+
+    #[cold]
+    fn note_large(&self, connection: &Connection, entry: &Entry, args: Args<'_>, len: [usize; 2]) {
+        Noted { entry, args, client: &connection.client }.large(self.shared, self.core, len);
     }
 
     #[inline]

@@ -10,8 +10,10 @@ use kvasir_structures::gate::Gate;
 
 use crate::blocking::{End, Served};
 use crate::clients::Clients;
+use crate::command_log::CommandLogs;
 use crate::config::Config;
 use crate::dispatch::Table;
+use crate::latency::Latencies;
 use crate::stats::{Samples, WorkerStats};
 
 /// The server; lives as long as the process.
@@ -23,6 +25,8 @@ pub struct Shared {
     pub workers: Vec<WorkerHandle>,
     pub facts: Facts,
     pub samples: Samples,
+    pub command_logs: CommandLogs,
+    pub latencies: Latencies,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -92,6 +96,8 @@ impl Shared {
             clients: Clients::default(),
             facts,
             samples: Samples::new(),
+            command_logs: CommandLogs::default(),
+            latencies: Latencies::default(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),

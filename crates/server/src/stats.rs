@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::histogram::Histogram;
 use crate::lock;
 
 /// A counter with one writer.
@@ -55,6 +56,7 @@ pub struct CommandStats {
     pub ticks: Counter,
     pub rejected: Counter,
     pub failed: Counter,
+    pub latency: Histogram,
 }
 
 impl WorkerStats {
@@ -104,6 +106,7 @@ impl WorkerStats {
         for command in &self.by_command {
             let counters = [&command.calls, &command.ticks, &command.rejected, &command.failed];
             counters.into_iter().for_each(Counter::reset);
+            command.latency.reset();
         }
         self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     }

@@ -23,6 +23,7 @@ use crate::log::warning;
 use crate::run::Runner;
 use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
+use crate::timing::Thresholds;
 use crate::tuning::{env, request_limits};
 
 /// Input that waits beyond this stops receiving, unless it is one request that needs more.
@@ -55,6 +56,9 @@ pub struct Core {
     pub config: Arc<Config>,
     config_version: u64,
     pub limits: Limits,
+    pub thresholds: Thresholds,
+    /// Calls still to be timed one by one: see `timing`.
+    pub wary_calls: u32,
     pub env: Env,
     pub tally: Tally,
     pub rng: Rng,
@@ -70,6 +74,8 @@ impl Core {
         let mut core = Core {
             config_version: 0,
             limits: request_limits(&config),
+            thresholds: Thresholds::of(&config),
+            wary_calls: 0,
             env: Env::default(),
             tally: Tally::default(),
             deadlines: Deadlines::default(),
@@ -89,6 +95,7 @@ impl Core {
             self.config_version = version;
             self.config = shared.config();
             self.limits = request_limits(&self.config);
+            self.thresholds = Thresholds::of(&self.config);
             self.env = env(&self.config, self.env.now_ms);
         }
     }
@@ -154,7 +161,7 @@ impl Worker {
         self.events = events;
         if !batch.sources.is_empty() {
             self.parse(&mut batch);
-            Runner::new(self).run(&batch);
+            Runner::new(self, batch.requests.len()).run(&batch);
             self.finish_sources(&mut batch);
             self.answer_served();
         }

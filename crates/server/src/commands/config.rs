@@ -81,6 +81,7 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let changed = cx.shared.change_config(|config| command::set(config, &pairs));
     changed.map_err(|error| Error::from_bytes(error.message()))?;
     cx.core.refresh(cx.shared);
+    crate::log::refresh(&cx.core.config);
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();
     Ok(())

@@ -12,9 +12,11 @@ pub mod config;
 pub mod connection;
 pub mod debug;
 pub mod info;
+pub mod latency;
 pub mod memory;
 pub mod reference;
 pub mod server;
+pub mod slowlog;
 
 use kvasir_keyspace::command::Command;
 use kvasir_keyspace::error::Error;
@@ -67,8 +69,10 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     config::COMMANDS,
     debug::COMMANDS,
     info::COMMANDS,
+    latency::COMMANDS,
     memory::COMMANDS,
     server::COMMANDS,
+    slowlog::COMMANDS,
 ];
 
 /// While a data set is loaded, and on a replica that lost its master.

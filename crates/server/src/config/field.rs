@@ -8,7 +8,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use super::kind::Value;
-use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
+use super::{
+    DebugCommand, FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, Supervised,
+    SyslogFacility, Threads, TimestampFormat,
+};
 
 /// A type that a field of `Config` may have.
 pub trait Field {
@@ -147,7 +150,30 @@ macro_rules! choice {
     };
 }
 
-choice!(Loglevel, Debug = "debug", Verbose = "verbose", Notice = "notice", Warning = "warning");
+choice!(
+    Loglevel,
+    Debug = "debug",
+    Verbose = "verbose",
+    Notice = "notice",
+    Warning = "warning",
+    Nothing = "nothing"
+);
+choice!(LogFormat, Legacy = "legacy", Logfmt = "logfmt", Json = "json");
+choice!(TimestampFormat, Legacy = "legacy", Iso8601 = "iso8601", Milliseconds = "milliseconds");
+choice!(Supervised, Upstart = "upstart", Systemd = "systemd", Auto = "auto", No = "no");
+choice!(OomScoreAdj, No = "no", Yes = "yes", Relative = "relative", Absolute = "absolute");
+choice!(
+    SyslogFacility,
+    User = "user",
+    Local0 = "local0",
+    Local1 = "local1",
+    Local2 = "local2",
+    Local3 = "local3",
+    Local4 = "local4",
+    Local5 = "local5",
+    Local6 = "local6",
+    Local7 = "local7"
+);
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(DebugCommand, No = "no", Yes = "yes", Local = "local");
 

@@ -273,7 +273,7 @@ impl fmt::Display for Origin {
 mod tests {
     use super::*;
     use crate::config::print;
-    use crate::config::table::OPTIONS;
+    use crate::config::table;
     use crate::config::{Loglevel, Threads};
     use proptest::prelude::*;
 
@@ -293,8 +293,6 @@ mod tests {
     fn errors_name_line_and_reason() {
         let number = "argument couldn't be parsed into an integer";
         let refused = "eviction is not supported yet, only noeviction";
-        let background =
-            "running in the background is not supported: use a service manager, or `&`";
         let cases = [
             ("nosuch 1", "nosuch 1", BAD_DIRECTIVE),
             ("  foo ", "foo", BAD_DIRECTIVE),
@@ -308,7 +306,6 @@ mod tests {
             ("dir /nosuch/dir", "dir /nosuch/dir", "No such file or directory (os error 2)"),
             ("maxmemory-policy allkeys-lru", "maxmemory-policy allkeys-lru", refused),
             ("replicaof a 1", "replicaof a 1", NOT_SUPPORTED),
-            ("daemonize yes", "daemonize yes", background),
         ];
         for (text, line, reason) in cases {
             check_error(text, &format!("1\n>>> '{line}'\n{reason}"));
@@ -372,11 +369,11 @@ mod tests {
         /// What is printed of a configuration reads back as the same configuration.
         #[test]
         fn printed_directives_read_back(
-            numbers in prop::collection::vec(any::<u32>(), OPTIONS.len()),
+            numbers in prop::collection::vec(any::<u32>(), table::all().count()),
             text in prop::collection::vec(1u8.., 0..20),
         ) {
             let mut config = Config::default();
-            for (row, number) in OPTIONS.iter().zip(numbers) {
+            for (row, number) in table::all().zip(numbers) {
                 let Place::Field { assign, .. } = row.place else { continue };
                 // `dir` must exist.
                 if row.name != "dir" {
@@ -409,6 +406,7 @@ mod tests {
             Kind::Text => Value::Text(text.to_vec()),
             Kind::Choice(words) => Value::Choice(words[number as usize % words.len()]),
             Kind::Words => Value::Words((0..number % 4).map(|n| format!("-host{n}")).collect()),
+            Kind::Percentiles => Value::Words((0..number % 4).map(|n| n.to_string()).collect()),
             Kind::SavePoints => unreachable!("no field"),
         }
     }

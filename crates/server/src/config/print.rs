@@ -8,7 +8,7 @@ use super::Config;
 use super::kind::Kind;
 use super::row::{Change, Group, Otherwise, Place, Row};
 use super::syntax;
-use super::table::OPTIONS;
+use super::table;
 use super::unsupported::UNSUPPORTED;
 
 /// A configuration file with every option at its default, explained.
@@ -83,7 +83,7 @@ fn unsupported_section() -> String {
 /// Every option of `config` that has a field, one directive a line; reading it gives `config`.
 pub fn directives(config: &Config) -> Vec<u8> {
     let mut out = Vec::new();
-    for row in OPTIONS.iter().filter(|row| matches!(row.place, Place::Field { .. })) {
+    for row in table::all().filter(|row| matches!(row.place, Place::Field { .. })) {
         out.extend(row.name.as_bytes());
         for word in row.value(config).to_directive() {
             out.push(b' ');
@@ -95,7 +95,7 @@ pub fn directives(config: &Config) -> Vec<u8> {
 }
 
 fn rows(group: Group) -> impl Iterator<Item = &'static Row> {
-    OPTIONS.iter().filter(move |row| row.group == group)
+    table::all().filter(move |row| row.group == group)
 }
 
 fn default_directive(row: &Row) -> &'static str {
@@ -126,6 +126,7 @@ fn values(kind: Kind) -> String {
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Words => "words".into(),
         Kind::SavePoints => "pairs of seconds and changes".into(),
+        Kind::Percentiles => "numbers from 0 to 100".into(),
     }
 }
 

@@ -3,10 +3,9 @@
 //!
 //! The order is that of the sample file and of CONFIG GET.
 
-use super::field::Field;
 use super::kind::{Kind, Value};
 use super::row::{Group, Otherwise, Place, Row};
-use super::{DebugCommand, IoBackend, Loglevel};
+use super::{DebugCommand, IoBackend, operations};
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;
@@ -17,22 +16,26 @@ const BIND_ADDRESSES_MAX: usize = 16;
 /// The field of `Config` with this name, as the place of an option's value.
 macro_rules! field {
     ($name:ident) => {
-        Place::Field {
-            value: |config| config.$name.value(),
-            assign: |config, value| config.$name.assign(value),
+        $crate::config::row::Place::Field {
+            value: |config| $crate::config::field::Field::value(&config.$name),
+            assign: |config, value| {
+                $crate::config::field::Field::assign(&mut config.$name, value);
+            },
         }
     };
 }
 
-const fn ignored(why: &'static str) -> Place {
+pub(super) use field;
+
+pub(super) const fn ignored(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Ignored, why }
 }
 
-const fn refused(why: &'static str) -> Place {
+pub(super) const fn refused(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Refused, why }
 }
 
-const fn integer(min: i64, max: i64) -> Kind {
+pub(super) const fn integer(min: i64, max: i64) -> Kind {
     Kind::Integer { min, max }
 }
 
@@ -45,7 +48,12 @@ Accepted for files written for Redis. Large values are always freed outside of
 the command that removes them.";
 
 /// All options, by group.
-pub static OPTIONS: &[Row] = &[
+pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
+    OPTIONS.iter().chain(operations::OPTIONS)
+}
+
+/// All but those of the last groups.
+static OPTIONS: &[Row] = &[
     Row::new(
         "bind",
         Group::Network,
@@ -373,51 +381,6 @@ Nodes at each end of a list that are never compressed; those between them are.
         refused("the append-only file is not supported yet: data is lost when the server stops"),
         "Whether writes are logged to disk. Only `no` so far.",
     ),
-    Row::new(
-        "dir",
-        Group::Process,
-        Kind::Text,
-        ".",
-        field!(dir),
-        "Directory to work in; relative paths of other options start there.",
-    )
-    .at_start()
-    .check(check_dir),
-    Row::new(
-        "loglevel",
-        Group::Process,
-        Kind::Choice(Loglevel::WORDS),
-        "notice",
-        field!(loglevel),
-        "Least severe messages to log; `debug` logs all, `warning` only the gravest.",
-    ),
-    Row::new(
-        "logfile",
-        Group::Process,
-        Kind::Text,
-        "",
-        field!(logfile),
-        "File that messages are appended to. Empty: standard output.",
-    )
-    .at_start(),
-    Row::new(
-        "pidfile",
-        Group::Process,
-        Kind::Text,
-        "",
-        field!(pidfile),
-        "File that holds the process id while the server runs. Empty: none.",
-    )
-    .at_start(),
-    Row::new(
-        "daemonize",
-        Group::Process,
-        Kind::Bool,
-        "no",
-        refused("running in the background is not supported: use a service manager, or `&`"),
-        "Whether to detach from the terminal. Only `no`.",
-    )
-    .at_start(),
 ];
 
 const fn lazy(name: &'static str) -> Row {
@@ -433,13 +396,6 @@ fn check_bind(value: &Value) -> Result<(), String> {
     }
 }
 
-fn check_dir(value: &Value) -> Result<(), String> {
-    match value {
-        Value::Text(path) if path.is_empty() => Err("argument must name a directory".into()),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,7 +406,7 @@ mod tests {
     #[test]
     fn defaults_parse_and_reach_their_fields() {
         let config = Config::default();
-        for row in OPTIONS {
+        for row in all() {
             let value = row.default_value();
             assert_eq!(row.value(&config), value, "{}", row.name);
             assert_eq!(row.parse(&value.to_directive()), Ok(value), "{}", row.name);
@@ -460,7 +416,7 @@ mod tests {
     #[test]
     fn ranges_fit_their_fields() {
         let mut config = Config::default();
-        for row in OPTIONS {
+        for row in all() {
             let ends = match row.kind {
                 Kind::Integer { min, max }
                 | Kind::Clamped { min, max }
@@ -480,17 +436,17 @@ mod tests {
     #[test]
     fn names_are_unique_and_groups_are_together() {
         let mut names = HashSet::new();
-        for name in OPTIONS.iter().flat_map(Row::names).chain(UNSUPPORTED.iter().map(|u| u.name)) {
+        for name in all().flat_map(Row::names).chain(UNSUPPORTED.iter().map(|u| u.name)) {
             assert!(names.insert(name), "{name} twice");
             assert_eq!(name, name.to_ascii_lowercase());
         }
         let place = |row: &Row| Group::ALL.iter().position(|&group| group == row.group);
-        assert!(OPTIONS.is_sorted_by_key(place));
+        assert!(all().is_sorted_by_key(place));
     }
 
     #[test]
     fn docs_fit_the_sample_file() {
-        for row in OPTIONS {
+        for row in all() {
             assert!(row.doc.ends_with('.'), "{}: {}", row.name, row.doc);
             assert!(row.doc.lines().all(|line| line.len() <= 80), "{}", row.name);
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kvasir_reactor::clock::Ticks;
 
 use super::{Lines, Source, ratio};
+use crate::commands::latency::distribution;
 use crate::lock;
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
@@ -87,6 +88,26 @@ pub fn commandstats(source: &Source<'_>, lines: &mut Lines) {
                 nanos / 1000
             ),
         );
+    }
+}
+
+/// Percentiles of the latencies of commands that were called.
+pub fn latencystats(source: &Source<'_>, lines: &mut Lines) {
+    if !source.config.latency_tracking {
+        return;
+    }
+    for entry in source.shared.table.entries() {
+        let distribution = distribution(source.shared, entry);
+        if distribution.calls == 0 {
+            continue;
+        }
+        let percentiles = source.config.latency_tracking_info_percentiles.iter().map(|percent| {
+            let number = percent.parse().unwrap_or_default();
+            format!("p{percent}={:.3}", distribution.percentile(number) as f64 / 1000.0)
+        });
+        let percentiles: Vec<String> = percentiles.collect();
+        let name = format!("latency_percentiles_usec_{}", entry.full_name);
+        lines.field(&name, percentiles.join(","));
     }
 }
 
