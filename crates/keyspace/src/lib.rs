@@ -11,6 +11,7 @@
 pub mod command;
 pub mod commands;
 pub mod database;
+pub mod digest;
 pub mod effect;
 pub mod error;
 pub mod event;

@@ -130,7 +130,9 @@ impl<'w> Runner<'w> {
     ) {
         let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
         let args = batch.args(request, self.reactor);
-        let stats = &self.shared.workers[self.worker].stats.by_command[command];
+        let stats = &self.shared.workers[self.worker].stats;
+        stats.last_command.store(command, Relaxed);
+        let stats = &stats.by_command[command];
         note_use(connection, command, self.core.env.now_ms);
         if let Err(error) = admission::check(connection, entry, args) {
             stats.rejected.add(1);

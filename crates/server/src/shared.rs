@@ -24,6 +24,8 @@ pub struct Shared {
     pub clients: Clients,
     pub workers: Vec<WorkerHandle>,
     pub facts: Facts,
+    /// 40 hexadecimal digits that name the history of the data.
+    pub replication_id: Mutex<String>,
     pub samples: Samples,
     pub command_logs: CommandLogs,
     pub latencies: Latencies,
@@ -94,6 +96,7 @@ impl Shared {
             workers: wakers.into_iter().map(worker).collect(),
             table,
             clients: Clients::default(),
+            replication_id: Mutex::new(facts.run_id.clone()),
             facts,
             samples: Samples::new(),
             command_logs: CommandLogs::default(),
@@ -146,6 +149,13 @@ impl Shared {
             let _ = sender.send(one);
         }
     }
+}
+
+/// 40 random hexadecimal digits.
+pub fn random_id() -> std::io::Result<String> {
+    let mut bytes = [0; 20];
+    kvasir_reactor::random::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Starts the thread that frees what takes long: values of many parts, whole databases.

@@ -1,7 +1,7 @@
 //! Counters, one set per worker, written by that worker only and read by INFO.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::histogram::Histogram;
 use crate::lock;
@@ -43,6 +43,8 @@ pub struct WorkerStats {
     pub reads: Counter,
     pub writes: Counter,
     pub batches: Counter,
+    /// Index of the command that ran last, or runs; `usize::MAX` before the first.
+    pub last_command: AtomicUsize,
     /// By the command's index in the table.
     pub by_command: Box<[CommandStats]>,
     /// Error replies by code, of this worker.
@@ -74,6 +76,7 @@ impl WorkerStats {
             reads: Counter::default(),
             writes: Counter::default(),
             batches: Counter::default(),
+            last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
         }

@@ -109,8 +109,10 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
     let names = |category: Categories| spec.categories.contains(category);
     let is_of = |group: Group| spec.group == group && entry.subcommands.is_empty();
     let sorts = names(Categories::SORTABLE);
+    let is_other = sorts || names(Categories::CONNECTION);
+    let is_admin = has(Flags::ADMIN) || names(Categories::ADMIN);
     let all = [
-        ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !sorts),
+        ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !is_other),
         ("read", has(Flags::READONLY)),
         ("write", has(Flags::WRITE)),
         ("set", is_of(Group::Set) || sorts),
@@ -123,11 +125,11 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
         ("geo", is_of(Group::Geo)),
         ("stream", is_of(Group::Stream)),
         ("pubsub", has(Flags::PUBSUB)),
-        ("admin", has(Flags::ADMIN)),
+        ("admin", is_admin),
         ("fast", has(Flags::FAST)),
         ("slow", !has(Flags::FAST)),
         ("blocking", has(Flags::BLOCKING)),
-        ("dangerous", has(Flags::ADMIN) || names(Categories::DANGEROUS)),
+        ("dangerous", is_admin || names(Categories::DANGEROUS)),
         ("connection", names(Categories::CONNECTION) || is_of(Group::Connection)),
         ("transaction", names(Categories::TRANSACTION)),
         ("scripting", names(Categories::SCRIPTING)),

@@ -2,12 +2,17 @@
 //!
 //! What an option is, and which value it takes, is `crate::config`'s business.
 
+use std::path::Path;
+
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
 use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, write_help};
 use crate::config::command;
+use crate::config::rewrite::{Extent, rewrite_file};
+use crate::log::{self, notice, warning};
+use crate::process;
 use crate::shared::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];
@@ -22,7 +27,13 @@ static CONFIG: ServerCommand = ServerCommand {
         arity: -2,
         ..Spec::BLANK
     },
-    run: ServerRun::Container(&[&CONFIG_GET, &CONFIG_HELP, &CONFIG_RESETSTAT, &CONFIG_SET]),
+    run: ServerRun::Container(&[
+        &CONFIG_GET,
+        &CONFIG_HELP,
+        &CONFIG_RESETSTAT,
+        &CONFIG_REWRITE,
+        &CONFIG_SET,
+    ]),
 };
 
 static CONFIG_GET: ServerCommand = ServerCommand {
@@ -81,7 +92,10 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let changed = cx.shared.change_config(|config| command::set(config, &pairs));
     changed.map_err(|error| Error::from_bytes(error.message()))?;
     cx.core.refresh(cx.shared);
-    crate::log::refresh(&cx.core.config);
+    log::refresh(&cx.core.config);
+    if let Err(error) = process::adjust_oom_score(&cx.core.config) {
+        warning!("oom-score-adj has no effect: {error}");
+    }
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();
     Ok(())
@@ -104,6 +118,41 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
     }),
 };
 
+static CONFIG_REWRITE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "rewrite",
+        summary: "Writes the configuration in force back to its file.",
+        since: "2.8.0",
+        group: Group::Server,
+        arity: 2,
+        flags: ANY_TIME_ADMIN,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let path = &cx.shared.facts.config_file;
+        if path.is_empty() {
+            return Err(Error::fixed("ERR The server is running without a config file"));
+        }
+        let result = rewrite_file(Path::new(path), &cx.shared.config(), Extent::Changed);
+        result.map_err(|error| {
+            warning!("CONFIG REWRITE failed error={error}");
+            Error::new(format!("ERR Rewriting config file: {error}"))
+        })?;
+        notice!("CONFIG REWRITE wrote the configuration file");
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+/// DEBUG CONFIG-REWRITE-FORCE-ALL.
+pub fn rewrite_all(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let path = Path::new(&cx.shared.facts.config_file);
+    rewrite_file(path, &cx.shared.config(), Extent::All)
+        .map_err(|error| Error::new(format!("ERR CONFIG-REWRITE-FORCE-ALL failed: {error}")))?;
+    cx.reply().ok();
+    Ok(())
+}
+
 static CONFIG_HELP: ServerCommand = ServerCommand {
     spec: help_spec("5.0.0", Group::Server),
     run: ServerRun::Plain(|cx| {
@@ -117,6 +166,8 @@ static HELP: &[&str] = &[
     "    Options whose names match, and their values.",
     "RESETSTAT",
     "    Sets the counters of INFO back to 0.",
+    "REWRITE",
+    "    Writes the configuration in force back to its file.",
     "SET <option> <value> [<option> <value> ...]",
     "    Changes options, all or none.",
 ];

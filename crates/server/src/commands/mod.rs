@@ -5,16 +5,20 @@ pub mod client;
 pub mod client_kill;
 pub mod client_line;
 pub mod client_unblock;
+pub mod cluster;
 pub mod command;
 pub mod command_docs;
 pub mod command_info;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod debug_protocol;
 pub mod info;
 pub mod latency;
 pub mod memory;
+pub mod module;
 pub mod reference;
+pub mod replication;
 pub mod server;
 pub mod slowlog;
 
@@ -65,12 +69,15 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     connection::COMMANDS,
     auth::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
     info::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    module::COMMANDS,
+    replication::COMMANDS,
     server::COMMANDS,
     slowlog::COMMANDS,
 ];
@@ -106,7 +113,12 @@ impl ServerCx<'_> {
 
     /// Runs a data command on the arguments of this call.
     fn run_data(&mut self, command: &'static Command) -> Result<(), Error> {
-        let (db, args) = (self.connection.db, self.args);
+        self.run_data_on(command, self.args)
+    }
+
+    /// Runs a data command on other arguments.
+    fn run_data_on(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Error> {
+        let db = self.connection.db;
         let keyspace = &self.shared.keyspace;
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, db, &mut keys)?;

@@ -9,7 +9,7 @@ use crate::commands::{ServerCommand, ServerRun};
 use crate::dispatch::{Entry, Handler, Table};
 
 /// Every group in the order of the page, with its title.
-const GROUPS: [(Group, &str); 12] = [
+const GROUPS: [(Group, &str); 13] = [
     (Group::Generic, "Keys"),
     (Group::String, "Strings"),
     (Group::Bitmap, "Bitmaps"),
@@ -22,6 +22,7 @@ const GROUPS: [(Group, &str); 12] = [
     (Group::Stream, "Streams"),
     (Group::Connection, "Connections"),
     (Group::Server, "The server"),
+    (Group::Cluster, "The cluster"),
 ];
 
 /// docs/commands.md.

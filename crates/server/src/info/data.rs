@@ -52,13 +52,14 @@ pub struct Counts {
 
 /// Of databases that are not empty.
 pub fn databases(source: &Source<'_>) -> Vec<Counts> {
+    let Some(pass) = source.pass else { return Vec::new() };
     let keyspace = &source.shared.keyspace;
     let count = |db: u16| {
-        let database = keyspace.database(DbIndex(db), source.pass);
+        let database = keyspace.database(DbIndex(db), pass);
         let keys = database.len();
         let slots = if keys > 0 { &database.slots()[..] } else { &[] };
         let mut counts = Counts { db, keys, expires: 0, with_expiring_parts: 0 };
-        slots.iter().for_each(|slot| add_volatile(slot, source.pass, &mut counts));
+        slots.iter().for_each(|slot| add_volatile(slot, pass, &mut counts));
         counts
     };
     let all = (0..keyspace.database_count() as u16).map(count);

@@ -21,7 +21,8 @@ use crate::stats::{Counter, WorkerStats};
 pub struct Source<'a> {
     pub shared: &'static Shared,
     pub config: &'a Config,
-    pub pass: &'a Pass<'a>,
+    /// Without one, nothing is told of the data: whoever fails may hold its locks.
+    pub pass: Option<&'a Pass<'a>>,
     pub now_ms: u64,
 }
 
