@@ -6,6 +6,7 @@ use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
 use kvasir_structures::gate_cell::GateCell;
 use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
+use crate::busy::Busy;
 use crate::value::Object;
 use crate::waiting::Waiting;
 use crate::watching::Watching;
@@ -64,13 +65,19 @@ pub struct Keyspace {
     pub waiting: Waiting,
     /// Keys that clients watch.
     pub watching: Watching,
+    pub busy: Busy,
 }
 
 impl Keyspace {
     pub fn new(gate: &Gate, databases: usize) -> Keyspace {
         let database = || GateCell::new(gate, Box::new(Database::new()));
         let databases = (0..databases).map(|_| database()).collect();
-        Keyspace { databases, waiting: Waiting::default(), watching: Watching::default() }
+        Keyspace {
+            databases,
+            waiting: Waiting::default(),
+            watching: Watching::default(),
+            busy: Busy::default(),
+        }
     }
 
     /// How many databases there are.

@@ -3,6 +3,7 @@
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
+use kvasir_structures::slot::Slot;
 use smallvec::SmallVec;
 
 use crate::command::{Command, Cx, Roam, Run};
@@ -11,6 +12,7 @@ use crate::effect::Effect;
 use crate::error::Error;
 use crate::plan::KeyAt;
 use crate::rng::Rng;
+use crate::value::Object;
 use crate::view::{Env, Guard, Guards, Tally, View};
 use crate::waiting::{Blocked, Blocking, Wait};
 
@@ -44,7 +46,11 @@ pub fn execute(
     let Call { command, args, db, keys } = *call;
     match command.run {
         Run::Keys(_) | Run::Planned(..) => {
-            let mut guards = lock(keyspace, pass, keys);
+            // Who is woken because something has come for it waits for that, whatever it takes.
+            let mut guards = match context.blocking {
+                Blocking::Resumed => lock(keyspace, pass, keys),
+                Blocking::Never | Blocking::For(_) => lock_unless_busy(keyspace, pass, keys)?,
+            };
             execute_locked(keyspace, &mut guards, call, context)
         }
         Run::Roam(run) => {
@@ -102,21 +108,51 @@ fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_, '_>, wait: Wait) {
 /// Locks the slots of all keys, each once, in ascending order of database and slot.
 #[inline]
 pub fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
-    let lock_one = |place: (DbIndex, u16)| {
-        let database = keyspace.database(place.0, pass);
-        database.note_use();
-        Guard { place, slot: database.slot(place.1).lock(pass) }
-    };
+    lock_each(keys, |place| Ok(Guard { place, slot: slot(keyspace, pass, place).lock(pass) }))
+        .unwrap_or_else(|_: Error| unreachable!("nobody gives up"))
+}
+
+/// As [`lock`], but fails, with nothing locked, if a busy script holds one of the slots.
+#[inline]
+pub fn lock_unless_busy<'a>(
+    keyspace: &'a Keyspace,
+    pass: &'a Pass<'a>,
+    keys: &[KeyAt],
+) -> Result<Guards<'a>, Error> {
+    lock_each(keys, |place| {
+        let locked = slot(keyspace, pass, place).lock_unless(pass, || keyspace.busy.is_busy());
+        Ok(Guard { place, slot: locked.ok_or_else(|| keyspace.busy.error())? })
+    })
+}
+
+#[inline]
+fn slot<'a>(
+    keyspace: &'a Keyspace,
+    pass: &'a Pass<'a>,
+    (db, slot): (DbIndex, u16),
+) -> &'a Slot<Object> {
+    let database = keyspace.database(db, pass);
+    database.note_use();
+    database.slot(slot)
+}
+
+#[inline]
+fn lock_each<'a>(
+    keys: &[KeyAt],
+    lock: impl Fn((DbIndex, u16)) -> Result<Guard<'a>, Error>,
+) -> Result<Guards<'a>, Error> {
     let mut guards = Guards::new();
     match keys {
         [] => {}
-        [key] => guards.push(lock_one((key.db, key.slot))),
+        [key] => guards.push(lock((key.db, key.slot))?),
         keys => {
             let mut places: SmallVec<[_; 16]> = keys.iter().map(|key| (key.db, key.slot)).collect();
             places.sort_unstable();
             places.dedup();
-            guards.extend(places.into_iter().map(lock_one));
+            for place in places {
+                guards.push(lock(place)?);
+            }
         }
     }
-    guards
+    Ok(guards)
 }

@@ -8,6 +8,7 @@
 //! [`execute`] locks the slots in ascending order and runs the command on a [`view`] of them.
 #![forbid(unsafe_code)]
 
+pub mod busy;
 pub mod command;
 pub mod commands;
 pub mod database;

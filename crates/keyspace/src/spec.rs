@@ -72,6 +72,8 @@ pub enum Group {
     Geo,
     Stream,
     Connection,
+    Transactions,
+    Scripting,
     Server,
     Cluster,
 }
@@ -90,6 +92,8 @@ impl Group {
             Group::Geo => "geo",
             Group::Stream => "stream",
             Group::Connection => "connection",
+            Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
             Group::Server => "server",
             Group::Cluster => "cluster",
         }

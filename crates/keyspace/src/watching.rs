@@ -10,9 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kvasir_structures::gate::ExclusivePass;
+use kvasir_structures::slot::SlotGuard;
 use kvasir_structures::{crc16, hash};
 
 use crate::database::{Database, DbIndex};
+use crate::value::Object;
+use crate::view::Env;
 
 /// Keys are spread over so many locks, by slot.
 const SHARDS: usize = 64;
@@ -123,6 +126,12 @@ impl Shard {
     fn lock(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a key of this slot is there although its time is over.
+pub fn has_expired(slot: &SlotGuard<'_, Object>, env: &Env, key: &[u8]) -> bool {
+    let expiry_ms = slot.get(hash::of(key), key).and_then(|record| record.expiry_ms());
+    expiry_ms.is_some_and(|expiry_ms| env.has_passed(expiry_ms))
 }
 
 #[cfg(test)]

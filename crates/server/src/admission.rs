@@ -9,16 +9,25 @@ use kvasir_resp::args::Args;
 
 use crate::connection::Connection;
 use crate::dispatch::Entry;
+use crate::shared::Shared;
 
 /// Fails with the error to reply if the call may not run.
 #[inline]
-pub fn check(connection: &Connection, entry: &Entry, args: Args<'_>) -> Result<(), Error> {
+pub fn check(
+    shared: &Shared,
+    connection: &Connection,
+    entry: &Entry,
+    args: Args<'_>,
+) -> Result<(), Error> {
     // A container is only called without a word, which its arity tells.
     if !entry.spec.accepts_count(args.len()) {
         return Err(Error::wrong_arity(&entry.full_name));
     }
     if !connection.is_authenticated && !entry.spec.flags.contains(Flags::NO_AUTH) {
         return Err(Error::fixed("NOAUTH Authentication required."));
+    }
+    if shared.keyspace.busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
+        return Err(shared.keyspace.busy.error());
     }
     Ok(())
 }

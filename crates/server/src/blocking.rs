@@ -172,17 +172,15 @@ impl Worker {
             self.core.deadlines.remove(&waits.waiter);
         }
     }
-
-    /// Keeps what a waiting connection sends.
-    pub fn keep_input(&mut self, index: usize, bytes: &[u8]) {
-        let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        connection.input.extend_from_slice(bytes);
-        connection.client.input_bytes.store(connection.input.len(), Relaxed);
-        self.limit_input(index, true);
-    }
 }
 
 impl Connection {
+    /// Keeps what a waiting connection sends.
+    pub fn keep_input(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        self.client.input_bytes.store(self.input.len(), Relaxed);
+    }
+
     /// Takes back what was parsed behind the call that waits: it is parsed again when that was
     /// answered. Returns how far the source is used up.
     pub fn used_up_to(&mut self, consumed: usize) -> usize {

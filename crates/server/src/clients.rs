@@ -1,7 +1,9 @@
 //! The registry of clients: what CLIENT LIST shows of connections that belong to other workers.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What everyone may know of a client. Written by the worker that owns the connection.
@@ -24,6 +26,10 @@ pub struct Client {
     pub input_bytes: AtomicUsize,
     pub output_bytes: AtomicUsize,
     pub commands: AtomicU64,
+    /// Calls queued since MULTI; -1 outside of a transaction.
+    pub queued: AtomicI64,
+    /// Keys that it watches.
+    pub watched: AtomicUsize,
     /// Its call waits for a key.
     pub is_blocked: AtomicBool,
     pub no_evict: AtomicBool,
@@ -80,6 +86,8 @@ impl Clients {
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             commands: AtomicU64::new(0),
+            queued: AtomicI64::new(-1),
+            watched: AtomicUsize::new(0),
             is_blocked: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),

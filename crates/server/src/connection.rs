@@ -9,6 +9,7 @@ use kvasir_resp::request::Parser;
 
 use crate::blocking::Waits;
 use crate::clients::Client;
+use crate::transaction::{Transaction, Watched};
 
 /// State of one connection; an idle one owns no buffer.
 pub struct Connection {
@@ -21,6 +22,9 @@ pub struct Connection {
     pub db: DbIndex,
     pub is_authenticated: bool,
     pub replies: Replies,
+    /// What is queued since MULTI.
+    pub transaction: Option<Box<Transaction>>,
+    pub watched: Option<Box<Watched>>,
     /// Its last call waits for a key; until that is answered nothing else is executed.
     pub waits: Option<Waits>,
     /// Of the batch at work: where the call ends that waits.
@@ -59,6 +63,8 @@ impl Connection {
             db: DbIndex(0),
             is_authenticated,
             replies: Replies::On,
+            transaction: None,
+            watched: None,
             waits: None,
             stopped_at: None,
             is_sending: false,

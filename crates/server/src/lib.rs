@@ -24,11 +24,13 @@ pub mod log;
 pub mod log_line;
 pub mod process;
 pub mod run;
+pub mod session;
 pub mod shared;
 pub mod start;
 pub mod stats;
 pub mod syslog;
 pub mod timing;
+pub mod transaction;
 pub mod tuning;
 pub mod worker;
 

@@ -8,23 +8,31 @@ use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Mark;
-use kvasir_structures::gate::Pass;
+use kvasir_structures::gate::{ExclusivePass, Pass};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::admission;
 use crate::batch::{Batch, Lookahead, What, plan_keys};
 use crate::blocking::settle;
 use crate::command_log::Noted;
-use crate::commands::{ServerCx, ServerRun};
+use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::log::warning;
+use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
-use crate::timing::{Streak, Timing};
+use crate::timing::Timing;
 use crate::worker::{Core, Worker};
 
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
 const REQUESTS_PER_LOOK: usize = 32;
+
+/// How far a batch has been run.
+#[derive(Default)]
+pub struct Position {
+    next: usize,
+    ahead: Lookahead,
+}
 
 /// What a batch runs with; the worker's parts, borrowed side by side.
 pub struct Runner<'w> {
@@ -33,7 +41,7 @@ pub struct Runner<'w> {
     reactor: &'w Reactor,
     connections: &'w mut [Option<Box<Connection>>],
     core: &'w mut Core,
-    /// `None` only while a command has the gate for itself.
+    /// `None` while a command, or a busy script, has the gate for itself.
     pass: Option<Pass<'static>>,
     timing: Timing,
     /// The request of the last call, whose time may not have been counted yet.
@@ -43,35 +51,38 @@ pub struct Runner<'w> {
 impl<'w> Runner<'w> {
     /// For a batch of so many requests.
     pub fn new(worker: &'w mut Worker, requests: usize) -> Runner<'w> {
+        let thresholds = worker.core.thresholds;
         Runner {
-            timing: Timing::start(requests, &worker.core.thresholds),
-            last_call: 0,
             worker: worker.index,
             shared: worker.shared,
             reactor: &worker.reactor,
             connections: &mut worker.connections,
             core: &mut worker.core,
-            pass: Some(worker.shared.gate.enter(worker.index)),
+            pass: None,
+            timing: Timing::start(requests, &thresholds),
+            last_call: 0,
         }
     }
 
-    /// Runs every request of a batch, then leaves the gate.
-    pub fn run(mut self, batch: &Batch) {
-        let mut ahead = Lookahead::default();
-        for (index, request) in batch.requests.iter().enumerate() {
-            if index % REQUESTS_PER_LOOK == 0 {
+    /// Runs the requests of a batch from `position` on, to its end or to a call that needs a
+    /// session; then leaves the gate.
+    pub fn run(mut self, batch: &Batch, position: &mut Position) -> Option<Start> {
+        while let Some(request) = batch.requests.get(position.next) {
+            if position.next.is_multiple_of(REQUESTS_PER_LOOK) {
                 self.look_around();
             }
-            let pass = self.pass.as_ref().expect("between commands there is a pass");
-            batch.look_ahead(&mut ahead, request, &self.shared.keyspace, pass);
-            self.run_request(batch, index);
+            let keyspace = &self.shared.keyspace;
+            if let Some(pass) = self.enter() {
+                batch.look_ahead(&mut position.ahead, request, keyspace, pass);
+            }
+            position.next += 1;
+            if let Some(start) = self.run_request(batch, position.next - 1) {
+                self.end_streak(batch, None);
+                return Some(start);
+            }
         }
-        if let Some(streak) = self.timing.end() {
-            self.count_earlier(batch, streak, None);
-        }
-        let stats = &self.shared.workers[self.worker].stats;
-        stats.batches.add(1);
-        stats.commands.add(batch.requests.len() as u64);
+        self.end_streak(batch, None);
+        None
     }
 
     /// Brings the time up to date, and lets others close the gate: a long batch is cut in two.
@@ -79,19 +90,30 @@ impl<'w> Runner<'w> {
         self.core.env.now_ms = clock::now_unix_ms();
         if self.shared.gate.is_closing() {
             self.pass = None;
-            self.pass = Some(self.shared.gate.enter(self.worker));
         }
     }
 
-    fn run_request(&mut self, batch: &Batch, index: usize) {
+    /// Is inside the gate, or tries to get in; `None` if a busy script has it.
+    #[inline]
+    fn enter(&mut self) -> Option<&Pass<'static>> {
+        if self.pass.is_none() {
+            let Shared { gate, keyspace, .. } = self.shared;
+            self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
+        }
+        self.pass.as_ref()
+    }
+
+    fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
         let request = &batch.requests[index];
         let source = &batch.sources[request.source as usize];
         // Taken out for the length of the call, so that the call may look at other connections.
-        let Some(mut connection) = self.connections[source.connection].take() else { return };
+        let mut connection = self.connections[source.connection].take()?;
         if !connection.is_closing && connection.waits.is_none() {
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
-            self.answer(&mut connection, batch, index);
+            if let Some((entry, run)) = self.answer(&mut connection, batch, index) {
+                return Some(Start { entry, run, connection, request: index, is_muted, mark });
+            }
             if is_muted {
                 unmute(&mut connection, mark);
             }
@@ -100,19 +122,36 @@ impl<'w> Runner<'w> {
             }
         }
         self.connections[source.connection] = Some(connection);
+        None
     }
 
-    fn answer(&mut self, connection: &mut Connection, batch: &Batch, index: usize) {
+    /// Answers a request, or says how to run the session that it needs.
+    #[inline]
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        index: usize,
+    ) -> Option<(&'static Entry, SessionRun)> {
         let request = &batch.requests[index];
-        let args = || batch.args(request, self.reactor);
-        match &request.what {
-            What::Call(command) => self.run_call(connection, batch, index, *command as usize),
-            What::UnknownCommand if is_http(args()) => {
+        if let What::Call(command) = request.what {
+            return self.run_call(connection, batch, index, command as usize);
+        }
+        self.refuse(connection, &request.what, batch.args(request, self.reactor));
+        None
+    }
+
+    /// Answers a request that is no call.
+    #[cold]
+    fn refuse(&mut self, connection: &mut Connection, what: &What, args: Args<'_>) {
+        match what {
+            What::Call(_) => unreachable!("a call is run"),
+            What::UnknownCommand if is_http(args) => {
                 warning!("closing a client that speaks HTTP id={}", connection.client.id);
                 connection.is_closing = true;
             }
-            What::UnknownCommand => self.fail(connection, &unknown_command(args())),
-            What::UnknownSubcommand => self.fail(connection, &unknown_subcommand(args())),
+            What::UnknownCommand => self.reject(connection, &unknown_command(args)),
+            What::UnknownSubcommand => self.reject(connection, &unknown_subcommand(args)),
             What::Malformed(error) => {
                 connection.reply.protocol_error(*error);
                 self.shared.workers[self.worker].stats.count_error(b"ERR");
@@ -127,20 +166,31 @@ impl<'w> Runner<'w> {
         batch: &Batch,
         index: usize,
         command: usize,
-    ) {
+    ) -> Option<(&'static Entry, SessionRun)> {
         let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
         let args = batch.args(request, self.reactor);
         let stats = &self.shared.workers[self.worker].stats;
         stats.last_command.store(command, Relaxed);
         let stats = &stats.by_command[command];
         note_use(connection, command, self.core.env.now_ms);
-        if let Err(error) = admission::check(connection, entry, args) {
-            stats.rejected.add(1);
-            return self.fail(connection, &error);
+        let admitted = admission::check(self.shared, connection, entry, args);
+        match admitted.and_then(|()| connection.queue(entry, args)) {
+            Ok(false) => {}
+            Ok(true) => return None,
+            Err(error) => {
+                stats.rejected.add(1);
+                self.reject(connection, &error);
+                return None;
+            }
         }
-        if let Some(streak) = self.timing.begin(command) {
-            self.count_earlier(batch, streak, Some(connection));
+        if let Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) = entry.handler {
+            self.end_streak(batch, Some(connection));
+            return Some((entry, *run));
         }
+        if self.timing.begins_another(command) {
+            self.end_streak(batch, Some(connection));
+        }
+        self.timing.begin(command);
         self.last_call = index;
         let mark = connection.reply.mark();
         let result = match entry.handler {
@@ -157,7 +207,7 @@ impl<'w> Runner<'w> {
         }
         let wary = &mut self.core.wary_calls;
         if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
-            && let Some(us) = self.count_streak(streak)
+            && let Some(us) = streak.count(stats, &self.core.thresholds, wary)
         {
             self.note_slow(connection, entry, args, us);
         }
@@ -165,17 +215,16 @@ impl<'w> Runner<'w> {
         if self.core.thresholds.is_large(lengths) {
             self.note_large(connection, entry, args, lengths);
         }
+        None
     }
 
-    /// Adds the calls to what INFO shows; returns their time in us if somebody wants to hear of it.
-    fn count_streak(&mut self, streak: Streak) -> Option<u64> {
+    /// Counts the calls whose time was not read yet, if there are any. Their connection may be the
+    /// one at hand, which is taken out of its place.
+    fn end_streak(&mut self, batch: &Batch, at_hand: Option<&Connection>) {
+        let Some(streak) = self.timing.end() else { return };
         let stats = &self.shared.workers[self.worker].stats.by_command[streak.command];
-        streak.count(stats, &self.core.thresholds, &mut self.core.wary_calls)
-    }
-
-    /// As `count_streak`, for calls before the one at hand, whose connection is taken out.
-    fn count_earlier(&mut self, batch: &Batch, streak: Streak, at_hand: Option<&Connection>) {
-        let Some(us) = self.count_streak(streak) else { return };
+        let wary = &mut self.core.wary_calls;
+        let Some(us) = streak.count(stats, &self.core.thresholds, wary) else { return };
         let request = &batch.requests[self.last_call];
         let index = batch.sources[request.source as usize].connection;
         let at_hand = at_hand.filter(|connection| connection.id.index as usize == index);
@@ -230,7 +279,7 @@ impl<'w> Runner<'w> {
                 connection: connection.id.index as usize,
             }),
         };
-        let pass = self.pass.as_ref().expect("only a world command goes without");
+        let Some(pass) = &self.pass else { return Err(self.shared.keyspace.busy.error()) };
         let result = execute(&self.shared.keyspace, pass, &call, context);
         settle(self.shared, self.worker, self.core, pass, connection);
         result.map(drop)
@@ -243,8 +292,7 @@ impl<'w> Runner<'w> {
         run: fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
         args: Args<'_>,
     ) -> Result<(), Error> {
-        self.pass = None;
-        let mut exclusive = self.shared.gate.exclusive();
+        let mut exclusive = self.close_gate()?;
         let result = run(&mut World {
             args,
             db: connection.db,
@@ -260,6 +308,14 @@ impl<'w> Runner<'w> {
         result.map(drop)
     }
 
+    /// Leaves the gate and closes it, unless a busy script is inside.
+    fn close_gate(&mut self) -> Result<ExclusivePass<'static>, Error> {
+        self.pass = None;
+        let Shared { gate, keyspace, .. } = self.shared;
+        let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
+        exclusive.ok_or_else(|| keyspace.busy.error())
+    }
+
     fn run_server(
         &mut self,
         connection: &mut Connection,
@@ -272,33 +328,42 @@ impl<'w> Runner<'w> {
                 worker: self.worker,
                 core: self.core,
                 connection,
-                pass: self.pass.as_ref().expect("only a world command goes without"),
+                pass: self.pass.as_ref(),
                 args,
             }),
             ServerRun::World(run) => {
-                self.pass = None;
-                let exclusive = self.shared.gate.exclusive();
+                let exclusive = self.close_gate()?;
                 let result = run(&mut ServerCx {
                     shared: self.shared,
                     worker: self.worker,
                     core: self.core,
                     connection,
-                    pass: &exclusive,
+                    pass: Some(&exclusive),
                     args,
                 });
                 drop(exclusive);
-                self.pass = Some(self.shared.gate.enter(self.worker));
                 result
             }
+            ServerRun::Session(_) => unreachable!("the worker runs it"),
             ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
         }
     }
 
-    /// The one place where errors are written to clients.
-    fn fail(&self, connection: &mut Connection, error: &Error) {
-        connection.reply.error_bytes(error.text());
-        self.shared.workers[self.worker].stats.count_error(error.text());
+    /// Answers a request that does not get as far as to be run.
+    fn reject(&self, connection: &mut Connection, error: &Error) {
+        connection.spoil_transaction();
+        self.fail(connection, error);
     }
+
+    fn fail(&self, connection: &mut Connection, error: &Error) {
+        fail(self.shared, self.worker, connection, error);
+    }
+}
+
+/// The one place where errors are written to clients.
+pub fn fail(shared: &Shared, worker: usize, connection: &mut Connection, error: &Error) {
+    connection.reply.error_bytes(error.text());
+    shared.workers[worker].stats.count_error(error.text());
 }
 
 /// Whether the reply to this command is dropped; CLIENT REPLY SKIP is used up by it.
@@ -310,7 +375,7 @@ fn mute(connection: &mut Connection) -> bool {
 }
 
 /// Drops the reply to a command that was muted and has not turned replies on.
-fn unmute(connection: &mut Connection, mark: Mark) {
+pub fn unmute(connection: &mut Connection, mark: Mark) {
     if connection.replies != Replies::On {
         connection.reply.truncate(mark);
     }

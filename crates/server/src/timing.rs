@@ -111,13 +111,17 @@ impl Timing {
         Timing { since: ticks(), command: 0, calls: 0, times_each }
     }
 
-    /// Before a call of this command: the streak of another one, which ends here.
+    /// Whether a call of this command does not belong to the streak under way.
     #[inline]
-    pub fn begin(&mut self, command: usize) -> Option<Streak> {
-        let ended = if self.command == command { None } else { self.end() };
+    pub fn begins_another(&self, command: usize) -> bool {
+        self.calls > 0 && self.command != command
+    }
+
+    /// Before a call, which belongs to the streak under way or begins one.
+    #[inline]
+    pub fn begin(&mut self, command: usize) {
         self.command = command;
         self.calls += 1;
-        ended
     }
 
     /// After the call: the streak that ends with it, if one does. `wary` counts down the calls that
@@ -174,7 +178,10 @@ mod tests {
         let (mut timing, mut wary) = (Timing::start(requests, &thresholds), 0);
         let mut streaks = Vec::new();
         for &(command, is_small) in calls {
-            streaks.extend(timing.begin(command));
+            if timing.begins_another(command) {
+                streaks.extend(timing.end());
+            }
+            timing.begin(command);
             streaks.extend(timing.finish(is_small, 2, &mut wary));
         }
         streaks.extend(timing.end());

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::cron::Cron;
 use crate::log::warning;
-use crate::run::Runner;
+use crate::run::{Position, Runner};
 use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
 use crate::timing::Thresholds;
@@ -40,7 +40,7 @@ pub struct Worker {
     pub core: Core,
     cron: Cron,
     events: Vec<Event>,
-    batch: Batch,
+    pub batch: Batch,
     /// Connections with requests left from the last turn.
     pub ready: Vec<usize>,
     /// Connections whose replies or state want a look after the batch.
@@ -103,8 +103,8 @@ impl Core {
 
 impl Worker {
     /// Called on the worker's own thread.
-    pub fn new(index: usize, shared: &'static Shared, reactor: Reactor) -> Worker {
-        Worker {
+    pub fn new(index: usize, shared: &'static Shared, reactor: Reactor) -> Box<Worker> {
+        Box::new(Worker {
             index,
             shared,
             reactor,
@@ -117,24 +117,36 @@ impl Worker {
             touched: Vec::new(),
             awaits_report: false,
             spare: Vec::new(),
-        }
+        })
     }
 
-    /// Serves until the server stops.
-    pub fn run(&mut self) -> std::io::Result<()> {
-        while !self.shared.is_stopping.load(Relaxed) {
-            let timeout = self.timeout();
-            self.awaits_report = false;
-            self.reactor.wait(timeout, &mut self.events)?;
-            stop_on_signal(self.shared);
-            self.core.refresh(self.shared);
-            self.turn();
-            self.cron.run(self.shared, &mut self.core);
-            self.end_waits();
-            self.close_idle();
-            self.publish_tally();
+    /// Serves until the server stops. The worker is handed around whole, since a session takes it.
+    pub fn run(self: Box<Worker>) -> std::io::Result<()> {
+        let mut worker = self;
+        while !worker.shared.is_stopping.load(Relaxed) {
+            worker.wait()?;
+            worker = worker.turn();
+            worker.do_chores();
         }
         Ok(())
+    }
+
+    /// Waits for events.
+    fn wait(&mut self) -> std::io::Result<()> {
+        let timeout = self.timeout();
+        self.awaits_report = false;
+        self.reactor.wait(timeout, &mut self.events)?;
+        stop_on_signal(self.shared);
+        self.core.refresh(self.shared);
+        Ok(())
+    }
+
+    /// What is due between turns.
+    fn do_chores(&mut self) {
+        self.cron.run(self.shared, &mut self.core);
+        self.end_waits();
+        self.close_idle();
+        self.publish_tally();
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -148,7 +160,21 @@ impl Worker {
         [next_wait, next_task].into_iter().flatten().min()
     }
 
-    fn turn(&mut self) {
+    fn turn(mut self: Box<Worker>) -> Box<Worker> {
+        self.gather();
+        if !self.batch.sources.is_empty() {
+            self = self.run_batch();
+            self.finish_sources();
+            self.answer_served();
+        }
+        // Who has a reply in hand finds it counted.
+        self.publish_tally();
+        self.flush_touched();
+        self
+    }
+
+    /// Takes the events in, and parses what they brought.
+    fn gather(&mut self) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.clear();
         for connection in std::mem::take(&mut self.ready) {
@@ -159,16 +185,25 @@ impl Worker {
             self.take(event, &mut batch);
         }
         self.events = events;
-        if !batch.sources.is_empty() {
-            self.parse(&mut batch);
-            Runner::new(self, batch.requests.len()).run(&batch);
-            self.finish_sources(&mut batch);
-            self.answer_served();
-        }
+        self.parse(&mut batch);
         self.batch = batch;
-        // Who has a reply in hand finds it counted.
-        self.publish_tally();
-        self.flush_touched();
+    }
+
+    fn run_batch(mut self: Box<Worker>) -> Box<Worker> {
+        let mut position = Position::default();
+        loop {
+            let batch = std::mem::take(&mut self.batch);
+            let start = Runner::new(&mut self, batch.requests.len()).run(&batch, &mut position);
+            self.batch = batch;
+            match start {
+                Some(start) => self = start.run(self),
+                None => break,
+            }
+        }
+        let stats = &self.shared.workers[self.index].stats;
+        stats.batches.add(1);
+        stats.commands.add(self.batch.requests.len() as u64);
+        self
     }
 
     /// Sends what the connections have to say that the turn has touched.
@@ -207,9 +242,9 @@ impl Worker {
             return self.reactor.recycle(buffer);
         }
         if connection.waits.is_some() {
-            let bytes = received.to_vec();
+            connection.keep_input(received);
             self.reactor.recycle(buffer);
-            return self.keep_input(index, &bytes);
+            return self.limit_input(index, true);
         }
         if connection.input.is_empty() && !connection.in_round {
             connection.in_round = true;
@@ -273,8 +308,9 @@ impl Worker {
     }
 
     /// Keeps what was not executed and gives the rest of the memory back.
-    fn finish_sources(&mut self, batch: &mut Batch) {
-        for source in batch.sources.drain(..) {
+    fn finish_sources(&mut self) {
+        let mut sources = std::mem::take(&mut self.batch.sources);
+        for source in sources.drain(..) {
             let Source { connection: index, data, consumed, has_more } = source;
             let mut connection = self.connections[index].as_deref_mut();
             let consumed = match &mut connection {
@@ -305,6 +341,7 @@ impl Worker {
             }
             self.limit_input(index, has_more);
         }
+        self.batch.sources = sources;
     }
 
     /// Back-pressure on a client that sends faster than it is served, and the limit on a request.
@@ -378,10 +415,11 @@ impl Worker {
 
     /// Forgets a connection; what it still had to send is dropped.
     pub fn close(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index).and_then(Option::take) else {
+        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
             return;
         };
         self.forget_wait(&connection);
+        connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
         self.shared.workers[self.index].connection_count.fetch_sub(1, Relaxed);

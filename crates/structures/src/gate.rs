@@ -111,9 +111,15 @@ impl Gate {
     /// for a client) must drop its pass first: it would keep [`Gate::exclusive`] waiting.
     #[inline]
     pub fn enter(&self, worker: usize) -> Pass<'_> {
+        self.enter_unless(worker, || false).expect("nobody gives up")
+    }
+
+    /// As [`Gate::enter`], but stops waiting once `gives_up` says so.
+    #[inline]
+    pub fn enter_unless(&self, worker: usize, gives_up: impl Fn() -> bool) -> Option<Pass<'_>> {
         assert!(worker < self.workers, "worker {worker} of {}", self.workers);
         assert!(self.try_claim(worker), "worker {worker} is inside the gate already");
-        self.pass_or_wait(worker)
+        self.pass_or_wait(worker, gives_up)
     }
 
     /// Enters for a thread that is not a worker; also waits while [`EXTRAS`] others are inside.
@@ -121,7 +127,9 @@ impl Gate {
         let mut backoff = Backoff::new();
         loop {
             match (self.workers..self.flags.len()).find(|&index| self.try_claim(index)) {
-                Some(index) => return self.pass_or_wait(index),
+                Some(index) => {
+                    return self.pass_or_wait(index, || false).expect("nobody gives up");
+                }
                 None => backoff.snooze(),
             }
         }
@@ -133,15 +141,46 @@ impl Gate {
     /// The calling thread must not hold a [`Pass`]: it would wait for itself.
     pub fn exclusive(&self) -> ExclusivePass<'_> {
         let closer = self.closer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.close(closer, || false).expect("nobody gives up")
+    }
+
+    /// As [`Gate::exclusive`], but stops waiting, and opens the gate again, once `gives_up` says
+    /// so.
+    pub fn exclusive_unless(&self, gives_up: impl Fn() -> bool) -> Option<ExclusivePass<'_>> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.closer.try_lock() {
+                Ok(closer) => return self.close(closer, gives_up),
+                Err(TryLockError::Poisoned(poisoned)) => {
+                    return self.close(poisoned.into_inner(), gives_up);
+                }
+                Err(TryLockError::WouldBlock) if gives_up() => return None,
+                Err(TryLockError::WouldBlock) => backoff.snooze(),
+            }
+        }
+    }
+
+    /// Keeps everybody out, then waits until nobody is inside.
+    fn close<'g>(
+        &'g self,
+        closer: MutexGuard<'g, ()>,
+        gives_up: impl Fn() -> bool,
+    ) -> Option<ExclusivePass<'g>> {
         self.is_closed.store(true, Ordering::Relaxed);
         self.fence();
+        // Opens the gate again if it is dropped.
+        let exclusive =
+            ExclusivePass { pass: Pass { gate: self, index: EXCLUSIVE }, _closer: closer };
         for flag in &self.flags {
             let mut backoff = Backoff::new();
             while flag.0.load(Ordering::Acquire) != OUTSIDE {
+                if gives_up() {
+                    return None;
+                }
                 backoff.snooze();
             }
         }
-        ExclusivePass { pass: Pass { gate: self, index: EXCLUSIVE }, _closer: closer }
+        Some(exclusive)
     }
 
     /// Whether somebody waits for the gate, or has closed it: a reason to end a long batch early.
@@ -167,26 +206,32 @@ impl Gate {
 
     /// The second half of entering, after the flag was set.
     #[inline]
-    fn pass_or_wait(&self, index: usize) -> Pass<'_> {
+    fn pass_or_wait(&self, index: usize, gives_up: impl Fn() -> bool) -> Option<Pass<'_>> {
         self.fence();
-        if self.is_closed.load(Ordering::Acquire) {
-            self.wait_outside(index);
+        if self.is_closed.load(Ordering::Acquire) && !self.wait_outside(index, gives_up) {
+            return None;
         }
-        Pass { gate: self, index }
+        Some(Pass { gate: self, index })
     }
 
+    /// Waits until the gate is open and the flag of `index` is set again; `false`, outside, if it
+    /// has given up.
     #[cold]
-    fn wait_outside(&self, index: usize) {
+    fn wait_outside(&self, index: usize, gives_up: impl Fn() -> bool) -> bool {
         let flag = &self.flags[index].0;
         let mut backoff = Backoff::new();
         while self.is_closed.load(Ordering::Acquire) {
             flag.store(OUTSIDE, Ordering::Release);
             // The flag of an extra may be claimed by somebody else meanwhile.
             while self.is_closing() || !self.try_claim(index) {
+                if gives_up() {
+                    return false;
+                }
                 backoff.snooze();
             }
             self.fence();
         }
+        true
     }
 
     /// Frees up to [`RECLAIMED_MAX`] items that no batch can be looking at, unless somebody else

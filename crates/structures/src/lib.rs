@@ -16,6 +16,7 @@ pub mod gate_cell;
 pub mod geohash;
 pub mod glob;
 pub mod hash;
+pub mod held;
 pub mod hyperloglog;
 pub mod intset;
 pub mod listpack;

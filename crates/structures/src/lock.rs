@@ -54,6 +54,16 @@ impl SlotLock {
         SlotLockGuard { lock: self }
     }
 
+    /// As [`SlotLock::lock`], but stops waiting once `gives_up` says so, which is asked now and
+    /// then.
+    #[inline]
+    pub fn lock_unless(&self, gives_up: impl Fn() -> bool) -> Option<SlotLockGuard<'_>> {
+        if !self.try_acquire() && !self.lock_contended_unless(gives_up) {
+            return None;
+        }
+        Some(SlotLockGuard { lock: self })
+    }
+
     #[inline]
     pub fn try_lock(&self) -> Option<SlotLockGuard<'_>> {
         self.try_acquire().then(|| SlotLockGuard { lock: self })
@@ -72,16 +82,22 @@ impl SlotLock {
             .is_ok()
     }
 
-    /// Waits on a load, so that waiters share the line until the holder writes it.
     #[cold]
     fn lock_contended(&self) {
+        self.lock_contended_unless(|| false);
+    }
+
+    /// Waits on a load, so that waiters share the line until the holder writes it.
+    #[cold]
+    fn lock_contended_unless(&self, gives_up: impl Fn() -> bool) -> bool {
         let mut backoff = Backoff::new();
-        loop {
+        while !gives_up() {
             backoff.spin();
             if !self.is_locked() && self.try_acquire() {
-                return;
+                return true;
             }
         }
+        false
     }
 
     #[cfg(not(loom))]
@@ -133,6 +149,15 @@ mod tests {
     #[test]
     fn is_four_bytes() {
         assert_eq!(size_of::<SlotLock>(), 4);
+    }
+
+    #[test]
+    fn a_waiter_may_give_up() {
+        let lock = SlotLock::new();
+        let held = lock.lock_unless(|| true).expect("nobody has to be waited for");
+        assert!(lock.lock_unless(|| true).is_none());
+        drop(held);
+        assert!(lock.lock_unless(|| true).is_some());
     }
 
     #[test]

@@ -90,6 +90,17 @@ impl<T> Slot<T> {
         SlotGuard { slot: self, pass, _held: self.lock.lock() }
     }
 
+    /// As [`Slot::lock`], but stops waiting once `gives_up` says so.
+    #[inline(always)]
+    pub fn lock_unless<'a>(
+        &'a self,
+        pass: &'a Pass<'a>,
+        gives_up: impl Fn() -> bool,
+    ) -> Option<SlotGuard<'a, T>> {
+        let held = self.lock.lock_unless(gives_up)?;
+        Some(SlotGuard { slot: self, pass, _held: held })
+    }
+
     /// The number of keys, expired ones included, at some moment.
     #[inline]
     pub fn len(&self) -> usize {

@@ -28,7 +28,7 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
         ("sub", &0),
         ("psub", &0),
         ("ssub", &0),
-        ("multi", &-1),
+        ("multi", &client.queued.load(Relaxed)),
         ("qbuf", &input),
         ("qbuf-free", &0),
         ("argv-mem", &0),
@@ -53,10 +53,11 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     }
 }
 
-/// `b` waits for a key, `U` a unix socket, `e` kept from eviction, `T` leaves no trace in the
-/// access clocks, `N` none of these.
+/// `x` is in a transaction, `b` waits for a key, `U` a unix socket, `e` kept from eviction, `T`
+/// leaves no trace in the access clocks, `N` none of these.
 fn flags(client: &Client) -> String {
     let all = [
+        ('x', client.queued.load(Relaxed) >= 0),
         ('b', client.is_blocked.load(Relaxed)),
         ('U', client.is_unix),
         ('e', client.no_evict.load(Relaxed)),

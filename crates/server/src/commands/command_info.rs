@@ -131,8 +131,8 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
         ("blocking", has(Flags::BLOCKING)),
         ("dangerous", is_admin || names(Categories::DANGEROUS)),
         ("connection", names(Categories::CONNECTION) || is_of(Group::Connection)),
-        ("transaction", names(Categories::TRANSACTION)),
-        ("scripting", names(Categories::SCRIPTING)),
+        ("transaction", names(Categories::TRANSACTION) || is_of(Group::Transactions)),
+        ("scripting", names(Categories::SCRIPTING) || is_of(Group::Scripting)),
     ];
     all.into_iter().filter_map(|(name, is_in)| is_in.then_some(name)).collect()
 }

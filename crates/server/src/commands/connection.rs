@@ -96,6 +96,8 @@ fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     set_db(cx, DbIndex(0));
     cx.connection.is_authenticated = !needs_password(cx);
     cx.connection.replies = Replies::On;
+    cx.connection.take_transaction();
+    cx.connection.unwatch(&cx.shared.keyspace);
     let client = &cx.connection.client;
     client.names().name.clear();
     client.no_evict.store(false, Relaxed);

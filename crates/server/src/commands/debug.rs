@@ -135,7 +135,7 @@ static HELP: &[&str] = &[
 ];
 
 fn digest(cx: &mut ServerCx<'_>) {
-    let digest = digest::of_data_set(&cx.shared.keyspace, cx.pass, &cx.core.env);
+    let digest = digest::of_data_set(&cx.shared.keyspace, cx.pass(), &cx.core.env);
     cx.reply().simple(&digest.to_string());
 }
 
@@ -157,10 +157,10 @@ fn table_stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let db = parse_integer(&cx.args[2]).ok_or(Error::NOT_INTEGER)?;
     let out_of_range = Error::fixed("ERR Out of range database");
     let db = cx.shared.keyspace.db_index(db).ok_or(out_of_range)?;
-    let database = cx.shared.keyspace.database(db, cx.pass);
+    let database = cx.shared.keyspace.database(db, cx.pass());
     let (mut slots, mut longest, mut expires) = (0, 0, 0);
     for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
-        let slot = slot.lock(cx.pass);
+        let slot = slot.lock(cx.pass());
         slots += 1;
         longest = longest.max(slot.len());
         expires += slot.expiring_len();

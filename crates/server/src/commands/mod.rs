@@ -21,6 +21,7 @@ pub mod reference;
 pub mod replication;
 pub mod server;
 pub mod slowlog;
+pub mod transaction;
 
 use kvasir_keyspace::command::Command;
 use kvasir_keyspace::error::Error;
@@ -33,6 +34,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
 
 use crate::connection::Connection;
+use crate::session::SessionRun;
 use crate::shared::Shared;
 use crate::worker::Core;
 
@@ -47,6 +49,8 @@ pub enum ServerRun {
     Plain(fn(&mut ServerCx<'_>) -> Result<(), Error>),
     /// With the gate closed: nobody else runs.
     World(fn(&mut ServerCx<'_>) -> Result<(), Error>),
+    /// With the worker whole, since it runs other calls.
+    Session(SessionRun),
     /// By its first argument one of these.
     Container(&'static [&'static ServerCommand]),
     /// As a container, but without any argument a command itself.
@@ -60,7 +64,8 @@ pub struct ServerCx<'a> {
     pub worker: usize,
     pub core: &'a mut Core,
     pub connection: &'a mut Connection,
-    pub pass: &'a Pass<'a>,
+    /// `None` while a busy script has the gate: then only those run that may.
+    pub pass: Option<&'a Pass<'a>>,
     pub args: Args<'a>,
 }
 
@@ -80,6 +85,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     replication::COMMANDS,
     server::COMMANDS,
     slowlog::COMMANDS,
+    transaction::COMMANDS,
 ];
 
 /// While a data set is loaded, and on a replica that lost its master.
@@ -106,7 +112,12 @@ const fn help_spec(since: &'static str, group: Group) -> Spec {
     }
 }
 
-impl ServerCx<'_> {
+impl<'a> ServerCx<'a> {
+    /// The witness for being inside the gate.
+    fn pass(&self) -> &'a Pass<'a> {
+        self.pass.expect("who may run while a script is busy does without")
+    }
+
     fn reply(&mut self) -> &mut Reply {
         &mut self.connection.reply
     }
@@ -118,7 +129,7 @@ impl ServerCx<'_> {
 
     /// Runs a data command on other arguments.
     fn run_data_on(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Error> {
-        let db = self.connection.db;
+        let (db, pass) = (self.connection.db, self.pass());
         let keyspace = &self.shared.keyspace;
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, db, &mut keys)?;
@@ -130,7 +141,7 @@ impl ServerCx<'_> {
             reply: &mut self.connection.reply,
             blocking: Blocking::Never,
         };
-        execute(keyspace, self.pass, &call, context).map(drop)
+        execute(keyspace, pass, &call, context).map(drop)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::commands::{ServerCommand, ServerRun};
 use crate::dispatch::{Entry, Handler, Table};
 
 /// Every group in the order of the page, with its title.
-const GROUPS: [(Group, &str); 13] = [
+const GROUPS: &[(Group, &str)] = &[
     (Group::Generic, "Keys"),
     (Group::String, "Strings"),
     (Group::Bitmap, "Bitmaps"),
@@ -20,6 +20,8 @@ const GROUPS: [(Group, &str); 13] = [
     (Group::Geo, "Places on the earth"),
     (Group::Hash, "Hashes"),
     (Group::Stream, "Streams"),
+    (Group::Transactions, "Transactions"),
+    (Group::Scripting, "Scripts and functions"),
     (Group::Connection, "Connections"),
     (Group::Server, "The server"),
     (Group::Cluster, "The cluster"),
@@ -35,7 +37,7 @@ pub fn reference(table: &Table) -> String {
     );
     for (group, title) in GROUPS {
         let mut entries: Vec<&Entry> =
-            table.entries().iter().filter(|entry| entry.spec.group == group).collect();
+            table.entries().iter().filter(|entry| entry.spec.group == *group).collect();
         entries.retain(|entry| is_callable(entry));
         entries.sort_by_key(|entry| &entry.full_name);
         if !entries.is_empty() {

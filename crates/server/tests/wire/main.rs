@@ -12,3 +12,4 @@ mod harness;
 mod life;
 mod limits;
 mod server;
+mod transactions;

@@ -110,6 +110,15 @@ pub static INTENDED: &[Rule] = &[
         },
     ),
     rule(
+        "stale-errno",
+        "SORT of the peers takes an earlier call's number out of range for one of its own",
+        |name, call, ours, theirs| {
+            let is_stale = |raw: &Raw| matches!(raw, Raw::Leaf(text) if text.starts_with(b"-ERR One or more scores"));
+            let stores = has_word(call, b"store");
+            matches!(name, "sort" | "sort_ro") && !stores && is_stale(theirs) && !is_stale(ours)
+        },
+    ),
+    rule(
         "pfadd-copies",
         "PFADD of what is known already leaves a HyperLogLog alone, the peers make a copy of it",
         |_, call, ours, theirs| {

@@ -41,6 +41,9 @@ const CHECK_STEPS: usize = 2000;
 /// The most calls in one write.
 const PIPELINE_MAX: usize = 40;
 
+/// Where the runs of ci begin.
+const CI_SEED: u64 = 20_261_121;
+
 #[derive(clap::Args)]
 pub struct Options {
     /// How many calls each server gets
@@ -64,9 +67,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// A run for ci.
+    /// A run for ci: always the same calls, so that a change that breaks nothing passes. Long runs,
+    /// which find what is not known yet, are for people.
     pub fn short(commands: usize, backend: &str, peer: Peer, canary: bool) -> Options {
-        Options { commands, seed: None, backend: backend.to_string(), peer, replay: None, canary }
+        let seed = Some(CI_SEED);
+        Options { commands, seed, backend: backend.to_string(), peer, replay: None, canary }
     }
 }
 

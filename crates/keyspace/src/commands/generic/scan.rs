@@ -48,7 +48,8 @@ fn keys(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let header = reply.deferred_array();
     let mut count = 0;
     for slot in used_slots(keyspace.database(cx.db, pass)) {
-        slot.lock(pass).for_each(|record| {
+        let slot = slot.lock_unless(pass, || keyspace.busy.is_busy());
+        slot.ok_or_else(|| keyspace.busy.error())?.for_each(|record| {
             if is_live(record, env) && pattern.matches(record.key()) {
                 count += 1;
                 reply.bulk(record.key());

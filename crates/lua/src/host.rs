@@ -1,0 +1,60 @@
+//! What scripts need from the server that runs them.
+
+use kvasir_resp::args::Args;
+use kvasir_resp::reply::Reply;
+
+/// The server, as scripts see it. One for each interpreter, so it is called by one thread only, and
+/// never while it is being called.
+pub trait Host {
+    /// Runs a command for `redis.call` and `redis.pcall` and writes its reply. `reply` comes empty,
+    /// in the protocol that the script has chosen by `redis.setresp`.
+    ///
+    /// An error is a reply as well, with the text that the command, or Redis on its way to the
+    /// command, gives (`ERR Unknown Redis command called from script`). The host counts it; the
+    /// text of the script's own failure is then not to be counted again
+    /// ([`crate::failure::Failure::counted`]).
+    fn call(&self, args: Args<'_>, reply: &mut Reply);
+
+    /// Whether the script's user may run a command; `None` if there is no such command.
+    fn acl_check(&self, args: Args<'_>) -> Option<bool>;
+
+    /// Whether a message of this level would be logged at all.
+    fn logs(&self, level: LogLevel) -> bool;
+
+    fn log(&self, level: LogLevel, text: &[u8]);
+
+    /// Chooses where the effects of the script's next writes go.
+    fn set_replication(&self, replication: Replication);
+
+    /// Called every [`crate::interpreter::INSTRUCTIONS_PER_TICK`] instructions.
+    fn tick(&self) -> Tick;
+}
+
+/// What a running script shall do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tick {
+    Continue,
+    /// Ends it with this error. No `pcall` holds that up.
+    Kill(&'static str),
+}
+
+/// `redis.LOG_DEBUG` and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    Debug = 0,
+    Verbose = 1,
+    Notice = 2,
+    Warning = 3,
+}
+
+impl LogLevel {
+    pub const ALL: [LogLevel; 4] =
+        [LogLevel::Debug, LogLevel::Verbose, LogLevel::Notice, LogLevel::Warning];
+}
+
+/// `redis.REPL_NONE` and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replication {
+    pub aof: bool,
+    pub replicas: bool,
+}

@@ -1,0 +1,486 @@
+//! One Lua state for one thread: compiled scripts, loaded libraries, and running them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_resp::reply::{Protocol, Reply};
+use mlua::{Function, HookTriggers, IntoLuaMulti, Lua, LuaString, Table, Value, VmState};
+
+use crate::arguments::{Arguments, to_bytes};
+use crate::failure::Failure;
+use crate::function::{LEVEL_CALLER, Raise, function};
+use crate::host::{Host, Tick};
+use crate::library::{Library, Registered};
+use crate::random::Random;
+use crate::shebang;
+use crate::to_reply::Unwritten;
+use crate::{api, bit, cjson, cmsgpack, library, random, sandbox, structs, to_reply};
+
+/// How often [`Host::tick`] is called.
+pub const INSTRUCTIONS_PER_TICK: u32 = 100_000;
+
+/// The garbage collector makes a step after so many runs, as it does in Redis.
+const RUNS_PER_COLLECTION: u32 = 50;
+
+/// The names of the chunks, which error texts show.
+const SCRIPT_CHUNK: &str = "@user_script";
+const FUNCTION_CHUNK: &str = "@user_function";
+
+/// A buffer for the arguments and replies of commands is not kept if it grew larger than this.
+const BUFFER_KEPT_MAX: usize = 64 * 1024;
+
+/// The name of a script: the hexadecimal SHA1 of its text, in lower case.
+pub type Sha = [u8; 40];
+
+/// The name of a script with this text.
+pub fn sha(body: &[u8]) -> Sha {
+    api::sha1_hex(body)
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// The bytes that the state may take up while a script runs; one that wants more fails with
+    /// `not enough memory`. 0: no limit.
+    pub memory_limit_bytes: usize,
+}
+
+pub struct Interpreter {
+    lua: Lua,
+    state: Rc<State>,
+    globals: Table,
+    library_environment: library::Environment,
+    scripts: HashMap<Sha, Function>,
+    libraries: HashMap<Vec<u8>, Library>,
+    functions: HashMap<Vec<u8>, Function>,
+    /// `host.run` of `lua-src`, and what it calls with an error.
+    run: Function,
+    handler: Function,
+    collect: Function,
+    runs: Cell<u32>,
+}
+
+/// What the functions that scripts call share with the interpreter.
+pub(crate) struct State {
+    pub host: Rc<dyn Host>,
+    /// What the running script chose by `redis.setresp`.
+    pub protocol: Cell<Protocol>,
+    pub random: Rc<Random>,
+    pub buffers: RefCell<Buffers>,
+    pub names: Names,
+    pub memory_limit_bytes: usize,
+    /// Lua's own `next`.
+    next: Function,
+    /// The functions of the library that is being loaded.
+    pub registered: RefCell<Option<Vec<Registered>>>,
+    /// Where the last error was raised.
+    place: RefCell<Option<Place>>,
+    killed: Cell<Option<&'static str>>,
+}
+
+impl State {
+    /// The entry of a table behind the key `last`; nil behind the last one.
+    pub fn next_entry(&self, table: &Table, last: &Value) -> mlua::Result<(Value, Value)> {
+        self.next.call((table, last))
+    }
+}
+
+/// The arguments and the reply of the command that a script calls.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub args: ArgsBuf,
+    pub reply: Reply,
+}
+
+impl Buffers {
+    /// Empties both, and frees what was needed for one large command only.
+    pub fn clear(&mut self) {
+        if self.args.as_args().len_bytes() > BUFFER_KEPT_MAX {
+            self.args = ArgsBuf::new();
+        }
+        self.args.clear();
+        self.reply.clear();
+        if self.reply.size_bytes() > BUFFER_KEPT_MAX {
+            self.reply = Reply::default();
+        }
+    }
+}
+
+/// The names of fields that are looked up for each table.
+pub(crate) struct Names {
+    pub ok: LuaString,
+    pub err: LuaString,
+    pub counted: LuaString,
+    pub double: LuaString,
+    pub map: LuaString,
+    pub set: LuaString,
+    pub big_number: LuaString,
+    pub verbatim_string: LuaString,
+    keys: LuaString,
+    argv: LuaString,
+}
+
+impl Names {
+    fn new(lua: &Lua) -> mlua::Result<Names> {
+        Ok(Names {
+            ok: lua.create_string("ok")?,
+            err: lua.create_string("err")?,
+            counted: lua.create_string("ignore_error_stats_update")?,
+            double: lua.create_string("double")?,
+            map: lua.create_string("map")?,
+            set: lua.create_string("set")?,
+            big_number: lua.create_string("big_number")?,
+            verbatim_string: lua.create_string("verbatim_string")?,
+            keys: lua.create_string("KEYS")?,
+            argv: lua.create_string("ARGV")?,
+        })
+    }
+}
+
+/// How a run ended.
+enum End {
+    Returned(Value),
+    Raised(Value),
+    Killed(&'static str),
+}
+
+/// A line of a script.
+struct Place {
+    source: String,
+    /// -1 for a function that is not written in Lua.
+    line: i64,
+}
+
+/// Building a state.
+impl Interpreter {
+    pub fn new(host: Rc<dyn Host>, options: Options) -> Interpreter {
+        // It allocates, and calls what it has just made itself.
+        Interpreter::try_new(host, options).expect("a Lua state with our libraries")
+    }
+
+    fn try_new(host: Rc<dyn Host>, options: Options) -> mlua::Result<Interpreter> {
+        let lua = sandbox::new_state()?;
+        let state = Rc::new(State {
+            host,
+            protocol: Cell::default(),
+            random: Rc::new(Random::new()),
+            buffers: RefCell::default(),
+            names: Names::new(&lua)?,
+            memory_limit_bytes: options.memory_limit_bytes,
+            next: lua.globals().raw_get("next")?,
+            registered: RefCell::default(),
+            place: RefCell::default(),
+            killed: Cell::default(),
+        });
+        let globals = lua.globals();
+        add_libraries(&lua, &globals, &state)?;
+        let library_environment = library::Environment::new(&lua, &globals, &state)?;
+        let redis = api::create(&lua, &state)?;
+        api::add_for_scripts(&lua, &redis)?;
+        globals.raw_set("redis", &redis)?;
+        globals.raw_set("server", redis)?;
+        sandbox::freeze_libraries(&lua, &globals)?;
+        sandbox::freeze_globals(&lua, &globals)?;
+        let for_handler = state.clone();
+        let handler =
+            function(&lua, move |lua, arguments| note_place(&for_handler, lua, &arguments))?;
+        let limit: Function = lua.named_registry_value("host.limit")?;
+        limit.call::<()>(options.memory_limit_bytes)?;
+        let interpreter = Interpreter {
+            run: lua.named_registry_value("host.run")?,
+            collect: globals.raw_get("collectgarbage")?,
+            handler,
+            globals,
+            library_environment,
+            scripts: HashMap::new(),
+            libraries: HashMap::new(),
+            functions: HashMap::new(),
+            runs: Cell::new(0),
+            state,
+            lua,
+        };
+        interpreter.set_hook()?;
+        Ok(interpreter)
+    }
+
+    /// Asks the host now and then whether to go on.
+    fn set_hook(&self) -> mlua::Result<()> {
+        let state = self.state.clone();
+        let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_TICK);
+        self.lua.set_global_hook(triggers, move |lua, _| {
+            if state.killed.get().is_none() {
+                let Tick::Kill(text) = state.host.tick() else { return Ok(VmState::Continue) };
+                state.killed.set(Some(text));
+            }
+            // From now on each instruction raises the error again, so that it can be caught, but
+            // nothing can be done then.
+            let every = HookTriggers::new().every_nth_instruction(1);
+            lua.set_global_hook(every, |_, _| Err(killed()))?;
+            Err(killed())
+        })
+    }
+}
+
+fn killed() -> mlua::Error {
+    mlua::Error::runtime("killed")
+}
+
+fn add_libraries(lua: &Lua, globals: &Table, state: &State) -> mlua::Result<()> {
+    globals.raw_set("bit", bit::create(lua)?)?;
+    globals.raw_set("cjson", cjson::create(lua)?)?;
+    globals.raw_set("cmsgpack", cmsgpack::create(lua)?)?;
+    globals.raw_set("struct", structs::create(lua)?)?;
+    random::install(lua, &globals.raw_get("math")?, &state.random)
+}
+
+/// What is called with an error where it is raised: notes the place, and returns the error.
+fn note_place(state: &State, lua: &Lua, arguments: &Arguments) -> Result<Value, Raise> {
+    let place = |level| {
+        lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let line = debug.current_line().map_or(-1, |line| line as i64);
+            let name = source.source.unwrap_or_default().into_owned();
+            (source.what == "C", Place { source: name, line })
+        })
+    };
+    // The function `error`, and ours, are in C; who called them matters.
+    let found = match place(LEVEL_CALLER) {
+        Some((true, _)) => place(LEVEL_CALLER + 1),
+        found => found,
+    };
+    *state.place.borrow_mut() = found.map(|(_, place)| place);
+    Ok(arguments.value(1).clone())
+}
+
+/// Scripts.
+impl Interpreter {
+    pub fn has_script(&self, sha: &Sha) -> bool {
+        self.scripts.contains_key(sha)
+    }
+
+    /// Compiles a script and keeps it under its name. A shebang line must have been checked
+    /// ([`shebang::parse_script`]).
+    pub fn load_script(&mut self, sha: Sha, body: &[u8]) -> Result<(), Failure> {
+        let function = self.compile(shebang::without(body), SCRIPT_CHUNK).map_err(|text| {
+            Failure::new(format!("ERR Error compiling script (new function): {text}"))
+        })?;
+        self.scripts.insert(sha, function);
+        Ok(())
+    }
+
+    pub fn forget_script(&mut self, sha: &Sha) {
+        self.scripts.remove(sha);
+    }
+
+    pub fn forget_scripts(&mut self) {
+        self.scripts.clear();
+    }
+
+    /// Runs a script and writes what it returned, in the protocol of `reply`. `None` if there is no
+    /// such script. After a failure nothing has been written.
+    pub fn run_script(
+        &self,
+        sha: &Sha,
+        keys: Args<'_>,
+        argv: Args<'_>,
+        reply: &mut Reply,
+    ) -> Option<Result<(), Failure>> {
+        let function = self.scripts.get(sha)?;
+        self.state.random.seed(0);
+        let run = || {
+            self.globals.raw_set(&self.state.names.keys, self.table_of(keys)?)?;
+            self.globals.raw_set(&self.state.names.argv, self.table_of(argv)?)?;
+            self.run(function, ())
+        };
+        Some(self.answer(run(), sha, reply))
+    }
+}
+
+/// Libraries and their functions.
+impl Interpreter {
+    /// Runs a library's code, which registers its functions. The library is not there for
+    /// [`Interpreter::run_function`] before it is added.
+    pub fn load_library(&self, code: &[u8]) -> Result<Library, Failure> {
+        let metadata = shebang::parse_library(code)?;
+        let chunk = self
+            .compile(shebang::without(code), FUNCTION_CHUNK)
+            .map_err(|text| Failure::new(format!("ERR Error compiling function: {text}")))?;
+        let environment = &self.library_environment;
+        let run = environment.enter(&chunk).and_then(|()| {
+            *self.state.registered.borrow_mut() = Some(Vec::new());
+            self.run(&chunk, ())
+        });
+        let registered = self.state.registered.take().unwrap_or_default();
+        environment.leave().map_err(internal)?;
+        if let Some(failure) = self.failure_of(&run.map_err(internal)?)? {
+            let text = [b"ERR Error registering functions: ", &failure.text[..]].concat();
+            return Err(Failure { text, ..failure });
+        }
+        if registered.is_empty() {
+            return Err(Failure::new("ERR No functions registered"));
+        }
+        Ok(Library { name: metadata.name, registered })
+    }
+
+    /// Makes a library's functions callable, in place of the library of the same name.
+    pub fn add_library(&mut self, library: Library) {
+        self.remove_library(&library.name);
+        for function in &library.registered {
+            self.functions.insert(function.info.name.clone(), function.callback.clone());
+        }
+        self.libraries.insert(library.name.clone(), library);
+    }
+
+    pub fn remove_library(&mut self, name: &[u8]) {
+        let Some(library) = self.libraries.remove(name) else { return };
+        for function in &library.registered {
+            self.functions.remove(&function.info.name);
+        }
+    }
+
+    pub fn remove_libraries(&mut self) {
+        self.libraries.clear();
+        self.functions.clear();
+    }
+
+    /// Runs a function and writes what it returned, in the protocol of `reply`. `None` if there is
+    /// no such function. After a failure nothing has been written.
+    pub fn run_function(
+        &self,
+        name: &[u8],
+        keys: Args<'_>,
+        args: Args<'_>,
+        reply: &mut Reply,
+    ) -> Option<Result<(), Failure>> {
+        let function = self.functions.get(name)?;
+        let run = || self.run(function, (self.table_of(keys)?, self.table_of(args)?));
+        Some(self.answer(run(), name, reply))
+    }
+}
+
+/// The state as a whole.
+impl Interpreter {
+    /// The bytes that the state takes up.
+    pub fn memory_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+}
+
+/// How any of them runs.
+impl Interpreter {
+    fn compile(&self, text: &[u8], chunk: &str) -> Result<Function, String> {
+        self.lua.load(text).set_name(chunk).into_function().map_err(|error| match error {
+            mlua::Error::SyntaxError { message, .. } => message,
+            error => error.to_string(),
+        })
+    }
+
+    fn table_of(&self, args: Args<'_>) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(args.len(), 0)?;
+        for (index, arg) in args.iter().enumerate() {
+            table.raw_seti(index + 1, self.lua.create_string(arg)?)?;
+        }
+        Ok(table)
+    }
+
+    /// Calls a function within the memory limit.
+    fn run(&self, function: &Function, args: impl IntoLuaMulti) -> mlua::Result<End> {
+        self.state.protocol.set(Protocol::Resp2);
+        *self.state.place.borrow_mut() = None;
+        let args = args.into_lua_multi(&self.lua)?;
+        let result = self.run.call::<(bool, Value)>((&self.handler, function, args));
+        if let Some(text) = self.state.killed.take() {
+            self.set_hook()?;
+            return Ok(End::Killed(text));
+        }
+        result.map(|(is_end, value)| if is_end { End::Returned(value) } else { End::Raised(value) })
+    }
+
+    /// Writes the reply to a run of what is called `name`.
+    fn answer(
+        &self,
+        run: mlua::Result<End>,
+        name: &[u8],
+        reply: &mut Reply,
+    ) -> Result<(), Failure> {
+        let end = run.map_err(internal)?;
+        let answer = match (self.failure_of(&end)?, end) {
+            (Some(failure), _) => Err(failure.at(&self.place_text(name))),
+            (None, End::Returned(value)) => self.answer_value(value, reply),
+            (None, _) => Ok(()),
+        };
+        self.collect();
+        answer
+    }
+
+    fn answer_value(&self, value: Value, reply: &mut Reply) -> Result<(), Failure> {
+        // A table that says that it is an error is a failure as well, but of no line.
+        if let Value::Table(table) = &value
+            && let Value::String(text) = table.raw_get(&self.state.names.err).map_err(internal)?
+        {
+            let counted = table.raw_get(&self.state.names.counted).map_err(internal)?;
+            return Err(Failure { text: text.as_bytes().to_vec(), counted });
+        }
+        to_reply::write(value, &self.state, reply).map_err(|error| match error {
+            Unwritten::Killed(text) => Failure::new(format!("ERR {text}")),
+            Unwritten::TooLong => Failure::new("ERR the reply of the script is too large"),
+            Unwritten::Lua(error) => internal(error),
+        })
+    }
+
+    /// What a run that did not come to its end says.
+    fn failure_of(&self, end: &End) -> Result<Option<Failure>, Failure> {
+        let error = match end {
+            End::Returned(_) => return Ok(None),
+            End::Killed(text) => return Ok(Some(Failure::new(format!("ERR {text}")))),
+            End::Raised(error) => error,
+        };
+        if let Value::Table(table) = error {
+            let names = &self.state.names;
+            let text: Value = table.raw_get(&names.err).map_err(internal)?;
+            let counted = table.raw_get::<bool>(&names.counted).map_err(internal)?;
+            let text = text_of(&text).unwrap_or_else(|| b"ERR unknown error".to_vec());
+            return Ok(Some(Failure { text, counted }));
+        }
+        let text = text_of(error).map_or_else(|| self.printed(error), Ok);
+        Ok(Some(Failure::new([b"ERR ", &text?[..]].concat())))
+    }
+
+    /// What `tostring` says of any other value.
+    fn printed(&self, value: &Value) -> Result<Vec<u8>, Failure> {
+        if let Value::Error(error) = value {
+            return Ok(error.to_string().into_bytes());
+        }
+        let tostring: Function = self.globals.raw_get("tostring").map_err(internal)?;
+        let text: LuaString = tostring.call(value).map_err(internal)?;
+        Ok(text.as_bytes().to_vec())
+    }
+
+    /// ` script: NAME, on @user_script:1.`; empty if the place of the error is not known.
+    fn place_text(&self, name: &[u8]) -> Vec<u8> {
+        let Some(place) = self.state.place.take() else { return Vec::new() };
+        let place = format!(", on {}:{}.", place.source, place.line);
+        [b" script: ", name, place.as_bytes()].concat()
+    }
+
+    fn collect(&self) {
+        let runs = self.runs.get() + 1;
+        self.runs.set(runs % RUNS_PER_COLLECTION);
+        if runs == RUNS_PER_COLLECTION {
+            // Finalizers are ours and raise nothing. A script may have stopped the collector.
+            let _ = self.collect.call::<()>(("restart", 0));
+            let _ = self.collect.call::<()>(("step", RUNS_PER_COLLECTION));
+        }
+    }
+}
+
+/// The text of a string or a number.
+fn text_of(value: &Value) -> Option<Vec<u8>> {
+    to_bytes(value).map(|text| text.to_vec())
+}
+
+/// What only a lack of memory, or a fault of ours, can cause.
+fn internal(error: mlua::Error) -> Failure {
+    Failure::new(format!("ERR Error running script: {error}"))
+}

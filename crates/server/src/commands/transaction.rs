@@ -1,0 +1,197 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! EXEC runs as a session: the slots of all keys that the queued calls name, and of those that the
+//! client watches, are locked first; if a call may touch others the gate is closed instead.
+
+use kvasir_keyspace::commands::options::db_index;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::plan::KeyAt;
+use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+
+use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun};
+use crate::dispatch::Handler;
+use crate::session::{Session, plan_slots};
+use crate::transaction::{Queued, Transaction, Watched};
+
+pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCH, &UNWATCH];
+
+const FLAGS: Flags = ANY_TIME_NOSCRIPT.union(Flags::ALLOW_BUSY);
+
+static MULTI: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "multi",
+        summary: "Begins a transaction: the calls that follow are queued.",
+        since: "1.2.0",
+        group: Group::Transactions,
+        arity: 1,
+        flags: FLAGS.union(Flags::FAST),
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(multi),
+};
+
+fn multi(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if cx.connection.transaction.is_some() {
+        return Err(Error::fixed("ERR MULTI calls can not be nested"));
+    }
+    cx.connection.begin_transaction();
+    cx.reply().ok();
+    Ok(())
+}
+
+static DISCARD: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "discard",
+        summary: "Ends a transaction without running what was queued.",
+        since: "2.0.0",
+        group: Group::Transactions,
+        complexity: "O(N) where N is the number of queued calls.",
+        arity: 1,
+        flags: FLAGS.union(Flags::FAST),
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(discard),
+};
+
+fn discard(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if cx.connection.take_transaction().is_none() {
+        return Err(Error::fixed("ERR DISCARD without MULTI"));
+    }
+    cx.connection.unwatch(&cx.shared.keyspace);
+    cx.reply().ok();
+    Ok(())
+}
+
+static WATCH: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "watch",
+        summary: "Has the next transaction fail if one of these keys changes before it runs.",
+        since: "2.2.0",
+        group: Group::Transactions,
+        complexity: "O(1) for every key.",
+        arity: -2,
+        flags: FLAGS.union(Flags::FAST),
+        keys: &[KeySpec::range(KeyFlags::RO, 1, -1, 1)],
+        arguments: &[Argument::key("key", 0).multiple()],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(watch),
+};
+
+fn watch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if cx.connection.transaction.is_some() {
+        return Err(Error::fixed("ERR WATCH inside MULTI is not allowed"));
+    }
+    let keyspace = &cx.shared.keyspace;
+    let pass = cx.pass.filter(|_| !keyspace.busy.is_busy()).ok_or_else(|| keyspace.busy.error())?;
+    for key in cx.args.from(1) {
+        cx.connection.watch(keyspace, pass, &cx.core.env, key);
+    }
+    cx.reply().ok();
+    Ok(())
+}
+
+static UNWATCH: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "unwatch",
+        summary: "Forgets all keys that the client watches.",
+        since: "2.2.0",
+        group: Group::Transactions,
+        arity: 1,
+        flags: FLAGS.union(Flags::FAST),
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        cx.connection.unwatch(&cx.shared.keyspace);
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+static EXEC: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "exec",
+        summary: "Runs the calls of a transaction, which nobody sees a part of.",
+        since: "1.2.0",
+        group: Group::Transactions,
+        complexity: "That of the queued calls.",
+        arity: 1,
+        flags: ANY_TIME_NOSCRIPT.union(Flags::SKIP_SLOWLOG),
+        ..Spec::BLANK
+    },
+    run: ServerRun::Session(exec),
+};
+
+fn exec(mut session: Session) -> (Session, Result<(), Error>) {
+    let connection = &mut session.connection;
+    let Some(transaction) = connection.take_transaction() else {
+        return (session, Err(Error::fixed("ERR EXEC without MULTI")));
+    };
+    if transaction.is_aborted {
+        connection.unwatch(&session.worker.shared.keyspace);
+        let text = "EXECABORT Transaction discarded because of previous errors.";
+        return (session, Err(Error::fixed(text)));
+    }
+    if let Err(error) = hold(&mut session, &transaction) {
+        session.connection.unwatch(&session.worker.shared.keyspace);
+        return (session, Err(error));
+    }
+    let is_stale = has_changed(&session);
+    let shared = session.shared();
+    session.connection.unwatch(&shared.keyspace);
+    if is_stale {
+        session.connection.reply.null_array();
+        return (session, Ok(()));
+    }
+    session.connection.reply.array(transaction.calls.len());
+    for call in transaction.calls {
+        session = run(session, call);
+    }
+    (session, Ok(()))
+}
+
+/// Locks what the calls name and the client watches, or everything.
+fn hold(session: &mut Session, transaction: &Transaction) -> Result<(), Error> {
+    let keyspace = &session.shared().keyspace;
+    let mut keys: Vec<KeyAt> = Vec::new();
+    let mut db = session.connection.db;
+    for Queued { entry, args } in &transaction.calls {
+        let args = args.as_args();
+        if !plan_slots(keyspace, entry, args, db, &mut keys) {
+            return session.hold_world();
+        }
+        if entry.spec.name == "select"
+            && let Ok(selected) = db_index(keyspace, &args[1])
+        {
+            db = selected;
+        }
+    }
+    keys.extend(session.connection.watched.iter().flat_map(|watched| watched.places()));
+    session.hold_keys(&keys)
+}
+
+/// Whether a watched key is not what it was.
+fn has_changed(session: &Session) -> bool {
+    let watched: Option<&Watched> = session.connection.watched.as_deref();
+    watched.is_some_and(|watched| {
+        watched.is_touched() || watched.alive().any(|(db, key)| session.has_expired(db, key))
+    })
+}
+
+/// Runs one call of a transaction; its error is its reply, and the others run all the same.
+fn run(mut session: Session, call: Queued) -> Session {
+    let Queued { entry, args } = call;
+    let mark = session.connection.reply.mark();
+    let result = match entry.handler {
+        Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) => {
+            let (back, result) = session.hand_on(entry, *run, args);
+            session = back;
+            result
+        }
+        _ => session.call(entry, args.as_args()),
+    };
+    if let Err(error) = result {
+        session.fail(entry, mark, &error);
+    }
+    session
+}

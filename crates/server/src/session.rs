@@ -1,0 +1,321 @@
+//! A call that runs other calls: a transaction, a script.
+//!
+//! It takes the worker whole. What it touches it holds from its first call to its last: the slots
+//! of all its keys, locked in order, or, where it may touch any key, the closed gate. So nobody
+//! sees a part of what it does. A session may be handed on: a transaction that comes to a script
+//! gives it the session that it has.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::command::{Command, Run, World};
+use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::execute::{Call, Context, covers, execute, execute_locked, lock_unless_busy};
+use kvasir_keyspace::plan::{self, KeyAt};
+use kvasir_keyspace::spec::Group;
+use kvasir_keyspace::view::Guards;
+use kvasir_keyspace::waiting::Blocking;
+use kvasir_keyspace::watching::has_expired;
+use kvasir_reactor::clock;
+use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_resp::reply::Mark;
+use kvasir_structures::crc16;
+use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_structures::held::{Held, Locked};
+
+use crate::blocking::serve_ready;
+use crate::command_log::Noted;
+use crate::commands::{ServerCommand, ServerCx, ServerRun};
+use crate::connection::Connection;
+use crate::dispatch::{Entry, Handler};
+use crate::run::{fail, unmute};
+use crate::shared::Shared;
+use crate::timing::Streak;
+use crate::worker::{Core, Worker};
+
+/// How a command runs that runs others: it gets the session and gives it back.
+pub type SessionRun = fn(Session) -> (Session, Result<(), Error>);
+
+/// A worker at the disposal of one call, and the client that made it.
+pub struct Session {
+    pub worker: Box<Worker>,
+    pub connection: Box<Connection>,
+    calling: Calling,
+    hold: Option<Hold>,
+}
+
+/// Where the arguments of the call are.
+enum Calling {
+    /// A request of the worker's batch.
+    Request(usize),
+    /// A call within a transaction.
+    Queued(ArgsBuf),
+}
+
+/// What is kept from others until the session ends.
+enum Hold {
+    Slots(Held<Slots>),
+    /// Everything: the gate is closed.
+    World(ExclusivePass<'static>),
+}
+
+/// Locked slots, for whoever keeps them together with the pass.
+struct Slots;
+
+impl Locked for Slots {
+    type With<'a> = Guards<'a>;
+}
+
+/// A call that a batch came upon and that needs a session.
+pub struct Start {
+    pub entry: &'static Entry,
+    pub run: SessionRun,
+    pub connection: Box<Connection>,
+    /// Which request of the batch it is.
+    pub request: usize,
+    /// Its reply is dropped: CLIENT REPLY.
+    pub is_muted: bool,
+    pub mark: Mark,
+}
+
+impl Start {
+    /// Runs the call, answers it, and gives the worker back.
+    pub fn run(self, worker: Box<Worker>) -> Box<Worker> {
+        let since = clock::ticks();
+        let calling = Calling::Request(self.request);
+        let session = Session { worker, connection: self.connection, calling, hold: None };
+        let (mut session, result) = (self.run)(session);
+        if let Err(error) = result {
+            session.fail(self.entry, self.mark, &error);
+        }
+        session.count(self.entry, session.args(), since);
+        let (mut worker, mut connection) = session.end();
+        if self.is_muted {
+            unmute(&mut connection, self.mark);
+        }
+        let index = connection.id.index as usize;
+        worker.connections[index] = Some(connection);
+        worker
+    }
+}
+
+impl Session {
+    pub fn shared(&self) -> &'static Shared {
+        self.worker.shared
+    }
+
+    pub fn core(&mut self) -> &mut Core {
+        &mut self.worker.core
+    }
+
+    /// The arguments of the call that the session is for.
+    pub fn args(&self) -> Args<'_> {
+        match &self.calling {
+            Calling::Request(index) => {
+                let batch = &self.worker.batch;
+                batch.args(&batch.requests[*index], &self.worker.reactor)
+            }
+            Calling::Queued(args) => args.as_args(),
+        }
+    }
+
+    /// Whether somebody further out holds already what this call needs.
+    pub fn is_held(&self) -> bool {
+        self.hold.is_some()
+    }
+
+    /// Locks the slots of these keys until the session ends. Nothing may be held yet. Fails if a
+    /// busy script has one of them.
+    pub fn hold_keys(&mut self, keys: &[KeyAt]) -> Result<(), Error> {
+        debug_assert!(self.hold.is_none(), "slots are locked all at once, in order");
+        let Shared { gate, keyspace, .. } = self.worker.shared;
+        let pass = gate.enter_unless(self.worker.index, || keyspace.busy.is_busy());
+        let pass = pass.ok_or_else(|| keyspace.busy.error())?;
+        let held = Held::new(pass, |pass| lock_unless_busy(keyspace, pass, keys))?;
+        self.hold = Some(Hold::Slots(held));
+        Ok(())
+    }
+
+    /// Closes the gate until the session ends. Nothing may be held yet. Fails if a busy script is
+    /// inside.
+    pub fn hold_world(&mut self) -> Result<(), Error> {
+        debug_assert!(self.hold.is_none(), "whoever is inside the gate cannot close it");
+        let Shared { gate, keyspace, .. } = self.worker.shared;
+        let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
+        self.hold = Some(Hold::World(exclusive.ok_or_else(|| keyspace.busy.error())?));
+        Ok(())
+    }
+
+    /// Whether all keys are among those held.
+    pub fn holds(&self, keys: &[KeyAt]) -> bool {
+        match &self.hold {
+            None => false,
+            Some(Hold::World(_)) => true,
+            Some(Hold::Slots(slots)) => slots.with(|guards| covers(guards, keys)),
+        }
+    }
+
+    /// Whether a key that is held is there although its time is over.
+    pub fn has_expired(&self, db: DbIndex, key: &[u8]) -> bool {
+        let (slot, env) = (crc16::slot_of(key), &self.worker.core.env);
+        match self.hold.as_ref().expect("a session holds something before its first call") {
+            Hold::World(pass) => {
+                let database = self.worker.shared.keyspace.database(db, pass);
+                has_expired(&database.slot(slot).lock(pass), env, key)
+            }
+            Hold::Slots(slots) => slots.with(|guards| {
+                let found = guards.iter().find(|guard| guard.place == (db, slot));
+                found.is_some_and(|guard| has_expired(&guard.slot, env, key))
+            }),
+        }
+    }
+
+    /// The witness for being inside the gate.
+    pub fn pass(&self) -> &Pass<'static> {
+        match self.hold.as_ref().expect("a session holds something before its first call") {
+            Hold::Slots(slots) => slots.pass(),
+            Hold::World(pass) => pass,
+        }
+    }
+
+    /// Makes one call for the client, on what the session holds. The reply goes to the connection;
+    /// on an error it has what the command wrote before.
+    pub fn call(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Error> {
+        let since = clock::ticks();
+        let result = match entry.handler {
+            Handler::Data(command) => {
+                let (keyspace, mut keys) = (&self.worker.shared.keyspace, Vec::new());
+                plan::keys(keyspace, command, args, self.connection.db, &mut keys)
+                    .and_then(|()| self.call_data(command, args, &keys))
+            }
+            Handler::Server(command) => self.call_server(command, args),
+        };
+        self.count(entry, args, since);
+        result
+    }
+
+    fn call_data(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        keys: &[KeyAt],
+    ) -> Result<(), Error> {
+        let Session { worker, connection, hold, .. } = self;
+        let (shared, core) = (worker.shared, &mut worker.core);
+        let (keyspace, db) = (&shared.keyspace, connection.db);
+        core.env.touches = !connection.client.no_touch.load(Relaxed);
+        let call = Call { command, args, db, keys };
+        let Core { env, tally, rng, .. } = core;
+        let reply = &mut connection.reply;
+        let hold = hold.as_mut().expect("a session holds something before its first call");
+        match (hold, &command.run) {
+            (Hold::World(pass), Run::World(run)) => {
+                run(&mut World { args, db, keyspace, pass, env, tally, reply }).map(drop)
+            }
+            (Hold::World(pass), _) => {
+                let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
+                execute(keyspace, pass, &call, context).map(drop)
+            }
+            (Hold::Slots(slots), _) => slots.with_mut(|guards| {
+                if !covers(guards, keys) {
+                    return Err(Error::fixed("ERR the call touches a key that it did not declare"));
+                }
+                let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
+                execute_locked(keyspace, guards, &call, context).map(drop)
+            }),
+        }
+    }
+
+    fn call_server(
+        &mut self,
+        command: &'static ServerCommand,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        let Session { worker, connection, hold, .. } = self;
+        let pass = match hold.as_ref().expect("a session holds something before its first call") {
+            Hold::Slots(slots) => slots.pass(),
+            Hold::World(pass) => pass,
+        };
+        let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
+        let cx = &mut ServerCx { shared, worker: index, core, connection, pass: Some(pass), args };
+        match command.run {
+            ServerRun::Plain(run) | ServerRun::Family(run, _) | ServerRun::World(run) => run(cx),
+            ServerRun::Session(_) => unreachable!("the caller hands the session on"),
+            ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
+        }
+    }
+
+    /// Makes a call that wants the session itself, with arguments of its own.
+    pub fn hand_on(
+        mut self,
+        entry: &'static Entry,
+        run: SessionRun,
+        args: ArgsBuf,
+    ) -> (Session, Result<(), Error>) {
+        let since = clock::ticks();
+        let outer = std::mem::replace(&mut self.calling, Calling::Queued(args));
+        let (mut session, result) = run(self);
+        session.count(entry, session.args(), since);
+        session.calling = outer;
+        (session, result)
+    }
+
+    /// Replaces what a call has written since `mark` by its error.
+    pub fn fail(&mut self, entry: &Entry, mark: Mark, error: &Error) {
+        self.connection.reply.truncate(mark);
+        let worker = &self.worker;
+        worker.shared.workers[worker.index].stats.by_command[entry.index].failed.add(1);
+        fail(worker.shared, worker.index, &mut self.connection, error);
+    }
+
+    /// Counts a call and its time. What took long is noted as any call is.
+    fn count(&self, entry: &Entry, args: Args<'_>, since: clock::Ticks) {
+        let Worker { shared, index, core, .. } = &*self.worker;
+        let stats = &shared.workers[*index].stats.by_command[entry.index];
+        let ticks = clock::ticks().since(since);
+        let streak = Streak { command: entry.index, calls: 1, ticks };
+        if let Some(us) = streak.count(stats, &core.thresholds, &mut 0) {
+            Noted { entry, args, client: &self.connection.client }.slow(shared, core, us);
+        }
+    }
+
+    /// Lets go of what was held, and serves those who waited for what was written.
+    fn end(self) -> (Box<Worker>, Box<Connection>) {
+        let Session { mut worker, connection, hold, .. } = self;
+        drop(hold);
+        if !worker.core.tally.ready.is_empty() {
+            let shared = worker.shared;
+            let pass = shared.gate.enter(worker.index);
+            serve_ready(shared, worker.index, &mut worker.core, &pass);
+        }
+        (worker, connection)
+    }
+}
+
+/// Appends the keys of a call that may run on locked slots; `false` if it needs the gate closed.
+pub fn plan_slots(
+    keyspace: &Keyspace,
+    entry: &Entry,
+    args: Args<'_>,
+    db: DbIndex,
+    keys: &mut Vec<KeyAt>,
+) -> bool {
+    match entry.handler {
+        Handler::Data(command) => match command.run {
+            // What cannot be planned fails when it is called, and touches nothing.
+            Run::Keys(_) | Run::Planned(..) => {
+                let first = keys.len();
+                if plan::keys(keyspace, command, args, db, keys).is_err() {
+                    keys.truncate(first);
+                }
+                true
+            }
+            Run::Roam(_) | Run::World(_) | Run::Container(_) => false,
+        },
+        // Those may look at any key.
+        Handler::Server(command) => {
+            let is_plain = matches!(command.run, ServerRun::Plain(_) | ServerRun::Family(..));
+            is_plain && matches!(command.spec.group, Group::Connection)
+        }
+    }
+}
