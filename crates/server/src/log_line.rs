@@ -3,7 +3,7 @@
 //! ```text
 //! legacy  4242:M 21 Nov 2026 11:50:54.400 * listening port=6379
 //! logfmt  pid=4242 role=primary timestamp="21 Nov 2026 11:50:54.400" level=notice message="..."
-//! json    {"pid":4242,"role":"primary","timestamp":"21 Nov 2026 11:50:54.400","level":"notice",...}
+//! json    {"pid":4242,"role":"primary","timestamp":"21 Nov 2026 11:50:54.400",...}
 //! ```
 
 use std::fmt::Write;

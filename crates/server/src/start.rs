@@ -173,9 +173,7 @@ impl Start {
         let (tell, ready) = mpsc::channel();
         let (shared, learn) = mpsc::channel::<&'static Shared>();
         let options = options.clone();
-        let thread = std::thread::spawn(move || {
-            // Only debuggers would miss it.
-            let _ = thread::set_name(&format!("worker-{index}"));
+        let run = move || {
             let mut reactor = match Reactor::new(&options) {
                 Ok(reactor) => reactor,
                 Err(error) => {
@@ -194,7 +192,9 @@ impl Start {
                 reactor.listen(listener);
             }
             Worker::new(index, shared, reactor).run()
-        });
+        };
+        let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(run);
+        let thread = thread.expect("a thread can be started at the start");
         Start { ready, shared, thread }
     }
 

@@ -7,9 +7,9 @@
 //! batch of few requests, where the reading is nothing beside the system calls.
 //!
 //! What that can blur: a small call that took long, because its thread was stopped or waited for a
-//! lock, inside of a streak of others. It is never lost, since the streak took at least as long; but
-//! the entry in the slow log tells the streak's time and its last call's arguments, and histograms
-//! get the streak's mean.
+//! lock, inside of a streak of others. It is never lost, since the streak took at least as long;
+//! but the entry in the slow log tells the streak's time and its last call's arguments, and
+//! histograms get the streak's mean.
 
 use kvasir_keyspace::spec::{Flags, Spec};
 use kvasir_reactor::clock::{Ticks, ticks};

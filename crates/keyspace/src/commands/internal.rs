@@ -1,5 +1,5 @@
-//! Commands on keys that belong to the server's containers: MEMORY USAGE, DEBUG OBJECT and the other
-//! words of DEBUG that look at a key.
+//! Commands on keys that belong to the server's containers: MEMORY USAGE, DEBUG OBJECT and the
+//! other words of DEBUG that look at a key.
 //!
 //! The server's rows describe them to clients; it calls these with the container's name in
 //! argument 0, their own in 1 and the key in 2. They are not in the command table themselves.
@@ -16,7 +16,7 @@ use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::{self, Object, Record, Text};
 
 /// What a key costs in its table: one of a 64-byte bucket's seven places.
-const PLACE_BYTES: usize = 64_usize.div_ceil(7);
+pub const PLACE_BYTES: usize = 64_usize.div_ceil(7);
 
 pub static MEMORY_USAGE: Command = Command {
     spec: Spec {

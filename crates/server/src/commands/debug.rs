@@ -35,6 +35,7 @@ static DEBUG: ServerCommand = ServerCommand {
         complexity: "Depends on subcommand.",
         arity: -2,
         flags: ANY_TIME_ADMIN,
+        is_for_system: true,
         ..Spec::BLANK
     },
     run: ServerRun::World(debug),

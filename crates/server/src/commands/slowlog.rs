@@ -1,4 +1,4 @@
-//! SLOWLOG, and COMMANDLOG, which has two more logs beside it. What they keep: `crate::command_log`.
+//! SLOWLOG, and COMMANDLOG, which has two more logs beside it. `crate::command_log` keeps them.
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};

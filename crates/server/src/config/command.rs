@@ -195,7 +195,7 @@ mod tests {
             (
                 &["loglevel", "foo"],
                 "loglevel",
-                "argument(s) must be one of the following: debug, verbose, notice, warning",
+                "argument(s) must be one of the following: debug, verbose, notice, warning, nothing",
             ),
             (
                 &["appendonly", "yes"],

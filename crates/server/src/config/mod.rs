@@ -13,6 +13,7 @@ pub mod kind;
 pub mod load;
 pub mod operations;
 pub mod print;
+pub mod reasons;
 pub mod rewrite;
 pub mod row;
 pub mod syntax;

@@ -83,7 +83,7 @@ a service manager.",
         field!(supervised),
         "\
 Tell the service manager that started the server when it is ready: `systemd`
-needs `Type=notify`, `upstart` an `expect stop`; `auto` looks at the environment.",
+needs `Type=notify`, `upstart` an `expect stop`; `auto` looks for either.",
     )
     .at_start(),
     Row::new(

@@ -6,6 +6,7 @@
 
 use super::Config;
 use super::kind::Kind;
+use super::reasons::why;
 use super::row::{Change, Group, Otherwise, Place, Row};
 use super::syntax;
 use super::table;
@@ -40,7 +41,7 @@ pub fn reference() -> String {
          Printed from the option table in `crates/server/src/config/table.rs`.\n\n\
          An option is set in a configuration file (`name value`), on the command line\n\
          (`--name value`) and, where the page says so, by `CONFIG SET name value`. What\n\
-         redis.conf 7.0 knows beyond that stands at the end.\n",
+         other servers know beyond that stands at the end.\n",
     );
     for &group in Group::ALL {
         out += &format!("\n## {}\n", group.title());
@@ -64,20 +65,19 @@ pub fn reference() -> String {
 }
 
 fn unsupported_section() -> String {
-    let names = |otherwise| {
-        let listed = UNSUPPORTED.iter().filter(move |entry| entry.otherwise == otherwise);
-        listed.map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(",\n")
-    };
-    format!(
-        "\n## Not supported yet\n\n\
-         CONFIG GET shows none of these, and CONFIG SET refuses them.\n\n\
-         The server does not start if they ask for something, since somebody relies on it:\n\
-         {}.\n\n\
-         Accepted, and named in the log as having no effect:\n\
-         {}.\n",
-        names(Otherwise::Refused),
-        names(Otherwise::Ignored)
-    )
+    let mut out = String::from(
+        "\n## Known, and without effect\n\n\
+         Options of redis.conf 7.0 and valkey.conf 9.1 that Kvasir does not obey. A file that has them\n\
+         is accepted, and the log names each with its reason. Those marked `refused` stop the start\n\
+         if they ask for something, since somebody relies on it. CONFIG GET shows none of them, and\n\
+         CONFIG SET refuses them.\n\n\
+         | Option | Why |\n|---|---|\n",
+    );
+    for entry in UNSUPPORTED {
+        let refused = if entry.otherwise == Otherwise::Refused { "; `refused`" } else { "" };
+        out += &format!("| `{}` | {}{refused} |\n", entry.name, why(entry.name));
+    }
+    out
 }
 
 /// Every option of `config` that has a field, one directive a line; reading it gives `config`.

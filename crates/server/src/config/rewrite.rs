@@ -1,8 +1,8 @@
 //! CONFIG REWRITE: the configuration in force, written back into the file that it came from.
 //!
 //! Comments, order and what the file says of other things stay. A line whose option has another
-//! value now gets the new one; of several lines about one option the first is kept. Options that the
-//! file does not mention are added at its end, if they do not have their default.
+//! value now gets the new one; of several lines about one option the first is kept. Options that
+//! the file does not mention are added at its end, if they do not have their default.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

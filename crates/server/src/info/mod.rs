@@ -3,7 +3,7 @@
 //! A figure that does not exist here is 0 where clients expect its field, and is left out
 //! otherwise; none is made up.
 
-mod activity;
+pub mod activity;
 pub mod data;
 mod machine;
 pub mod memory;
