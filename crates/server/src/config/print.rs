@@ -67,10 +67,10 @@ pub fn reference() -> String {
 fn unsupported_section() -> String {
     let mut out = String::from(
         "\n## Known, and without effect\n\n\
-         Options of redis.conf 7.0 and valkey.conf 9.1 that Kvasir does not obey. A file that has them\n\
-         is accepted, and the log names each with its reason. Those marked `refused` stop the start\n\
-         if they ask for something, since somebody relies on it. CONFIG GET shows none of them, and\n\
-         CONFIG SET refuses them.\n\n\
+         Options of redis.conf 7.0 and valkey.conf 9.1 that Kvasir does not obey. A file that\n\
+         has them is accepted, and the log names each with its reason. Those marked `refused`\n\
+         stop the start if they ask for something, since somebody relies on it. CONFIG GET\n\
+         shows none of them, and CONFIG SET refuses them.\n\n\
          | Option | Why |\n|---|---|\n",
     );
     for entry in UNSUPPORTED {
