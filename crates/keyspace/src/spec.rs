@@ -25,6 +25,8 @@ pub struct Spec {
     pub history: &'static [(&'static str, &'static str)],
     /// Since when another command is preferred, and which.
     pub deprecated: Option<(&'static str, &'static str)>,
+    /// No client calls it but those of the system itself.
+    pub is_for_system: bool,
     pub arguments: &'static [Argument],
 }
 
@@ -43,6 +45,7 @@ impl Spec {
         tips: &[],
         history: &[],
         deprecated: None,
+        is_for_system: false,
         arguments: &[],
     };
 
@@ -73,6 +76,7 @@ pub enum Group {
     Transactions,
     Scripting,
     Server,
+    Cluster,
 }
 
 impl Group {
@@ -93,6 +97,7 @@ impl Group {
             Group::Transactions => "transactions",
             Group::Scripting => "scripting",
             Group::Server => "server",
+            Group::Cluster => "cluster",
         }
     }
 }
@@ -134,6 +139,8 @@ bitflags! {
         const SCRIPTING = 1 << 4;
         /// Works on lists, sets and sorted sets, and is no command for keys of any type.
         const SORTABLE = 1 << 5;
+        /// For administrators, and so dangerous, without the flag that says so.
+        const ADMIN = 1 << 6;
     }
 
     /// What a command does with the keys of one key specification.

@@ -81,6 +81,12 @@ pub fn pid() -> u32 {
     std::process::id()
 }
 
+/// Leaves the terminal: the process becomes the leader of a session of its own.
+pub fn start_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
 /// System, release and machine, as `os` in INFO: "Linux 6.1.0 x86_64".
 pub fn system_name() -> String {
     let name = rustix::system::uname();

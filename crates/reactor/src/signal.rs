@@ -68,6 +68,19 @@ pub fn forget_shutdown() {
     REQUESTED.store(0, Ordering::Release);
 }
 
+/// Ends the process as an access to memory that is not there does.
+pub fn die_of_segfault() -> ! {
+    // SAFETY: the default action of the signal needs nothing of this process.
+    unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+    let _ = low_level::raise(libc::SIGSEGV);
+    std::process::abort()
+}
+
+/// Stops the process until somebody sends SIGCONT.
+pub fn stop_until_continued() {
+    let _ = low_level::raise(libc::SIGSTOP);
+}
+
 /// A peer that is gone is an error of the send, and a closed terminal is no reason to end.
 pub fn ignore_pipe_and_hangup() {
     for signal in [libc::SIGPIPE, libc::SIGHUP] {

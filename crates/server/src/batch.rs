@@ -83,6 +83,8 @@ pub struct Request {
     pub what: What,
     /// Where it ends in its source.
     pub end: usize,
+    /// Bytes on the wire.
+    pub len: usize,
     is_inline: bool,
     spans: (u32, u32),
     keys: (u32, u32),
@@ -171,6 +173,7 @@ impl Batch {
                 source: source as u32,
                 what,
                 end: *consumed,
+                len: length,
                 is_inline,
                 spans: (first_span as u32, self.spans.len() as u32),
                 keys: (first_key as u32, self.keys.len() as u32),
@@ -244,6 +247,7 @@ impl Request {
             source: source as u32,
             what: What::Malformed(error),
             end: usize::MAX,
+            len: 0,
             is_inline: false,
             spans: (0, 0),
             keys: (0, 0),

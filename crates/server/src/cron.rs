@@ -94,6 +94,10 @@ impl Cron {
             serve_ready(shared, self.worker, core, &pass);
         }
         notifications::tell(shared, self.worker, core);
+        let stay_us = stay.elapsed().as_micros() as u64;
+        if stay_us >= core.thresholds.latency_us {
+            shared.latencies.add("expire-cycle", core.env.now_ms / 1000, stay_us / 1000);
+        }
         is_complete
     }
 

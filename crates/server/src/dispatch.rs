@@ -9,6 +9,7 @@ use kvasir_keyspace::spec::Spec;
 use kvasir_resp::args::Args;
 
 use crate::commands::{SERVER_COMMANDS, ServerCommand, ServerRun};
+use crate::timing::is_small;
 
 /// A command or subcommand that clients can call.
 pub struct Entry {
@@ -22,6 +23,8 @@ pub struct Entry {
     pub subcommands: Vec<usize>,
     /// Taken away by `rename-command`: no client can call it, but ACL rules may name it.
     pub is_removed: bool,
+    /// Its calls do little, whatever their key holds: see `timing`.
+    pub is_small: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -230,14 +233,9 @@ impl Table {
 fn add(entries: &mut Vec<Entry>, handler: Handler, prefix: &str) -> usize {
     let (index, spec) = (entries.len(), handler.spec());
     let full_name = format!("{prefix}{}", spec.name);
-    entries.push(Entry {
-        index,
-        full_name,
-        spec,
-        handler,
-        subcommands: Vec::new(),
-        is_removed: false,
-    });
+    let (is_small, subcommands) = (is_small(spec), Vec::new());
+    let is_removed = false;
+    entries.push(Entry { index, full_name, spec, handler, subcommands, is_removed, is_small });
     let prefix = format!("{}|", spec.name);
     let subcommands = handler.subcommands().into_iter().map(|sub| add(entries, sub, &prefix));
     let subcommands = subcommands.collect();

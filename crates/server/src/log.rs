@@ -1,9 +1,4 @@
-//! The log: lines as Redis writes them, to standard output or to a file.
-//!
-//! ```text
-//! 4242:M 21 Nov 2026 11:50:54.400 * listening port=6379
-//! pid:role  local date and time   severity  message
-//! ```
+//! The log: lines to standard output or to a file, and to the system's log.
 //!
 //! A message is an event, then fields: `notice!("listening port={port}")`. Below the level in
 //! force a message costs one load and is not formatted. The file is opened for each line, so that
@@ -13,12 +8,15 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use jiff::Zoned;
 
-use crate::config::{Config, Loglevel};
+use crate::config::{Config, LogFormat, Loglevel, TimestampFormat};
+use crate::lock;
+use crate::log_line::{Look, line};
+use crate::syslog::Syslog;
 
 static LOG: Log = Log::new();
 
@@ -28,9 +26,9 @@ pub fn init(config: &Config) -> io::Result<()> {
     LOG.init(config)
 }
 
-/// Changes the level, for CONFIG SET.
-pub fn set_level(level: Loglevel) {
-    LOG.set_level(level);
+/// Takes what CONFIG SET may have changed: level and formats.
+pub fn refresh(config: &Config) {
+    LOG.refresh(config);
 }
 
 /// Whether a message of this severity is written.
@@ -38,12 +36,16 @@ pub fn is_enabled(severity: Loglevel) -> bool {
     LOG.is_enabled(severity)
 }
 
-/// Writes one line if the level allows. Control characters of the message are escaped: it may
-/// quote what a client sent. A line that cannot be written is lost.
+/// Writes one line if the level allows. A line that cannot be written is lost.
 pub fn write(severity: Loglevel, message: fmt::Arguments<'_>) {
     if is_enabled(severity) {
-        let _ = LOG.append(&line(severity, &Zoned::now(), &message.to_string()));
+        LOG.write(severity, &message.to_string());
     }
+}
+
+/// Writes text of several lines as it is, whatever the level: the crash report.
+pub fn write_raw(text: &str) {
+    let _ = LOG.append(text);
 }
 
 /// Logs what only matters when looking for a mistake.
@@ -85,25 +87,47 @@ pub use {
 struct Log {
     /// The least severity that is written, as a number.
     level: AtomicU8,
+    look: Mutex<Look>,
     /// Unset: standard output.
     file: OnceLock<PathBuf>,
+    /// Unset: not wanted.
+    syslog: OnceLock<Syslog>,
 }
 
 impl Log {
     const fn new() -> Log {
-        Log { level: AtomicU8::new(Loglevel::Notice as u8), file: OnceLock::new() }
+        let look = Look { format: LogFormat::Legacy, timestamp: TimestampFormat::Legacy };
+        Log {
+            level: AtomicU8::new(Loglevel::Notice as u8),
+            look: Mutex::new(look),
+            file: OnceLock::new(),
+            syslog: OnceLock::new(),
+        }
     }
 
     fn init(&self, config: &Config) -> io::Result<()> {
-        self.set_level(config.loglevel);
+        self.refresh(config);
         if !config.logfile.as_os_str().is_empty() {
             let _ = self.file.set(std::path::absolute(&config.logfile)?);
+        }
+        if let Some(syslog) = Syslog::open(config) {
+            let _ = self.syslog.set(syslog);
         }
         self.append("")
     }
 
-    fn set_level(&self, level: Loglevel) {
-        self.level.store(level as u8, Ordering::Relaxed);
+    fn refresh(&self, config: &Config) {
+        self.level.store(config.loglevel as u8, Ordering::Relaxed);
+        let (format, timestamp) = (config.log_format, config.log_timestamp_format);
+        *lock(&self.look) = Look { format, timestamp };
+    }
+
+    fn write(&self, severity: Loglevel, message: &str) {
+        let look = *lock(&self.look);
+        let _ = self.append(&line(look, severity, &Zoned::now(), message));
+        if let Some(syslog) = self.syslog.get() {
+            syslog.send(severity, message);
+        }
     }
 
     fn is_enabled(&self, severity: Loglevel) -> bool {
@@ -126,48 +150,9 @@ impl Log {
     }
 }
 
-fn line(severity: Loglevel, now: &Zoned, message: &str) -> String {
-    let pid = std::process::id();
-    let time = now.strftime("%d %b %Y %H:%M:%S.%3f");
-    let sign = sign(severity);
-    let mut line = format!("{pid}:M {time} {sign} ");
-    for char in message.chars() {
-        if char.is_control() {
-            line.extend(char.escape_default());
-        } else {
-            line.push(char);
-        }
-    }
-    line.push('\n');
-    line
-}
-
-fn sign(severity: Loglevel) -> char {
-    match severity {
-        Loglevel::Debug => '.',
-        Loglevel::Verbose => '-',
-        Loglevel::Notice => '*',
-        Loglevel::Warning => '#',
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_look_as_in_redis() {
-        let time: Zoned = "2026-11-05T07:08:09.0104[UTC]".parse().unwrap();
-        let pid = std::process::id();
-        let check = |severity, message, expect: &str| {
-            let expect = format!("{pid}:M 05 Nov 2026 07:08:09.010 {expect}\n");
-            assert_eq!(line(severity, &time, message), expect);
-        };
-        check(Loglevel::Debug, "a b=1", ". a b=1");
-        check(Loglevel::Verbose, "a", "- a");
-        check(Loglevel::Notice, "ä", "* ä");
-        check(Loglevel::Warning, "a\nb\x1b", "# a\\nb\\u{1b}");
-    }
 
     #[test]
     fn level_filters_at_run_time() {
@@ -177,10 +162,13 @@ mod tests {
                 .map(|severity| log.is_enabled(severity))
         };
         assert_eq!(enabled(&log), [false, false, true, true]);
-        log.set_level(Loglevel::Debug);
+        let set = |loglevel| log.refresh(&Config { loglevel, ..Config::default() });
+        set(Loglevel::Debug);
         assert_eq!(enabled(&log), [true; 4]);
-        log.set_level(Loglevel::Warning);
+        set(Loglevel::Warning);
         assert_eq!(enabled(&log), [false, false, false, true]);
+        set(Loglevel::Nothing);
+        assert_eq!(enabled(&log), [false; 4]);
     }
 
     #[test]

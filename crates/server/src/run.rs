@@ -5,7 +5,6 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::waiting::{Blocking, Caller};
-use kvasir_reactor::clock::Ticks;
 use kvasir_reactor::{Reactor, clock};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Mark;
@@ -14,8 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::acl::admit::Scene;
 use crate::admission;
-use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
+use crate::batch::{Batch, Lookahead, What, plan_keys};
 use crate::blocking::settle;
+use crate::command_log::Noted;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
@@ -24,6 +24,7 @@ use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
 use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
+use crate::timing::Timing;
 use crate::worker::{Core, Worker};
 
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
@@ -47,20 +48,15 @@ pub struct Runner<'w> {
     pass: Option<Pass<'static>>,
     /// Its own worker is inside already, with a script that is busy.
     is_within_script: bool,
-    /// Calls of one command in a row, not yet counted.
-    streak: Streak,
-}
-
-/// Reading the clock costs as much as a small command, so calls of the same command in a row are
-/// timed together.
-struct Streak {
-    command: usize,
-    calls: u64,
-    since: Ticks,
+    timing: Timing,
+    /// The request of the last call, whose time may not have been counted yet.
+    last_call: usize,
 }
 
 impl<'w> Runner<'w> {
-    pub fn new(worker: &'w mut Worker) -> Runner<'w> {
+    /// For a batch of so many requests.
+    pub fn new(worker: &'w mut Worker, requests: usize) -> Runner<'w> {
+        let thresholds = worker.core.thresholds;
         Runner {
             worker: worker.index,
             shared: worker.shared,
@@ -69,13 +65,14 @@ impl<'w> Runner<'w> {
             core: &mut worker.core,
             pass: None,
             is_within_script: false,
-            streak: Streak { command: 0, calls: 0, since: clock::ticks() },
+            timing: Timing::start(requests, &thresholds),
+            last_call: 0,
         }
     }
 
     /// For what other clients may call while a script of this worker is busy.
-    pub fn within_script(worker: &'w mut Worker) -> Runner<'w> {
-        Runner { is_within_script: true, ..Runner::new(worker) }
+    pub fn within_script(worker: &'w mut Worker, requests: usize) -> Runner<'w> {
+        Runner { is_within_script: true, ..Runner::new(worker, requests) }
     }
 
     /// Runs the requests of a batch from `position` on, to its end or to a call that needs a
@@ -91,11 +88,11 @@ impl<'w> Runner<'w> {
             }
             position.next += 1;
             if let Some(start) = self.run_request(batch, position.next - 1) {
-                self.end_streak();
+                self.end_streak(batch, None);
                 return Some(start);
             }
         }
-        self.end_streak();
+        self.end_streak(batch, None);
         None
     }
 
@@ -126,7 +123,7 @@ impl<'w> Runner<'w> {
             self.catch_up(&mut connection);
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
-            if let Some((entry, run)) = self.answer(&mut connection, batch, request) {
+            if let Some((entry, run)) = self.answer(&mut connection, batch, index) {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });
             }
             if is_muted {
@@ -155,10 +152,11 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        request: &Request,
+        index: usize,
     ) -> Option<(&'static Entry, SessionRun)> {
-        if let What::Call(index) = request.what {
-            return self.run_call(connection, batch, request, index as usize);
+        let request = &batch.requests[index];
+        if let What::Call(command) = request.what {
+            return self.run_call(connection, batch, index, command as usize);
         }
         self.refuse(connection, &request.what, batch.args(request, self.reactor));
         None
@@ -187,13 +185,15 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        request: &Request,
         index: usize,
+        command: usize,
     ) -> Option<(&'static Entry, SessionRun)> {
-        let entry = &self.shared.table.entries()[index];
+        let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
         let args = batch.args(request, self.reactor);
-        let stats = &self.shared.workers[self.worker].stats.by_command[index];
-        note_use(connection, index, self.core.env.now_ms);
+        let stats = &self.shared.workers[self.worker].stats;
+        stats.last_command.store(command, Relaxed);
+        let stats = &stats.by_command[command];
+        note_use(connection, command, self.core.env.now_ms);
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
         let admitted = admission::check(scene, connection, entry, args);
         match admitted.and_then(|()| connection.queue(entry, args)) {
@@ -206,9 +206,14 @@ impl<'w> Runner<'w> {
             }
         }
         if let Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) = entry.handler {
+            self.end_streak(batch, Some(connection));
             return Some((entry, *run));
         }
-        self.begin_call(index);
+        if self.timing.begins_another(command) {
+            self.end_streak(batch, Some(connection));
+        }
+        self.timing.begin(command);
+        self.last_call = index;
         let mark = connection.reply.mark();
         let result = match entry.handler {
             Handler::Data(command) => {
@@ -223,28 +228,44 @@ impl<'w> Runner<'w> {
             stats.failed.add(1);
             self.fail(connection, &error);
         }
+        let wary = &mut self.core.wary_calls;
+        if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
+            && let Some(us) = streak.count(stats, &self.core.thresholds, wary)
+        {
+            self.note_slow(connection, entry, args, us);
+        }
+        let lengths = [request.len, connection.reply.len_since(mark)];
+        if self.core.thresholds.is_large(lengths) {
+            self.note_large(connection, entry, args, lengths);
+        }
         None
     }
 
-    /// Counts a call of this command, which is about to begin.
-    #[inline]
-    fn begin_call(&mut self, command: usize) {
-        if self.streak.command != command {
-            self.end_streak();
-            self.streak.command = command;
+    /// Counts the calls whose time was not read yet, if there are any. Their connection may be the
+    /// one at hand, which is taken out of its place.
+    fn end_streak(&mut self, batch: &Batch, at_hand: Option<&Connection>) {
+        let Some(streak) = self.timing.end() else { return };
+        let stats = &self.shared.workers[self.worker].stats.by_command[streak.command];
+        let wary = &mut self.core.wary_calls;
+        let Some(us) = streak.count(stats, &self.core.thresholds, wary) else { return };
+        let request = &batch.requests[self.last_call];
+        let index = batch.sources[request.source as usize].connection;
+        let at_hand = at_hand.filter(|connection| connection.id == index);
+        // One that was closed since has no name any more.
+        if let Some(connection) = at_hand.or(self.connections[index.index as usize].as_deref()) {
+            let entry = &self.shared.table.entries()[streak.command];
+            self.note_slow(connection, entry, batch.args(request, self.reactor), us);
         }
-        self.streak.calls += 1;
     }
 
-    fn end_streak(&mut self) {
-        let now = clock::ticks();
-        if self.streak.calls > 0 {
-            let stats = &self.shared.workers[self.worker].stats.by_command[self.streak.command];
-            stats.calls.add(self.streak.calls);
-            stats.ticks.add(now.since(self.streak.since).count());
-        }
-        self.streak.calls = 0;
-        self.streak.since = now;
+    #[cold]
+    fn note_slow(&self, connection: &Connection, entry: &Entry, args: Args<'_>, us: u64) {
+        Noted { entry, args, client: &connection.client }.slow(self.shared, self.core, us);
+    }
+
+    #[cold]
+    fn note_large(&self, connection: &Connection, entry: &Entry, args: Args<'_>, len: [usize; 2]) {
+        Noted { entry, args, client: &connection.client }.large(self.shared, self.core, len);
     }
 
     #[inline]

@@ -27,6 +27,7 @@ use crate::acl::admit::{Moment, Scene, admit_later};
 use crate::acl::call;
 use crate::acl::check::check;
 use crate::blocking::serve_ready;
+use crate::command_log::Noted;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
@@ -34,6 +35,7 @@ use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
 use crate::run::{fail, unmute};
 use crate::shared::Shared;
+use crate::timing::Streak;
 use crate::worker::{Core, Worker};
 
 /// How a command runs that runs others: it gets the session and gives it back.
@@ -100,7 +102,7 @@ impl Start {
         if let Err(error) = result {
             session.fail(self.entry, self.mark, &error);
         }
-        session.count(self.entry, since);
+        session.count(self.entry, session.args(), since);
         let (mut worker, mut connection) = session.end();
         if self.is_muted {
             unmute(&mut connection, self.mark);
@@ -211,7 +213,7 @@ impl Session {
             Handler::Server(command) => self.call_server(command, args),
         };
         notifications::tell(self.worker.shared, self.worker.index, &mut self.worker.core);
-        self.count(entry, since);
+        self.count(entry, args, since);
         result
     }
 
@@ -291,8 +293,8 @@ impl Session {
         let since = clock::ticks();
         let outer = std::mem::replace(&mut self.calling, Calling::Queued(args));
         let (mut session, result) = run(self);
+        session.count(entry, session.args(), since);
         session.calling = outer;
-        session.count(entry, since);
         (session, result)
     }
 
@@ -304,10 +306,15 @@ impl Session {
         fail(worker.shared, worker.index, &mut self.connection, error);
     }
 
-    fn count(&self, entry: &Entry, since: clock::Ticks) {
-        let stats = &self.worker.shared.workers[self.worker.index].stats.by_command[entry.index];
-        stats.calls.add(1);
-        stats.ticks.add(clock::ticks().since(since).count());
+    /// Counts a call and its time. What took long is noted as any call is.
+    fn count(&self, entry: &Entry, args: Args<'_>, since: clock::Ticks) {
+        let Worker { shared, index, core, .. } = &*self.worker;
+        let stats = &shared.workers[*index].stats.by_command[entry.index];
+        let ticks = clock::ticks().since(since);
+        let streak = Streak { command: entry.index, calls: 1, ticks };
+        if let Some(us) = streak.count(stats, &core.thresholds, &mut 0) {
+            Noted { entry, args, client: &self.connection.client }.slow(shared, core, us);
+        }
     }
 
     /// Lets go of what was held, and serves those who waited for what was written.

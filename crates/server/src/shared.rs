@@ -11,8 +11,10 @@ use kvasir_structures::gate::Gate;
 use crate::acl::Acl;
 use crate::blocking::{End, Served};
 use crate::clients::Clients;
+use crate::command_log::CommandLogs;
 use crate::config::Config;
 use crate::dispatch::Table;
+use crate::latency::Latencies;
 use crate::pubsub::Hub;
 use crate::scripting::busy::ScriptState;
 use crate::scripting::cache::Cache;
@@ -33,7 +35,11 @@ pub struct Shared {
     pub facts: Facts,
     pub scripts: Cache,
     pub libraries: Libraries,
+    /// 40 hexadecimal digits that name the history of the data.
+    pub replication_id: Mutex<String>,
     pub samples: Samples,
+    pub command_logs: CommandLogs,
+    pub latencies: Latencies,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -108,10 +114,13 @@ impl Shared {
             acl,
             clients: Clients::default(),
             tls,
+            replication_id: Mutex::new(facts.run_id.clone()),
             facts,
             scripts: Cache::default(),
             libraries: Libraries::default(),
             samples: Samples::new(),
+            command_logs: CommandLogs::default(),
+            latencies: Latencies::default(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
@@ -160,6 +169,13 @@ impl Shared {
             let _ = sender.send(one);
         }
     }
+}
+
+/// 40 random hexadecimal digits.
+pub fn random_id() -> std::io::Result<String> {
+    let mut bytes = [0; 20];
+    kvasir_reactor::random::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Starts the thread that frees what takes long: values of many parts, whole databases.

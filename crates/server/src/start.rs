@@ -16,15 +16,20 @@ use crate::acl::{self, Acl};
 use crate::config::arguments::{self, Invocation, USAGE};
 use crate::config::load::{self, Loaded};
 use crate::config::{Config, IoBackend, print};
+use crate::crash;
 use crate::dispatch::Table;
 use crate::listen::{self, Open};
 use crate::log::{self, notice, warning};
-use crate::shared::{Facts, Shared};
+use crate::process;
+use crate::shared::{Facts, Shared, random_id};
 use crate::tls::context::Endpoint;
 use crate::worker::Worker;
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
+
+/// Where the process id of a server in the background stands, if nothing else is configured.
+const DAEMON_PID_FILE: &str = "/var/run/kvasir.pid";
 
 /// Why the server does not start, for the user.
 type Refusal = String;
@@ -69,6 +74,11 @@ fn say(text: &str) -> ExitCode {
 }
 
 fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
+    let role = process::go_to_background(&loaded.config);
+    let role = role.map_err(|error| format!("can't go to the background: {error}"))?;
+    if let process::Role::Parent = role {
+        return Ok(());
+    }
     let dir = loaded.config.dir.clone();
     std::env::set_current_dir(&dir)
         .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
@@ -85,9 +95,14 @@ fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
     let tls = Endpoint::new(&config.tls)?;
     let listeners = listen::open(&config)?;
     let (shared, threads) = start_workers(config, access, file, tls, listeners)?;
+    crash::install(shared);
     let config = shared.config();
     write_pid_file(&config);
+    if let Err(error) = process::adjust_oom_score(&config) {
+        warning!("oom-score-adj has no effect: {error}");
+    }
     notice!("{}", listen::ready_line(&config, shared));
+    process::notify_ready(&config);
     let result = join(threads);
     remove_files(&config);
     notice!("bye bye");
@@ -165,9 +180,7 @@ impl Start {
         let (tell, ready) = mpsc::channel();
         let (shared, learn) = mpsc::channel::<&'static Shared>();
         let options = options.clone();
-        let thread = std::thread::spawn(move || {
-            // Only debuggers would miss it.
-            let _ = thread::set_name(&format!("worker-{index}"));
+        let run = move || {
             let reactor = match Reactor::new(&options) {
                 Ok(reactor) => reactor,
                 Err(error) => {
@@ -187,7 +200,9 @@ impl Start {
                 worker.listen(open);
             }
             worker.run()
-        });
+        };
+        let run = std::thread::Builder::new().name(format!("worker-{index}")).spawn(run);
+        let thread = run.expect("a thread can be started at the start");
         Start { ready, shared, thread }
     }
 
@@ -199,23 +214,31 @@ impl Start {
 }
 
 fn facts(backend: String, config: &Config, file: Option<&Path>) -> Result<Facts, Refusal> {
-    let mut random = [0; 28];
-    random::fill(&mut random).map_err(|error| format!("no randomness: {error}"))?;
-    let (id, seed) = random.split_at(20);
+    let mut seed = [0; 8];
+    let no_randomness = |error| format!("no randomness: {error}");
+    random::fill(&mut seed).map_err(no_randomness)?;
     let show = |path: &Path| path.display().to_string();
     Ok(Facts {
-        run_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        run_id: random_id().map_err(no_randomness)?,
         started_ms: clock::now_unix_ms(),
         backend,
         executable: std::env::current_exe().map_or_else(|_| String::new(), |path| show(&path)),
         config_file: file.map_or_else(String::new, show),
-        hash_seed: u64::from_le_bytes(seed.try_into().expect("eight bytes are left")),
+        hash_seed: u64::from_le_bytes(seed),
         maxclients: config.maxclients as usize,
     })
 }
 
+/// A server in the background has one even if none is configured, as Redis.
+fn pid_file(config: &Config) -> &Path {
+    match config.pidfile.as_path() {
+        path if path.as_os_str().is_empty() && config.daemonize => Path::new(DAEMON_PID_FILE),
+        path => path,
+    }
+}
+
 fn write_pid_file(config: &Config) {
-    let path = &config.pidfile;
+    let path = pid_file(config);
     if !path.as_os_str().is_empty()
         && let Err(error) = std::fs::write(path, format!("{}\n", limits::pid()))
     {
@@ -224,7 +247,7 @@ fn write_pid_file(config: &Config) {
 }
 
 fn remove_files(config: &Config) {
-    for path in [&config.pidfile, &config.unixsocket] {
+    for path in [pid_file(config), &config.unixsocket] {
         if !path.as_os_str().is_empty() {
             // It may be gone already.
             let _ = std::fs::remove_file(path);

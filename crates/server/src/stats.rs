@@ -1,8 +1,9 @@
 //! Counters, one set per worker, written by that worker only and read by INFO.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use crate::histogram::Histogram;
 use crate::lock;
 
 /// A counter with one writer.
@@ -48,6 +49,8 @@ pub struct WorkerStats {
     pub denied_key: Counter,
     pub denied_channel: Counter,
     pub denied_database: Counter,
+    /// Index of the command that ran last, or runs; `usize::MAX` before the first.
+    pub last_command: AtomicUsize,
     /// By the command's index in the table.
     pub by_command: Box<[CommandStats]>,
     /// Error replies by code, of this worker.
@@ -61,6 +64,7 @@ pub struct CommandStats {
     pub ticks: Counter,
     pub rejected: Counter,
     pub failed: Counter,
+    pub latency: Histogram,
 }
 
 impl WorkerStats {
@@ -83,6 +87,7 @@ impl WorkerStats {
             denied_key: Counter::default(),
             denied_channel: Counter::default(),
             denied_database: Counter::default(),
+            last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
         }
@@ -120,6 +125,7 @@ impl WorkerStats {
         for command in &self.by_command {
             let counters = [&command.calls, &command.ticks, &command.rejected, &command.failed];
             counters.into_iter().for_each(Counter::reset);
+            command.latency.reset();
         }
         self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     }

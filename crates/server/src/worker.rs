@@ -30,6 +30,7 @@ use crate::scripting::busy::Away;
 use crate::scripting::run::Scripting;
 use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
+use crate::timing::Thresholds;
 use crate::tls::transport::Handshakes;
 use crate::tuning::{env, request_limits};
 
@@ -68,6 +69,9 @@ pub struct Core {
     pub config: Arc<Config>,
     config_version: u64,
     pub limits: Limits,
+    pub thresholds: Thresholds,
+    /// Calls still to be timed one by one: see `timing`.
+    pub wary_calls: u32,
     pub env: Env,
     pub tally: Tally,
     pub rng: Rng,
@@ -85,6 +89,8 @@ impl Core {
         let mut core = Core {
             config_version: 0,
             limits: request_limits(&config),
+            thresholds: Thresholds::of(&config),
+            wary_calls: 0,
             env: Env::default(),
             tally: Tally::default(),
             deadlines: Deadlines::default(),
@@ -105,6 +111,7 @@ impl Core {
             self.config_version = version;
             self.config = shared.config();
             self.limits = request_limits(&self.config);
+            self.thresholds = Thresholds::of(&self.config);
             self.env = env(&self.config, self.env.now_ms);
         }
     }
@@ -220,7 +227,7 @@ impl Worker {
         let mut position = Position::default();
         loop {
             let batch = std::mem::take(&mut self.batch);
-            let start = Runner::new(&mut self).run(&batch, &mut position);
+            let start = Runner::new(&mut self, batch.requests.len()).run(&batch, &mut position);
             self.batch = batch;
             match start {
                 Some(start) => self = start.run(self),

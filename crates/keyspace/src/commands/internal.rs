@@ -1,19 +1,22 @@
-//! Commands on one key that belong to the server's containers: MEMORY USAGE, DEBUG OBJECT.
+//! Commands on keys that belong to the server's containers: MEMORY USAGE, DEBUG OBJECT and the
+//! other words of DEBUG that look at a key.
 //!
 //! The server's rows describe them to clients; it calls these with the container's name in
 //! argument 0, their own in 1 and the key in 2. They are not in the command table themselves.
 
+use kvasir_structures::listpack::ListpackRef;
 use kvasir_structures::record::Body;
 
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
+use crate::digest;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
-use crate::value::{self, Record};
+use crate::value::{self, Object, Record, Text};
 
 /// What a key costs in its table: one of a 64-byte bucket's seven places.
-const PLACE_BYTES: usize = 64_usize.div_ceil(7);
+pub const PLACE_BYTES: usize = 64_usize.div_ceil(7);
 
 pub static MEMORY_USAGE: Command = Command {
     spec: Spec {
@@ -85,6 +88,95 @@ fn debug_object(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     ));
     Ok(Effect::None)
 }
+
+pub static DEBUG_DIGEST_VALUE: Command = Command {
+    spec: Spec {
+        name: "digest-value",
+        group: Group::Server,
+        arity: -2,
+        keys: &[KeySpec::range(KeyFlags::RO, 2, -1, 1)],
+        ..Spec::BLANK
+    },
+    run: Run::Keys(debug_digest_value),
+};
+
+fn debug_digest_value(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
+    let count = cx.view.key_count();
+    cx.reply.array(count);
+    for key in 0..count {
+        let env = cx.view.env;
+        let digest = cx.view.peek(key).map(|record| digest::of_value(record, env));
+        cx.reply.simple(&digest.unwrap_or_default().to_string());
+    }
+    Ok(Effect::None)
+}
+
+const ONE_KEY: &[KeySpec] = &[KeySpec::range(KeyFlags::RO, 2, 0, 1)];
+
+/// A word of DEBUG that says how a value of one encoding is kept.
+const fn inside(name: &'static str, run: fn(&mut Cx<'_, '_>) -> Result<Effect, Error>) -> Command {
+    let spec = Spec { name, group: Group::Server, arity: -3, keys: ONE_KEY, ..Spec::BLANK };
+    Command { spec, run: Run::Keys(run) }
+}
+
+pub static DEBUG_LISTPACK: Command = inside("listpack", |cx| {
+    let record = cx.view.peek(0).ok_or(Error::NO_KEY)?;
+    match (value::encoding(record), record.body()) {
+        ("listpack", Body::Bytes(bytes)) => {
+            let text = format!("{:?}", ListpackRef::new(bytes));
+            cx.reply.verbatim(b"txt", text.as_bytes());
+            Ok(Effect::None)
+        }
+        _ => Err(Error::fixed("ERR Not a listpack encoded object.")),
+    }
+});
+
+pub static DEBUG_QUICKLIST: Command = inside("quicklist", |cx| {
+    let record = cx.view.peek(0).ok_or(Error::NO_KEY)?;
+    match record.body() {
+        Body::Object(Object::List(list)) => {
+            let (elements, bytes) = (list.len(), list.allocated_bytes());
+            let text = format!("elements:{elements} allocated_bytes:{bytes}\n");
+            cx.reply.verbatim(b"txt", text.as_bytes());
+            Ok(Effect::None)
+        }
+        _ => Err(Error::fixed("ERR Not a quicklist encoded object.")),
+    }
+});
+
+/// A text has no room to spare but within its size class, which is nobody's to use.
+pub static DEBUG_SDSLEN: Command = inside("sdslen", |cx| {
+    let (key_len, record) = (cx.view.key(0).len(), cx.view.peek(0).ok_or(Error::NO_KEY)?);
+    match Text::of(record) {
+        Ok(text) if value::encoding(record) != "int" => {
+            let (text_len, bytes) = (text.bytes().len(), record.allocated_bytes());
+            cx.reply.simple(&format!(
+                "key_sds_len:{key_len}, key_sds_avail:0, key_zmalloc: {key_len}, \
+                 val_sds_len:{text_len}, val_sds_avail:0, val_zmalloc: {bytes}"
+            ));
+            Ok(Effect::None)
+        }
+        _ => Err(Error::fixed("ERR Not an sds encoded string.")),
+    }
+});
+
+/// Large sets, hashes and sorted sets are tables; what is told of them is their size.
+pub static DEBUG_HTSTATS_KEY: Command = inside("htstats-key", |cx| {
+    let record = cx.view.peek(0).ok_or(Error::NO_KEY)?;
+    let elements = match record.body() {
+        Body::Object(Object::Set(table) | Object::Hash(table)) => table.len(),
+        Body::Object(Object::SortedSet(set)) => set.len(),
+        _ => {
+            return Err(Error::fixed(
+                "ERR The value stored at the specified key is not represented using an hash table",
+            ));
+        }
+    };
+    let bytes = value::allocated_bytes(record);
+    let text = format!("number of elements: {elements}\n allocated bytes: {bytes}\n");
+    cx.reply.verbatim(b"txt", text.as_bytes());
+    Ok(Effect::None)
+});
 
 /// Bytes of the value itself, near to what DUMP would make of it.
 fn payload_len(record: Record<'_>) -> usize {

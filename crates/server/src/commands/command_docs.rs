@@ -9,8 +9,17 @@ use crate::dispatch::{Entry, Table};
 
 /// The command's name and its map of facts; what does not apply is left out.
 pub fn write_docs(reply: &mut Reply, table: &Table, entry: &Entry) {
-    let Spec { summary, since, complexity, group, deprecated, history, arguments, .. } =
-        *entry.spec;
+    let Spec {
+        summary,
+        since,
+        complexity,
+        group,
+        deprecated,
+        is_for_system,
+        history,
+        arguments,
+        ..
+    } = *entry.spec;
     let texts = [
         ("summary", summary),
         ("since", since),
@@ -21,13 +30,18 @@ pub fn write_docs(reply: &mut Reply, table: &Table, entry: &Entry) {
     let lists = [history.len(), arguments.len(), entry.subcommands.len()];
     reply.bulk(entry.full_name.as_bytes());
     let lists = lists.iter().filter(|length| **length > 0).count();
-    let deprecation = if deprecated.is_some() { 3 } else { 0 };
-    reply.map(texts.clone().count() + deprecation + lists);
+    let flags = [("deprecated", deprecated.is_some()), ("syscmd", is_for_system)];
+    let flags = flags.into_iter().filter(|(_, is_set)| *is_set);
+    let deprecation = if deprecated.is_some() { 2 } else { 0 };
+    let has_flags = usize::from(flags.clone().count() > 0);
+    reply.map(texts.clone().count() + has_flags + deprecation + lists);
     texts.for_each(|(field, text)| write_text(reply, field, text));
-    if let Some((version, instead)) = deprecated {
+    if has_flags > 0 {
         reply.bulk(b"doc_flags");
-        reply.set(1);
-        reply.simple("deprecated");
+        reply.set(flags.clone().count());
+        flags.for_each(|(flag, _)| reply.simple(flag));
+    }
+    if let Some((version, instead)) = deprecated {
         write_text(reply, "deprecated_since", version);
         write_text(reply, "replaced_by", instead);
     }

@@ -116,8 +116,10 @@ pub fn every_category(entry: &Entry) -> [(&'static str, bool); 21] {
     let names = |category: Categories| spec.categories.contains(category);
     let is_of = |group: Group| spec.group == group && entry.subcommands.is_empty();
     let sorts = names(Categories::SORTABLE);
+    let is_other = sorts || names(Categories::CONNECTION);
+    let is_admin = has(Flags::ADMIN) || names(Categories::ADMIN);
     [
-        ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !sorts),
+        ("keyspace", names(Categories::KEYSPACE) || is_of(Group::Generic) && !is_other),
         // A script that only reads may still be anything but a read.
         ("read", has(Flags::READONLY) && !is_of(Group::Scripting)),
         ("write", has(Flags::WRITE)),
@@ -131,11 +133,11 @@ pub fn every_category(entry: &Entry) -> [(&'static str, bool); 21] {
         ("geo", is_of(Group::Geo)),
         ("stream", is_of(Group::Stream)),
         ("pubsub", has(Flags::PUBSUB)),
-        ("admin", has(Flags::ADMIN)),
+        ("admin", is_admin),
         ("fast", has(Flags::FAST)),
         ("slow", !has(Flags::FAST)),
         ("blocking", has(Flags::BLOCKING)),
-        ("dangerous", has(Flags::ADMIN) || names(Categories::DANGEROUS)),
+        ("dangerous", is_admin || names(Categories::DANGEROUS)),
         ("connection", names(Categories::CONNECTION) || is_of(Group::Connection)),
         ("transaction", names(Categories::TRANSACTION) || is_of(Group::Transactions)),
         ("scripting", names(Categories::SCRIPTING) || is_of(Group::Scripting)),

@@ -2,6 +2,8 @@
 //!
 //! What an option is, and which value it takes, is `crate::config`'s business.
 
+use std::path::Path;
+
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
@@ -9,9 +11,11 @@ use kvasir_structures::glob::{self, Case};
 use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
 use crate::config::Config;
 use crate::config::command::{self, SetError};
+use crate::config::rewrite::{Extent, rewrite_file};
 use crate::config::row::Row;
 use crate::config::tls::is_tls;
-use crate::log::warning;
+use crate::log::{self, notice, warning};
+use crate::process;
 use crate::shared::{Message, Shared};
 
 pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];
@@ -26,7 +30,13 @@ static CONFIG: ServerCommand = ServerCommand {
         arity: -2,
         ..Spec::BLANK
     },
-    run: ServerRun::Container(&[&CONFIG_GET, &CONFIG_HELP, &CONFIG_RESETSTAT, &CONFIG_SET]),
+    run: ServerRun::Container(&[
+        &CONFIG_GET,
+        &CONFIG_HELP,
+        &CONFIG_RESETSTAT,
+        &CONFIG_REWRITE,
+        &CONFIG_SET,
+    ]),
 };
 
 static CONFIG_GET: ServerCommand = ServerCommand {
@@ -94,6 +104,10 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         cx.shared.acl.set_default_password(&config.requirepass);
     }
     cx.core.refresh(cx.shared);
+    log::refresh(&cx.core.config);
+    if let Err(error) = process::adjust_oom_score(&cx.core.config) {
+        warning!("oom-score-adj has no effect: {error}");
+    }
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();
     Ok(())
@@ -139,6 +153,41 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
     }),
 };
 
+static CONFIG_REWRITE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "rewrite",
+        summary: "Writes the configuration in force back to its file.",
+        since: "2.8.0",
+        group: Group::Server,
+        arity: 2,
+        flags: ANY_TIME_ADMIN,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let path = &cx.shared.facts.config_file;
+        if path.is_empty() {
+            return Err(Error::fixed("ERR The server is running without a config file"));
+        }
+        let result = rewrite_file(Path::new(path), &cx.shared.config(), Extent::Changed);
+        result.map_err(|error| {
+            warning!("CONFIG REWRITE failed error={error}");
+            Error::new(format!("ERR Rewriting config file: {error}"))
+        })?;
+        notice!("CONFIG REWRITE wrote the configuration file");
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+/// DEBUG CONFIG-REWRITE-FORCE-ALL.
+pub fn rewrite_all(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let path = Path::new(&cx.shared.facts.config_file);
+    rewrite_file(path, &cx.shared.config(), Extent::All)
+        .map_err(|error| Error::new(format!("ERR CONFIG-REWRITE-FORCE-ALL failed: {error}")))?;
+    cx.reply().ok();
+    Ok(())
+}
+
 static CONFIG_HELP: ServerCommand = ServerCommand {
     spec: help_spec("5.0.0", Group::Server),
     run: ServerRun::Plain(|cx| {
@@ -152,6 +201,8 @@ static HELP: &[&str] = &[
     "    Options whose names match, and their values.",
     "RESETSTAT",
     "    Sets the counters of INFO back to 0.",
+    "REWRITE",
+    "    Writes the configuration in force back to its file.",
     "SET <option> <value> [<option> <value> ...]",
     "    Changes options, all or none.",
 ];

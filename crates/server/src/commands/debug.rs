@@ -4,12 +4,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_keyspace::commands::internal;
+use kvasir_keyspace::digest;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Flags, Group, Spec};
+use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::number::parse_integer;
 
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, unknown_word, write_help};
-use crate::shared::Message;
+use super::config::rewrite_all;
+use super::{
+    ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, debug_protocol, is_word, unknown_word,
+    write_help,
+};
+use crate::config::kind::Kind;
+use crate::crash;
+use crate::dispatch::Handler;
+use crate::lock;
+use crate::log::{notice, warning};
+use crate::shared::{Message, random_id};
 
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
 
@@ -23,6 +34,7 @@ static DEBUG: ServerCommand = ServerCommand {
         complexity: "Depends on subcommand.",
         arity: -2,
         flags: ANY_TIME_ADMIN.union(Flags::PROTECTED),
+        is_for_system: true,
         ..Spec::BLANK
     },
     run: ServerRun::World(debug),
@@ -31,40 +43,194 @@ static DEBUG: ServerCommand = ServerCommand {
 fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let args = cx.args;
     match (args[1].to_ascii_lowercase().as_slice(), args.len()) {
-        (b"help", 2) => {
-            write_help(cx.reply(), "DEBUG", HELP);
-            Ok(())
-        }
-        (b"object", 3) => cx.run_data(&internal::DEBUG_OBJECT),
+        (b"help", 2) => write_help(cx.reply(), "DEBUG", HELP),
+        (b"object", 3) => return cx.run_data(&internal::DEBUG_OBJECT),
+        (b"digest", 2) => digest(cx),
+        (b"digest-value", _) => return cx.run_data(&internal::DEBUG_DIGEST_VALUE),
+        (b"listpack", 3) => return cx.run_data(&internal::DEBUG_LISTPACK),
+        (b"quicklist", 3 | 4) => return cx.run_data(&internal::DEBUG_QUICKLIST),
+        (b"sdslen", 3) => return cx.run_data(&internal::DEBUG_SDSLEN),
+        (b"htstats-key", 3 | 4) => return cx.run_data(&internal::DEBUG_HTSTATS_KEY),
+        (b"htstats", 3 | 4) => return table_stats(cx),
+        (b"populate", 3..=5) => return populate(cx),
+        (b"protocol", 3) => return debug_protocol::reply(cx),
+        (b"error", 3) => error(cx),
+        (b"log", 3) => log(cx),
         (b"sleep", 3) => sleep(cx),
         (b"set-active-expire", 3) => set_active_expire(cx),
-        _ => Err(unknown_word("DEBUG", &args[1])),
+        (b"quicklist-packed-threshold", 3) => return packed_threshold(cx),
+        (b"replybuffer", 4) => return reply_buffer(cx),
+        (b"config-rewrite-force-all", 2) => return rewrite_all(cx),
+        (b"change-repl-id", 2) => return change_replication_id(cx),
+        (b"reload" | b"loadaof", _) => return Err(NOTHING_SAVED),
+        (b"panic", 2) => panic!("DEBUG PANIC was asked for"),
+        (b"assert", 2) => crash::fatal("DEBUG ASSERT was asked for"),
+        (b"oom", 2) => crash::fatal("out of memory, as DEBUG OOM wants it"),
+        (b"segfault", 2) => kvasir_reactor::signal::die_of_segfault(),
+        _ => return Err(unknown_word("DEBUG", &args[1])),
     }
+    Ok(())
 }
 
+const NOTHING_SAVED: Error =
+    Error::fixed("ERR Nothing can be loaded: this server does not save its data yet.");
+
 static HELP: &[&str] = &[
+    "ASSERT, OOM, PANIC, SEGFAULT",
+    "    Ends the server as such a failure would, with a crash report but for SEGFAULT.",
+    "CHANGE-REPL-ID",
+    "    Gives the data another replication id.",
+    "CONFIG-REWRITE-FORCE-ALL",
+    "    As CONFIG REWRITE, but with all options, whether they have their default or not.",
+    "DIGEST",
+    "    A fingerprint of all data.",
+    "DIGEST-VALUE <key> [<key> ...]",
+    "    A fingerprint of each value.",
+    "ERROR <message>",
+    "    Replies this error.",
+    "HTSTATS <db>",
+    "    How the table of a database is filled.",
+    "HTSTATS-KEY <key>",
+    "    How the table of a large set, hash or sorted set is filled.",
+    "LISTPACK <key>",
+    "    The elements of a value that is a listpack.",
+    "LOG <message>",
+    "    Writes a line to the log.",
     "OBJECT <key>",
     "    What is known of a key's value inside.",
+    "POPULATE <count> [<prefix>] [<size>]",
+    "    Creates keys of strings, named key:0 and so on, where there are none yet.",
+    "PROTOCOL <type>",
+    "    Replies a value of a type: string, integer, double, bignum, null, array, set, map, attrib,",
+    "    push, verbatim, true, false.",
+    "QUICKLIST <key>",
+    "    Figures of a list that is no listpack.",
+    "QUICKLIST-PACKED-THRESHOLD <size>",
+    "    Accepted: an element that is too large for a node stands alone in any case.",
+    "REPLYBUFFER <PEAK-RESET-TIME <NEVER|RESET|time>|RESIZING <0|1>>",
+    "    Accepted: an idle client has no buffer.",
+    "SDSLEN <key>",
+    "    Lengths of a key and of its string.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Whether expired keys are deleted before somebody asks for them.",
     "SLEEP <seconds>",
     "    Stops the whole server for so long. Decimals allowed.",
 ];
 
-/// The gate is closed, so everyone waits.
-fn sleep(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let text = std::str::from_utf8(&cx.args[2]).unwrap_or_default();
-    let seconds = text.trim().parse::<f64>().unwrap_or(0.0);
-    std::thread::sleep(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+fn digest(cx: &mut ServerCx<'_>) {
+    let digest = digest::of_data_set(&cx.shared.keyspace, cx.pass(), &cx.core.env);
+    cx.reply().simple(&digest.to_string());
+}
+
+/// The whole text is the error, code and all; a line break would end it.
+fn error(cx: &mut ServerCx<'_>) {
+    let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let text: Vec<u8> =
+        cx.args[2].iter().map(|byte| if is_break(byte) { b' ' } else { *byte }).collect();
+    cx.reply().error_bytes(&text);
+}
+
+fn log(cx: &mut ServerCx<'_>) {
+    warning!("DEBUG LOG: {}", String::from_utf8_lossy(&cx.args[2]));
+    cx.reply().ok();
+}
+
+/// Of each slot in use; what there is to say is how many keys share one.
+fn table_stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let db = parse_integer(&cx.args[2]).ok_or(Error::NOT_INTEGER)?;
+    let out_of_range = Error::fixed("ERR Out of range database");
+    let db = cx.shared.keyspace.db_index(db).ok_or(out_of_range)?;
+    let database = cx.shared.keyspace.database(db, cx.pass());
+    let (mut slots, mut longest, mut expires) = (0, 0, 0);
+    for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
+        let slot = slot.lock(cx.pass());
+        slots += 1;
+        longest = longest.max(slot.len());
+        expires += slot.expiring_len();
+    }
+    let text = format!(
+        "[Dictionary HT]\n number of elements: {}\n different slots: {slots}\n max keys of a slot: \
+         {longest}\n[Expires HT]\n number of elements: {expires}\n",
+        database.len()
+    );
+    cx.reply().verbatim(b"txt", text.as_bytes());
+    Ok(())
+}
+
+/// Strings `value:N`, cut or filled with zero bytes to the size that was asked for.
+fn populate(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let args = cx.args;
+    let count = positive(&args[2])?;
+    let prefix = args.get(3).unwrap_or(b"key");
+    let size = args.get(4).map(positive).transpose()?.filter(|size| *size > 0);
+    let Some(Handler::Data(setnx)) = cx.shared.table.find(b"setnx").map(|entry| entry.handler)
+    else {
+        unreachable!("SETNX is a data command");
+    };
+    let mark = cx.connection.reply.mark();
+    for number in 0..count {
+        let mut value = format!("value:{number}").into_bytes();
+        value.resize(size.unwrap_or(value.len()), 0);
+        let key = [prefix, format!(":{number}").as_bytes()].concat();
+        let call: ArgsBuf = [&b"SETNX"[..], &key, &value].into_iter().collect();
+        cx.run_data_on(setnx, call.as_args())?;
+        cx.connection.reply.truncate(mark);
+    }
     cx.reply().ok();
     Ok(())
 }
 
+fn positive(word: &[u8]) -> Result<usize, Error> {
+    let number = parse_integer(word).and_then(|number| usize::try_from(number).ok());
+    number.ok_or(Error::fixed("ERR value is out of range, must be positive"))
+}
+
+/// A limit for which there is no use here: see HELP.
+fn packed_threshold(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let size = Kind::Memory { min: 0, max: 4 << 30 }.parse(&[cx.args[2].to_vec()]);
+    if size.is_err() {
+        return Err(Error::fixed(
+            "ERR argument must be a memory value bigger than 1 and smaller than 4gb",
+        ));
+    }
+    cx.reply().ok();
+    Ok(())
+}
+
+/// A setting for which there is no use here: see HELP.
+fn reply_buffer(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let value = &cx.args[3];
+    match cx.args[2].to_ascii_lowercase().as_slice() {
+        b"peak-reset-time" if is_word(value, "never") || is_word(value, "reset") => {}
+        b"peak-reset-time" | b"resizing" => {
+            parse_integer(value).ok_or(Error::NOT_INTEGER)?;
+        }
+        _ => return Err(unknown_word("DEBUG", &cx.args[1])),
+    }
+    cx.reply().ok();
+    Ok(())
+}
+
+fn change_replication_id(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let id = random_id().map_err(|error| Error::new(format!("ERR no randomness: {error}")))?;
+    notice!("replication id changed to={id}");
+    *lock(&cx.shared.replication_id) = id;
+    cx.reply().ok();
+    Ok(())
+}
+
+/// The gate is closed, so everyone waits.
+fn sleep(cx: &mut ServerCx<'_>) {
+    let text = std::str::from_utf8(&cx.args[2]).unwrap_or_default();
+    let seconds = text.trim().parse::<f64>().unwrap_or(0.0);
+    std::thread::sleep(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    cx.reply().ok();
+}
+
 /// Worker 0 is woken: it may sleep without a clock.
-fn set_active_expire(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+fn set_active_expire(cx: &mut ServerCx<'_>) {
     let is_on = parse_integer(&cx.args[2]).is_some_and(|number| number != 0);
     cx.shared.expires_actively.store(is_on, Relaxed);
     cx.shared.send(0, Message::Look);
     cx.reply().ok();
-    Ok(())
 }

@@ -1,13 +1,14 @@
 //! MEMORY: what takes memory, and how much.
 
-use kvasir_keyspace::commands::internal;
+use kvasir_keyspace::commands::internal::{self, PLACE_BYTES};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::slab;
 
 use super::{ServerCommand, ServerCx, ServerRun, help_spec, info, write_help};
-use crate::info::data::databases;
+use crate::info::activity::Buffers;
+use crate::info::data::{Counts, databases};
 use crate::info::memory::Memory;
 use crate::info::ratio;
 
@@ -82,11 +83,17 @@ enum Figure {
 }
 
 fn stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let keys = databases(&info::source(cx)).iter().map(|database| database.keys as u64).sum();
-    let figures = figures(&Memory::now(cx.shared), keys);
+    let databases = databases(&info::source(cx));
+    let keys = databases.iter().map(|database| database.keys as u64).sum();
+    let clients = Buffers::of(cx.shared).total as u64;
+    let figures = figures(&Memory::now(cx.shared), keys, clients);
     let reply = cx.reply();
-    reply.map(figures.len());
+    reply.map(figures.len() + databases.len());
     for (name, figure) in figures {
+        // As in Redis, behind what the server itself takes.
+        if name == "overhead.total" {
+            databases.iter().for_each(|database| write_database(reply, database));
+        }
         reply.bulk(name.as_bytes());
         match figure {
             Figure::Bytes(bytes) => reply.integer(bytes as i64),
@@ -97,7 +104,18 @@ fn stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn figures(memory: &Memory, keys: u64) -> Vec<(&'static str, Figure)> {
+/// What a database takes beside its records: a place for each key, in the one table that knows the
+/// expiries too.
+fn write_database(reply: &mut Reply, database: &Counts) {
+    reply.bulk(format!("db.{}", database.db).as_bytes());
+    reply.map(2);
+    reply.bulk(b"overhead.hashtable.main");
+    reply.integer((database.keys * PLACE_BYTES) as i64);
+    reply.bulk(b"overhead.hashtable.expires");
+    reply.integer(0);
+}
+
+fn figures(memory: &Memory, keys: u64, clients: u64) -> Vec<(&'static str, Figure)> {
     use Figure::{Bytes, Difference, Ratio};
     let dataset = memory.dataset();
     let difference = |one: u64, other: u64| Difference(one as i64 - other as i64);
@@ -107,7 +125,7 @@ fn figures(memory: &Memory, keys: u64) -> Vec<(&'static str, Figure)> {
         ("startup.allocated", Bytes(memory.used_at_start)),
         ("replication.backlog", Bytes(0)),
         ("clients.slaves", Bytes(0)),
-        ("clients.normal", Bytes(0)),
+        ("clients.normal", Bytes(clients)),
         ("cluster.links", Bytes(0)),
         ("aof.buffer", Bytes(0)),
         ("lua.caches", Bytes(0)),

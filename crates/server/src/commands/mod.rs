@@ -8,19 +8,25 @@ pub mod client;
 pub mod client_kill;
 pub mod client_line;
 pub mod client_unblock;
+pub mod cluster;
 pub mod command;
 pub mod command_docs;
 pub mod command_info;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod debug_protocol;
 pub mod function;
 pub mod info;
+pub mod latency;
 pub mod memory;
+pub mod module;
 pub mod pubsub;
 pub mod reference;
+pub mod replication;
 pub mod script;
 pub mod server;
+pub mod slowlog;
 pub mod transaction;
 
 use kvasir_keyspace::command::Command;
@@ -75,13 +81,18 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     acl::COMMANDS,
     auth::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
     info::COMMANDS,
+    latency::COMMANDS,
     memory::COMMANDS,
     pubsub::COMMANDS,
+    module::COMMANDS,
+    replication::COMMANDS,
     server::COMMANDS,
+    slowlog::COMMANDS,
     transaction::COMMANDS,
     script::COMMANDS,
     function::COMMANDS,
@@ -123,7 +134,12 @@ impl<'a> ServerCx<'a> {
 
     /// Runs a data command on the arguments of this call.
     fn run_data(&mut self, command: &'static Command) -> Result<(), Error> {
-        let (db, args, pass) = (self.connection.db, self.args, self.pass());
+        self.run_data_on(command, self.args)
+    }
+
+    /// Runs a data command on other arguments.
+    fn run_data_on(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Error> {
+        let (db, pass) = (self.connection.db, self.pass());
         let keyspace = &self.shared.keyspace;
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, db, &mut keys)?;

@@ -25,6 +25,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Scripting, "Scripts and functions"),
     (Group::Connection, "Connections"),
     (Group::Server, "The server"),
+    (Group::Cluster, "The cluster"),
 ];
 
 /// docs/commands.md.

@@ -6,7 +6,7 @@
 use super::Config;
 use super::kind::Value;
 use super::row::{Change, Place, Row};
-use super::table::OPTIONS;
+use super::table;
 use super::unsupported::Unsupported;
 
 /// Why CONFIG SET changes nothing. `message` is the text of the error reply.
@@ -49,7 +49,7 @@ pub fn get<P: AsRef<[u8]>>(
     let patterns: Vec<_> = patterns.iter().map(|p| p.as_ref().to_ascii_lowercase()).collect();
     let wanted = |name: &str| patterns.iter().any(|pattern| matches(pattern, name.as_bytes()));
     let mut pairs = Vec::new();
-    for row in OPTIONS {
+    for row in table::all() {
         for name in row.names().filter(|name| wanted(name)) {
             pairs.push((name, row.value(config).to_bytes()));
         }
@@ -173,10 +173,7 @@ mod tests {
                 ("hash-max-ziplist-value", "64"),
             ],
         );
-        assert_eq!(
-            get(&config, &["*"], matches).len(),
-            OPTIONS.iter().flat_map(Row::names).count()
-        );
+        assert_eq!(get(&config, &["*"], matches).len(), table::all().flat_map(Row::names).count());
     }
 
     #[test]
@@ -211,7 +208,7 @@ mod tests {
             (
                 &["loglevel", "foo"],
                 "loglevel",
-                "argument(s) must be one of the following: debug, verbose, notice, warning",
+                "argument(s) must be one of the following: debug, verbose, notice, warning, nothing",
             ),
             (&["timeout", "7", "dir", "/"], "dir", "can't set protected config"),
             (

@@ -11,7 +11,10 @@ use kvasir_keyspace::event::Class;
 
 use super::kind::Value;
 use super::tls::AuthClients;
-use super::{FileMode, IoBackend, Loglevel, PubsubDefault, Threads, WhoMay};
+use super::{
+    FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, PubsubDefault, Supervised,
+    SyslogFacility, Threads, TimestampFormat, WhoMay,
+};
 
 /// A type that a field of `Config` may have.
 pub trait Field {
@@ -164,7 +167,30 @@ macro_rules! choice {
 }
 
 choice!(AuthClients, No = "no", Yes = "yes", Optional = "optional");
-choice!(Loglevel, Debug = "debug", Verbose = "verbose", Notice = "notice", Warning = "warning");
+choice!(
+    Loglevel,
+    Debug = "debug",
+    Verbose = "verbose",
+    Notice = "notice",
+    Warning = "warning",
+    Nothing = "nothing"
+);
+choice!(LogFormat, Legacy = "legacy", Logfmt = "logfmt", Json = "json");
+choice!(TimestampFormat, Legacy = "legacy", Iso8601 = "iso8601", Milliseconds = "milliseconds");
+choice!(Supervised, Upstart = "upstart", Systemd = "systemd", Auto = "auto", No = "no");
+choice!(OomScoreAdj, No = "no", Yes = "yes", Relative = "relative", Absolute = "absolute");
+choice!(
+    SyslogFacility,
+    User = "user",
+    Local0 = "local0",
+    Local1 = "local1",
+    Local2 = "local2",
+    Local3 = "local3",
+    Local4 = "local4",
+    Local5 = "local5",
+    Local6 = "local6",
+    Local7 = "local7"
+);
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(WhoMay, No = "no", Yes = "yes", Local = "local");
 choice!(PubsubDefault, AllChannels = "allchannels", ResetChannels = "resetchannels");

@@ -43,6 +43,8 @@ pub enum Kind {
     SavePoints,
     /// Letters of classes of keyspace events.
     Events,
+    /// Numbers from 0 to 100.
+    Percentiles,
 }
 
 /// A value that fits its `Kind`.
@@ -86,7 +88,7 @@ impl Kind {
 
     /// Whether the option takes any number of words.
     pub fn is_list(self) -> bool {
-        matches!(self, Kind::Words | Kind::SavePoints)
+        matches!(self, Kind::Words | Kind::SavePoints | Kind::Percentiles)
     }
 
     fn parse_word(self, word: &[u8]) -> Result<Value, String> {
@@ -105,7 +107,7 @@ impl Kind {
             Kind::Text => parse_text(word),
             Kind::Choice(choices) => parse_choice(word, choices),
             Kind::Events => notifications::parse(word).map(Value::Events),
-            Kind::Words | Kind::SavePoints => unreachable!("a list"),
+            Kind::Words | Kind::SavePoints | Kind::Percentiles => unreachable!("a list"),
         }
     }
 
@@ -118,6 +120,7 @@ impl Kind {
         };
         match self {
             Kind::SavePoints => check_save_points(&words).map(|()| Value::Words(words)),
+            Kind::Percentiles => percentiles(&words).map(Value::Words),
             _ => Ok(Value::Words(words)),
         }
     }
@@ -252,6 +255,18 @@ fn check_save_points(words: &[String]) -> Result<(), String> {
     let number = |word: &String, min| word.parse::<i64>().is_ok_and(|number| number >= min);
     let valid = |pair: &[String]| matches!(pair, [s, c] if number(s, 1) && number(c, 0));
     if words.chunks(2).all(valid) { Ok(()) } else { Err("Invalid save parameters".into()) }
+}
+
+/// The shortest spelling of each: `50.0` is 50.
+fn percentiles(words: &[String]) -> Result<Vec<String>, String> {
+    let shortest = |word: &String| match word.parse::<f64>() {
+        Ok(number) if (0.0..=100.0).contains(&number) => Ok(number.to_string()),
+        Ok(number) if !number.is_nan() => Err("latency-tracking-info-percentiles parameters \
+             should sit between [0.0,100.0]"
+            .into()),
+        _ => Err("Invalid latency-tracking-info-percentiles parameters".into()),
+    };
+    words.iter().map(shortest).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ pub mod command;
 pub mod field;
 pub mod kind;
 pub mod load;
+pub mod operations;
 pub mod print;
+pub mod reasons;
+pub mod rewrite;
 pub mod row;
 pub mod syntax;
 pub mod table;
@@ -83,13 +86,38 @@ pub struct Config {
     pub logfile: PathBuf,
     /// Empty: no such file.
     pub pidfile: PathBuf,
+    pub log_format: LogFormat,
+    pub log_timestamp_format: TimestampFormat,
+    pub daemonize: bool,
+    pub supervised: Supervised,
+    pub syslog_enabled: bool,
+    pub syslog_ident: Vec<u8>,
+    pub syslog_facility: SyslogFacility,
+    pub crash_log_enabled: bool,
+    pub oom_score_adj: OomScoreAdj,
+    /// Three numbers: of a master, of a replica, of a child.
+    pub oom_score_adj_values: Vec<String>,
+    /// Microseconds; -1: no slow log.
+    pub commandlog_execution_slower_than: i64,
+    pub commandlog_slow_execution_max_len: u64,
+    /// Bytes; -1: no such log.
+    pub commandlog_request_larger_than: i64,
+    pub commandlog_large_request_max_len: u64,
+    /// Bytes; -1: no such log.
+    pub commandlog_reply_larger_than: i64,
+    pub commandlog_large_reply_max_len: u64,
+    /// Milliseconds; 0: off.
+    pub latency_monitor_threshold: u64,
+    pub latency_tracking: bool,
+    /// Numbers from 0 to 100.
+    pub latency_tracking_info_percentiles: Vec<String>,
 }
 
 impl Default for Config {
     /// Every option at the default of its row.
     fn default() -> Config {
         let mut config = Config::blank();
-        for row in table::OPTIONS {
+        for row in table::all() {
             row.reset(&mut config);
         }
         config
@@ -148,6 +176,25 @@ impl Config {
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),
             pidfile: PathBuf::new(),
+            log_format: LogFormat::Legacy,
+            log_timestamp_format: TimestampFormat::Legacy,
+            daemonize: false,
+            supervised: Supervised::No,
+            syslog_enabled: false,
+            syslog_ident: Vec::new(),
+            syslog_facility: SyslogFacility::Local0,
+            crash_log_enabled: false,
+            oom_score_adj: OomScoreAdj::No,
+            oom_score_adj_values: Vec::new(),
+            commandlog_execution_slower_than: 0,
+            commandlog_slow_execution_max_len: 0,
+            commandlog_request_larger_than: 0,
+            commandlog_large_request_max_len: 0,
+            commandlog_reply_larger_than: 0,
+            commandlog_large_reply_max_len: 0,
+            latency_monitor_threshold: 0,
+            latency_tracking: false,
+            latency_tracking_info_percentiles: Vec::new(),
         }
     }
 }
@@ -223,6 +270,58 @@ pub enum Loglevel {
     Verbose,
     Notice,
     Warning,
+    /// No message is that severe.
+    Nothing,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Legacy,
+    Logfmt,
+    Json,
+}
+
+/// How the log writes times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampFormat {
+    Legacy,
+    Iso8601,
+    Milliseconds,
+}
+
+/// Which service manager wants to hear of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervised {
+    Upstart,
+    Systemd,
+    /// Whichever the environment names.
+    Auto,
+    No,
+}
+
+/// Of the system's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyslogFacility {
+    User,
+    Local0,
+    Local1,
+    Local2,
+    Local3,
+    Local4,
+    Local5,
+    Local6,
+    Local7,
+}
+
+/// How the scores of `oom-score-adj-values` are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OomScoreAdj {
+    No,
+    /// The same as `Relative`.
+    Yes,
+    Relative,
+    Absolute,
 }
 
 /// Who may do what could harm the machine, beside what ACL rules allow.

@@ -6,9 +6,10 @@
 
 use super::Config;
 use super::kind::Kind;
+use super::reasons::why;
 use super::row::{Change, Group, Otherwise, Place, Row};
 use super::syntax;
-use super::table::OPTIONS;
+use super::table;
 use super::unsupported::UNSUPPORTED;
 
 /// A configuration file with every option at its default, explained.
@@ -40,7 +41,7 @@ pub fn reference() -> String {
          Printed from the option table in `crates/server/src/config/table.rs`.\n\n\
          An option is set in a configuration file (`name value`), on the command line\n\
          (`--name value`) and, where the page says so, by `CONFIG SET name value`. What\n\
-         redis.conf 7.0 knows beyond that stands at the end.\n",
+         other servers know beyond that stands at the end.\n",
     );
     for &group in Group::ALL {
         out += &format!("\n## {}\n", group.title());
@@ -67,26 +68,25 @@ pub fn reference() -> String {
 }
 
 fn unsupported_section() -> String {
-    let names = |otherwise| {
-        let listed = UNSUPPORTED.iter().filter(move |entry| entry.otherwise == otherwise);
-        listed.map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(",\n")
-    };
-    format!(
-        "\n## Not supported yet\n\n\
-         CONFIG GET shows none of these, and CONFIG SET refuses them.\n\n\
-         The server does not start if they ask for something, since somebody relies on it:\n\
-         {}.\n\n\
-         Accepted, and named in the log as having no effect:\n\
-         {}.\n",
-        names(Otherwise::Refused),
-        names(Otherwise::Ignored)
-    )
+    let mut out = String::from(
+        "\n## Known, and without effect\n\n\
+         Options of redis.conf 7.0 and valkey.conf 9.1 that Kvasir does not obey. A file that\n\
+         has them is accepted, and the log names each with its reason. Those marked `refused`\n\
+         stop the start if they ask for something, since somebody relies on it. CONFIG GET\n\
+         shows none of them, and CONFIG SET refuses them.\n\n\
+         | Option | Why |\n|---|---|\n",
+    );
+    for entry in UNSUPPORTED {
+        let refused = if entry.otherwise == Otherwise::Refused { "; `refused`" } else { "" };
+        out += &format!("| `{}` | {}{refused} |\n", entry.name, why(entry.name));
+    }
+    out
 }
 
 /// Every option of `config` that has a field, one directive a line; reading it gives `config`.
 pub fn directives(config: &Config) -> Vec<u8> {
     let mut out = Vec::new();
-    for row in OPTIONS.iter().filter(|row| matches!(row.place, Place::Field { .. })) {
+    for row in table::all().filter(|row| matches!(row.place, Place::Field { .. })) {
         out.extend(row.name.as_bytes());
         for word in row.value(config).to_directive() {
             out.push(b' ');
@@ -98,7 +98,7 @@ pub fn directives(config: &Config) -> Vec<u8> {
 }
 
 fn rows(group: Group) -> impl Iterator<Item = &'static Row> {
-    OPTIONS.iter().filter(move |row| row.group == group)
+    table::all().filter(move |row| row.group == group)
 }
 
 fn default_directive(row: &Row) -> &'static str {
@@ -136,6 +136,7 @@ fn values(kind: Kind) -> String {
         Kind::Words => "words".into(),
         Kind::SavePoints => "pairs of seconds and changes".into(),
         Kind::Events => "letters of `Ag$lshzxeKEtmdn`".into(),
+        Kind::Percentiles => "numbers from 0 to 100".into(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Config;
 use super::kind::{Kind, Value};
-use super::table::OPTIONS;
+use super::table;
 
 /// One option.
 pub struct Row {
@@ -139,7 +139,7 @@ impl Row {
 
     /// The row that `name` means, in any case, with the name as the table spells it.
     pub fn find(name: &[u8]) -> Option<(&'static Row, &'static str)> {
-        OPTIONS.iter().find_map(|row| {
+        table::all().find_map(|row| {
             let name = row.names().find(|known| name.eq_ignore_ascii_case(known.as_bytes()))?;
             Some((row, name))
         })

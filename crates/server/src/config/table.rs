@@ -5,7 +5,7 @@
 
 use super::kind::{Kind, Value};
 use super::row::{Group, Otherwise, Place, Row};
-use super::{IoBackend, Loglevel, PubsubDefault, WhoMay, tls};
+use super::{IoBackend, PubsubDefault, WhoMay, operations, tls};
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;
@@ -26,11 +26,11 @@ macro_rules! field {
 }
 pub(super) use field;
 
-const fn ignored(why: &'static str) -> Place {
+pub(super) const fn ignored(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Ignored, why }
 }
 
-const fn refused(why: &'static str) -> Place {
+pub(super) const fn refused(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Refused, why }
 }
 
@@ -47,7 +47,12 @@ Accepted for files written for Redis. Large values are always freed outside of
 the command that removes them.";
 
 /// All options, by group.
-pub static OPTIONS: &[Row] = &[
+pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
+    OPTIONS.iter().chain(operations::OPTIONS)
+}
+
+/// All but those of the last groups.
+static OPTIONS: &[Row] = &[
     Row::new(
         "bind",
         Group::Network,
@@ -473,51 +478,6 @@ m: a key that was read is missing; n: a key is new.",
         refused("the append-only file is not supported yet: data is lost when the server stops"),
         "Whether writes are logged to disk. Only `no` so far.",
     ),
-    Row::new(
-        "dir",
-        Group::Process,
-        Kind::Text,
-        ".",
-        field!(dir),
-        "Directory to work in; relative paths of other options start there.",
-    )
-    .protected()
-    .check(check_dir),
-    Row::new(
-        "loglevel",
-        Group::Process,
-        Kind::Choice(Loglevel::WORDS),
-        "notice",
-        field!(loglevel),
-        "Least severe messages to log; `debug` logs all, `warning` only the gravest.",
-    ),
-    Row::new(
-        "logfile",
-        Group::Process,
-        Kind::Text,
-        "",
-        field!(logfile),
-        "File that messages are appended to. Empty: standard output.",
-    )
-    .at_start(),
-    Row::new(
-        "pidfile",
-        Group::Process,
-        Kind::Text,
-        "",
-        field!(pidfile),
-        "File that holds the process id while the server runs. Empty: none.",
-    )
-    .at_start(),
-    Row::new(
-        "daemonize",
-        Group::Process,
-        Kind::Bool,
-        "no",
-        refused("running in the background is not supported: use a service manager, or `&`"),
-        "Whether to detach from the terminal. Only `no`.",
-    )
-    .at_start(),
 ];
 
 const fn lazy(name: &'static str) -> Row {
@@ -533,13 +493,6 @@ fn check_bind(value: &Value) -> Result<(), String> {
     }
 }
 
-fn check_dir(value: &Value) -> Result<(), String> {
-    match value {
-        Value::Text(path) if path.is_empty() => Err("argument must name a directory".into()),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -550,7 +503,7 @@ mod tests {
     #[test]
     fn defaults_parse_and_reach_their_fields() {
         let config = Config::default();
-        for row in OPTIONS {
+        for row in all() {
             let value = row.default_value();
             assert_eq!(row.value(&config), value, "{}", row.name);
             assert_eq!(row.parse(&value.to_directive()), Ok(value), "{}", row.name);
@@ -560,7 +513,7 @@ mod tests {
     #[test]
     fn ranges_fit_their_fields() {
         let mut config = Config::default();
-        for row in OPTIONS {
+        for row in all() {
             let ends = match row.kind {
                 Kind::Integer { min, max }
                 | Kind::Clamped { min, max }
@@ -580,17 +533,17 @@ mod tests {
     #[test]
     fn names_are_unique_and_groups_are_together() {
         let mut names = HashSet::new();
-        for name in OPTIONS.iter().flat_map(Row::names).chain(UNSUPPORTED.iter().map(|u| u.name)) {
+        for name in all().flat_map(Row::names).chain(UNSUPPORTED.iter().map(|u| u.name)) {
             assert!(names.insert(name), "{name} twice");
             assert_eq!(name, name.to_ascii_lowercase());
         }
         let place = |row: &Row| Group::ALL.iter().position(|&group| group == row.group);
-        assert!(OPTIONS.is_sorted_by_key(place));
+        assert!(all().is_sorted_by_key(place));
     }
 
     #[test]
     fn docs_fit_the_sample_file() {
-        for row in OPTIONS {
+        for row in all() {
             assert!(row.doc.ends_with('.'), "{}: {}", row.name, row.doc);
             assert!(row.doc.lines().all(|line| line.len() <= 80), "{}", row.name);
         }

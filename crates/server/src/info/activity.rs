@@ -1,23 +1,53 @@
-//! Sections about what clients do: Clients, Stats, Commandstats, Errorstats.
+//! Sections about what clients do: Clients, Stats, Commandstats, Latencystats, Errorstats.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_reactor::clock::Ticks;
 
 use super::{Lines, Source, ratio};
+use crate::clients::Client;
+use crate::commands::latency::distribution;
+use crate::connection::Connection;
 use crate::lock;
 use crate::pubsub::Kind;
+use crate::shared::Shared;
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     let waiting = &source.shared.keyspace.waiting;
     lines.field("connected_clients", source.shared.clients.count());
     lines.field("cluster_connections", 0);
     lines.field("maxclients", source.config.maxclients);
-    lines.zeros(&["client_recent_max_input_buffer", "client_recent_max_output_buffer"]);
+    let buffers = Buffers::of(source.shared);
+    lines.field("client_recent_max_input_buffer", buffers.input_max);
+    lines.field("client_recent_max_output_buffer", buffers.output_max);
     lines.field("blocked_clients", waiting.count());
     lines.zeros(&["tracking_clients", "clients_in_timeout_table"]);
     lines.field("total_blocking_keys", waiting.key_count());
     lines.zeros(&["total_blocking_keys_on_nokey"]);
+}
+
+/// What clients hold at this moment, in bytes.
+#[derive(Default)]
+pub struct Buffers {
+    pub input_max: usize,
+    pub output_max: usize,
+    /// Of all clients, with what is known of each.
+    pub total: usize,
+}
+
+impl Buffers {
+    pub fn of(shared: &Shared) -> Buffers {
+        let mut buffers = Buffers::default();
+        for client in shared.clients.all() {
+            let input = client.input_bytes.load(Relaxed);
+            let output = client.output_bytes.load(Relaxed);
+            buffers.input_max = buffers.input_max.max(input);
+            buffers.output_max = buffers.output_max.max(output);
+            buffers.total += input + output + size_of::<Client>() + size_of::<Connection>();
+        }
+        buffers
+    }
 }
 
 pub fn stats(source: &Source<'_>, lines: &mut Lines) {
@@ -97,6 +127,26 @@ pub fn commandstats(source: &Source<'_>, lines: &mut Lines) {
                 nanos / 1000
             ),
         );
+    }
+}
+
+/// Percentiles of the latencies of commands that were called.
+pub fn latencystats(source: &Source<'_>, lines: &mut Lines) {
+    if !source.config.latency_tracking {
+        return;
+    }
+    for entry in source.shared.table.entries() {
+        let distribution = distribution(source.shared, entry);
+        if distribution.calls == 0 {
+            continue;
+        }
+        let percentiles = source.config.latency_tracking_info_percentiles.iter().map(|percent| {
+            let number = percent.parse().unwrap_or_default();
+            format!("p{percent}={:.3}", distribution.percentile(number) as f64 / 1000.0)
+        });
+        let percentiles: Vec<String> = percentiles.collect();
+        let name = format!("latency_percentiles_usec_{}", entry.full_name);
+        lines.field(&name, percentiles.join(","));
     }
 }
 

@@ -30,11 +30,13 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     lines.zeros(&["module_fork_in_progress", "module_fork_last_cow_size"]);
 }
 
-/// Databases with keys; the average time to live is not sampled and stays 0.
+/// Databases with keys; the average time to live is that of a sample.
 pub fn keyspace(source: &Source<'_>, lines: &mut Lines) {
-    for Counts { db, keys, expires, with_expiring_parts } in databases(source) {
+    for Counts { db, keys, expires, with_expiring_parts, ttls } in databases(source) {
+        let avg_ttl = ttls.sum_ms.checked_div(ttls.count).unwrap_or_default();
         let counts = format!(
-            "keys={keys},expires={expires},avg_ttl=0,keys_with_volatile_items={with_expiring_parts}"
+            "keys={keys},expires={expires},avg_ttl={avg_ttl},\
+             keys_with_volatile_items={with_expiring_parts}"
         );
         lines.field(&format!("db{db}"), counts);
     }
@@ -42,23 +44,38 @@ pub fn keyspace(source: &Source<'_>, lines: &mut Lines) {
 
 /// How much is in a database.
 pub struct Counts {
-    db: u16,
+    pub db: u16,
     pub keys: usize,
     /// Keys with an expiry.
     expires: usize,
     /// Hashes with fields that have one.
     with_expiring_parts: usize,
+    ttls: Ttls,
 }
+
+/// Times to live of some keys.
+#[derive(Default)]
+struct Ttls {
+    sum_ms: u64,
+    count: u64,
+}
+
+/// Keys that are looked at for an average time to live.
+const TTL_SAMPLES: u64 = 1000;
+/// A slot with more keys that expire, as one hash tag makes, takes too long to be part of a sample.
+const TTL_SLOT_MAX: usize = 1000;
 
 /// Of databases that are not empty.
 pub fn databases(source: &Source<'_>) -> Vec<Counts> {
+    let Some(pass) = source.pass else { return Vec::new() };
     let keyspace = &source.shared.keyspace;
     let count = |db: u16| {
-        let database = keyspace.database(DbIndex(db), source.pass);
+        let database = keyspace.database(DbIndex(db), pass);
         let keys = database.len();
         let slots = if keys > 0 { &database.slots()[..] } else { &[] };
-        let mut counts = Counts { db, keys, expires: 0, with_expiring_parts: 0 };
-        slots.iter().for_each(|slot| add_volatile(slot, source.pass, &mut counts));
+        let mut counts =
+            Counts { db, keys, expires: 0, with_expiring_parts: 0, ttls: Ttls::default() };
+        slots.iter().for_each(|slot| add_volatile(slot, pass, source.now_ms, &mut counts));
         counts
     };
     let all = (0..keyspace.database_count() as u16).map(count);
@@ -66,10 +83,19 @@ pub fn databases(source: &Source<'_>) -> Vec<Counts> {
 }
 
 /// Only a slot with an expiry has to be locked.
-fn add_volatile(slot: &Slot<Object>, pass: &Pass<'_>, counts: &mut Counts) {
+fn add_volatile(slot: &Slot<Object>, pass: &Pass<'_>, now_ms: u64, counts: &mut Counts) {
     if slot.next_expiry_ms().is_some() {
         let slot = slot.lock(pass);
         counts.expires += slot.expiring_len();
         counts.with_expiring_parts += slot.with_expiring_parts_len();
+        let ttls = &mut counts.ttls;
+        if ttls.count < TTL_SAMPLES && slot.expiring_len() <= TTL_SLOT_MAX {
+            slot.for_each_volatile(|record| {
+                if let Some(expiry_ms) = record.expiry_ms() {
+                    ttls.sum_ms = ttls.sum_ms.saturating_add(expiry_ms.saturating_sub(now_ms));
+                    ttls.count += 1;
+                }
+            });
+        }
     }
 }

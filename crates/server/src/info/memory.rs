@@ -3,6 +3,7 @@
 use kvasir_reactor::limits;
 use kvasir_structures::slab;
 
+use super::activity::Buffers;
 use super::{Lines, Source, human, ratio};
 use crate::shared::Shared;
 
@@ -62,10 +63,9 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
         "mem_replication_backlog",
         "mem_total_replication_buffers",
         "mem_clients_slaves",
-        "mem_clients_normal",
-        "mem_cluster_links",
-        "mem_aof_buffer",
     ]);
+    lines.field("mem_clients_normal", Buffers::of(source.shared).total);
+    lines.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     lines.field("mem_allocator", "mimalloc");
     lines.zeros(&["active_defrag_running", "lazyfree_pending_objects", "lazyfreed_objects"]);
 }

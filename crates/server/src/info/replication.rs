@@ -1,13 +1,15 @@
 //! Sections about other servers, of which there are none yet: Replication, Cluster.
 
 use super::{Lines, Source};
+use crate::lock;
 
-/// The replication id is the run's: it must change whenever the data may have another history.
+/// The replication id must change whenever the data may have another history: it is new at every
+/// start.
 pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     lines.field("role", "master");
     lines.field("connected_slaves", 0);
     lines.field("master_failover_state", "no-failover");
-    lines.field("master_replid", &source.shared.facts.run_id);
+    lines.field("master_replid", &*lock(&source.shared.replication_id));
     lines.field("master_replid2", "0".repeat(40));
     lines.field("master_repl_offset", 0);
     lines.field("second_repl_offset", -1);

@@ -216,7 +216,8 @@ impl Worker {
         crate::start::stop_on_signal(self.shared);
         self.gather();
         let batch = std::mem::take(&mut self.batch);
-        let start = Runner::within_script(self).run(&batch, &mut Position::default());
+        let start =
+            Runner::within_script(self, batch.requests.len()).run(&batch, &mut Position::default());
         debug_assert!(start.is_none(), "no session may begin within another");
         self.batch = batch;
         self.finish_sources();

@@ -56,52 +56,6 @@ fn counts_agree() {
     });
 }
 
-/// Families of the server that are compared; of data commands all are.
-const FAMILIES: &[&str] = &[
-    "acl",
-    "ping",
-    "echo",
-    "select",
-    "reset",
-    "quit",
-    "hello",
-    "auth",
-    "client",
-    "command",
-    "memory",
-    "info",
-    "lolwut",
-    "time",
-    "multi",
-    "exec",
-    "discard",
-    "watch",
-    "unwatch",
-    "eval",
-    "evalsha",
-    "eval_ro",
-    "evalsha_ro",
-    "script",
-    "fcall",
-    "fcall_ro",
-    "function",
-];
-
-/// Groups of COMMAND DOCS that are compared whole.
-const GROUPS: [&str; 11] = [
-    "generic",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "list",
-    "set",
-    "sorted-set",
-    "geo",
-    "hash",
-    "stream",
-    "pubsub",
-];
-
 /// Commands whose row in COMMAND INFO is neither that of Redis 7.0 nor that of Valkey 9.1, and why.
 const OTHER_ROWS: &[(&str, &str)] = &[
     ("client|no-touch", "Redis has it since 7.2, and Valkey's categories are its own"),
@@ -112,8 +66,6 @@ const OTHER_ROWS: &[(&str, &str)] = &[
 const OTHER_DOCS: &[(&str, &str)] = &[
     ("client", "options that came after 7.0, and no subcommand that does nothing here"),
     ("set", "has IFEQ, as Valkey, whose argument carries a summary of its own"),
-    ("pfdebug", "the flag of commands for the system is not printed"),
-    ("pfselftest", "the flag of commands for the system is not printed"),
     ("zscan", "has NOSCORES, as Valkey, which documents it otherwise"),
     ("xinfo", "tells what changed in 7.2"),
 ];
@@ -152,9 +104,6 @@ fn compare_with_peers(
     });
     let mut wrong = Vec::new();
     for name in names(&mut ours) {
-        if !is_compared(&mut ours, &name) {
-            continue;
-        }
         let call = format!("{question} {name}");
         let is_exception = exceptions.iter().any(|(exception, _)| *exception == name);
         let own = facts(&ours.ask(&call)).expect("our own command");
@@ -165,13 +114,6 @@ fn compare_with_peers(
         }
     }
     assert!(wrong.is_empty(), "{question}:\n{}", wrong.join("\n"));
-}
-
-fn is_compared(ours: &mut Client, name: &str) -> bool {
-    let family = name.split('|').next().unwrap();
-    let docs = ours.ask(&format!("COMMAND DOCS {family}"));
-    let group = field(&pairs(&docs)[0].1, "group").map(text);
-    FAMILIES.contains(&family) || GROUPS.contains(&group.unwrap_or_default().as_str())
 }
 
 /// What only one side says.
@@ -253,10 +195,6 @@ fn sorted(value: &Value) -> String {
     let mut items: Vec<String> = items.iter().map(crate::check::show).collect();
     items.sort();
     items.join(" ")
-}
-
-fn field<'a>(docs: &'a Value, wanted: &str) -> Option<&'a Value> {
-    pairs(docs).iter().find(|(name, _)| text(name) == wanted).map(|(_, value)| value)
 }
 
 fn texts(reply: &Value) -> Vec<String> {

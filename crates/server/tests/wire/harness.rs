@@ -31,6 +31,32 @@ impl Server {
         Server::start(backend, command, options)
     }
 
+    /// Kvasir with a configuration file of this name and text in its directory.
+    pub fn kvasir_with_file(name: &str, text: &str) -> Server {
+        let program = env!("CARGO_BIN_EXE_kvasir-server");
+        Server::start_with_file("kvasir", Path::new(program), name, text)
+    }
+
+    /// The oracle with such a file.
+    pub fn redis_with_file(name: &str, text: &str) -> Option<Server> {
+        let program = std::env::var_os("KVASIR_REDIS_SERVER")?;
+        Some(Server::start_with_file("redis-server", Path::new(&program), name, text))
+    }
+
+    fn start_with_file(who: &'static str, program: &Path, name: &str, text: &str) -> Server {
+        let mut command = Command::new("sh");
+        let script = "name=$1; printf %s \"$2\" > \"$name\"; program=$0; shift 2; \
+                      exec \"$program\" \"$name\" \"$@\"";
+        command.args(["-c", script]).arg(program).args([name, text]);
+        Server::start(who, command, &[])
+    }
+
+    /// A file that the server wrote into its directory.
+    pub fn read_file(&self, name: &str) -> String {
+        let path = self.directory.join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
     /// Kvasir on epoll, which may open this many files and no more.
     pub fn with_few_files(files: u32, options: &[&str]) -> Server {
         let mut command = Command::new("sh");
@@ -155,7 +181,7 @@ pub struct Client {
 }
 
 impl Client {
-    fn connect(socket: &Path) -> Client {
+    pub fn connect(socket: &Path) -> Client {
         let stream = UnixStream::connect(socket).expect("the server listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
         stream.set_write_timeout(Some(DEADLINE)).expect("a timeout can be set");

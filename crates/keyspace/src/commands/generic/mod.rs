@@ -4,6 +4,7 @@ mod copy;
 mod delete;
 mod dump;
 mod expire;
+mod migrate;
 mod object;
 mod rename;
 mod restore;
@@ -13,7 +14,7 @@ mod whole;
 
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 10] = [
+pub static COMMANDS: [&[&Command]; 11] = [
     delete::COMMANDS,
     expire::COMMANDS,
     rename::COMMANDS,
@@ -24,4 +25,5 @@ pub static COMMANDS: [&[&Command]; 10] = [
     whole::COMMANDS,
     dump::COMMANDS,
     restore::COMMANDS,
+    migrate::COMMANDS,
 ];

@@ -8,36 +8,49 @@ use crate::effect::{Effect, call};
 use crate::error::Error;
 use crate::event::Class;
 use crate::serial::{self, DumpError};
-use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Categories, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::view::Env;
 
-pub static COMMANDS: &[&Command] = &[&RESTORE];
+pub static COMMANDS: &[&Command] = &[&RESTORE, &RESTORE_ASKING];
 
-static RESTORE: Command = Command {
+/// What both names have in common.
+const OF_RESTORE: Spec = Spec {
+    summary: "Makes a key of a value that DUMP returned.",
+    since: "2.6.0",
+    complexity: "O(N) where N is the size of the value; O(N*log(N)) for a sorted set.",
+    arity: -4,
+    flags: Flags::WRITE.union(Flags::DENYOOM),
+    categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
+    keys: &[KeySpec::first(KeyFlags::OW.union(KeyFlags::UPDATE))],
+    history: &[
+        ("3.0.0", "The word `REPLACE`."),
+        ("5.0.0", "The word `ABSTTL`."),
+        ("5.0.0", "The words `IDLETIME` and `FREQ`."),
+    ],
+    arguments: &[
+        Argument::key("key", 0),
+        Argument::integer("ttl"),
+        Argument::string("serialized-value"),
+        Argument::word("replace", "REPLACE").since("3.0.0").optional(),
+        Argument::word("absttl", "ABSTTL").since("5.0.0").optional(),
+        Argument::integer("seconds").token("IDLETIME").since("5.0.0").optional(),
+        Argument::integer("frequency").token("FREQ").since("5.0.0").optional(),
+    ],
+    ..Spec::BLANK
+};
+
+static RESTORE: Command =
+    Command { spec: Spec { name: "restore", ..OF_RESTORE }, run: Run::Keys(restore) };
+
+/// RESTORE, to a node of a cluster that takes a slot over.
+static RESTORE_ASKING: Command = Command {
     spec: Spec {
-        name: "restore",
-        summary: "Makes a key of a value that DUMP returned.",
-        since: "2.6.0",
-        complexity: "O(N) where N is the size of the value; O(N*log(N)) for a sorted set.",
-        arity: -4,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
-        categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
-        keys: &[KeySpec::first(KeyFlags::OW.union(KeyFlags::UPDATE))],
-        history: &[
-            ("3.0.0", "The word `REPLACE`."),
-            ("5.0.0", "The word `ABSTTL`."),
-            ("5.0.0", "The words `IDLETIME` and `FREQ`."),
-        ],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::integer("ttl"),
-            Argument::string("serialized-value"),
-            Argument::word("replace", "REPLACE").since("3.0.0").optional(),
-            Argument::word("absttl", "ABSTTL").since("5.0.0").optional(),
-            Argument::integer("seconds").token("IDLETIME").since("5.0.0").optional(),
-            Argument::integer("frequency").token("FREQ").since("5.0.0").optional(),
-        ],
-        ..Spec::BLANK
+        name: "restore-asking",
+        since: "3.0.0",
+        group: Group::Server,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::ASKING),
+        is_for_system: true,
+        ..OF_RESTORE
     },
     run: Run::Keys(restore),
 };

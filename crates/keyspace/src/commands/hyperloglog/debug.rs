@@ -17,6 +17,7 @@ pub static COMMANDS: &[&Command] = &[&PFDEBUG, &PFSELFTEST];
 static PFDEBUG: Command = Command {
     spec: Spec {
         name: "pfdebug",
+        is_for_system: true,
         summary: "Shows the registers of a HyperLogLog, or changes how they are kept.",
         since: "2.8.9",
         group: Group::Hyperloglog,
@@ -91,6 +92,7 @@ fn decode(stored: &Stored<'_>) -> Vec<u8> {
 static PFSELFTEST: Command = Command {
     spec: Spec {
         name: "pfselftest",
+        is_for_system: true,
         summary: "Checks that both encodings of HyperLogLogs agree and that estimates are close.",
         since: "2.8.9",
         group: Group::Hyperloglog,

@@ -1,0 +1,454 @@
+//! CLUSTER and its kin, as a server answers that is no part of a cluster.
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
+use kvasir_structures::crc16;
+
+use super::{ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, help_spec};
+
+pub static COMMANDS: &[&ServerCommand] = &[&CLUSTER, &ASKING, &READONLY, &READWRITE];
+
+const DISABLED: Error = Error::fixed("ERR This instance has cluster support disabled");
+
+const ADMIN: Flags = Flags::ADMIN.union(Flags::STALE);
+const CHANGING: Flags = ADMIN.union(Flags::NO_ASYNC_LOADING);
+
+/// Most of the family's rows.
+const OF_CLUSTER: Spec =
+    Spec { since: "3.0.0", group: Group::Cluster, arity: 2, flags: Flags::STALE, ..Spec::BLANK };
+
+fn refuse(_: &mut ServerCx<'_>) -> Result<(), Error> {
+    Err(DISABLED)
+}
+
+static ASKING: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "asking",
+        summary: "Says that the next call was sent here by an -ASK.",
+        arity: 1,
+        flags: Flags::FAST,
+        categories: Categories::CONNECTION,
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static READONLY: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "readonly",
+        summary: "Lets this connection read from a replica of a cluster.",
+        arity: 1,
+        flags: ANY_TIME_FAST,
+        categories: Categories::CONNECTION,
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static READWRITE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "readwrite",
+        summary: "Takes READONLY back.",
+        arity: 1,
+        flags: ANY_TIME_FAST,
+        categories: Categories::CONNECTION,
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "cluster",
+        summary: "Commands about the cluster.",
+        complexity: "Depends on subcommand.",
+        arity: -2,
+        flags: Flags::empty(),
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Container(&[
+        &CLUSTER_ADDSLOTS,
+        &CLUSTER_ADDSLOTSRANGE,
+        &CLUSTER_BUMPEPOCH,
+        &CLUSTER_COUNT_FAILURE_REPORTS,
+        &CLUSTER_COUNTKEYSINSLOT,
+        &CLUSTER_DELSLOTS,
+        &CLUSTER_DELSLOTSRANGE,
+        &CLUSTER_FAILOVER,
+        &CLUSTER_FLUSHSLOTS,
+        &CLUSTER_FORGET,
+        &CLUSTER_GETKEYSINSLOT,
+        &CLUSTER_HELP,
+        &CLUSTER_INFO,
+        &CLUSTER_KEYSLOT,
+        &CLUSTER_LINKS,
+        &CLUSTER_MEET,
+        &CLUSTER_MYID,
+        &CLUSTER_NODES,
+        &CLUSTER_REPLICAS,
+        &CLUSTER_REPLICATE,
+        &CLUSTER_RESET,
+        &CLUSTER_SAVECONFIG,
+        &CLUSTER_SET_CONFIG_EPOCH,
+        &CLUSTER_SETSLOT,
+        &CLUSTER_SHARDS,
+        &CLUSTER_SLAVES,
+        &CLUSTER_SLOTS,
+    ]),
+};
+
+static CLUSTER_HELP: ServerCommand =
+    ServerCommand { spec: help_spec("5.0.0", Group::Cluster), run: ServerRun::Plain(refuse) };
+
+/// The slot is a matter of the key alone; Valkey tells it without a cluster too.
+fn keyslot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let slot = crc16::slot_of(&cx.args[2]);
+    cx.reply().integer(i64::from(slot));
+    Ok(())
+}
+
+static CLUSTER_ADDSLOTS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "addslots",
+        summary: "Gives slots to this node.",
+        complexity: "O(N) in the number of slots",
+        arity: -3,
+        flags: CHANGING,
+        arguments: &[Argument::integer("slot").multiple()],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_ADDSLOTSRANGE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "addslotsrange",
+        summary: "Gives ranges of slots to this node.",
+        since: "7.0.0",
+        complexity: "O(N) in the number of slots in the ranges",
+        arity: -4,
+        flags: CHANGING,
+        arguments: &[Argument::block(
+            "start-slot_end-slot",
+            &[Argument::integer("start-slot"), Argument::integer("end-slot")],
+        )
+        .multiple()],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_BUMPEPOCH: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "bumpepoch",
+        summary: "Raises the configuration epoch.",
+        flags: CHANGING,
+        tips: &["nondeterministic_output"],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_COUNT_FAILURE_REPORTS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "count-failure-reports",
+        summary: "Counts the nodes that say that a node failed.",
+        complexity: "O(N) in the number of reports",
+        arity: 3,
+        flags: ADMIN,
+        tips: &["nondeterministic_output"],
+        arguments: &[Argument::string("node-id")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_COUNTKEYSINSLOT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "countkeysinslot",
+        summary: "Counts the keys of a slot.",
+        arity: 3,
+        arguments: &[Argument::integer("slot")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_DELSLOTS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "delslots",
+        summary: "Takes slots from this node.",
+        complexity: "O(N) in the number of slots",
+        arity: -3,
+        flags: CHANGING,
+        arguments: &[Argument::integer("slot").multiple()],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_DELSLOTSRANGE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "delslotsrange",
+        summary: "Takes ranges of slots from this node.",
+        since: "7.0.0",
+        complexity: "O(N) in the number of slots in the ranges",
+        arity: -4,
+        flags: CHANGING,
+        arguments: &[Argument::block(
+            "start-slot_end-slot",
+            &[Argument::integer("start-slot"), Argument::integer("end-slot")],
+        )
+        .multiple()],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_FAILOVER: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "failover",
+        summary: "Lets a replica take over from its master.",
+        arity: -2,
+        flags: CHANGING,
+        arguments: &[Argument::one_of(
+            "options",
+            &[Argument::word("force", "FORCE"), Argument::word("takeover", "TAKEOVER")],
+        )
+        .optional()],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_FLUSHSLOTS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "flushslots",
+        summary: "Takes all slots from this node.",
+        flags: CHANGING,
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_FORGET: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "forget",
+        summary: "Removes a node from the cluster's table.",
+        arity: 3,
+        flags: CHANGING,
+        arguments: &[Argument::string("node-id")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_GETKEYSINSLOT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "getkeysinslot",
+        summary: "Names keys of a slot.",
+        complexity: "O(log(N)) in the number of keys named",
+        arity: 4,
+        tips: &["nondeterministic_output"],
+        arguments: &[Argument::integer("slot"), Argument::integer("count")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_INFO: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "info",
+        summary: "Tells the state of the cluster.",
+        tips: &["nondeterministic_output"],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_KEYSLOT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "keyslot",
+        summary: "Tells the slot of a key.",
+        complexity: "O(N) in the length of the key",
+        arity: 3,
+        arguments: &[Argument::string("key")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(keyslot),
+};
+
+static CLUSTER_LINKS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "links",
+        summary: "Lists the connections between the nodes.",
+        since: "7.0.0",
+        complexity: "O(N) in the number of nodes",
+        tips: &["nondeterministic_output"],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_MEET: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "meet",
+        summary: "Makes this node known to another one.",
+        arity: -4,
+        flags: CHANGING,
+        history: &[("4.0.0", "Takes the port of the cluster's bus.")],
+        arguments: &[
+            Argument::string("ip"),
+            Argument::integer("port"),
+            Argument::integer("cluster_bus_port").since("4.0.0").optional(),
+        ],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_MYID: ServerCommand = ServerCommand {
+    spec: Spec { name: "myid", summary: "Tells this node's id.", ..OF_CLUSTER },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_NODES: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "nodes",
+        summary: "Lists the nodes and their slots.",
+        complexity: "O(N) in the number of nodes",
+        tips: &["nondeterministic_output"],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_REPLICAS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "replicas",
+        summary: "Lists the replicas of a master.",
+        since: "5.0.0",
+        arity: 3,
+        flags: ADMIN,
+        tips: &["nondeterministic_output"],
+        arguments: &[Argument::string("node-id")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_REPLICATE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "replicate",
+        summary: "Makes this node a replica of a master.",
+        arity: 3,
+        flags: CHANGING,
+        arguments: &[Argument::string("node-id")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_RESET: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "reset",
+        summary: "Makes this node forget the cluster.",
+        complexity: "O(N) in the number of nodes that are known",
+        arity: -2,
+        flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::STALE),
+        arguments: &[Argument::one_of(
+            "hard_soft",
+            &[Argument::word("hard", "HARD"), Argument::word("soft", "SOFT")],
+        )
+        .optional()],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_SAVECONFIG: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "saveconfig",
+        summary: "Writes the state of the cluster to disk.",
+        flags: CHANGING,
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_SET_CONFIG_EPOCH: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "set-config-epoch",
+        summary: "Sets the configuration epoch of a new node.",
+        arity: 3,
+        flags: CHANGING,
+        arguments: &[Argument::integer("config-epoch")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_SETSLOT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "setslot",
+        summary: "Binds a slot to a node, or begins or ends its move.",
+        arity: -4,
+        flags: CHANGING,
+        arguments: &[
+            Argument::integer("slot"),
+            Argument::one_of(
+                "subcommand",
+                &[
+                    Argument::string("node-id").token("IMPORTING"),
+                    Argument::string("node-id").token("MIGRATING"),
+                    Argument::string("node-id").token("NODE"),
+                    Argument::word("stable", "STABLE"),
+                ],
+            ),
+        ],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_SHARDS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "shards",
+        summary: "Lists slots with their masters and replicas.",
+        since: "7.0.0",
+        complexity: "O(N) in the number of nodes",
+        tips: &["nondeterministic_output"],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_SLAVES: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "slaves",
+        summary: "Lists the replicas of a master.",
+        arity: 3,
+        flags: ADMIN,
+        tips: &["nondeterministic_output"],
+        deprecated: Some(("5.0.0", "`CLUSTER REPLICAS`")),
+        arguments: &[Argument::string("node-id")],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};
+
+static CLUSTER_SLOTS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "slots",
+        summary: "Lists slots with their masters and replicas.",
+        complexity: "O(N) in the number of nodes",
+        tips: &["nondeterministic_output"],
+        history: &[
+            ("4.0.0", "Tells the nodes' ids too."),
+            ("7.0.0", "Tells more about how to reach them."),
+        ],
+        deprecated: Some(("7.0.0", "`CLUSTER SHARDS`")),
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(refuse),
+};

@@ -1,0 +1,318 @@
+//! The commands of replication and of saving, as a server answers that has neither.
+//!
+//! What is true of a server without replicas and without files is said: ROLE, WAIT, REPLICAOF NO
+//! ONE. What would need them is an error; nothing pretends to have been done.
+
+use kvasir_keyspace::commands::options::block_deadline_ms;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
+use kvasir_resp::number::parse_integer;
+
+use super::{
+    ANY_TIME_ADMIN, ANY_TIME_FAST, ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word,
+};
+
+pub static COMMANDS: &[&ServerCommand] = &[
+    &ROLE,
+    &WAIT,
+    &WAITAOF,
+    &REPLICAOF,
+    &SLAVEOF,
+    &REPLCONF,
+    &PSYNC,
+    &SYNC,
+    &FAILOVER,
+    &LASTSAVE,
+    &SAVE,
+    &BGSAVE,
+    &BGREWRITEAOF,
+];
+
+const NO_SAVING: Error =
+    Error::fixed("ERR Nothing was saved: this server cannot save its data yet.");
+const NO_REPLICATION: Error =
+    Error::fixed("ERR This server cannot replicate yet: it neither has replicas nor can be one.");
+
+const ADMIN: Flags = Flags::ADMIN.union(Flags::NOSCRIPT);
+const ADMIN_LOADED: Flags = ADMIN.union(Flags::NO_ASYNC_LOADING);
+
+static ROLE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "role",
+        summary: "Tells the server's part in replication.",
+        since: "2.8.12",
+        group: Group::Server,
+        flags: ANY_TIME_NOSCRIPT.union(Flags::FAST),
+        categories: Categories::ADMIN,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let reply = cx.reply();
+        reply.array(3);
+        reply.bulk(b"master");
+        reply.integer(0);
+        reply.array(0);
+        Ok(())
+    }),
+};
+
+static WAIT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "wait",
+        summary: "Waits until replicas have what this connection wrote.",
+        since: "3.0.0",
+        arity: 3,
+        flags: Flags::NOSCRIPT,
+        categories: Categories::CONNECTION,
+        tips: &["request_policy:all_shards", "response_policy:agg_min"],
+        arguments: &[Argument::integer("numreplicas"), Argument::integer("timeout")],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        integer(&cx.args[1])?;
+        check_timeout(cx, 2)?;
+        cx.reply().integer(0);
+        Ok(())
+    }),
+};
+
+static WAITAOF: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "waitaof",
+        summary: "Waits until what this connection wrote is on disk, here or at replicas.",
+        since: "7.2.0",
+        arity: 4,
+        flags: Flags::BLOCKING,
+        categories: Categories::CONNECTION,
+        tips: &["request_policy:all_shards", "response_policy:agg_min"],
+        arguments: &[
+            Argument::integer("numlocal"),
+            Argument::integer("numreplicas"),
+            Argument::integer("timeout"),
+        ],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(waitaof),
+};
+
+fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let local = parse_integer(&cx.args[1]).filter(|count| (0..=1).contains(count));
+    let local =
+        local.ok_or(Error::fixed("ERR value is out of range, value must between 0 and 1"))?;
+    let replicas = parse_integer(&cx.args[2]).filter(|count| *count >= 0);
+    replicas.ok_or(Error::fixed("ERR value is out of range, must be positive"))?;
+    check_timeout(cx, 3)?;
+    if local > 0 {
+        return Err(Error::fixed(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ));
+    }
+    let reply = cx.reply();
+    reply.array(2);
+    reply.integer(0);
+    reply.integer(0);
+    Ok(())
+}
+
+fn integer(word: &[u8]) -> Result<i64, Error> {
+    parse_integer(word).ok_or(Error::NOT_INTEGER)
+}
+
+/// There is nobody to wait for: as Redis without replicas, the answer comes at once.
+fn check_timeout(cx: &ServerCx<'_>, index: usize) -> Result<(), Error> {
+    block_deadline_ms(&cx.args[index], &cx.core.env).map(drop)
+}
+
+const MASTER: &[Argument] = &[Argument::one_of(
+    "args",
+    &[
+        Argument::block("host-port", &[Argument::string("host"), Argument::integer("port")]),
+        Argument::block("no-one", &[Argument::word("no", "NO"), Argument::word("one", "ONE")]),
+    ],
+)];
+
+/// Both names have the same row.
+const OF_REPLICAOF: Spec = Spec {
+    summary: "Makes the server a replica of another one, or a master again.",
+    group: Group::Server,
+    arity: 3,
+    flags: ADMIN_LOADED.union(Flags::STALE),
+    arguments: MASTER,
+    ..Spec::BLANK
+};
+
+static REPLICAOF: ServerCommand = ServerCommand {
+    spec: Spec { name: "replicaof", since: "5.0.0", ..OF_REPLICAOF },
+    run: ServerRun::Plain(replicaof),
+};
+
+static SLAVEOF: ServerCommand = ServerCommand {
+    spec: Spec { name: "slaveof", deprecated: Some(("5.0.0", "`REPLICAOF`")), ..OF_REPLICAOF },
+    run: ServerRun::Plain(replicaof),
+};
+
+fn replicaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if is_word(&cx.args[1], "no") && is_word(&cx.args[2], "one") {
+        cx.reply().ok();
+        return Ok(());
+    }
+    let port = parse_integer(&cx.args[2]).filter(|port| (0..=65535).contains(port));
+    port.ok_or(Error::fixed("ERR Invalid master port"))?;
+    Err(NO_REPLICATION)
+}
+
+static REPLCONF: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "replconf",
+        summary: "What replicas tell their master.",
+        since: "3.0.0",
+        group: Group::Server,
+        arity: -1,
+        flags: ANY_TIME_ADMIN.union(Flags::ALLOW_BUSY),
+        is_for_system: true,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|_| Err(NO_REPLICATION)),
+};
+
+static PSYNC: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "psync",
+        summary: "Asks for the stream of changes, from where a replica has it.",
+        since: "2.8.0",
+        group: Group::Server,
+        complexity: "",
+        arity: -3,
+        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
+        arguments: &[Argument::string("replicationid"), Argument::integer("offset")],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|_| Err(NO_REPLICATION)),
+};
+
+static SYNC: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "sync",
+        summary: "Asks for all data and then for the stream of changes.",
+        group: Group::Server,
+        complexity: "",
+        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|_| Err(NO_REPLICATION)),
+};
+
+static FAILOVER: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "failover",
+        summary: "Hands the part of the master over to a replica.",
+        since: "6.2.0",
+        group: Group::Server,
+        arity: -1,
+        flags: ADMIN.union(Flags::STALE),
+        arguments: &[
+            Argument::block(
+                "target",
+                &[
+                    Argument::string("host"),
+                    Argument::integer("port"),
+                    Argument::word("force", "FORCE").optional(),
+                ],
+            )
+            .token("TO")
+            .optional(),
+            Argument::word("abort", "ABORT").optional(),
+            Argument::integer("milliseconds").token("TIMEOUT").optional(),
+        ],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(failover),
+};
+
+/// Without replicas there is nobody to take over, and nothing to abort.
+fn failover(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let args = cx.args;
+    if args.len() == 2 && is_word(&args[1], "abort") {
+        return Err(Error::fixed("ERR No failover in progress."));
+    }
+    let mut words = args.from(1).iter();
+    while let Some(word) = words.next() {
+        let is_known = if is_word(word, "timeout") {
+            let timeout = integer(words.next().ok_or(Error::SYNTAX)?)?;
+            if timeout <= 0 {
+                return Err(Error::fixed("ERR FAILOVER timeout must be greater than 0"));
+            }
+            true
+        } else if is_word(word, "to") {
+            let (Some(_), Some(port)) = (words.next(), words.next()) else {
+                return Err(Error::SYNTAX);
+            };
+            integer(port)?;
+            true
+        } else {
+            is_word(word, "force")
+        };
+        if !is_known {
+            return Err(Error::SYNTAX);
+        }
+    }
+    Err(Error::fixed("ERR FAILOVER requires connected replicas."))
+}
+
+static LASTSAVE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "lastsave",
+        summary: "Tells when the data was last saved: the server's start, if it never was.",
+        group: Group::Server,
+        flags: ANY_TIME_FAST,
+        categories: Categories::ADMIN,
+        tips: &["nondeterministic_output"],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let started_s = cx.shared.facts.started_ms / 1000;
+        cx.reply().integer(started_s as i64);
+        Ok(())
+    }),
+};
+
+static SAVE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "save",
+        summary: "Saves the data while everybody waits.",
+        group: Group::Server,
+        complexity: "O(N) in the number of keys of all databases",
+        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|_| Err(NO_SAVING)),
+};
+
+static BGSAVE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "bgsave",
+        summary: "Saves the data in the background.",
+        group: Group::Server,
+        arity: -1,
+        flags: ADMIN_LOADED,
+        history: &[("3.2.2", "Takes `SCHEDULE`.")],
+        arguments: &[Argument::word("schedule", "SCHEDULE").since("3.2.2").optional()],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| match cx.args.len() {
+        1 => Err(NO_SAVING),
+        2 if is_word(&cx.args[1], "schedule") => Err(NO_SAVING),
+        _ => Err(Error::SYNTAX),
+    }),
+};
+
+static BGREWRITEAOF: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "bgrewriteaof",
+        summary: "Rewrites the log of changes in the background.",
+        group: Group::Server,
+        flags: ADMIN_LOADED,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|_| Err(NO_SAVING)),
+};
