@@ -1,5 +1,5 @@
-//! An owned slice of bytes from the slab, as long as its size class: a page of a packed table, a leaf
-//! of an ordered set.
+//! An owned slice of bytes from the slab, as long as its size class: a page of a packed table, a
+//! leaf of an ordered set.
 //!
 //! # Safety
 //! `start` is what `slab::allocate(len)` gave, or dangling where `len` is 0; all `len` bytes are

@@ -8,8 +8,8 @@
 //! Keys that stand side by side in a large set share their first bits, and whole numbers, as sort
 //! keys of floating point, end in zeros: among five million scores a key takes 2 to 5 bytes, not 8,
 //! and none where all are equal. A key that cannot be written so has the whole leaf written anew,
-//! in a code with room beyond it. Behind the entries stand 8 more bytes, so that an entry is read by
-//! two loads of 8 bytes wherever it stands.
+//! in a code with room beyond it. Behind the entries stand 8 more bytes, so that an entry is read
+//! by two loads of 8 bytes wherever it stands.
 
 use super::member::{Member, WORD_BITS};
 use crate::buffer::Buffer;

@@ -4,9 +4,9 @@
 //! brings an [`Aim`], a predicate that holds for the entries up to some place and for none behind
 //! it, and the key that this place has about. Between the first keys of two neighbours, which
 //! their parent knows, keys are spread evenly as a rule, so a search guesses and then looks nearby:
-//! one cache miss in a leaf where halving takes five. Leaves (`leaf.rs`) are as long as they need to
-//! be, so a leaf that a split left half full costs half. A leaf that is full and grows at its end
-//! splits there, so that ascending insertions leave full leaves behind.
+//! one cache miss in a leaf where halving takes five. Leaves (`leaf.rs`) are as long as they need
+//! to be, so a leaf that a split left half full costs half. A leaf that is full and grows at its
+//! end splits there, so that ascending insertions leave full leaves behind.
 
 use core::ops::Range;
 
