@@ -15,6 +15,7 @@ pub mod effect;
 pub mod error;
 pub mod execute;
 pub mod expire;
+pub mod hash_expiring;
 pub mod hash_expiry;
 pub mod hash_update;
 pub mod hash_value;

@@ -336,6 +336,7 @@ impl<'a> View<'a> {
         };
         if let NewBody::Bytes(bytes) = body
             && occupied.record().expiry_ms().is_none()
+            && !occupied.record().parts_expire()
             && expiry_ms.is_none()
             && occupied.record_mut().try_write(bytes)
         {
