@@ -1,13 +1,11 @@
 //! What a value holds, as text: equal for equal values, however they are kept.
 
-use kvasir_structures::listpack::ListpackRef;
-use kvasir_structures::record::Body;
-
+use crate::hash_value::Hash;
 use crate::list_value::List;
 use crate::set_value::Set;
 use crate::sorted_set_value::SortedSet;
 use crate::stream_value::{self, Held};
-use crate::value::{Kind, Object, Record, Tag, Text};
+use crate::value::{Kind, Record, Tag, Text};
 
 /// The elements; those of an unordered kind are sorted.
 pub fn describe(record: Record<'_>) -> Vec<String> {
@@ -25,17 +23,11 @@ pub fn describe(record: Record<'_>) -> Vec<String> {
 
 fn hash(record: Record<'_>) -> Vec<String> {
     let mut pairs = Vec::new();
-    if let Body::Object(Object::Hash(fields)) = record.body() {
-        for field in fields.iter() {
-            let (name, value) = (show(field.key), show(field.value.bytes()));
-            let expiry = field.expiry_ms.map_or(String::new(), |expiry_ms| format!(" {expiry_ms}"));
-            pairs.push(format!("{name} {value}{expiry}"));
-        }
-    } else if let Body::Bytes(bytes) = record.body() {
-        let elements: Vec<_> =
-            ListpackRef::new(bytes).iter().map(|part| show(&part.text())).collect();
-        pairs.extend(elements.chunks(2).map(|pair| pair.join(" ")));
-    }
+    Hash::whole(record).unwrap().for_each_with_expiry(|field, value, expiry_ms| {
+        let (field, value) = (field.with_bytes(show), value.with_bytes(show));
+        let expiry = expiry_ms.map_or(String::new(), |expiry_ms| format!(" {expiry_ms}"));
+        pairs.push(format!("{field} {value}{expiry}"));
+    });
     pairs.sort();
     pairs
 }

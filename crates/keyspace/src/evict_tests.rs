@@ -199,8 +199,13 @@ fn whom_it_concerns_is_told() {
     assert!(bench.evict(&mut Evictor::default(), 5).is_some_and(|freed| freed >= 16));
     assert!(mark.is_touched());
     assert_eq!(bench.tally.expired_keys, [(DbIndex(0), b"k".to_vec())]);
-    let evicted =
-        Event { db: DbIndex(0), key: b"k".to_vec(), class: Class::EVICTED, name: "evicted" };
+    let evicted = Event {
+        db: DbIndex(0),
+        key: b"k".to_vec(),
+        class: Class::EVICTED,
+        name: "evicted",
+        is_change: true,
+    };
     assert_eq!(bench.tally.events, [evicted]);
     assert_eq!(bench.tally.evicted, 1);
 }

@@ -10,6 +10,7 @@ use kvasir_structures::record::{BodyMut, INLINE_MAX, NewBody};
 
 use crate::error::Error;
 use crate::found::Found;
+use crate::hash_expiring::Expiring;
 use crate::hash_value::{Hash, Item};
 use crate::value::{Kind, Object, Tag};
 use crate::view::{Env, View};
@@ -127,6 +128,7 @@ struct Draft<'e> {
 
 enum Fields {
     Packed(Listpack),
+    Expiring(Expiring),
     Table(PackedTable),
 }
 
@@ -141,7 +143,9 @@ impl<'e> Draft<'e> {
             return Err(Error::WRONG_TYPE);
         }
         let env = found.env;
+        let expires = Tag::of(found.record()) == Tag::HashExpiring;
         let fields = match found.occupied.record_mut().body_mut() {
+            BodyMut::Bytes(bytes) if expires => Fields::Expiring(Expiring::copy(bytes, room)),
             BodyMut::Bytes(bytes) => {
                 let mut copy = Vec::with_capacity(bytes.len() + room);
                 copy.extend_from_slice(bytes);
@@ -156,6 +160,7 @@ impl<'e> Draft<'e> {
     fn hash(&self) -> Hash<'_> {
         match &self.fields {
             Fields::Packed(listpack) => Hash::Packed(listpack.view()),
+            Fields::Expiring(fields) => Hash::expiring(fields.view(), self.env),
             Fields::Table(fields) => Hash::table(fields, self.env),
         }
     }
@@ -163,6 +168,7 @@ impl<'e> Draft<'e> {
     fn is_empty(&self) -> bool {
         match &self.fields {
             Fields::Packed(listpack) => listpack.is_empty(),
+            Fields::Expiring(fields) => fields.view().is_empty(),
             Fields::Table(fields) => fields.is_empty(),
         }
     }
@@ -175,15 +181,19 @@ impl<'e> Draft<'e> {
         match self.fields {
             Fields::Packed(listpack) => {
                 let bytes = listpack.into_bytes();
-                view.put(key, Tag::HashListpack, NewBody::Bytes(&bytes), None);
+                return view.put(key, Tag::HashListpack, NewBody::Bytes(&bytes), None);
+            }
+            Fields::Expiring(fields) => {
+                let bytes = fields.into_bytes();
+                view.put(key, Tag::HashExpiring, NewBody::Bytes(&bytes), None);
             }
             Fields::Table(fields) => {
                 let body = NewBody::Object(Box::new(Object::Hash(fields)));
                 view.put(key, Tag::HashTable, body, None);
-                if let Some(mut found) = view.find(key) {
-                    found.note_part_expiry();
-                }
             }
+        }
+        if let Some(mut found) = view.find(key) {
+            found.note_part_expiry();
         }
     }
 
@@ -196,10 +206,14 @@ impl<'e> Draft<'e> {
             return if self.is_changed { found.delete() } else { found.delete_expired() };
         }
         match self.fields {
-            Fields::Packed(listpack) if self.is_changed => {
+            Fields::Packed(_) | Fields::Expiring(_) if !self.is_changed => {}
+            Fields::Packed(listpack) => {
                 found.set_body(Tag::HashListpack, NewBody::Bytes(&listpack.into_bytes()));
             }
-            Fields::Packed(_) => {}
+            Fields::Expiring(fields) => {
+                found.set_body(Tag::HashExpiring, NewBody::Bytes(&fields.into_bytes()));
+                found.note_part_expiry();
+            }
             Fields::Table(fields) => {
                 put_table(&mut found, fields);
                 found.note_part_expiry();
@@ -207,7 +221,7 @@ impl<'e> Draft<'e> {
         }
     }
 
-    /// Deletes a field whose time has come.
+    /// Deletes a field whose time has come. A small hash has none: whoever finds one deletes all.
     fn bury(&mut self, field: &[u8]) {
         let Fields::Table(fields) = &mut self.fields else { return };
         let passed_ms = self.env.passed_ms();
@@ -226,32 +240,43 @@ impl<'e> Draft<'e> {
     fn set(&mut self, field: &[u8], value: &[u8], expiry: FieldExpiry) -> bool {
         self.bury(field);
         self.is_changed = true;
-        if let Fields::Packed(listpack) = &mut self.fields {
-            let is_short = field.len().max(value.len()) <= self.env.hash_listpack_value_max;
-            if is_short && !matches!(expiry, FieldExpiry::At(_)) {
-                let added = set_in_listpack(listpack, field, value);
-                let fits = listpack.len() / 2 <= self.env.hash_listpack_entries_max;
-                if !fits || listpack.size_bytes() > INLINE_MAX {
-                    self.table();
-                }
-                return added;
-            }
+        if field.len().max(value.len()) > self.env.hash_listpack_value_max {
+            self.make_table();
+        } else if let FieldExpiry::At(_) = expiry {
+            self.make_expiring();
         }
-        let (fields, hash) = (self.table(), hash::of(field));
-        let expiry_ms = match expiry {
-            FieldExpiry::Clear => None,
-            FieldExpiry::Keep => fields.get(hash, field).and_then(|entry| entry.expiry_ms),
-            FieldExpiry::At(expiry_ms) => Some(expiry_ms),
+        let is_new = match &mut self.fields {
+            Fields::Packed(listpack) => set_in_listpack(listpack, field, value),
+            Fields::Expiring(fields) => {
+                let old = || fields.view().get(field).and_then(|(_, _, expiry_ms)| expiry_ms);
+                let expiry_ms = expiry.resolve(old);
+                fields.set(field, value, expiry_ms)
+            }
+            Fields::Table(fields) => {
+                let hash = hash::of(field);
+                let old = || fields.get(hash, field).and_then(|entry| entry.expiry_ms);
+                let expiry_ms = expiry.resolve(old);
+                fields.set(hash, field, value, expiry_ms)
+            }
         };
-        fields.set(hash, field, value, expiry_ms)
+        self.grow_out();
+        is_new
     }
 
     /// Sets or takes away the expiry of a field that is there.
     fn set_expiry(&mut self, field: &[u8], expiry_ms: Option<u64>) {
-        if expiry_ms.is_some() || matches!(self.fields, Fields::Table(_)) {
-            self.is_changed = true;
-            self.table().set_expiry(hash::of(field), field, expiry_ms);
+        self.is_changed = true;
+        if expiry_ms.is_some() {
+            self.make_expiring();
         }
+        match &mut self.fields {
+            Fields::Packed(_) => {}
+            Fields::Expiring(fields) => fields.set_expiry(field, expiry_ms),
+            Fields::Table(fields) => {
+                fields.set_expiry(hash::of(field), field, expiry_ms);
+            }
+        }
+        self.grow_out();
     }
 
     fn delete(&mut self, field: &[u8]) {
@@ -263,25 +288,56 @@ impl<'e> Draft<'e> {
                     listpack.remove(at, 2);
                 }
             }
+            Fields::Expiring(fields) => {
+                fields.remove(field);
+            }
             Fields::Table(fields) => {
                 fields.remove(hash::of(field), field);
             }
         }
     }
 
-    /// The fields as a table, which they become if they were none.
-    fn table(&mut self) -> &mut PackedTable {
+    /// Makes room for expiries, where there is none yet.
+    fn make_expiring(&mut self) {
         if let Fields::Packed(listpack) = &self.fields {
-            let mut fields = PackedTable::new();
-            Hash::Packed(listpack.view()).for_each(|field, value| {
-                field.with_bytes(|field| {
-                    value.with_bytes(|value| fields.set(hash::of(field), field, value, None))
-                });
-            });
-            self.fields = Fields::Table(fields);
+            self.fields = Fields::Expiring(Expiring::from_pairs(listpack.view()));
         }
-        let Fields::Table(fields) = &mut self.fields else { unreachable!("just made sure of") };
-        fields
+    }
+
+    /// Makes it a table if it has become too large for anything else.
+    fn grow_out(&mut self) {
+        let (len, size_bytes) = match &self.fields {
+            Fields::Packed(listpack) => (listpack.len() / 2, listpack.size_bytes()),
+            Fields::Expiring(fields) => (fields.view().len(), fields.view().size_bytes()),
+            Fields::Table(_) => return,
+        };
+        if len > self.env.hash_listpack_entries_max || size_bytes > INLINE_MAX {
+            self.make_table();
+        }
+    }
+
+    fn make_table(&mut self) {
+        if matches!(self.fields, Fields::Table(_)) {
+            return;
+        }
+        let mut fields = PackedTable::new();
+        self.hash().for_each_with_expiry(|field, value, expiry_ms| {
+            field.with_bytes(|field| {
+                value.with_bytes(|value| fields.set(hash::of(field), field, value, expiry_ms))
+            });
+        });
+        self.fields = Fields::Table(fields);
+    }
+}
+
+impl FieldExpiry {
+    /// The expiry that a field gets whose `old` one this is.
+    fn resolve(self, old: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        match self {
+            FieldExpiry::Clear => None,
+            FieldExpiry::Keep => old(),
+            FieldExpiry::At(expiry_ms) => Some(expiry_ms),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
-//! The hash: fields and their values, kept in one of two ways; how it is read.
+//! The hash: fields and their values, kept in one of three ways; how it is read.
 //!
 //! A small hash is a listpack of field, value, field, value... that stands in the key's own record,
-//! without an allocation of its own; its order is that of insertion. Past Redis's limits on entries
-//! and lengths, where it would not fit into a record, or when a field gets an expiry, it becomes a
-//! table, for good.
+//! without an allocation of its own; its order is that of insertion. When a field gets an expiry it
+//! becomes a listpack with expiries (`hash_expiring`), and past Redis's limits on entries and
+//! lengths, or where it would not fit into a record, a table; both for good. Valkey makes a table
+//! of every hash with expiries, so that is what OBJECT ENCODING calls both.
 //!
 //! A field whose time has come is gone for every reader, to the millisecond, whether or not it was
 //! deleted yet; only [`Hash::len`] counts it until then, as in Valkey. For that see `hash_expiry`;
@@ -20,6 +21,7 @@ use kvasir_structures::record::Body;
 use kvasir_structures::table::Position;
 
 use crate::error::Error;
+use crate::hash_expiring::{self, ExpiringRef};
 use crate::rng::Rng;
 use crate::value::{Kind, Object, Record, SHARED_TEXT_MIN, Tag};
 use crate::view::{Env, View};
@@ -37,10 +39,19 @@ const LOOKUPS_MAX: usize = 16;
 #[derive(Clone, Copy)]
 pub enum Hash<'a> {
     Packed(ListpackRef<'a>),
+    Expiring(Expiring<'a>),
     Table(Table<'a>),
 }
 
-/// A hash whose fields may have expiries.
+/// A small hash whose fields may have expiries.
+#[derive(Clone, Copy)]
+pub struct Expiring<'a> {
+    fields: ExpiringRef<'a>,
+    /// Expiries up to this one have passed.
+    passed_ms: u64,
+}
+
+/// A large hash, whose fields may have expiries.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
     fields: &'a PackedTable,
@@ -77,14 +88,32 @@ impl<'a> Hash<'a> {
     /// The hash of a record, or WRONGTYPE.
     #[inline]
     pub fn of(record: Record<'a>, env: &Env) -> Result<Hash<'a>, Error> {
-        if Tag::of(record).kind() != Kind::Hash {
-            return Err(Error::WRONG_TYPE);
+        Hash::at(record, env.passed_ms())
+    }
+
+    /// As [`Hash::of`], with the fields whose time has come.
+    pub fn whole(record: Record<'a>) -> Result<Hash<'a>, Error> {
+        Hash::at(record, 0)
+    }
+
+    #[inline]
+    fn at(record: Record<'a>, passed_ms: u64) -> Result<Hash<'a>, Error> {
+        match (Tag::of(record), record.body()) {
+            (Tag::HashListpack, Body::Bytes(bytes)) => Ok(Hash::Packed(ListpackRef::new(bytes))),
+            (Tag::HashExpiring, Body::Bytes(bytes)) => {
+                Ok(Hash::Expiring(Expiring { fields: ExpiringRef::new(bytes), passed_ms }))
+            }
+            (Tag::HashTable, Body::Object(Object::Hash(fields))) => {
+                Ok(Hash::Table(Table { fields, passed_ms }))
+            }
+            (tag, _) if tag.kind() == Kind::Hash => unreachable!("a hash's tag on another value"),
+            _ => Err(Error::WRONG_TYPE),
         }
-        match record.body() {
-            Body::Bytes(bytes) => Ok(Hash::Packed(ListpackRef::new(bytes))),
-            Body::Object(Object::Hash(fields)) => Ok(Hash::table(fields, env)),
-            Body::Object(_) => unreachable!("a hash's tag on another object"),
-        }
+    }
+
+    /// A small hash with expiries, wherever it stands.
+    pub(crate) fn expiring(fields: ExpiringRef<'a>, env: &Env) -> Hash<'a> {
+        Hash::Expiring(Expiring { fields, passed_ms: env.passed_ms() })
     }
 
     /// A table, wherever it stands.
@@ -98,6 +127,7 @@ impl<'a> Hash<'a> {
     pub fn len(self) -> usize {
         match self {
             Hash::Packed(listpack) => listpack.len() / 2,
+            Hash::Expiring(expiring) => expiring.fields.len(),
             Hash::Table(table) => table.fields.len(),
         }
     }
@@ -106,6 +136,7 @@ impl<'a> Hash<'a> {
     pub fn live_len(self) -> usize {
         match self {
             Hash::Table(table) if table.may_have_dead() => table.live().count(),
+            Hash::Expiring(expiring) if expiring.has_dead() => expiring.live().count(),
             hash => hash.len(),
         }
     }
@@ -123,23 +154,38 @@ impl<'a> Hash<'a> {
                 let at = listpack.find(listpack.start(), field, 1)?;
                 Some((listpack.at(listpack.after(at)).into(), None))
             }
+            Hash::Expiring(expiring) => {
+                let (_, value, expiry_ms) = expiring.fields.get(field)?;
+                is_live(expiry_ms, expiring.passed_ms).then(|| (value.into(), expiry_ms))
+            }
             Hash::Table(table) => {
                 let entry = table.fields.get(hash::of(field), field)?;
-                table.is_live(&entry).then(|| (entry.value.into(), entry.expiry_ms))
+                is_live(entry.expiry_ms, table.passed_ms)
+                    .then(|| (entry.value.into(), entry.expiry_ms))
             }
         }
     }
 
     /// Calls `f` with every field and its value; a small hash's in the order of insertion.
     pub fn for_each(self, mut f: impl FnMut(Item<'a>, Item<'a>)) {
+        self.for_each_with_expiry(|field, value, _| f(field, value));
+    }
+
+    /// As [`Hash::for_each`], with when the field dies, in ms since 1970.
+    pub fn for_each_with_expiry(self, mut f: impl FnMut(Item<'a>, Item<'a>, Option<u64>)) {
         match self {
             Hash::Packed(listpack) => {
                 let mut elements = listpack.iter();
                 while let (Some(field), Some(value)) = (elements.next(), elements.next()) {
-                    f(field.into(), value.into());
+                    f(field.into(), value.into(), None);
                 }
             }
-            Hash::Table(table) => table.live().for_each(|(field, value)| f(field, value)),
+            Hash::Expiring(expiring) => expiring
+                .live()
+                .for_each(|(field, value, expiry_ms)| f(field.into(), value.into(), expiry_ms)),
+            Hash::Table(table) => table.live().for_each(|entry| {
+                f(Item::Bytes(entry.key), entry.value.into(), entry.expiry_ms);
+            }),
         }
     }
 
@@ -156,6 +202,12 @@ impl<'a> Hash<'a> {
                 let index = rng.below(listpack.len() / 2);
                 let at = listpack.seek(2 * index as i64).expect("an index below the length");
                 Some((listpack.at(at).into(), listpack.at(listpack.after(at)).into()))
+            }
+            Hash::Expiring(expiring) => {
+                let len = self.live_len();
+                let index = (len > 0).then(|| rng.below(len))?;
+                let (field, value, _) = expiring.live().nth(index)?;
+                Some((field.into(), value.into()))
             }
             Hash::Table(table) => table.draw(rng).or_else(|| {
                 let entries = self.entries();
@@ -191,7 +243,7 @@ impl<'a> Hash<'a> {
         rng: &mut Rng,
         mut f: impl FnMut(Item<'a>, Item<'a>),
     ) {
-        let lists = matches!(self, Hash::Packed(_)) && count >= LOOKUPS_MAX;
+        let lists = !matches!(self, Hash::Table(_)) && count >= LOOKUPS_MAX;
         let entries = if lists { self.entries() } else { Vec::new() };
         for _ in 0..count {
             let drawn = match entries.len() {
@@ -206,12 +258,12 @@ impl<'a> Hash<'a> {
     /// the end. A small hash is seen whole.
     pub fn scan(self, position: Position, mut f: impl FnMut(Item<'a>, Item<'a>)) -> Position {
         match self {
-            Hash::Packed(_) => {
+            Hash::Packed(_) | Hash::Expiring(_) => {
                 self.for_each(f);
                 Position(0)
             }
             Hash::Table(table) => table.fields.scan(position, |entry| {
-                if table.is_live(&entry) {
+                if is_live(entry.expiry_ms, table.passed_ms) {
                     f(Item::Bytes(entry.key), entry.value.into());
                 }
             }),
@@ -219,20 +271,30 @@ impl<'a> Hash<'a> {
     }
 }
 
-impl<'a> Table<'a> {
-    #[inline]
-    fn is_live(self, entry: &packed::Entry<'_>) -> bool {
-        entry.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.passed_ms)
+#[inline]
+fn is_live(expiry_ms: Option<u64>, passed_ms: u64) -> bool {
+    expiry_ms.is_none_or(|expiry_ms| expiry_ms > passed_ms)
+}
+
+impl<'a> Expiring<'a> {
+    /// Whether there are fields whose time has come.
+    fn has_dead(self) -> bool {
+        !is_live(self.fields.next_expiry_ms(), self.passed_ms)
     }
 
+    fn live(self) -> impl Iterator<Item = hash_expiring::Entry<'a>> {
+        self.fields.iter().filter(move |(_, _, expiry_ms)| is_live(*expiry_ms, self.passed_ms))
+    }
+}
+
+impl<'a> Table<'a> {
     /// Whether there may be fields whose time has come.
     fn may_have_dead(self) -> bool {
-        self.fields.next_expiry_ms().is_some_and(|next_ms| next_ms <= self.passed_ms)
+        !is_live(self.fields.next_expiry_ms(), self.passed_ms)
     }
 
-    fn live(self) -> impl Iterator<Item = Entry<'a>> {
-        let live = self.fields.iter().filter(move |entry| self.is_live(entry));
-        live.map(|entry| (Item::Bytes(entry.key), entry.value.into()))
+    fn live(self) -> impl Iterator<Item = packed::Entry<'a>> {
+        self.fields.iter().filter(move |entry| is_live(entry.expiry_ms, self.passed_ms))
     }
 
     /// Draws until there are `count` different entries; none if that takes too many draws.
@@ -255,7 +317,7 @@ impl<'a> Table<'a> {
     /// Any one entry, unless many draws meet none that is live.
     fn draw(self, rng: &mut Rng) -> Option<Entry<'a>> {
         let mut draws = (0..DRAWS_MAX).filter_map(|_| self.fields.random(|limit| rng.below(limit)));
-        let entry = draws.find(|entry| self.is_live(entry))?;
+        let entry = draws.find(|entry| is_live(entry.expiry_ms, self.passed_ms))?;
         Some((Item::Bytes(entry.key), entry.value.into()))
     }
 }

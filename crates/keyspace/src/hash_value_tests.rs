@@ -230,7 +230,7 @@ fn a_small_hash_whose_fields_expire_takes_little_memory() {
         let words = ["HSETEX", "h:12345", "EX", "1000", "FIELDS", "1", &field, "12345678"];
         ask(&mut bench, &words.map(str::as_bytes));
     }
-    assert!(memory(&mut bench, b"h:12345") < 780, "{}", memory(&mut bench, b"h:12345"));
+    assert!(memory(&mut bench, b"h:12345") < 440, "{}", memory(&mut bench, b"h:12345"));
 }
 
 /// However many fields die at once, no look at the hash deletes more than some pages of them.
@@ -255,7 +255,7 @@ fn dead_fields_go_in_small_steps() {
         let deleted = bench.tally.fields_expired - before;
         before = bench.tally.fields_expired;
         // HSETNX looks twice.
-        assert!(deleted > 0 && deleted <= 2 * 8 * 64, "{deleted}");
+        assert!(deleted > 0 && deleted <= 2 * 8 * 96, "{deleted}");
     }
     assert_eq!(ask(&mut bench, &[b"HLEN", b"h"]).as_integer().map(|len| len > 1), Some(true));
     let pairs = vec![(Value::Bulk(b"new".to_vec()), Value::Bulk(b"v".to_vec()))];

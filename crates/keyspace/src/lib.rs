@@ -21,6 +21,7 @@ pub mod evict;
 pub mod execute;
 pub mod expire;
 pub mod found;
+pub mod hash_expiring;
 pub mod hash_expiry;
 pub mod hash_update;
 pub mod hash_value;

@@ -11,6 +11,7 @@ use kvasir_structures::record::{Body, NewBody, Record as OwnedRecord, RecordRef}
 use kvasir_structures::stream::Stream;
 
 use crate::error::Error;
+use crate::hash_expiring::ExpiringRef;
 
 /// From here on a string stands outside of its record, shared with the replies that send it: the
 /// copy that this saves costs more than the allocation and the extra cache line.
@@ -92,6 +93,8 @@ pub enum Tag {
     RawText = 2,
     HashListpack = 16,
     HashTable = 17,
+    /// A hash whose fields may expire, small enough to stand in its record.
+    HashExpiring = 18,
     ListListpack = 32,
     ListQuicklist = 33,
     SetIntset = 48,
@@ -112,6 +115,7 @@ impl Tag {
             2 => Tag::RawText,
             16 => Tag::HashListpack,
             17 => Tag::HashTable,
+            18 => Tag::HashExpiring,
             32 => Tag::ListListpack,
             33 => Tag::ListQuicklist,
             48 => Tag::SetIntset,
@@ -128,7 +132,7 @@ impl Tag {
     pub fn kind(self) -> Kind {
         match self {
             Tag::Text | Tag::ComputedText | Tag::RawText => Kind::String,
-            Tag::HashListpack | Tag::HashTable => Kind::Hash,
+            Tag::HashListpack | Tag::HashTable | Tag::HashExpiring => Kind::Hash,
             Tag::ListListpack | Tag::ListQuicklist => Kind::List,
             Tag::SetIntset | Tag::SetListpack | Tag::SetTable => Kind::Set,
             Tag::SortedSetListpack | Tag::SortedSetTree => Kind::SortedSet,
@@ -143,7 +147,7 @@ pub fn encoding(record: Record<'_>) -> &'static str {
         Tag::HashListpack | Tag::ListListpack | Tag::SetListpack | Tag::SortedSetListpack => {
             "listpack"
         }
-        Tag::HashTable | Tag::SetTable => "hashtable",
+        Tag::HashTable | Tag::HashExpiring | Tag::SetTable => "hashtable",
         Tag::ListQuicklist => "quicklist",
         Tag::SetIntset => "intset",
         Tag::SortedSetTree => "skiplist",
@@ -167,6 +171,9 @@ pub fn encoding(record: Record<'_>) -> &'static str {
 pub fn next_part_expiry_ms(record: Record<'_>) -> Option<u64> {
     match record.body() {
         Body::Object(Object::Hash(fields)) => fields.next_expiry_ms(),
+        Body::Bytes(bytes) if Tag::of(record) == Tag::HashExpiring => {
+            ExpiringRef::new(bytes).next_expiry_ms()
+        }
         _ => None,
     }
 }

@@ -376,6 +376,7 @@ impl<'a, 'g> View<'a, 'g> {
         let clock = self.env.clock_of_used(old_clock, &mut self.tally.draws);
         if let NewBody::Bytes(bytes) = body
             && occupied.record().expiry_ms().is_none()
+            && !occupied.record().parts_expire()
             && expiry_ms.is_none()
             && occupied.record_mut().try_write(bytes)
         {

@@ -6,6 +6,8 @@
 pub mod bits;
 #[cfg(not(loom))]
 pub(crate) mod bucket;
+#[cfg(not(loom))]
+mod buffer;
 pub mod crc16;
 pub mod crc64;
 #[cfg(not(loom))]

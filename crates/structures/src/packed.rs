@@ -1,4 +1,4 @@
-//! Elements of a big set or hash, packed into pages by hash: about 22 bytes for a member of 16.
+//! Elements of a big set or hash, packed into pages by hash: about 21 bytes for a member of 16.
 //!
 //! A page (`page.rs`) is one allocation for some tens of elements. A directory finds it by the
 //! first bits of an element's place. A page that is full is split in two by one more bit, and the
@@ -12,7 +12,6 @@
 //!
 //! **Invariant**: `hash` is `hash::of(key)` in every call: a split computes it again.
 
-mod buffer;
 mod entry;
 mod expiry;
 mod page;

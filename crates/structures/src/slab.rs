@@ -1,9 +1,9 @@
 //! Memory for records and bucket arrays: fine size classes on huge pages.
 //!
 //! A general allocator rounds 88 bytes up to 96; at ten million keys that is 76 MB of nothing. Here
-//! a class stands every 8 bytes up to 512 and every eighth of a doubling up to 32 KiB. Memory comes
-//! in chunks of 2 MiB, aligned to their size and marked for huge pages, so that a random access
-//! to a large keyspace costs one cache miss and not a page walk as well.
+//! a class stands every 8 bytes up to 512 and every sixteenth of a doubling up to 32 KiB. Memory
+//! comes in chunks of 2 MiB, aligned to their size and marked for huge pages, so that a random
+//! access to a large keyspace costs one cache miss and not a page walk as well.
 //!
 //! A chunk is cut into 16 pages of 128 KiB, each serving one class; the descriptors of the pages
 //! stand at the start of the chunk (page 0 begins behind them), so a pointer leads to its page by
@@ -36,8 +36,10 @@ const LARGE_ALIGN: usize = 64;
 /// Classes up to here are 8 bytes apart.
 const FINE_MAX: usize = 512;
 const FINE_CLASSES: usize = FINE_MAX / 8;
-/// 6 doublings (1 to 32 KiB) of 8 steps.
-const CLASSES: usize = FINE_CLASSES + 6 * 8;
+/// Classes of a doubling above that.
+const STEPS: usize = 16;
+/// 6 doublings, up to 1 KiB, 2 KiB, ... 32 KiB.
+const CLASSES: usize = FINE_CLASSES + 6 * STEPS;
 /// More threads than this share arenas.
 const ARENAS: usize = 64;
 
@@ -53,10 +55,10 @@ fn class_of(size: usize) -> usize {
     if size <= FINE_MAX {
         return size.max(8).div_ceil(8) - 1;
     }
-    // `size - 1` lies in [2^k, 2^(k+1)); its next three bits say which eighth.
-    let top = (usize::BITS - 1 - (size - 1).leading_zeros()) as usize;
-    let eighth = ((size - 1) >> (top - 3)) & 7;
-    FINE_CLASSES + (top - 9) * 8 + eighth
+    // `size - 1` lies in [2^k, 2^(k+1)); its next four bits say which sixteenth.
+    let top = (size - 1).ilog2() as usize;
+    let step = ((size - 1) >> (top - 4)) & (STEPS - 1);
+    FINE_CLASSES + (top - 9) * STEPS + step
 }
 
 #[inline]
@@ -64,8 +66,8 @@ fn class_size(class: usize) -> usize {
     if class < FINE_CLASSES {
         return (class + 1) * 8;
     }
-    let (doubling, eighth) = ((class - FINE_CLASSES) / 8, (class - FINE_CLASSES) % 8);
-    (9 + eighth) << (doubling + 6)
+    let (doubling, step) = ((class - FINE_CLASSES) / STEPS, (class - FINE_CLASSES) % STEPS);
+    (17 + step) << (doubling + 5)
 }
 
 /// Bytes handed out at present, rounded to their classes; without large ones, which the global
@@ -396,10 +398,10 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn classes_hold_their_sizes_and_waste_at_most_an_eighth() {
+    fn classes_hold_their_sizes_and_waste_at_most_a_sixteenth() {
         for size in 1..=PAGED_MAX {
             let usable = usable_size(size);
-            assert!(usable >= size && usable <= (size + 7).max(size + size / 8 + 1), "{size}");
+            assert!(usable >= size && usable <= (size + 7).max(size + size / 16 + 1), "{size}");
             assert_eq!(usable_size(usable), usable);
             assert!(class_of(size) < CLASSES);
             if size % 64 == 0 && size > FINE_MAX {

@@ -3,10 +3,12 @@
 use kvasir_structures::hash;
 use kvasir_structures::listpack::{Element, Listpack};
 use kvasir_structures::packed::PackedTable;
-use kvasir_structures::record::{Body, INLINE_MAX};
+use kvasir_structures::record::INLINE_MAX;
 
+use super::hash_expiring;
 use super::packed::{Packed, has_twice};
 use super::{Reader, SerialError, Value, Writer};
+use crate::hash_value::Hash;
 use crate::value::{self, Object, Record, Tag};
 use crate::view::Env;
 
@@ -15,10 +17,7 @@ pub(super) const PAIRS: u8 = 4;
 pub(super) const ZIPMAP: u8 = 9;
 pub(super) const ZIPLIST: u8 = 13;
 pub(super) const LISTPACK: u8 = 16;
-/// Pairs of strings, each followed by when it dies, in ms since 1970, or -1.
-pub(super) const EXPIRING: u8 = 22;
 
-const NEVER: i64 = -1;
 const TWICE: &str = "a field that was there before";
 
 /// Whether any field of a hash has an expiry.
@@ -27,29 +26,28 @@ pub(super) fn has_expiries(record: Record<'_>) -> bool {
 }
 
 pub(super) fn type_of(record: Record<'_>) -> u8 {
-    match record.body() {
-        Body::Bytes(_) => LISTPACK,
-        Body::Object(_) if has_expiries(record) => EXPIRING,
-        Body::Object(_) => PAIRS,
+    match Tag::of(record) {
+        Tag::HashListpack => LISTPACK,
+        _ if has_expiries(record) => hash_expiring::TIMED,
+        _ => PAIRS,
     }
 }
 
 pub(super) fn write(record: Record<'_>, writer: &mut Writer) {
-    let fields = match record.body() {
-        Body::Bytes(listpack) => return writer.string(listpack),
-        Body::Object(Object::Hash(fields)) => fields,
-        Body::Object(_) => unreachable!("a hash's tag on another object"),
-    };
+    let hash = Hash::whole(record).expect("a hash");
+    if let Hash::Packed(listpack) = hash {
+        return writer.string(listpack.bytes());
+    }
     let has_expiries = has_expiries(record);
-    writer.count(fields.len());
-    for field in fields.iter() {
-        writer.string(field.key);
-        writer.string(field.value.bytes());
+    writer.count(hash.len());
+    hash.for_each_with_expiry(|field, value, expiry_ms| {
+        field.with_bytes(|field| writer.string(field));
+        value.with_bytes(|value| writer.string(value));
         if has_expiries {
-            let expiry_ms = field.expiry_ms.map_or(NEVER, |expiry_ms| expiry_ms as i64);
+            let expiry_ms = expiry_ms.map_or(hash_expiring::NEVER, |expiry_ms| expiry_ms as i64);
             writer.push(&expiry_ms.to_le_bytes());
         }
-    }
+    });
 }
 
 /// A hash of fields and values in turn.
@@ -73,7 +71,7 @@ fn unpack(listpack: &Listpack) -> Option<PackedTable> {
     let mut fields = PackedTable::new();
     let mut elements = listpack.view().iter();
     while let (Some(field), Some(value)) = (elements.next(), elements.next()) {
-        insert(&mut fields, &field.text(), &value.text(), None)?;
+        insert(&mut fields, &field.text(), &value.text())?;
     }
     Some(fields)
 }
@@ -89,27 +87,6 @@ pub(super) fn read_pairs(reader: &mut Reader<'_>, env: &Env) -> Result<Value, Se
         Draft::Packed(listpack) => pack(Packed::new(listpack, reader), env),
         Draft::Table(fields) => Ok(Value::object(Tag::HashTable, Object::Hash(fields))),
     }
-}
-
-/// Fields with the moments they die at. Those whose moment has come are kept, to be deleted as any
-/// are, so that whoever follows the log hears of it.
-pub(super) fn read_expiring(reader: &mut Reader<'_>) -> Result<Value, SerialError> {
-    let count = reader.count(2 + size_of::<i64>())?;
-    let mut fields = PackedTable::new();
-    for _ in 0..count {
-        let (field, value) = (reader.string()?, reader.string()?);
-        let expiry_ms = match reader.time_ms()? {
-            NEVER => None,
-            before if before < 0 => return Err(reader.error("a time before 1970")),
-            // Every moment has come that is so long ago, but 0 means none here.
-            expiry_ms => Some(expiry_ms.max(1) as u64),
-        };
-        insert(&mut fields, &field, &value, expiry_ms).ok_or(reader.error(TWICE))?;
-    }
-    if fields.is_empty() {
-        return Err(reader.error("a hash without fields"));
-    }
-    Ok(Value::object(Tag::HashTable, Object::Hash(fields)))
 }
 
 /// A hash while its pairs are read.
@@ -140,16 +117,11 @@ impl Draft {
             *self = Draft::Table(unpack(listpack)?);
         }
         let Draft::Table(fields) = self else { unreachable!("just converted") };
-        insert(fields, field, value, None)
+        insert(fields, field, value)
     }
 }
 
 /// `None` if the field is there.
-fn insert(
-    fields: &mut PackedTable,
-    field: &[u8],
-    value: &[u8],
-    expiry_ms: Option<u64>,
-) -> Option<()> {
-    fields.set(hash::of(field), field, value, expiry_ms).then_some(())
+fn insert(fields: &mut PackedTable, field: &[u8], value: &[u8]) -> Option<()> {
+    fields.set(hash::of(field), field, value, None).then_some(())
 }

@@ -24,6 +24,7 @@
 mod dump;
 pub mod functions;
 mod hash;
+mod hash_expiring;
 mod list;
 mod packed;
 mod read;
@@ -149,7 +150,9 @@ pub fn read_value(type_byte: u8, reader: &mut Reader<'_>, env: &Env) -> Result<V
         hash::ZIPMAP => hash::pack(packed::zipmap(reader)?, env),
         hash::ZIPLIST => hash::pack(packed::ziplist(reader)?, env),
         hash::LISTPACK => hash::pack(packed::listpack(reader)?, env),
-        hash::EXPIRING => hash::read_expiring(reader),
+        hash_expiring::TIMED => hash_expiring::read_timed(reader, env),
+        hash_expiring::RELATIVE => hash_expiring::read_relative(reader, env),
+        hash_expiring::LISTPACK => hash_expiring::read_listpack(reader, env),
         15 | 19 | 21 => stream::read(type_byte, reader),
         _ => Err(reader.error("no such type of value")),
     }

@@ -3,6 +3,7 @@
 use kvasir_resp::reply::Protocol;
 use kvasir_resp::value::Value;
 use kvasir_structures::crc64;
+use kvasir_structures::listpack::{Element, Listpack};
 
 use super::DumpError;
 use crate::database::DbIndex;
@@ -161,6 +162,41 @@ fn hashes_with_fields_that_expire() {
     check_refused(
         &[&b"\x16\x01\x01f\x01v"[..], &[0xfe, 255, 255, 255, 255, 255, 255, 255]].concat(),
     );
+    check_refused(&[&b"\x16\x02\x01f\x01v"[..], &late, b"\x01f\x01w", &never].concat());
+    for fields in [500, 600] {
+        let fields: Vec<_> = (0..fields).map(|field| format!("f{field} {field}")).collect();
+        check_valkey(&format!(
+            "HSET k {}; HPEXPIREAT k 4000000000000 FIELDS 2 f7 f9; HPERSIST k FIELDS 1 f7",
+            fields.join(" ")
+        ));
+    }
+    let long = "x".repeat(65);
+    check_valkey(&format!("HSETEX k PXAT 4000000000000 FIELDS 2 f {long} g v; HDEL k f"));
+}
+
+/// Redis 7.4 and 8, which are no oracles.
+#[test]
+fn hashes_with_fields_that_expire_in_redis() {
+    let late = 4_000_000_000_000_i64.to_le_bytes();
+    let value = [&b"\x18"[..], &late, b"\x03\x01\x01f\x01v\0\x01g\x01w\x41\x01\x01h\x01x"].concat();
+    let content = ["f v 4000000000000", "g w", "h x 4000000000256"];
+    check_reads(&value, 12, &content);
+    let pack = |parts: &[&[u8]]| {
+        let listpack: Listpack = parts.iter().map(|part| Element::Bytes(part)).collect();
+        let bytes = listpack.into_bytes();
+        [&b"\x19"[..], &late, &[bytes.len() as u8], &bytes].concat()
+    };
+    let [f, v, g, w, h, x] = [b"f", b"v", b"g", b"w", b"h", b"x"];
+    let parts: [&[u8]; 9] = [f, v, b"4000000000000", h, x, b"4000000000256", g, w, b"0"];
+    check_reads(&pack(&parts), 12, &content);
+    for broken in [&parts[..8], &[], &[f, v, b"1", f, w, b"0"], &[f, v, b"soon"], &[f, v, b"-1"]] {
+        check_refused(&pack(broken));
+    }
+    check_refused(&[&b"\x18"[..], &late, b"\0"].concat());
+    check_refused(&[&b"\x18"[..], &late, b"\x02\0\x01f\x01v\0\x01f\x01w"].concat());
+    let overflow = [&b"\x18"[..], &late, b"\x01\x81", &[0xff; 8], b"\x01f\x01v"];
+    check_refused(&overflow.concat());
+    check_refused(&[&b"\x18"[..], &[0xff; 8], b"\x01\0\x01f\x01v"].concat());
 }
 
 #[test]

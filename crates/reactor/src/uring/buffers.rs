@@ -1,6 +1,9 @@
 //! The provided buffer ring: receive buffers from which the kernel picks one when data arrives,
 //! so that an idle connection holds none.
 //!
+//! The kernel takes them in turn, so all that are in the ring are touched before long: it gets only
+//! about as many as the connections can use, which cost less memory and stay in the cache.
+//!
 //! # Safety
 //!
 //! An entry between head and tail of the ring belongs to the kernel, the buffer it names too. The
@@ -21,9 +24,17 @@ use crate::uring::ring::Ring;
 /// The only group of buffers there is.
 pub(crate) const GROUP: u16 = 0;
 
+/// Buffers that the kernel gets for the first connections; what a busy one sends in a turn.
+const IN_USE_MIN: usize = 16;
+const IN_USE_PER_CONNECTION: usize = 2;
+
 pub(crate) struct Buffers {
     pool: Pool,
     entries: Region,
+    /// Those that neither the kernel nor the holder of a [`Buffer`] has.
+    spare: Vec<u16>,
+    /// How many may be in use now.
+    in_use_max: usize,
     /// What the kernel sees as the tail; it wraps around.
     tail: u16,
 }
@@ -40,15 +51,29 @@ impl Buffers {
         unsafe {
             ring.submitter().register_buf_ring_with_flags(address, buffer_count, GROUP, 0)?;
         }
-        let mut buffers = Buffers { pool, entries, tail: 0 };
-        for index in 0..buffer_count {
-            buffers.provide(index);
-        }
+        let spare = (0..buffer_count).rev().collect();
+        let mut buffers = Buffers { pool, entries, spare, in_use_max: 0, tail: 0 };
+        buffers.serve(0);
         Ok(buffers)
     }
 
+    /// Uses as many buffers as so many connections need.
+    pub(crate) fn serve(&mut self, connection_count: usize) {
+        self.in_use_max = IN_USE_MIN.max(IN_USE_PER_CONNECTION * connection_count);
+        while self.in_use() < self.in_use_max
+            && let Some(index) = self.spare.pop()
+        {
+            self.provide(index);
+        }
+    }
+
+    /// How many the kernel has.
     pub(crate) fn available(&self) -> usize {
-        self.pool.available()
+        self.pool.available() - self.spare.len()
+    }
+
+    fn in_use(&self) -> usize {
+        usize::from(self.pool.buffer_count()) - self.spare.len()
     }
 
     pub(crate) fn bytes(&self, buffer: &Buffer) -> &[u8] {
@@ -64,7 +89,10 @@ impl Buffers {
 
     pub(crate) fn recycle(&mut self, buffer: Buffer) {
         let index = self.pool.take_back(buffer);
-        self.provide(index);
+        match self.in_use() > self.in_use_max {
+            true => self.spare.push(index),
+            false => self.provide(index),
+        }
     }
 
     /// Never frees the memory: the kernel may still write to it.

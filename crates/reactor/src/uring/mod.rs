@@ -158,6 +158,7 @@ impl Uring {
         let fd = socket.into_fd();
         let connection = Connection { fd, flags: Flags::empty(), outgoing: None };
         let (index, generation) = self.connections.insert(connection);
+        self.buffers.serve(self.connections.count());
         let id = ConnectionId { index, generation };
         match prepared {
             Ok(()) => self.receive(id),
@@ -513,6 +514,7 @@ impl Uring {
         let flags = self.connection(id).flags;
         if flags.contains(Flags::CLOSING) && !flags.intersects(Flags::RECEIVING | Flags::SENDING) {
             self.connections.remove(id.index, id.generation);
+            self.buffers.serve(self.connections.count());
         }
     }
 }

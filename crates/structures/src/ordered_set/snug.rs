@@ -1,5 +1,5 @@
-//! A vector that takes hardly more memory than its elements: it grows by one class of the slab, an
-//! eighth at most, instead of doubling. For many short arrays that are all partly full.
+//! A vector that takes hardly more memory than its elements: it grows by one class of the slab
+//! instead of doubling. For many short arrays that are all partly full.
 //!
 //! # Safety
 //! `start` leads to `capacity` elements from the slab, of which the first `len` are initialised; it
@@ -58,13 +58,6 @@ impl<T: Copy> SnugVec<T> {
         self.copy_within(at + 1.., at);
         self.truncate(self.len as usize - 1);
         element
-    }
-
-    /// Takes the elements from `at` on away.
-    pub(super) fn split_off(&mut self, at: usize) -> SnugVec<T> {
-        let rest = SnugVec::from_slice(&self[at..]);
-        self.truncate(at);
-        rest
     }
 
     pub(super) fn extend(&mut self, elements: &[T]) {

@@ -4,25 +4,19 @@
 //! brings an [`Aim`], a predicate that holds for the entries up to some place and for none behind
 //! it, and the key that this place has about. Between the first keys of two neighbours, which
 //! their parent knows, keys are spread evenly as a rule, so a search guesses and then looks nearby:
-//! one cache miss in a leaf where halving takes five. Leaves are as long as they need to be
-//! (`SnugVec`), so a leaf that a split left half full costs half. A leaf that is full and grows at
-//! its end splits there, so that ascending insertions leave full leaves behind.
+//! one cache miss in a leaf where halving takes five. Leaves (`leaf.rs`) are as long as they need
+//! to be, so a leaf that a split left half full costs half. A leaf that is full and grows at its
+//! end splits there, so that ascending insertions leave full leaves behind.
 
 use core::ops::Range;
 
+use super::leaf::{Entry, Leaf};
 use super::member::Member;
-use super::snug::SnugVec;
 
-/// Entries of a leaf: 2 KiB, some of which a search touches.
+/// Entries of a leaf: one or two KiB, some of which a search touches.
 const LEAF_MAX: usize = 128;
 /// Children of an inner node.
 const CHILDREN_MAX: usize = 64;
-
-#[derive(Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) key: u64,
-    pub(super) member: Member,
-}
 
 pub(super) struct Tree {
     root: Node,
@@ -30,7 +24,7 @@ pub(super) struct Tree {
 }
 
 enum Node {
-    Leaf(SnugVec<Entry>),
+    Leaf(Leaf),
     Inner(Box<Inner>),
 }
 
@@ -60,24 +54,53 @@ struct Span {
 
 const EVERYTHING: Span = Span { low: 0, high: u64::MAX };
 
+/// Entries in order, however they are kept.
+trait Run {
+    fn len(&self) -> usize;
+    fn entry(&self, at: usize) -> Entry;
+}
+
+impl Run for [Entry] {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn entry(&self, at: usize) -> Entry {
+        self[at]
+    }
+}
+
+impl Run for Leaf {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn entry(&self, at: usize) -> Entry {
+        self.entry(at)
+    }
+}
+
 impl<P: Fn(&Entry) -> bool> Aim<P> {
     /// How many of the entries are before the place.
     #[inline]
-    fn count(&self, entries: &[Entry], span: Span) -> usize {
+    fn count(&self, run: &(impl Run + ?Sized), span: Span) -> usize {
         if self.key <= span.low || self.key >= span.high {
-            return entries.partition_point(&self.holds);
+            return self.halve(run, 0..run.len());
         }
         let share = (self.key - span.low) as f64 / (span.high - span.low) as f64;
-        let guess = (share * entries.len() as f64) as usize;
-        let near = self.near(entries, guess.min(entries.len()));
-        near.start + entries[near].partition_point(&self.holds)
+        let guess = (share * run.len() as f64) as usize;
+        self.halve(run, self.near(run, guess.min(run.len())))
     }
 
     /// A few entries around a guess, or more if it is far off, among which the place is.
     #[inline]
-    fn near(&self, entries: &[Entry], guess: usize) -> Range<usize> {
+    fn near(&self, run: &(impl Run + ?Sized), guess: usize) -> Range<usize> {
         let (mut start, mut end, mut step) = (guess, guess, 2);
-        while start > 0 && !(self.holds)(&entries[start - 1]) {
+        while start > 0 && !self.is_behind(run, start - 1) {
             end = start - 1;
             start = start.saturating_sub(step);
             step *= 2;
@@ -85,19 +108,40 @@ impl<P: Fn(&Entry) -> bool> Aim<P> {
         if end < guess {
             return start..end;
         }
-        while end < entries.len() && (self.holds)(&entries[end]) {
+        while end < run.len() && self.is_behind(run, end) {
             start = end + 1;
-            end = (end + step).min(entries.len());
+            end = (end + step).min(run.len());
             step *= 2;
         }
         start..end
+    }
+
+    /// The place, which is in this range.
+    #[inline]
+    fn halve(&self, run: &(impl Run + ?Sized), range: Range<usize>) -> usize {
+        let Range { mut start, mut end } = range;
+        while start < end {
+            let middle = start.midpoint(end);
+            if self.is_behind(run, middle) {
+                start = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        start
+    }
+
+    /// Whether the place is behind an entry.
+    #[inline]
+    fn is_behind(&self, run: &(impl Run + ?Sized), at: usize) -> bool {
+        (self.holds)(&run.entry(at))
     }
 }
 
 /// How a descent chooses its way.
 trait Way {
     fn child(&mut self, inner: &Inner, span: Span) -> usize;
-    fn entry(&mut self, entries: &[Entry], span: Span) -> usize;
+    fn entry(&mut self, leaf: &Leaf, span: Span) -> usize;
 }
 
 /// To the entry of this rank.
@@ -113,7 +157,7 @@ impl Way for ToRank {
         child
     }
 
-    fn entry(&mut self, _: &[Entry], _: Span) -> usize {
+    fn entry(&mut self, _: &Leaf, _: Span) -> usize {
         self.0
     }
 }
@@ -126,14 +170,14 @@ impl<P: Fn(&Entry) -> bool> Way for ToLast<P> {
         inner.last_before(&self.0, span)
     }
 
-    fn entry(&mut self, entries: &[Entry], span: Span) -> usize {
-        self.0.count(entries, span) - 1
+    fn entry(&mut self, leaf: &Leaf, span: Span) -> usize {
+        self.0.count(leaf, span) - 1
     }
 }
 
 impl Tree {
     pub(super) fn new() -> Tree {
-        Tree { root: Node::Leaf(SnugVec::new()), len: 0 }
+        Tree { root: Node::Leaf(Leaf::new()), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -153,15 +197,15 @@ impl Tree {
             rank += inner.counts[..child].iter().sum::<usize>();
             (node, span) = (&inner.children[child], inner.span_of(child, span));
         }
-        let Node::Leaf(entries) = node else { unreachable!("not an inner node") };
-        rank + aim.count(entries, span)
+        let Node::Leaf(leaf) = node else { unreachable!("not an inner node") };
+        rank + aim.count(leaf, span)
     }
 
     /// Adds an entry at a place.
     pub(super) fn insert(&mut self, entry: Entry, aim: Aim<impl Fn(&Entry) -> bool>) {
         self.len += 1;
         let Some(right) = self.root.insert(entry, &aim, EVERYTHING) else { return };
-        let left = core::mem::replace(&mut self.root, Node::Leaf(SnugVec::new()));
+        let left = core::mem::replace(&mut self.root, Node::Leaf(Leaf::new()));
         self.root = Node::Inner(Inner::of(vec![left, right]));
     }
 
@@ -200,11 +244,11 @@ impl Tree {
             span = inner.span_of(child, span);
             node = &mut inner.children[child];
         }
-        let Node::Leaf(entries) = node else { unreachable!("not an inner node") };
-        let at = aim.count(entries, span) - 1;
-        let fits = at > 0 && at + 1 < entries.len() && stays(&entries[at - 1], &entries[at + 1]);
+        let Node::Leaf(leaf) = node else { unreachable!("not an inner node") };
+        let at = aim.count(leaf, span) - 1;
+        let fits = at > 0 && at + 1 < leaf.len() && stays(&leaf.entry(at - 1), &leaf.entry(at + 1));
         if fits {
-            entries[at].key = key;
+            leaf.set_key(at, key);
         }
         fits
     }
@@ -212,7 +256,7 @@ impl Tree {
     /// The entries of these ranks, in order or backwards.
     pub(super) fn walk(&self, ranks: Range<usize>, backwards: bool) -> Walk<'_> {
         let left = ranks.len();
-        let mut walk = Walk { path: Vec::new(), entries: &[], at: 0, left, backwards };
+        let mut walk = Walk { path: Vec::new(), leaf: None, at: 0, left, backwards };
         if left > 0 {
             let first = if backwards { ranks.end - 1 } else { ranks.start };
             walk.descend(
@@ -233,21 +277,21 @@ impl Tree {
 impl Node {
     fn first(&self) -> Entry {
         match self {
-            Node::Leaf(entries) => entries[0],
+            Node::Leaf(leaf) => leaf.entry(0),
             Node::Inner(inner) => inner.firsts[0],
         }
     }
 
     fn count(&self) -> usize {
         match self {
-            Node::Leaf(entries) => entries.len(),
+            Node::Leaf(leaf) => leaf.len(),
             Node::Inner(inner) => inner.counts.iter().sum(),
         }
     }
 
     fn allocated_bytes(&self) -> usize {
         match self {
-            Node::Leaf(entries) => entries.allocated_bytes(),
+            Node::Leaf(leaf) => leaf.allocated_bytes(),
             Node::Inner(inner) => {
                 let one = size_of::<Entry>() + size_of::<usize>() + size_of::<Node>();
                 let below: usize = inner.children.iter().map(Node::allocated_bytes).sum();
@@ -264,11 +308,11 @@ impl Node {
         span: Span,
     ) -> Option<Node> {
         match self {
-            Node::Leaf(entries) => {
-                let at = aim.count(entries, span);
-                entries.insert(at, entry);
-                let split = split_at(at, entries.len(), LEAF_MAX)?;
-                Some(Node::Leaf(entries.split_off(split)))
+            Node::Leaf(leaf) => {
+                let at = aim.count(leaf, span);
+                leaf.insert(at, entry);
+                let split = split_at(at, leaf.len(), LEAF_MAX)?;
+                Some(Node::Leaf(leaf.split_off(split)))
             }
             Node::Inner(inner) => {
                 let child = inner.last_before(aim, span);
@@ -288,9 +332,9 @@ impl Node {
 
     fn remove(&mut self, way: &mut impl Way, span: Span) -> Entry {
         match self {
-            Node::Leaf(entries) => {
-                let at = way.entry(entries, span);
-                entries.remove(at)
+            Node::Leaf(leaf) => {
+                let at = way.entry(leaf, span);
+                leaf.remove(at)
             }
             Node::Inner(inner) => {
                 let child = way.child(inner, span);
@@ -306,7 +350,7 @@ impl Node {
     /// How full it is, in percent.
     fn fullness(&self) -> usize {
         match self {
-            Node::Leaf(entries) => entries.len() * 100 / LEAF_MAX,
+            Node::Leaf(leaf) => leaf.len() * 100 / LEAF_MAX,
             Node::Inner(inner) => inner.children.len() * 100 / CHILDREN_MAX,
         }
     }
@@ -314,7 +358,7 @@ impl Node {
     /// Appends a node of the same level.
     fn append(&mut self, right: Node) {
         match (self, right) {
-            (Node::Leaf(left), Node::Leaf(right)) => left.extend(&right),
+            (Node::Leaf(left), Node::Leaf(right)) => left.append(&right),
             (Node::Inner(left), Node::Inner(mut right)) => {
                 left.firsts.append(&mut right.firsts);
                 left.counts.append(&mut right.counts);
@@ -356,7 +400,7 @@ impl Inner {
     /// The last child whose first entry is before a place, or the first child.
     #[inline]
     fn last_before(&self, aim: &Aim<impl Fn(&Entry) -> bool>, span: Span) -> usize {
-        aim.count(&self.firsts, span).saturating_sub(1)
+        aim.count(&self.firsts[..], span).saturating_sub(1)
     }
 
     /// The span of a child of a node with this span.
@@ -417,7 +461,7 @@ impl Inner {
 pub(super) struct Walk<'a> {
     /// Inner nodes from the root, each with the child that is walked.
     path: Vec<(&'a Inner, usize)>,
-    entries: &'a [Entry],
+    leaf: Option<&'a Leaf>,
     at: usize,
     left: usize,
     backwards: bool,
@@ -440,8 +484,8 @@ impl<'a> Walk<'a> {
             self.path.push((inner, child));
             node = &inner.children[child];
         }
-        let Node::Leaf(entries) = node else { unreachable!("not an inner node") };
-        (self.entries, self.at) = (entries, place);
+        let Node::Leaf(leaf) = node else { unreachable!("not an inner node") };
+        (self.leaf, self.at) = (Some(leaf), place);
     }
 
     fn next_leaf(&mut self) {
@@ -452,7 +496,7 @@ impl<'a> Walk<'a> {
             let backwards = self.backwards;
             let end = |len: usize| if backwards { len - 1 } else { 0 };
             self.descend(node, |inner, _| end(inner.children.len()), 0);
-            self.at = end(self.entries.len());
+            self.at = end(self.leaf.map_or(0, Leaf::len));
             return;
         }
     }
@@ -464,14 +508,15 @@ impl Iterator for Walk<'_> {
     #[inline]
     fn next(&mut self) -> Option<Member> {
         self.left = self.left.checked_sub(1)?;
-        let member = self.entries[self.at].member;
+        let leaf = self.leaf.expect("a walk that is not at its end stands in a leaf");
+        let member = leaf.member(self.at);
         if self.left > 0 {
             let ahead = if self.backwards { self.at.wrapping_sub(AHEAD) } else { self.at + AHEAD };
-            if let Some(entry) = self.entries.get(ahead) {
-                entry.member.prefetch();
+            if ahead < leaf.len() {
+                leaf.member(ahead).prefetch();
             }
             match self.backwards {
-                false if self.at + 1 < self.entries.len() => self.at += 1,
+                false if self.at + 1 < leaf.len() => self.at += 1,
                 true if self.at > 0 => self.at -= 1,
                 _ => self.next_leaf(),
             }

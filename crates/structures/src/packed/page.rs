@@ -3,7 +3,7 @@
 //! | Offset | Size | Field |
 //! |---|---|---|
 //! | 0 | 8 a group | a byte of each entry's hash, in groups of eight |
-//! | | 16 a group | distance of each entry's start from the end of the page, native endian |
+//! | | 2 an entry | distance of its start from the end of the page, native endian |
 //! | | | free |
 //! | | | entries (see `entry`), the newest first, up to the end |
 //!
@@ -14,12 +14,12 @@
 
 use std::sync::Arc;
 
-use super::buffer::Buffer;
 use super::entry::{self, Content, Entry, Packed, Value};
+use crate::buffer::Buffer;
 use crate::slab;
 
 /// A page of more entries is split.
-pub(super) const ENTRIES_MAX: usize = 64;
+pub(super) const ENTRIES_MAX: usize = 96;
 /// A page of more bytes is split.
 const BYTES_MAX: usize = 8 * 1024;
 /// Tags are compared so many at a time.
@@ -429,7 +429,7 @@ impl Page {
 /// The bytes of tags and distances of `len` entries in a page of `capacity` bytes.
 fn front_size(len: usize, capacity: usize) -> usize {
     let width = if is_wide(capacity) { 4 } else { 2 };
-    len.div_ceil(GROUP) * GROUP * (1 + width)
+    len.div_ceil(GROUP) * GROUP + len * width
 }
 
 fn is_wide(capacity: usize) -> bool {
@@ -439,7 +439,7 @@ fn is_wide(capacity: usize) -> bool {
 /// The size of a page for so many entries of so many bytes. The slab's classes are its steps; the
 /// little room on top keeps a page whose entries come and go from being moved each time.
 fn capacity_for(len: usize, bytes: usize) -> usize {
-    let spare = |bytes: usize| slab::usable_size(bytes + bytes / 32);
+    let spare = |bytes: usize| slab::usable_size(bytes + bytes / 64);
     match len {
         0 => 0,
         _ if is_wide(spare(front_size(len, 0) + bytes)) => {

@@ -51,6 +51,9 @@ pub struct Options {
     /// Only these servers: redis, valkey, kvasir, kvasir-epoll
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
+    /// Of the scenario memory, only the data sets whose names contain this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Kvasir's program, if not target/release/kvasir-server
     #[arg(long, value_name = "PATH")]
     kvasir: Option<PathBuf>,
@@ -100,6 +103,8 @@ pub struct Target {
 pub struct Lab {
     keys: u64,
     seconds: f64,
+    /// What the names of the data sets of `memory` contain that are loaded.
+    only: String,
     server_core: usize,
     load_core: usize,
     benchmark: PathBuf,
@@ -212,6 +217,7 @@ impl Lab {
         let lab = Self {
             keys: options.keys.unwrap_or(keys),
             seconds: options.seconds.unwrap_or(seconds),
+            only: options.only.clone().unwrap_or_default(),
             server_core: options.server_core,
             load_core: options.load_core,
             benchmark: oracle::benchmark_program()?,

@@ -134,7 +134,7 @@ mod tests {
                 let reply = decode(&reply).expect("a reply");
                 let [next, some] = reply.as_array().expect("an array") else { panic!("{call}") };
                 let some = some.as_array().expect("an array");
-                assert!(some.len() <= count + 64);
+                assert!(some.len() <= count + 96);
                 seen += some.len();
                 members.extend(some.iter().map(|member| member.as_bytes().unwrap().to_vec()));
                 cursor = String::from_utf8(next.as_bytes().unwrap().to_vec()).unwrap();

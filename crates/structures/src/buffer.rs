@@ -1,4 +1,5 @@
-//! The bytes of a page: an owned slice from the slab, as long as its size class.
+//! An owned slice of bytes from the slab, as long as its size class: a page of a packed table, a
+//! leaf of an ordered set.
 //!
 //! # Safety
 //! `start` is what `slab::allocate(len)` gave, or dangling where `len` is 0; all `len` bytes are
@@ -10,7 +11,7 @@ use core::ptr::NonNull;
 use crate::slab;
 
 /// Owned bytes. Growing is making another one: their owner moves parts around meanwhile.
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     start: NonNull<u8>,
     len: u32,
 }
@@ -31,7 +32,7 @@ impl Buffer {
             return Buffer::empty();
         }
         let usable = slab::usable_size(len);
-        let len = u32::try_from(usable).expect("a page is smaller than 4 GiB");
+        let len = u32::try_from(usable).expect("a buffer is smaller than 4 GiB");
         let start = slab::allocate(usable);
         // SAFETY: the allocation is that long, and new.
         unsafe { start.as_ptr().write_bytes(0, usable) };
