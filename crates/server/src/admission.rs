@@ -1,7 +1,7 @@
 //! Whether a call may run: what Redis checks before a command runs, in its order.
 //!
 //! Each concern is a function of its own file and one line here: number of arguments, who the
-//! client is, what its user may do, memory, subscriptions, a busy script.
+//! client is, what its user may do, subscriptions, a busy script. Memory comes behind them (`evict`).
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;

@@ -18,6 +18,7 @@ use crate::blocking::settle;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
+use crate::evict;
 use crate::log::warning;
 use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
@@ -162,7 +163,7 @@ impl<'w> Runner<'w> {
         let args = batch.args(request, self.reactor);
         let stats = &self.shared.workers[self.worker].stats.by_command[index];
         note_use(connection, index, self.core.env.now_ms);
-        let admitted = admission::check(connection, entry, args);
+        let admitted = self.admit(connection, entry, args);
         match admitted.and_then(|()| connection.queue(entry, args)) {
             Ok(false) => {}
             Ok(true) => return None,
@@ -190,6 +191,18 @@ impl<'w> Runner<'w> {
             self.fail(connection, &error);
         }
         None
+    }
+
+    #[inline]
+    fn admit(
+        &mut self,
+        connection: &Connection,
+        entry: &Entry,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        admission::check(connection, entry, args)?;
+        let pass = self.pass.as_ref().expect("between commands there is a pass");
+        evict::admit(self.shared, self.worker, self.core, pass, (connection, entry))
     }
 
     /// Counts a call of this command, which is about to begin.

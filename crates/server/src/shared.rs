@@ -1,10 +1,9 @@
 //! What all workers share: the data, the gate, the configuration, the registry of clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kvasir_keyspace::database::Keyspace;
-use kvasir_keyspace::view::Garbage;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_structures::gate::Gate;
 
@@ -12,6 +11,8 @@ use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::dispatch::Table;
+use crate::evict::OverLimit;
+use crate::freeing::Freeing;
 use crate::stats::{Samples, WorkerStats};
 
 /// The server; lives as long as the process.
@@ -23,6 +24,8 @@ pub struct Shared {
     pub workers: Vec<WorkerHandle>,
     pub facts: Facts,
     pub samples: Samples,
+    pub freeing: Freeing,
+    pub over_limit: OverLimit,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -31,7 +34,6 @@ pub struct Shared {
     pub is_stopping: AtomicBool,
     config: RwLock<Arc<Config>>,
     config_version: AtomicU64,
-    freeing: Mutex<mpsc::Sender<Garbage>>,
 }
 
 /// What never changes after the start.
@@ -92,12 +94,13 @@ impl Shared {
             clients: Clients::default(),
             facts,
             samples: Samples::new(),
+            freeing: Freeing::start(),
+            over_limit: OverLimit::default(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
             config: RwLock::new(Arc::new(config)),
             config_version: AtomicU64::new(1),
-            freeing: Mutex::new(start_freeing()),
         }
     }
 
@@ -131,24 +134,4 @@ impl Shared {
     pub fn send_all(&self, message: impl Fn() -> Message) {
         (0..self.workers.len()).for_each(|worker| self.send(worker, message()));
     }
-
-    /// Frees in the background.
-    pub fn free(&self, garbage: impl IntoIterator<Item = Garbage>) {
-        let sender = self.freeing.lock().unwrap_or_else(PoisonError::into_inner);
-        for one in garbage {
-            // The thread ends only with the process.
-            let _ = sender.send(one);
-        }
-    }
-}
-
-/// Starts the thread that frees what takes long: values of many parts, whole databases.
-fn start_freeing() -> mpsc::Sender<Garbage> {
-    let (sender, receiver) = mpsc::channel::<Garbage>();
-    let run = move || receiver.into_iter().for_each(drop);
-    std::thread::Builder::new()
-        .name("free".into())
-        .spawn(run)
-        .expect("a thread can be started at the start");
-    sender
 }

@@ -19,6 +19,7 @@ use crate::clients::Origin;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::cron::Cron;
+use crate::evict::{self, Evicting};
 use crate::log::warning;
 use crate::run::{Position, Runner};
 use crate::shared::{Message, Shared};
@@ -58,6 +59,7 @@ pub struct Core {
     pub env: Env,
     pub tally: Tally,
     pub rng: Rng,
+    pub evicting: Evicting,
     /// When calls that wait on this worker give up.
     pub deadlines: Deadlines,
     /// Answers to calls that waited here and were served in this turn.
@@ -69,6 +71,7 @@ impl Core {
         let config = shared.config();
         let mut core = Core {
             config_version: 0,
+            evicting: Evicting::new(),
             limits: request_limits(&config),
             env: Env::default(),
             tally: Tally::default(),
@@ -90,6 +93,7 @@ impl Core {
             self.config = shared.config();
             self.limits = request_limits(&self.config);
             self.env = env(&self.config, self.env.now_ms);
+            self.evicting.configure(&self.config, shared.workers.len());
         }
     }
 }
@@ -136,6 +140,7 @@ impl Worker {
 
     /// What is due between turns.
     fn do_chores(&mut self) {
+        evict::keep_limit(self.shared, self.index, &mut self.core);
         self.cron.run(self.shared, &mut self.core);
         self.end_waits();
         self.close_idle();
@@ -143,7 +148,7 @@ impl Worker {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() || self.awaits_report {
+        if !self.ready.is_empty() || self.awaits_report || self.core.evicting.is_behind() {
             return Some(Duration::ZERO);
         }
         let has_connections = self.connections.iter().any(Option::is_some);
@@ -528,9 +533,10 @@ impl Worker {
         stats.hits.add(std::mem::take(&mut tally.hits));
         stats.misses.add(std::mem::take(&mut tally.misses));
         stats.expired.add(std::mem::take(&mut tally.expired));
+        stats.evicted.add(std::mem::take(&mut tally.evicted));
         stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
         if !tally.garbage.is_empty() {
-            self.shared.free(tally.garbage.drain(..));
+            self.shared.freeing.free(tally.garbage.drain(..));
         }
         if std::mem::take(&mut tally.noted_expiry) && !self.shared.has_expiries.swap(true, Relaxed)
         {

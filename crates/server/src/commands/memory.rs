@@ -83,7 +83,7 @@ enum Figure {
 
 fn stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let keys = databases(&info::source(cx)).iter().map(|database| database.keys as u64).sum();
-    let figures = figures(&Memory::now(cx.shared), keys);
+    let figures = figures(&Memory::now(&info::source(cx)), keys);
     let reply = cx.reply();
     reply.map(figures.len());
     for (name, figure) in figures {
@@ -107,24 +107,24 @@ fn figures(memory: &Memory, keys: u64) -> Vec<(&'static str, Figure)> {
         ("startup.allocated", Bytes(memory.used_at_start)),
         ("replication.backlog", Bytes(0)),
         ("clients.slaves", Bytes(0)),
-        ("clients.normal", Bytes(0)),
+        ("clients.normal", Bytes(memory.clients)),
         ("cluster.links", Bytes(0)),
         ("aof.buffer", Bytes(0)),
         ("lua.caches", Bytes(0)),
         ("functions.caches", Bytes(0)),
-        ("overhead.total", Bytes(memory.used_at_start)),
+        ("overhead.total", Bytes(memory.overhead())),
         ("keys.count", Bytes(keys)),
         ("keys.bytes-per-key", Bytes(dataset.checked_div(keys).unwrap_or_default())),
         ("dataset.bytes", Bytes(dataset)),
-        ("dataset.percentage", Ratio(ratio(dataset, dataset) * 100.0)),
+        ("dataset.percentage", Ratio(memory.dataset_percent())),
         ("peak.percentage", Ratio(ratio(memory.used, memory.used_peak) * 100.0)),
         ("allocator.allocated", Bytes(memory.used)),
-        ("allocator.active", Bytes(memory.mapped)),
+        ("allocator.active", Bytes(memory.active)),
         ("allocator.resident", Bytes(memory.resident)),
-        ("allocator-fragmentation.ratio", Ratio(ratio(memory.mapped, memory.used))),
-        ("allocator-fragmentation.bytes", difference(memory.mapped, memory.used)),
-        ("allocator-rss.ratio", Ratio(ratio(memory.resident, memory.mapped))),
-        ("allocator-rss.bytes", difference(memory.resident, memory.mapped)),
+        ("allocator-fragmentation.ratio", Ratio(ratio(memory.active, memory.used))),
+        ("allocator-fragmentation.bytes", difference(memory.active, memory.used)),
+        ("allocator-rss.ratio", Ratio(ratio(memory.resident, memory.active))),
+        ("allocator-rss.bytes", difference(memory.resident, memory.active)),
         ("rss-overhead.ratio", Ratio(ratio(memory.resident, memory.resident))),
         ("rss-overhead.bytes", Bytes(0)),
         ("fragmentation", Ratio(ratio(memory.resident, memory.used))),
@@ -143,7 +143,7 @@ static MEMORY_DOCTOR: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
-        let text = diagnosis(&Memory::now(cx.shared));
+        let text = diagnosis(&Memory::now(&info::source(cx)));
         write_text(cx.reply(), &text);
         Ok(())
     }),

@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use kvasir_keyspace::access::Policy;
+
 use super::kind::Value;
 use super::{DebugCommand, FileMode, IoBackend, Loglevel, Threads};
 
@@ -150,6 +152,19 @@ macro_rules! choice {
 choice!(Loglevel, Debug = "debug", Verbose = "verbose", Notice = "notice", Warning = "warning");
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(DebugCommand, No = "no", Yes = "yes", Local = "local");
+
+impl Field for Policy {
+    fn value(&self) -> Value {
+        Value::Choice(self.name())
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Choice(name) => *self = Policy::named(name).expect("a word of the row"),
+            other => misfit("a word", &other),
+        }
+    }
+}
 
 fn misfit(field: &str, value: &Value) -> ! {
     unreachable!("a row of the option table gives {value:?} to {field}")

@@ -306,7 +306,6 @@ mod tests {
             (r#"timeout "1"#, r#"timeout "1"#, "Unbalanced quotes in configuration line"),
             ("save 900", "save 900", "Invalid save parameters"),
             ("dir /nosuch/dir", "dir /nosuch/dir", "No such file or directory (os error 2)"),
-            ("maxmemory-policy allkeys-lru", "maxmemory-policy allkeys-lru", refused),
             ("replicaof a 1", "replicaof a 1", NOT_SUPPORTED),
             ("daemonize yes", "daemonize yes", background),
         ];

@@ -11,6 +11,7 @@ pub mod command;
 pub mod field;
 pub mod kind;
 pub mod load;
+mod memory;
 pub mod print;
 pub mod row;
 pub mod syntax;
@@ -18,6 +19,8 @@ pub mod table;
 pub mod unsupported;
 
 use std::path::PathBuf;
+
+use kvasir_keyspace::access::Policy;
 
 /// Every option that Kvasir obeys, by its name with underscores. Options that have only one
 /// accepted value so far (`row::Place::Fixed`) have no field.
@@ -63,6 +66,14 @@ pub struct Config {
     pub stream_node_max_entries: u64,
     pub zset_max_listpack_entries: u64,
     pub zset_max_listpack_value: u64,
+    /// Bytes; 0: no limit.
+    pub maxmemory: u64,
+    pub maxmemory_policy: Policy,
+    pub maxmemory_samples: u32,
+    pub maxmemory_eviction_tenacity: u32,
+    pub lfu_log_factor: u32,
+    /// Minutes.
+    pub lfu_decay_time: u32,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -121,6 +132,12 @@ impl Config {
             stream_node_max_entries: 0,
             zset_max_listpack_entries: 0,
             zset_max_listpack_value: 0,
+            maxmemory: 0,
+            maxmemory_policy: Policy::NoEviction,
+            maxmemory_samples: 0,
+            maxmemory_eviction_tenacity: 0,
+            lfu_log_factor: 0,
+            lfu_decay_time: 0,
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

@@ -5,6 +5,7 @@
 
 use super::field::Field;
 use super::kind::{Kind, Value};
+use super::memory;
 use super::row::{Group, Otherwise, Place, Row};
 use super::{DebugCommand, IoBackend, Loglevel};
 
@@ -24,6 +25,8 @@ macro_rules! field {
     };
 }
 
+pub(super) use field;
+
 const fn ignored(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Ignored, why }
 }
@@ -32,7 +35,7 @@ const fn refused(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Refused, why }
 }
 
-const fn integer(min: i64, max: i64) -> Kind {
+pub(super) const fn integer(min: i64, max: i64) -> Kind {
     Kind::Integer { min, max }
 }
 
@@ -327,31 +330,12 @@ Nodes at each end of a list that are never compressed; those between them are.
         "A sorted set with a longer member than this many bytes is no listpack.",
     )
     .aliases(&["zset-max-ziplist-value"]),
-    Row::new(
-        "maxmemory",
-        Group::Memory,
-        Kind::Memory { min: 0, max: i64::MAX },
-        "0",
-        refused("a memory limit is not supported yet, only 0 (no limit)"),
-        "Limit on memory for data. 0, the only value so far: none.",
-    ),
-    Row::new(
-        "maxmemory-policy",
-        Group::Memory,
-        Kind::Choice(&[
-            "volatile-lru",
-            "volatile-lfu",
-            "volatile-random",
-            "volatile-ttl",
-            "allkeys-lru",
-            "allkeys-lfu",
-            "allkeys-random",
-            "noeviction",
-        ]),
-        "noeviction",
-        refused("eviction is not supported yet, only noeviction"),
-        "Which keys go when memory is full. Only `noeviction` so far.",
-    ),
+    memory::MAXMEMORY,
+    memory::MAXMEMORY_POLICY,
+    memory::MAXMEMORY_SAMPLES,
+    memory::MAXMEMORY_EVICTION_TENACITY,
+    memory::LFU_LOG_FACTOR,
+    memory::LFU_DECAY_TIME,
     lazy("lazyfree-lazy-eviction"),
     lazy("lazyfree-lazy-expire"),
     lazy("lazyfree-lazy-server-del"),

@@ -8,6 +8,7 @@ mod check;
 mod clients;
 mod command_table;
 mod connection;
+mod eviction;
 mod harness;
 mod life;
 mod limits;
