@@ -24,6 +24,38 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// As the option's value names them.
+    pub const NAMES: &[&str] = &[
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-random",
+        "volatile-ttl",
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+        "noeviction",
+    ];
+
+    /// In the order of their names.
+    const ALL: [Policy; 8] = [
+        Policy::VolatileLru,
+        Policy::VolatileLfu,
+        Policy::VolatileRandom,
+        Policy::VolatileTtl,
+        Policy::AllKeysLru,
+        Policy::AllKeysLfu,
+        Policy::AllKeysRandom,
+        Policy::NoEviction,
+    ];
+
+    pub fn name(self) -> &'static str {
+        Policy::NAMES[self as usize]
+    }
+
+    pub fn named(name: &str) -> Option<Policy> {
+        Policy::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
     /// Whether clocks are frequencies.
     #[inline]
     pub fn is_lfu(self) -> bool {

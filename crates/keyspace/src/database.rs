@@ -49,6 +49,12 @@ impl Database {
         &self.slots
     }
 
+    /// Bytes of the slots and of what finds keys in them; not of the records.
+    pub fn table_bytes(&self, pass: &Pass<'_>) -> usize {
+        let arrays = self.slots.iter().map(|slot| slot.array_bytes(pass));
+        Slots::<Object>::BYTES + arrays.sum::<usize>()
+    }
+
     /// Number of keys, those included that have expired and were not met since.
     pub fn len(&self) -> usize {
         if self.was_used() { self.slots.iter().map(Slot::len).sum() } else { 0 }

@@ -8,7 +8,6 @@
 
 use kvasir_structures::gate::Pass;
 use kvasir_structures::hash;
-use kvasir_structures::record::{Body, Record as OwnedRecord};
 use kvasir_structures::slot::{Slot, SlotGuard};
 use kvasir_structures::table::Sample;
 
@@ -17,7 +16,7 @@ use crate::database::{DbIndex, Keyspace};
 use crate::event::Class;
 use crate::rng::Rng;
 use crate::value::{self, Object, Record};
-use crate::view::{Env, Tally, note_end, note_expired};
+use crate::view::{Env, Garbage, Tally, note_end, note_expired};
 
 /// What eviction works on.
 pub struct Eviction<'a> {
@@ -30,14 +29,25 @@ pub struct Eviction<'a> {
     pub samples: usize,
 }
 
+/// What deleting a key gives back.
+pub struct Freed {
+    pub bytes: usize,
+    /// What is still to be freed for it: a value of many parts.
+    pub garbage: Option<Garbage>,
+}
+
+/// Values of so many parts are freed on the spot: a background thread that gets no processor time
+/// would leave memory above its limit. It takes less than a millisecond.
+const PARTS_MAX: usize = 4096;
+
 /// Candidates that are kept from one draw to the next.
 const POOL_LEN: usize = 16;
 /// Draws that may find nothing before all slots are searched.
 const DRAWS_MAX: usize = 32;
 /// Buckets that a draw looks at: with few volatile keys among many, some draws find none.
 const BUCKETS_MAX: usize = 16;
-/// Slots drawn for one sample at most, where each has few keys.
-const SLOTS_PER_SAMPLE: usize = 8;
+/// Slots drawn for each key of a sample, at most.
+const SLOTS_PER_KEY: usize = 2;
 
 /// Chooses keys and deletes them; one for each worker.
 #[derive(Default)]
@@ -81,9 +91,8 @@ fn score(record: Record<'_>, env: &Env) -> Option<Score> {
 }
 
 impl Evictor {
-    /// Deletes one key; returns the bytes that this freed, 0 where that happens in the background,
-    /// or `None` if there is no key that may go.
-    pub fn evict(&mut self, eviction: &mut Eviction<'_>) -> Option<usize> {
+    /// Deletes one key; `None` if there is no key that may go.
+    pub fn evict(&mut self, eviction: &mut Eviction<'_>) -> Option<Freed> {
         let policy = eviction.env.policy;
         if policy == Policy::NoEviction {
             return None;
@@ -108,17 +117,18 @@ impl Evictor {
     /// Adds a sample to the pool; false if there are no keys at all that could go.
     fn draw(&mut self, eviction: &mut Eviction<'_>) -> bool {
         let wanted = if self.policy.is_random() { 1 } else { eviction.samples };
-        let mut seen = 0;
-        for _ in 0..SLOTS_PER_SAMPLE {
+        let (mut seen, mut draws) = (0, 0);
+        loop {
             let Some(place) = self.weights.draw(eviction) else { return false };
             let found = self.draw_from(place, eviction, wanted - seen);
             self.weights.note(found);
-            seen += found;
-            if seen >= wanted {
-                break;
+            (seen, draws) = (seen + found, draws + 1);
+            // More than there are would not be found.
+            let most = wanted.min(self.weights.total());
+            if seen >= most || draws / SLOTS_PER_KEY >= most {
+                return true;
             }
         }
-        true
     }
 
     /// Adds keys of one slot to the pool; returns how many were looked at.
@@ -182,9 +192,8 @@ impl Eviction<'_> {
         })
     }
 
-    /// Deletes a candidate, unless it has gone or was used since it was drawn; returns the bytes
-    /// that this freed.
-    fn delete(&mut self, candidate: &Candidate) -> Option<usize> {
+    /// Deletes a candidate, unless it has gone or was used since it was drawn.
+    fn delete(&mut self, candidate: &Candidate) -> Option<Freed> {
         let (keyspace, env, place) = (self.keyspace, self.env, candidate.place);
         let slot = keyspace.database(place.0, self.pass).slot(place.1);
         let mut guard = slot.lock(self.pass);
@@ -192,7 +201,8 @@ impl Eviction<'_> {
         let occupied = guard.find(candidate.hash, &candidate.key)?;
         let score = score(occupied.record(), env).filter(|score| *score >= candidate.score)?;
         let record = occupied.remove(&keeper);
-        let freed = freed_bytes(&record);
+        let bytes = value::allocated_bytes(record.borrow());
+        let pending_before = self.tally.garbage.len();
         if score == EXPIRED {
             note_expired(keyspace, env, self.tally, place, record);
         } else {
@@ -200,7 +210,9 @@ impl Eviction<'_> {
             let event = (Class::EVICTED, "evicted");
             note_end(keyspace, env, self.tally, place, record, event);
         }
-        Some(freed)
+        drop(guard);
+        let garbage = self.tally.garbage.drain(pending_before..).next();
+        Some(Freed { bytes, garbage: garbage.filter(|garbage| garbage.part_count() > PARTS_MAX) })
     }
 
     /// The worst key of the first slot that has one which may go: for keys that draws do not find.
@@ -224,14 +236,6 @@ impl Eviction<'_> {
         let (score, record) = worst?;
         let key = record.key();
         Some(Candidate { score, place, hash: hash::of(key), key: key.into() })
-    }
-}
-
-/// What freeing a record gives back at once.
-fn freed_bytes(record: &OwnedRecord<Object>) -> usize {
-    match record.borrow().body() {
-        Body::Object(object) if object.is_heavy() => 0,
-        _ => value::allocated_bytes(record.borrow()),
     }
 }
 
@@ -261,9 +265,12 @@ impl Weights {
         if self.draws_left == 0 || self.misses > MISSES_MAX || self.sums.is_empty() {
             self.count(eviction);
         }
-        let total = self.sums.last()?.sum;
+        let total = self.total();
+        if total == 0 {
+            return None;
+        }
         self.draws_left -= 1;
-        let draw = eviction.rng.below(total as usize) as u64;
+        let draw = eviction.rng.below(total) as u64;
         let at = self.sums.partition_point(|weight| weight.sum <= draw);
         Some(self.sums[at].place)
     }
@@ -271,6 +278,11 @@ impl Weights {
     /// Notes how many keys a draw has found.
     fn note(&mut self, found: usize) {
         self.misses = if found == 0 { self.misses + 1 } else { 0 };
+    }
+
+    /// Keys at the last count.
+    fn total(&self) -> usize {
+        self.sums.last().map_or(0, |weight| weight.sum as usize)
     }
 
     fn count(&mut self, eviction: &Eviction<'_>) {

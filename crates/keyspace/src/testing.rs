@@ -26,7 +26,7 @@ use crate::database::{DbIndex, Keyspace};
 use crate::describe::describe;
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::evict::{Eviction, Evictor};
+use crate::evict::{Eviction, Evictor, Freed};
 use crate::execute::{Call, Context, execute};
 use crate::expire::expire_slot;
 use crate::plan;
@@ -129,8 +129,8 @@ impl Bench {
         }
     }
 
-    /// Deletes one key for want of memory; the bytes that this freed.
-    pub fn evict(&mut self, evictor: &mut Evictor, samples: usize) -> Option<usize> {
+    /// Deletes one key for want of memory.
+    pub fn evict(&mut self, evictor: &mut Evictor, samples: usize) -> Option<Freed> {
         let Bench { gate, keyspace, env, tally, rng, .. } = self;
         let pass = gate.enter(0);
         evictor.evict(&mut Eviction { keyspace, pass: &pass, env, tally, rng, samples })

@@ -20,8 +20,8 @@ pub const SHARED_TEXT_MIN: usize = 16 * 1024;
 const EMBEDDED_TEXT_MAX: usize = 44;
 /// Values with more parts than this are freed in the background.
 const HEAVY_PARTS: usize = 64;
-/// Strings longer than this are freed in the background.
-const HEAVY_BYTES: usize = 1 << 20;
+/// So many bytes of a string are freed as fast as one part of another value.
+const TEXT_PART_BYTES: usize = 16 << 10;
 
 /// A record whose value may be an [`Object`].
 pub type Record<'a> = RecordRef<'a, Object>;
@@ -40,13 +40,18 @@ pub enum Object {
 impl Object {
     /// Whether freeing it could hold up other clients.
     pub fn is_heavy(&self) -> bool {
+        self.part_count() > HEAVY_PARTS
+    }
+
+    /// What freeing it costs, about, in allocations.
+    pub fn part_count(&self) -> usize {
         match self {
-            Object::Text(text) => text.len() > HEAVY_BYTES,
-            Object::List(list) => list.part_count() > HEAVY_PARTS,
-            Object::Set(set) => set.part_count() > HEAVY_PARTS,
-            Object::SortedSet(set) => set.part_count() > HEAVY_PARTS,
-            Object::Hash(fields) => fields.part_count() > HEAVY_PARTS,
-            Object::Stream(stream) => stream.part_count() > HEAVY_PARTS,
+            Object::Text(text) => text.len() / TEXT_PART_BYTES,
+            Object::List(list) => list.part_count(),
+            Object::Set(set) => set.part_count(),
+            Object::SortedSet(set) => set.part_count(),
+            Object::Hash(fields) => fields.part_count(),
+            Object::Stream(stream) => stream.part_count(),
         }
     }
 }
@@ -182,6 +187,14 @@ pub fn next_part_expiry_ms(record: Record<'_>) -> Option<u64> {
 pub fn next_expiry_ms(record: Record<'_>) -> Option<u64> {
     let parts = if record.parts_expire() { next_part_expiry_ms(record) } else { None };
     [record.expiry_ms(), parts].into_iter().flatten().min()
+}
+
+/// What freeing a record costs, about, in allocations.
+pub fn part_count(record: Record<'_>) -> usize {
+    match record.body() {
+        Body::Bytes(_) => 1,
+        Body::Object(object) => object.part_count(),
+    }
 }
 
 /// Bytes that a record and its value take, for MEMORY USAGE; without its place in the table.

@@ -162,6 +162,17 @@ pub enum Garbage {
     Database(Box<crate::database::Database>),
 }
 
+impl Garbage {
+    /// What freeing it costs, about, in allocations; unknown for a whole database.
+    pub fn part_count(&self) -> usize {
+        match self {
+            Garbage::Record(record) => value::part_count(record.borrow()),
+            Garbage::Object(object) => object.part_count(),
+            Garbage::Database(_) => usize::MAX,
+        }
+    }
+}
+
 impl Tally {
     /// Frees a record that was taken out of a table, or puts it aside if that takes long.
     pub fn discard(&mut self, record: OwnedRecord<Object>) {

@@ -1,8 +1,8 @@
 //! Whether a call may run: what Redis checks before a command runs, in its order.
 //!
 //! Each concern is a function of its own file and one line here: number of arguments, commands
-//! that the configuration forbids, what the client's user may do, memory, subscriptions, a busy
-//! script.
+//! that the configuration forbids, what the client's user may do, subscriptions, a busy script.
+//! Memory comes behind them (`evict`).
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;

@@ -19,6 +19,7 @@ use crate::command_log::Noted;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
+use crate::evict;
 use crate::log::warning;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
@@ -194,8 +195,7 @@ impl<'w> Runner<'w> {
         stats.last_command.store(command, Relaxed);
         let stats = &stats.by_command[command];
         note_use(connection, command, self.core.env.now_ms);
-        let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
-        let admitted = admission::check(scene, connection, entry, args);
+        let admitted = self.admit(connection, entry, args);
         match admitted.and_then(|()| connection.queue(entry, args)) {
             Ok(false) => {}
             Ok(true) => return None,
@@ -239,6 +239,20 @@ impl<'w> Runner<'w> {
             self.note_large(connection, entry, args, lengths);
         }
         None
+    }
+
+    #[inline]
+    fn admit(
+        &mut self,
+        connection: &mut Connection,
+        entry: &Entry,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
+        admission::check(scene, connection, entry, args)?;
+        // Without a pass a script is busy, and only what it leaves alone comes so far.
+        let Some(pass) = &self.pass else { return Ok(()) };
+        evict::admit(self.shared, self.worker, self.core, pass, (connection, entry))
     }
 
     /// Counts the calls whose time was not read yet, if there are any. Their connection may be the

@@ -31,6 +31,7 @@ use crate::command_log::Noted;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
+use crate::evict;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
 use crate::run::{fail, unmute};
@@ -190,6 +191,14 @@ impl Session {
                 found.is_some_and(|guard| has_expired(&guard.slot, env, key))
             }),
         }
+    }
+
+    /// Whether there is memory for calls that add data; makes room if that is needed. Nothing may
+    /// be held yet.
+    pub fn may_write(&mut self) -> bool {
+        debug_assert!(self.hold.is_none(), "eviction locks slots");
+        let worker = &mut self.worker;
+        evict::may_write_outside(worker.shared, worker.index, &mut worker.core)
     }
 
     /// The witness for being inside the gate.

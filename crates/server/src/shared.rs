@@ -1,10 +1,9 @@
 //! What all workers share: the data, the gate, the configuration, the registry of clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kvasir_keyspace::database::Keyspace;
-use kvasir_keyspace::view::Garbage;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_structures::gate::Gate;
 
@@ -14,6 +13,8 @@ use crate::clients::Clients;
 use crate::command_log::CommandLogs;
 use crate::config::Config;
 use crate::dispatch::Table;
+use crate::evict::OverLimit;
+use crate::freeing::Freeing;
 use crate::latency::Latencies;
 use crate::pubsub::Hub;
 use crate::scripting::busy::ScriptState;
@@ -40,6 +41,8 @@ pub struct Shared {
     pub samples: Samples,
     pub command_logs: CommandLogs,
     pub latencies: Latencies,
+    pub freeing: Freeing,
+    pub over_limit: OverLimit,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -48,7 +51,6 @@ pub struct Shared {
     pub is_stopping: AtomicBool,
     config: RwLock<Arc<Config>>,
     config_version: AtomicU64,
-    freeing: Mutex<mpsc::Sender<Garbage>>,
 }
 
 /// What never changes after the start.
@@ -121,12 +123,13 @@ impl Shared {
             samples: Samples::new(),
             command_logs: CommandLogs::default(),
             latencies: Latencies::default(),
+            freeing: Freeing::start(),
+            over_limit: OverLimit::default(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
             config: RwLock::new(Arc::new(config)),
             config_version: AtomicU64::new(1),
-            freeing: Mutex::new(start_freeing()),
         }
     }
 
@@ -160,15 +163,6 @@ impl Shared {
     pub fn send_all(&self, message: impl Fn() -> Message) {
         (0..self.workers.len()).for_each(|worker| self.send(worker, message()));
     }
-
-    /// Frees in the background.
-    pub fn free(&self, garbage: impl IntoIterator<Item = Garbage>) {
-        let sender = self.freeing.lock().unwrap_or_else(PoisonError::into_inner);
-        for one in garbage {
-            // The thread ends only with the process.
-            let _ = sender.send(one);
-        }
-    }
 }
 
 /// 40 random hexadecimal digits.
@@ -176,15 +170,4 @@ pub fn random_id() -> std::io::Result<String> {
     let mut bytes = [0; 20];
     kvasir_reactor::random::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// Starts the thread that frees what takes long: values of many parts, whole databases.
-fn start_freeing() -> mpsc::Sender<Garbage> {
-    let (sender, receiver) = mpsc::channel::<Garbage>();
-    let run = move || receiver.into_iter().for_each(drop);
-    std::thread::Builder::new()
-        .name("free".into())
-        .spawn(run)
-        .expect("a thread can be started at the start");
-    sender
 }

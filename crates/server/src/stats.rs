@@ -37,6 +37,7 @@ pub struct WorkerStats {
     pub hits: Counter,
     pub misses: Counter,
     pub expired: Counter,
+    pub evicted: Counter,
     pub fields_expired: Counter,
     pub input_bytes: Counter,
     pub output_bytes: Counter,
@@ -76,6 +77,7 @@ impl WorkerStats {
             hits: Counter::default(),
             misses: Counter::default(),
             expired: Counter::default(),
+            evicted: Counter::default(),
             fields_expired: Counter::default(),
             input_bytes: Counter::default(),
             output_bytes: Counter::default(),
@@ -109,6 +111,7 @@ impl WorkerStats {
             &self.hits,
             &self.misses,
             &self.expired,
+            &self.evicted,
             &self.fields_expired,
             &self.input_bytes,
             &self.output_bytes,
@@ -152,7 +155,7 @@ const RATE_INTERVAL_MS: u64 = 100;
 impl Samples {
     /// Called at the start, before there is data.
     pub fn new() -> Samples {
-        let used = kvasir_structures::slab::allocated_bytes() as u64;
+        let used = crate::memory::used_bytes() as u64;
         Samples {
             used_memory_at_start: used,
             used_memory_peak: AtomicU64::new(used),

@@ -22,6 +22,7 @@ use crate::clients::Origin;
 use crate::config::Config;
 use crate::connection::{Connection, find};
 use crate::cron::Cron;
+use crate::evict::{self, Evicting};
 use crate::listen::Open;
 use crate::log::warning;
 use crate::pubsub::local::Local;
@@ -75,6 +76,7 @@ pub struct Core {
     pub env: Env,
     pub tally: Tally,
     pub rng: Rng,
+    pub evicting: Evicting,
     /// When calls that wait on this worker give up.
     pub deadlines: Deadlines,
     /// Answers to calls that waited here and were served in this turn.
@@ -88,6 +90,7 @@ impl Core {
         let config = shared.config();
         let mut core = Core {
             config_version: 0,
+            evicting: Evicting::new(),
             limits: request_limits(&config),
             thresholds: Thresholds::of(&config),
             wary_calls: 0,
@@ -113,6 +116,7 @@ impl Core {
             self.limits = request_limits(&self.config);
             self.thresholds = Thresholds::of(&self.config);
             self.env = env(&self.config, self.env.now_ms);
+            self.evicting.configure(&self.config, shared.workers.len());
         }
     }
 }
@@ -170,6 +174,7 @@ impl Worker {
 
     /// What is due between turns.
     fn do_chores(&mut self) {
+        evict::keep_limit(self.shared, self.index, &mut self.core);
         self.cron.run(self.shared, &mut self.core);
         self.shake_hands();
         self.end_handshakes();
@@ -183,6 +188,7 @@ impl Worker {
             || !self.events.is_empty()
             || self.awaits_report
             || self.handshakes.is_waiting()
+            || self.core.evicting.is_behind()
         {
             return Some(Duration::ZERO);
         }
@@ -580,9 +586,10 @@ impl Worker {
         stats.hits.add(std::mem::take(&mut tally.hits));
         stats.misses.add(std::mem::take(&mut tally.misses));
         stats.expired.add(std::mem::take(&mut tally.expired));
+        stats.evicted.add(std::mem::take(&mut tally.evicted));
         stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
         if !tally.garbage.is_empty() {
-            self.shared.free(tally.garbage.drain(..));
+            self.shared.freeing.free(tally.garbage.drain(..));
         }
         if std::mem::take(&mut tally.noted_expiry) && !self.shared.has_expiries.swap(true, Relaxed)
         {

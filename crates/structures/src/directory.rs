@@ -78,6 +78,10 @@ impl Directory {
         Leaf::from_word(self.leaves[slot].load(Ordering::Relaxed))
     }
 
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.leaves.len() * (size_of::<AtomicU64>() + size_of::<LeafFacts>())
+    }
+
     pub(crate) fn slot_of(&self, hash: u64) -> usize {
         slot_at(hash, self.depth)
     }
@@ -158,6 +162,28 @@ impl Probe {
     #[inline(always)]
     pub(crate) unsafe fn new(root: Root) -> Probe {
         Probe(root.0)
+    }
+
+    /// Bytes of the arrays and the directory.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        // SAFETY: by `new`, what the root names is not freed while we look.
+        let parts = unsafe { parts(self.0) };
+        let mut bytes = 0;
+        match parts {
+            // Only its owner may look at a directory's facts: leaves are counted by their words.
+            Parts::Directory(directory) => {
+                let mut last = 0;
+                for leaf in directory.leaves.iter().map(|word| word.load(Ordering::Relaxed)) {
+                    if leaf != last {
+                        bytes += Leaf::from_word(leaf).allocated_bytes();
+                    }
+                    last = leaf;
+                }
+                bytes += directory.allocated_bytes();
+            }
+            parts => parts.for_each_leaf(|leaf| bytes += leaf.allocated_bytes()),
+        }
+        bytes
     }
 
     /// The bucket where a search for `hash` starts.

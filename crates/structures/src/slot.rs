@@ -114,6 +114,11 @@ impl<T> Slot<T> {
         self.len() == 0
     }
 
+    /// Bytes of the table's arrays and directory, at some moment; looks at no record.
+    pub fn array_bytes(&self, pass: &Pass<'_>) -> usize {
+        self.probe(pass).allocated_bytes()
+    }
+
     /// No key, nor a part of a value, expires before this time; `None`: none expires at all.
     #[inline]
     pub fn next_expiry_ms(&self) -> Option<u64> {

@@ -88,7 +88,7 @@ impl<T> Table<T> {
         let mut bytes = 0;
         self.for_each_leaf(|leaf| bytes += leaf.allocated_bytes());
         if let Parts::Directory(directory) = self.parts() {
-            bytes += directory.leaves.len() * (size_of::<AtomicU64>() + size_of::<LeafFacts>());
+            bytes += directory.allocated_bytes();
         }
         bytes
     }

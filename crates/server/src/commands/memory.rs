@@ -7,7 +7,6 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::slab;
 
 use super::{ServerCommand, ServerCx, ServerRun, help_spec, info, write_help};
-use crate::info::activity::Buffers;
 use crate::info::data::{Counts, databases};
 use crate::info::memory::Memory;
 use crate::info::ratio;
@@ -85,8 +84,7 @@ enum Figure {
 fn stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let databases = databases(&info::source(cx));
     let keys = databases.iter().map(|database| database.keys as u64).sum();
-    let clients = Buffers::of(cx.shared).total as u64;
-    let figures = figures(&Memory::now(cx.shared), keys, clients);
+    let figures = figures(&Memory::now(&info::source(cx)), keys);
     let reply = cx.reply();
     reply.map(figures.len() + databases.len());
     for (name, figure) in figures {
@@ -115,7 +113,7 @@ fn write_database(reply: &mut Reply, database: &Counts) {
     reply.integer(0);
 }
 
-fn figures(memory: &Memory, keys: u64, clients: u64) -> Vec<(&'static str, Figure)> {
+fn figures(memory: &Memory, keys: u64) -> Vec<(&'static str, Figure)> {
     use Figure::{Bytes, Difference, Ratio};
     let dataset = memory.dataset();
     let difference = |one: u64, other: u64| Difference(one as i64 - other as i64);
@@ -125,24 +123,24 @@ fn figures(memory: &Memory, keys: u64, clients: u64) -> Vec<(&'static str, Figur
         ("startup.allocated", Bytes(memory.used_at_start)),
         ("replication.backlog", Bytes(0)),
         ("clients.slaves", Bytes(0)),
-        ("clients.normal", Bytes(clients)),
+        ("clients.normal", Bytes(memory.clients)),
         ("cluster.links", Bytes(0)),
         ("aof.buffer", Bytes(0)),
         ("lua.caches", Bytes(0)),
         ("functions.caches", Bytes(0)),
-        ("overhead.total", Bytes(memory.used_at_start)),
+        ("overhead.total", Bytes(memory.overhead())),
         ("keys.count", Bytes(keys)),
         ("keys.bytes-per-key", Bytes(dataset.checked_div(keys).unwrap_or_default())),
         ("dataset.bytes", Bytes(dataset)),
-        ("dataset.percentage", Ratio(ratio(dataset, dataset) * 100.0)),
+        ("dataset.percentage", Ratio(memory.dataset_percent())),
         ("peak.percentage", Ratio(ratio(memory.used, memory.used_peak) * 100.0)),
         ("allocator.allocated", Bytes(memory.used)),
-        ("allocator.active", Bytes(memory.mapped)),
+        ("allocator.active", Bytes(memory.active)),
         ("allocator.resident", Bytes(memory.resident)),
-        ("allocator-fragmentation.ratio", Ratio(ratio(memory.mapped, memory.used))),
-        ("allocator-fragmentation.bytes", difference(memory.mapped, memory.used)),
-        ("allocator-rss.ratio", Ratio(ratio(memory.resident, memory.mapped))),
-        ("allocator-rss.bytes", difference(memory.resident, memory.mapped)),
+        ("allocator-fragmentation.ratio", Ratio(ratio(memory.active, memory.used))),
+        ("allocator-fragmentation.bytes", difference(memory.active, memory.used)),
+        ("allocator-rss.ratio", Ratio(ratio(memory.resident, memory.active))),
+        ("allocator-rss.bytes", difference(memory.resident, memory.active)),
         ("rss-overhead.ratio", Ratio(ratio(memory.resident, memory.resident))),
         ("rss-overhead.bytes", Bytes(0)),
         ("fragmentation", Ratio(ratio(memory.resident, memory.used))),
@@ -161,7 +159,7 @@ static MEMORY_DOCTOR: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
-        let text = diagnosis(&Memory::now(cx.shared));
+        let text = diagnosis(&Memory::now(&info::source(cx)));
         write_text(cx.reply(), &text);
         Ok(())
     }),

@@ -11,6 +11,7 @@ use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun};
 use crate::acl::admit::Moment;
 use crate::dispatch::Handler;
+use crate::evict::OUT_OF_MEMORY;
 use crate::session::{Session, plan_slots};
 use crate::transaction::{Queued, Transaction, Watched};
 
@@ -133,6 +134,12 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return (session, Err(Error::fixed(text)));
     }
+    if adds_data(&transaction) && !session.may_write() {
+        session.connection.unwatch(&session.worker.shared.keyspace);
+        let reason = OUT_OF_MEMORY;
+        let text = [b"EXECABORT Transaction discarded because of: ", reason.text()].concat();
+        return (session, Err(Error::from_bytes(text)));
+    }
     if let Err(error) = hold(&mut session, &transaction) {
         session.connection.unwatch(&session.worker.shared.keyspace);
         return (session, Err(error));
@@ -149,6 +156,10 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         session = run(session, call);
     }
     (session, Ok(()))
+}
+
+fn adds_data(transaction: &Transaction) -> bool {
+    transaction.calls.iter().any(|call| call.entry.spec.flags.contains(Flags::DENYOOM))
 }
 
 /// Locks what the calls name and the client watches, or everything.

@@ -154,7 +154,7 @@ mod tests {
         let config = Config::default();
         check_get(
             &config,
-            &["maxmemory*"],
+            &["maxmemory", "maxmemory-p*"],
             &[("maxmemory", "0"), ("maxmemory-policy", "noeviction")],
         );
         check_get(&config, &["save"], &[("save", "")]);

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
 use super::kind::Value;
@@ -194,6 +195,19 @@ choice!(
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(WhoMay, No = "no", Yes = "yes", Local = "local");
 choice!(PubsubDefault, AllChannels = "allchannels", ResetChannels = "resetchannels");
+
+impl Field for Policy {
+    fn value(&self) -> Value {
+        Value::Choice(self.name())
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Choice(name) => *self = Policy::named(name).expect("a word of the row"),
+            other => misfit("a word", &other),
+        }
+    }
+}
 
 fn misfit(field: &str, value: &Value) -> ! {
     unreachable!("a row of the option table gives {value:?} to {field}")

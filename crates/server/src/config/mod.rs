@@ -11,6 +11,7 @@ pub mod command;
 pub mod field;
 pub mod kind;
 pub mod load;
+mod memory;
 pub mod operations;
 pub mod print;
 pub mod reasons;
@@ -23,6 +24,7 @@ pub mod unsupported;
 
 use std::path::PathBuf;
 
+use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
 /// Every option that Kvasir obeys, by its name with underscores. Options that have only one
@@ -80,6 +82,14 @@ pub struct Config {
     pub zset_max_listpack_entries: u64,
     pub zset_max_listpack_value: u64,
     pub notify_keyspace_events: Class,
+    /// Bytes; 0: no limit.
+    pub maxmemory: u64,
+    pub maxmemory_policy: Policy,
+    pub maxmemory_samples: u32,
+    pub maxmemory_eviction_tenacity: u32,
+    pub lfu_log_factor: u32,
+    /// Minutes.
+    pub lfu_decay_time: u32,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -172,6 +182,12 @@ impl Config {
             zset_max_listpack_entries: 0,
             zset_max_listpack_value: 0,
             notify_keyspace_events: Class::empty(),
+            maxmemory: 0,
+            maxmemory_policy: Policy::NoEviction,
+            maxmemory_samples: 0,
+            maxmemory_eviction_tenacity: 0,
+            lfu_log_factor: 0,
+            lfu_decay_time: 0,
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

@@ -4,6 +4,7 @@
 //! The order is that of the sample file and of CONFIG GET.
 
 use super::kind::{Kind, Value};
+use super::memory;
 use super::row::{Group, Otherwise, Place, Row};
 use super::{IoBackend, PubsubDefault, WhoMay, operations, tls};
 
@@ -432,31 +433,12 @@ g: commands for any type; $: strings; l: lists; s: sets; h: hashes; z: sorted
 sets; t: streams; d: modules; x: expired; e: evicted; A: all of these;
 m: a key that was read is missing; n: a key is new.",
     ),
-    Row::new(
-        "maxmemory",
-        Group::Memory,
-        Kind::Memory { min: 0, max: i64::MAX },
-        "0",
-        refused("a memory limit is not supported yet, only 0 (no limit)"),
-        "Limit on memory for data. 0, the only value so far: none.",
-    ),
-    Row::new(
-        "maxmemory-policy",
-        Group::Memory,
-        Kind::Choice(&[
-            "volatile-lru",
-            "volatile-lfu",
-            "volatile-random",
-            "volatile-ttl",
-            "allkeys-lru",
-            "allkeys-lfu",
-            "allkeys-random",
-            "noeviction",
-        ]),
-        "noeviction",
-        refused("eviction is not supported yet, only noeviction"),
-        "Which keys go when memory is full. Only `noeviction` so far.",
-    ),
+    memory::MAXMEMORY,
+    memory::MAXMEMORY_POLICY,
+    memory::MAXMEMORY_SAMPLES,
+    memory::MAXMEMORY_EVICTION_TENACITY,
+    memory::LFU_LOG_FACTOR,
+    memory::LFU_DECAY_TIME,
     lazy("lazyfree-lazy-eviction"),
     lazy("lazyfree-lazy-expire"),
     lazy("lazyfree-lazy-server-del"),

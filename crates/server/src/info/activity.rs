@@ -71,8 +71,11 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("expired_fields", source.sum(|stats| &stats.fields_expired));
     lines.field("expired_stale_perc", "0.00");
     lines.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
-    lines.zeros(&["evicted_keys", "evicted_clients"]);
-    lines.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
+    lines.field("evicted_keys", source.sum(|stats| &stats.evicted));
+    lines.zeros(&["evicted_clients"]);
+    let (total_ms, current_ms) = source.shared.over_limit.total_and_current_ms();
+    lines.field("total_eviction_exceeded_time", total_ms);
+    lines.field("current_eviction_exceeded_time", current_ms);
     lines.field("keyspace_hits", source.sum(|stats| &stats.hits));
     lines.field("keyspace_misses", source.sum(|stats| &stats.misses));
     for (field, kind) in [

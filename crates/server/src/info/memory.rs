@@ -1,62 +1,98 @@
 //! The section Memory, and the figures that MEMORY STATS shares with it.
 
-use kvasir_reactor::limits;
-use kvasir_structures::slab;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::activity::Buffers;
+use kvasir_keyspace::database::DbIndex;
+use kvasir_reactor::limits;
+
 use super::{Lines, Source, human, ratio};
+use crate::clients::Client;
+use crate::connection::Connection;
+use crate::memory;
 use crate::shared::Shared;
 
-/// Memory at one moment.
-///
-/// `used` is what records, tables and values in slabs take: the data. Reply buffers and the few
-/// objects of the server itself are seen in `resident` only.
+/// Memory at one moment, in bytes.
 pub struct Memory {
     pub used: u64,
     pub used_at_start: u64,
-    /// The most that anybody saw who asked; it is not sampled in between.
     pub used_peak: u64,
-    /// Taken from the system for slabs.
-    pub mapped: u64,
+    /// Of connections, their input and their replies.
+    pub clients: u64,
+    /// Of slots and bucket arrays: what finds the keys.
+    pub tables: u64,
+    /// What allocators have from the system for `used`: slabs; the general one does not tell.
+    pub active: u64,
     /// Of the whole process.
     pub resident: u64,
 }
 
 impl Memory {
-    pub fn now(shared: &Shared) -> Memory {
-        let used = slab::allocated_bytes() as u64;
+    pub fn now(source: &Source<'_>) -> Memory {
+        let shared = source.shared;
+        let used = memory::used_bytes() as u64;
         Memory {
             used,
             used_at_start: shared.samples.used_memory_at_start,
             used_peak: shared.samples.note_used_memory(used),
-            mapped: slab::mapped_bytes() as u64,
+            clients: client_bytes(shared),
+            tables: table_bytes(source),
+            active: memory::active_bytes() as u64,
             resident: limits::resident_bytes().unwrap_or_default(),
         }
     }
 
+    /// All that is no data.
+    pub fn overhead(&self) -> u64 {
+        (self.used_at_start + self.clients + self.tables).min(self.used)
+    }
+
     pub fn dataset(&self) -> u64 {
-        self.used.saturating_sub(self.used_at_start)
+        self.used - self.overhead()
+    }
+
+    /// Of what was added since the start, how much is data; in percent.
+    pub fn dataset_percent(&self) -> f64 {
+        let added = self.used.saturating_sub(self.used_at_start);
+        ratio(self.dataset(), added).min(1.0) * 100.0
     }
 }
 
+fn client_bytes(shared: &Shared) -> u64 {
+    let bytes = |client: &Arc<Client>| {
+        let buffers = client.input_bytes.load(Relaxed) + client.output_bytes.load(Relaxed);
+        (size_of::<Client>() + size_of::<Connection>() + buffers) as u64
+    };
+    shared.clients.all().iter().map(bytes).sum()
+}
+
+fn table_bytes(source: &Source<'_>) -> u64 {
+    // A report of a crash goes without.
+    let Some(pass) = source.pass else { return 0 };
+    let keyspace = &source.shared.keyspace;
+    let indexes = (0..keyspace.database_count()).map(|db| DbIndex(db as u16));
+    let databases = indexes.map(|db| keyspace.database(db, pass));
+    let used = databases.filter(|database| database.was_used());
+    used.map(|database| database.table_bytes(pass) as u64).sum()
+}
+
 pub fn memory(source: &Source<'_>, lines: &mut Lines) {
-    let memory = Memory::now(source.shared);
+    let memory = Memory::now(source);
     lines.bytes("used_memory", memory.used);
     lines.bytes("used_memory_rss", memory.resident);
     lines.bytes("used_memory_peak", memory.used_peak);
     lines.field("used_memory_peak_perc", percent(memory.used, memory.used_peak));
-    lines.field("used_memory_overhead", memory.used_at_start);
+    lines.field("used_memory_overhead", memory.overhead());
     lines.field("used_memory_startup", memory.used_at_start);
     lines.field("used_memory_dataset", memory.dataset());
-    lines.field("used_memory_dataset_perc", percent(memory.dataset(), memory.dataset()));
+    lines.field("used_memory_dataset_perc", format!("{:.2}%", memory.dataset_percent()));
     lines.field("allocator_allocated", memory.used);
-    lines.field("allocator_active", memory.mapped);
+    lines.field("allocator_active", memory.active);
     lines.field("allocator_resident", memory.resident);
     lines.bytes("total_system_memory", limits::total_memory_bytes());
     scripting(lines);
-    lines.field("maxmemory", 0);
-    lines.field("maxmemory_human", human(0));
-    lines.field("maxmemory_policy", "noeviction");
+    lines.bytes("maxmemory", source.config.maxmemory);
+    lines.field("maxmemory_policy", source.config.maxmemory_policy.name());
     fragmentation(&memory, lines);
     lines.zeros(&[
         "mem_not_counted_for_evict",
@@ -64,10 +100,12 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
         "mem_total_replication_buffers",
         "mem_clients_slaves",
     ]);
-    lines.field("mem_clients_normal", Buffers::of(source.shared).total);
+    lines.field("mem_clients_normal", memory.clients);
     lines.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     lines.field("mem_allocator", "mimalloc");
-    lines.zeros(&["active_defrag_running", "lazyfree_pending_objects", "lazyfreed_objects"]);
+    lines.zeros(&["active_defrag_running"]);
+    lines.field("lazyfree_pending_objects", source.shared.freeing.pending());
+    lines.field("lazyfreed_objects", source.shared.freeing.freed());
 }
 
 /// There are no scripts yet.
@@ -84,8 +122,8 @@ fn scripting(lines: &mut Lines) {
 
 fn fragmentation(memory: &Memory, lines: &mut Lines) {
     let ratios = [
-        ("allocator_frag", memory.mapped, memory.used),
-        ("allocator_rss", memory.resident, memory.mapped),
+        ("allocator_frag", memory.active, memory.used),
+        ("allocator_rss", memory.resident, memory.active),
         ("rss_overhead", memory.resident, memory.resident),
         ("mem_fragmentation", memory.resident, memory.used),
     ];

@@ -13,6 +13,7 @@ mod clients;
 mod command_table;
 mod connection;
 mod debug;
+mod eviction;
 mod harness;
 mod introspection;
 mod life;

@@ -1,0 +1,73 @@
+//! The rows of the options about memory: its limit, eviction, defragmentation.
+
+use kvasir_keyspace::access::Policy;
+
+use super::kind::Kind;
+use super::row::{Group, Row};
+use super::table::{field, integer};
+
+const I32_MAX: i64 = i32::MAX as i64;
+
+pub(super) const MAXMEMORY: Row = Row::new(
+    "maxmemory",
+    Group::Memory,
+    Kind::Memory { min: 0, max: i64::MAX },
+    "0",
+    field!(maxmemory),
+    "\
+Limit on the memory in use, as INFO's used_memory has it. When it is reached,
+keys are evicted as maxmemory-policy says, or writes are refused. 0: no limit.",
+);
+
+pub(super) const MAXMEMORY_POLICY: Row = Row::new(
+    "maxmemory-policy",
+    Group::Memory,
+    Kind::Choice(Policy::NAMES),
+    "noeviction",
+    field!(maxmemory_policy),
+    "\
+Which keys go when memory is full: of all keys (`allkeys`) or only of those
+that expire (`volatile`) the least recently used (`lru`), the least often used
+(`lfu`), any (`random`), or those that expire first (`volatile-ttl`).
+`noeviction` keeps all and refuses writes.",
+);
+
+pub(super) const MAXMEMORY_SAMPLES: Row = Row::new(
+    "maxmemory-samples",
+    Group::Memory,
+    integer(1, I32_MAX),
+    "5",
+    field!(maxmemory_samples),
+    "Keys that are compared for each one that is evicted. More choose better.",
+);
+
+pub(super) const MAXMEMORY_EVICTION_TENACITY: Row = Row::new(
+    "maxmemory-eviction-tenacity",
+    Group::Memory,
+    integer(0, 100),
+    "10",
+    field!(maxmemory_eviction_tenacity),
+    "\
+How long eviction may hold up a call: 50 us for each step up to 10, 15 % more
+for each above, at 100 as long as it takes. What is left is done between calls.",
+);
+
+pub(super) const LFU_LOG_FACTOR: Row = Row::new(
+    "lfu-log-factor",
+    Group::Memory,
+    integer(0, I32_MAX),
+    "10",
+    field!(lfu_log_factor),
+    "\
+How seldom uses are counted under an LFU policy as a key's count grows: at 10
+it takes a million uses to get to the highest count, 255.",
+);
+
+pub(super) const LFU_DECAY_TIME: Row = Row::new(
+    "lfu-decay-time",
+    Group::Memory,
+    integer(0, I32_MAX),
+    "1",
+    field!(lfu_decay_time),
+    "Minutes after which a key's count under an LFU policy falls by one. 0: never.",
+);
