@@ -48,9 +48,9 @@ impl Connection {
     }
 
     /// Where messages are written while a call is at work: into the reply, unless it is not whole
-    /// yet or may be dropped.
+    /// yet or may be dropped, or others stand behind it already.
     pub fn messages(&mut self) -> &mut Reply {
-        if self.in_session || self.replies != Replies::On {
+        if self.in_session || self.replies != Replies::On || self.late.is_some() {
             self.late_messages()
         } else {
             &mut self.reply
