@@ -31,7 +31,11 @@ impl Worker {
             let subscribers = self.core.pubsub.subscribers(deliveries[0].1);
             let mut block = Block::new(deliveries);
             for &index in subscribers.into_iter().flatten() {
-                let Some(connection) = self.connections[index].as_deref_mut() else { continue };
+                let Some(connection) = self.connections[index].as_deref_mut() else {
+                    let away = self.away.as_mut().expect("only a busy script's is not here");
+                    block.write_to(&mut away.messages, away.next_message);
+                    continue;
+                };
                 if connection.is_closing {
                     continue;
                 }

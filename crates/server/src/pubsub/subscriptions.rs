@@ -39,10 +39,18 @@ impl Subscriptions {
 }
 
 impl Connection {
+    /// What the client has chosen; while a script runs its replies have a protocol of their own.
+    pub fn protocol(&self) -> Protocol {
+        match self.client.protocol.load(Relaxed) {
+            3 => Protocol::Resp3,
+            _ => Protocol::Resp2,
+        }
+    }
+
     /// Where messages are written while a call is at work: into the reply, unless it is not whole
-    /// yet or may be dropped.
+    /// yet or may be dropped, or others stand behind it already.
     pub fn messages(&mut self) -> &mut Reply {
-        if self.in_session || self.replies != Replies::On {
+        if self.in_session || self.replies != Replies::On || self.late.is_some() {
             self.late_messages()
         } else {
             &mut self.reply
@@ -51,7 +59,7 @@ impl Connection {
 
     /// Where messages are written that have to stand behind the reply.
     pub fn late_messages(&mut self) -> &mut Reply {
-        let protocol = self.reply.protocol();
+        let protocol = self.protocol();
         self.late.get_or_insert_with(|| Box::new(Reply::new(protocol)))
     }
 }

@@ -12,6 +12,7 @@ use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_lua::host::Tick;
 use kvasir_reactor::{ConnectionId, Event};
+use kvasir_resp::reply::Reply;
 
 use crate::batch::Data;
 use crate::lock;
@@ -56,6 +57,10 @@ pub struct Away {
     is_encrypted: bool,
     is_paused: bool,
     events: Vec<Event>,
+    /// What was published for it; it gets that when its script has ended.
+    pub messages: Reply,
+    /// The number of the first message published for its worker that it has not been given yet.
+    pub next_message: u64,
 }
 
 /// Input that a client may send while its script is busy, before it is paused.
@@ -166,13 +171,22 @@ impl Session {
     fn serve_others(&mut self) {
         let id = self.connection.id;
         let is_paused = self.connection.is_paused;
-        let is_encrypted = self.connection.tls.is_some();
-        let (input, events) = (Vec::new(), Vec::new());
-        self.worker.away = Some(Away { connection: id, input, is_encrypted, is_paused, events });
+        self.worker.away = Some(Away {
+            connection: id,
+            input: Vec::new(),
+            is_encrypted: self.connection.tls.is_some(),
+            is_paused,
+            events: Vec::new(),
+            messages: Reply::new(self.connection.protocol()),
+            next_message: self.connection.next_message,
+        });
         self.worker.serve_while_busy();
-        let away = self.worker.away.take().expect("it was put there");
+        let mut away = self.worker.away.take().expect("it was put there");
         self.connection.input.extend_from_slice(&away.input);
         self.connection.is_paused = away.is_paused;
+        if !away.messages.is_empty() {
+            self.connection.late_messages().append(&mut away.messages);
+        }
         // They are taken up when the script has ended and its connection is back.
         self.worker.events.extend(away.events);
     }

@@ -2,7 +2,7 @@
 
 use crate::check::{check, run_script};
 use crate::harness::{each_backend, wait_until};
-use crate::talk::{talk, talk_as_valkey};
+use crate::talk::{hold, talk, talk_as_valkey};
 
 #[test]
 fn subscribing_is_confirmed_and_counted() {
@@ -168,6 +168,28 @@ fn scripts_publish() {
         ("p: EVAL \"return redis.call('publish', 'c', 'm')\" 0", "p :1; a3 >[$message $c $m]"),
         ("a3: EVAL \"return redis.call('publish', 'c', 'm')\" 0", "a3 :1; a3 >[$message $c $m]"),
     ]);
+}
+
+/// Its worker serves the others meanwhile, and gives it its own message when the script has ended.
+#[test]
+fn a_busy_script_publishes_to_its_own_client_too() {
+    let script = "redis.call('publish', 'c', 'm') local function now() local t = \
+                  redis.call('time') return t[1] * 1000000 + t[2] end local start = now() while \
+                  now() < start + 200000 do end return redis.call('publish', 'c', 'n')";
+    each_backend(&["--io-threads", "1", "--busy-reply-threshold", "20"], |server| {
+        hold(
+            server,
+            &[
+                ("a3: SUBSCRIBE c", "a3 >[$subscribe $c :1]"),
+                ("b: SUBSCRIBE c", "b [$subscribe $c :1]"),
+                (
+                    &format!("a3: EVAL \"{script}\" 0"),
+                    "b [$message $c $m]; b [$message $c $n]; a3 :2; a3 >[$message $c $m]; \
+                     a3 >[$message $c $n]",
+                ),
+            ],
+        );
+    });
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Conversations of several clients with a server: here on both backends, and at the oracles.
 //!
-//! A step is a call, `NAME: words`, and the replies and messages that then arrive, each `NAME reply`
-//! as `check` writes replies. A client whose name ends with 3 speaks RESP3. At the end each client is asked whether anything else has come. Bytes are
-//! compared between servers, client by client.
+//! A step is a call, `NAME: words`, and the replies and messages that then come, each `NAME reply`
+//! as `check` writes replies. A client whose name ends with 3 speaks RESP3. At the end each client
+//! is asked whether anything else has come. Bytes are compared between servers, client by client.
 
 use std::collections::BTreeMap;
 
