@@ -233,9 +233,14 @@ impl Reply {
     /// A bulk string that is not copied. Worth it for values of several kilobytes.
     pub fn bulk_shared(&mut self, value: Arc<Vec<u8>>) {
         self.header(b'$', value.len() as u64);
-        self.chunks_len += value.len();
-        self.chunks.push((self.bytes.len(), value));
+        self.raw_shared(value);
         self.end_line();
+    }
+
+    /// Bytes that already are a reply, or a part of one, not copied.
+    pub fn raw_shared(&mut self, bytes: Arc<Vec<u8>>) {
+        self.chunks_len += bytes.len();
+        self.chunks.push((self.bytes.len(), bytes));
     }
 
     /// Text for people; `format` is `txt` or `mkd`. RESP2: a bulk string.

@@ -12,6 +12,7 @@ use crate::acl::admit::{Scene, admit};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::dispatch::Entry;
+use crate::pubsub::subscriptions;
 
 /// Fails with the error to reply if the call may not run.
 #[inline]
@@ -29,6 +30,7 @@ pub fn check(
         check_protected(&scene.core.config, connection.client.is_local, entry)?;
     }
     admit(scene, connection, entry, args)?;
+    subscriptions::check_mode(connection, entry)?;
     let busy = &scene.shared.keyspace.busy;
     if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
         return Err(busy.error());

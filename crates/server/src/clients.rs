@@ -6,6 +6,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::pubsub::Kind;
+
 /// What everyone may know of a client. Written by the worker that owns the connection.
 pub struct Client {
     pub id: u64,
@@ -34,6 +36,8 @@ pub struct Client {
     pub is_blocked: AtomicBool,
     pub no_evict: AtomicBool,
     pub no_touch: AtomicBool,
+    /// How many channels, patterns and shard channels it has subscribed to.
+    pub subscriptions: [AtomicUsize; Kind::ALL.len()],
     names: Mutex<Names>,
 }
 
@@ -57,6 +61,11 @@ pub struct Origin {
 }
 
 impl Client {
+    /// Whether it has subscribed to anything.
+    pub fn is_subscriber(&self) -> bool {
+        self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
+    }
+
     pub fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,6 +102,7 @@ impl Clients {
             is_blocked: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            subscriptions: Default::default(),
             names: Mutex::new(Names { user: b"default".to_vec(), ..Names::default() }),
         });
         self.lock().insert(client.id, Arc::clone(&client));

@@ -10,6 +10,7 @@ use kvasir_resp::request::Parser;
 use crate::acl::access::Access;
 use crate::blocking::Waits;
 use crate::clients::Client;
+use crate::pubsub::subscriptions::Subscriptions;
 use crate::transaction::{Transaction, Watched};
 
 /// State of one connection; an idle one owns no buffer.
@@ -24,6 +25,13 @@ pub struct Connection {
     /// Who it is.
     pub access: Access,
     pub replies: Replies,
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Of its worker's published messages: the first that it has not been given, if it is to get it.
+    pub next_message: u64,
+    /// Messages that have to stand behind the reply to the call at work.
+    pub late: Option<Box<Reply>>,
+    /// Its call runs others: there is a part of a reply, into which no message may get.
+    pub in_session: bool,
     /// What is queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
     pub watched: Option<Box<Watched>>,
@@ -39,7 +47,7 @@ pub struct Connection {
     pub is_closing: bool,
     /// Of the batch at work: has a source in it already.
     pub in_round: bool,
-    /// Of the batch at work: has something to send.
+    /// In the list of those that have something to send.
     pub is_dirty: bool,
 }
 
@@ -65,6 +73,10 @@ impl Connection {
             db: DbIndex(0),
             access,
             replies: Replies::On,
+            subscriptions: None,
+            next_message: 0,
+            late: None,
+            in_session: false,
             transaction: None,
             watched: None,
             waits: None,

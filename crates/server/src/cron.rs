@@ -11,6 +11,7 @@ use kvasir_keyspace::expire::expire_slot;
 use kvasir_structures::slot::SLOTS;
 
 use crate::blocking::serve_ready;
+use crate::pubsub::notifications;
 use crate::shared::Shared;
 use crate::worker::Core;
 
@@ -91,6 +92,7 @@ impl Cron {
         if !core.tally.ready.is_empty() {
             serve_ready(shared, self.worker, core, &pass);
         }
+        notifications::tell(shared, self.worker, core);
         is_complete
     }
 

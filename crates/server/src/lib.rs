@@ -19,6 +19,7 @@ pub mod dispatch;
 pub mod info;
 pub mod listen;
 pub mod log;
+pub mod pubsub;
 pub mod run;
 pub mod scripting;
 pub mod session;

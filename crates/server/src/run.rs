@@ -20,6 +20,8 @@ use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::log::warning;
+use crate::pubsub::notifications;
+use crate::pubsub::subscriptions::Subscriber;
 use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
 use crate::worker::{Core, Worker};
@@ -121,6 +123,7 @@ impl<'w> Runner<'w> {
         // Taken out for the length of the call, so that the call may look at other connections.
         let mut connection = self.connections[id.index as usize].take_if(|open| open.id == id)?;
         if !connection.is_closing && connection.waits.is_none() {
+            self.catch_up(&mut connection);
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
             if let Some((entry, run)) = self.answer(&mut connection, batch, request) {
@@ -129,12 +132,21 @@ impl<'w> Runner<'w> {
             if is_muted {
                 unmute(&mut connection, mark);
             }
+            self.catch_up(&mut connection);
             if connection.waits.is_some() {
                 connection.stopped_at = Some(request.end);
             }
         }
         self.connections[id.index as usize] = Some(connection);
         None
+    }
+
+    /// Has a subscriber get what was published before its call, and behind the reply what the call
+    /// itself has published.
+    #[inline]
+    fn catch_up(&mut self, connection: &mut Connection) {
+        let (shared, worker, core) = (self.shared, self.worker, &mut *self.core);
+        Subscriber { shared, worker, core, connection }.catch_up();
     }
 
     /// Answers a request, or says how to run the session that it needs.
@@ -205,6 +217,7 @@ impl<'w> Runner<'w> {
             }
             Handler::Server(command) => self.run_server(connection, command.run, args),
         };
+        notifications::tell(self.shared, self.worker, self.core);
         if let Err(error) = result {
             connection.reply.truncate(mark);
             stats.failed.add(1);

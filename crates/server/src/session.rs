@@ -30,6 +30,8 @@ use crate::blocking::serve_ready;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
+use crate::pubsub::notifications;
+use crate::pubsub::subscriptions::Subscriber;
 use crate::run::{fail, unmute};
 use crate::shared::Shared;
 use crate::worker::{Core, Worker};
@@ -81,8 +83,9 @@ pub struct Start {
 
 impl Start {
     /// Runs the call, answers it, and gives the worker back.
-    pub fn run(self, worker: Box<Worker>) -> Box<Worker> {
+    pub fn run(mut self, worker: Box<Worker>) -> Box<Worker> {
         let since = clock::ticks();
+        self.connection.in_session = true;
         let calling = Calling::Request(self.request);
         let session = Session { worker, connection: self.connection, calling, hold: None };
         let (mut session, result) = (self.run)(session);
@@ -94,6 +97,8 @@ impl Start {
         if self.is_muted {
             unmute(&mut connection, self.mark);
         }
+        connection.in_session = false;
+        Subscriber::at(&mut worker, &mut connection).catch_up();
         let index = connection.id.index as usize;
         worker.connections[index] = Some(connection);
         worker
@@ -191,6 +196,7 @@ impl Session {
             }
             Handler::Server(command) => self.call_server(command, args),
         };
+        notifications::tell(self.worker.shared, self.worker.index, &mut self.worker.core);
         self.count(entry, since);
         result
     }
@@ -298,6 +304,7 @@ impl Session {
             let shared = worker.shared;
             let pass = shared.gate.enter(worker.index);
             serve_ready(shared, worker.index, &mut worker.core, &pass);
+            notifications::tell(shared, worker.index, &mut worker.core);
         }
         (worker, connection)
     }
@@ -326,7 +333,7 @@ pub fn plan_slots(
         // Those may look at any key.
         Handler::Server(command) => {
             let is_plain = matches!(command.run, ServerRun::Plain(_) | ServerRun::Family(..));
-            is_plain && matches!(command.spec.group, Group::Connection)
+            is_plain && matches!(command.spec.group, Group::Connection | Group::Pubsub)
         }
     }
 }

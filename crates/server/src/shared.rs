@@ -9,10 +9,12 @@ use kvasir_reactor::{Socket, Waker};
 use kvasir_structures::gate::Gate;
 
 use crate::acl::Acl;
+use crate::acl::user::User;
 use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::dispatch::Table;
+use crate::pubsub::Hub;
 use crate::scripting::busy::ScriptState;
 use crate::scripting::cache::Cache;
 use crate::scripting::libraries::Libraries;
@@ -26,6 +28,7 @@ pub struct Shared {
     pub acl: Acl,
     pub clients: Clients,
     pub workers: Vec<WorkerHandle>,
+    pub pubsub: Hub,
     pub facts: Facts,
     pub scripts: Cache,
     pub libraries: Libraries,
@@ -74,6 +77,8 @@ pub enum Message {
     EndWait(u64, End),
     /// A call that waited here was answered.
     Unblock(Served),
+    /// This user has lost channels.
+    CheckSubscribers(Arc<User>),
     /// The configuration changed, or the server stops: look.
     Look,
 }
@@ -97,6 +102,7 @@ impl Shared {
         Shared {
             gate,
             keyspace,
+            pubsub: Hub::new(wakers.len()),
             workers: wakers.into_iter().map(worker).collect(),
             table,
             acl,

@@ -4,6 +4,7 @@ use kvasir_keyspace::view::Env;
 use kvasir_resp::request::Limits;
 
 use crate::config::Config;
+use crate::pubsub::notifications;
 
 /// Redis's limit on the arguments of one request.
 const ARGS_MAX: u32 = i32::MAX as u32;
@@ -35,6 +36,7 @@ pub fn env(config: &Config, now_ms: u64) -> Env {
         stream_node_bytes_max: config.stream_node_max_bytes as usize,
         stream_node_entries_max: config.stream_node_max_entries as usize,
         hll_sparse_bytes_max: config.hll_sparse_max_bytes as usize,
+        events: notifications::noted(config.notify_keyspace_events),
         ..Env::default()
     }
 }

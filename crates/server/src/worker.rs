@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::cron::Cron;
 use crate::log::warning;
+use crate::pubsub::local::Local;
 use crate::run::{Position, Runner};
 use crate::scripting::busy::Away;
 use crate::scripting::run::Scripting;
@@ -69,6 +70,8 @@ pub struct Core {
     pub deadlines: Deadlines,
     /// Answers to calls that waited here and were served in this turn.
     pub served: Vec<Served>,
+    /// Subscribers of this worker, and what they are to get.
+    pub pubsub: Local,
 }
 
 impl Core {
@@ -81,6 +84,7 @@ impl Core {
             tally: Tally::default(),
             deadlines: Deadlines::default(),
             served: Vec::new(),
+            pubsub: Local::default(),
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };
@@ -208,8 +212,10 @@ impl Worker {
         self
     }
 
-    /// Sends what the connections have to say that the turn has touched.
+    /// Sends what the connections have to say that the turn has touched, published messages
+    /// included.
     pub fn flush_touched(&mut self) {
+        self.deliver_publications();
         for connection in std::mem::take(&mut self.touched) {
             self.flush(connection);
         }
@@ -362,6 +368,7 @@ impl Worker {
     /// was its last word.
     fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        connection.is_dirty = false;
         if connection.is_sending {
             self.awaits_report |= !connection.reply.is_empty();
             connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
@@ -415,6 +422,7 @@ impl Worker {
             return;
         };
         self.forget_wait(&connection);
+        self.forget_subscriptions(&mut connection);
         connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
@@ -489,6 +497,7 @@ impl Worker {
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::Unblock(served) => self.unblock(served),
+                Message::CheckSubscribers(user) => self.close_strangers(&user),
                 Message::Look => {}
             }
         }
@@ -518,6 +527,7 @@ impl Worker {
         for index in 0..self.connections.len() {
             if let Some(connection) = &self.connections[index]
                 && connection.waits.is_none()
+                && connection.subscriptions.is_none()
                 && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
             {
                 self.close(index);

@@ -139,7 +139,7 @@ fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         None => {}
         Some(word) if is_word(word, "type") && args.len() == 4 => {
             let kind = parse_type(&args[3])?;
-            clients.retain(|_| kind == ClientType::Normal);
+            clients.retain(|client| ClientType::of(client) == kind);
         }
         Some(word) if is_word(word, "id") && args.len() > 3 => {
             let all = clients;
@@ -155,13 +155,19 @@ fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The types of clients that filters name; here all are normal ones.
+/// The types of clients that filters name; here there are normal ones and subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientType {
     Normal,
     Replica,
     PubSub,
     Master,
+}
+
+impl ClientType {
+    pub fn of(client: &Client) -> ClientType {
+        if client.is_subscriber() { ClientType::PubSub } else { ClientType::Normal }
+    }
 }
 
 pub fn parse_type(word: &[u8]) -> Result<ClientType, Error> {

@@ -153,7 +153,7 @@ impl<'a> Filter<'a> {
             && is(self.address, &client.address)
             && is(self.local_address, &client.local_address)
             && self.user.is_none_or(|user| user == client.names().user)
-            && self.kind.is_none_or(|kind| kind == ClientType::Normal)
+            && self.kind.is_none_or(|kind| kind == ClientType::of(client))
             && now_ms.saturating_sub(client.created_ms) / 1000 >= self.age_s_min
             && !(self.spares_caller && client.id == caller)
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clients::Client;
 use crate::dispatch::Table;
+use crate::pubsub::Kind;
 
 /// Appends one client's line, without a line end.
 pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64) {
@@ -14,6 +15,7 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     let names = client.names().clone();
     let input = client.input_bytes.load(Relaxed);
     let output = client.output_bytes.load(Relaxed);
+    let subscriptions = |kind: Kind| client.subscriptions[kind as usize].load(Relaxed);
     let command = table.entries().get(client.last_command.load(Relaxed));
     let fields: [(&str, &dyn std::fmt::Display); 30] = [
         ("id", &client.id),
@@ -25,9 +27,9 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
         ("idle", &seconds_since(client.last_ms.load(Relaxed))),
         ("flags", &flags(client)),
         ("db", &client.db.load(Relaxed)),
-        ("sub", &0),
-        ("psub", &0),
-        ("ssub", &0),
+        ("sub", &subscriptions(Kind::Channel)),
+        ("psub", &subscriptions(Kind::Pattern)),
+        ("ssub", &subscriptions(Kind::ShardChannel)),
         ("multi", &client.queued.load(Relaxed)),
         ("qbuf", &input),
         ("qbuf-free", &0),
@@ -53,10 +55,11 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     }
 }
 
-/// `x` is in a transaction, `b` waits for a key, `U` a unix socket, `e` kept from eviction, `T`
-/// leaves no trace in the access clocks, `N` none of these.
+/// `P` subscribes to something, `x` is in a transaction, `b` waits for a key, `U` a unix socket, `e`
+/// kept from eviction, `T` leaves no trace in the access clocks, `N` none of these.
 fn flags(client: &Client) -> String {
     let all = [
+        ('P', client.is_subscriber()),
         ('x', client.queued.load(Relaxed) >= 0),
         ('b', client.is_blocked.load(Relaxed)),
         ('U', client.is_unix),

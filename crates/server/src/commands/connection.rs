@@ -12,6 +12,7 @@ use super::auth::set_protocol;
 use super::{ANY_TIME_FAST, HANDSHAKE, ServerCommand, ServerCx, ServerRun};
 use crate::acl::access::Access;
 use crate::connection::Replies;
+use crate::pubsub::subscriptions::{Subscriber, is_in_subscribed_mode};
 
 pub static COMMANDS: &[&ServerCommand] = &[&PING, &ECHO, &SELECT, &RESET, &QUIT];
 
@@ -30,10 +31,23 @@ static PING: ServerCommand = ServerCommand {
 };
 
 fn ping(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    match cx.args.len() {
-        1 => cx.connection.reply.simple("PONG"),
-        2 => cx.connection.reply.bulk(&cx.args[1]),
+    let message = match cx.args.len() {
+        1 => None,
+        2 => Some(&cx.args[1]),
         _ => return Err(Error::wrong_arity("ping")),
+    };
+    let in_subscribed_mode = is_in_subscribed_mode(cx.connection);
+    let reply = &mut cx.connection.reply;
+    if in_subscribed_mode {
+        // In the shape of a message.
+        reply.array(2);
+        reply.bulk(b"pong");
+        reply.bulk(message.unwrap_or_default());
+        return Ok(());
+    }
+    match message {
+        None => reply.simple("PONG"),
+        Some(message) => reply.bulk(message),
     }
     Ok(())
 }
@@ -93,6 +107,7 @@ static RESET: ServerCommand = ServerCommand {
 };
 
 fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    Subscriber::of(cx).unsubscribe_all();
     set_protocol(cx, Protocol::Resp2);
     set_db(cx, DbIndex(0));
     cx.connection.access = Access::new(&cx.shared.acl, &cx.shared.table);

@@ -17,6 +17,7 @@ pub mod debug;
 pub mod function;
 pub mod info;
 pub mod memory;
+pub mod pubsub;
 pub mod reference;
 pub mod script;
 pub mod server;
@@ -79,6 +80,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     debug::COMMANDS,
     info::COMMANDS,
     memory::COMMANDS,
+    pubsub::COMMANDS,
     server::COMMANDS,
     transaction::COMMANDS,
     script::COMMANDS,

@@ -20,6 +20,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Geo, "Places on the earth"),
     (Group::Hash, "Hashes"),
     (Group::Stream, "Streams"),
+    (Group::Pubsub, "Publish and subscribe"),
     (Group::Transactions, "Transactions"),
     (Group::Scripting, "Scripts and functions"),
     (Group::Connection, "Connections"),

@@ -207,7 +207,7 @@ mod tests {
             (&["timeout", "3", "port", "4", "port", "5"], "port", "can't set immutable config"),
             (&["maxmemory", "abc"], "maxmemory", "argument must be a memory value"),
             (&["save", "900"], "save", "Invalid save parameters"),
-            (&["notify-keyspace-events", "K"], "notify-keyspace-events", "not supported yet"),
+            (&["aof-timestamp-enabled", "no"], "aof-timestamp-enabled", "not supported yet"),
             (
                 &["loglevel", "foo"],
                 "loglevel",

@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use kvasir_keyspace::event::Class;
+
 use super::kind::Value;
 use super::{FileMode, IoBackend, Loglevel, PubsubDefault, Threads, WhoMay};
 
@@ -86,6 +88,19 @@ impl Field for PathBuf {
         match value {
             Value::Text(text) => *self = PathBuf::from(OsString::from_vec(text)),
             other => misfit("a path", &other),
+        }
+    }
+}
+
+impl Field for Class {
+    fn value(&self) -> Value {
+        Value::Events(*self)
+    }
+
+    fn assign(&mut self, value: Value) {
+        match value {
+            Value::Events(classes) => *self = classes,
+            other => misfit("classes of events", &other),
         }
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! The words that refuse a value are Redis's, since clients and scripts match on them.
 
+use kvasir_keyspace::event::Class;
+
+use crate::pubsub::notifications;
+
 /// The type and range of an option.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -37,6 +41,8 @@ pub enum Kind {
     Words,
     /// Pairs of seconds and changes.
     SavePoints,
+    /// Letters of classes of keyspace events.
+    Events,
 }
 
 /// A value that fits its `Kind`.
@@ -49,6 +55,7 @@ pub enum Value {
     /// The word as the `Choice` spells it.
     Choice(&'static str),
     Words(Vec<String>),
+    Events(Class),
 }
 
 const AUTO: &str = "auto";
@@ -97,6 +104,7 @@ impl Kind {
             Kind::Octal { max } => parse_octal(word, max),
             Kind::Text => parse_text(word),
             Kind::Choice(choices) => parse_choice(word, choices),
+            Kind::Events => notifications::parse(word).map(Value::Events),
             Kind::Words | Kind::SavePoints => unreachable!("a list"),
         }
     }
@@ -143,6 +151,7 @@ impl Value {
             Value::Octal(bits) => vec![format!("{bits:o}")],
             Value::Choice(word) => vec![(*word).into()],
             Value::Words(words) => words.clone(),
+            Value::Events(classes) => vec![notifications::print(*classes)],
             Value::Text(text) => vec![String::from_utf8_lossy(text).into_owned()],
         }
     }

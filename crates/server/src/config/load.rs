@@ -441,6 +441,7 @@ mod tests {
     /// A value of the row's kind that `number` and `text` choose.
     fn any_value(row: &Row, number: u32, text: &[u8]) -> Value {
         use crate::config::kind::Kind;
+        use kvasir_keyspace::event::Class;
         let within =
             |min: i64, max: i64| Value::Integer(min + i64::from(number) % (max - min + 1).max(1));
         match row.kind {
@@ -455,6 +456,8 @@ mod tests {
             Kind::Choice(words) => Value::Choice(words[number as usize % words.len()]),
             Kind::Words => Value::Words((0..number % 4).map(|n| format!("-host{n}")).collect()),
             Kind::SavePoints => unreachable!("no field"),
+            // Behind `A` Redis does not print `n`.
+            Kind::Events => Value::Events(Class::from_bits_truncate(number as u16) - Class::NEW),
         }
     }
 }

@@ -19,6 +19,8 @@ pub mod unsupported;
 
 use std::path::PathBuf;
 
+use kvasir_keyspace::event::Class;
+
 /// Every option that Kvasir obeys, by its name with underscores. Options that have only one
 /// accepted value so far (`row::Place::Fixed`) have no field.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +74,7 @@ pub struct Config {
     pub stream_node_max_entries: u64,
     pub zset_max_listpack_entries: u64,
     pub zset_max_listpack_value: u64,
+    pub notify_keyspace_events: Class,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -137,6 +140,7 @@ impl Config {
             stream_node_max_entries: 0,
             zset_max_listpack_entries: 0,
             zset_max_listpack_value: 0,
+            notify_keyspace_events: Class::empty(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

@@ -135,6 +135,7 @@ fn values(kind: Kind) -> String {
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Words => "words".into(),
         Kind::SavePoints => "pairs of seconds and changes".into(),
+        Kind::Events => "letters of `Ag$lshzxeKEtmdn`".into(),
     }
 }
 

@@ -399,6 +399,19 @@ Nodes at each end of a list that are never compressed; those between them are.
     )
     .aliases(&["zset-max-ziplist-value"]),
     Row::new(
+        "notify-keyspace-events",
+        Group::Keys,
+        Kind::Events,
+        "",
+        field!(notify_keyspace_events),
+        "\
+Which events of keys are published, by letters. K: to a channel for each key;
+E: to a channel for each event; without one of them nothing is published.
+g: commands for any type; $: strings; l: lists; s: sets; h: hashes; z: sorted
+sets; t: streams; d: modules; x: expired; e: evicted; A: all of these;
+m: a key that was read is missing; n: a key is new.",
+    ),
+    Row::new(
         "maxmemory",
         Group::Memory,
         Kind::Memory { min: 0, max: i64::MAX },

@@ -113,7 +113,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("min-replicas-max-lag"),
     ignored("min-slaves-max-lag"),
     ignored("no-appendfsync-on-rewrite"),
-    ignored("notify-keyspace-events"),
     ignored("oom-score-adj"),
     ignored("oom-score-adj-values"),
     ignored("proc-title-template"),

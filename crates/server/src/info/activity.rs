@@ -6,6 +6,7 @@ use kvasir_reactor::clock::Ticks;
 
 use super::{Lines, Source, ratio};
 use crate::lock;
+use crate::pubsub::Kind;
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     let waiting = &source.shared.keyspace.waiting;
@@ -44,7 +45,13 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
     lines.field("keyspace_hits", source.sum(|stats| &stats.hits));
     lines.field("keyspace_misses", source.sum(|stats| &stats.misses));
-    lines.zeros(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels"]);
+    for (field, kind) in [
+        ("pubsub_channels", Kind::Channel),
+        ("pubsub_patterns", Kind::Pattern),
+        ("pubsubshard_channels", Kind::ShardChannel),
+    ] {
+        lines.field(field, source.shared.pubsub.index_of(kind).count());
+    }
     lines.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
     lines.zeros(&["slave_expires_tracked_keys"]);
     lines.zeros(&["active_defrag_hits", "active_defrag_misses", "active_defrag_key_hits"]);

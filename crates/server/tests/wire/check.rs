@@ -2,7 +2,7 @@
 //!
 //! A script is calls separated by `; `, each split as an inline request is. Replies are written
 //! `+OK`, `-ERR text`, `:1`, `$bytes`, `_` for null, `[a b]` for an array, `{k v}` for a map,
-//! `~[a b]` for a set; `!` where the server closes the connection instead.
+//! `~[a b]` for a set, `>[a b]` for a push; `!` where the server closes the connection instead.
 
 use kvasir_resp::value::Value;
 
@@ -58,7 +58,7 @@ pub fn run_script(client: &mut Client, script: &str) -> String {
 }
 
 /// The words of a call; quotes as in an inline request.
-fn split(call: &str) -> Vec<Vec<u8>> {
+pub fn split(call: &str) -> Vec<Vec<u8>> {
     let (mut spans, mut bytes) = (Vec::new(), Vec::new());
     kvasir_resp::inline::split_words(call.as_bytes(), &mut spans, &mut bytes)
         .unwrap_or_else(|_| panic!("unbalanced quotes: {call}"));
@@ -75,6 +75,7 @@ pub fn show(value: &Value) -> String {
         Value::Null | Value::NullArray => "_".into(),
         Value::Array(values) => format!("[{}]", list(values)),
         Value::Set(values) => format!("~[{}]", list(values)),
+        Value::Push(values) => format!(">[{}]", list(values)),
         Value::Map(pairs) => {
             let pair = |(key, value): &(Value, Value)| format!("{} {}", show(key), show(value));
             format!("{{{}}}", pairs.iter().map(pair).collect::<Vec<_>>().join(" "))

@@ -50,7 +50,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     Ok(vec![Measurement::new("idle", format!("{connections} connections"), metrics)])
 }
 
-fn connect(server: &Server, count: usize) -> Result<Vec<Client>> {
+pub fn connect(server: &Server, count: usize) -> Result<Vec<Client>> {
     let mut clients = Vec::with_capacity(count);
     while clients.len() < count {
         clients.push(server.client()?);

@@ -13,6 +13,7 @@ mod load;
 mod memory;
 mod pause;
 mod plot;
+mod pubsub;
 mod report;
 mod shapes;
 mod stall;
@@ -33,7 +34,7 @@ use report::{Machine, Measurement, Record, Report};
 #[derive(clap::Args)]
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, idle, pause,
-    /// memory, commands, stall
+    /// memory, commands, stall, pubsub
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -82,6 +83,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "memory", run: memory::run },
     Scenario { name: "commands", run: commands::run },
     Scenario { name: "stall", run: stall::run },
+    Scenario { name: "pubsub", run: pubsub::run },
 ];
 
 /// A kind of server to be measured.

@@ -174,6 +174,17 @@ static TABLES: &[Table] = &[
             column("gone_ms", "gone after ms", 2),
         ],
     },
+    Table {
+        name: "pubsub",
+        title: "Server CPU per PUBLISH to subscribers of one channel, one worker",
+        note: "Messages of 64 B. CPU is user and system time of all server threads. A round trip is \
+               one publisher's pipeline and its replies.",
+        columns: &[
+            compared("publish_us", "CPU us/PUBLISH", 2),
+            column("delivery_us", "CPU us/delivery", 3),
+            column("round_trip_us", "round trip us", 0),
+        ],
+    },
 ];
 
 /// The results of one call of `cargo xtask bench`.

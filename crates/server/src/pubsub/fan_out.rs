@@ -1,0 +1,63 @@
+//! A worker gives its subscribers what was published, at the end of a turn.
+//!
+//! Messages to the same channel in a row are joined, so that a pipeline of them costs each
+//! subscriber one copy, or, if they are long, one reference. Sending is as for any reply: one send
+//! for each connection and turn.
+
+use std::sync::Arc;
+
+use super::publication::{Block, Delivery, Publication};
+use super::subscriptions::Subscriber;
+use crate::connection::Connection;
+use crate::worker::Worker;
+
+impl Worker {
+    /// Gives every subscriber of this worker what is pending for it, and wakes other workers that
+    /// have got something to give.
+    #[inline]
+    pub fn deliver_publications(&mut self) {
+        let hub = &self.shared.pubsub;
+        self.core.pubsub.take_mail(hub, self.index);
+        if self.core.pubsub.has_pending() {
+            self.fan_out();
+        }
+        hub.wake_others(self.shared, self.index);
+    }
+
+    fn fan_out(&mut self) {
+        let (first, pending) = self.core.pubsub.take_pending();
+        let numbered = numbered(first, &pending);
+        for deliveries in numbered.chunk_by(|(_, one), (_, next)| one.is_to(next)) {
+            let subscribers = self.core.pubsub.subscribers(deliveries[0].1);
+            let mut block = Block::new(deliveries);
+            for &index in subscribers.into_iter().flatten() {
+                let Some(connection) = self.connections[index].as_deref_mut() else { continue };
+                if connection.is_closing {
+                    continue;
+                }
+                block.write_to(&mut connection.reply, connection.next_message);
+                if !connection.is_dirty {
+                    connection.is_dirty = true;
+                    self.touched.push(index);
+                }
+            }
+        }
+        self.core.pubsub.give_back(pending);
+    }
+
+    /// Ends the subscriptions of a connection that closes.
+    pub fn forget_subscriptions(&mut self, connection: &mut Connection) {
+        connection.is_closing = true;
+        if connection.subscriptions.is_some() {
+            Subscriber::at(self, connection).unsubscribe_all();
+        }
+    }
+}
+
+/// What is to be given to the subscribers of each name, with the number of its message.
+fn numbered(first: u64, pending: &[Arc<Publication>]) -> Vec<(u64, &Delivery)> {
+    let publications = (first..).zip(pending);
+    let deliveries = publications
+        .flat_map(|(number, publication)| publication.iter().map(move |to| (number, to)));
+    deliveries.collect()
+}
