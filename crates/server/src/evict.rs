@@ -30,6 +30,8 @@ pub const OUT_OF_MEMORY: Error =
 const KEYS_PER_LOOK: usize = 16;
 /// All workers together may use this part of the limit unseen, and evict so much at a time.
 const SLACK_SHARE: usize = 512;
+/// This part of the limit is left free, for what calls add between two looks.
+const MARGIN_SHARE: usize = 256;
 /// Bounds of a worker's part of that.
 const ALLOWANCE: std::ops::RangeInclusive<usize> = 4 << 10..=1 << 20;
 
@@ -64,8 +66,8 @@ enum Outcome {
     Failed,
 }
 
-impl Evicting {
-    pub fn new() -> Evicting {
+impl Default for Evicting {
+    fn default() -> Evicting {
         Evicting {
             evictor: Evictor::default(),
             limit: 0,
@@ -75,10 +77,13 @@ impl Evicting {
             paid_until: 0,
         }
     }
+}
 
+impl Evicting {
     /// Obeys a changed configuration.
     pub fn configure(&mut self, config: &Config, workers: usize) {
-        self.limit = config.maxmemory as usize;
+        let limit = config.memory.maxmemory as usize;
+        self.limit = limit - limit / MARGIN_SHARE;
         let share = self.limit / SLACK_SHARE / workers;
         self.allowance = share.clamp(*ALLOWANCE.start(), *ALLOWANCE.end());
         // The limit may have been lowered: look before the next turn.
@@ -139,8 +144,8 @@ fn make_room_outside(shared: &Shared, worker: usize, core: &mut Core) -> bool {
 #[inline]
 pub fn keep_limit(shared: &Shared, worker: usize, core: &mut Core) {
     let evicting = &core.evicting;
-    let is_vain =
-        evicting.outcome == Outcome::Failed || core.config.maxmemory_policy == Policy::NoEviction;
+    let is_vain = evicting.outcome == Outcome::Failed
+        || core.config.memory.maxmemory_policy == Policy::NoEviction;
     if !evicting.has_room() && !is_vain {
         make_room_outside(shared, worker, core);
     }
@@ -167,7 +172,8 @@ fn evict(shared: &Shared, core: &mut Core, pass: &Pass<'_>) -> Outcome {
     }
     core.evicting.room_until = isize::MIN;
     let target = limit.saturating_sub(core.evicting.allowance * shared.workers.len());
-    let (start, most) = (Instant::now(), time_limit(core.config.maxmemory_eviction_tenacity));
+    let (start, most) =
+        (Instant::now(), time_limit(core.config.memory.maxmemory_eviction_tenacity));
     // However long that takes, a thread evicts as much as it has added.
     let debt = memory::own_bytes() - core.evicting.paid_until;
     let mut paid = 0;
@@ -198,7 +204,7 @@ fn evict(shared: &Shared, core: &mut Core, pass: &Pass<'_>) -> Outcome {
 /// only if no key may go.
 fn evict_some(shared: &Shared, core: &mut Core, pass: &Pass<'_>, wanted: usize) -> usize {
     let Core { evicting, env, tally, rng, config, .. } = core;
-    let (keyspace, samples) = (&shared.keyspace, config.maxmemory_samples as usize);
+    let (keyspace, samples) = (&shared.keyspace, config.memory.maxmemory_samples as usize);
     let mut eviction = Eviction { keyspace, pass, env, tally, rng, samples };
     let (mut freed, mut keys) = (0, 0);
     while freed < wanted && keys < KEYS_PER_LOOK {

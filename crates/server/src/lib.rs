@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub mod accept;
 pub mod acl;
 pub mod admission;
 pub mod batch;

@@ -136,7 +136,7 @@ impl Session {
         }
     }
 
-    /// Gives the other connections of the batch back what they have in it and what has not been run,
+    /// Gives the other connections of the batch back what they have in it and was not run yet,
     /// since this call takes long.
     pub fn release_others(&mut self) {
         self.worker.release_sources(self.request);

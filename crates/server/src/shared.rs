@@ -8,6 +8,7 @@ use kvasir_reactor::{Socket, Waker};
 use kvasir_structures::gate::Gate;
 
 use crate::acl::Acl;
+use crate::acl::user::User;
 use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::command_log::CommandLogs;
@@ -86,6 +87,8 @@ pub enum Message {
     EndWait(u64, End),
     /// A call that waited here was answered.
     Unblock(Served),
+    /// This user has lost channels.
+    CheckSubscribers(Arc<User>),
     /// The configuration changed, or the server stops: look.
     Look,
 }

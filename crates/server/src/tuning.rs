@@ -37,9 +37,9 @@ pub fn env(config: &Config, now_ms: u64) -> Env {
         stream_node_entries_max: config.stream_node_max_entries as usize,
         hll_sparse_bytes_max: config.hll_sparse_max_bytes as usize,
         events: notifications::noted(config.notify_keyspace_events),
-        policy: config.maxmemory_policy,
-        lfu_log_factor: config.lfu_log_factor,
-        lfu_decay_minutes: config.lfu_decay_time,
+        policy: config.memory.maxmemory_policy,
+        lfu_log_factor: config.memory.lfu_log_factor,
+        lfu_decay_minutes: config.memory.lfu_decay_time,
         ..Env::default()
     }
 }

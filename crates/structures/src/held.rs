@@ -36,7 +36,7 @@ impl<L: Locked> Held<L> {
         lock: impl for<'a> FnOnce(&'a Pass<'a>) -> Result<L::With<'a>, E>,
     ) -> Result<Held<L>, E> {
         let pass = NonNull::from(Box::leak(Box::new(pass)));
-        // SAFETY: the pass stays where it is, and is only read, until it is freed here or by `drop`.
+        // SAFETY: the pass stays where it is, and is only read, until it is freed.
         match lock(unsafe { pass.as_ref() }) {
             Ok(locked) => Ok(Held { locked: ManuallyDrop::new(locked), pass }),
             Err(error) => {

@@ -483,7 +483,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_words_keep_their_word(words in prop::collection::vec(prop::sample::select(&WORDS[..]), 1..12)) {
+    fn random_words_keep_their_word(
+        words in prop::collection::vec(prop::sample::select(&WORDS[..]), 1..12),
+    ) {
         keeps_its_word(&words.join(" "));
     }
 

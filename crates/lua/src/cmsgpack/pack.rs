@@ -58,13 +58,13 @@ impl Packer<'_> {
         let bytes = integer.to_be_bytes();
         match integer {
             -32..=127 => self.out.push(integer as u8),
-            0..=0xFF => self.with_tag(0xCC, &bytes[7..]),
-            0..=0xFFFF => self.with_tag(0xCD, &bytes[6..]),
-            0..=0xFFFF_FFFF => self.with_tag(0xCE, &bytes[4..]),
-            0.. => self.with_tag(0xCF, &bytes),
-            -0x80.. => self.with_tag(0xD0, &bytes[7..]),
-            -0x8000.. => self.with_tag(0xD1, &bytes[6..]),
-            -0x8000_0000.. => self.with_tag(0xD2, &bytes[4..]),
+            0x80..=0xFF => self.with_tag(0xCC, &bytes[7..]),
+            0x100..=0xFFFF => self.with_tag(0xCD, &bytes[6..]),
+            0x1_0000..=0xFFFF_FFFF => self.with_tag(0xCE, &bytes[4..]),
+            0x1_0000_0000.. => self.with_tag(0xCF, &bytes),
+            -0x80..=-33 => self.with_tag(0xD0, &bytes[7..]),
+            -0x8000..=-0x81 => self.with_tag(0xD1, &bytes[6..]),
+            -0x8000_0000..=-0x8001 => self.with_tag(0xD2, &bytes[4..]),
             _ => self.with_tag(0xD3, &bytes),
         }
     }

@@ -58,117 +58,107 @@ fn values_are_packed() {
 
 #[test]
 fn bytes_are_unpacked() {
-    check_values(&[
-        ("cmsgpack.unpack(cmsgpack.pack(1,2,'x',nil,true))", "1 2 x nil true"),
-        ("cmsgpack.unpack('')", ""),
-        ("cmsgpack.unpack(1)", "49"),
-        (
-            r"cmsgpack.unpack('\202\63\128\0\0'), cmsgpack.unpack('\203\63\248\0\0\0\0\0\0')",
-            "1 1.5",
-        ),
-        (
-            r"cmsgpack.unpack('\204\255'), cmsgpack.unpack('\205\255\255'), cmsgpack.unpack('\206\255\255\255\255'), cmsgpack.unpack('\207\255\255\255\255\255\255\255\255'), cmsgpack.unpack('\207\127\255\255\255\255\255\255\255')",
-            "255 65535 4294967295 -1 9.2233720368547758e+18",
-        ),
-        (
-            r"cmsgpack.unpack('\208\255'), cmsgpack.unpack('\209\255\254'), cmsgpack.unpack('\210\255\255\255\0'), cmsgpack.unpack('\211\255\255\255\255\255\255\255\255'), cmsgpack.unpack('\224')",
-            "-1 -2 -256 -1 -32",
-        ),
-        (
-            r"cmsgpack.unpack('\220\0\2\1\2')[2], cmsgpack.unpack('\221\0\0\0\2\1\2')[2], cmsgpack.unpack('\222\0\1\161a\2').a, cmsgpack.unpack('\223\0\0\0\1\161a\2').a",
-            "2 2 2 2",
-        ),
-        (
-            r"cmsgpack.unpack('\217\1a'), cmsgpack.unpack('\218\0\1a'), cmsgpack.unpack('\219\0\0\0\1a')",
-            "a a a",
-        ),
-        (
-            r"#cmsgpack.unpack('\144'), #cmsgpack.unpack('\128'), cmsgpack.unpack('\145\129\1\146\144\5')[1][1][2]",
-            "0 0 5",
-        ),
-        (r"cmsgpack.unpack('\146\192\1')[2], cmsgpack.unpack('\129\1\192')[1]", "1 nil"),
-        (
-            "cmsgpack.unpack()",
-            r"error user_script:1: bad argument #1 to \'unpack\' (string expected, got no value)",
-        ),
-        (
-            "cmsgpack.unpack({})",
-            r"error user_script:1: bad argument #1 to \'unpack\' (string expected, got table)",
-        ),
-        (r"cmsgpack.unpack('\193')", "error user_script:1: Bad data format in input."),
-        (r"cmsgpack.unpack('\1\193')", "error user_script:1: Bad data format in input."),
-        (r"cmsgpack.unpack('\217')", "error user_script:1: Missing bytes in input."),
-        (r"cmsgpack.unpack('\217\5abc')", "error user_script:1: Missing bytes in input."),
-        (r"cmsgpack.unpack('\129')", "error user_script:1: Missing bytes in input."),
-        (r"cmsgpack.unpack('\146\1')", "error user_script:1: Missing bytes in input."),
-        (r"cmsgpack.unpack('\199\1\1a')", "error user_script:1: Bad data format in input."),
-        (r"cmsgpack.unpack('\196\3abc')", "error user_script:1: Bad data format in input."),
-        (
-            r"cmsgpack.unpack('\221\255\255\255\255')",
-            "error user_script:1: Missing bytes in input.",
-        ),
-        (
-            r"cmsgpack.unpack('\223\255\255\255\255')",
-            "error user_script:1: Missing bytes in input.",
-        ),
-        (
-            r"cmsgpack.unpack('\219\255\255\255\255a')",
-            "error user_script:1: Missing bytes in input.",
-        ),
-        (r"cmsgpack.unpack('\129\192\1')", "error table index is nil"),
-        (r"cmsgpack.unpack('\129\203\127\248\0\0\0\0\0\0\1')", "error table index is NaN"),
-        (r"type(cmsgpack.unpack(string.rep('\145',3000)..'\1'))", "table"),
-        (
-            r"cmsgpack.unpack(string.rep('\145',10000)..'\1')",
-            "error user_script:1: stack overflow (in function mp_decode_to_lua_array)",
-        ),
-        (
-            r"cmsgpack.unpack(string.rep('\129\1',10000)..'\1')",
-            "error user_script:1: stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)",
-        ),
-        (
-            r"cmsgpack.unpack(string.rep('\1',9000))",
-            "error user_script:1: stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)",
-        ),
-        (r"select('#', cmsgpack.unpack(string.rep('\1',7000)))", "7000"),
-        (r"cmsgpack.unpack_one('\1\2\3')", "1 1"),
-        (r"cmsgpack.unpack_one('\1\2\3',1)", "2 2"),
-        (r"cmsgpack.unpack_one('\1\2\3',2)", "-1 3"),
-        (r"cmsgpack.unpack_one('\1\2\3',3)", "-1"),
-        (
-            r"cmsgpack.unpack_one('\1\2\3',4)",
-            "error user_script:1: Start offset 4 greater than input length 3.",
-        ),
-        (
-            r"cmsgpack.unpack_one('\1\2\3',-1)",
-            "error user_script:1: Invalid request to unpack with offset of -1 and limit of 3.",
-        ),
-        ("cmsgpack.unpack_one('')", "-1"),
-        (
-            "cmsgpack.unpack_one()",
-            r"error user_script:1: bad argument #1 to \'unpack_one\' (string expected, got no value)",
-        ),
-        (r"cmsgpack.unpack_limit('\1\2\3',2)", "2 1 2"),
-        (r"cmsgpack.unpack_limit('\1\2\3',2,1)", "-1 2 3"),
-        (r"cmsgpack.unpack_limit('\1\2\3',5)", "-1 1 2 3"),
-        (r"cmsgpack.unpack_limit('\1\2\3',0)", "1 2 3"),
-        (r"cmsgpack.unpack_limit('\1\2\3',0,1)", "1"),
-        (
-            r"cmsgpack.unpack_limit('\1\2\3',-1)",
-            "error user_script:1: Invalid request to unpack with offset of 0 and limit of 3.",
-        ),
-        (r"cmsgpack.unpack_limit('\1\2\3',1,3)", "-1"),
-        (
-            r"cmsgpack.unpack_limit('\1\2\3',1,10)",
-            "error user_script:1: Start offset 10 greater than input length 3.",
-        ),
-        (
-            r"cmsgpack.unpack_limit('\1\2\3')",
-            r"error user_script:1: bad argument #2 to \'unpack_limit\' (number expected, got no value)",
-        ),
-        (
-            r"cmsgpack.unpack_limit('\1\2\3','x')",
-            r"error user_script:1: bad argument #2 to \'unpack_limit\' (number expected, got string)",
-        ),
-    ]);
+    check_values(BYTES_ARE_UNPACKED);
 }
+
+const BYTES_ARE_UNPACKED: &[(&str, &str)] = &[
+    ("cmsgpack.unpack(cmsgpack.pack(1,2,'x',nil,true))", "1 2 x nil true"),
+    ("cmsgpack.unpack('')", ""),
+    ("cmsgpack.unpack(1)", "49"),
+    (r"cmsgpack.unpack('\202\63\128\0\0'), cmsgpack.unpack('\203\63\248\0\0\0\0\0\0')", "1 1.5"),
+    (
+        r"cmsgpack.unpack('\204\255'), cmsgpack.unpack('\205\255\255'), cmsgpack.unpack('\206\255\255\255\255'), cmsgpack.unpack('\207\255\255\255\255\255\255\255\255'), cmsgpack.unpack('\207\127\255\255\255\255\255\255\255')",
+        "255 65535 4294967295 -1 9.2233720368547758e+18",
+    ),
+    (
+        r"cmsgpack.unpack('\208\255'), cmsgpack.unpack('\209\255\254'), cmsgpack.unpack('\210\255\255\255\0'), cmsgpack.unpack('\211\255\255\255\255\255\255\255\255'), cmsgpack.unpack('\224')",
+        "-1 -2 -256 -1 -32",
+    ),
+    (
+        r"cmsgpack.unpack('\220\0\2\1\2')[2], cmsgpack.unpack('\221\0\0\0\2\1\2')[2], cmsgpack.unpack('\222\0\1\161a\2').a, cmsgpack.unpack('\223\0\0\0\1\161a\2').a",
+        "2 2 2 2",
+    ),
+    (
+        r"cmsgpack.unpack('\217\1a'), cmsgpack.unpack('\218\0\1a'), cmsgpack.unpack('\219\0\0\0\1a')",
+        "a a a",
+    ),
+    (
+        r"#cmsgpack.unpack('\144'), #cmsgpack.unpack('\128'), cmsgpack.unpack('\145\129\1\146\144\5')[1][1][2]",
+        "0 0 5",
+    ),
+    (r"cmsgpack.unpack('\146\192\1')[2], cmsgpack.unpack('\129\1\192')[1]", "1 nil"),
+    (
+        "cmsgpack.unpack()",
+        r"error user_script:1: bad argument #1 to \'unpack\' (string expected, got no value)",
+    ),
+    (
+        "cmsgpack.unpack({})",
+        r"error user_script:1: bad argument #1 to \'unpack\' (string expected, got table)",
+    ),
+    (r"cmsgpack.unpack('\193')", "error user_script:1: Bad data format in input."),
+    (r"cmsgpack.unpack('\1\193')", "error user_script:1: Bad data format in input."),
+    (r"cmsgpack.unpack('\217')", "error user_script:1: Missing bytes in input."),
+    (r"cmsgpack.unpack('\217\5abc')", "error user_script:1: Missing bytes in input."),
+    (r"cmsgpack.unpack('\129')", "error user_script:1: Missing bytes in input."),
+    (r"cmsgpack.unpack('\146\1')", "error user_script:1: Missing bytes in input."),
+    (r"cmsgpack.unpack('\199\1\1a')", "error user_script:1: Bad data format in input."),
+    (r"cmsgpack.unpack('\196\3abc')", "error user_script:1: Bad data format in input."),
+    (r"cmsgpack.unpack('\221\255\255\255\255')", "error user_script:1: Missing bytes in input."),
+    (r"cmsgpack.unpack('\223\255\255\255\255')", "error user_script:1: Missing bytes in input."),
+    (r"cmsgpack.unpack('\219\255\255\255\255a')", "error user_script:1: Missing bytes in input."),
+    (r"cmsgpack.unpack('\129\192\1')", "error table index is nil"),
+    (r"cmsgpack.unpack('\129\203\127\248\0\0\0\0\0\0\1')", "error table index is NaN"),
+    (r"type(cmsgpack.unpack(string.rep('\145',3000)..'\1'))", "table"),
+    (
+        r"cmsgpack.unpack(string.rep('\145',10000)..'\1')",
+        "error user_script:1: stack overflow (in function mp_decode_to_lua_array)",
+    ),
+    (
+        r"cmsgpack.unpack(string.rep('\129\1',10000)..'\1')",
+        "error user_script:1: stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)",
+    ),
+    (
+        r"cmsgpack.unpack(string.rep('\1',9000))",
+        "error user_script:1: stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)",
+    ),
+    (r"select('#', cmsgpack.unpack(string.rep('\1',7000)))", "7000"),
+    (r"cmsgpack.unpack_one('\1\2\3')", "1 1"),
+    (r"cmsgpack.unpack_one('\1\2\3',1)", "2 2"),
+    (r"cmsgpack.unpack_one('\1\2\3',2)", "-1 3"),
+    (r"cmsgpack.unpack_one('\1\2\3',3)", "-1"),
+    (
+        r"cmsgpack.unpack_one('\1\2\3',4)",
+        "error user_script:1: Start offset 4 greater than input length 3.",
+    ),
+    (
+        r"cmsgpack.unpack_one('\1\2\3',-1)",
+        "error user_script:1: Invalid request to unpack with offset of -1 and limit of 3.",
+    ),
+    ("cmsgpack.unpack_one('')", "-1"),
+    (
+        "cmsgpack.unpack_one()",
+        r"error user_script:1: bad argument #1 to \'unpack_one\' (string expected, got no value)",
+    ),
+    (r"cmsgpack.unpack_limit('\1\2\3',2)", "2 1 2"),
+    (r"cmsgpack.unpack_limit('\1\2\3',2,1)", "-1 2 3"),
+    (r"cmsgpack.unpack_limit('\1\2\3',5)", "-1 1 2 3"),
+    (r"cmsgpack.unpack_limit('\1\2\3',0)", "1 2 3"),
+    (r"cmsgpack.unpack_limit('\1\2\3',0,1)", "1"),
+    (
+        r"cmsgpack.unpack_limit('\1\2\3',-1)",
+        "error user_script:1: Invalid request to unpack with offset of 0 and limit of 3.",
+    ),
+    (r"cmsgpack.unpack_limit('\1\2\3',1,3)", "-1"),
+    (
+        r"cmsgpack.unpack_limit('\1\2\3',1,10)",
+        "error user_script:1: Start offset 10 greater than input length 3.",
+    ),
+    (
+        r"cmsgpack.unpack_limit('\1\2\3')",
+        r"error user_script:1: bad argument #2 to \'unpack_limit\' (number expected, got no value)",
+    ),
+    (
+        r"cmsgpack.unpack_limit('\1\2\3','x')",
+        r"error user_script:1: bad argument #2 to \'unpack_limit\' (number expected, got string)",
+    ),
+];

@@ -19,6 +19,7 @@ pub mod patterns;
 pub mod rule;
 pub mod selector;
 pub mod start;
+pub mod subscribers;
 pub mod user;
 
 use std::collections::BTreeMap;

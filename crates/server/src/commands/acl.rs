@@ -14,6 +14,7 @@ use crate::acl::Refused;
 use crate::acl::rule::{has_spaces, join_selectors};
 use crate::acl::selector::Selector;
 use crate::acl::start::grammar;
+use crate::acl::subscribers::look_after;
 use crate::acl::user::User;
 
 pub static COMMANDS: &[&ServerCommand] = &[&ACL];
@@ -80,9 +81,12 @@ fn set_user(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         Error::quoting(before, &unmatched.0, "'.")
     })?;
     let grammar = grammar(&shared.table, &shared.config());
-    shared.acl.set(name, &rules, grammar).map_err(|Refused { rule, error }| {
+    let change = shared.acl.set(name, &rules, grammar).map_err(|Refused { rule, error }| {
         Error::quoting("ERR Error in ACL SETUSER modifier '", &rule, &format!("': {error}"))
     })?;
+    if let Some(before) = &change.before {
+        look_after(shared, before, &change.after);
+    }
     cx.reply().ok();
     Ok(())
 }

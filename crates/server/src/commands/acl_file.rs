@@ -7,6 +7,7 @@ use super::acl::{BLANK, EVERYWHERE, close_connections_of};
 use super::{ServerCommand, ServerCx, ServerRun};
 use crate::acl::file;
 use crate::acl::start::{grammar, load_file};
+use crate::acl::subscribers::look_after;
 use crate::log::{notice, warning};
 
 const NO_FILE: Error = Error::fixed(
@@ -35,9 +36,12 @@ fn load(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let before = load_file(&shared.acl, &config.aclfile, grammar(&shared.table, &config))
         .map_err(|error| Error::new(format!("ERR {error}")))?;
     notice!("users loaded path={} count={}", config.aclfile.display(), shared.acl.all().len());
-    let is_gone = |name: &[u8]| shared.acl.find(name).is_none();
-    let gone = before.iter().filter(|user| is_gone(&user.name));
-    gone.for_each(|user| close_connections_of(cx, &user.name));
+    for user in before {
+        match shared.acl.find(&user.name) {
+            Some(after) => look_after(shared, &user, &after),
+            None => close_connections_of(cx, &user.name),
+        }
+    }
     cx.reply().ok();
     Ok(())
 }

@@ -8,7 +8,7 @@ use kvasir_resp::reply::Reply;
 use crate::dispatch::{Entry, Table};
 
 /// In the order in which Redis lists them.
-const FLAG_NAMES: [(Flags, &str); 21] = [
+const FLAG_NAMES: [(Flags, &str); 20] = [
     (Flags::WRITE, "write"),
     (Flags::READONLY, "readonly"),
     (Flags::DENYOOM, "denyoom"),
@@ -25,7 +25,6 @@ const FLAG_NAMES: [(Flags, &str); 21] = [
     (Flags::NO_AUTH, "no_auth"),
     (Flags::MAY_REPLICATE, "may_replicate"),
     (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
-    (Flags::PROTECTED, "protected"),
     (Flags::NO_ASYNC_LOADING, "no_async_loading"),
     (Flags::NO_MULTI, "no_multi"),
     (Flags::MOVABLEKEYS, "movablekeys"),

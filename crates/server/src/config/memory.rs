@@ -6,6 +6,19 @@ use super::kind::Kind;
 use super::row::{Group, Row};
 use super::table::{field, integer};
 
+/// What they are set to.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Memory {
+    /// Bytes; 0: no limit.
+    pub maxmemory: u64,
+    pub maxmemory_policy: Policy,
+    pub maxmemory_samples: u32,
+    pub maxmemory_eviction_tenacity: u32,
+    pub lfu_log_factor: u32,
+    /// Minutes.
+    pub lfu_decay_time: u32,
+}
+
 const I32_MAX: i64 = i32::MAX as i64;
 
 pub(super) const MAXMEMORY: Row = Row::new(
@@ -13,7 +26,7 @@ pub(super) const MAXMEMORY: Row = Row::new(
     Group::Memory,
     Kind::Memory { min: 0, max: i64::MAX },
     "0",
-    field!(maxmemory),
+    field!(memory.maxmemory),
     "\
 Limit on the memory in use, as INFO's used_memory has it. When it is reached,
 keys are evicted as maxmemory-policy says, or writes are refused. 0: no limit.",
@@ -24,7 +37,7 @@ pub(super) const MAXMEMORY_POLICY: Row = Row::new(
     Group::Memory,
     Kind::Choice(Policy::NAMES),
     "noeviction",
-    field!(maxmemory_policy),
+    field!(memory.maxmemory_policy),
     "\
 Which keys go when memory is full: of all keys (`allkeys`) or only of those
 that expire (`volatile`) the least recently used (`lru`), the least often used
@@ -37,7 +50,7 @@ pub(super) const MAXMEMORY_SAMPLES: Row = Row::new(
     Group::Memory,
     integer(1, I32_MAX),
     "5",
-    field!(maxmemory_samples),
+    field!(memory.maxmemory_samples),
     "Keys that are compared for each one that is evicted. More choose better.",
 );
 
@@ -46,7 +59,7 @@ pub(super) const MAXMEMORY_EVICTION_TENACITY: Row = Row::new(
     Group::Memory,
     integer(0, 100),
     "10",
-    field!(maxmemory_eviction_tenacity),
+    field!(memory.maxmemory_eviction_tenacity),
     "\
 How long eviction may hold up a call: 50 us for each step up to 10, 15 % more
 for each above, at 100 as long as it takes. What is left is done between calls.",
@@ -57,7 +70,7 @@ pub(super) const LFU_LOG_FACTOR: Row = Row::new(
     Group::Memory,
     integer(0, I32_MAX),
     "10",
-    field!(lfu_log_factor),
+    field!(memory.lfu_log_factor),
     "\
 How seldom uses are counted under an LFU policy as a key's count grows: at 10
 it takes a million uses to get to the highest count, 255.",
@@ -68,6 +81,6 @@ pub(super) const LFU_DECAY_TIME: Row = Row::new(
     Group::Memory,
     integer(0, I32_MAX),
     "1",
-    field!(lfu_decay_time),
+    field!(memory.lfu_decay_time),
     "Minutes after which a key's count under an LFU policy falls by one. 0: never.",
 );

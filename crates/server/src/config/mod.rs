@@ -11,7 +11,7 @@ pub mod command;
 pub mod field;
 pub mod kind;
 pub mod load;
-mod memory;
+pub mod memory;
 pub mod operations;
 pub mod print;
 pub mod reasons;
@@ -24,8 +24,8 @@ pub mod unsupported;
 
 use std::path::PathBuf;
 
-use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
+use memory::Memory;
 
 /// Every option that Kvasir obeys, by its name with underscores. Options that have only one
 /// accepted value so far (`row::Place::Fixed`) have no field.
@@ -82,14 +82,7 @@ pub struct Config {
     pub zset_max_listpack_entries: u64,
     pub zset_max_listpack_value: u64,
     pub notify_keyspace_events: Class,
-    /// Bytes; 0: no limit.
-    pub maxmemory: u64,
-    pub maxmemory_policy: Policy,
-    pub maxmemory_samples: u32,
-    pub maxmemory_eviction_tenacity: u32,
-    pub lfu_log_factor: u32,
-    /// Minutes.
-    pub lfu_decay_time: u32,
+    pub memory: Memory,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -182,12 +175,7 @@ impl Config {
             zset_max_listpack_entries: 0,
             zset_max_listpack_value: 0,
             notify_keyspace_events: Class::empty(),
-            maxmemory: 0,
-            maxmemory_policy: Policy::NoEviction,
-            maxmemory_samples: 0,
-            maxmemory_eviction_tenacity: 0,
-            lfu_log_factor: 0,
-            lfu_decay_time: 0,
+            memory: Memory::default(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

@@ -91,8 +91,8 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("allocator_resident", memory.resident);
     lines.bytes("total_system_memory", limits::total_memory_bytes());
     scripting(lines);
-    lines.bytes("maxmemory", source.config.maxmemory);
-    lines.field("maxmemory_policy", source.config.maxmemory_policy.name());
+    lines.bytes("maxmemory", source.config.memory.maxmemory);
+    lines.field("maxmemory_policy", source.config.memory.maxmemory_policy.name());
     fragmentation(&memory, lines);
     lines.zeros(&[
         "mem_not_counted_for_evict",

@@ -244,6 +244,44 @@ fn client_kill_by_user() {
     });
 }
 
+/// A subscriber whose user loses the channel is disconnected; one that keeps it is not.
+#[test]
+fn subscribers_that_lose_their_channel_are_closed() {
+    let run = |server: &Server| {
+        let mut admin = server.connect();
+        admin.ask("ACL SETUSER u on nopass +@all &a &b* &pat*");
+        let calls = ["SUBSCRIBE a", "SUBSCRIBE b1", "PSUBSCRIBE pat*", "SSUBSCRIBE b2", "PING"];
+        let mut clients: Vec<Client> = calls
+            .iter()
+            .map(|call| {
+                let mut client = server.connect();
+                client.ask("AUTH u x");
+                client.ask(call);
+                client
+            })
+            .collect();
+        assert!(
+            show(&clients[4].ask("SUBSCRIBE c")).starts_with("-NOPERM No permissions to access a")
+        );
+        assert!(show(&clients[4].ask("PSUBSCRIBE a")).starts_with("[$psubscribe"));
+        for (rules, lost) in [
+            ("&c", None),
+            ("resetchannels &a &b* &pat*", None),
+            ("resetchannels &b* &pat*", Some(vec![0, 4])),
+            ("resetchannels &b1", Some(vec![2, 3])),
+        ] {
+            let words: Vec<&str> = rules.split(' ').collect();
+            assert_eq!(show(&admin.call(&[&["ACL", "SETUSER", "u"], &words[..]].concat())), "+OK");
+            for lost in lost.into_iter().flatten() {
+                assert!(clients[lost].ends(), "{} {rules} {lost}", server.name);
+            }
+        }
+        assert_eq!(show(&clients[1].ask("PING")), "[$pong $]", "{}", server.name);
+    };
+    each_backend(&[], |server| run(server));
+    Server::valkey(&[]).iter().for_each(run);
+}
+
 /// The fields of a log entry but those that tell times and clients.
 fn log_fields(entry: &Value) -> String {
     let Value::Map(pairs) = entry else { panic!("{entry:?}") };
