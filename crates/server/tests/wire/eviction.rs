@@ -151,7 +151,7 @@ fn filling(writer: u64, number: u64) -> Vec<u8> {
         1 => encode_request(&["SADD", &format!("s:{group}"), &format!("{member}{value}")]),
         2 => encode_request(&["HSET", &format!("h:{group}"), &member, &value]),
         3 => encode_request(&["ZADD", &format!("z:{group}"), &member, &value]),
-        4 if number % 7 == 0 => {
+        4 if number.is_multiple_of(7) => {
             encode_request(&["SETRANGE", &format!("long:{group}:{member}"), "300000", "x"])
         }
         _ => encode_request(&["SET", &format!("k:{writer}:{number}"), &value]),
