@@ -4,7 +4,9 @@ use kvasir_resp::reply::Protocol;
 
 use crate::interpreter::sha;
 use crate::shebang::parse_script;
-use crate::testing::{Bench, check, check_ours, check_valkey, check_with, check3, show};
+use crate::testing::{
+    Bench, check, check_library, check_ours, check_valkey, check_with, check3, show,
+};
 
 /// What stands behind an error that a script raised on its first line.
 fn at(script: &str, error: &str) -> String {
@@ -39,7 +41,7 @@ fn results_become_replies() {
     check("return {1, 2, nil, 4}", "[:1 :2]");
     check(
         "return {1.9, 'x', true, false, {}, {ok = 'fine'}, {err = 'bad'}}",
-        concat!("[:1 $x :1 _ [] +fine -bad]"),
+        "[:1 $x :1 _ [] +fine -bad]",
     );
     check("return {[2] = 1, a = 1}", "[]");
     check("return function() end", "_");
@@ -94,7 +96,7 @@ fn replies_become_values() {
     check("redis.call('set', 'k', 'v') return redis.call('get', 'k')", "$v");
     check(
         "return {type(redis.call('get', 'no')), redis.call('get', 'no') == false}",
-        concat!("[$boolean :1]"),
+        "[$boolean :1]",
     );
     check("redis.setresp(3) return type(redis.call('get', 'no'))", "$nil");
     check("return redis.call('incr', 'n') + 1", ":2");
@@ -510,3 +512,20 @@ fn the_options_of_cjson_hold_for_one_script() {
     bench.eval("cjson.encode_number_precision(3)", &[], &[]);
     assert_eq!(show(&bench.eval("return cjson.encode_number_precision()", &[], &[])), ":14");
 }
+
+#[test]
+fn libraries() {
+    check_library(
+        "#!lua name=a\nredis.register_function('f', function(keys, args) \
+         return {keys[2], args[1], #keys} end)",
+        "$a",
+        "[$k2 $a1 :2]",
+    );
+    let none = "-ERR Function not found";
+    check_library("return 1", "-ERR Missing library metadata", none);
+    check_library("#!lua name=a\nlocal x", "-ERR No functions registered", none);
+    check_library("#!lua name=a!\nlocal x", INVALID_NAME, none);
+}
+
+const INVALID_NAME: &str = "-ERR Library names can only contain letters, numbers, or \
+    underscores(_) and must be at least one character long";

@@ -56,13 +56,6 @@ pub fn check_values(cases: &[(&str, &str)]) {
     }
 }
 
-/// As [`check_values`], here only.
-pub fn check_values_ours(cases: &[(&str, &str)]) {
-    for (expression, printed) in cases {
-        check_ours(&print_values(expression), &format!("${printed}"));
-    }
-}
-
 fn print_values(expression: &str) -> String {
     let returns = if expression.contains("return") { "" } else { "return " };
     let print = concat!(
@@ -174,11 +167,14 @@ fn args(words: &[&str]) -> ArgsBuf {
     ArgsBuf::from_iter(words.iter().map(|word| word.as_bytes()))
 }
 
+/// Of a hash, with its value.
+type Field = (Vec<u8>, Vec<u8>);
+
 /// A server of a few commands.
 #[derive(Default)]
 pub struct TestHost {
     texts: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
-    hashes: RefCell<BTreeMap<Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>>>,
+    hashes: RefCell<BTreeMap<Vec<u8>, Vec<Field>>>,
     pub log: RefCell<Vec<String>>,
     pub replication: Cell<Option<Replication>>,
     pub ticks: Cell<u32>,
