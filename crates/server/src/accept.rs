@@ -56,7 +56,7 @@ impl Worker {
     }
 
     pub fn adopt(&mut self, socket: Socket, is_tls: bool) {
-        let tls = if is_tls { self.new_tls(self.is_denied(&socket)) } else { None };
+        let tls = is_tls.then(|| self.new_tls(self.is_denied(&socket)));
         let config = &self.core.config;
         // A peer that has gone already is found out by the first receive.
         let _ = socket.set_nodelay();

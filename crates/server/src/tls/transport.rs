@@ -66,11 +66,11 @@ impl Tls {
 }
 
 impl Worker {
-    /// The TLS of a connection that is accepted now; `None` if that cannot be.
-    pub fn new_tls(&self, is_denied: bool) -> Option<Box<Tls>> {
-        let context = self.shared.tls.context()?;
-        let session = Session::new(context).ok()?;
-        Some(Box::new(Tls { session, is_denied, is_queued: false }))
+    /// The TLS of a connection that is accepted now.
+    pub fn new_tls(&self, is_denied: bool) -> Box<Tls> {
+        let context = self.shared.tls.context().expect("who has a port for TLS has a context");
+        let session = Session::new(context).expect("its size of fragments is the usual one");
+        Box::new(Tls { session, is_denied, is_queued: false })
     }
 
     /// Gives a connection its time to shake hands.
@@ -133,7 +133,10 @@ impl Worker {
         match result {
             Err(error) => self.fail_session(index, &error),
             Ok(()) if is_waiting && is_ended => self.close(index),
-            Ok(()) if is_waiting => self.limit_input(index, true),
+            Ok(()) if is_waiting => {
+                connection.keep_input(&[]);
+                self.limit_input(index, true);
+            }
             Ok(()) => {
                 if length > 0 {
                     self.add_own_source(batch, index);
