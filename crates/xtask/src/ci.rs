@@ -22,7 +22,7 @@ const FUZZ_DIFF_COMMANDS: usize = 200_000;
 const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
 
 /// Long enough to run through every branch, short enough for every change.
-const FUZZ_SECONDS: u64 = 30;
+const FUZZ_SECONDS: u64 = 20;
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -74,7 +74,10 @@ fn check_at(oracles: &[Option<&'static Oracle>], script: &str, events: &str) {
     for oracle in oracles.iter().flatten() {
         let theirs = Ear::open(oracle, ALL).hear(script, &ours, true);
         assert_eq!(show(&theirs), events, "an oracle: {script}");
-        for (class, letter) in LETTERS {
+        // When Valkey's cycle comes to fields that have expired depends on what it did before: once
+        // is waited for, by its events of all classes; not once more for each class.
+        let awaits_fields = script.contains("SLEEP") && script.contains("FIELDS");
+        for (class, letter) in LETTERS.into_iter().filter(|_| !awaits_fields) {
             let ours = only(&ours, |name| classes.get(name) == Some(&class));
             if ours.iter().any(|step| !step.events.is_empty()) {
                 let theirs = Ear::open(oracle, &format!("K{letter}")).hear(script, &ours, false);

@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn a_key_that_expires_is_told_when_it_is_deleted() {
         check_events(
-            "SET k v PX 50; SLEEP 60; GET k; RPUSH l a; PEXPIRE l 50; SLEEP 60; LPUSH l b",
+            "SET k v PX 50; SLEEP 400; GET k; RPUSH l a; PEXPIRE l 50; SLEEP 400; LPUSH l b",
             "new k, set k, expire k; expired k; keymiss k; new l, rpush l; expire l; expired l; \
              new l, lpush l",
         );

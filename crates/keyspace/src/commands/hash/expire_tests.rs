@@ -357,7 +357,7 @@ fn events_of_expiries() {
         "keymiss k; keymiss k; keymiss k; keymiss k",
     );
     check_valkey_events(
-        "HSETEX h PX 50 FIELDS 2 a 1 b 2; SLEEP 60; EXISTS h; SET s v",
+        "HSETEX h PX 50 FIELDS 2 a 1 b 2; SLEEP 400; EXISTS h; SET s v",
         "new h, hset h, hexpire h; hexpired h, del h; keymiss h; new s, set s",
     );
 }
@@ -366,7 +366,7 @@ fn events_of_expiries() {
 fn a_field_that_expires_changes_its_hash() {
     // Valkey tells of it, but takes the hash for unchanged.
     check_our_events(
-        "HSETEX h PX 50 FIELDS 1 a 1; HSET h b 2; SLEEP 60; HSETEX h PX 50 FIELDS 1 b 1; SLEEP 60",
+        "HSETEX h PX 50 FIELDS 1 a 1; HSET h b 2; SLEEP 400; HSETEX h PX 50 FIELDS 1 b 1; SLEEP 400",
         "new h, hset h, hexpire h; hset h; hexpired h; hset h, hexpire h; hexpired h, del h",
     );
 }
