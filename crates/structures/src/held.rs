@@ -76,6 +76,8 @@ impl<L: Locked> Drop for Held<L> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::gate::Gate;
     use crate::slot::{SlotGuard, Slots};
@@ -88,8 +90,9 @@ mod tests {
 
     #[test]
     fn what_is_held_can_be_moved_and_is_let_go_in_the_end() {
-        let gate: &'static Gate = Box::leak(Box::new(Gate::new(1)));
-        let slots: &'static Slots<u64> = Box::leak(Box::new(Slots::new()));
+        static GATE: LazyLock<Gate> = LazyLock::new(|| Gate::new(1));
+        static SLOTS: LazyLock<Slots<u64>> = LazyLock::new(Slots::new);
+        let (gate, slots): (&'static Gate, &'static Slots<u64>) = (&GATE, &SLOTS);
         for _ in 0..2 {
             let held = Held::<OneSlot>::new(gate.enter(0), |pass| Ok::<_, ()>(slots[7].lock(pass)));
             let mut moved = Box::new(held.expect("it was locked"));
