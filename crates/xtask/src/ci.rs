@@ -135,7 +135,7 @@ fn clippy() -> Result<()> {
 }
 
 fn test() -> Result<()> {
-    run(&mut with_oracles(cargo(&["test", "--workspace"]))?)
+    run(&mut with_oracles(cargo(&["test", "--workspace", "--no-fail-fast"]))?)
 }
 
 fn loom() -> Result<()> {
@@ -216,7 +216,6 @@ fn release() -> Result<()> {
 /// skipped.
 fn with_oracles(mut command: Command) -> Result<Command> {
     command.env("KVASIR_REDIS_SERVER", Oracle::redis()?.program);
-    command.env("KVASIR_VALKEY_SERVER", Oracle::valkey()?.program);
     command.env("KVASIR_VALKEY_SERVER", Oracle::valkey()?.program);
     Ok(command)
 }

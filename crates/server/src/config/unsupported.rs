@@ -202,8 +202,8 @@ mod tests {
             let entry = Unsupported::find(name.as_bytes()).expect(name);
             assert_eq!(entry.is_harmless(&words), harmless, "{name}");
         };
-        check("tls-port", &["0"], true);
-        check("TLS-PORT", &["6380"], false);
+        check("tls-cluster", &["no"], true);
+        check("TLS-CLUSTER", &["yes"], false);
         check("replicaof", &["NO", "ONE"], true);
         check("replicaof", &["localhost", "6379"], false);
         check("cluster-enabled", &["no"], true);
