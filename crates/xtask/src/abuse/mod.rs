@@ -23,8 +23,8 @@ use kinds::{BIG_VALUE_BYTES, KINDS, Kind};
 const KEPT_BYTES_MAX: u64 = 96 * 1024 * 1024;
 /// For connections to go away.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Descriptors of ours: as many connections, and some.
-const DESCRIPTORS: u64 = 12_000;
+/// Descriptors of ours beside those of the connections that stay.
+const DESCRIPTORS_MORE: u64 = 1000;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -100,7 +100,7 @@ fn abuse_of(
     connections: usize,
     time: Duration,
 ) -> Result<()> {
-    raise_descriptors()?;
+    raise_descriptors(connections as u64 + DESCRIPTORS_MORE)?;
     println!(
         "{:<9} {:<16} {:>8} {:>8} {:>8} {:>10} {:>8} {:>8}",
         name, "", "p50 us", "p99 us", "max us", "done", "peak MB", "kept MB"
@@ -238,14 +238,14 @@ fn rss_bytes(server: &Server) -> Result<u64> {
 }
 
 /// The server inherits the limit.
-fn raise_descriptors() -> Result<()> {
+fn raise_descriptors(wanted: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= DESCRIPTORS) {
+    if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
     }
     let maximum = limit.maximum;
-    ensure!(maximum.is_none_or(|most| most >= DESCRIPTORS), "{maximum:?} descriptors are too few");
-    setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum })?;
+    ensure!(maximum.is_none_or(|most| most >= wanted), "{maximum:?} descriptors are too few");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
     Ok(())
 }

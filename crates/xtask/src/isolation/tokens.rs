@@ -40,6 +40,7 @@ static PLACES: &[&str] = &[
     "list0", "list1", "list2", "list3", "moved0", "moved1", "sorted0", "sorted1", "stream0",
     "stream1", "log",
 ];
+static LISTS: [&str; 4] = ["list0", "list1", "list2", "list3"];
 static THEFTS: &[&str] =
     &["LPOP list0", "RPOP list1", "LPOP list2", "LPOP list3", "ZPOPMIN sorted0", "ZPOPMAX sorted1"];
 
@@ -237,11 +238,23 @@ fn script(text: &str, args: &[&str]) -> Call {
 
 fn steal(link: &mut Link, mut random: Random, travelling: &Travelling) -> Result<()> {
     for _ in 0..THEFTS_PER_ROUND {
+        decoy(link, LISTS[random.below(LISTS.len())])?;
         let reply = link.call(&fill(THEFTS[random.below(THEFTS.len())], "", ""))?;
         for token in leaves(&reply).iter().filter(|text| text.starts_with(b"token-")) {
             travelling.arrive(token)?;
         }
     }
+    Ok(())
+}
+
+/// Wakes whoever waits for a list with an element that is gone by then.
+fn decoy(link: &mut Link, list: &str) -> Result<()> {
+    let lines = ["MULTI", "LPUSH P decoy", "LPOP P", "EXEC"];
+    let calls: Vec<Call> = lines.iter().map(|line| fill(line, list, "")).collect();
+    link.send(&calls.iter().collect::<Vec<_>>())?;
+    let replies = link.replies(calls.len())?;
+    let taken = replies[3].items().last().and_then(Raw::text);
+    ensure!(taken == Some(b"decoy"), "EXEC -> {:?}", replies[3]);
     Ok(())
 }
 
