@@ -34,7 +34,10 @@ fn tables_are_built_from_elements_and_fields() {
         stack.set_field();
         // Keys that Lua refuses.
         for key in [None, Some(f64::NAN)] {
-            key.map_or_else(|| stack.push_nil(), |key| stack.push_number(key));
+            match key {
+                Some(key) => stack.push_number(key),
+                None => stack.push_nil(),
+            }
             stack.push_boolean(true);
             stack.set_field();
         }

@@ -9,7 +9,7 @@ use kvasir_resp::reply::{Protocol, Reply};
 use proptest::prelude::*;
 
 use super::Touches::{Any, Declared};
-use super::{Call, Commands, KeyPositions, Touches, analyse};
+use super::{Call, Commands, KeyPositions, Touches, analyse, analyse_library};
 use crate::host::{Host, LogLevel, Replication, Tick};
 use crate::interpreter::{Interpreter, Options, sha};
 
