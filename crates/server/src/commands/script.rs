@@ -171,7 +171,6 @@ static SHOW: ServerCommand = ServerCommand {
         name: "show",
         summary: "Returns the text of a loaded script.",
         since: "8.0.0",
-        complexity: "O(1).",
         arity: 3,
         flags: Flags::NOSCRIPT.union(Flags::STALE),
         arguments: &[Argument::string("sha1")],
