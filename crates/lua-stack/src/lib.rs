@@ -83,8 +83,8 @@ where
     direct.call((LightUserData(enter as *mut c_void), LightUserData(address), keeper))
 }
 
-/// What `call_direct` (`lua-src`, lhost.c) calls: the number of results, or -1 for an error. A panic
-/// ends the process here, since there is C below.
+/// What `call_direct` (`lua-src`, lhost.c) calls: the number of results, or -1 for an error. A
+/// panic ends the process here, since there is C below.
 extern "C" fn enter(context: *mut c_void, state: *mut lua_State) -> c_int {
     // SAFETY: `function` made the address from a box that the calling closure keeps alive, and
     // nobody has it mutably.

@@ -159,8 +159,8 @@ impl Session {
         Ok(())
     }
 
-    /// As [`Session::hold_keys`], of the keys that the call itself names: those that were found when
-    /// its request was parsed, or those that `find` finds.
+    /// As [`Session::hold_keys`], of the keys that the call itself names: those that were found
+    /// when its request was parsed, or those that `find` finds.
     pub fn hold_own_keys(
         &mut self,
         find: impl FnOnce(Args<'_>, DbIndex) -> Vec<KeyAt>,

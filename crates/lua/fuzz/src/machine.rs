@@ -71,7 +71,12 @@ impl Machine {
     }
 
     /// The bytes of a script's reply.
-    pub fn run(&self, script: &Compiled, keys: &[&[u8]], argv: &[&[u8]]) -> Result<Vec<u8>, Failure> {
+    pub fn run(
+        &self,
+        script: &Compiled,
+        keys: &[&[u8]],
+        argv: &[&[u8]],
+    ) -> Result<Vec<u8>, Failure> {
         self.server.ticks.set(0);
         self.server.calls.borrow_mut().clear();
         let mut args: ArgsBuf = keys.iter().chain(argv).collect();
