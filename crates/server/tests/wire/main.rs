@@ -22,6 +22,7 @@ mod notifications;
 mod process;
 mod pubsub;
 mod pubsub_workers;
+mod script_limits;
 mod scripts;
 mod server;
 mod standalone;
