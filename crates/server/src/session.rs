@@ -12,7 +12,7 @@ use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, covers, execute, execute_locked, lock_unless_busy};
 use kvasir_keyspace::plan::{self, KeyAt};
-use kvasir_keyspace::spec::Group;
+use kvasir_keyspace::spec::{Flags, Group};
 use kvasir_keyspace::view::Guards;
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_keyspace::watching::has_expired;
@@ -32,11 +32,13 @@ use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
 use crate::evict;
+use crate::monitor::By;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
 use crate::run::{fail, unmute};
 use crate::shared::Shared;
 use crate::timing::Streak;
+use crate::tracking;
 use crate::worker::{Core, Worker};
 
 /// How a command runs that runs others: it gets the session and gives it back.
@@ -99,7 +101,14 @@ impl Start {
             request: self.request,
             hold: None,
         };
+        let goes_first = runs_script(self.entry);
+        if goes_first {
+            session.feed_monitors(self.entry, session.args(), false);
+        }
         let (mut session, result) = (self.run)(session);
+        if !goes_first {
+            session.feed_monitors(self.entry, session.args(), false);
+        }
         if let Err(error) = result {
             session.fail(self.entry, self.mark, &error);
         }
@@ -109,6 +118,7 @@ impl Start {
             unmute(&mut connection, self.mark);
         }
         connection.in_session = false;
+        connection.use_up_choice(Some(self.entry));
         Subscriber::at(&mut worker, &mut connection).catch_up();
         let index = connection.id.index as usize;
         worker.connections[index] = Some(connection);
@@ -154,6 +164,7 @@ impl Session {
         let Shared { gate, keyspace, .. } = self.worker.shared;
         let pass = gate.enter_unless(self.worker.index, || keyspace.busy.is_busy());
         let pass = pass.ok_or_else(|| keyspace.busy.error())?;
+        self.worker.core.see_trackers(self.worker.shared);
         let held = Held::new(pass, |pass| lock_unless_busy(keyspace, pass, keys))?;
         self.hold = Some(Hold::Slots(held));
         Ok(())
@@ -166,6 +177,7 @@ impl Session {
         let Shared { gate, keyspace, .. } = self.worker.shared;
         let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
         self.hold = Some(Hold::World(exclusive.ok_or_else(|| keyspace.busy.error())?));
+        self.worker.core.see_trackers(self.worker.shared);
         Ok(())
     }
 
@@ -213,6 +225,7 @@ impl Session {
     /// on an error it has what the command wrote before.
     pub fn call(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Error> {
         let since = clock::ticks();
+        self.remember_keys(entry, args);
         let result = match entry.handler {
             Handler::Data(command) => {
                 let (keyspace, mut keys) = (&self.worker.shared.keyspace, Vec::new());
@@ -221,9 +234,36 @@ impl Session {
             }
             Handler::Server(command) => self.call_server(command, args),
         };
-        notifications::tell(self.worker.shared, self.worker.index, &mut self.worker.core);
+        self.tell(entry, args, result.is_ok());
         self.count(entry, args, since);
         result
+    }
+
+    fn remember_keys(&self, entry: &Entry, args: Args<'_>) {
+        let worker = &self.worker;
+        let scene = tracking::Scene::of(worker.shared, worker.index, &worker.core.config);
+        self.connection.remember_keys(scene, entry, args);
+    }
+
+    /// Tells those whom it concerns what a call has done.
+    fn tell(&mut self, entry: &Entry, args: Args<'_>, is_ok: bool) {
+        let Session { worker, connection, .. } = self;
+        let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
+        if core.env.tracks {
+            tracking::tell(shared, index, core, (connection, entry, args), is_ok);
+        } else {
+            notifications::tell(shared, index, core, connection.client.id);
+        }
+    }
+
+    /// Tells monitors of a call, which a script makes if there is one.
+    pub fn feed_monitors(&self, entry: &Entry, args: Args<'_>, is_in_script: bool) {
+        let monitors = &self.shared().monitors;
+        if monitors.is_on() {
+            let client = By::Client(&self.connection.client);
+            let by = if is_in_script { By::Script } else { client };
+            monitors.feed(self.worker.index, by, self.connection.db, entry, args);
+        }
     }
 
     /// Whether the client's user may make a call of what the session runs.
@@ -301,6 +341,7 @@ impl Session {
     ) -> (Session, Result<(), Error>) {
         let since = clock::ticks();
         let outer = std::mem::replace(&mut self.calling, Calling::Queued(args));
+        self.feed_monitors(entry, self.args(), false);
         let (mut session, result) = run(self);
         session.count(entry, session.args(), since);
         session.calling = outer;
@@ -334,10 +375,16 @@ impl Session {
             let shared = worker.shared;
             let pass = shared.gate.enter(worker.index);
             serve_ready(shared, worker.index, &mut worker.core, &pass);
-            notifications::tell(shared, worker.index, &mut worker.core);
+            worker.core.see_trackers(shared);
+            notifications::tell(shared, worker.index, &mut worker.core, connection.client.id);
         }
         (worker, connection)
     }
+}
+
+/// Whether a call runs a script, of which monitors are told before they are told of its calls.
+fn runs_script(entry: &Entry) -> bool {
+    entry.spec.flags.contains(Flags::SKIP_MONITOR)
 }
 
 /// Appends the keys of a call that may run on locked slots; `false` if it needs the gate closed.

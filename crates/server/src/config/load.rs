@@ -405,7 +405,7 @@ mod tests {
             oom-score-adj-values 0 200 800\nsave 3600 1 300 100 60 10000";
         let loaded = from_text(text).unwrap();
         assert_eq!(loaded.config.bind, ["127.0.0.1", "-::1"]);
-        assert_eq!(loaded.ignored.len(), 4);
+        assert_eq!(loaded.ignored.len(), 3);
     }
 
     proptest! {

@@ -115,7 +115,9 @@ impl Running {
         if entry.spec.flags.contains(Flags::WRITE) {
             shared.workers[self.session.worker.index].script.note_write();
         }
-        if let Err(error) = self.session.call(entry, args) {
+        let result = self.session.call(entry, args);
+        self.session.feed_monitors(entry, args, true);
+        if let Err(error) = result {
             self.session.fail(entry, mark, &error);
         }
     }

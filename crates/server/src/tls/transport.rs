@@ -65,6 +65,13 @@ impl Tls {
     }
 }
 
+impl Tls {
+    /// Replies that are not yet encrypted, in bytes.
+    pub fn queued_bytes(&self) -> usize {
+        self.session.unsent_bytes()
+    }
+}
+
 impl Worker {
     /// The TLS of a connection that is accepted now.
     pub fn new_tls(&self, is_denied: bool) -> Box<Tls> {
@@ -127,7 +134,8 @@ impl Worker {
         let before = connection.input.len();
         let result = tls.session.receive(bytes, &mut connection.input);
         let (length, is_ended) = (connection.input.len(), tls.session.is_ended);
-        let (is_waiting, has_output) = (connection.waits.is_some(), tls.has_output());
+        let has_output = tls.has_output();
+        let is_waiting = connection.is_stalled();
         self.reactor.recycle(buffer);
         self.shared.workers[self.index].stats.input_bytes.add((length - before) as u64);
         match result {
@@ -178,6 +186,7 @@ impl Worker {
             }
         } else {
             connection.is_sending = true;
+            connection.sending_bytes = records.len();
             let payload = Payload::from(std::mem::take(&mut records));
             if is_last || !is_all {
                 // Its report is what the rest, or the end, waits for.
