@@ -78,7 +78,13 @@ impl Monitors {
 
 /// Tells monitors of a call of a client.
 #[inline]
-pub fn feed(shared: &Shared, worker: usize, connection: &Connection, entry: &Entry, args: Args<'_>) {
+pub fn feed(
+    shared: &Shared,
+    worker: usize,
+    connection: &Connection,
+    entry: &Entry,
+    args: Args<'_>,
+) {
     if shared.monitors.is_on() {
         let by = By::Client(&connection.client);
         shared.monitors.feed(worker, by, connection.db, entry, args);

@@ -127,8 +127,8 @@ impl Connection {
 /// Whether calls of a command may change data or reach clients of other servers.
 pub fn may_write(entry: &Entry) -> bool {
     let spec = entry.spec;
-    let runs_others = spec.group == Group::Scripting
-        && matches!(spec.name, "eval" | "evalsha" | "fcall");
+    let runs_others =
+        spec.group == Group::Scripting && matches!(spec.name, "eval" | "evalsha" | "fcall");
     spec.flags.contains(Flags::WRITE)
         || runs_others
         || matches!(spec.name, "pfcount" | "publish" | "spublish")

@@ -36,6 +36,8 @@ use crate::tuning::{env, request_limits};
 
 /// Input that waits beyond this stops receiving, unless it is one request that needs more.
 const INPUT_HIGH: usize = 256 * 1024;
+/// A payload of this size may not be sent at once, so its end is reported as soon as it comes.
+const REPORTED_BYTES_MIN: usize = 128 * 1024;
 /// Emptied reply buffers kept for the next replies, and how large one may be.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
@@ -464,8 +466,11 @@ impl Worker {
         stats.output_bytes.add(length as u64);
         stats.writes.add(1);
         let payload = Payload { bytes, shared };
-        if connection.is_closing {
-            // Its report is what the connection waits for to be closed.
+        let is_long = length >= REPORTED_BYTES_MIN;
+        connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
+        if connection.is_closing || is_long {
+            // Its report is what the connection waits for to be closed, and what says that memory
+            // is free again.
             self.reactor.send(connection.id, payload);
         } else {
             self.reactor.send_quietly(connection.id, payload);

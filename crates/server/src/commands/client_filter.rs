@@ -277,18 +277,18 @@ mod tests {
 
     #[test]
     fn filters_are_parsed_in_any_case() {
-        check("id 5 6 Type normal", Ok(vec![
-            (false, Test::Ids(vec![5, 6])),
-            (false, Test::Type(ClientType::Normal)),
-        ]));
-        check("ID 5 NAME a ID 7 Name b", Ok(vec![
-            (false, Test::Ids(vec![5, 7])),
-            (false, Test::Name(b"b")),
-        ]));
-        check("NOT-USER default maxage 3", Ok(vec![
-            (true, Test::User(b"default")),
-            (false, Test::AgeMin(3)),
-        ]));
+        check(
+            "id 5 6 Type normal",
+            Ok(vec![(false, Test::Ids(vec![5, 6])), (false, Test::Type(ClientType::Normal))]),
+        );
+        check(
+            "ID 5 NAME a ID 7 Name b",
+            Ok(vec![(false, Test::Ids(vec![5, 7])), (false, Test::Name(b"b"))]),
+        );
+        check(
+            "NOT-USER default maxage 3",
+            Ok(vec![(true, Test::User(b"default")), (false, Test::AgeMin(3))]),
+        );
         check("id x", Err("ERR syntax error"));
         check("not-idle 1", Err("ERR syntax error"));
         check("user nosuch", Err("ERR No such user 'nosuch'"));

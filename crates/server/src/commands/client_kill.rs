@@ -26,7 +26,11 @@ pub static CLIENT_KILL: ServerCommand = ServerCommand {
             ("8.0.0", "Has the filter `MAXAGE`."),
             ("8.0.0", "`TYPE` can be `primary`, of which `master` is the older name."),
             ("8.1.0", "`ID` takes several ids."),
-            ("9.0.0", "Has filters by name, idle time, flags, library, database, capability and IP, and `NOT-` in front of most."),
+            (
+                "9.0.0",
+                "Has filters by name, idle time, flags, library, database, capability and IP, and \
+                 `NOT-` in front of most.",
+            ),
         ],
         arguments: &[Argument::one_of(
             "filter",

@@ -201,9 +201,15 @@ fn caching(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     };
     let word = &cx.args[2];
     let (mode, text) = if is_word(word, "yes") {
-        (Mode::OptIn, "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
+        (
+            Mode::OptIn,
+            "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+        )
     } else if is_word(word, "no") {
-        (Mode::OptOut, "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
+        (
+            Mode::OptOut,
+            "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
+        )
     } else {
         return Err(Error::SYNTAX);
     };

@@ -106,7 +106,9 @@ pub fn parse_limits(words: &[String]) -> Result<Value, String> {
         let bytes = |word: &String| memory(word.as_bytes()).filter(|_| starts_with_digit(word));
         let seconds = words[3].parse::<u32>().ok().map(u64::from);
         let limit = match (bytes(&words[1]), bytes(&words[2]), seconds) {
-            (Some(hard), Some(soft), Some(soft_seconds)) => OutputLimit { hard, soft, soft_seconds },
+            (Some(hard), Some(soft), Some(soft_seconds)) => {
+                OutputLimit { hard, soft, soft_seconds }
+            }
             _ => {
                 return Err("Error in hard, soft or soft_seconds setting in buffer limit \
                             configuration."
@@ -235,6 +237,8 @@ mod tests {
         let mut memory = ClientMemory::Bytes(0);
         memory.assign(value);
         assert_eq!((memory.limit(1000), memory.limit(0)), (50, 0));
-        assert!(parse_memory_or_percent(b"101%").is_err() && parse_memory_or_percent(b"x").is_err());
+        assert!(
+            parse_memory_or_percent(b"101%").is_err() && parse_memory_or_percent(b"x").is_err()
+        );
     }
 }

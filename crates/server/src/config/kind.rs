@@ -96,10 +96,7 @@ impl Kind {
 
     /// Whether the option takes any number of words.
     pub fn is_list(self) -> bool {
-        matches!(
-            self,
-            Kind::Words | Kind::SavePoints | Kind::Percentiles | Kind::OutputLimits
-        )
+        matches!(self, Kind::Words | Kind::SavePoints | Kind::Percentiles | Kind::OutputLimits)
     }
 
     fn parse_word(self, word: &[u8]) -> Result<Value, String> {

@@ -3,10 +3,10 @@
 //!
 //! The order is that of the sample file and of CONFIG GET.
 
+use super::buffers;
 use super::kind::{Kind, Value};
 use super::memory;
 use super::row::{Group, Otherwise, Place, Row};
-use super::buffers;
 use super::{IoBackend, PubsubDefault, WhoMay, operations, tls};
 
 /// More workers than this gain nothing that has been measured.

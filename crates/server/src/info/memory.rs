@@ -1,6 +1,5 @@
 //! The section Memory, and the figures that MEMORY STATS shares with it.
 
-
 use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::limits;
 

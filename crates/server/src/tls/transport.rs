@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use kvasir_reactor::{Buffer, ConnectionId, ListenerId, Payload};
@@ -188,6 +189,8 @@ impl Worker {
             connection.is_sending = true;
             connection.sending_bytes = records.len();
             let payload = Payload::from(std::mem::take(&mut records));
+            let kept = if is_all { 0 } else { connection.output_bytes() };
+            connection.client.output_bytes.store(kept, Relaxed);
             if is_last || !is_all {
                 // Its report is what the rest, or the end, waits for.
                 self.reactor.send(connection.id, payload);

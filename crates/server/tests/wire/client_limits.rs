@@ -19,7 +19,10 @@ fn limits_are_set_as_at_redis() {
     let failed = "-ERR CONFIG SET failed (possibly related to argument \
                   'client-output-buffer-limit') -";
     let cases = [
-        ("normal 1mb", format!("{failed} Wrong number of arguments in buffer limit configuration.")),
+        (
+            "normal 1mb",
+            format!("{failed} Wrong number of arguments in buffer limit configuration."),
+        ),
         (
             "x 1 2 3",
             format!("{failed} Invalid client class specified in buffer limit configuration."),
@@ -131,9 +134,8 @@ fn the_largest_clients_go_first() {
         }
         let waiting = |admin: &mut Client| {
             let list = admin.ask_text("CLIENT LIST");
-            let input = |line: &str| {
-                line.split(" qbuf=").nth(1)?.split(' ').next()?.parse::<usize>().ok()
-            };
+            let input =
+                |line: &str| line.split(" qbuf=").nth(1)?.split(' ').next()?.parse::<usize>().ok();
             list.lines().filter_map(input).sum::<usize>()
         };
         wait_until("all of it has come", || waiting(&mut admin) >= 10 << 20);
@@ -144,9 +146,7 @@ fn the_largest_clients_go_first() {
         let is_there = |name: &str| list.contains(&format!(" name={name} "));
         assert_eq!(["c0", "c1", "c2", "c3"].map(is_there), [true, true, false, true], "{list}");
         admin.ask("CONFIG SET maxmemory-clients 1mb");
-        wait_until("the others have gone", || {
-            figure(&mut admin, "stats", "evicted_clients") == 3
-        });
+        wait_until("the others have gone", || figure(&mut admin, "stats", "evicted_clients") == 3);
         assert!(admin.ask_text("CLIENT LIST").contains(" name=c3 "), "{}", server.name);
     });
 }

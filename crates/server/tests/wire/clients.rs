@@ -142,7 +142,12 @@ fn filters_find_the_same_clients_as_at_valkey() {
             let list = a.ask_text(&format!("CLIENT LIST {filter}"));
             let found: Vec<&str> = list.lines().map(|line| field(line, "id")).collect();
             let is_found = |(_, id): &(&str, &String)| found.contains(&id.as_str());
-            let found: String = ["a", "b", "c"].into_iter().zip(&ids).filter(is_found).map(|(name, _)| name).collect();
+            let found: String = ["a", "b", "c"]
+                .into_iter()
+                .zip(&ids)
+                .filter(is_found)
+                .map(|(name, _)| name)
+                .collect();
             assert_eq!(found, expected, "{}: {filter}", server.name);
         }
         let killed = a.ask(&format!("CLIENT KILL NOT-ID {} TYPE normal", ids[2]));
@@ -187,8 +192,9 @@ fn a_line_has_the_fields_of_redis() {
         let line = client.ask_text("CLIENT INFO");
         let names: Vec<&str> =
             line.trim_end().split(' ').map(|field| field.split('=').next().unwrap()).collect();
-        let expected = "id addr laddr fd name age idle flags capa db sub psub ssub multi watch qbuf qbuf-free \
-                        argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp \
+        let expected = "id addr laddr fd name age idle flags capa db sub psub ssub multi watch \
+                        qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd \
+                        user redir resp \
                         lib-name lib-ver";
         assert_eq!(names.join(" "), expected);
         let values = [

@@ -59,7 +59,8 @@ fn who_monitors_touches_no_data() {
     let guard = "-ERR Replica can't interact with the keyspace";
     each_backend(&[], |server| {
         let mut monitor = server.connect();
-        let replies = run_script(&mut monitor, "MONITOR; GET k; SET k v; EVAL \"\" 0; RESET; GET k");
+        let replies =
+            run_script(&mut monitor, "MONITOR; GET k; SET k v; EVAL \"\" 0; RESET; GET k");
         assert_eq!(replies, format!("+OK; {guard}; {guard}; {guard}; +RESET; _"));
         monitor.ask("MONITOR");
         assert!(server.connect().ask_text("CLIENT LIST").contains(" flags=OU "));

@@ -7,7 +7,8 @@ use crate::harness::{Server, backends, wait_until};
 fn arguments() {
     check(&[(
         "CLIENT PAUSE; CLIENT PAUSE x; CLIENT PAUSE -1; CLIENT PAUSE 0; CLIENT PAUSE 1 x; \
-         CLIENT PAUSE 1 WRITE x; CLIENT PAUSE 9223372036854775807; CLIENT UNPAUSE; CLIENT UNPAUSE x",
+         CLIENT PAUSE 1 WRITE x; CLIENT PAUSE 9223372036854775807; CLIENT UNPAUSE; \
+         CLIENT UNPAUSE x",
         "-ERR wrong number of arguments for 'client|pause' command; \
          -ERR timeout is not an integer or out of range; -ERR timeout is negative; +OK; \
          -ERR CLIENT PAUSE mode must be WRITE or ALL; +OK; -ERR timeout is out of range; +OK; \

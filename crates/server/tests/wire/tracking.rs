@@ -52,14 +52,21 @@ fn options_must_agree() {
              $caching-yes] $redirect :0 $prefixes []]; +PONG; [$flags [$on $optin] $redirect :0 \
              $prefixes []]",
         ),
+    ]);
+}
+
+#[test]
+fn how_a_client_tracks() {
+    talk(&[
+        ("a3: CLIENT TRACKINGINFO", "a3 {$flags ~[$off] $redirect :-1 $prefixes []}"),
+        ("a3: CLIENT TRACKING on NOLOOP OPTOUT", "a3 +OK"),
+        ("a3: CLIENT CACHING no", "a3 +OK"),
         (
-            "CLIENT TRACKINGINFO; HELLO 3; CLIENT TRACKING on NOLOOP OPTOUT; CLIENT CACHING no; \
-             CLIENT TRACKINGINFO; RESET; CLIENT TRACKINGINFO",
-            "[$flags [$off] $redirect :-1 $prefixes []]; {$server $redis $version $7.0.15 $proto \
-             :3 $id :0 $mode $standalone $role $master $modules []}; +OK; +OK; {$flags ~[$on \
-             $optout $caching-no $noloop] $redirect :0 $prefixes []}; +RESET; [$flags [$off] \
-             $redirect :-1 $prefixes []]",
+            "a3: CLIENT TRACKINGINFO",
+            "a3 {$flags ~[$on $optout $caching-no $noloop] $redirect :0 $prefixes []}",
         ),
+        ("a3: RESET", "a3 +RESET"),
+        ("a3: CLIENT TRACKINGINFO", "a3 [$flags [$off] $redirect :-1 $prefixes []]"),
     ]);
 }
 
@@ -150,8 +157,11 @@ fn prefixes_are_told_without_reading() {
     talk(&[
         ("a3: CLIENT TRACKING on BCAST PREFIX u: PREFIX v:", "a3 +OK"),
         ("c3: CLIENT TRACKING on BCAST NOLOOP", "c3 +OK"),
-        ("b: MSET u:1 x w:1 x v:1 x", "b +OK; a3 >[$invalidate [$u:1]]; a3 >[$invalidate [$v:1]]; \
-          c3 >[$invalidate [$u:1 $v:1 $w:1]]"),
+        (
+            "b: MSET u:1 x w:1 x v:1 x",
+            "b +OK; a3 >[$invalidate [$u:1]]; a3 >[$invalidate [$v:1]]; \
+          c3 >[$invalidate [$u:1 $v:1 $w:1]]",
+        ),
         ("c3: SET u:2 x", "c3 +OK; a3 >[$invalidate [$u:2]]"),
         ("a3: SET u:3 x", "a3 +OK; a3 >[$invalidate [$u:3]]; c3 >[$invalidate [$u:3]]"),
         ("b: GET u:1", "b $x"),
