@@ -138,7 +138,9 @@ impl<'w> Runner<'w> {
             if is_muted {
                 unmute(&mut connection, mark);
             }
-            connection.use_up_choice(self.entry_of(request));
+            if connection.tracking.is_some() {
+                connection.use_up_choice(self.entry_of(request));
+            }
             self.catch_up(&mut connection);
             if connection.reply.len() as u64 >= self.core.output_unlimited {
                 connection.stop_beyond_limit(&self.core.config);
