@@ -87,9 +87,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     }
     lines.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
     lines.zeros(&["slave_expires_tracked_keys"]);
-    lines.zeros(&["active_defrag_hits", "active_defrag_misses", "active_defrag_key_hits"]);
-    lines.zeros(&["active_defrag_key_misses", "total_active_defrag_time"]);
-    lines.zeros(&["current_active_defrag_time"]);
+    defragmentation(source, lines);
     lines.zeros(&["tracking_total_keys", "tracking_total_items", "tracking_total_prefixes"]);
     lines.field("unexpected_error_replies", 0);
     lines.field("total_error_replies", errors(source).values().sum::<u64>());
@@ -168,4 +166,14 @@ fn errors(source: &Source<'_>) -> BTreeMap<String, u64> {
         }
     }
     all
+}
+/// Records are moved whole, so a hit is a key's.
+fn defragmentation(source: &Source<'_>, lines: &mut Lines) {
+    let figures = source.shared.defrag.figures();
+    lines.field("active_defrag_hits", figures.hits);
+    lines.field("active_defrag_misses", figures.misses);
+    lines.field("active_defrag_key_hits", figures.hits);
+    lines.field("active_defrag_key_misses", figures.misses);
+    lines.field("total_active_defrag_time", figures.total_ms);
+    lines.zeros(&["current_active_defrag_time"]);
 }

@@ -5,6 +5,7 @@
 //! core, the load the other. Results go to `bench/results/<date>-<commit>/`, see `report`.
 
 mod canvas;
+mod churn;
 mod commands;
 mod cpu;
 mod idle;
@@ -34,7 +35,7 @@ use report::{Machine, Measurement, Record, Report};
 #[derive(clap::Args)]
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, idle, pause,
-    /// memory, commands, stall, pubsub
+    /// memory, commands, stall, pubsub, churn
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -87,6 +88,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "commands", run: commands::run },
     Scenario { name: "stall", run: stall::run },
     Scenario { name: "pubsub", run: pubsub::run },
+    Scenario { name: "churn", run: churn::run },
 ];
 
 /// A kind of server to be measured.

@@ -6,6 +6,7 @@
 use clap::ValueEnum;
 use kvasir_resp::number;
 
+use super::script;
 use crate::link::{Call, show};
 use crate::raw::Raw;
 
@@ -76,6 +77,10 @@ static NORMAL: &[Rule] = &[
             || (!ours.items().is_empty()
                 && ours.has_shape_of(theirs)
                 && pairs().all(|(ours, theirs)| is_near(ours, theirs, slack)))
+    }),
+    rule("hello", "a server says who it is", |name, _, ours, theirs| {
+        const FIELDS: [&str; 4] = ["server", "version", "id", "availability_zone"];
+        name == "hello" && !ours.is_error() && without(ours, &FIELDS) == without(theirs, &FIELDS)
     }),
     rule("dump", "a serialized value names its format's version", |name, _, ours, theirs| {
         name == "dump" && !ours.is_error() && ours.has_shape_of(theirs)
@@ -338,6 +343,22 @@ pub fn judge(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdic
     if ours == theirs {
         return Verdict::Same;
     }
+    if script::is_script(call)
+        && let Some(parts) = script::parts(call, ours, theirs)
+    {
+        return judge_parts(&parts, tally);
+    }
+    excuse(call, ours, theirs, tally)
+}
+
+/// Compares the replies to calls that came in one reply: those of a transaction or a script.
+pub fn judge_parts(parts: &[(Call, Raw, Raw)], tally: &mut Tally) -> Verdict {
+    let mut verdicts = parts.iter().map(|(call, ours, theirs)| judge(call, ours, theirs, tally));
+    let is_different = verdicts.any(|verdict| verdict == Verdict::Different);
+    if is_different { Verdict::Different } else { Verdict::Excused }
+}
+
+fn excuse(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdict {
     let name = String::from_utf8_lossy(&call[0]).to_ascii_lowercase();
     let peer = tally.peer;
     let excuses = |rule: &Rule| {
