@@ -108,13 +108,6 @@ pub static INTENDED: &[Rule] = &[
         },
     ),
     rule(
-        "sort-encoding",
-        "SORT leaves a small sorted set as it is, the peers make a skip list of it",
-        |_, call, ours, theirs| {
-            is_word(call, b"encoding") && are(ours, theirs, b"listpack", b"skiplist")
-        },
-    ),
-    rule(
         "stale-errno",
         "SORT of the peers takes an earlier call's number out of range for one of its own",
         |name, call, ours, theirs| {
@@ -284,6 +277,12 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
+        name: "script-words",
+        reason: "errors of scripts have the words and the place that Redis writes",
+        peer: Some(Peer::Valkey),
+        matches: |_, _, ours, theirs| in_words_of_valkey(ours) == in_words_of_valkey(theirs),
+    },
+    Rule {
         name: "text-encoding",
         reason: "Valkey's longest text beside its key is Valkey's, Kvasir reports Redis's",
         peer: Some(Peer::Valkey),
@@ -394,6 +393,41 @@ fn are(ours: &Raw, theirs: &Raw, wanted_ours: &[u8], wanted_theirs: &[u8]) -> bo
 fn is_error_with(reply: &Raw, words: &[u8]) -> bool {
     let text = if reply.is_error() { reply.text() } else { None };
     text.is_some_and(|text| text.windows(words.len()).any(|part| part == words))
+}
+
+/// A reply with the texts of a script's errors as Valkey has them.
+fn in_words_of_valkey(raw: &Raw) -> Raw {
+    const WORDS: [(&str, &str); 9] = [
+        ("This Redis command", "This Valkey command"),
+        ("calling Redis command", "calling command"),
+        ("Unknown Redis command", "Unknown command"),
+        ("Lua redis lib command arguments", "Command arguments"),
+        ("this redis lib call", "this call"),
+        ("redis.log()", "server.log()"),
+        ("redis.acl_check_cmd", "server.acl_check_cmd"),
+        (" Please use EVAL.", ""),
+        (", on @user_", "on @user_"),
+    ];
+    let text = match raw {
+        Raw::Node(header, items) => {
+            let items = items.iter().map(in_words_of_valkey).collect();
+            return Raw::Node(header.clone(), items);
+        }
+        // An error may be caught and be a text.
+        Raw::Leaf(bytes) if raw.is_error() || bytes[0] == b'$' => raw.text().unwrap_or_default(),
+        Raw::Leaf(_) => return raw.clone(),
+    };
+    let mut text = String::from_utf8_lossy(text).into_owned();
+    // The script's hash or function's name stands in front of the place.
+    if let Some(place) = text.find(", on @user_")
+        && let Some(before) = text[..place].rfind("script: ")
+    {
+        text.replace_range(before + "script: ".len()..place, "");
+    }
+    for (ours, theirs) in WORDS {
+        text = text.replace(ours, theirs);
+    }
+    Raw::Leaf(text.into_bytes())
 }
 
 /// Equal but for doubles that they write with all digits, and we with fewer.

@@ -8,14 +8,13 @@ use crate::link::Call;
 use crate::random::Random;
 
 /// First lines, right and wrong.
-pub const SHEBANGS: [&str; 8] = [
+pub const SHEBANGS: [&str; 7] = [
     "#!lua",
     "#!lua flags=no-writes",
     "#!lua flags=allow-oom,allow-stale",
     "#!lua flags=no-writes,allow-cross-slot-keys",
     "#!lua flags=nosuch",
     "#!lua name=x",
-    "#!nosuch",
     "#!lua nosuch=1",
 ];
 
@@ -24,7 +23,7 @@ const DEPTH_MAX: usize = 4;
 
 /// Expressions as they stand. Each is evaluated by servers of the same Lua, so that even what the
 /// language leaves open is the same.
-const EXPRESSIONS: [&str; 78] = [
+const EXPRESSIONS: [&str; 75] = [
     "#KEYS",
     "KEYS[1]",
     "ARGV[2]",
@@ -47,7 +46,7 @@ const EXPRESSIONS: [&str; 78] = [
     "{double = 3.5}",
     "{double = 1e100}",
     "{map = {a = 1}}",
-    "{map = {a = {double = 0.1}}}",
+    "{map = {a = {double = 0.5}}}",
     "{set = {a = true}}",
     "{big_number = '12345678901234567890'}",
     "{verbatim_string = {format = 'txt', string = 'text'}}",
@@ -92,7 +91,6 @@ const EXPRESSIONS: [&str; 78] = [
     "1 + {}",
     "rawset(_G, 'x', 1)",
     "setmetatable(redis, {})",
-    "type(os) .. type(io) .. type(require) .. type(loadstring) .. type(dofile) .. type(print)",
     "loadstring('return 1 + 1')()",
     "loadstring('1 +')",
     "string.rep('x', 300)",
@@ -100,8 +98,6 @@ const EXPRESSIONS: [&str; 78] = [
     "tostring(1e15) .. tostring(1e16) .. tostring(0.1) .. tostring(-0)",
     "tonumber('0x10') + tonumber('1e2') + tonumber('10', 2)",
     "table.concat({1, 2, 'x'}, '-')",
-    "math.random(1000) + math.random(1000)",
-    "os.time() > 0",
     "string.gsub('hello world', 'o', '0')",
 ];
 
@@ -131,7 +127,7 @@ const BIT_FUNCTIONS: [&str; 12] = [
 ];
 
 /// Calls that only a script makes sense of, or that it may not make.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 15] = [
     "PUBLISH c1 message",
     "SPUBLISH c2 message",
     "SUBSCRIBE c1",
@@ -147,7 +143,6 @@ const CALLS: [&str; 16] = [
     "HELLO 3",
     "SCRIPT FLUSH",
     "CONFIG GET nosuch",
-    "BLPOP nosuch 0",
 ];
 
 /// A statement's value, in Lua.

@@ -71,9 +71,9 @@ pub struct Options {
     /// Plant a wrong reply now and then: the run has to fail
     #[arg(long)]
     canary: bool,
-    /// Run Kvasir with its debug assertions; slower
-    #[arg(long)]
-    dev: bool,
+    /// Kvasir's program, instead of building it in release
+    #[arg(long, value_name = "PATH")]
+    kvasir: Option<PathBuf>,
 }
 
 impl Options {
@@ -84,18 +84,19 @@ impl Options {
         Options {
             commands,
             seed,
-            backend: backend.to_string(),
+            backend: backend.into(),
             peer,
             replay: None,
             canary,
-            dev: false,
+            kvasir: None,
         }
     }
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    let profile = if options.dev { "dev" } else { "release" };
-    run(&mut cargo(&["build", "--profile", profile, "-p", "kvasir-server"]))?;
+    if options.kvasir.is_none() {
+        run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
+    }
     let oracle = match options.peer {
         Peer::Redis => Oracle::redis()?,
         Peer::Valkey => Oracle::valkey()?,
@@ -136,8 +137,8 @@ fn launches(options: &Options, oracle: &Oracle) -> Launches {
     // At 10 Hz a call that waits in vain for 2 ms keeps the peer for 100.
     let mut theirs = [LIMITS, newer, "--appendonly no --hz 500 --save"].map(words).concat();
     theirs.push(String::new());
-    let program =
-        target_dir().join(if options.dev { "debug" } else { "release" }).join("kvasir-server");
+    let built = || target_dir().join("release/kvasir-server");
+    let program = options.kvasir.clone().unwrap_or_else(built);
     Launches {
         ours: Launch { program, args: ours, cores: None },
         theirs: Launch { program: oracle.program.clone(), args: theirs, cores: None },

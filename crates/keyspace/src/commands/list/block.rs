@@ -22,7 +22,7 @@ const POP: Spec = Spec {
     group: Group::List,
     complexity: "O(N) where N is the number of keys.",
     arity: -3,
-    flags: Flags::WRITE.union(Flags::NOSCRIPT).union(Flags::BLOCKING),
+    flags: Flags::WRITE.union(Flags::BLOCKING),
     keys: &[KeySpec::range(TAKES, 1, -2, 1)],
     history: &[("6.0.0", "`timeout` may have a fraction.")],
     arguments: &[

@@ -114,7 +114,7 @@ const WAITING_POP: Spec = Spec {
     group: Group::SortedSet,
     complexity: "O(log(N)) where N is the size of the sorted set.",
     arity: -3,
-    flags: Flags::WRITE.union(Flags::NOSCRIPT).union(Flags::BLOCKING).union(Flags::FAST),
+    flags: Flags::WRITE.union(Flags::BLOCKING).union(Flags::FAST),
     keys: &[KeySpec::range(TAKES, 1, -2, 1)],
     history: &[("6.0.0", "`timeout` may have a fraction.")],
     arguments: &[
