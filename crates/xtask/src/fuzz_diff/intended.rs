@@ -408,14 +408,16 @@ fn in_words_of_valkey(raw: &Raw) -> Raw {
         (" Please use EVAL.", ""),
         (", on @user_", "on @user_"),
     ];
-    let text = match raw {
+    let (kind, text) = match raw {
         Raw::Node(header, items) => {
             let items = items.iter().map(in_words_of_valkey).collect();
             return Raw::Node(header.clone(), items);
         }
         // An error may be caught and be a text.
-        Raw::Leaf(bytes) if raw.is_error() || bytes[0] == b'$' => raw.text().unwrap_or_default(),
-        Raw::Leaf(_) => return raw.clone(),
+        Raw::Leaf(bytes) => match raw.text().filter(|_| raw.is_error() || bytes[0] == b'$') {
+            Some(text) => (bytes[0], text),
+            None => return raw.clone(),
+        },
     };
     let mut text = String::from_utf8_lossy(text).into_owned();
     // The script's hash or function's name stands in front of the place.
@@ -427,7 +429,7 @@ fn in_words_of_valkey(raw: &Raw) -> Raw {
     for (ours, theirs) in WORDS {
         text = text.replace(ours, theirs);
     }
-    Raw::Leaf(text.into_bytes())
+    Raw::Leaf([&[kind], text.as_bytes()].concat())
 }
 
 /// Equal but for doubles that they write with all digits, and we with fewer.
@@ -519,6 +521,18 @@ mod tests {
         assert!(near("*2\r\n+idle\r\n:5\r\n", "*2\r\n+idle\r\n:9\r\n"));
         assert!(!near("*2\r\n+pending\r\n:5\r\n", "*2\r\n+pending\r\n:9\r\n"));
         assert!(near("*1\r\n:1700000000000\r\n", "*1\r\n:1700000000009\r\n"));
+    }
+
+    #[test]
+    fn only_words_of_scripts_may_be_others() {
+        let alike = |one: &str, other: &str| {
+            in_words_of_valkey(&parse(one)) == in_words_of_valkey(&parse(other))
+        };
+        let place = |script: &str| format!("-ERR no script: {script}on @user_script:1.\r\n");
+        assert!(alike(&place("0123, "), &place("")));
+        assert!(alike("*1\r\n-ERR Unknown Redis command\r\n", "*1\r\n-ERR Unknown command\r\n"));
+        assert!(!alike("-ERR no\r\n", "-ERR yes\r\n"));
+        assert!(!alike("$-1\r\n", "$0\r\n\r\n") && !alike("-x\r\n", "$1\r\nx\r\n"));
     }
 
     #[test]
