@@ -224,16 +224,7 @@ impl<'a> Hash<'a> {
         {
             return entries;
         }
-        let mut entries = self.entries();
-        let len = entries.len();
-        if count < len {
-            // Fisher and Yates, stopped when enough are drawn.
-            for index in 0..count {
-                entries.swap(index, index + rng.below(len - index));
-            }
-            entries.truncate(count);
-        }
-        entries
+        rng.some_of(self.entries(), count)
     }
 
     /// Calls `f` with `count` entries, each drawn from all; with none if the time of all has come.

@@ -13,6 +13,7 @@ pub mod busy;
 pub mod command;
 pub mod commands;
 pub mod database;
+pub mod defragment;
 pub mod digest;
 pub mod effect;
 pub mod error;

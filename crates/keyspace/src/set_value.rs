@@ -8,7 +8,6 @@
 //! Commands read through [`Set`], write through [`add`], [`remove`] and [`pop`], and build new sets
 //! as a [`Draft`]; nothing else knows the encodings. A set without members does not exist.
 
-use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
 use kvasir_resp::reply::Reply;
@@ -147,29 +146,15 @@ impl<'a> Set<'a> {
 
     /// `count` members, or all if there are fewer, none of them twice.
     pub fn random_distinct(self, count: usize, rng: &mut Rng) -> Vec<Member<'a>> {
-        let len = self.len();
         if let Set::Table(table) = self
-            && count < len / 3
+            && count < self.len() / 3
         {
-            // Few are drawn twice.
-            let (mut drawn, mut keys) = (Vec::with_capacity(count), BTreeSet::new());
-            while drawn.len() < count {
-                let entry = table.random(|bound| rng.below(bound)).expect("a set has members");
-                if keys.insert(entry.key) {
-                    drawn.push(Element::Bytes(entry.key));
-                }
-            }
-            return drawn;
+            let draw = |rng: &mut Rng| {
+                table.random(|bound| rng.below(bound)).expect("a set has members").key
+            };
+            return rng.distinct(count, draw, |key| *key).into_iter().map(Element::Bytes).collect();
         }
-        let mut members = self.members();
-        if count < len {
-            // Fisher and Yates, stopped when enough are drawn.
-            for index in 0..count {
-                members.swap(index, index + rng.below(len - index));
-            }
-            members.truncate(count);
-        }
-        members
+        rng.some_of(self.members(), count)
     }
 
     /// Calls `f` with some members from `position` on; returns where the next call goes on, 0 at

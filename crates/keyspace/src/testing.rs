@@ -19,10 +19,12 @@ use kvasir_resp::request::{Limits, Parsed, Parser};
 use kvasir_resp::value::Value;
 use kvasir_structures::gate::Gate;
 use kvasir_structures::slot::SLOTS;
+use kvasir_structures::table::Moves;
 
 use crate::command::{Command, Run, World};
 use crate::commands;
 use crate::database::{DbIndex, Keyspace};
+use crate::defragment::Defragmenter;
 use crate::describe::describe;
 use crate::effect::Effect;
 use crate::error::Error;
@@ -134,6 +136,10 @@ impl Bench {
         let Bench { gate, keyspace, env, tally, rng, .. } = self;
         let pass = gate.enter(0);
         evictor.evict(&mut Eviction { keyspace, pass: &pass, env, tally, rng, samples })
+    }
+
+    pub fn defragment(&self, walk: &mut Defragmenter) -> Option<Moves> {
+        walk.step(&self.keyspace, &self.gate.enter(0))
     }
 
     pub fn keyspace(&self) -> &Keyspace {

@@ -1,4 +1,4 @@
-//! What a worker does by the clock: worker 0 deletes expired keys.
+//! What a worker does by the clock: worker 0 deletes expired keys, any worker moves records together.
 //!
 //! Without expiries and without idle limits there is no clock: an idle server sleeps.
 
@@ -11,6 +11,7 @@ use kvasir_keyspace::expire::expire_slot;
 use kvasir_structures::slot::SLOTS;
 
 use crate::blocking::serve_ready;
+use crate::defrag;
 use crate::pause;
 use crate::pubsub::notifications;
 use crate::shared::Shared;
@@ -32,6 +33,7 @@ pub struct Cron {
     worker: usize,
     next_expiry_run_ms: u64,
     next_second_ms: u64,
+    next_defrag: defrag::Next,
     /// Where deleting goes on.
     cursor: (u16, u16),
     /// Whether the round under way has seen a key that will expire.
@@ -44,6 +46,7 @@ impl Cron {
             worker,
             next_expiry_run_ms: 0,
             next_second_ms: 0,
+            next_defrag: defrag::Next::default(),
             cursor: (0, 0),
             round_saw_expiry: true,
         }
@@ -52,10 +55,13 @@ impl Cron {
     /// How long the worker may sleep.
     pub fn timeout(&self, shared: &Shared, core: &Core, has_connections: bool) -> Option<Duration> {
         let until = |ms: u64| Duration::from_millis(ms.saturating_sub(core.env.now_ms).max(1));
-        if self.expires(shared) {
-            return Some(until(self.next_expiry_run_ms));
-        }
-        (core.config.timeout > 0 && has_connections).then(|| until(self.next_second_ms))
+        let watches_clients = core.config.timeout > 0 && has_connections;
+        let due = [
+            self.expires(shared).then_some(self.next_expiry_run_ms),
+            watches_clients.then_some(self.next_second_ms),
+            self.next_defrag.is_awaited.then_some(self.next_defrag.at_ms),
+        ];
+        due.into_iter().flatten().min().map(until)
     }
 
     /// Once a second: whether it is time.
@@ -68,6 +74,10 @@ impl Cron {
     }
 
     pub fn run(&mut self, shared: &Shared, core: &mut Core) {
+        if core.env.now_ms >= self.next_defrag.at_ms {
+            let options = &core.config.memory.defrag;
+            self.next_defrag = defrag::run(shared, self.worker, options, core.env.now_ms);
+        }
         if !self.expires(shared) || core.env.now_ms < self.next_expiry_run_ms {
             return;
         }

@@ -19,6 +19,7 @@ pub mod config;
 pub mod connection;
 pub mod crash;
 pub mod cron;
+pub mod defrag;
 pub mod dispatch;
 pub mod evict;
 pub mod freeing;

@@ -13,6 +13,7 @@ use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::command_log::CommandLogs;
 use crate::config::Config;
+use crate::defrag::Defrag;
 use crate::dispatch::Table;
 use crate::evict::OverLimit;
 use crate::freeing::Freeing;
@@ -51,6 +52,7 @@ pub struct Shared {
     pub command_logs: CommandLogs,
     pub latencies: Latencies,
     pub freeing: Freeing,
+    pub defrag: Defrag,
     pub over_limit: OverLimit,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
@@ -139,6 +141,7 @@ impl Shared {
             command_logs: CommandLogs::default(),
             latencies: Latencies::default(),
             freeing: Freeing::start(),
+            defrag: Defrag::default(),
             over_limit: OverLimit::default(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),

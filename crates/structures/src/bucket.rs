@@ -88,6 +88,13 @@ impl Entry {
         Entry(address | fraction.high() | if volatile { VOLATILE } else { 0 })
     }
 
+    /// The same for a record that has moved.
+    pub(crate) fn moved_to(self, record: NonNull<u8>) -> Entry {
+        let address = record.as_ptr().expose_provenance() as u64;
+        assert_eq!(address & !ADDRESS, 0, "user addresses have 48 bits and records are aligned");
+        Entry(self.0 & !ADDRESS | address)
+    }
+
     #[inline(always)]
     pub(crate) fn address(self) -> *mut u8 {
         core::ptr::with_exposed_provenance_mut((self.0 & ADDRESS) as usize)

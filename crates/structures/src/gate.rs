@@ -39,11 +39,9 @@
 //! | `epoch` | incremented while `retired` is locked, read by everybody |
 //! | `retired` | under its mutex; what leaves it is freed outside of it |
 
-use std::alloc::Layout;
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
-use std::ptr::NonNull;
 
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Backoff, Mutex, MutexGuard, Ordering, TryLockError, fence,
@@ -352,78 +350,19 @@ impl<'g> Deref for ExclusivePass<'g> {
     }
 }
 
-/// An owned allocation on its way to being freed.
-pub struct Retired(#[expect(dead_code, reason = "held to be dropped")] Garbage);
-
-#[expect(dead_code, reason = "held to be dropped")]
-enum Garbage {
-    Allocation(Allocation),
-    Boxed(Boxed),
-}
-
-struct Allocation {
-    pointer: NonNull<u8>,
-    layout: Layout,
-}
-
-/// A pointer and no `Box`, which may not exist while somebody else reads what is in it.
-struct Boxed(NonNull<dyn Send>);
+/// An owned value on its way to being dropped. What others may still be reading it holds by a
+/// pointer: a `Box` of that may not exist while they do.
+pub struct Retired(#[expect(dead_code, reason = "held to be dropped")] Box<dyn Send>);
 
 impl Retired {
-    /// Memory that is deallocated, and nothing in it dropped.
-    ///
-    /// # Safety
-    ///
-    /// `pointer` was allocated by the global allocator with `layout`, which is not empty, and the
-    /// caller gives it away: after this, it is only read, by those inside the gate now.
-    pub unsafe fn allocation(pointer: NonNull<u8>, layout: Layout) -> Retired {
-        assert!(layout.size() > 0, "an empty layout was never allocated");
-        Retired(Garbage::Allocation(Allocation { pointer, layout }))
-    }
-
-    /// A boxed value that is dropped, by whichever thread frees it, while those inside the gate
-    /// now may still be reading it.
-    ///
-    /// # Safety
-    ///
-    /// `pointer` came from `Box::into_raw`, and the caller gives it away: after this, it is only
-    /// read, by those inside the gate now.
-    pub unsafe fn boxed<T: Send + 'static>(pointer: NonNull<T>) -> Retired {
-        Retired(Garbage::Boxed(Boxed(pointer)))
-    }
-
-    /// A boxed value that nobody reads any more by another way; dropped later all the same.
     pub fn value<T: Send + 'static>(value: Box<T>) -> Retired {
-        // SAFETY: just leaked, and given away.
-        unsafe { Retired::boxed(NonNull::from(Box::leak(value))) }
+        Retired(value)
     }
 }
 
 impl fmt::Debug for Retired {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Retired")
-    }
-}
-
-// SAFETY: it is owned plain memory (`Retired::allocation`), and any thread may deallocate it.
-unsafe impl Send for Allocation {}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout and given away, by the contract of
-        // `Retired::allocation`; dropped once.
-        unsafe { std::alloc::dealloc(self.pointer.as_ptr(), self.layout) };
-    }
-}
-
-// SAFETY: it owns the value, which may be sent (`Retired::boxed`).
-unsafe impl Send for Boxed {}
-
-impl Drop for Boxed {
-    fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw` and given away, by the contract of `Retired::boxed`;
-        // dropped once, and nobody reads it any more, by the proof in the module's header.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
@@ -487,17 +426,6 @@ mod tests {
     }
 
     #[test]
-    fn raw_memory_is_deallocated() {
-        let gate = Gate::new(1);
-        let layout = Layout::from_size_align(4096, 64).unwrap();
-        // SAFETY: the layout is not empty.
-        let pointer = NonNull::new(unsafe { std::alloc::alloc(layout) }).unwrap();
-        // SAFETY: allocated above with this layout, and not used after.
-        gate.exclusive().retire(unsafe { Retired::allocation(pointer, layout) });
-        assert_eq!(gate.retired_count(), 0, "freed when the gate was opened");
-    }
-
-    #[test]
     #[should_panic(expected = "worker 0 is inside the gate already")]
     fn a_worker_enters_once() {
         let gate = Gate::new(1);
@@ -547,6 +475,16 @@ mod tests {
             }
         }
         let array = || Box::new(Array(AtomicU64::new(ALIVE)));
+        /// An array that nobody new finds, as a table's `Outgrown`.
+        struct Unlinked(*mut Array);
+        // SAFETY: it is the only owner, and an array may be dropped anywhere.
+        unsafe impl Send for Unlinked {}
+        impl Drop for Unlinked {
+            fn drop(&mut self) {
+                // SAFETY: it came from `Box::into_raw`, was unlinked, and nobody else swaps.
+                drop(unsafe { Box::from_raw(self.0) });
+            }
+        }
 
         let gate = Gate::new(3);
         let current = AtomicPtr::new(Box::into_raw(array()));
@@ -565,9 +503,7 @@ mod tests {
             for _ in 0..ROUNDS {
                 let pass = gate.enter(0);
                 let old = current.swap(Box::into_raw(array()), SeqCst);
-                let old = NonNull::new(old).unwrap();
-                // SAFETY: it came from `Box::into_raw`, was unlinked, and nobody else swaps.
-                pass.retire(unsafe { Retired::boxed(old) });
+                pass.retire(Retired::value(Box::new(Unlinked(old))));
             }
         });
         (0..=ROUNDS as usize / RECLAIMED_MAX).for_each(|_| drop(gate.enter(0)));

@@ -321,7 +321,7 @@ impl<'a, T> RecordRef<'a, T> {
         }
     }
 
-    fn size(self) -> usize {
+    pub(crate) fn size(self) -> usize {
         self.shape().value_at() + self.inline_len()
     }
 

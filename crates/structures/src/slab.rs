@@ -26,10 +26,15 @@ use crate::lock::SlotLock;
 /// The largest request served from pages.
 const PAGED_MAX: usize = 32 * 1024;
 const CHUNK_BYTES: usize = 2 << 20;
-const PAGE_BYTES: usize = 128 << 10;
+pub const PAGE_BYTES: usize = 128 << 10;
 const PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
 /// Start of page 0's objects: the header rounded up, a multiple of every alignment used.
 const HEADER_BYTES: usize = 1024;
+/// What of page 0 stays when its memory is given back: the system's page with the header.
+const HEADER_PAGE_BYTES: usize = 4096;
+/// A page with fewer bytes of objects is worth emptying: seven eighths. What is left in fuller ones
+/// is less than what moving it all the time would cost.
+const SPARSE_BYTES: usize = PAGE_BYTES / 8 * 7;
 /// Every object starts at a multiple of its class size behind a 64-byte boundary, so classes that
 /// are multiples of 64 give aligned bucket arrays; all others give 8.
 const LARGE_ALIGN: usize = 64;
@@ -83,9 +88,10 @@ pub fn own_bytes() -> usize {
     ARENA[my_arena()].allocated.load(Ordering::Relaxed)
 }
 
-/// Bytes mapped from the system for pages.
+/// Bytes that pages have from the system.
 pub fn mapped_bytes() -> usize {
-    CHUNKS.load(Ordering::Relaxed) * CHUNK_BYTES
+    let mapped = CHUNKS.load(Ordering::Relaxed) * CHUNK_BYTES;
+    mapped.saturating_sub(PURGED.load(Ordering::Relaxed) * PAGE_BYTES)
 }
 
 /// Memory for `size` bytes, 8-byte aligned, 64-byte aligned if `size` is a multiple of 64.
@@ -121,9 +127,49 @@ pub unsafe fn deallocate(pointer: NonNull<u8>, size: usize) {
     unsafe { (*arena.lists.get()).deallocate(chunk, pointer, arena) }
 }
 
+/// A copy of an object in a page that holds more than its own, so that pages with few objects
+/// empty; `None` if it stands well where it is. The caller puts the copy in its place and frees the
+/// original.
+///
+/// # Safety
+/// As for [`deallocate`], and nobody changes the object meanwhile.
+pub unsafe fn copy_to_fuller_page(pointer: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
+    if size > PAGED_MAX || cfg!(kvasir_asan) {
+        return None;
+    }
+    let chunk = chunk_of(pointer);
+    // SAFETY: (whole block) a live object lies in a mapped chunk, whose `arena` is constant and
+    // whose lock is held; original and copy have `size` bytes each.
+    unsafe {
+        let arena = &ARENA[(*chunk).arena as usize];
+        let held = arena.lock.lock();
+        let copy = (*arena.lists.get()).allocate_in_fuller_page(chunk, pointer, arena)?;
+        drop(held);
+        copy.copy_from_nonoverlapping(pointer, size);
+        Some(copy)
+    }
+}
+
+/// Gives pages without objects back to the system, but for `kept` of each arena. Returns how many
+/// bytes went.
+pub fn purge(kept: usize) -> usize {
+    let arenas = &ARENA[..ARENAS.min(THREADS.load(Ordering::Relaxed))];
+    let pages: usize = arenas
+        .iter()
+        .map(|arena| {
+            let _held = arena.lock.lock();
+            // SAFETY: the arena's lock is held.
+            unsafe { (*arena.lists.get()).purge(kept) }
+        })
+        .sum();
+    pages * PAGE_BYTES
+}
+
 /// Threads that ever allocated; the n-th has arena n, modulo their number.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 static CHUNKS: AtomicUsize = AtomicUsize::new(0);
+/// Pages whose memory was given back.
+static PURGED: AtomicUsize = AtomicUsize::new(0);
 
 fn large_layout(size: usize) -> Layout {
     // Rounding makes the layout a function of the usable size where that is the caller's unit.
@@ -156,6 +202,8 @@ struct Page {
     end: u32,
     used: u32,
     class: u32,
+    /// Whether its memory was given back; it is empty then.
+    is_purged: bool,
 }
 
 /// The head of a chunk; its pages follow.
@@ -244,7 +292,7 @@ impl Lists {
                 object
             };
             (*page).used += 1;
-            if (*page).free.is_null() && (*page).fresh + size as u32 > (*page).end {
+            if is_full(page, size) {
                 unlink(&mut self.partial[class], page);
             }
             count(&arena.allocated, size as isize);
@@ -256,11 +304,10 @@ impl Lists {
     unsafe fn deallocate(&mut self, chunk: *mut Chunk, pointer: NonNull<u8>, arena: &Arena) {
         // SAFETY: (whole body) as for `allocate`; the object lies in one of the chunk's pages.
         unsafe {
-            let offset = pointer.as_ptr().addr() & (CHUNK_BYTES - 1);
-            let page = (&raw mut (*chunk).pages).cast::<Page>().add(offset / PAGE_BYTES);
+            let page = page_of(chunk, pointer);
             let class = (*page).class as usize;
             let size = class_size(class);
-            let was_full = (*page).free.is_null() && (*page).fresh + size as u32 > (*page).end;
+            let was_full = is_full(page, size);
             pointer.as_ptr().cast::<*mut u8>().write((*page).free);
             (*page).free = pointer.as_ptr();
             (*page).used -= 1;
@@ -275,6 +322,59 @@ impl Lists {
         }
     }
 
+    /// As `allocate`, for a copy of this object; `None` if its page is not worth emptying.
+    unsafe fn allocate_in_fuller_page(
+        &mut self,
+        chunk: *mut Chunk,
+        pointer: NonNull<u8>,
+        arena: &Arena,
+    ) -> Option<NonNull<u8>> {
+        // SAFETY: (whole body) as for `deallocate`.
+        unsafe {
+            let page = page_of(chunk, pointer);
+            let class = (*page).class as usize;
+            let (size, first) = (class_size(class), self.partial[class]);
+            if page == first || is_full(page, size) {
+                return None;
+            }
+            // Objects go from where there are fewer to where there are more: each move makes the
+            // sum of the squares of these numbers greater, so that it ends.
+            if (*page).used > (*first).used {
+                // A better page to fill.
+                unlink(&mut self.partial[class], page);
+                push(&mut self.partial[class], page);
+                return None;
+            }
+            let is_sparse = (*page).used as usize * size < SPARSE_BYTES;
+            is_sparse.then(|| self.allocate(class, arena))
+        }
+    }
+
+    /// Gives the memory of empty pages back, but for `kept` of them; returns how many went.
+    unsafe fn purge(&mut self, kept: usize) -> usize {
+        let (mut left, mut purged, mut page) = (kept, 0, self.empty);
+        // SAFETY: (whole body) as for `allocate`; an empty page holds no object, and the header of
+        // its chunk is left alone.
+        unsafe {
+            while !page.is_null() {
+                if !(*page).is_purged && left > 0 {
+                    left -= 1;
+                } else if !(*page).is_purged {
+                    let (chunk, index) = chunk_and_index(page);
+                    let skipped = if index == 0 { HEADER_PAGE_BYTES } else { 0 };
+                    let start = chunk.cast::<u8>().add(index * PAGE_BYTES + skipped);
+                    let advice = rustix::mm::Advice::LinuxDontNeed;
+                    (*page).is_purged =
+                        rustix::mm::madvise(start.cast(), PAGE_BYTES - skipped, advice).is_ok();
+                    purged += usize::from((*page).is_purged);
+                }
+                page = (*page).next;
+            }
+        }
+        PURGED.fetch_add(purged, Ordering::Relaxed);
+        purged
+    }
+
     /// Takes an empty page for `class`, from a new chunk if there is none.
     #[cold]
     unsafe fn open_page(&mut self, class: usize, arena: &Arena) -> *mut Page {
@@ -286,9 +386,9 @@ impl Lists {
             let page = self.empty;
             unlink(&mut self.empty, page);
             self.empty_count -= 1;
-            let chunk = page.map_addr(|address| address & !(CHUNK_BYTES - 1)).cast::<Chunk>();
-            let index = page.offset_from((&raw mut (*chunk).pages).cast::<Page>()) as usize;
+            let (chunk, index) = chunk_and_index(page);
             (*chunk).pages_used += 1;
+            forget_purge(page);
             let start = if index == 0 { HEADER_BYTES } else { index * PAGE_BYTES };
             (*page).free = null_mut();
             (*page).fresh = start as u32;
@@ -313,6 +413,7 @@ impl Lists {
             if (*chunk).pages_used == 0 && self.empty_count >= 2 * PAGES {
                 for index in 0..PAGES {
                     let page = (&raw mut (*chunk).pages).cast::<Page>().add(index);
+                    forget_purge(page);
                     unlink(&mut self.empty, page);
                 }
                 self.empty_count -= PAGES;
@@ -333,6 +434,36 @@ impl Lists {
             }
         }
         self.empty_count += PAGES;
+    }
+}
+
+/// The page that an object lies in.
+#[inline]
+unsafe fn page_of(chunk: *mut Chunk, pointer: NonNull<u8>) -> *mut Page {
+    let offset = pointer.as_ptr().addr() & (CHUNK_BYTES - 1);
+    // SAFETY: the chunk is mapped, and the offset lies within it.
+    unsafe { (&raw mut (*chunk).pages).cast::<Page>().add(offset / PAGE_BYTES) }
+}
+
+/// Where a page's descriptor stands.
+unsafe fn chunk_and_index(page: *mut Page) -> (*mut Chunk, usize) {
+    let chunk = page.map_addr(|address| address & !(CHUNK_BYTES - 1)).cast::<Chunk>();
+    // SAFETY: descriptors stand in the header of their chunk, which is mapped.
+    let index = unsafe { page.offset_from((&raw mut (*chunk).pages).cast::<Page>()) };
+    (chunk, index as usize)
+}
+
+#[inline]
+unsafe fn is_full(page: *mut Page, size: usize) -> bool {
+    // SAFETY: the caller holds the arena's lock.
+    unsafe { (*page).free.is_null() && (*page).fresh + size as u32 > (*page).end }
+}
+
+/// A page is used again, or goes with its chunk.
+unsafe fn forget_purge(page: *mut Page) {
+    // SAFETY: the caller holds the arena's lock.
+    if unsafe { core::mem::take(&mut (*page).is_purged) } {
+        PURGED.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -393,64 +524,5 @@ unsafe fn unlink(head: &mut *mut Page, page: *mut Page) {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use std::collections::HashMap;
-
-    #[test]
-    fn classes_hold_their_sizes_and_waste_at_most_a_sixteenth() {
-        for size in 1..=PAGED_MAX {
-            let usable = usable_size(size);
-            assert!(usable >= size && usable <= (size + 7).max(size + size / 16 + 1), "{size}");
-            assert_eq!(usable_size(usable), usable);
-            assert!(class_of(size) < CLASSES);
-            if size % 64 == 0 && size > FINE_MAX {
-                assert_eq!(usable % 64, 0);
-            }
-        }
-        assert_eq!(usable_size(88), 88);
-        assert_eq!(usable_size(96 * 64), 96 * 64);
-    }
-
-    #[test]
-    fn objects_do_not_overlap_and_come_back() {
-        let mut live: HashMap<usize, (NonNull<u8>, u8)> = HashMap::new();
-        let mut state = 1u64;
-        for round in 0..200_000usize {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let size = 8 + (state >> 33) as usize % 3000;
-            let pointer = allocate(size);
-            let fill = round as u8;
-            // SAFETY: `size` bytes were allocated, and each is freed once with its size.
-            unsafe {
-                pointer.as_ptr().write_bytes(fill, size);
-                let slot = (state >> 20) as usize % 5000;
-                if let Some((old, fill)) = live.insert(slot << 16 | size, (pointer, fill)) {
-                    let bytes = core::slice::from_raw_parts(old.as_ptr(), size);
-                    assert!(bytes.iter().all(|&byte| byte == fill));
-                    deallocate(old, size);
-                }
-            }
-        }
-        for (key, (pointer, fill)) in live {
-            let size = key & 0xffff;
-            // SAFETY: as above.
-            unsafe {
-                let bytes = core::slice::from_raw_parts(pointer.as_ptr(), size);
-                assert!(bytes.iter().all(|&byte| byte == fill));
-                deallocate(pointer, size);
-            }
-        }
-    }
-
-    #[test]
-    fn multiples_of_a_line_are_aligned_to_lines() {
-        let sizes = (1..=512).map(|buckets| buckets * 64);
-        let all: Vec<_> = sizes.map(|size| (allocate(size), size)).collect();
-        for (pointer, size) in all {
-            assert_eq!(pointer.as_ptr().addr() % 64, 0, "{size}");
-            // SAFETY: allocated above with this size.
-            unsafe { deallocate(pointer, size) };
-        }
-    }
-}
+#[path = "slab_tests.rs"]
+mod tests;

@@ -17,6 +17,7 @@
 //!   records are bound to the borrow of the table.
 //! - Memory that was in `root` goes to a [`Retire`], because a prefetch (`probe`) may be looking.
 
+mod moving;
 mod sample;
 
 use core::marker::PhantomData;
@@ -29,6 +30,7 @@ use crate::directory::{
 };
 use crate::record::{Record, RecordMut, RecordRef};
 
+pub use moving::Moves;
 pub use sample::Sample;
 
 /// Hash bits that a directory can use.
@@ -188,9 +190,15 @@ impl<T> Table<T> {
             // SAFETY: as in `for_each`.
             f(unsafe { RecordRef::from_pointer(entry.record()) })
         });
+        self.position_behind(position, home, buckets.len())
+    }
+
+    /// Where a walk goes on that has seen the entries of this home.
+    fn position_behind(&self, position: Position, home: usize, buckets: usize) -> Position {
+        let hash = position.0 << 16;
         let depth = self.leaf_depth(hash);
         let prefix = slot_at(hash, depth) as u64;
-        match Fraction::first_of(home + 1, buckets.len()) {
+        match Fraction::first_of(home + 1, buckets) {
             Some(next) => Position(position.0 & !0xff_ffff | next.0 as u64),
             None if prefix + 1 == 1 << depth => Position(0),
             None => Position((prefix + 1) << (48 - depth)),

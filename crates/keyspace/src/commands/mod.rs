@@ -2,6 +2,7 @@
 
 pub mod bitmap;
 pub mod condition;
+pub mod draw_options;
 pub mod expiration;
 pub mod generic;
 pub mod geo;
@@ -15,6 +16,7 @@ pub mod set;
 pub mod sorted_set;
 pub mod stream;
 pub mod string;
+pub mod take_or_wait;
 
 use crate::command::Command;
 

@@ -143,7 +143,7 @@ static ACL_GETUSER: ServerCommand = ServerCommand {
     run: ServerRun::Plain(|cx| {
         match cx.shared.acl.find(&cx.args[2]) {
             Some(user) => write_user(cx.reply(), &user),
-            None => cx.reply().null_array(),
+            None => cx.reply().null(),
         }
         Ok(())
     }),

@@ -149,6 +149,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
     run: ServerRun::Plain(|cx| {
         cx.shared.workers.iter().for_each(|worker| worker.stats.reset());
         cx.shared.over_limit.reset();
+        cx.shared.defrag.reset_figures();
         cx.reply().ok();
         Ok(())
     }),

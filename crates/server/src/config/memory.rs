@@ -17,6 +17,18 @@ pub struct Memory {
     pub lfu_log_factor: u32,
     /// Minutes.
     pub lfu_decay_time: u32,
+    pub defrag: Defragmentation,
+}
+
+/// When records are moved together, and in which share of a core; all shares in percent.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Defragmentation {
+    pub activedefrag: bool,
+    pub ignore_bytes: u64,
+    pub threshold_lower: u64,
+    pub threshold_upper: u64,
+    pub cycle_min: u64,
+    pub cycle_max: u64,
 }
 
 const I32_MAX: i64 = i32::MAX as i64;
@@ -83,4 +95,60 @@ pub(super) const LFU_DECAY_TIME: Row = Row::new(
     "1",
     field!(memory.lfu_decay_time),
     "Minutes after which a key's count under an LFU policy falls by one. 0: never.",
+);
+
+pub(super) const ACTIVEDEFRAG: Row = Row::new(
+    "activedefrag",
+    Group::Memory,
+    Kind::Bool,
+    "yes",
+    field!(memory.defrag.activedefrag),
+    "\
+Whether records are moved together when many pages of memory hold only a few,
+so that what they leave can be given back.",
+);
+
+pub(super) const ACTIVE_DEFRAG_IGNORE_BYTES: Row = Row::new(
+    "active-defrag-ignore-bytes",
+    Group::Memory,
+    Kind::Memory { min: 1, max: i64::MAX },
+    "8mb",
+    field!(memory.defrag.ignore_bytes),
+    "Less waste than this is left alone.",
+);
+
+pub(super) const ACTIVE_DEFRAG_THRESHOLD_LOWER: Row = Row::new(
+    "active-defrag-threshold-lower",
+    Group::Memory,
+    integer(0, 1000),
+    "5",
+    field!(memory.defrag.threshold_lower),
+    "Less waste than this is left alone, in percent of the data.",
+);
+
+pub(super) const ACTIVE_DEFRAG_THRESHOLD_UPPER: Row = Row::new(
+    "active-defrag-threshold-upper",
+    Group::Memory,
+    integer(0, 1000),
+    "25",
+    field!(memory.defrag.threshold_upper),
+    "From this waste on, in percent of the data, active-defrag-cycle-max is used.",
+);
+
+pub(super) const ACTIVE_DEFRAG_CYCLE_MIN: Row = Row::new(
+    "active-defrag-cycle-min",
+    Group::Memory,
+    integer(1, 99),
+    "1",
+    field!(memory.defrag.cycle_min),
+    "The share of one core, in percent, that moving takes when there is little waste.",
+);
+
+pub(super) const ACTIVE_DEFRAG_CYCLE_MAX: Row = Row::new(
+    "active-defrag-cycle-max",
+    Group::Memory,
+    integer(1, 99),
+    "25",
+    field!(memory.defrag.cycle_max),
+    "The share of one core, in percent, that moving takes when there is much waste.",
 );

@@ -5,7 +5,6 @@ const REASONS: &[(&str, &str)] = &[
     ("acl", "users beside the default one are not supported yet"),
     ("user", "users beside the default one are not supported yet"),
     ("active-defrag", DEFRAGMENTATION),
-    ("activedefrag", DEFRAGMENTATION),
     ("activerehashing", "tables grow a bucket at a time, by the calls that fill them"),
     ("always-show-logo", "there is no logo"),
     ("aof", SAVING),
@@ -64,7 +63,7 @@ const REASONS: &[(&str, &str)] = &[
 ];
 
 const CPULIST: &str = "threads run where the system puts them: taskset and cgroups decide";
-const DEFRAGMENTATION: &str = "slabs by size class do not fragment as a heap does";
+const DEFRAGMENTATION: &str = "only records are moved, and for half a millisecond at a time";
 const EVICTION: &str = "memory is not limited yet";
 const REPLICATION: &str = "there is no replication yet";
 const SAVING: &str = "the data is not saved yet";

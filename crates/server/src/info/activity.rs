@@ -99,9 +99,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     }
     lines.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
     lines.zeros(&["slave_expires_tracked_keys"]);
-    lines.zeros(&["active_defrag_hits", "active_defrag_misses", "active_defrag_key_hits"]);
-    lines.zeros(&["active_defrag_key_misses", "total_active_defrag_time"]);
-    lines.zeros(&["current_active_defrag_time"]);
+    defragmentation(source, lines);
     let tracking = &source.shared.tracking;
     lines.field("tracking_total_keys", tracking.keys.count());
     lines.field("tracking_total_items", tracking.keys.reader_count());
@@ -187,4 +185,14 @@ fn errors(source: &Source<'_>) -> BTreeMap<String, u64> {
         }
     }
     all
+}
+/// Records are moved whole, so a hit is a key's.
+fn defragmentation(source: &Source<'_>, lines: &mut Lines) {
+    let figures = source.shared.defrag.figures();
+    lines.field("active_defrag_hits", figures.hits);
+    lines.field("active_defrag_misses", figures.misses);
+    lines.field("active_defrag_key_hits", figures.hits);
+    lines.field("active_defrag_key_misses", figures.misses);
+    lines.field("total_active_defrag_time", figures.total_ms);
+    lines.zeros(&["current_active_defrag_time"]);
 }

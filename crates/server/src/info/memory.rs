@@ -94,7 +94,7 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("mem_clients_normal", memory.clients);
     lines.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     lines.field("mem_allocator", "mimalloc");
-    lines.zeros(&["active_defrag_running"]);
+    lines.field("active_defrag_running", source.shared.defrag.figures().running_percent);
     lines.field("lazyfree_pending_objects", source.shared.freeing.pending());
     lines.field("lazyfreed_objects", source.shared.freeing.freed());
 }

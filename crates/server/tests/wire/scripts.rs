@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::check::{check, run_script, show};
+use crate::check::{check, check_ours, run_script, show};
 use crate::harness::{Client, Server, each_backend, wait_until};
 
 const SHA: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
@@ -53,7 +53,6 @@ fn scripts_fail() {
         "return redis.call('nope')",
         "return redis.call('get')",
         "return redis.call('get','a','b')",
-        "return redis.call('blpop','l',0)",
         "return redis.call('multi')",
         "return redis.call('client','nope')",
         "redis.call('set','k','v') return redis.call('incr','k')",
@@ -90,6 +89,22 @@ fn compare(call: &[&str]) {
     each_backend(&[], |server| {
         oracle.iter().for_each(|oracle| assert_eq!(&bytes(server), oracle, "{call:?}"));
     });
+}
+
+/// As in Valkey, and in Redis since 7.2; 7.0 refuses them.
+#[test]
+fn blocking_calls_of_scripts_do_not_wait() {
+    check_ours(
+        &[],
+        &[
+            (
+                "RPUSH l a; EVAL 'return {redis.call(\"blpop\",\"l\",0), redis.call(\"brpop\",\"l\",0)}' 0",
+                ":1; [[$l $a] _]",
+            ),
+            ("EVAL 'return {redis.call(\"blmove\",\"l\",\"m\",\"left\",\"left\",0)}' 0", "[_]"),
+            ("EVAL 'return {redis.call(\"bzpopmin\",\"z\",0)}' 0", "[_]"),
+        ],
+    );
 }
 
 #[test]

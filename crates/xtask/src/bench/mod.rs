@@ -5,6 +5,7 @@
 //! core, the load the other. Results go to `bench/results/<date>-<commit>/`, see `report`.
 
 mod canvas;
+mod churn;
 mod commands;
 mod cpu;
 mod idle;
@@ -35,7 +36,7 @@ use report::{Machine, Measurement, Record, Report};
 #[derive(clap::Args)]
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, idle, pause,
-    /// memory, commands, stall, pubsub, scripts
+    /// memory, commands, stall, pubsub, scripts, churn
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -89,6 +90,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "stall", run: stall::run },
     Scenario { name: "pubsub", run: pubsub::run },
     Scenario { name: "scripts", run: scripts::run },
+    Scenario { name: "churn", run: churn::run },
 ];
 
 /// A kind of server to be measured.

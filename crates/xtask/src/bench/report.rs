@@ -208,6 +208,19 @@ static TABLES: &[Table] = &[
             column("capacity_to_one", "capacity to one worker", 2),
         ],
     },
+    Table {
+        name: "churn",
+        title: "Resident memory under churn, in percent of maxmemory",
+        note: "12 times the limit in new keys whose values' sizes change from phase to phase, 16 B \
+               to 16 KiB. VmRSS of the whole process: its highest behind a phase, and 5 s after \
+               the last write.",
+        columns: &[
+            compared("end_percent", "at the end %", 1),
+            compared("max_percent", "highest %", 1),
+            compared("cpu_us", "CPU us/SET", 2),
+            column("write_ops_s", "SET/s", 0),
+        ],
+    },
 ];
 
 /// The results of one call of `cargo xtask bench`.

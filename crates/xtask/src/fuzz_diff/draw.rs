@@ -79,6 +79,19 @@ impl<'a> Drawer<'a> {
         call
     }
 
+    /// Whether Redis 7.0 refuses what newer ones do: where that ends a transaction, or changes
+    /// data only here, all that follows would differ.
+    pub fn is_refused_by_peer_alone(&self, call: &Call) -> bool {
+        let name = call[0].to_ascii_lowercase();
+        let is_newer = match &name[..] {
+            b"zrank" | b"zrevrank" => call.len() == 4,
+            // They do not wait in a script.
+            b"blpop" | b"brpop" | b"brpoplpush" | b"blmove" | b"bzpopmin" | b"bzpopmax" => true,
+            _ => false,
+        };
+        self.peer == Peer::Redis && is_newer
+    }
+
     fn syntax(&self, random: &mut Random) -> &'a Syntax {
         loop {
             let syntax = random.pick(self.syntaxes);

@@ -6,6 +6,7 @@
 use clap::ValueEnum;
 use kvasir_resp::number;
 
+use super::script;
 use crate::link::{Call, show};
 use crate::raw::Raw;
 
@@ -77,6 +78,10 @@ static NORMAL: &[Rule] = &[
                 && ours.has_shape_of(theirs)
                 && pairs().all(|(ours, theirs)| is_near(ours, theirs, slack)))
     }),
+    rule("hello", "a server says who it is", |name, _, ours, theirs| {
+        const FIELDS: [&str; 4] = ["server", "version", "id", "availability_zone"];
+        name == "hello" && !ours.is_error() && without(ours, &FIELDS) == without(theirs, &FIELDS)
+    }),
     rule("dump", "a serialized value names its format's version", |name, _, ours, theirs| {
         name == "dump" && !ours.is_error() && ours.has_shape_of(theirs)
     }),
@@ -100,13 +105,6 @@ pub static INTENDED: &[Rule] = &[
         |_, call, ours, theirs| {
             let is_shared = ours.integer() == Some(1) && theirs.integer() == Some(i32::MAX.into());
             is_word(call, b"refcount") && is_shared
-        },
-    ),
-    rule(
-        "sort-encoding",
-        "SORT leaves a small sorted set as it is, the peers make a skip list of it",
-        |_, call, ours, theirs| {
-            is_word(call, b"encoding") && are(ours, theirs, b"listpack", b"skiplist")
         },
     ),
     rule(
@@ -279,6 +277,12 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
+        name: "script-words",
+        reason: "errors of scripts have the words and the place that Redis writes",
+        peer: Some(Peer::Valkey),
+        matches: |_, _, ours, theirs| in_words_of_valkey(ours) == in_words_of_valkey(theirs),
+    },
+    Rule {
         name: "text-encoding",
         reason: "Valkey's longest text beside its key is Valkey's, Kvasir reports Redis's",
         peer: Some(Peer::Valkey),
@@ -338,6 +342,22 @@ pub fn judge(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdic
     if ours == theirs {
         return Verdict::Same;
     }
+    if script::is_script(call)
+        && let Some(parts) = script::parts(call, ours, theirs)
+    {
+        return judge_parts(&parts, tally);
+    }
+    excuse(call, ours, theirs, tally)
+}
+
+/// Compares the replies to calls that came in one reply: those of a transaction or a script.
+pub fn judge_parts(parts: &[(Call, Raw, Raw)], tally: &mut Tally) -> Verdict {
+    let mut verdicts = parts.iter().map(|(call, ours, theirs)| judge(call, ours, theirs, tally));
+    let is_different = verdicts.any(|verdict| verdict == Verdict::Different);
+    if is_different { Verdict::Different } else { Verdict::Excused }
+}
+
+fn excuse(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdict {
     let name = String::from_utf8_lossy(&call[0]).to_ascii_lowercase();
     let peer = tally.peer;
     let excuses = |rule: &Rule| {
@@ -373,6 +393,43 @@ fn are(ours: &Raw, theirs: &Raw, wanted_ours: &[u8], wanted_theirs: &[u8]) -> bo
 fn is_error_with(reply: &Raw, words: &[u8]) -> bool {
     let text = if reply.is_error() { reply.text() } else { None };
     text.is_some_and(|text| text.windows(words.len()).any(|part| part == words))
+}
+
+/// A reply with the texts of a script's errors as Valkey has them.
+fn in_words_of_valkey(raw: &Raw) -> Raw {
+    const WORDS: [(&str, &str); 9] = [
+        ("This Redis command", "This Valkey command"),
+        ("calling Redis command", "calling command"),
+        ("Unknown Redis command", "Unknown command"),
+        ("Lua redis lib command arguments", "Command arguments"),
+        ("this redis lib call", "this call"),
+        ("redis.log()", "server.log()"),
+        ("redis.acl_check_cmd", "server.acl_check_cmd"),
+        (" Please use EVAL.", ""),
+        (", on @user_", "on @user_"),
+    ];
+    let (kind, text) = match raw {
+        Raw::Node(header, items) => {
+            let items = items.iter().map(in_words_of_valkey).collect();
+            return Raw::Node(header.clone(), items);
+        }
+        // An error may be caught and be a text.
+        Raw::Leaf(bytes) => match raw.text().filter(|_| raw.is_error() || bytes[0] == b'$') {
+            Some(text) => (bytes[0], text),
+            None => return raw.clone(),
+        },
+    };
+    let mut text = String::from_utf8_lossy(text).into_owned();
+    // The script's hash or function's name stands in front of the place.
+    if let Some(place) = text.find(", on @user_")
+        && let Some(before) = text[..place].rfind("script: ")
+    {
+        text.replace_range(before + "script: ".len()..place, "");
+    }
+    for (ours, theirs) in WORDS {
+        text = text.replace(ours, theirs);
+    }
+    Raw::Leaf([&[kind], text.as_bytes()].concat())
 }
 
 /// Equal but for doubles that they write with all digits, and we with fewer.
@@ -464,6 +521,18 @@ mod tests {
         assert!(near("*2\r\n+idle\r\n:5\r\n", "*2\r\n+idle\r\n:9\r\n"));
         assert!(!near("*2\r\n+pending\r\n:5\r\n", "*2\r\n+pending\r\n:9\r\n"));
         assert!(near("*1\r\n:1700000000000\r\n", "*1\r\n:1700000000009\r\n"));
+    }
+
+    #[test]
+    fn only_words_of_scripts_may_be_others() {
+        let alike = |one: &str, other: &str| {
+            in_words_of_valkey(&parse(one)) == in_words_of_valkey(&parse(other))
+        };
+        let place = |script: &str| format!("-ERR no script: {script}on @user_script:1.\r\n");
+        assert!(alike(&place("0123, "), &place("")));
+        assert!(alike("*1\r\n-ERR Unknown Redis command\r\n", "*1\r\n-ERR Unknown command\r\n"));
+        assert!(!alike("-ERR no\r\n", "-ERR yes\r\n"));
+        assert!(!alike("$-1\r\n", "$0\r\n\r\n") && !alike("-x\r\n", "$1\r\nx\r\n"));
     }
 
     #[test]

@@ -7,9 +7,13 @@
 mod content;
 mod draw;
 mod intended;
+mod listener;
+mod lua;
+mod mix;
 mod pair;
 mod pools;
 mod regression;
+mod script;
 mod shrink;
 mod special;
 mod syntax;
@@ -31,13 +35,16 @@ use crate::workspace::{cargo, run, target_dir};
 use draw::Drawer;
 pub use intended::Peer;
 use intended::Tally;
-use pair::{CONNECTIONS, Canary, Difference, Launches, Pair, Step};
+use mix::Mixer;
+use pair::{CONNECTIONS, Canary, Difference, LINKS, Launches, Pair, Step};
 use syntax::Syntax;
 
 /// Steps of one epoch.
 const EPOCH_STEPS: usize = 6000;
 /// Contents are compared after so many steps.
 const CHECK_STEPS: usize = 2000;
+/// One batch in so many is of those who subscribe.
+const LISTENERS_ONCE_IN: u64 = 12;
 /// The most calls in one write.
 const PIPELINE_MAX: usize = 40;
 
@@ -64,6 +71,9 @@ pub struct Options {
     /// Plant a wrong reply now and then: the run has to fail
     #[arg(long)]
     canary: bool,
+    /// Kvasir's program, instead of building it in release
+    #[arg(long, value_name = "PATH")]
+    kvasir: Option<PathBuf>,
 }
 
 impl Options {
@@ -71,12 +81,22 @@ impl Options {
     /// which find what is not known yet, are for people.
     pub fn short(commands: usize, backend: &str, peer: Peer, canary: bool) -> Options {
         let seed = Some(CI_SEED);
-        Options { commands, seed, backend: backend.to_string(), peer, replay: None, canary }
+        Options {
+            commands,
+            seed,
+            backend: backend.into(),
+            peer,
+            replay: None,
+            canary,
+            kvasir: None,
+        }
     }
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
+    if options.kvasir.is_none() {
+        run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
+    }
     let oracle = match options.peer {
         Peer::Redis => Oracle::redis()?,
         Peer::Valkey => Oracle::valkey()?,
@@ -117,7 +137,8 @@ fn launches(options: &Options, oracle: &Oracle) -> Launches {
     // At 10 Hz a call that waits in vain for 2 ms keeps the peer for 100.
     let mut theirs = [LIMITS, newer, "--appendonly no --hz 500 --save"].map(words).concat();
     theirs.push(String::new());
-    let program = target_dir().join("release/kvasir-server");
+    let built = || target_dir().join("release/kvasir-server");
+    let program = options.kvasir.clone().unwrap_or_else(built);
     Launches {
         ours: Launch { program, args: ours, cores: None },
         theirs: Launch { program: oracle.program.clone(), args: theirs, cores: None },
@@ -155,17 +176,22 @@ fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]
 fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax], peer: Peer) -> Vec<Step> {
     // Neighbouring seeds shall not give neighbouring streams.
     let mut random = Random::new(Random::new(seed).next());
-    let drawer = Drawer::new(syntaxes, peer, &mut random);
+    let mut mixer = Mixer::new(Drawer::new(syntaxes, peer, &mut random), peer);
     let mut steps = Vec::with_capacity(len);
+    steps.push(Step { connection: 0, batch: 0, call: mix::notify(&mut random) });
     let (mut batch, mut left, mut connection) = (0, 0, 0);
     while steps.len() < len {
-        let call = drawer.call(&mut random);
-        let is_special = special::is_special(&call);
-        if left == 0 || is_special {
+        if left == 0 {
             batch += 1;
             left = 1 + random.below(PIPELINE_MAX);
             connection = random.below(CONNECTIONS);
+            if random.once_in(LISTENERS_ONCE_IN) {
+                (connection, left) = (CONNECTIONS + random.below(LINKS - CONNECTIONS), 3);
+            }
         }
+        let call = mixer.call(connection, &mut random);
+        let is_special = special::is_special(&call);
+        batch += usize::from(is_special);
         steps.push(Step { connection, batch, call });
         left = if is_special { 0 } else { left - 1 };
     }
@@ -208,9 +234,12 @@ fn fail(
     }
     println!("shrinking...");
     let (steps, difference) = shrink::shrink(launches, steps, difference)?;
-    println!("\nthe shortest sequence found (connections 1 and 3 speak RESP3):");
+    println!("\nthe shortest sequence found (odd connections speak RESP3; 4 and 5 subscribe):");
     for step in &steps {
         println!("  [{}] {}", step.connection, show(&step.call));
+        if script::is_script(&step.call) {
+            script::expand(&step.call).iter().for_each(|call| println!("      {}", show(call)));
+        }
     }
     print(&difference);
     let peer = options.peer.to_possible_value().map_or(String::new(), |p| p.get_name().into());

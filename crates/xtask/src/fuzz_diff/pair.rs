@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 
 use super::content;
-use super::intended::{Peer, Tally, Verdict, judge};
-use super::special;
+use super::intended::{Peer, Tally, Verdict, judge, judge_parts};
+use super::listener::Listener;
+use super::{script, special};
 use crate::link::{Call, Link, show};
 use crate::random::Random;
 use crate::raw::Raw;
@@ -12,6 +13,8 @@ use crate::server::{Launch, Server};
 
 /// Connections to each server; every second one speaks RESP3.
 pub const CONNECTIONS: usize = 4;
+/// With those that subscribe.
+pub const LINKS: usize = CONNECTIONS + 2;
 
 /// One call of a sequence.
 #[derive(Clone, Debug)]
@@ -32,6 +35,14 @@ pub struct Difference {
     pub ours: String,
     pub theirs: String,
 }
+
+/// What makes a server forget what an epoch has left in it.
+const CLEAN: [&[&str]; 4] = [
+    &["CONFIG", "SET", "notify-keyspace-events", ""],
+    &["FLUSHALL"],
+    &["FUNCTION", "FLUSH"],
+    &["SCRIPT", "FLUSH"],
+];
 
 /// What to start.
 #[derive(Clone)]
@@ -67,6 +78,8 @@ pub struct Pair {
     ours: Server,
     theirs: Server,
     links: Vec<Twins>,
+    /// Those that subscribe, then the one that is told what happens to keys.
+    listeners: Vec<Listener>,
     pub tally: Tally,
     pub canary: Option<Canary>,
 }
@@ -76,13 +89,16 @@ pub struct Twins {
     pub ours: Link,
     pub theirs: Link,
     pub peer: Peer,
+    /// The calls of the transaction that is open.
+    queued: Option<Vec<Call>>,
 }
 
 impl Pair {
     pub fn start(launches: &Launches) -> Result<Pair> {
         let (ours, theirs) = (Server::start(&launches.ours)?, Server::start(&launches.theirs)?);
         let tally = Tally::new(launches.peer);
-        let mut pair = Pair { ours, theirs, links: Vec::new(), tally, canary: None };
+        let mut pair =
+            Pair { ours, theirs, links: Vec::new(), listeners: Vec::new(), tally, canary: None };
         pair.renew()?;
         Ok(pair)
     }
@@ -91,23 +107,28 @@ impl Pair {
     pub fn renew(&mut self) -> Result<()> {
         // Those of the epoch before are gone, so nobody waits for a key any more.
         self.links.clear();
-        self.links = (0..CONNECTIONS).map(|_| self.connect()).collect::<Result<_>>()?;
-        for (index, twins) in self.links.iter_mut().enumerate() {
-            if index == 0 {
-                twins.ours.ask(&["FLUSHALL"])?;
-                twins.theirs.ask(&["FLUSHALL"])?;
-            }
-            if index % 2 == 1 {
-                twins.ours.ask(&["HELLO", "3"])?;
-                twins.theirs.ask(&["HELLO", "3"])?;
-            }
+        self.listeners.clear();
+        let mut links: Vec<Twins> = (0..LINKS).map(|_| self.connect()).collect::<Result<_>>()?;
+        for call in CLEAN {
+            links[0].ask(call)?;
         }
+        for twins in links.iter_mut().skip(1).step_by(2) {
+            twins.ask(&["HELLO", "3"])?;
+        }
+        self.listeners = links.split_off(CONNECTIONS).into_iter().map(Listener::new).collect();
+        self.listeners.push(Listener::of_events(self.connect()?)?);
+        self.links = links;
         Ok(())
     }
 
     pub fn connect(&self) -> Result<Twins> {
         let link = |server: &Server| Link::connect(&server.dir().join("socket"));
-        Ok(Twins { ours: link(&self.ours)?, theirs: link(&self.theirs)?, peer: self.tally.peer })
+        Ok(Twins {
+            ours: link(&self.ours)?,
+            theirs: link(&self.theirs)?,
+            peer: self.tally.peer,
+            queued: None,
+        })
     }
 
     /// Runs the steps until the first difference. A server that hangs or ends differs, too.
@@ -154,9 +175,44 @@ impl Pair {
     }
 
     fn run_batch(&mut self, batch: &[Step]) -> Result<Option<Difference>> {
+        let connection = batch[0].connection;
+        if connection >= CONNECTIONS {
+            let calls: Vec<&Call> = batch.iter().map(|step| &step.call).collect();
+            self.listeners[connection - CONNECTIONS].say(&calls)?;
+            return self.hear(batch, false);
+        }
+        let found = self.run_calls(batch)?;
+        let is_special = special::is_special(&batch[0].call);
+        if found.is_some() { Ok(found) } else { self.hear(batch, is_special) }
+    }
+
+    /// Compares what was pushed while the batch ran. Calls that take questions of ours may do other
+    /// things to the keys of each side.
+    fn hear(&mut self, batch: &[Step], is_special: bool) -> Result<Option<Difference>> {
+        for listener in &mut self.listeners {
+            let Some((ours, theirs)) = listener.differ()? else { continue };
+            if is_special && listener.is_of_events() {
+                continue;
+            }
+            let calls: Vec<String> = batch.iter().map(|step| show(&step.call)).collect();
+            return Ok(Some(Difference {
+                step: batch.len() - 1,
+                call: format!("what was pushed while this ran: {}", calls.join("; ")),
+                ours: format!("{ours:?}"),
+                theirs: format!("{theirs:?}"),
+            }));
+        }
+        Ok(None)
+    }
+
+    fn run_calls(&mut self, batch: &[Step]) -> Result<Option<Difference>> {
         let twins = &mut self.links[batch[0].connection];
         if special::is_special(&batch[0].call) {
             let call = &batch[0].call;
+            if twins.queued.is_some() {
+                // It would only be queued, and its questions with it.
+                return Ok(None);
+            }
             let (ours, theirs, is_same) = special::run(twins, call)?;
             if is_same {
                 self.tally.commands += 1;
@@ -166,21 +222,66 @@ impl Pair {
             let is_different = verdict == Verdict::Different;
             return Ok(is_different.then(|| differ(0, call, &ours, &theirs)));
         }
-        let calls: Vec<&Call> = batch.iter().map(|step| &step.call).collect();
+        let expanded: Vec<Vec<Call>> = batch.iter().map(|step| expand(&step.call)).collect();
+        let calls: Vec<&Call> = expanded.iter().flatten().collect();
         twins.ours.send(&calls)?;
         twins.theirs.send(&calls)?;
-        let theirs = twins.theirs.replies(calls.len()).context("the peer")?;
-        for (index, (call, theirs)) in calls.into_iter().zip(theirs).enumerate() {
-            let mut ours = twins.ours.reply()?;
-            if let Some(canary) = &mut self.canary {
-                canary.touch(&mut ours);
-            }
-            if judge(call, &ours, &theirs, &mut self.tally) == Verdict::Different {
-                return Ok(Some(differ(index, call, &ours, &theirs)));
+        for (index, (step, calls)) in batch.iter().zip(&expanded).enumerate() {
+            for (at, sent) in calls.iter().enumerate() {
+                // The last call is the step's, others prepare it.
+                let call = if at + 1 == calls.len() { &step.call } else { sent };
+                let theirs = twins.theirs.reply().context("the peer")?;
+                let mut ours = twins.ours.reply()?;
+                if let Some(canary) = &mut self.canary {
+                    canary.touch(&mut ours);
+                }
+                if twins.judge(call, &ours, &theirs, &mut self.tally) == Verdict::Different {
+                    return Ok(Some(differ(index, call, &ours, &theirs)));
+                }
             }
         }
         Ok(None)
     }
+}
+
+impl Twins {
+    fn ask(&mut self, words: &[&str]) -> Result<()> {
+        self.ours.ask(words)?;
+        self.theirs.ask(words)?;
+        Ok(())
+    }
+
+    /// Compares replies, and keeps account of the transaction that is open.
+    fn judge(&mut self, call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdict {
+        let name = call[0].to_ascii_lowercase();
+        match &name[..] {
+            b"exec" | b"discard" | b"reset" if !theirs.is_error() || is_abort(theirs) => {
+                let queued = self.queued.take().unwrap_or_default();
+                let is_list = |raw: &Raw| raw.items().len() == queued.len() && !queued.is_empty();
+                if ours != theirs && is_list(ours) && is_list(theirs) {
+                    let replies = ours.items().iter().cloned().zip(theirs.items().iter().cloned());
+                    let calls = queued.into_iter().zip(replies);
+                    let parts: Vec<_> = calls.map(|(call, (a, b))| (call, a, b)).collect();
+                    return judge_parts(&parts, tally);
+                }
+            }
+            b"multi" if !theirs.is_error() => self.queued = Some(Vec::new()),
+            _ if theirs.text() == Some(b"QUEUED") => {
+                self.queued.get_or_insert_default().push(call.clone());
+            }
+            _ => {}
+        }
+        judge(call, ours, theirs, tally)
+    }
+}
+
+fn is_abort(reply: &Raw) -> bool {
+    reply.text().is_some_and(|text| text.starts_with(b"EXECABORT"))
+}
+
+/// What one step sends.
+fn expand(call: &Call) -> Vec<Call> {
+    if script::is_script(call) { script::expand(call) } else { vec![call.clone()] }
 }
 
 fn differ(step: usize, call: &Call, ours: &Raw, theirs: &Raw) -> Difference {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::pair::{CONNECTIONS, Launches, Pair, Step};
+use super::pair::{LINKS, Launches, Pair, Step};
 use super::print;
 use crate::link::Call;
 use crate::workspace::{root, target_dir};
@@ -68,7 +68,7 @@ fn parse(text: &str) -> Result<Vec<Step>> {
         let mut words = line.split(' ');
         let connection = words.next().unwrap_or_default().parse()?;
         let call = words.map(unescape).collect::<Result<Call>>()?;
-        if connection >= CONNECTIONS || call.is_empty() {
+        if connection >= LINKS || call.is_empty() {
             bail!("line {}: no step", batch + 1);
         }
         Ok(Step { connection, batch, call })

@@ -18,6 +18,9 @@ pub const EXPIRE_SOME: &[u8] = b"~expire-some";
 /// A step: the peer's serialized value of a key is restored under another, on both sides.
 pub const RESTORE_COPY: &[u8] = b"~restore-copy";
 
+/// A step: calls that are not answered, since the client asked for that.
+pub const SILENT: &[u8] = b"~silent";
+
 /// No iteration over our small databases takes longer.
 const SCAN_CALLS_MAX: usize = 1_000_000;
 
@@ -34,7 +37,10 @@ pub fn is_special(call: &Call) -> bool {
     );
     let is_plain = !is_random && scan_cursor(&name).is_none() && lex_source(call).is_none();
     let is_sort = name.starts_with(b"sort") && call.len() > 1;
-    !is_plain || is_sort || name == b"dbsize" || name[0] == b'~'
+    !is_plain
+        || is_sort
+        || name == b"dbsize"
+        || matches!(&name[..], EXPIRE_SOME | RESTORE_COPY | SILENT)
 }
 
 /// Both replies, and whether they may stand side by side.
@@ -53,6 +59,7 @@ pub fn run(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
         b"sort" | b"sort_ro" if call.len() > 1 => return sort(twins, call),
         EXPIRE_SOME => return expire_some(twins),
         RESTORE_COPY => return restore_copy(twins, call),
+        SILENT => return silent(twins, call),
         b"spop" => return pop(twins, call),
         _ => {}
     }
@@ -144,6 +151,33 @@ fn restore_copy(twins: &mut Twins, call: &Call) -> Result<(Raw, Raw, bool)> {
     let words: [&[u8]; 5] = [b"RESTORE", &call[2], b"0", payload, b"REPLACE"];
     let restore: Call = words.map(<[u8]>::to_vec).to_vec();
     let (ours, theirs) = (twins.ours.call(&restore)?, twins.theirs.call(&restore)?);
+    let is_same = ours == theirs;
+    Ok((ours, theirs, is_same))
+}
+
+/// Of what is called between two CLIENT REPLY only the second is answered; one call behind SKIP is
+/// not either.
+fn silent(twins: &mut Twins, step: &Call) -> Result<(Raw, Raw, bool)> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut rest = &step[1..];
+    while let [count, words @ ..] = rest {
+        let count: usize = std::str::from_utf8(count)?.parse()?;
+        calls.push(words[..count].to_vec());
+        rest = &words[count..];
+    }
+    let reply = |word: &str| -> Call { ["CLIENT", "REPLY", word].map(|word| word.into()).to_vec() };
+    calls.insert(0, reply("OFF"));
+    calls.extend([
+        reply("ON"),
+        reply("SKIP"),
+        vec![b"PING".to_vec()],
+        vec![b"DBSIZE".to_vec(), b"x".to_vec()],
+    ]);
+    let answers = |link: &mut Link| -> Result<Raw> {
+        link.send(&calls.iter().collect::<Vec<_>>())?;
+        Ok(Raw::Node(b"*2\r\n".to_vec(), link.replies(2)?))
+    };
+    let (ours, theirs) = (answers(&mut twins.ours)?, answers(&mut twins.theirs)?);
     let is_same = ours == theirs;
     Ok((ours, theirs, is_same))
 }

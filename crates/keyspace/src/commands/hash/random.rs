@@ -3,7 +3,7 @@
 use kvasir_resp::reply::{Protocol, Reply};
 
 use crate::command::{Command, Cx, Run};
-use crate::commands::options::integer;
+use crate::commands::draw_options::Draws;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::hash_value::{self, Hash, Item};
@@ -52,31 +52,16 @@ fn hrandfield(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     Ok(Effect::None)
 }
 
-/// With a count: so many different fields, or if it is negative so many draws from all.
 fn draw(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let count = integer(&cx.args[2])?;
-    if count == i64::MIN {
-        let (min, max) = (-i64::MAX, i64::MAX);
-        let text = format!("ERR value is out of range, value must between {min} and {max}");
-        return Err(Error::new(text));
-    }
-    let with_values = match cx.args.len() {
-        3 => false,
-        4 if cx.args[3].eq_ignore_ascii_case(b"withvalues") => true,
-        _ => return Err(Error::SYNTAX),
-    };
-    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
-        return Err(Error::fixed("ERR value is out of range"));
-    }
+    let (draws, with_values) = Draws::parse_with(cx.args.from(2), b"withvalues")?;
     match hash_value::read(&mut cx.view, 0)? {
-        Some(hash) => write(hash, count, with_values, cx.rng, cx.reply),
+        Some(hash) => write(hash, draws, with_values, cx.rng, cx.reply),
         None => cx.reply.array(0),
     }
     Ok(Effect::None)
 }
 
-fn write(hash: Hash<'_>, count: i64, with_values: bool, rng: &mut Rng, reply: &mut Reply) {
-    let draws = count.unsigned_abs() as usize;
+fn write(hash: Hash<'_>, draws: Draws, with_values: bool, rng: &mut Rng, reply: &mut Reply) {
     // RESP3 wants pairs, RESP2 a flat list.
     let nested = with_values && reply.protocol() == Protocol::Resp3;
     let write_header = |reply: &mut Reply, len: usize| {
@@ -91,14 +76,17 @@ fn write(hash: Hash<'_>, count: i64, with_values: bool, rng: &mut Rng, reply: &m
             value.write_to(reply);
         }
     };
-    if count < 0 {
-        let is_empty = hash.random(rng).is_none();
-        write_header(reply, if is_empty { 0 } else { draws });
-        hash.random_repeated(draws, rng, |field, value| write_one(reply, field, value));
-    } else {
-        let drawn = hash.random_distinct(draws, rng);
-        write_header(reply, drawn.len());
-        drawn.into_iter().for_each(|(field, value)| write_one(reply, field, value));
+    match draws {
+        Draws::Repeated(count) => {
+            let is_empty = hash.random(rng).is_none();
+            write_header(reply, if is_empty { 0 } else { count });
+            hash.random_repeated(count, rng, |field, value| write_one(reply, field, value));
+        }
+        Draws::Distinct(count) => {
+            let drawn = hash.random_distinct(count, rng);
+            write_header(reply, drawn.len());
+            drawn.into_iter().for_each(|(field, value)| write_one(reply, field, value));
+        }
     }
 }
 

@@ -1,12 +1,11 @@
 //! Walking over a hash in steps: HSCAN.
 
-use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
-use kvasir_structures::glob::{self, Case};
 use kvasir_structures::table::Position;
 
 use crate::command::{Command, Cx, Run};
-use crate::commands::options::{cursor, integer};
+use crate::commands::options::cursor;
+use crate::commands::scan_options::{Omits, ScanOptions};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::hash_value::{self, Entry, Hash};
@@ -14,8 +13,6 @@ use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec}
 
 pub static COMMANDS: &[&Command] = &[&HSCAN];
 
-/// Entries that a call looks at unless COUNT says otherwise.
-const COUNT_DEFAULT: usize = 10;
 /// A call ends after this many times COUNT steps though it found less, since most may be empty.
 const STEPS_PER_COUNT: usize = 10;
 
@@ -53,10 +50,10 @@ fn hscan(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         write(cx.reply, Position(0), &[], false);
         return Ok(Effect::None);
     };
-    let options = Options::parse(cx.args.from(3))?;
+    let options = ScanOptions::parse(cx.args.from(3), Omits::Values)?;
     let (mut entries, position) = step(hash, position, options.count);
     entries.retain(|(field, _)| field.with_bytes(|field| options.accepts(field)));
-    write(cx.reply, position, &entries, options.with_values);
+    write(cx.reply, position, &entries, !options.omits);
     Ok(Effect::None)
 }
 
@@ -81,43 +78,6 @@ fn write(reply: &mut Reply, position: Position, entries: &[Entry<'_>], with_valu
         if with_values {
             value.write_to(reply);
         }
-    }
-}
-
-/// HSCAN's options.
-struct Options<'a> {
-    pattern: Option<&'a [u8]>,
-    count: usize,
-    with_values: bool,
-}
-
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Error> {
-        let mut options = Options { pattern: None, count: COUNT_DEFAULT, with_values: true };
-        let mut words = args.iter();
-        while let Some(word) = words.next() {
-            if word.eq_ignore_ascii_case(b"novalues") {
-                options.with_values = false;
-                continue;
-            }
-            let value = words.next().ok_or(Error::SYNTAX)?;
-            if word.eq_ignore_ascii_case(b"count") {
-                let count = integer(value)?;
-                options.count = usize::try_from(count).map_err(|_| Error::SYNTAX)?;
-                if count == 0 {
-                    return Err(Error::SYNTAX);
-                }
-            } else if word.eq_ignore_ascii_case(b"match") {
-                options.pattern = Some(value).filter(|pattern| *pattern != b"*");
-            } else {
-                return Err(Error::SYNTAX);
-            }
-        }
-        Ok(options)
-    }
-
-    fn accepts(&self, field: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, field, Case::Sensitive))
     }
 }
 
@@ -157,6 +117,10 @@ mod tests {
             ":2; [$0 [$a $b]]; [$0 [$b]]; [$0 []]; -ERR value is not an integer or out of range",
         );
         check_valkey3("HSET h a 1; HSCAN h 0 NOVALUES NOVALUES", ":1; [$0 [$a]]");
+        check_valkey(
+            "HSET h a 1; HSCAN h 0 NOSCORES",
+            ":1; -ERR NOSCORES option can only be used in ZSCAN",
+        );
     }
 
     #[test]

@@ -6,13 +6,13 @@ use super::pop::{Request, TAKES, pop_effect};
 use super::{LEFT_OR_RIGHT, pop_event};
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::deadline_ms;
+use crate::commands::take_or_wait::take_or_wait;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::event::Class;
 use crate::list_value;
 use crate::spec::{Argument, ArgumentKind, Begin, Find, Flags, Group, KeySpec, Spec};
 use crate::value::Kind;
-use crate::waiting::{Nothing, Wait};
 
 pub static COMMANDS: &[&Command] = &[&BLPOP, &BRPOP, &BLMPOP];
 
@@ -22,7 +22,7 @@ const POP: Spec = Spec {
     group: Group::List,
     complexity: "O(N) where N is the number of keys.",
     arity: -3,
-    flags: Flags::WRITE.union(Flags::NOSCRIPT).union(Flags::BLOCKING),
+    flags: Flags::WRITE.union(Flags::BLOCKING),
     keys: &[KeySpec::range(TAKES, 1, -2, 1)],
     history: &[("6.0.0", "`timeout` may have a fraction.")],
     arguments: &[
@@ -52,17 +52,14 @@ static BRPOP: Command = Command {
 
 fn pop(cx: &mut Cx<'_, '_>, end: End) -> Result<Effect, Error> {
     let deadline_ms = deadline_ms(&cx.args[cx.args.len() - 1], cx.view.env)?;
-    try_each_key(cx, deadline_ms, |cx, key| {
-        if list_value::peek(&mut cx.view, key)?.is_none() {
-            return Ok(None);
-        }
+    take_or_wait(cx, Kind::List, deadline_ms, |cx, key| {
         let name = cx.view.key(key);
         cx.reply.array(2);
         cx.reply.bulk(name);
         let reply = &mut *cx.reply;
         list_value::pop_one(&mut cx.view, key, end, |item| item.write_to(reply))?;
         cx.view.shrunk(key, Class::LIST, pop_event(end));
-        Ok(Some(pop_effect(cx, key, end, None)))
+        Ok(pop_effect(cx, key, end, None))
     })
 }
 
@@ -93,33 +90,11 @@ static BLMPOP: Command = Command {
     run: Run::Keys(|cx| {
         let request = Request::parse(cx.args.from(2))?;
         let deadline_ms = deadline_ms(&cx.args[1], cx.view.env)?;
-        try_each_key(cx, deadline_ms, |cx, key| request.pop_from(cx, key))
+        take_or_wait(cx, Kind::List, deadline_ms, |cx, key| {
+            Ok(request.pop_from(cx, key)?.expect("the key holds something"))
+        })
     }),
 };
-
-/// Has `pop` try one key after the other, but for those that others wait for already; waits if it
-/// finds nothing.
-fn try_each_key(
-    cx: &mut Cx<'_, '_>,
-    deadline_ms: Option<u64>,
-    pop: impl Fn(&mut Cx<'_, '_>, usize) -> Result<Option<Effect>, Error>,
-) -> Result<Effect, Error> {
-    for key in 0..cx.view.key_count() {
-        cx.view.expect_kind(key, Kind::List)?;
-        if !cx.is_behind_others(key)
-            && let Some(effect) = pop(cx, key)?
-        {
-            return Ok(effect);
-        }
-    }
-    cx.wait(Wait {
-        kind: Kind::List,
-        deadline_ms,
-        nothing: Nothing::NullArray,
-        wakes_on_removal: false,
-        call: None,
-    })
-}
 
 #[cfg(test)]
 mod tests {

@@ -19,7 +19,7 @@ use crate::waiting::{Blocking, Nothing, Wait};
 pub static COMMANDS: &[&Command] = &[&LMOVE, &RPOPLPUSH, &BLMOVE, &BRPOPLPUSH];
 
 const WRITES: Flags = Flags::WRITE.union(Flags::DENYOOM);
-const WAITS: Flags = WRITES.union(Flags::NOSCRIPT).union(Flags::BLOCKING);
+const WAITS: Flags = WRITES.union(Flags::BLOCKING);
 const KEYS: &[KeySpec] =
     &[KeySpec::first(TAKES), KeySpec::range(KeyFlags::RW.union(KeyFlags::INSERT), 2, 0, 1)];
 const TIMEOUT: Argument = Argument::new("timeout", ArgumentKind::Double);

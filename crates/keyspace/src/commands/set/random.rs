@@ -3,6 +3,7 @@
 use kvasir_resp::reply::Reply;
 
 use crate::command::{Command, Cx, Run};
+use crate::commands::draw_options::Draws;
 use crate::commands::options::integer;
 use crate::effect::{Effect, call};
 use crate::error::Error;
@@ -114,38 +115,28 @@ static SRANDMEMBER: Command = Command {
 fn srandmember(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let count = match cx.args.len() {
         2 => None,
-        3 => Some(draw_count(&cx.args[2])?),
+        3 => Some(Draws::parse(&cx.args[2])?),
         _ => return Err(Error::SYNTAX),
     };
     let set = set_value::read(&mut cx.view, 0)?;
     match (set, count) {
         (Some(set), None) => set_value::write(cx.reply, set.random(cx.rng)),
-        (Some(set), Some(count)) => draw(set, count, cx.rng, cx.reply),
+        (Some(set), Some(draws)) => draw(set, draws, cx.rng, cx.reply),
         (None, None) => cx.reply.null(),
         (None, Some(_)) => cx.reply.array(0),
     }
     Ok(Effect::None)
 }
 
-fn draw_count(text: &[u8]) -> Result<i64, Error> {
-    let count = integer(text)?;
-    if count == i64::MIN {
-        let (min, max) = (-i64::MAX, i64::MAX);
-        let text = format!("ERR value is out of range, value must between {min} and {max}");
-        return Err(Error::new(text));
-    }
-    Ok(count)
-}
-
-/// So many different members, or if the count is negative so many draws from all.
-fn draw(set: Set<'_>, count: i64, rng: &mut Rng, reply: &mut Reply) {
-    let draws = count.unsigned_abs() as usize;
-    if count >= 0 {
-        let drawn = set.random_distinct(draws, rng);
-        reply.array(drawn.len());
-        drawn.into_iter().for_each(|member| set_value::write(reply, member));
-        return;
-    }
+fn draw(set: Set<'_>, draws: Draws, rng: &mut Rng, reply: &mut Reply) {
+    let draws = match draws {
+        Draws::Repeated(count) => count,
+        Draws::Distinct(count) => {
+            let drawn = set.random_distinct(count, rng);
+            reply.array(drawn.len());
+            return drawn.into_iter().for_each(|member| set_value::write(reply, member));
+        }
+    };
     reply.array(draws);
     // A listpack is walked for each draw; a table is not.
     let listed = match set {

@@ -4,7 +4,7 @@ use kvasir_structures::table::Position;
 
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::cursor;
-use crate::commands::scan_options::ScanOptions;
+use crate::commands::scan_options::{Omits, ScanOptions};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::set_value::{self, Member, Set};
@@ -42,7 +42,7 @@ fn sscan(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (mut members, position) = match set {
         None => (Vec::new(), Position(0)),
         Some(set) => {
-            let options = ScanOptions::parse(cx.args.from(3))?;
+            let options = ScanOptions::parse(cx.args.from(3), Omits::Nothing)?;
             let (mut members, position) = step(set, position, options.count);
             members.retain(|member| options.accepts(&member.text()));
             (members, position)
@@ -115,8 +115,10 @@ mod tests {
             ),
         );
         check_valkey(
-            "SADD s a; SSCAN s 0 NOVALUES",
-            ":1; -ERR NOVALUES option can only be used in HSCAN",
+            "SADD s a; SSCAN s 0 NOVALUES; SSCAN s 0 COUNT 5 noscores; SSCAN s 0 COUNT x NOVALUES",
+            ":1; -ERR NOVALUES option can only be used in HSCAN; \
+             -ERR NOSCORES option can only be used in ZSCAN; \
+             -ERR value is not an integer or out of range",
         );
     }
 

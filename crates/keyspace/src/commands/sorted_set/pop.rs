@@ -7,13 +7,13 @@ use kvasir_resp::reply::{Protocol, Reply};
 
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::deadline_ms;
+use crate::commands::take_or_wait::take_or_wait;
 use crate::effect::{Effect, call};
 use crate::error::Error;
 use crate::event::Class;
 use crate::sorted_set_value::{self, Direction, Expected};
 use crate::spec::{Argument, ArgumentKind, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Kind;
-use crate::waiting::{Nothing, Wait};
 
 pub static COMMANDS: &[&Command] = &[&ZPOPMIN, &ZPOPMAX, &ZMPOP, &BZPOPMIN, &BZPOPMAX, &BZMPOP];
 
@@ -114,7 +114,7 @@ const WAITING_POP: Spec = Spec {
     group: Group::SortedSet,
     complexity: "O(log(N)) where N is the size of the sorted set.",
     arity: -3,
-    flags: Flags::WRITE.union(Flags::NOSCRIPT).union(Flags::BLOCKING).union(Flags::FAST),
+    flags: Flags::WRITE.union(Flags::BLOCKING).union(Flags::FAST),
     keys: &[KeySpec::range(TAKES, 1, -2, 1)],
     history: &[("6.0.0", "`timeout` may have a fraction.")],
     arguments: &[
@@ -146,7 +146,7 @@ static BZPOPMAX: Command = Command {
 
 fn pop_or_wait(cx: &mut Cx<'_, '_>, direction: Direction) -> Result<Effect, Error> {
     let deadline_ms = deadline_ms(&cx.args[cx.args.len() - 1], cx.view.env)?;
-    try_each_key(cx, deadline_ms, |cx, key| {
+    take_or_wait(cx, Kind::SortedSet, deadline_ms, |cx, key| {
         let name = cx.view.key(key);
         let header = |reply: &mut Reply, _| {
             reply.array(3);
@@ -184,7 +184,7 @@ static BZMPOP: Command = Command {
     run: Run::Keys(|cx| {
         let request = Request::parse(cx.args.from(2))?;
         let deadline_ms = deadline_ms(&cx.args[1], cx.view.env)?;
-        try_each_key(cx, deadline_ms, |cx, key| {
+        take_or_wait(cx, Kind::SortedSet, deadline_ms, |cx, key| {
             Ok(request.take_from(cx, key)?.expect("the key holds something"))
         })
     }),
@@ -297,27 +297,6 @@ fn taken_effect(cx: &Cx<'_, '_>, key: usize, direction: Direction, count: Option
         None => call(&[name, key]),
         Some(count) => call(&[name, key, count.to_string().as_bytes()]),
     }])
-}
-
-/// Lets `take` at the first key that holds something, unless others wait for that already; waits if
-/// there is none.
-fn try_each_key(
-    cx: &mut Cx<'_, '_>,
-    deadline_ms: Option<u64>,
-    take: impl Fn(&mut Cx<'_, '_>, usize) -> Result<Effect, Error>,
-) -> Result<Effect, Error> {
-    for key in 0..cx.view.key_count() {
-        if cx.view.expect_kind(key, Kind::SortedSet)? && !cx.is_behind_others(key) {
-            return take(cx, key);
-        }
-    }
-    cx.wait(Wait {
-        kind: Kind::SortedSet,
-        deadline_ms,
-        nothing: Nothing::NullArray,
-        wakes_on_removal: false,
-        call: None,
-    })
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! Drawing members: ZRANDMEMBER.
 
-use std::collections::HashSet;
-
 use kvasir_resp::reply::Reply;
 
 use super::range::{write_entry, write_header};
 use crate::command::{Command, Cx, Run};
-use crate::commands::options::integer;
+use crate::commands::draw_options::Draws;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::rng::Rng;
@@ -54,66 +52,41 @@ fn zrandmember(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     Ok(Effect::None)
 }
 
-/// With a count: so many different members, or if it is negative so many draws from all.
 fn draw(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let count = integer(&cx.args[2])?;
-    if count == i64::MIN {
-        let (min, max) = (-i64::MAX, i64::MAX);
-        let text = format!("ERR value is out of range, value must between {min} and {max}");
-        return Err(Error::new(text));
-    }
-    let with_scores = match cx.args.len() {
-        3 => false,
-        4 if cx.args[3].eq_ignore_ascii_case(b"withscores") => true,
-        _ => return Err(Error::SYNTAX),
-    };
-    if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
-        return Err(Error::fixed("ERR value is out of range"));
-    }
+    let (draws, with_scores) = Draws::parse_with(cx.args.from(2), b"withscores")?;
     match sorted_set_value::read(&mut cx.view, 0)? {
-        Some(set) => write(set, count, with_scores, cx.rng, cx.reply),
+        Some(set) => write(set, draws, with_scores, cx.rng, cx.reply),
         None => cx.reply.array(0),
     }
     Ok(Effect::None)
 }
 
-fn write(set: SortedSet<'_>, count: i64, with_scores: bool, rng: &mut Rng, reply: &mut Reply) {
-    let (draws, len) = (count.unsigned_abs() as usize, set.len());
-    let draws = if count < 0 { draws } else { draws.min(len) };
-    write_header(reply, draws, with_scores);
-    let mut write_one = |rank: usize| {
+fn write(set: SortedSet<'_>, draws: Draws, with_scores: bool, rng: &mut Rng, reply: &mut Reply) {
+    let len = set.len();
+    let write_one = |reply: &mut Reply, rank: usize| {
         let (member, score) = set.at(rank);
         write_entry(reply, member, with_scores.then_some(score));
     };
-    if count < 0 {
-        (0..draws).for_each(|_| write_one(rng.below(len)));
-    } else if draws == len {
-        // All of them: from the highest score down, as Redis walks.
-        (0..len).rev().for_each(write_one);
-    } else {
-        distinct(draws, len, rng).into_iter().for_each(write_one);
+    match draws {
+        Draws::Repeated(count) => {
+            write_header(reply, count, with_scores);
+            (0..count).for_each(|_| write_one(reply, rng.below(len)));
+        }
+        Draws::Distinct(count) => {
+            let ranks = ranks(count, len, rng);
+            write_header(reply, ranks.len(), with_scores);
+            ranks.into_iter().for_each(|rank| write_one(reply, rank));
+        }
     }
 }
 
-/// `count` numbers below `len`, in any order, none of them twice.
-fn distinct(count: usize, len: usize, rng: &mut Rng) -> Vec<usize> {
+/// `count` ranks below `len`, in any order, none of them twice.
+fn ranks(count: usize, len: usize, rng: &mut Rng) -> Vec<usize> {
     if count < len / 3 {
-        let (mut drawn, mut seen) = (Vec::with_capacity(count), HashSet::with_capacity(count));
-        while drawn.len() < count {
-            let number = rng.below(len);
-            if seen.insert(number) {
-                drawn.push(number);
-            }
-        }
-        return drawn;
+        return rng.distinct(count, |rng| rng.below(len), |rank| *rank);
     }
-    // Fisher and Yates, stopped when enough are drawn.
-    let mut numbers: Vec<usize> = (0..len).collect();
-    for index in 0..count {
-        numbers.swap(index, index + rng.below(len - index));
-    }
-    numbers.truncate(count);
-    numbers
+    // All of them are written from the highest score down, as Redis walks.
+    rng.some_of((0..len).rev().collect(), count)
 }
 
 #[cfg(test)]

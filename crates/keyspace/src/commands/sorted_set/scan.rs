@@ -1,21 +1,17 @@
 //! Walking over a sorted set in steps: ZSCAN.
 
-use kvasir_resp::args::Args;
 use kvasir_resp::number::{write_double, write_double_shortest};
 use kvasir_resp::reply::Reply;
-use kvasir_structures::glob::{self, Case};
 
 use crate::command::{Command, Cx, Run};
-use crate::commands::options::{cursor, integer};
+use crate::commands::options::cursor;
+use crate::commands::scan_options::{Omits, ScanOptions};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::sorted_set_value::{self, Member, SortedSet};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 
 pub static COMMANDS: &[&Command] = &[&ZSCAN];
-
-/// Members that a call looks at unless COUNT says otherwise.
-const COUNT_DEFAULT: usize = 10;
 
 static ZSCAN: Command = Command {
     spec: Spec {
@@ -49,15 +45,15 @@ fn zscan(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         cx.reply.array(0);
         return Ok(Effect::None);
     };
-    let options = Options::parse(cx.args.from(3))?;
+    let options = ScanOptions::parse(cx.args.from(3), Omits::Scores)?;
     let (mut entries, position) = step(set, position, options.count);
     entries.retain(|(member, _)| member.with_bytes(|member| options.accepts(member)));
     cx.reply.array(2);
     cx.reply.bulk(position.to_string().as_bytes());
-    cx.reply.array(if options.without_scores { entries.len() } else { 2 * entries.len() });
+    cx.reply.array(if options.omits { entries.len() } else { 2 * entries.len() });
     for (member, score) in entries {
         member.write_to(cx.reply);
-        if !options.without_scores {
+        if !options.omits {
             write_score(cx.reply, set, score);
         }
     }
@@ -87,40 +83,6 @@ fn write_score(reply: &mut Reply, set: SortedSet<'_>, score: f64) {
     reply.bulk(&text);
 }
 
-/// ZSCAN's options.
-struct Options<'a> {
-    pattern: Option<&'a [u8]>,
-    count: usize,
-    without_scores: bool,
-}
-
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Error> {
-        let mut options = Options { pattern: None, count: COUNT_DEFAULT, without_scores: false };
-        let mut words = args.iter();
-        while let Some(word) = words.next() {
-            if word.eq_ignore_ascii_case(b"noscores") {
-                options.without_scores = true;
-                continue;
-            }
-            let value = words.next().ok_or(Error::SYNTAX)?;
-            if word.eq_ignore_ascii_case(b"count") {
-                let count = usize::try_from(integer(value)?).map_err(|_| Error::SYNTAX)?;
-                options.count = Some(count).filter(|count| *count > 0).ok_or(Error::SYNTAX)?;
-            } else if word.eq_ignore_ascii_case(b"match") {
-                options.pattern = Some(value).filter(|pattern| *pattern != b"*");
-            } else {
-                return Err(Error::SYNTAX);
-            }
-        }
-        Ok(options)
-    }
-
-    fn accepts(&self, member: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, member, Case::Sensitive))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -146,6 +108,10 @@ mod tests {
         check_valkey(
             "ZADD z 3.3 a 2 b; ZSCAN z 0 NOSCORES; ZSCAN z 0 COUNT 5 noscores MATCH a; ZSCAN z 0",
             ":2; [$0 [$b $a]]; [$0 [$a]]; [$0 [$b $2 $a $3.3]]",
+        );
+        check_valkey(
+            "ZADD z 1 a; ZSCAN z 0 NOVALUES",
+            ":1; -ERR NOVALUES option can only be used in HSCAN",
         );
     }
 
