@@ -17,6 +17,7 @@
 //!   records are bound to the borrow of the table.
 //! - Memory that was in `root` goes to a [`Retire`], because a prefetch (`probe`) may be looking.
 
+mod part;
 mod sample;
 
 use core::marker::PhantomData;
@@ -29,6 +30,7 @@ use crate::directory::{
 };
 use crate::record::{Record, RecordMut, RecordRef};
 
+pub use part::Cut;
 pub use sample::Sample;
 
 /// Hash bits that a directory can use.
