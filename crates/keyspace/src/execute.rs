@@ -80,6 +80,7 @@ pub fn execute_locked(
     let view = View::new(env, tally, keyspace, args, keys, guards);
     let mut cx = Cx { args, db, view, reply, rng, blocking, wait: None };
     let result = run(&mut cx);
+    cx.view.tally.count_change(&result);
     if let Some(wait) = cx.wait.take() {
         block(keyspace, call, cx, *wait);
     }

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::access::Policy;
 use crate::database::{DbIndex, Keyspace};
+use crate::effect::Effect;
 use crate::error::Error;
 use crate::event::{Class, Event};
 use crate::found::Found;
@@ -116,6 +117,8 @@ impl Env {
 /// What a worker counts and collects over many calls.
 #[derive(Default)]
 pub struct Tally {
+    /// Calls that changed something.
+    pub changes: u64,
     pub hits: u64,
     pub misses: u64,
     pub expired: u64,
@@ -175,6 +178,12 @@ impl Garbage {
 }
 
 impl Tally {
+    /// Counts a call that changed something.
+    #[inline]
+    pub fn count_change<E>(&mut self, result: &Result<Effect, E>) {
+        self.changes += u64::from(!matches!(result, Ok(Effect::None) | Err(_)));
+    }
+
     /// Frees a record that was taken out of a table, or puts it aside if that takes long.
     pub fn discard(&mut self, record: OwnedRecord<Object>) {
         use kvasir_structures::record::Body;

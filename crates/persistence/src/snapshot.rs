@@ -8,7 +8,6 @@
 //! anything; who changes something has the other half, and waits when that is full too.
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -88,8 +87,8 @@ impl Snapshot<'_> {
     ) -> io::Result<Saved> {
         let mut file = Replacement::begin(disk, names.temporary.to_owned(), options.syncs_often)?;
         let (chunks, images) = self.cut(options, beside, &mut file)?;
+        let next = AtomicUsize::new(0);
         let written = thread::scope(|scope| {
-            let next = AtomicUsize::new(0);
             let (chunks, images, next) = (&*chunks, &images[..], &next);
             let visitors = (0..self.visitors.max(1))
                 .map(|_| scope.spawn(move || self.visit(chunks, images, next)));

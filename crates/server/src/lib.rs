@@ -31,6 +31,7 @@ pub mod memory;
 pub mod process;
 pub mod pubsub;
 pub mod run;
+pub mod saving;
 pub mod scripting;
 pub mod session;
 pub mod shared;

@@ -18,6 +18,7 @@ use crate::evict::OverLimit;
 use crate::freeing::Freeing;
 use crate::latency::Latencies;
 use crate::pubsub::Hub;
+use crate::saving::Saving;
 use crate::scripting::busy::ScriptState;
 use crate::scripting::cache::Cache;
 use crate::scripting::libraries::Libraries;
@@ -44,6 +45,7 @@ pub struct Shared {
     pub latencies: Latencies,
     pub freeing: Freeing,
     pub over_limit: OverLimit,
+    pub saving: Saving,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -128,6 +130,7 @@ impl Shared {
             latencies: Latencies::default(),
             freeing: Freeing::start(),
             over_limit: OverLimit::default(),
+            saving: Saving::default(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),

@@ -10,7 +10,7 @@ use kvasir_persistence::load::{Entrance, Listener, LoadError, Progress, Target, 
 use kvasir_reactor::clock;
 
 use crate::log::{notice, warning};
-use crate::scripting::libraries::Reader;
+use crate::scripting::run::Scripting;
 use crate::shared::Shared;
 use crate::tuning::env;
 
@@ -89,7 +89,7 @@ pub fn read(
     for figure in [&progress.bytes, &progress.keys, &progress.keys_expired] {
         figure.store(0, Ordering::Relaxed);
     }
-    let mut listener = Beside { shared, reader: Reader::default() };
+    let mut listener = Beside { shared, reader: Scripting::new(&config) };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
     let [keys, expired, bytes] = [&progress.keys, &progress.keys_expired, &progress.bytes]
@@ -108,7 +108,8 @@ fn tell(shared: &Shared, path: &Path) {
     std::thread::park_timeout(TELL);
     while loading.is_under_way() {
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        let (bytes, total) = (figure(&loading.progress.bytes), figure(&loading.progress.bytes_total));
+        let (bytes, total) =
+            (figure(&loading.progress.bytes), figure(&loading.progress.bytes_total));
         let percent = (bytes * 100).checked_div(total).unwrap_or(0);
         let eta_s = eta_s(start.elapsed(), bytes, total);
         let keys = figure(&loading.progress.keys);
@@ -126,7 +127,7 @@ pub fn eta_s(elapsed: Duration, bytes: u64, total: u64) -> u64 {
 /// Takes in what stands beside the keys.
 struct Beside<'a> {
     shared: &'a Shared,
-    reader: Reader,
+    reader: Scripting,
 }
 
 impl Listener for Beside<'_> {
@@ -145,7 +146,9 @@ impl Listener for Beside<'_> {
         match key {
             Some(key) => {
                 let key = key.escape_ascii();
-                warning!("a value of a module is left out: there are no modules module={module} key={key}");
+                warning!(
+                    "a value of a module is left out: there are no modules module={module} key={key}"
+                );
             }
             None => warning!("data of a module is left out module={module}"),
         }

@@ -41,6 +41,8 @@ pub struct Saving {
     changes_saved: AtomicU64,
     /// Set while writes are refused because the last snapshot failed.
     refuses_writes: AtomicBool,
+    /// Set while a worker ends the server at the wish of a signal.
+    pub is_ending: AtomicBool,
 }
 
 /// The last save and the next.
@@ -157,6 +159,24 @@ impl Saving {
     }
 }
 
+/// Whether the data is saved before the server stops, unless somebody says otherwise.
+pub fn saves_at_end(shared: &Shared) -> bool {
+    !shared.config().persistence.save.is_empty() && !shared.saving.loading.is_under_way()
+}
+
+/// Saves the data before a signal ends the server; false if that failed: the server goes on then.
+pub fn save_at_end(shared: &Shared) -> bool {
+    if !saves_at_end(shared) {
+        return true;
+    }
+    let env = crate::tuning::env(&shared.config(), kvasir_reactor::clock::now_unix_ms());
+    let saved = shared.saving.save_now(shared, &shared.gate.exclusive(), &env);
+    if saved.is_err() {
+        warning!("the data can't be saved, so the server goes on; SHUTDOWN NOSAVE ends it");
+    }
+    saved.is_ok()
+}
+
 /// Changes of the data since the start.
 fn changes(shared: &Shared) -> u64 {
     shared.workers.iter().map(|worker| worker.stats.changes.value()).sum()
@@ -183,10 +203,10 @@ fn options(config: &Config) -> Options {
 /// What a file says of its server, by the names of Redis, and the libraries of functions.
 fn beside(shared: &Shared, env: &Env) -> Beside {
     let aux = vec![
-        ("redis-ver", crate::info::REDIS_VERSION.to_owned()),
+        ("redis-ver", crate::commands::auth::REDIS_VERSION.to_owned()),
         ("redis-bits", usize::BITS.to_string()),
         ("ctime", (env.now_ms / 1000).to_string()),
-        ("used-mem", crate::memory::used_bytes(shared).to_string()),
+        ("used-mem", crate::memory::used_bytes().to_string()),
         ("aof-base", "0".to_owned()),
     ];
     let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();

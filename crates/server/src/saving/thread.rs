@@ -45,10 +45,8 @@ fn wait_for_work(shared: &Shared) {
         if state.has_failed && last_attempt.elapsed().as_secs() >= RETRY_S {
             last_attempt = Instant::now();
         }
-        let (woken, _) = saving
-            .is_asked
-            .wait_timeout(state, LOOK)
-            .unwrap_or_else(PoisonError::into_inner);
+        let (woken, _) =
+            saving.is_asked.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
         drop(woken);
         let facts = saving.facts(shared);
         let since_s = (clock::now_unix_ms() / 1000).saturating_sub(facts.last_save_s);
