@@ -8,9 +8,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
-use super::{
-    ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word,
-};
+use super::{ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word};
 
 pub static COMMANDS: &[&ServerCommand] = &[
     &ROLE,

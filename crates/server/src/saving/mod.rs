@@ -90,7 +90,11 @@ impl Saving {
             last_save_s: state.last_save_s.max(shared.facts.started_ms / 1000),
             has_failed: state.has_failed,
             last_took: state.last_took,
-            current_took: state.began.map(|began| began.elapsed()),
+            // One that is wanted is about to begin: who asked for it sees it.
+            current_took: state
+                .began
+                .map(|began| began.elapsed())
+                .or(state.is_wanted.then_some(Duration::ZERO)),
             saves: state.saves,
             changes: changes(shared).saturating_sub(self.changes_saved.load(Relaxed)),
         }

@@ -22,6 +22,7 @@ mod notifications;
 mod process;
 mod pubsub;
 mod pubsub_workers;
+mod saving;
 mod scripts;
 mod server;
 mod standalone;
