@@ -216,7 +216,7 @@ impl Loader {
             Place::Field { assign, .. } => {
                 check_directory(row, &value)?;
                 let value = match value {
-                    Value::Words(points) if row.kind == Kind::SavePoints => {
+                    Value::Words(points) if matches!(row.kind, Kind::SavePoints) => {
                         Value::Words(self.added_save_points(points))
                     }
                     value => value,
