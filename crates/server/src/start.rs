@@ -157,7 +157,7 @@ fn start_workers(
     let keyspace = Keyspace::new(gate, config.databases as usize);
     let shared = Shared::new(gate, keyspace, config, tls, facts, access, wakers);
     let shared: &'static Shared = Box::leak(Box::new(shared));
-    shared.saving.loading.begin();
+    saving::loading::begin_if_there_is_something(shared);
     saving::start(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))

@@ -39,13 +39,20 @@ impl Loading {
         if self.is_under_way() { Err(LOADING) } else { Ok(()) }
     }
 
-    pub fn begin(&self) {
+    fn begin(&self) {
         self.started_ms.store(clock::now_unix_ms(), Ordering::Relaxed);
         self.is_under_way.store(true, Ordering::Release);
     }
 
-    pub fn end(&self) {
+    fn end(&self) {
         self.is_under_way.store(false, Ordering::Release);
+    }
+}
+
+/// Has clients wait from the first one on if there is a file to load.
+pub fn begin_if_there_is_something(shared: &Shared) {
+    if shared.config().persistence.dbfilename.exists() {
+        shared.saving.loading.begin();
     }
 }
 
@@ -54,8 +61,7 @@ impl Loading {
 pub fn load_at_start(shared: &Shared) -> Result<(), String> {
     let config = shared.config();
     let path = &config.persistence.dbfilename;
-    if !path.exists() {
-        shared.saving.loading.end();
+    if !shared.saving.loading.is_under_way() {
         return Ok(());
     }
     let env = env(&config, clock::now_unix_ms());

@@ -94,7 +94,9 @@ fn check_comes_back(save: &[&str], options: &[&str]) {
 
     let second = Server::kvasir("epoll", &options);
     let mut client = second.connect();
-    wait_until("the data is loaded", || client.ask_text("INFO persistence").contains("loading:0"));
+    wait_until("the data is loaded", || {
+        client.ask_text("INFO persistence").contains("\nloading:0")
+    });
     assert_eq!(digest(&mut client), before, "{save:?}");
     assert_eq!(client.ask("FCALL f 0"), Value::Integer(7));
     let ttl_ms = client.ask("PTTL volatile");
@@ -149,7 +151,7 @@ fn check_loads_from(peer: impl Fn(&[&str]) -> Option<Server>, more: &[&str]) {
     each_backend(&dir, |ours| {
         let mut client = ours.connect();
         wait_until("the data is loaded", || {
-            client.ask_text("INFO persistence").contains("loading:0")
+            client.ask_text("INFO persistence").contains("\nloading:0")
         });
         assert_eq!(digest(&mut client), wanted, "from {}", theirs.name);
     });
@@ -221,7 +223,9 @@ fn transfer(client: &mut Client, seed: usize, accounts: usize, is_over: &AtomicB
 }
 
 fn sum(client: &mut Client, accounts: usize) -> i64 {
-    wait_until("the data is loaded", || client.ask_text("INFO persistence").contains("loading:0"));
+    wait_until("the data is loaded", || {
+        client.ask_text("INFO persistence").contains("\nloading:0")
+    });
     let mut call = vec!["MGET".to_owned()];
     call.extend((0..accounts).map(|account| format!("account:{account}")));
     let Value::Array(values) = client.call(&call) else { panic!("MGET replies an array") };
