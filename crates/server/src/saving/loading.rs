@@ -51,7 +51,8 @@ impl Loading {
 
 /// Has clients wait from the first one on if there is a file to load.
 pub fn begin_if_there_is_something(shared: &Shared) {
-    if shared.config().persistence.dbfilename.exists() {
+    // Of what cannot be looked at, the loading tells why.
+    if !matches!(shared.config().persistence.dbfilename.try_exists(), Ok(false)) {
         shared.saving.loading.begin();
     }
 }
