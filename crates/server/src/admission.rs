@@ -39,6 +39,13 @@ pub fn check(
     if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
         return Err(busy.error());
     }
+    let saving = &scene.shared.saving;
+    if !entry.spec.flags.contains(Flags::LOADING) {
+        saving.loading.check()?;
+    }
+    if entry.spec.flags.contains(Flags::WRITE) {
+        saving.check_write()?;
+    }
     Ok(())
 }
 

@@ -37,6 +37,7 @@ pub mod post;
 pub mod process;
 pub mod pubsub;
 pub mod run;
+pub mod saving;
 pub mod scripting;
 pub mod session;
 pub mod shared;

@@ -16,7 +16,7 @@ use crate::admission;
 use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
 use crate::command_log::Noted;
-use crate::commands::{ServerCommand, ServerCx, ServerRun};
+use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::evict;
@@ -389,6 +389,7 @@ impl<'w> Runner<'w> {
         drop(exclusive);
         let pass = self.pass.insert(self.shared.gate.enter(self.worker));
         settle(self.shared, self.worker, self.core, pass, connection);
+        self.core.tally.count_change(&result);
         result.map(drop)
     }
 
@@ -412,17 +413,20 @@ impl<'w> Runner<'w> {
                 worker: self.worker,
                 core: self.core,
                 connection,
-                pass: self.pass.as_ref(),
+                inside: self.pass.as_ref().map_or(Inside::Nowhere, Inside::WithOthers),
                 args,
             }),
-            ServerRun::World(run) => {
-                let exclusive = self.close_gate()?;
+            ServerRun::WorldIf(needs_it, run) if !needs_it(self.shared, args) => {
+                self.run_server(connection, ServerRun::Plain(run), args)
+            }
+            ServerRun::World(run) | ServerRun::WorldIf(_, run) => {
+                let mut exclusive = self.close_gate()?;
                 let result = run(&mut ServerCx {
                     shared: self.shared,
                     worker: self.worker,
                     core: self.core,
                     connection,
-                    pass: Some(&exclusive),
+                    inside: Inside::Alone(&mut exclusive),
                     args,
                 });
                 drop(exclusive);

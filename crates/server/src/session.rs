@@ -27,7 +27,7 @@ use crate::acl::admit::{Moment, Scene, admit_later};
 use crate::acl::call;
 use crate::acl::check::check;
 use crate::command_log::Noted;
-use crate::commands::{ServerCommand, ServerCx, ServerRun};
+use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
 use crate::evict;
@@ -365,14 +365,17 @@ impl Session {
         args: Args<'_>,
     ) -> Result<(), Error> {
         let Session { worker, connection, hold, .. } = self;
-        let pass = match hold.as_ref().expect("a session holds something before its first call") {
-            Hold::Slots(slots) => slots.pass(),
-            Hold::World(pass) => pass,
+        let inside = match hold.as_mut().expect("a session holds something before its first call") {
+            Hold::Slots(slots) => Inside::WithOthers(slots.pass()),
+            Hold::World(pass) => Inside::Alone(pass),
         };
         let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
-        let cx = &mut ServerCx { shared, worker: index, core, connection, pass: Some(pass), args };
+        let cx = &mut ServerCx { shared, worker: index, core, connection, inside, args };
         match command.run {
-            ServerRun::Plain(run) | ServerRun::Family(run, _) | ServerRun::World(run) => run(cx),
+            ServerRun::Plain(run)
+            | ServerRun::Family(run, _)
+            | ServerRun::World(run)
+            | ServerRun::WorldIf(_, run) => run(cx),
             ServerRun::Session(_) => unreachable!("the caller hands the session on"),
             ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
         }

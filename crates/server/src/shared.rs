@@ -21,6 +21,7 @@ use crate::latency::Latencies;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::Hub;
+use crate::saving::Saving;
 use crate::scripting::busy::ScriptState;
 use crate::scripting::cache::Cache;
 use crate::scripting::libraries::Libraries;
@@ -54,6 +55,7 @@ pub struct Shared {
     pub freeing: Freeing,
     pub defrag: Defrag,
     pub over_limit: OverLimit,
+    pub saving: Saving,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -143,6 +145,7 @@ impl Shared {
             freeing: Freeing::start(),
             defrag: Defrag::default(),
             over_limit: OverLimit::default(),
+            saving: Saving::default(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),

@@ -39,6 +39,8 @@ pub struct WorkerStats {
     pub expired: Counter,
     pub evicted: Counter,
     pub fields_expired: Counter,
+    /// Calls that changed data.
+    pub changes: Counter,
     pub input_bytes: Counter,
     pub output_bytes: Counter,
     pub reads: Counter,
@@ -83,6 +85,7 @@ impl WorkerStats {
             expired: Counter::default(),
             evicted: Counter::default(),
             fields_expired: Counter::default(),
+            changes: Counter::default(),
             input_bytes: Counter::default(),
             output_bytes: Counter::default(),
             reads: Counter::default(),

@@ -572,6 +572,7 @@ impl Worker {
         stats.expired.add(std::mem::take(&mut tally.expired));
         stats.evicted.add(std::mem::take(&mut tally.evicted));
         stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
+        stats.changes.add(std::mem::take(&mut tally.changes));
         if !tally.garbage.is_empty() {
             self.shared.freeing.free(tally.garbage.drain(..));
         }

@@ -85,7 +85,11 @@ fn watch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         return Err(Error::fixed("ERR WATCH inside MULTI is not allowed"));
     }
     let keyspace = &cx.shared.keyspace;
-    let pass = cx.pass.filter(|_| !keyspace.busy.is_busy()).ok_or_else(|| keyspace.busy.error())?;
+    let pass = cx
+        .inside
+        .pass()
+        .filter(|_| !keyspace.busy.is_busy())
+        .ok_or_else(|| keyspace.busy.error())?;
     for key in cx.args.from(1) {
         cx.connection.watch(keyspace, pass, &cx.core.env, key);
     }

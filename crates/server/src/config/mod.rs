@@ -14,6 +14,7 @@ pub mod kind;
 pub mod load;
 pub mod memory;
 pub mod operations;
+pub mod persistence;
 pub mod print;
 pub mod reasons;
 pub mod rewrite;
@@ -89,6 +90,7 @@ pub struct Config {
     pub zset_max_listpack_value: u64,
     pub notify_keyspace_events: Class,
     pub memory: Memory,
+    pub persistence: persistence::Persistence,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -185,6 +187,7 @@ impl Config {
             zset_max_listpack_value: 0,
             notify_keyspace_events: Class::empty(),
             memory: Memory::default(),
+            persistence: persistence::Persistence::default(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

@@ -48,7 +48,7 @@ pub struct Scripting {
 }
 
 impl Scripting {
-    fn new(config: &Config) -> Scripting {
+    pub fn new(config: &Config) -> Scripting {
         let host = Rc::new(ServerHost::default());
         let options = Options { memory_limit_bytes: config.script_memory_limit as usize };
         Scripting {

@@ -25,6 +25,7 @@ mod pause;
 mod process;
 mod pubsub;
 mod pubsub_workers;
+mod saving;
 mod script_limits;
 mod scripts;
 mod server;
