@@ -26,7 +26,6 @@ use kvasir_structures::held::{Held, Locked};
 use crate::acl::admit::{Moment, Scene, admit_later};
 use crate::acl::call;
 use crate::acl::check::check;
-use crate::blocking::serve_ready;
 use crate::command_log::Noted;
 use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
@@ -52,6 +51,10 @@ pub struct Session {
     /// The request of the batch that everything in the session is the answer to.
     request: usize,
     hold: Option<Hold>,
+    /// Of the call at hand; here so that its memory is used again.
+    keys: Vec<KeyAt>,
+    /// There was no memory for calls that add data when that was last looked at.
+    is_out_of_memory: bool,
 }
 
 /// Where the arguments of the call are.
@@ -100,6 +103,8 @@ impl Start {
             calling,
             request: self.request,
             hold: None,
+            keys: Vec::new(),
+            is_out_of_memory: false,
         };
         let goes_first = runs_script(self.entry);
         if goes_first {
@@ -160,14 +165,44 @@ impl Session {
     /// Locks the slots of these keys until the session ends. Nothing may be held yet. Fails if a
     /// busy script has one of them.
     pub fn hold_keys(&mut self, keys: &[KeyAt]) -> Result<(), Error> {
+        let held = self.lock_keys(keys)?;
+        self.hold_slots(held);
+        Ok(())
+    }
+
+    fn hold_slots(&mut self, held: Held<Slots>) {
+        self.worker.core.see_trackers(self.worker.shared);
+        self.hold = Some(Hold::Slots(held));
+    }
+
+    /// As [`Session::hold_keys`], of the keys that the call itself names: those that were found
+    /// when its request was parsed, or those that `find` finds.
+    pub fn hold_own_keys(
+        &mut self,
+        find: impl FnOnce(Args<'_>, DbIndex) -> Vec<KeyAt>,
+    ) -> Result<(), Error> {
+        let db = self.connection.db;
+        let planned = match self.calling {
+            Calling::Request(index) => {
+                let batch = &self.worker.batch;
+                batch.keys(&batch.requests[index], db)
+            }
+            Calling::Queued(_) => None,
+        };
+        let held = match planned {
+            Some(keys) => self.lock_keys(keys),
+            None => self.lock_keys(&find(self.args(), db)),
+        };
+        self.hold_slots(held?);
+        Ok(())
+    }
+
+    fn lock_keys(&self, keys: &[KeyAt]) -> Result<Held<Slots>, Error> {
         debug_assert!(self.hold.is_none(), "slots are locked all at once, in order");
         let Shared { gate, keyspace, .. } = self.worker.shared;
         let pass = gate.enter_unless(self.worker.index, || keyspace.busy.is_busy());
         let pass = pass.ok_or_else(|| keyspace.busy.error())?;
-        self.worker.core.see_trackers(self.worker.shared);
-        let held = Held::new(pass, |pass| lock_unless_busy(keyspace, pass, keys))?;
-        self.hold = Some(Hold::Slots(held));
-        Ok(())
+        Held::new(pass, |pass| lock_unless_busy(keyspace, pass, keys))
     }
 
     /// Closes the gate until the session ends. Nothing may be held yet. Fails if a busy script is
@@ -210,7 +245,14 @@ impl Session {
     pub fn may_write(&mut self) -> bool {
         debug_assert!(self.hold.is_none(), "eviction locks slots");
         let worker = &mut self.worker;
-        evict::may_write_outside(worker.shared, worker.index, &mut worker.core)
+        let may_write = evict::may_write_outside(worker.shared, worker.index, &mut worker.core);
+        self.is_out_of_memory = !may_write;
+        may_write
+    }
+
+    /// What [`Session::may_write`] found last.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.is_out_of_memory
     }
 
     /// The witness for being inside the gate.
@@ -228,9 +270,13 @@ impl Session {
         self.remember_keys(entry, args);
         let result = match entry.handler {
             Handler::Data(command) => {
-                let (keyspace, mut keys) = (&self.worker.shared.keyspace, Vec::new());
-                plan::keys(keyspace, command, args, self.connection.db, &mut keys)
-                    .and_then(|()| self.call_data(command, args, &keys))
+                let keyspace = &self.worker.shared.keyspace;
+                let mut keys = std::mem::take(&mut self.keys);
+                keys.clear();
+                let result = plan::keys(keyspace, command, args, self.connection.db, &mut keys)
+                    .and_then(|()| self.call_data(command, args, &keys));
+                self.keys = keys;
+                result
             }
             Handler::Server(command) => self.call_server(command, args),
         };
@@ -371,13 +417,7 @@ impl Session {
     fn end(self) -> (Box<Worker>, Box<Connection>) {
         let Session { mut worker, connection, hold, .. } = self;
         drop(hold);
-        if !worker.core.tally.ready.is_empty() {
-            let shared = worker.shared;
-            let pass = shared.gate.enter(worker.index);
-            serve_ready(shared, worker.index, &mut worker.core, &pass);
-            worker.core.see_trackers(shared);
-            notifications::tell(shared, worker.index, &mut worker.core, connection.client.id);
-        }
+        worker.serve_left(connection.client.id);
         (worker, connection)
     }
 }

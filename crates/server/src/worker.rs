@@ -41,6 +41,8 @@ const REPORTED_BYTES_MIN: usize = 128 * 1024;
 /// Emptied reply buffers kept for the next replies, and how large one may be.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
+/// How often it is tried to serve those whom a busy script has kept from being served.
+const SERVING_RETRY: Duration = Duration::from_millis(20);
 
 pub struct Worker {
     pub index: usize,
@@ -203,6 +205,8 @@ impl Worker {
             notifications::tell(self.shared, self.index, &mut self.core, NOBODY);
         }
         self.cron.run(self.shared, &mut self.core);
+        self.serve_left(NOBODY);
+        self.answer_served();
         self.shake_hands();
         self.end_handshakes();
         self.end_pause();
@@ -222,13 +226,15 @@ impl Worker {
         {
             return Some(Duration::ZERO);
         }
+        let has_left = !self.core.tally.ready.is_empty();
+        let next_serving = has_left.then_some(SERVING_RETRY);
         let has_connections = self.connections.iter().any(Option::is_some);
         let until = |ms: u64| Duration::from_millis(ms.saturating_sub(self.core.env.now_ms));
         let next_wait = self.core.deadlines.next_ms().map(until);
         let next_task = self.cron.timeout(self.shared, &self.core, has_connections);
         let next_handshake = self.handshakes.next_ms().map(until);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
-        let all = [next_wait, next_task, next_handshake].into_iter().chain(next_look);
+        let all = [next_wait, next_task, next_handshake, next_serving].into_iter().chain(next_look);
         all.flatten().min()
     }
 

@@ -134,7 +134,7 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return (session, Err(Error::fixed(text)));
     }
-    if adds_data(&transaction) && !session.may_write() {
+    if !session.may_write() && adds_data(&transaction) {
         session.connection.unwatch(&session.worker.shared.keyspace);
         let reason = OUT_OF_MEMORY;
         let text = [b"EXECABORT Transaction discarded because of: ", reason.text()].concat();

@@ -85,13 +85,16 @@ impl Tracked {
     }
 }
 
+/// Who wants to hear of all keys that begin so.
+type Prefixes = BTreeMap<Arc<[u8]>, Vec<Arc<Tracker>>>;
+
 /// What all workers share of it.
 pub struct Tracking {
     /// How many clients track.
     count: AtomicUsize,
     trackers: RwLock<HashMap<u64, Arc<Tracker>>>,
     pub keys: Keys,
-    prefixes: RwLock<BTreeMap<Arc<[u8]>, Vec<Arc<Tracker>>>>,
+    prefixes: RwLock<Prefixes>,
     prefix_count: AtomicUsize,
     post: Post<Letter>,
 }

@@ -25,6 +25,7 @@ mod pause;
 mod process;
 mod pubsub;
 mod pubsub_workers;
+mod script_limits;
 mod scripts;
 mod server;
 mod standalone;
