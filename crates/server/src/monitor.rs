@@ -124,7 +124,8 @@ fn line(now_us: u64, by: By<'_>, db: DbIndex, entry: &Entry, args: Args<'_>) -> 
     let _ = match by {
         By::Script => write!(head, "lua]"),
         By::Client(client) if client.is_unix => {
-            let path = client.address.strip_suffix(":0").unwrap_or(&client.address);
+            let path = &client.local_address;
+            let path = path.strip_suffix(":0").unwrap_or(path);
             write!(head, "unix:{path}]")
         }
         By::Client(client) => write!(head, "{}]", client.address),

@@ -107,7 +107,7 @@ impl<'a> Wanted<'a> {
             return refuse("ERR OPTIN and OPTOUT are not compatible with BCAST");
         }
         if self.opts_in && self.opts_out {
-            return refuse("ERR You can't use both OPTIN mode and OPTOUT mode");
+            return refuse("ERR You can't specify both OPTIN mode and OPTOUT mode");
         }
         if self.opts_in && mode == Some(Mode::OptOut) || self.opts_out && mode == Some(Mode::OptIn)
         {

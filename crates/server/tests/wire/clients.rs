@@ -61,7 +61,7 @@ fn filters_are_refused_as_by_valkey() {
         ("ID x", "-ERR syntax error"),
         ("ID 1 x", "-ERR syntax error"),
         ("ID -1", "-ERR client-id should be greater than 0"),
-        ("NOT-ID", "-ERR syntax error"),
+        ("NOT-ID x", "-ERR syntax error"),
         ("NOT-TYPE x", "-ERR Unknown client type 'x'"),
         ("NOT-USER x", "-ERR No such user 'x'"),
         ("MAXAGE -1", "-ERR maxage should be greater than 0"),

@@ -2,18 +2,22 @@
 
 use crate::check::{check, show};
 use crate::harness::{Server, backends, wait_until};
+use crate::talk::talk_as_valkey;
 
 #[test]
 fn arguments() {
     check(&[(
         "CLIENT PAUSE; CLIENT PAUSE x; CLIENT PAUSE -1; CLIENT PAUSE 0; CLIENT PAUSE 1 x; \
-         CLIENT PAUSE 1 WRITE x; CLIENT PAUSE 9223372036854775807; CLIENT UNPAUSE; \
-         CLIENT UNPAUSE x",
+         CLIENT UNPAUSE; CLIENT UNPAUSE x",
         "-ERR wrong number of arguments for 'client|pause' command; \
          -ERR timeout is not an integer or out of range; -ERR timeout is negative; +OK; \
-         -ERR CLIENT PAUSE mode must be WRITE or ALL; +OK; -ERR timeout is out of range; +OK; \
+         -ERR CLIENT PAUSE mode must be WRITE or ALL; +OK; \
          -ERR wrong number of arguments for 'client|unpause' command",
     )]);
+    talk_as_valkey(&[
+        ("a: CLIENT PAUSE 1 WRITE x", "a +OK"),
+        ("a: CLIENT PAUSE 9223372036854775807", "a -ERR timeout is out of range"),
+    ]);
 }
 
 fn servers() -> impl Iterator<Item = Server> {
@@ -48,7 +52,10 @@ fn writes_wait_and_reads_go_on() {
         assert_eq!(line.lines().filter(|line| line.contains(" flags=bU ")).count(), calls.len());
         let id = line.lines().find(|line| line.contains(" flags=bU ")).unwrap();
         let id = id.split(' ').next().unwrap().trim_start_matches("id=");
-        assert_eq!(admin.ask(&format!("CLIENT UNBLOCK {id}")).as_integer(), Some(0));
+        // Redis 7.0 dies of this.
+        if server.name != "redis-server" {
+            assert_eq!(admin.ask(&format!("CLIENT UNBLOCK {id}")).as_integer(), Some(0));
+        }
         assert_eq!(show(&admin.ask("EXISTS k")), ":0");
         admin.ask("CLIENT UNPAUSE");
         for (index, writer) in writers.iter_mut().enumerate() {

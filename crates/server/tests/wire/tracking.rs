@@ -22,7 +22,7 @@ fn options_must_agree() {
              -ERR value is not an integer or out of range; \
              -ERR The client ID you want redirect to does not exist; \
              -ERR PREFIX option requires BCAST mode to be enabled; \
-             -ERR You can't use both OPTIN mode and OPTOUT mode; \
+             -ERR You can't specify both OPTIN mode and OPTOUT mode; \
              -ERR OPTIN and OPTOUT are not compatible with BCAST; -ERR syntax error",
         ),
         (
@@ -121,10 +121,18 @@ fn keys_of_transactions_and_scripts_are_tracked() {
         ("b: SET m 1", "b +OK; a3 >[$invalidate [$m]]"),
         ("a3: EVAL \"return redis.call('get', KEYS[1])\" 1 s", "a3 _"),
         ("b: SET s 1", "b +OK; a3 >[$invalidate [$s]]"),
-        ("a3: EVAL_RO \"return redis.call('get', 't')\" 1 u", "a3 _"),
-        ("b: MSET t 1 u 1", "b +OK; a3 >[$invalidate [$t]]"),
         ("a3: GET s", "a3 $1"),
         ("a3: EVAL \"return redis.call('set', KEYS[1], 2)\" 1 s", "a3 +OK; a3 >[$invalidate [$s]]"),
+    ]);
+}
+
+/// Redis 7.0 lists the client for the keys that a read-only script declares.
+#[test]
+fn of_a_script_what_it_reads_counts() {
+    talk_as_valkey(&[
+        ("a3: CLIENT TRACKING on", "a3 +OK"),
+        ("a3: EVAL_RO \"return redis.call('get', 't')\" 1 u", "a3 _"),
+        ("b: MSET t 1 u 1", "b +OK; a3 >[$invalidate [$t]]"),
     ]);
 }
 
