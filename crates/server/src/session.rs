@@ -12,7 +12,7 @@ use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, covers, execute, execute_locked, lock_unless_busy};
 use kvasir_keyspace::plan::{self, KeyAt};
-use kvasir_keyspace::spec::Group;
+use kvasir_keyspace::spec::{Flags, Group};
 use kvasir_keyspace::view::Guards;
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_keyspace::watching::has_expired;
@@ -31,11 +31,13 @@ use crate::commands::{ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
 use crate::evict;
+use crate::monitor::By;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
 use crate::run::{fail, unmute};
 use crate::shared::Shared;
 use crate::timing::Streak;
+use crate::tracking;
 use crate::worker::{Core, Worker};
 
 /// How a command runs that runs others: it gets the session and gives it back.
@@ -104,7 +106,14 @@ impl Start {
             keys: Vec::new(),
             is_out_of_memory: false,
         };
+        let goes_first = runs_script(self.entry);
+        if goes_first {
+            session.feed_monitors(self.entry, session.args(), false);
+        }
         let (mut session, result) = (self.run)(session);
+        if !goes_first {
+            session.feed_monitors(self.entry, session.args(), false);
+        }
         if let Err(error) = result {
             session.fail(self.entry, self.mark, &error);
         }
@@ -114,6 +123,7 @@ impl Start {
             unmute(&mut connection, self.mark);
         }
         connection.in_session = false;
+        connection.use_up_choice(Some(self.entry));
         Subscriber::at(&mut worker, &mut connection).catch_up();
         let index = connection.id.index as usize;
         worker.connections[index] = Some(connection);
@@ -155,8 +165,14 @@ impl Session {
     /// Locks the slots of these keys until the session ends. Nothing may be held yet. Fails if a
     /// busy script has one of them.
     pub fn hold_keys(&mut self, keys: &[KeyAt]) -> Result<(), Error> {
-        self.hold = Some(Hold::Slots(self.lock_keys(keys)?));
+        let held = self.lock_keys(keys)?;
+        self.hold_slots(held);
         Ok(())
+    }
+
+    fn hold_slots(&mut self, held: Held<Slots>) {
+        self.worker.core.see_trackers(self.worker.shared);
+        self.hold = Some(Hold::Slots(held));
     }
 
     /// As [`Session::hold_keys`], of the keys that the call itself names: those that were found
@@ -177,7 +193,7 @@ impl Session {
             Some(keys) => self.lock_keys(keys),
             None => self.lock_keys(&find(self.args(), db)),
         };
-        self.hold = Some(Hold::Slots(held?));
+        self.hold_slots(held?);
         Ok(())
     }
 
@@ -196,6 +212,7 @@ impl Session {
         let Shared { gate, keyspace, .. } = self.worker.shared;
         let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
         self.hold = Some(Hold::World(exclusive.ok_or_else(|| keyspace.busy.error())?));
+        self.worker.core.see_trackers(self.worker.shared);
         Ok(())
     }
 
@@ -250,6 +267,7 @@ impl Session {
     /// on an error it has what the command wrote before.
     pub fn call(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Error> {
         let since = clock::ticks();
+        self.remember_keys(entry, args);
         let result = match entry.handler {
             Handler::Data(command) => {
                 let keyspace = &self.worker.shared.keyspace;
@@ -262,9 +280,36 @@ impl Session {
             }
             Handler::Server(command) => self.call_server(command, args),
         };
-        notifications::tell(self.worker.shared, self.worker.index, &mut self.worker.core);
+        self.tell(entry, args, result.is_ok());
         self.count(entry, args, since);
         result
+    }
+
+    fn remember_keys(&self, entry: &Entry, args: Args<'_>) {
+        let worker = &self.worker;
+        let scene = tracking::Scene::of(worker.shared, worker.index, &worker.core.config);
+        self.connection.remember_keys(scene, entry, args);
+    }
+
+    /// Tells those whom it concerns what a call has done.
+    fn tell(&mut self, entry: &Entry, args: Args<'_>, is_ok: bool) {
+        let Session { worker, connection, .. } = self;
+        let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
+        if core.env.tracks {
+            tracking::tell(shared, index, core, (connection, entry, args), is_ok);
+        } else {
+            notifications::tell(shared, index, core, connection.client.id);
+        }
+    }
+
+    /// Tells monitors of a call, which a script makes if there is one.
+    pub fn feed_monitors(&self, entry: &Entry, args: Args<'_>, is_in_script: bool) {
+        let monitors = &self.shared().monitors;
+        if monitors.is_on() {
+            let client = By::Client(&self.connection.client);
+            let by = if is_in_script { By::Script } else { client };
+            monitors.feed(self.worker.index, by, self.connection.db, entry, args);
+        }
     }
 
     /// Whether the client's user may make a call of what the session runs.
@@ -342,6 +387,7 @@ impl Session {
     ) -> (Session, Result<(), Error>) {
         let since = clock::ticks();
         let outer = std::mem::replace(&mut self.calling, Calling::Queued(args));
+        self.feed_monitors(entry, self.args(), false);
         let (mut session, result) = run(self);
         session.count(entry, session.args(), since);
         session.calling = outer;
@@ -371,9 +417,14 @@ impl Session {
     fn end(self) -> (Box<Worker>, Box<Connection>) {
         let Session { mut worker, connection, hold, .. } = self;
         drop(hold);
-        worker.serve_left();
+        worker.serve_left(connection.client.id);
         (worker, connection)
     }
+}
+
+/// Whether a call runs a script, of which monitors are told before they are told of its calls.
+fn runs_script(entry: &Entry) -> bool {
+    entry.spec.flags.contains(Flags::SKIP_MONITOR)
 }
 
 /// Appends the keys of a call that may run on locked slots; `false` if it needs the gate closed.

@@ -17,12 +17,15 @@ use crate::dispatch::Table;
 use crate::evict::OverLimit;
 use crate::freeing::Freeing;
 use crate::latency::Latencies;
+use crate::monitor::Monitors;
+use crate::pause::Pause;
 use crate::pubsub::Hub;
 use crate::scripting::busy::ScriptState;
 use crate::scripting::cache::Cache;
 use crate::scripting::libraries::Libraries;
 use crate::stats::{Samples, WorkerStats};
 use crate::tls::context::Endpoint;
+use crate::tracking::Tracking;
 
 /// The server; lives as long as the process.
 pub struct Shared {
@@ -34,6 +37,11 @@ pub struct Shared {
     pub tls: Endpoint,
     pub workers: Vec<WorkerHandle>,
     pub pubsub: Hub,
+    pub tracking: Tracking,
+    pub monitors: Monitors,
+    pub pause: Pause,
+    /// What clients take up, while that is limited.
+    pub client_bytes: AtomicUsize,
     pub facts: Facts,
     pub scripts: Cache,
     pub libraries: Libraries,
@@ -114,6 +122,10 @@ impl Shared {
             gate,
             keyspace,
             pubsub: Hub::new(wakers.len()),
+            tracking: Tracking::new(wakers.len()),
+            monitors: Monitors::new(wakers.len()),
+            pause: Pause::default(),
+            client_bytes: AtomicUsize::new(0),
             workers: wakers.into_iter().map(worker).collect(),
             table,
             acl,

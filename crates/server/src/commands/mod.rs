@@ -5,8 +5,12 @@ pub mod acl_check;
 pub mod acl_file;
 pub mod auth;
 pub mod client;
+pub mod client_filter;
 pub mod client_kill;
 pub mod client_line;
+pub mod client_list;
+pub mod client_pause;
+pub mod client_tracking;
 pub mod client_unblock;
 pub mod cluster;
 pub mod command;
@@ -21,6 +25,7 @@ pub mod info;
 pub mod latency;
 pub mod memory;
 pub mod module;
+pub mod monitor;
 pub mod pubsub;
 pub mod reference;
 pub mod replication;
@@ -90,6 +95,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     memory::COMMANDS,
     pubsub::COMMANDS,
     module::COMMANDS,
+    monitor::COMMANDS,
     replication::COMMANDS,
     server::COMMANDS,
     slowlog::COMMANDS,

@@ -204,7 +204,11 @@ fn run(mut session: Session, call: Queued) -> Session {
             session = back;
             result
         }
-        _ => session.call(entry, args.as_args()),
+        _ => {
+            let result = session.call(entry, args.as_args());
+            session.feed_monitors(entry, args.as_args(), false);
+            result
+        }
     };
     if let Err(error) = result {
         session.fail(entry, mark, &error);

@@ -405,7 +405,7 @@ mod tests {
             oom-score-adj-values 0 200 800\nsave 3600 1 300 100 60 10000";
         let loaded = from_text(text).unwrap();
         assert_eq!(loaded.config.bind, ["127.0.0.1", "-::1"]);
-        assert_eq!(loaded.ignored.len(), 4);
+        assert_eq!(loaded.ignored.len(), 3);
     }
 
     proptest! {
@@ -453,6 +453,14 @@ mod tests {
             Kind::Words => Value::Words((0..number % 4).map(|n| format!("-host{n}")).collect()),
             Kind::Percentiles => Value::Words((0..number % 4).map(|n| n.to_string()).collect()),
             Kind::SavePoints => unreachable!("no field"),
+            Kind::MemoryOrPercent if number.is_multiple_of(2) => Value::Percent(1 + number % 100),
+            Kind::MemoryOrPercent => within(0, 1 << 40),
+            Kind::OutputLimits => {
+                use crate::config::buffers::{Class, OutputLimit};
+                let (hard, soft) = (u64::from(number), u64::from(number / 2));
+                let limit = OutputLimit { hard, soft, soft_seconds: soft };
+                Value::OutputLimits(vec![(Class::Normal, limit), (Class::PubSub, limit)])
+            }
             // Behind `A` Redis does not print `n`.
             Kind::Events => Value::Events(Class::from_bits_truncate(number as u16) - Class::NEW),
         }

@@ -7,6 +7,7 @@
 //! Nothing here opens a socket or starts a thread: whoever uses an option reads its field.
 
 pub mod arguments;
+pub mod buffers;
 pub mod command;
 pub mod field;
 pub mod kind;
@@ -24,6 +25,7 @@ pub mod unsupported;
 
 use std::path::PathBuf;
 
+use buffers::{ClientMemory, OutputLimits};
 use kvasir_keyspace::event::Class;
 use memory::Memory;
 
@@ -51,6 +53,10 @@ pub struct Config {
     pub proto_max_bulk_len: u64,
     /// Bytes.
     pub client_query_buffer_limit: u64,
+    pub client_output_buffer_limit: OutputLimits,
+    pub maxmemory_clients: ClientMemory,
+    /// 0: no limit.
+    pub tracking_table_max_keys: u64,
     pub busy_reply_threshold: u64,
     pub script_memory_limit: u64,
     /// Empty: clients need not authenticate.
@@ -148,6 +154,9 @@ impl Config {
             timeout: 0,
             proto_max_bulk_len: 0,
             client_query_buffer_limit: 0,
+            client_output_buffer_limit: OutputLimits::default(),
+            maxmemory_clients: ClientMemory::Bytes(0),
+            tracking_table_max_keys: 0,
             busy_reply_threshold: 0,
             script_memory_limit: 0,
             requirepass: Vec::new(),

@@ -16,7 +16,6 @@ const REASONS: &[(&str, &str)] = &[
     ("bind-source-addr", "the server connects to nobody"),
     ("bio", CPULIST),
     ("busy-reply-threshold", SCRIPTS),
-    ("client-output-buffer-limit", "output is not limited yet"),
     ("cluster", "there is no cluster yet"),
     ("crash-memcheck", "a crash report is written without a test of the memory"),
     ("dbfilename", SAVING),
@@ -61,7 +60,6 @@ const REASONS: &[(&str, &str)] = &[
     ("socket-mark-id", "sockets are not marked"),
     ("stop-writes", SAVING),
     ("tls", "TLS is not supported yet"),
-    ("tracking", "client-side caching is not supported yet"),
     ("unixsocketgroup", "the socket belongs to the group of the process"),
 ];
 

@@ -3,6 +3,7 @@
 //!
 //! The order is that of the sample file and of CONFIG GET.
 
+use super::buffers;
 use super::kind::{Kind, Value};
 use super::memory;
 use super::row::{Group, Otherwise, Place, Row};
@@ -172,6 +173,9 @@ limit on open files cannot be raised far enough.",
         field!(client_query_buffer_limit),
         "A client with more unprocessed input than this is disconnected.",
     ),
+    buffers::CLIENT_OUTPUT_BUFFER_LIMIT,
+    buffers::MAXMEMORY_CLIENTS,
+    buffers::TRACKING_TABLE_MAX_KEYS,
     Row::new(
         "busy-reply-threshold",
         Group::Clients,

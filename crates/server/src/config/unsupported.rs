@@ -77,7 +77,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("bind-source-addr"),
     ignored("bio-cpulist"),
     ignored("bio_cpulist"),
-    ignored("client-output-buffer-limit"),
     ignored("cluster-allow-pubsubshard-when-down"),
     ignored("cluster-allow-reads-when-down"),
     ignored("cluster-allow-replica-migration"),
@@ -125,7 +124,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("masteruser"),
     ignored("max-new-connections-per-cycle"),
     ignored("max-new-tls-connections-per-cycle"),
-    ignored("maxmemory-clients"),
     ignored("min-replicas-max-lag"),
     ignored("min-slaves-max-lag"),
     ignored("mptcp"),
@@ -187,7 +185,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("tls-client-key-file"),
     ignored("tls-client-key-file-pass"),
     ignored("tls-dh-params-file"),
-    ignored("tracking-table-max-keys"),
     ignored("unixsocketgroup"),
 ];
 

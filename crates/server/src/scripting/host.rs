@@ -120,7 +120,9 @@ impl Running {
             self.refuses_growth = false;
             shared.workers[self.session.worker.index].script.note_write();
         }
-        if let Err(error) = self.session.call(entry, args) {
+        let result = self.session.call(entry, args);
+        self.session.feed_monitors(entry, args, true);
+        if let Err(error) = result {
             self.session.fail(entry, mark, &error);
         }
     }
