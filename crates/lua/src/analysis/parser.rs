@@ -209,8 +209,9 @@ impl Parser<'_> {
         if let Kind::Name(other) = &kind {
             self.facts.used.push(other.clone());
         }
+        // What is there from call to call is no key, whatever else it is given.
         let stays = self.is_library && self.functions == 0;
-        let kind = if stays && kind != Kind::Nil { Kind::Other } else { kind };
+        let kind = if stays && kind != Kind::CallFunction { Kind::Other } else { kind };
         self.facts.bindings.entry(name).or_default().push(kind);
         Ok(())
     }
