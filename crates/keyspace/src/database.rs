@@ -78,7 +78,7 @@ impl Drop for Database {
 /// The databases of a server, behind its gate.
 pub struct Keyspace {
     databases: Box<[GateCell<Box<Database>>]>,
-    /// Of each database that is being saved; it goes with the database when that gets another index.
+    /// Of each database that is being saved; it goes along when that gets another index.
     images: Box<[GateCell<Option<Arc<Image>>>]>,
     /// Calls that wait for keys.
     pub waiting: Waiting,

@@ -37,8 +37,8 @@ impl Rng {
         items
     }
 
-    /// `count` items of those that `draw` draws, no two with the same `id`. Worth it where there are
-    /// several times as many: few are drawn twice.
+    /// `count` items of those that `draw` draws, no two with the same `id`. Worth it where there
+    /// are several times as many: few are drawn twice.
     pub fn distinct<T, I: Ord>(
         &mut self,
         count: usize,

@@ -1,3 +1,5 @@
+//! Functions on the stack, called from chunks.
+
 use super::*;
 
 /// Runs a chunk in a fresh state in which `f` is the function.

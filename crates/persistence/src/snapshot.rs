@@ -1,8 +1,8 @@
 //! Writing a data set into one RDB file while it changes.
 //!
-//! The cut is taken with the gate closed; then visitors, and whoever changes something first, encode
-//! records into chunks, and one thread writes the chunks. Every chunk names its databases, so their
-//! order does not matter.
+//! The cut is taken with the gate closed; then visitors, and whoever changes something first,
+//! encode records into chunks, and one thread writes the chunks. Every chunk names its databases,
+//! so their order does not matter.
 //!
 //! Chunks that wait for the disk are limited. Visitors stop at half of the limit, before they lock
 //! anything; who changes something has the other half, and waits when that is full too.

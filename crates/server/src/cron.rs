@@ -1,4 +1,5 @@
-//! What a worker does by the clock: worker 0 deletes expired keys, any worker moves records together.
+//! What a worker does by the clock: worker 0 deletes expired keys, any worker moves records
+//! together.
 //!
 //! Without expiries and without idle limits there is no clock: an idle server sleeps.
 

@@ -2,10 +2,10 @@
 //! the system.
 //!
 //! Eviction and deletion leave pages with a few records each. When such memory is more than a part
-//! of the data, a walk over all keys moves records out of those pages (`keyspace/src/defragment.rs`),
-//! some buckets under one slot lock, at most half a millisecond of a turn, in a share of one core
-//! that grows with the waste. Any worker that has a turn goes on with it, one at a time; a server
-//! that does nothing else does this to the end, and then sleeps.
+//! of the data, a walk over all keys moves records out of those pages
+//! (`keyspace/src/defragment.rs`), some buckets under one slot lock, at most half a millisecond of
+//! a turn, in a share of one core that grows with the waste. Any worker that has a turn goes on
+//! with it, one at a time; a server that does nothing else does this to the end, and then sleeps.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

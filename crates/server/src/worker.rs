@@ -135,7 +135,7 @@ impl Core {
             self.thresholds = Thresholds::of(&self.config);
             self.env = env(&self.config, self.env.now_ms);
             self.output_unlimited = self.config.client_output_buffer_limit.smallest();
-            let limit = self.config.maxmemory_clients.limit(self.config.memory.maxmemory);
+            let limit = self.config.memory.maxmemory_clients.limit(self.config.memory.maxmemory);
             self.client_memory_max = limit as usize;
             self.see_trackers(shared);
             self.evicting.configure(&self.config, shared.workers.len());

@@ -1,5 +1,5 @@
-//! The options of the commands that walk over one collection: MATCH, COUNT, and the word that leaves
-//! out half of each element.
+//! The options of the commands that walk over one collection: MATCH, COUNT, and the word that
+//! leaves out half of each element.
 
 use kvasir_resp::args::Args;
 use kvasir_structures::glob::{self, Case};

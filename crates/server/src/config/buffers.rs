@@ -23,7 +23,7 @@ pub(super) const MAXMEMORY_CLIENTS: Row = Row::new(
     Group::Clients,
     Kind::MemoryOrPercent,
     "0",
-    field!(maxmemory_clients),
+    field!(memory.maxmemory_clients),
     "\
 What all clients together may take up, in bytes or, with a `%`, of maxmemory.
 When it is more, those that take up the most are disconnected, but for those
@@ -157,6 +157,12 @@ pub enum ClientMemory {
     Bytes(u64),
     /// Of `maxmemory`.
     Percent(u32),
+}
+
+impl Default for ClientMemory {
+    fn default() -> ClientMemory {
+        ClientMemory::Bytes(0)
+    }
 }
 
 impl ClientMemory {

@@ -435,7 +435,7 @@ mod tests {
             oom-score-adj-values 0 200 800\nsave 3600 1 300 100 60 10000";
         let loaded = from_text(text).unwrap();
         assert_eq!(loaded.config.bind, ["127.0.0.1", "-::1"]);
-        assert_eq!(loaded.ignored.len(), 3);
+        assert_eq!(loaded.ignored.len(), 2);
     }
 
     proptest! {
@@ -482,7 +482,10 @@ mod tests {
             Kind::Choice(words) => Value::Choice(words[number as usize % words.len()]),
             Kind::Words => Value::Words((0..number % 4).map(|n| format!("-host{n}")).collect()),
             Kind::Percentiles => Value::Words((0..number % 4).map(|n| n.to_string()).collect()),
-            Kind::SavePoints => unreachable!("no field"),
+            Kind::SavePoints => {
+                let points = (1..number % 4).flat_map(|n| [n.to_string(), (n * 10).to_string()]);
+                Value::Words(points.collect())
+            }
             Kind::MemoryOrPercent if number.is_multiple_of(2) => Value::Percent(1 + number % 100),
             Kind::MemoryOrPercent => within(0, 1 << 40),
             Kind::OutputLimits => {

@@ -2,6 +2,7 @@
 
 use kvasir_keyspace::access::Policy;
 
+use super::buffers::ClientMemory;
 use super::kind::Kind;
 use super::row::{Group, Row};
 use super::table::{field, integer};
@@ -11,6 +12,7 @@ use super::table::{field, integer};
 pub struct Memory {
     /// Bytes; 0: no limit.
     pub maxmemory: u64,
+    pub maxmemory_clients: ClientMemory,
     pub maxmemory_policy: Policy,
     pub maxmemory_samples: u32,
     pub maxmemory_eviction_tenacity: u32,

@@ -26,7 +26,7 @@ pub mod unsupported;
 
 use std::path::PathBuf;
 
-use buffers::{ClientMemory, OutputLimits};
+use buffers::OutputLimits;
 use kvasir_keyspace::event::Class;
 use memory::Memory;
 
@@ -55,7 +55,6 @@ pub struct Config {
     /// Bytes.
     pub client_query_buffer_limit: u64,
     pub client_output_buffer_limit: OutputLimits,
-    pub maxmemory_clients: ClientMemory,
     /// 0: no limit.
     pub tracking_table_max_keys: u64,
     pub busy_reply_threshold: u64,
@@ -157,7 +156,6 @@ impl Config {
             proto_max_bulk_len: 0,
             client_query_buffer_limit: 0,
             client_output_buffer_limit: OutputLimits::default(),
-            maxmemory_clients: ClientMemory::Bytes(0),
             tracking_table_max_keys: 0,
             busy_reply_threshold: 0,
             script_memory_limit: 0,

@@ -98,7 +98,8 @@ pub(super) const STOP_WRITES_ON_BGSAVE_ERROR: Row = Row::new(
     Kind::Bool,
     "yes",
     field!(persistence.stop_writes_on_bgsave_error),
-    "With save points: refuse writes after a snapshot has failed, until one succeeds.",
+    "\
+With save points: refuse writes after a snapshot has failed, until one succeeds.",
 );
 
 pub(super) const SNAPSHOT_THREADS: Row = Row::new(
@@ -107,7 +108,9 @@ pub(super) const SNAPSHOT_THREADS: Row = Row::new(
     integer(1, 64),
     "1",
     field!(persistence.snapshot_threads),
-    "Threads that read the data for a snapshot, and that make values while one is loaded.",
+    "\
+Threads that read the data for a snapshot, and that make values while one is
+loaded.",
 );
 
 pub(super) const SNAPSHOT_BUFFER: Row = Row::new(

@@ -80,8 +80,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Whatever is kept of a table, in whatever order it went, walks change nothing that one can
-        /// see, look at every record once, and end.
+        /// Whatever is kept of a table, in whatever order it went, walks change nothing that one
+        /// can see, look at every record once, and end.
         #[test]
         fn moving_changes_nothing(
             count in 1u16..6000,

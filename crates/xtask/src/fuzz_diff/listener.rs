@@ -14,8 +14,8 @@ pub type Pushed = (Vec<Raw>, Vec<Raw>);
 
 pub struct Listener {
     twins: Twins,
-    /// Messages of one publisher to one channel have an order; those to channel and pattern, and the
-    /// answers to UNSUBSCRIBE, are the same in any.
+    /// Messages of one publisher to one channel have an order; those to channel and pattern, and
+    /// the answers to UNSUBSCRIBE, are the same in any.
     is_ordered: bool,
 }
 
