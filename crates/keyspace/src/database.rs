@@ -1,5 +1,6 @@
 //! All databases, and what is done to whole ones.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
@@ -8,6 +9,7 @@ use kvasir_structures::heap;
 use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::busy::Busy;
+use crate::snapshot::Image;
 use crate::value::Object;
 use crate::waiting::Waiting;
 use crate::watching::Watching;
@@ -76,6 +78,8 @@ impl Drop for Database {
 /// The databases of a server, behind its gate.
 pub struct Keyspace {
     databases: Box<[GateCell<Box<Database>>]>,
+    /// Of each database that is being saved; it goes with the database when that gets another index.
+    images: Box<[GateCell<Option<Arc<Image>>>]>,
     /// Calls that wait for keys.
     pub waiting: Waiting,
     /// Keys that clients watch.
@@ -84,11 +88,12 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    pub fn new(gate: &Gate, databases: usize) -> Keyspace {
+    pub fn new(gate: &Gate, count: usize) -> Keyspace {
         let database = || GateCell::new(gate, Box::new(Database::new()));
-        let databases = (0..databases).map(|_| database()).collect();
+        let databases = (0..count).map(|_| database()).collect();
         Keyspace {
             databases,
+            images: (0..count).map(|_| GateCell::new(gate, None)).collect(),
             waiting: Waiting::default(),
             watching: Watching::default(),
             busy: Busy::default(),
@@ -111,14 +116,39 @@ impl Keyspace {
         self.databases[db.0 as usize].get(pass)
     }
 
-    /// Puts an empty database in the place of one; returns that one, for freeing it elsewhere.
-    pub fn flush(&self, db: DbIndex, pass: &mut ExclusivePass<'_>) -> Box<Database> {
-        self.databases[db.0 as usize].replace(pass, Box::new(Database::new()))
+    /// What saves a database, if it is being saved.
+    #[inline(always)]
+    pub fn image<'p>(&'p self, db: DbIndex, pass: &'p Pass<'_>) -> Option<&'p Arc<Image>> {
+        self.images[db.0 as usize].get(pass).as_ref()
+    }
+
+    pub(crate) fn set_image(
+        &self,
+        db: DbIndex,
+        pass: &mut ExclusivePass<'_>,
+        image: Option<Arc<Image>>,
+    ) {
+        self.images[db.0 as usize].replace(pass, image);
+    }
+
+    /// Puts an empty database in the place of one; returns that one, for freeing it elsewhere,
+    /// unless it is still to be saved.
+    pub fn flush(&self, db: DbIndex, pass: &mut ExclusivePass<'_>) -> Option<Box<Database>> {
+        let old = self.databases[db.0 as usize].replace(pass, Box::new(Database::new()));
+        match self.images[db.0 as usize].replace(pass, None) {
+            Some(image) => {
+                image.keep(old);
+                None
+            }
+            None => Some(old),
+        }
     }
 
     pub fn swap(&self, one: DbIndex, other: DbIndex, pass: &mut ExclusivePass<'_>) {
         if one != other {
-            self.databases[one.0 as usize].swap(&self.databases[other.0 as usize], pass);
+            let (one, other) = (one.0 as usize, other.0 as usize);
+            self.databases[one].swap(&self.databases[other], pass);
+            self.images[one].swap(&self.images[other], pass);
         }
     }
 }

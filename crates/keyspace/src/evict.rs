@@ -197,6 +197,9 @@ impl Eviction<'_> {
         let (keyspace, env, place) = (self.keyspace, self.env, candidate.place);
         let slot = keyspace.database(place.0, self.pass).slot(place.1);
         let mut guard = slot.lock(self.pass);
+        if let Some(image) = keyspace.image(place.0, self.pass) {
+            image.save_before_change(place.1, &guard, candidate.hash);
+        }
         let keeper = guard.keeper();
         let occupied = guard.find(candidate.hash, &candidate.key)?;
         let score = score(occupied.record(), env).filter(|score| *score >= candidate.score)?;

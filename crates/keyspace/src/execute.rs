@@ -1,9 +1,11 @@
 //! Running a call: lock its slots in ascending order, run, unlock.
 
+use std::sync::Arc;
+
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
-use kvasir_structures::slot::Slot;
+use kvasir_structures::slot::{Slot, SlotGuard};
 use smallvec::SmallVec;
 
 use crate::command::{Command, Cx, Roam, Run};
@@ -78,6 +80,7 @@ pub fn execute_locked(
     let view = View::new(env, tally, keyspace, args, keys, guards);
     let mut cx = Cx { args, db, view, reply, rng, blocking, wait: None };
     let result = run(&mut cx);
+    cx.view.tally.count_change(&result);
     if let Some(wait) = cx.wait.take() {
         block(keyspace, call, cx, *wait);
     }
@@ -108,8 +111,10 @@ fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_, '_>, wait: Wait) {
 /// Locks the slots of all keys, each once, in ascending order of database and slot.
 #[inline]
 pub fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
-    lock_each(keys, |place| Ok(Guard { place, slot: slot(keyspace, pass, place).lock(pass) }))
-        .unwrap_or_else(|_: Error| unreachable!("nobody gives up"))
+    lock_each(keys, |place| {
+        Ok(guard(keyspace, pass, place, slot(keyspace, pass, place).lock(pass)))
+    })
+    .unwrap_or_else(|_: Error| unreachable!("nobody gives up"))
 }
 
 /// As [`lock`], but fails, with nothing locked, if a busy script holds one of the slots.
@@ -121,7 +126,7 @@ pub fn lock_unless_busy<'a>(
 ) -> Result<Guards<'a>, Error> {
     lock_each(keys, |place| {
         let locked = slot(keyspace, pass, place).lock_unless(pass, || keyspace.busy.is_busy());
-        Ok(Guard { place, slot: locked.ok_or_else(|| keyspace.busy.error())? })
+        Ok(guard(keyspace, pass, place, locked.ok_or_else(|| keyspace.busy.error())?))
     })
 }
 
@@ -134,6 +139,16 @@ fn slot<'a>(
     let database = keyspace.database(db, pass);
     database.note_use();
     database.slot(slot)
+}
+
+#[inline]
+fn guard<'a>(
+    keyspace: &'a Keyspace,
+    pass: &'a Pass<'a>,
+    place: (DbIndex, u16),
+    slot: SlotGuard<'a, Object>,
+) -> Guard<'a> {
+    Guard { place, slot, image: keyspace.image(place.0, pass).map(Arc::as_ref) }
 }
 
 #[inline]

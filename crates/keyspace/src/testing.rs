@@ -146,6 +146,10 @@ impl Bench {
         &self.keyspace
     }
 
+    pub fn gate(&self) -> &'static Gate {
+        self.gate
+    }
+
     /// Every record, the expired ones included.
     pub fn content(&self) -> Content {
         let (pass, mut content) = (self.gate.enter(0), Content::new());

@@ -13,11 +13,13 @@ use smallvec::SmallVec;
 
 use crate::access::Policy;
 use crate::database::{DbIndex, Keyspace};
+use crate::effect::Effect;
 use crate::error::Error;
 use crate::event::{Class, Event};
 use crate::found::Found;
 use crate::plan::KeyAt;
 use crate::rng::Rng;
+use crate::snapshot::Image;
 use crate::value::{self, Kind, Object, Record, Tag, Text};
 use crate::waiting::{Blocked, Ready};
 
@@ -115,6 +117,8 @@ impl Env {
 /// What a worker counts and collects over many calls.
 #[derive(Default)]
 pub struct Tally {
+    /// Calls that changed something.
+    pub changes: u64,
     pub hits: u64,
     pub misses: u64,
     pub expired: u64,
@@ -174,6 +178,12 @@ impl Garbage {
 }
 
 impl Tally {
+    /// Counts a call that changed something.
+    #[inline]
+    pub fn count_change<E>(&mut self, result: &Result<Effect, E>) {
+        self.changes += u64::from(!matches!(result, Ok(Effect::None) | Err(_)));
+    }
+
     /// Frees a record that was taken out of a table, or puts it aside if that takes long.
     pub fn discard(&mut self, record: OwnedRecord<Object>) {
         use kvasir_structures::record::Body;
@@ -216,6 +226,8 @@ pub type Guards<'a> = SmallVec<[Guard<'a>; 2]>;
 pub struct Guard<'a> {
     pub place: (DbIndex, u16),
     pub slot: SlotGuard<'a, Object>,
+    /// What is told before anything changes, if the database is being saved.
+    pub image: Option<&'a Image>,
 }
 
 impl<'a, 'g> View<'a, 'g> {
@@ -312,9 +324,20 @@ impl<'a, 'g> View<'a, 'g> {
         self.search(key, Count::Nothing).is_some()
     }
 
+    /// Has what stands with a key saved before it changes. Every function here that hands out a
+    /// record to be changed, or changes one, begins with it.
+    #[inline]
+    fn save_before_change(&self, key: usize) {
+        let guard = &self.guards[self.guard_of(key)];
+        if let Some(image) = guard.image {
+            image.save_before_change(guard.place.1, &guard.slot, self.keys[key].hash);
+        }
+    }
+
     /// A record for changing it in place; notes the access.
     #[inline]
     pub fn find(&mut self, key: usize) -> Option<Found<'_>> {
+        self.save_before_change(key);
         let mut found = self.search(key, Count::Nothing)?;
         found.note_use();
         Some(found)
@@ -369,6 +392,7 @@ impl<'a, 'g> View<'a, 'g> {
             // Who waits as a member of a stream's group waits in vain.
             self.note_removed(key);
         }
+        self.save_before_change(key);
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));
         let slot = &mut self.guards[guard].slot;
@@ -420,6 +444,7 @@ impl<'a, 'g> View<'a, 'g> {
 
     /// Takes a record out of its table.
     pub fn take(&mut self, key: usize) -> Option<OwnedRecord<Object>> {
+        self.save_before_change(key);
         let found = self.search(key, Count::Nothing)?;
         let record = found.occupied.remove(&found.keeper);
         self.note_removed(key);
@@ -445,6 +470,7 @@ impl<'a, 'g> View<'a, 'g> {
 
     /// Adds a record under the name of a key that is free.
     pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
+        self.save_before_change(key);
         self.note_ready(key, Tag::of(record.borrow()).kind());
         let expiry_ms = value::next_expiry_ms(record.borrow());
         self.tally.noted_expiry |= expiry_ms.is_some();
@@ -458,6 +484,7 @@ impl<'a, 'g> View<'a, 'g> {
 
     /// Sets or takes away the expiry of a key that is there; a time that has passed deletes it.
     pub fn set_expiry(&mut self, key: usize, expiry_ms: Option<u64>) {
+        self.save_before_change(key);
         self.tally.noted_expiry |= expiry_ms.is_some();
         let (slot, hash, name) = self.locate(key);
         let keeper = slot.keeper();

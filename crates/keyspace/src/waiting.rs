@@ -9,10 +9,11 @@
 //!
 //! A call that waits is in one of three states. `WAITING` to `SERVING` is taken by whoever serves,
 //! `WAITING` to `DONE` by a timeout or a client that goes away; so exactly one of them answers. Who
-//! wants to end a call that is being served waits for what comes of it.
+//! wants to end or to serve a call that is being served waits for what comes of it.
 //!
 //! Locks: serving a key holds its shard's `serving` lock and then locks slots; queues are locked
-//! innermost, under slots.
+//! innermost, under slots. Who serves a call waits for slots and queues only, so whoever waits for
+//! it, holding another shard's `serving` lock, waits in no circle.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{
@@ -265,8 +266,21 @@ impl Waiting {
         self.count.fetch_sub(1, SeqCst);
     }
 
-    /// The first of a key's queue that this may wake and that nobody else serves or has ended.
+    /// The first of a key's queue that this may wake and that nobody has ended.
     fn next(&self, ready: &Ready, after: &[Arc<Waiter>]) -> Option<Arc<Waiter>> {
+        // One that is served right now for another of its keys may be given back: it had looked
+        // before this key was there, and nobody would run it again. That is known in a moment.
+        loop {
+            let first = self.first(ready, after)?;
+            if first.moves(WAITING, SERVING) {
+                return Some(first);
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// The first of a key's queue that this may wake, unless it was ended; others may serve it.
+    fn first(&self, ready: &Ready, after: &[Arc<Waiter>]) -> Option<Arc<Waiter>> {
         let queues = self.shard(&ready.key).lock();
         let queue = queues.get(&ready.db)?.get(ready.key.as_slice())?;
         let is_new = |waiter: &&Arc<Waiter>| !after.iter().any(|seen| Arc::ptr_eq(seen, waiter));
@@ -275,7 +289,7 @@ impl Waiting {
             None => waiter.wakes_on_removal,
         };
         let mut candidates = queue.iter().filter(is_new).filter(wakes);
-        candidates.find(|waiter| waiter.moves(WAITING, SERVING)).cloned()
+        candidates.find(|waiter| waiter.state.load(SeqCst) != DONE).cloned()
     }
 
     fn shard(&self, key: &[u8]) -> &Shard {
@@ -401,6 +415,23 @@ mod tests {
 
     use super::*;
     use crate::testing::Bench;
+
+    #[test]
+    fn who_is_served_in_vain_for_one_key_is_served_for_another() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let waiter = bench.call_for(1, "BLPOP a b 0").expect_err("it waits");
+        assert!(waiter.moves(WAITING, SERVING));
+        assert!(bench.call_for(2, "RPUSH b x").is_ok());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(5));
+                assert!(waiter.moves(SERVING, WAITING));
+            });
+            let served = bench.serve();
+            assert_eq!(served.len(), 1);
+            assert_eq!((served[0].0, served[0].1.as_str()), (1, "[$b $x]"));
+        });
+    }
 
     #[test]
     fn who_was_served_in_vain_can_still_give_up() {

@@ -1144,3 +1144,18 @@ LUA_API int lua_setscripted (lua_State *L, int scripted) {
   return before;
 }
 
+
+/*
+** kvasir: the collector works as in a new state, whatever a script told it
+*/
+LUA_API void lua_settlegc (lua_State *L) {
+  global_State *g;
+  lua_lock(L);
+  g = G(L);
+  g->gcpause = LUAI_GCPAUSE;
+  g->gcstepmul = LUAI_GCMUL;
+  if (g->GCthreshold == MAX_LUMEM)  /* stopped */
+    g->GCthreshold = g->totalbytes;
+  lua_unlock(L);
+}
+

@@ -34,6 +34,33 @@ static int call_host (lua_State *L) {
 
 
 /*
+** As `call_host', of a function of the host that reads and writes this stack
+** itself: it returns the number of its results, which lie on top, or -1 for
+** an error that does. The third upvalue keeps what the second points to.
+*/
+typedef int (*host_Direct) (void *context, lua_State *L);
+
+static int call_direct (lua_State *L) {
+  host_Direct f = (host_Direct)lua_touserdata(L, lua_upvalueindex(1));
+  int before = lua_setscripted(L, 0);
+  int results = f(lua_touserdata(L, lua_upvalueindex(2)), L);
+  lua_setscripted(L, before);
+  return (results < 0) ? lua_error(L) : results;
+}
+
+
+/* direct(f, context, keeper): f as `call_direct' calls it */
+static int host_direct (lua_State *L) {
+  luaL_checktype(L, 1, LUA_TLIGHTUSERDATA);
+  luaL_checktype(L, 2, LUA_TLIGHTUSERDATA);
+  luaL_checktype(L, 3, LUA_TUSERDATA);
+  lua_settop(L, 3);
+  lua_pushcclosure(L, call_direct, 3);
+  return 1;
+}
+
+
+/*
 ** pcall(f, ...), as Redis has it: of an error that is a table with a text in
 ** `err', only the text is returned; without arguments it is `true' that is
 ** called
@@ -63,22 +90,6 @@ static int host_wrap (lua_State *L) {
 }
 
 
-/*
-** run(handler, f, ...): whether f raised nothing, and its first result or
-** what the handler made of the error
-*/
-static int host_run (lua_State *L) {
-  int status;
-  luaL_checkany(L, 2);
-  lua_setscripted(L, 1);
-  status = lua_pcall(L, lua_gettop(L) - 2, 1, 1);
-  lua_setscripted(L, 0);
-  lua_pushboolean(L, status == 0);
-  lua_insert(L, -2);
-  return 2;
-}
-
-
 /* freeze(t): makes t readonly */
 static int host_freeze (lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -97,7 +108,7 @@ static int host_limit (lua_State *L) {
 
 static const luaL_Reg host_funcs[] = {
   {"host.wrap", host_wrap},
-  {"host.run", host_run},
+  {"host.direct", host_direct},
   {"host.freeze", host_freeze},
   {"host.limit", host_limit},
   {NULL, NULL}

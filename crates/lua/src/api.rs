@@ -2,13 +2,15 @@
 
 use std::rc::Rc;
 
+use kvasir_lua_stack::{Outcome, Scalar, Stack};
+use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::number::{write_double_shortest, write_integer};
 use kvasir_resp::reply::Protocol;
 use mlua::{Function, Lua, Table, Value};
 use sha1::{Digest, Sha1};
 
-use crate::arguments::{Arguments, as_double, double_to_i64, to_bytes, to_number};
-use crate::from_reply;
+use crate::arguments::{Arguments, double_to_i64, to_bytes, to_number};
+use crate::from_reply::{self, Pushed};
 use crate::function::{Raise, error_table, function, procedure};
 use crate::host::{LogLevel, Replication};
 use crate::interpreter::State;
@@ -26,12 +28,6 @@ const SERVER_NAME: &str = "kvasir";
 const REPLICATION_AOF: i32 = 1;
 const REPLICATION_REPLICAS: i32 = 2;
 
-/// An error is a table that says so; `redis.pcall` returns it, `redis.call` raises it.
-enum Called {
-    Value(Value),
-    Error(Table),
-}
-
 /// What scripts and functions have.
 pub fn create(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
@@ -41,13 +37,9 @@ pub fn create(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     {
         table.raw_set(name, value)?;
     }
-    let with_state = |run: fn(&State, &Lua, Arguments) -> Result<Value, Raise>| {
-        let state = state.clone();
-        function(lua, move |lua, arguments| run(&state, lua, arguments))
-    };
-    table.raw_set("call", with_state(call)?)?;
-    table.raw_set("pcall", with_state(protected_call)?)?;
-    table.raw_set("acl_check_cmd", with_state(acl_check)?)?;
+    table.raw_set("call", call(lua, state, Outcome::Raise)?)?;
+    table.raw_set("pcall", call(lua, state, Outcome::Results(1))?)?;
+    table.raw_set("acl_check_cmd", acl_check(lua, state)?)?;
     table.raw_set("log", log(lua, state)?)?;
     table.raw_set("error_reply", function(lua, |lua, arguments| error_reply(lua, &arguments))?)?;
     table
@@ -92,63 +84,54 @@ fn set_constants(table: &Table) -> mlua::Result<()> {
     table.raw_set("LOG_WARNING", LogLevel::Warning as i64)
 }
 
-fn call(state: &State, lua: &Lua, arguments: Arguments) -> Result<Value, Raise> {
-    match run_command(state, lua, &arguments)? {
-        Called::Value(value) => Ok(value),
-        Called::Error(error) => Err(Raise::Value(Value::Table(error))),
-    }
+/// `redis.call` and `redis.pcall`: one raises what the other returns, a table that says that it is
+/// an error.
+fn call(lua: &Lua, state: &Rc<State>, failed: Outcome) -> mlua::Result<Function> {
+    let state = state.clone();
+    kvasir_lua_stack::function(lua, move |stack| match run_command(&state, stack) {
+        Ok(Pushed::Value) => Outcome::Results(1),
+        Ok(Pushed::Error) => failed,
+        Err(text) => {
+            from_reply::push_error(stack, text);
+            failed
+        }
+    })
 }
 
-fn protected_call(state: &State, lua: &Lua, arguments: Arguments) -> Result<Value, Raise> {
-    match run_command(state, lua, &arguments) {
-        Ok(Called::Value(value)) => Ok(value),
-        Ok(Called::Error(error)) => Ok(Value::Table(error)),
-        Err(Raise::Table(text)) => Ok(Value::Table(error_table(lua, &text)?)),
-        Err(raise) => Err(raise),
-    }
-}
-
-fn run_command(state: &State, lua: &Lua, arguments: &Arguments) -> Result<Called, Raise> {
+/// Calls the command that the arguments are, and pushes its reply.
+fn run_command(state: &State, stack: &mut Stack<'_>) -> Result<Pushed, &'static str> {
     let mut buffers = state.buffers.borrow_mut();
     let buffers = &mut *buffers;
-    collect(arguments, &mut buffers.args)?;
+    collect(stack, &mut buffers.args, &mut buffers.text)?;
     buffers.reply.set_protocol(state.protocol.get());
     state.host.call(buffers.args.as_args(), &mut buffers.reply);
-    let value = from_reply::read(lua, state, &buffers.reply);
+    let pushed = from_reply::push(stack, &buffers.reply);
     buffers.clear();
-    match value? {
-        Value::Table(table) if from_reply::is_error(&table, state)? => Ok(Called::Error(table)),
-        value => Ok(Called::Value(value)),
-    }
+    pushed
 }
 
 /// The arguments of a command: strings, and numbers as text.
-fn collect(arguments: &Arguments, args: &mut kvasir_resp::args::ArgsBuf) -> Result<(), Raise> {
-    if arguments.len() == 0 {
-        return Err(Raise::table(
-            "ERR Please specify at least one argument for this redis lib call",
-        ));
+fn collect(stack: &Stack<'_>, args: &mut ArgsBuf, text: &mut Vec<u8>) -> Result<(), &'static str> {
+    if stack.is_empty() {
+        return Err("ERR Please specify at least one argument for this redis lib call");
     }
     args.clear();
-    let mut text = Vec::new();
-    for value in arguments.iter() {
-        let pushed = match value {
-            Value::String(bytes) => args.push(&bytes.as_bytes()),
-            number => {
-                let number = as_double(number).ok_or_else(wrong_command_argument)?;
+    for index in 1..=stack.len() {
+        let pushed = match stack.argument(index) {
+            Scalar::Bytes(bytes) => args.push(bytes),
+            Scalar::Number(number) => {
                 text.clear();
-                write_argument(number, &mut text);
-                args.push(&text)
+                write_argument(number, text);
+                args.push(text)
             }
+            _ => return Err(WRONG_ARGUMENT),
         };
-        pushed.map_err(|_| wrong_command_argument())?;
+        pushed.map_err(|_| WRONG_ARGUMENT)?;
     }
     Ok(())
 }
 
-fn wrong_command_argument() -> Raise {
-    Raise::table("ERR Lua redis lib command arguments must be strings or integers")
-}
+const WRONG_ARGUMENT: &str = "ERR Lua redis lib command arguments must be strings or integers";
 
 /// A number as the argument of a command: with all the digits that it needs, unlike `tostring`.
 fn write_argument(number: f64, out: &mut Vec<u8>) {
@@ -161,13 +144,27 @@ fn write_argument(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-fn acl_check(state: &State, _: &Lua, arguments: Arguments) -> Result<Value, Raise> {
+fn acl_check(lua: &Lua, state: &Rc<State>) -> mlua::Result<Function> {
+    let state = state.clone();
+    kvasir_lua_stack::function(lua, move |stack| match is_allowed(&state, stack) {
+        Ok(is_allowed) => {
+            stack.push_boolean(is_allowed);
+            Outcome::Results(1)
+        }
+        Err(text) => {
+            from_reply::push_error(stack, text);
+            Outcome::Raise
+        }
+    })
+}
+
+fn is_allowed(state: &State, stack: &Stack<'_>) -> Result<bool, &'static str> {
     let mut buffers = state.buffers.borrow_mut();
-    collect(&arguments, &mut buffers.args)?;
+    let buffers = &mut *buffers;
+    collect(stack, &mut buffers.args, &mut buffers.text)?;
     let allowed = state.host.acl_check(buffers.args.as_args());
     buffers.clear();
-    let unknown = || Raise::table("ERR Invalid command passed to redis.acl_check_cmd()");
-    allowed.map(Value::Boolean).ok_or_else(unknown)
+    allowed.ok_or("ERR Invalid command passed to redis.acl_check_cmd()")
 }
 
 fn log(lua: &Lua, state: &Rc<State>) -> mlua::Result<Function> {

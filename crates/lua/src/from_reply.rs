@@ -3,81 +3,102 @@
 //! The bytes were written by this server a moment ago, so they are read without a decoder's care
 //! for pieces; bytes that are no reply still are an error and no panic.
 
+use kvasir_lua_stack::Stack;
 use kvasir_resp::number::{parse_double, parse_integer};
 use kvasir_resp::reply::{Chunk, Protocol, Reply};
-use mlua::{Lua, Table, Value};
-
-use crate::interpreter::State;
 
 /// The most nested reply that is read; no command comes near it.
 const DEPTH_MAX: usize = 128;
 
-/// The one reply that `reply` holds.
-pub fn read(lua: &Lua, state: &State, reply: &Reply) -> mlua::Result<Value> {
+/// What a reply became, which is the last value on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    Value,
+    /// A table that says that the command failed.
+    Error,
+}
+
+/// Why a reply can't be read, in words for the script.
+pub type Malformed = &'static str;
+
+const MALFORMED: Malformed = "ERR a command's reply is malformed";
+const TOO_DEEP: Malformed = "ERR reached lua stack limit";
+
+/// Pushes the one reply that `reply` holds. What was pushed before it can't be read stays there.
+pub fn push(stack: &mut Stack<'_>, reply: &Reply) -> Result<Pushed, Malformed> {
     let mut reader = Reader {
-        lua,
-        state,
+        stack,
         bytes: reply.bytes(),
         chunks: reply.chunks(),
         position: 0,
         is_resp3: reply.protocol() == Protocol::Resp3,
     };
-    reader.value(0)
+    reader.value(0)?;
+    Ok(if reply.bytes().first() == Some(&b'-') { Pushed::Error } else { Pushed::Value })
 }
 
-/// Whether it is what an error reply became.
-pub fn is_error(table: &Table, state: &State) -> mlua::Result<bool> {
-    Ok(!table.raw_get::<Value>(&state.names.err)?.is_nil())
+/// Pushes `{err = text}`.
+pub fn push_error(stack: &mut Stack<'_>, text: &str) {
+    stack.push_table(0, 1);
+    stack.push_bytes(b"err");
+    stack.push_bytes(text.as_bytes());
+    stack.set_field();
 }
 
-struct Reader<'a> {
-    lua: &'a Lua,
-    state: &'a State,
+struct Reader<'a, 's, 'l> {
+    stack: &'s mut Stack<'l>,
     bytes: &'a [u8],
     chunks: &'a [Chunk],
     position: usize,
     is_resp3: bool,
 }
 
-impl<'a> Reader<'a> {
-    fn value(&mut self, depth: usize) -> mlua::Result<Value> {
+impl<'a> Reader<'a, '_, '_> {
+    /// Pushes the reply at the position.
+    fn value(&mut self, depth: usize) -> Result<(), Malformed> {
         if depth > DEPTH_MAX {
-            return Err(mlua::Error::runtime("reached lua stack limit"));
+            return Err(TOO_DEEP);
         }
         let (kind, line) = self.line()?;
         match kind {
-            b':' => Ok(number(parse_integer(line).ok_or_else(malformed)?)),
-            b'$' => self.bulk(line),
-            b'+' => self.text_field("ok", line),
+            b':' => self.stack.push_number(parse_integer(line).ok_or(MALFORMED)? as f64),
+            b'$' => return self.bulk(line),
+            b'+' => self.text_field(b"ok", line),
             b'-' => self.error(line),
-            b'*' if line == b"-1" => Ok(Value::Boolean(false)),
-            b'*' | b'>' => self.array(count(line)?, depth),
-            b'_' => Ok(Value::Nil),
-            b'#' => Ok(Value::Boolean(line == b"t")),
-            b',' => self.field("double", Value::Number(double(line)?)),
-            b'(' => self.text_field("big_number", line),
-            b'=' => self.verbatim(count(line)?),
-            b'%' => self.map(count(line)?, depth),
-            b'~' => self.set(count(line)?, depth),
-            b'|' => self.annotated(count(line)?, depth),
-            _ => Err(malformed()),
+            b'*' if line == b"-1" => self.stack.push_boolean(false),
+            b'*' | b'>' => return self.array(count(line)?, depth),
+            b'_' => self.stack.push_nil(),
+            b'#' => self.stack.push_boolean(line == b"t"),
+            b',' => return self.double(line),
+            b'(' => self.text_field(b"big_number", line),
+            b'=' => return self.verbatim(count(line)?),
+            b'%' => return self.map(count(line)?, depth),
+            b'~' => return self.set(count(line)?, depth),
+            b'|' => return self.annotated(count(line)?, depth),
+            _ => return Err(MALFORMED),
         }
+        Ok(())
     }
 
     /// The kind of the reply at the position, and the rest of its line.
-    fn line(&mut self) -> mlua::Result<(u8, &'a [u8])> {
+    fn line(&mut self) -> Result<(u8, &'a [u8]), Malformed> {
         let rest = self.bytes.get(self.position..).unwrap_or_default();
-        let end = memchr::memchr(b'\r', rest).ok_or_else(malformed)?;
+        let end = memchr::memchr(b'\r', rest).ok_or(MALFORMED)?;
         self.position += end + 2;
         match &rest[..end] {
             [kind, line @ ..] => Ok((*kind, line)),
-            [] => Err(malformed()),
+            [] => Err(MALFORMED),
         }
     }
 
-    fn bulk(&mut self, len: &[u8]) -> mlua::Result<Value> {
+    fn bulk(&mut self, len: &[u8]) -> Result<(), Malformed> {
         if len == b"-1" {
-            return Ok(if self.is_resp3 { Value::Nil } else { Value::Boolean(false) });
+            if self.is_resp3 {
+                self.stack.push_nil();
+            } else {
+                self.stack.push_boolean(false);
+            }
+            return Ok(());
         }
         let len = count(len)?;
         if let [(at, value), rest @ ..] = self.chunks
@@ -85,79 +106,109 @@ impl<'a> Reader<'a> {
         {
             self.chunks = rest;
             self.position += 2;
-            return self.text(value);
+            self.stack.push_bytes(value);
+            return Ok(());
         }
         let bytes = self.take(len)?;
-        self.text(bytes)
-    }
-
-    fn text(&self, bytes: &[u8]) -> mlua::Result<Value> {
-        self.lua.create_string(bytes).map(Value::String)
+        self.stack.push_bytes(bytes);
+        Ok(())
     }
 
     /// The next `len` bytes, which a line end follows.
-    fn take(&mut self, len: usize) -> mlua::Result<&'a [u8]> {
-        let bytes = self.bytes.get(self.position..).and_then(|rest| rest.get(..len));
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        let bytes = rest.get(..len).ok_or(MALFORMED)?;
         self.position += len + 2;
-        bytes.ok_or_else(malformed)
+        Ok(bytes)
     }
 
-    /// A table with one field.
-    fn field(&self, name: &str, value: Value) -> mlua::Result<Value> {
-        let table = self.lua.create_table_with_capacity(0, 1)?;
-        table.raw_set(name, value)?;
-        Ok(Value::Table(table))
+    /// Pushes a table with one field.
+    fn text_field(&mut self, name: &[u8], text: &[u8]) {
+        self.stack.push_table(0, 1);
+        self.put_text(name, text);
     }
 
-    fn text_field(&self, name: &str, text: &[u8]) -> mlua::Result<Value> {
-        self.field(name, self.text(text)?)
+    /// Gives the last table a field.
+    fn put_text(&mut self, name: &[u8], text: &[u8]) {
+        self.stack.push_bytes(name);
+        self.stack.push_bytes(text);
+        self.stack.set_field();
     }
 
-    fn error(&self, text: &[u8]) -> mlua::Result<Value> {
-        let table = self.lua.create_table_with_capacity(0, 2)?;
-        table.raw_set(&self.state.names.err, self.text(text)?)?;
-        table.raw_set(&self.state.names.counted, true)?;
-        Ok(Value::Table(table))
+    fn error(&mut self, text: &[u8]) {
+        self.stack.push_table(0, 2);
+        self.put_text(b"err", text);
+        self.stack.push_bytes(b"ignore_error_stats_update");
+        self.stack.push_boolean(true);
+        self.stack.set_field();
     }
 
-    fn verbatim(&mut self, len: usize) -> mlua::Result<Value> {
-        let [a, b, c, b':', text @ ..] = self.take(len)? else { return Err(malformed()) };
-        let table = self.lua.create_table_with_capacity(0, 2)?;
-        table.raw_set("format", self.text(&[*a, *b, *c])?)?;
-        table.raw_set("string", self.text(text)?)?;
-        self.field("verbatim_string", Value::Table(table))
+    fn double(&mut self, text: &[u8]) -> Result<(), Malformed> {
+        let number = match text {
+            b"nan" => f64::NAN,
+            b"-nan" => -f64::NAN,
+            text => parse_double(text).ok_or(MALFORMED)?,
+        };
+        self.begin_field(b"double");
+        self.stack.push_number(number);
+        self.stack.set_field();
+        Ok(())
     }
 
-    fn array(&mut self, count: usize, depth: usize) -> mlua::Result<Value> {
-        let table = self.lua.create_table_with_capacity(self.capacity(count), 0)?;
+    fn verbatim(&mut self, len: usize) -> Result<(), Malformed> {
+        let [a, b, c, b':', text @ ..] = self.take(len)? else { return Err(MALFORMED) };
+        self.begin_field(b"verbatim_string");
+        self.stack.push_table(0, 2);
+        self.put_text(b"format", &[*a, *b, *c]);
+        self.put_text(b"string", text);
+        self.stack.set_field();
+        Ok(())
+    }
+
+    /// Pushes a table and the name of its one field, whose value comes next.
+    fn begin_field(&mut self, name: &[u8]) {
+        self.stack.push_table(0, 1);
+        self.stack.push_bytes(name);
+    }
+
+    fn array(&mut self, count: usize, depth: usize) -> Result<(), Malformed> {
+        self.stack.push_table(self.capacity(count), 0);
         for index in 1..=count {
-            table.raw_seti(index, self.value(depth + 1)?)?;
+            self.value(depth + 1)?;
+            self.stack.set_element(index);
         }
-        Ok(Value::Table(table))
+        Ok(())
     }
 
-    fn map(&mut self, count: usize, depth: usize) -> mlua::Result<Value> {
-        let table = self.lua.create_table_with_capacity(0, self.capacity(count))?;
+    fn map(&mut self, count: usize, depth: usize) -> Result<(), Malformed> {
+        self.begin_field(b"map");
+        self.stack.push_table(0, self.capacity(count));
         for _ in 0..count {
-            let key = self.value(depth + 1)?;
-            let value = self.value(depth + 1)?;
-            table.raw_set(key, value)?;
+            self.value(depth + 1)?;
+            self.value(depth + 1)?;
+            self.stack.set_field();
         }
-        self.field("map", Value::Table(table))
+        self.stack.set_field();
+        Ok(())
     }
 
-    fn set(&mut self, count: usize, depth: usize) -> mlua::Result<Value> {
-        let table = self.lua.create_table_with_capacity(0, self.capacity(count))?;
+    fn set(&mut self, count: usize, depth: usize) -> Result<(), Malformed> {
+        self.begin_field(b"set");
+        self.stack.push_table(0, self.capacity(count));
         for _ in 0..count {
-            table.raw_set(self.value(depth + 1)?, true)?;
+            self.value(depth + 1)?;
+            self.stack.push_boolean(true);
+            self.stack.set_field();
         }
-        self.field("set", Value::Table(table))
+        self.stack.set_field();
+        Ok(())
     }
 
     /// What is said about a reply is not shown to scripts.
-    fn annotated(&mut self, count: usize, depth: usize) -> mlua::Result<Value> {
-        for _ in 0..count * 2 {
+    fn annotated(&mut self, count: usize, depth: usize) -> Result<(), Malformed> {
+        for _ in 0..count.saturating_mul(2) {
             self.value(depth + 1)?;
+            self.stack.pop();
         }
         self.value(depth + 1)
     }
@@ -168,22 +219,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn number(integer: i64) -> Value {
-    Value::Number(integer as f64)
-}
-
-fn double(text: &[u8]) -> mlua::Result<f64> {
-    match text {
-        b"nan" => Ok(f64::NAN),
-        b"-nan" => Ok(-f64::NAN),
-        text => parse_double(text).ok_or_else(malformed),
-    }
-}
-
-fn count(text: &[u8]) -> mlua::Result<usize> {
-    parse_integer(text).and_then(|count| usize::try_from(count).ok()).ok_or_else(malformed)
-}
-
-fn malformed() -> mlua::Error {
-    mlua::Error::runtime("a command's reply is malformed")
+fn count(text: &[u8]) -> Result<usize, Malformed> {
+    parse_integer(text).and_then(|count| usize::try_from(count).ok()).ok_or(MALFORMED)
 }

@@ -19,8 +19,6 @@ pub enum Raise {
     Table(Vec<u8>),
     /// A text alone, as Lua's own errors have it while a C function runs.
     Text(&'static str),
-    /// Any value.
-    Value(Value),
     /// From Lua itself.
     Lua(mlua::Error),
 }
@@ -44,7 +42,6 @@ impl Raise {
             Raise::Argument(index, reason) => argument_text(lua, index, &reason),
             Raise::Table(text) => return error_table(lua, &text).map(Value::Table),
             Raise::Text(text) => return lua.create_string(text).map(Value::String),
-            Raise::Value(value) => return Ok(value),
             Raise::Lua(mlua::Error::RuntimeError(text)) => {
                 let text = format!("ERR {text}");
                 return error_table(lua, text.as_bytes()).map(Value::Table);

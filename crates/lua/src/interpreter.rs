@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::{Protocol, Reply};
-use mlua::{Function, HookTriggers, IntoLuaMulti, Lua, LuaString, Table, Value, VmState};
+use mlua::{Function, HookTriggers, Lua, LuaString, Table, Value, VmState};
 
 use crate::arguments::{Arguments, to_bytes};
+use crate::entry::{Call, End, Entry, Passing};
 use crate::failure::Failure;
 use crate::function::{LEVEL_CALLER, Raise, function};
 use crate::host::{Host, Tick};
@@ -21,8 +22,11 @@ use crate::{api, bit, cjson, cmsgpack, library, random, sandbox, structs, to_rep
 /// How often [`Host::tick`] is called.
 pub const INSTRUCTIONS_PER_TICK: u32 = 100_000;
 
-/// The garbage collector makes a step after so many runs, as it does in Redis.
+/// The garbage collector makes a step after so many runs, as it does in Redis, if there is more
+/// than this to collect: what a large script has left behind would stay for as long as it takes
+/// small ones to allocate as much again.
 const RUNS_PER_COLLECTION: u32 = 50;
+const COLLECTED_FROM_BYTES: usize = 1024 * 1024;
 
 /// The names of the chunks, which error texts show.
 const SCRIPT_CHUNK: &str = "@user_script";
@@ -46,17 +50,17 @@ pub struct Options {
     pub memory_limit_bytes: usize,
 }
 
+/// A script that an interpreter can run; of no use to another one.
+pub struct Compiled(Function);
+
 pub struct Interpreter {
     lua: Lua,
     state: Rc<State>,
     globals: Table,
     library_environment: library::Environment,
-    scripts: HashMap<Sha, Function>,
     libraries: HashMap<Vec<u8>, Library>,
     functions: HashMap<Vec<u8>, Function>,
-    /// `host.run` of `lua-src`, and what it calls with an error.
-    run: Function,
-    handler: Function,
+    entry: Entry,
     collect: Function,
     runs: Cell<u32>,
 }
@@ -76,9 +80,12 @@ pub(crate) struct State {
     next: Function,
     /// The functions of the library that is being loaded.
     pub registered: RefCell<Option<Vec<Registered>>>,
+    /// What the running code was called with.
+    pub call: RefCell<Call>,
     /// Where the last error was raised.
     place: RefCell<Option<Place>>,
-    killed: Cell<Option<&'static str>>,
+    /// Why the running code ends.
+    pub killed: Cell<Option<&'static str>>,
 }
 
 impl State {
@@ -103,6 +110,8 @@ impl State {
 pub(crate) struct Buffers {
     pub args: ArgsBuf,
     pub reply: Reply,
+    /// A number as text.
+    pub text: Vec<u8>,
 }
 
 impl Buffers {
@@ -129,8 +138,6 @@ pub(crate) struct Names {
     pub set: LuaString,
     pub big_number: LuaString,
     pub verbatim_string: LuaString,
-    keys: LuaString,
-    argv: LuaString,
 }
 
 impl Names {
@@ -144,16 +151,12 @@ impl Names {
             set: lua.create_string("set")?,
             big_number: lua.create_string("big_number")?,
             verbatim_string: lua.create_string("verbatim_string")?,
-            keys: lua.create_string("KEYS")?,
-            argv: lua.create_string("ARGV")?,
         })
     }
 }
 
-/// How a run ended.
-enum End {
-    Returned(Value),
-    Raised(Value),
+enum Ran {
+    Ended(End),
     Killed(&'static str),
 }
 
@@ -183,6 +186,7 @@ impl Interpreter {
             memory_limit_bytes: options.memory_limit_bytes,
             next: lua.globals().raw_get("next")?,
             registered: RefCell::default(),
+            call: RefCell::default(),
             place: RefCell::default(),
             killed: Cell::default(),
         });
@@ -201,12 +205,10 @@ impl Interpreter {
         let limit: Function = lua.named_registry_value("host.limit")?;
         limit.call::<()>(options.memory_limit_bytes)?;
         let interpreter = Interpreter {
-            run: lua.named_registry_value("host.run")?,
+            entry: Entry::new(&lua, &state, handler)?,
             collect: globals.raw_get("collectgarbage")?,
-            handler,
             globals,
             library_environment,
-            scripts: HashMap::new(),
             libraries: HashMap::new(),
             functions: HashMap::new(),
             runs: Cell::new(0),
@@ -267,44 +269,27 @@ fn note_place(state: &State, lua: &Lua, arguments: &Arguments) -> Result<Value, 
 
 /// Scripts.
 impl Interpreter {
-    pub fn has_script(&self, sha: &Sha) -> bool {
-        self.scripts.contains_key(sha)
-    }
-
-    /// Compiles a script and keeps it under its name. A shebang line must have been checked
-    /// ([`shebang::parse_script`]).
-    pub fn load_script(&mut self, sha: Sha, body: &[u8]) -> Result<(), Failure> {
+    /// Compiles a script. A shebang line must have been checked ([`shebang::parse_script`]).
+    pub fn compile_script(&self, body: &[u8]) -> Result<Compiled, Failure> {
         let function = self.compile(shebang::without(body), SCRIPT_CHUNK).map_err(|text| {
             Failure::new(format!("ERR Error compiling script (new function): {text}"))
         })?;
-        self.scripts.insert(sha, function);
-        Ok(())
+        Ok(Compiled(function))
     }
 
-    pub fn forget_script(&mut self, sha: &Sha) {
-        self.scripts.remove(sha);
-    }
-
-    pub fn forget_scripts(&mut self) {
-        self.scripts.clear();
-    }
-
-    /// Runs a script and writes what it returned, in the protocol of `reply`. `None` if there is no
-    /// such script. After a failure nothing has been written.
+    /// Runs a script, of whose arguments the first `keys` are keys, and writes what it returned, in
+    /// the protocol of `reply`. After a failure, which tells the script's name, nothing has been
+    /// written.
     pub fn run_script(
         &self,
-        sha: &Sha,
-        keys: Args<'_>,
-        argv: Args<'_>,
+        script: &Compiled,
+        name: &Sha,
+        args: &mut ArgsBuf,
+        keys: usize,
         reply: &mut Reply,
-    ) -> Option<Result<(), Failure>> {
-        let function = self.scripts.get(sha)?;
-        let run = || {
-            self.globals.raw_set(&self.state.names.keys, self.table_of(keys)?)?;
-            self.globals.raw_set(&self.state.names.argv, self.table_of(argv)?)?;
-            self.run(function, ())
-        };
-        Some(self.answer(run(), sha, reply))
+    ) -> Result<(), Failure> {
+        let run = self.run(&script.0, Passing::Globals, args, keys, reply);
+        self.answer(run, name, reply)
     }
 }
 
@@ -320,7 +305,8 @@ impl Interpreter {
         let environment = &self.library_environment;
         let run = environment.enter(&chunk).and_then(|()| {
             *self.state.registered.borrow_mut() = Some(Vec::new());
-            self.run(&chunk, ())
+            let (mut args, mut reply) = (ArgsBuf::new(), Reply::default());
+            self.run(&chunk, Passing::Nothing, &mut args, 0, &mut reply)
         });
         let registered = self.state.registered.take().unwrap_or_default();
         environment.leave().map_err(internal)?;
@@ -355,18 +341,17 @@ impl Interpreter {
         self.functions.clear();
     }
 
-    /// Runs a function and writes what it returned, in the protocol of `reply`. `None` if there is
-    /// no such function. After a failure nothing has been written.
+    /// As [`Interpreter::run_script`], of a function. `None` if there is no such function.
     pub fn run_function(
         &self,
         name: &[u8],
-        keys: Args<'_>,
-        args: Args<'_>,
+        args: &mut ArgsBuf,
+        keys: usize,
         reply: &mut Reply,
     ) -> Option<Result<(), Failure>> {
         let function = self.functions.get(name)?;
-        let run = || self.run(function, (self.table_of(keys)?, self.table_of(args)?));
-        Some(self.answer(run(), name, reply))
+        let run = self.run(function, Passing::Parameters, args, keys, reply);
+        Some(self.answer(run, name, reply))
     }
 }
 
@@ -387,39 +372,47 @@ impl Interpreter {
         })
     }
 
-    fn table_of(&self, args: Args<'_>) -> mlua::Result<Table> {
-        let table = self.lua.create_table_with_capacity(args.len(), 0)?;
-        for (index, arg) in args.iter().enumerate() {
-            table.raw_seti(index + 1, self.lua.create_string(arg)?)?;
-        }
-        Ok(table)
-    }
-
     /// Calls a function within the memory limit.
-    fn run(&self, function: &Function, args: impl IntoLuaMulti) -> mlua::Result<End> {
+    fn run(
+        &self,
+        function: &Function,
+        passing: Passing,
+        args: &mut ArgsBuf,
+        keys: usize,
+        reply: &mut Reply,
+    ) -> mlua::Result<Ran> {
         self.state.protocol.set(Protocol::Resp2);
         self.state.epoch.set(self.state.epoch.get() + 1);
         *self.state.place.borrow_mut() = None;
-        let args = args.into_lua_multi(&self.lua)?;
-        let result = self.run.call::<(bool, Value)>((&self.handler, function, args));
+        self.lend(passing, args, keys, reply);
+        let result = self.entry.call(function);
+        self.lend(passing, args, keys, reply);
         if let Some(text) = self.state.killed.take() {
             self.set_hook()?;
-            return Ok(End::Killed(text));
+            return Ok(Ran::Killed(text));
         }
-        result.map(|(is_end, value)| if is_end { End::Returned(value) } else { End::Raised(value) })
+        result.map(Ran::Ended)
+    }
+
+    /// Puts the arguments and the reply where the call finds them, or takes them back.
+    fn lend(&self, passing: Passing, args: &mut ArgsBuf, keys: usize, reply: &mut Reply) {
+        let mut call = self.state.call.borrow_mut();
+        (call.passing, call.keys) = (passing, keys);
+        std::mem::swap(&mut call.args, args);
+        std::mem::swap(&mut call.reply, reply);
     }
 
     /// Writes the reply to a run of what is called `name`.
     fn answer(
         &self,
-        run: mlua::Result<End>,
+        run: mlua::Result<Ran>,
         name: &[u8],
         reply: &mut Reply,
     ) -> Result<(), Failure> {
-        let end = run.map_err(internal)?;
-        let answer = match (self.failure_of(&end)?, end) {
+        let ran = run.map_err(internal)?;
+        let answer = match (self.failure_of(&ran)?, ran) {
             (Some(failure), _) => Err(failure.at(&self.place_text(name))),
-            (None, End::Returned(value)) => self.answer_value(value, reply),
+            (None, Ran::Ended(End::Returned(value))) => self.answer_value(value, reply),
             (None, _) => Ok(()),
         };
         self.collect();
@@ -442,11 +435,11 @@ impl Interpreter {
     }
 
     /// What a run that did not come to its end says.
-    fn failure_of(&self, end: &End) -> Result<Option<Failure>, Failure> {
-        let error = match end {
-            End::Returned(_) => return Ok(None),
-            End::Killed(text) => return Ok(Some(Failure::new(format!("ERR {text}")))),
-            End::Raised(error) => error,
+    fn failure_of(&self, ran: &Ran) -> Result<Option<Failure>, Failure> {
+        let error = match ran {
+            Ran::Killed(text) => return Ok(Some(Failure::new(format!("ERR {text}")))),
+            Ran::Ended(End::Raised(error)) => error,
+            Ran::Ended(End::Answered | End::Returned(_)) => return Ok(None),
         };
         if let Value::Table(table) = error {
             let names = &self.state.names;
@@ -479,9 +472,8 @@ impl Interpreter {
     fn collect(&self) {
         let runs = self.runs.get() + 1;
         self.runs.set(runs % RUNS_PER_COLLECTION);
-        if runs == RUNS_PER_COLLECTION {
-            // Finalizers are ours and raise nothing. A script may have stopped the collector.
-            let _ = self.collect.call::<()>(("restart", 0));
+        if runs == RUNS_PER_COLLECTION && self.memory_bytes() > COLLECTED_FROM_BYTES {
+            // Finalizers are ours and raise nothing.
             let _ = self.collect.call::<()>(("step", RUNS_PER_COLLECTION));
         }
     }

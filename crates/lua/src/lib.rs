@@ -17,6 +17,7 @@ mod arguments;
 mod bit;
 mod cjson;
 mod cmsgpack;
+mod entry;
 mod from_reply;
 mod function;
 #[cfg(test)]

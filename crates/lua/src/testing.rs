@@ -123,12 +123,10 @@ impl Bench {
         let name = sha(script.as_bytes());
         let mut reply = Reply::new(self.protocol);
         let load = shebang::parse_script(script.as_bytes())
-            .and_then(|_| self.interpreter.load_script(name, script.as_bytes()));
-        let run = load.and_then(|()| {
-            let (keys, argv) = (args(keys), args(argv));
-            let run =
-                self.interpreter.run_script(&name, keys.as_args(), argv.as_args(), &mut reply);
-            run.expect("it was loaded")
+            .and_then(|_| self.interpreter.compile_script(script.as_bytes()));
+        let run = load.and_then(|script| {
+            let mut args = args(&[keys, argv].concat());
+            self.interpreter.run_script(&script, &name, &mut args, keys.len(), &mut reply)
         });
         finish(reply, run)
     }
@@ -144,13 +142,9 @@ impl Bench {
 
     pub fn call_function(&mut self, name: &str, keys: &[&str], argv: &[&str]) -> Vec<u8> {
         let mut reply = Reply::new(self.protocol);
-        let (keys, argv) = (args(keys), args(argv));
-        let run = self.interpreter.run_function(
-            name.as_bytes(),
-            keys.as_args(),
-            argv.as_args(),
-            &mut reply,
-        );
+        let mut args = args(&[keys, argv].concat());
+        let name = name.as_bytes();
+        let run = self.interpreter.run_function(name, &mut args, keys.len(), &mut reply);
         finish(reply, run.unwrap_or_else(|| Err(Failure::new("ERR Function not found"))))
     }
 }

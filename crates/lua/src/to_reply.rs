@@ -4,6 +4,7 @@
 //! get Redis's error where Redis's own stack would end. A few tables that contain each other twice
 //! are a reply without end, so the host is asked now and then whether to go on.
 
+use kvasir_lua_stack::Scalar;
 use kvasir_resp::reply::{Protocol, Reply};
 use mlua::{LuaString, Table, Value};
 
@@ -36,11 +37,6 @@ impl From<mlua::Error> for Unwritten {
 
 /// Writes what a script returned. If that fails, `reply` is as it was before.
 pub fn write(value: Value, state: &State, reply: &mut Reply) -> Result<(), Unwritten> {
-    // Most scripts return one number or text.
-    if !value.is_table() {
-        scalar(&value, state, reply);
-        return Ok(());
-    }
     let mark = reply.mark();
     let mut writer = Writer { state, reply, open: Vec::new(), slots: 0, values: 0 };
     let mut next = Some(value);
@@ -58,14 +54,13 @@ pub fn write(value: Value, state: &State, reply: &mut Reply) -> Result<(), Unwri
 }
 
 /// Any value but a table.
-fn scalar(value: &Value, state: &State, reply: &mut Reply) {
+pub fn scalar(value: Scalar<'_>, state: &State, reply: &mut Reply) {
     let is_resp3 = state.protocol.get() == Protocol::Resp3;
     match value {
-        Value::String(text) => reply.bulk(&text.as_bytes()),
-        Value::Integer(integer) => reply.integer(*integer),
-        Value::Number(number) => reply.integer(double_to_i64(*number)),
-        Value::Boolean(truth) if is_resp3 => reply.boolean(*truth),
-        Value::Boolean(true) => reply.integer(1),
+        Scalar::Bytes(text) => reply.bulk(text),
+        Scalar::Number(number) => reply.integer(double_to_i64(number)),
+        Scalar::Boolean(truth) if is_resp3 => reply.boolean(truth),
+        Scalar::Boolean(true) => reply.integer(1),
         _ => reply.null(),
     }
 }
@@ -156,7 +151,7 @@ impl Writer<'_> {
     /// Writes a value; a table is only begun.
     fn value(&mut self, value: Value) -> Result<(), Unwritten> {
         let Value::Table(table) = value else {
-            scalar(&value, self.state, self.reply);
+            self.scalar(&value);
             return Ok(());
         };
         if self.slots >= SLOTS_MAX {
@@ -164,6 +159,17 @@ impl Writer<'_> {
             return Ok(());
         }
         self.table(table)
+    }
+
+    fn scalar(&mut self, value: &Value) {
+        let (state, reply) = (self.state, &mut *self.reply);
+        match value {
+            Value::String(text) => scalar(Scalar::Bytes(&text.as_bytes()), state, reply),
+            Value::Boolean(truth) => scalar(Scalar::Boolean(*truth), state, reply),
+            other => {
+                scalar(as_double(other).map_or(Scalar::Nil, Scalar::Number), state, reply);
+            }
+        }
     }
 
     fn table(&mut self, table: Table) -> Result<(), Unwritten> {

@@ -431,9 +431,9 @@ impl Reply {
         all
     }
 
-    /// The memory that the buffer takes up; of shared values only the handles.
+    /// The memory that the reply takes up, shared values included.
     pub fn size_bytes(&self) -> usize {
-        self.bytes.capacity() + self.chunks.capacity() * size_of::<Chunk>()
+        self.bytes.capacity() + self.chunks.capacity() * size_of::<Chunk>() + self.chunks_len
     }
 }
 

@@ -70,11 +70,13 @@ impl Worker {
             is_unix: socket.is_unix(),
             is_local: is_local(&socket),
             descriptor: socket.as_fd().as_raw_fd(),
+            connection: 0,
         };
-        let client = self.shared.clients.add(self.index, origin, self.core.env.now_ms);
-        let access = Access::new(&self.shared.acl, &self.shared.table);
         let id = self.reactor.register(socket);
         let index = id.index as usize;
+        let origin = Origin { connection: index, ..origin };
+        let client = self.shared.clients.add(self.index, origin, self.core.env.now_ms);
+        let access = Access::new(&self.shared.acl, &self.shared.table);
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }

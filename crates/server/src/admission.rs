@@ -12,6 +12,7 @@ use crate::acl::admit::{Scene, admit};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::dispatch::Entry;
+use crate::pause::may_write;
 use crate::pubsub::subscriptions;
 
 /// Fails with the error to reply if the call may not run.
@@ -31,11 +32,26 @@ pub fn check(
     }
     admit(scene, connection, entry, args)?;
     subscriptions::check_mode(connection, entry)?;
+    if connection.is_monitor && touches_data(entry) {
+        return Err(Error::fixed("ERR Replica can't interact with the keyspace"));
+    }
     let busy = &scene.shared.keyspace.busy;
     if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
         return Err(busy.error());
     }
+    let saving = &scene.shared.saving;
+    if !entry.spec.flags.contains(Flags::LOADING) {
+        saving.loading.check()?;
+    }
+    if entry.spec.flags.contains(Flags::WRITE) {
+        saving.check_write()?;
+    }
     Ok(())
+}
+
+/// What a client may not do that monitors: as in Redis it counts as a replica.
+fn touches_data(entry: &Entry) -> bool {
+    entry.spec.flags.intersects(Flags::READONLY.union(Flags::WRITE)) || may_write(entry)
 }
 
 /// What `enable-debug-command` and `enable-module-command` say.

@@ -13,6 +13,7 @@ use kvasir_resp::args::Args;
 use kvasir_resp::request::{Limits, Parsed, ProtocolError, Span};
 use kvasir_structures::gate::Pass;
 
+use crate::commands::{ServerCommand, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler, NotFound, Table};
 
@@ -284,7 +285,8 @@ fn pack(name: &[u8]) -> u64 {
     }
 }
 
-/// Appends the keys of a data command whose arguments have the right number; none on an error.
+/// Appends the keys of a call whose arguments have the right number; none on an error. Of the
+/// server's commands those have keys that run others.
 pub fn plan_keys(
     entry: &Entry,
     args: Args<'_>,
@@ -292,10 +294,20 @@ pub fn plan_keys(
     keyspace: &Keyspace,
     keys: &mut Vec<KeyAt>,
 ) -> Result<(), Error> {
-    let Handler::Data(command) = entry.handler else { return Ok(()) };
-    if !entry.spec.accepts_count(args.len()) {
+    if entry.spec.keys.is_empty() && matches!(entry.handler, Handler::Server(_))
+        || !entry.spec.accepts_count(args.len())
+    {
         return Ok(());
     }
     let first = keys.len();
-    plan::keys(keyspace, command, args, db, keys).inspect_err(|_| keys.truncate(first))
+    let planned = match entry.handler {
+        Handler::Data(command) => plan::keys(keyspace, command, args, db, keys),
+        // A call that does not say where its keys are fails when it is run.
+        Handler::Server(ServerCommand { spec, run: ServerRun::Session(_) }) => {
+            let find = |arg, _| keys.push(KeyAt::new(args, arg, db));
+            plan::each_key(spec, args, find).map_err(|_| Error::SYNTAX)
+        }
+        Handler::Server(_) => Ok(()),
+    };
+    planned.inspect_err(|_| keys.truncate(first))
 }

@@ -13,6 +13,7 @@ use kvasir_resp::request::Parser;
 use kvasir_structures::gate::Pass;
 
 use crate::connection::{Connection, Replies};
+use crate::pubsub::notifications;
 use crate::shared::{Message, Shared};
 use crate::worker::{Core, Worker};
 
@@ -109,6 +110,21 @@ impl Worker {
         while let Some(served) = self.core.served.pop() {
             self.unblock(served);
         }
+    }
+
+    /// Serves those who wait for keys that became ready outside of the gate, unless a busy script
+    /// has it closed: then they are served between turns, when it has ended. What they change was
+    /// changed `by` a client, or nobody.
+    pub fn serve_left(&mut self, by: u64) {
+        if self.core.tally.ready.is_empty() {
+            return;
+        }
+        let (shared, index) = (self.shared, self.index);
+        let pass = shared.gate.enter_unless(index, || shared.keyspace.busy.is_busy());
+        let Some(pass) = pass else { return };
+        self.core.see_trackers(shared);
+        serve_ready(shared, index, &mut self.core, &pass);
+        notifications::tell(shared, index, &mut self.core, by);
     }
 
     /// Ends the wait of a connection with its answer.

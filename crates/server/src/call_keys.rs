@@ -22,8 +22,9 @@ pub fn each_key_used(
         "set" => (set(args), None),
         "bitfield" => (bitfield(args), None),
         "sort" => (READ, sort_store(args)),
-        "georadius" => (READ, geo_store(args, 6)),
-        "georadiusbymember" => (READ, geo_store(args, 5)),
+        // Whatever stands at the unit's place, as Valkey has it: what it denies must be denied.
+        "georadius" | "georadiusbymember" => (READ, geo_store(args)),
+        "migrate" => return migrate(spec, args, f),
         _ => return each_key(spec, args, f),
     };
     if args.len() < 2 {
@@ -72,8 +73,8 @@ fn sort_store(args: Args<'_>) -> Option<usize> {
 }
 
 /// The argument that names where GEORADIUS stores; the last one counts.
-fn geo_store(args: Args<'_>, from: usize) -> Option<usize> {
-    let (mut at, mut found) = (from, None);
+fn geo_store(args: Args<'_>) -> Option<usize> {
+    let (mut at, mut found) = (5, None);
     while at + 1 < args.len() {
         let stores = ["store", "storedist"].map(str::as_bytes);
         if stores.iter().any(|word| args[at].eq_ignore_ascii_case(word)) {
@@ -83,6 +84,35 @@ fn geo_store(args: Args<'_>, from: usize) -> Option<usize> {
         at += 1;
     }
     found
+}
+
+/// MIGRATE's keys are the one in front or, where that is empty, those behind KEYS; a call with both
+/// is a mistake and has none.
+fn migrate(spec: &Spec, args: Args<'_>, mut f: impl FnMut(usize, KeyFlags)) -> Result<(), NoKeys> {
+    if args.len() <= 3 {
+        return Err(NoKeys);
+    }
+    let flags = spec.keys[0].flags;
+    match keys_word(args) {
+        None => f(3, flags),
+        Some(word) if args[3].is_empty() => (word + 1..args.len()).for_each(|arg| f(arg, flags)),
+        Some(_) => return Err(NoKeys),
+    }
+    Ok(())
+}
+
+/// Where MIGRATE's option KEYS stands; as the last word it is none.
+fn keys_word(args: Args<'_>) -> Option<usize> {
+    let mut at = 6;
+    while at + 1 < args.len() {
+        at += match args[at].to_ascii_lowercase().as_slice() {
+            b"keys" => return Some(at),
+            b"auth" => 2,
+            b"auth2" => 3,
+            _ => 1,
+        };
+    }
+    None
 }
 
 #[cfg(test)]
@@ -100,6 +130,8 @@ mod tests {
         assert_eq!(found, expect, "{call}");
     }
 
+    const MOVED: KeyFlags = KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::DELETE);
+
     #[test]
     fn arguments_decide() {
         check("SET k v", &[(1, OVERWRITE)]);
@@ -114,5 +146,8 @@ mod tests {
         check("SORT k STORE", &[(1, READ)]);
         check("GEORADIUS k 1 2 3 km STORE a STOREDIST b", &[(1, READ), (9, OVERWRITE)]);
         check("GEORADIUSBYMEMBER k m 3 km ASC STORE", &[(1, READ)]);
+        check("GEORADIUS k 1 2 3 STORE a", &[(1, READ), (6, OVERWRITE)]);
+        check("MIGRATE h 1 k 0 9 AUTH keys x", &[(3, MOVED)]);
+        check("MIGRATE h 1 k 0 9 KEYS", &[(3, MOVED)]);
     }
 }

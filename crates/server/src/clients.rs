@@ -6,12 +6,16 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::lock;
 use crate::pubsub::Kind;
+use crate::tracking::Tracker;
 
 /// What everyone may know of a client. Written by the worker that owns the connection.
 pub struct Client {
     pub id: u64,
     pub worker: usize,
+    /// Its connection's place at its worker.
+    pub connection: usize,
     pub address: String,
     pub local_address: String,
     pub is_unix: bool,
@@ -32,6 +36,13 @@ pub struct Client {
     pub queued: AtomicI64,
     /// Keys that it watches.
     pub watched: AtomicUsize,
+    /// What the queued calls take up.
+    pub queued_bytes: AtomicUsize,
+    /// Its call is put off: CLIENT PAUSE.
+    pub is_postponed: AtomicBool,
+    pub is_monitor: AtomicBool,
+    /// CLIENT CAPA REDIRECT.
+    pub can_redirect: AtomicBool,
     /// Its call waits for a key.
     pub is_blocked: AtomicBool,
     pub no_evict: AtomicBool,
@@ -39,6 +50,7 @@ pub struct Client {
     /// How many channels, patterns and shard channels it has subscribed to.
     pub subscriptions: [AtomicUsize; Kind::ALL.len()],
     names: Mutex<Names>,
+    tracker: Mutex<Option<Arc<Tracker>>>,
 }
 
 /// What a client says of itself, and who it is.
@@ -58,9 +70,19 @@ pub struct Origin {
     pub is_unix: bool,
     pub is_local: bool,
     pub descriptor: i32,
+    pub connection: usize,
 }
 
 impl Client {
+    /// How it tracks keys, if it does.
+    pub fn tracker(&self) -> Option<Arc<Tracker>> {
+        lock(&self.tracker).clone()
+    }
+
+    pub fn set_tracker(&self, tracker: Option<Arc<Tracker>>) {
+        *lock(&self.tracker) = tracker;
+    }
+
     /// Whether it has subscribed to anything.
     pub fn is_subscriber(&self) -> bool {
         self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
@@ -84,6 +106,7 @@ impl Clients {
         let client = Arc::new(Client {
             id: self.next_id.fetch_add(1, Relaxed) + 1,
             worker,
+            connection: origin.connection,
             address: origin.address,
             local_address: origin.local_address,
             is_unix: origin.is_unix,
@@ -99,6 +122,11 @@ impl Clients {
             commands: AtomicU64::new(0),
             queued: AtomicI64::new(-1),
             watched: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
+            is_postponed: AtomicBool::new(false),
+            is_monitor: AtomicBool::new(false),
+            can_redirect: AtomicBool::new(false),
+            tracker: Mutex::default(),
             is_blocked: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
@@ -109,11 +137,13 @@ impl Clients {
         client
     }
 
-    /// Forgets a client and gives its place back.
-    pub fn remove(&self, id: u64) {
-        if self.lock().remove(&id).is_some() {
+    /// Forgets a client and gives its place back; says whether it was known.
+    pub fn remove(&self, id: u64) -> bool {
+        let was_known = self.lock().remove(&id).is_some();
+        if was_known {
             self.count.fetch_sub(1, Relaxed);
         }
+        was_known
     }
 
     /// Takes a place for one more client, if there are fewer than `max`.

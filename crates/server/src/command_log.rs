@@ -29,8 +29,8 @@ pub enum Kind {
 const ARGS_MAX: usize = 32;
 /// And so many bytes of each.
 const ARG_LEN_MAX: usize = 128;
-/// What stands for a secret.
-const REDACTED: &[u8] = b"(redacted)";
+/// What is shown in place of a secret.
+pub const REDACTED: &[u8] = b"(redacted)";
 
 #[derive(Clone)]
 pub struct Entry {

@@ -12,6 +12,7 @@ use crate::blocking::Waits;
 use crate::clients::Client;
 use crate::pubsub::subscriptions::Subscriptions;
 use crate::tls::transport::Tls;
+use crate::tracking::Tracked;
 use crate::transaction::{Transaction, Watched};
 
 /// State of one connection; an idle one owns no buffer.
@@ -42,8 +43,19 @@ pub struct Connection {
     pub waits: Option<Waits>,
     /// Of the batch at work: where the call ends that waits.
     pub stopped_at: Option<usize>,
+    /// Its call was put off by CLIENT PAUSE; nothing else is executed either.
+    pub is_postponed: bool,
+    pub is_monitor: bool,
+    /// CLIENT TRACKING.
+    pub tracking: Option<Box<Tracked>>,
     /// A payload is with the reactor.
     pub is_sending: bool,
+    /// How long that is.
+    pub sending_bytes: usize,
+    /// Since when more waits to be sent than the soft limit allows.
+    pub over_soft_since_ms: Option<u64>,
+    /// What it takes up, as the sum over all clients has it.
+    pub counted_bytes: usize,
     /// Receiving is stopped until `input` was worked off.
     pub is_paused: bool,
     /// Executes nothing more, and closes once everything was sent.
@@ -85,7 +97,13 @@ impl Connection {
             watched: None,
             waits: None,
             stopped_at: None,
+            is_postponed: false,
+            is_monitor: false,
+            tracking: None,
             is_sending: false,
+            sending_bytes: 0,
+            over_soft_since_ms: None,
+            counted_bytes: 0,
             is_paused: false,
             is_closing: false,
             in_round: false,

@@ -12,8 +12,10 @@ use kvasir_structures::slot::SLOTS;
 
 use crate::blocking::serve_ready;
 use crate::defrag;
+use crate::pause;
 use crate::pubsub::notifications;
 use crate::shared::Shared;
+use crate::tracking::NOBODY;
 use crate::worker::Core;
 
 /// The share of one core that deleting expired keys may take, at `active-expire-effort` 1; each
@@ -23,6 +25,9 @@ const EXPIRE_SHARE: f64 = 0.25;
 const EXPIRE_STAY: Duration = Duration::from_micros(500);
 /// Keys deleted under one lock.
 const EXPIRE_BATCH: usize = 16;
+
+/// How long it waits where CLIENT PAUSE keeps it from deleting.
+const PAUSED_MS: u64 = 100;
 
 pub struct Cron {
     worker: usize,
@@ -76,6 +81,10 @@ impl Cron {
         if !self.expires(shared) || core.env.now_ms < self.next_expiry_run_ms {
             return;
         }
+        if pause::keeps_data(shared, core.env.now_ms) {
+            self.next_expiry_run_ms = core.env.now_ms + PAUSED_MS;
+            return;
+        }
         let effort = 1.0 + (core.config.active_expire_effort - 1) as f64 / 10.0;
         let pause = if self.expire(shared, core) {
             Duration::from_millis(1000 / core.config.hz.clamp(1, 500) as u64)
@@ -95,6 +104,7 @@ impl Cron {
     fn expire(&mut self, shared: &Shared, core: &mut Core) -> bool {
         let is_busy = || shared.keyspace.busy.is_busy();
         let Some(pass) = shared.gate.enter_unless(self.worker, is_busy) else { return true };
+        core.see_trackers(shared);
         let stay = Instant::now();
         let mut is_complete = false;
         while !is_complete && stay.elapsed() < EXPIRE_STAY {
@@ -103,7 +113,7 @@ impl Cron {
         if !core.tally.ready.is_empty() {
             serve_ready(shared, self.worker, core, &pass);
         }
-        notifications::tell(shared, self.worker, core);
+        notifications::tell(shared, self.worker, core, NOBODY);
         let stay_us = stay.elapsed().as_micros() as u64;
         if stay_us >= core.thresholds.latency_us {
             shared.latencies.add("expire-cycle", core.env.now_ms / 1000, stay_us / 1000);

@@ -1,6 +1,7 @@
 //! Opening the listening sockets that the configuration asks for.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_reactor::Listener;
 
@@ -103,10 +104,11 @@ pub fn ready_line(config: &Config, shared: &Shared) -> String {
         places.push(format!("unixsocket={}", config.unixsocket.display()));
     }
     format!(
-        "ready to accept connections {} workers={} io={} databases={} persistence=none",
+        "ready to accept connections {} workers={} io={} databases={} keys={}",
         places.join(" "),
         shared.workers.len(),
         shared.facts.backend,
         config.databases,
+        shared.saving.loading.progress.keys.load(Relaxed),
     )
 }

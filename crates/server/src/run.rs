@@ -13,19 +13,21 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::acl::admit::Scene;
 use crate::admission;
-use crate::batch::{Batch, Lookahead, What, plan_keys};
+use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
 use crate::command_log::Noted;
-use crate::commands::{ServerCommand, ServerCx, ServerRun};
+use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::evict;
 use crate::log::warning;
+use crate::monitor;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
 use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
 use crate::timing::Timing;
+use crate::tracking;
 use crate::worker::{Core, Worker};
 
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
@@ -111,6 +113,7 @@ impl<'w> Runner<'w> {
         if self.pass.is_none() && !self.is_within_script {
             let Shared { gate, keyspace, .. } = self.shared;
             self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
+            self.core.see_trackers(self.shared);
         }
         self.pass.as_ref()
     }
@@ -120,23 +123,42 @@ impl<'w> Runner<'w> {
         let id = batch.sources[request.source as usize].connection;
         // Taken out for the length of the call, so that the call may look at other connections.
         let mut connection = self.connections[id.index as usize].take_if(|open| open.id == id)?;
-        if !connection.is_closing && connection.waits.is_none() {
+        if !connection.is_closing && !connection.is_stalled() {
             self.catch_up(&mut connection);
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
             if let Some((entry, run)) = self.answer(&mut connection, batch, index) {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });
             }
+            if connection.is_postponed {
+                connection.stopped_at = Some(request.end - request.len);
+                self.connections[id.index as usize] = Some(connection);
+                return None;
+            }
             if is_muted {
                 unmute(&mut connection, mark);
             }
+            if connection.tracking.is_some() {
+                connection.use_up_choice(self.entry_of(request));
+            }
             self.catch_up(&mut connection);
+            if connection.reply.len() as u64 >= self.core.output_unlimited {
+                connection.stop_beyond_limit(&self.core.config);
+            }
             if connection.waits.is_some() {
                 connection.stopped_at = Some(request.end);
             }
         }
         self.connections[id.index as usize] = Some(connection);
         None
+    }
+
+    /// The command that a request names.
+    fn entry_of(&self, request: &Request) -> Option<&'static Entry> {
+        match request.what {
+            What::Call(command) => Some(&self.shared.table.entries()[command as usize]),
+            _ => None,
+        }
     }
 
     /// Has a subscriber get what was published before its call, and behind the reply what the call
@@ -196,6 +218,9 @@ impl<'w> Runner<'w> {
         let stats = &stats.by_command[command];
         note_use(connection, command, self.core.env.now_ms);
         let admitted = self.admit(connection, entry, args);
+        if connection.is_postponed {
+            return None;
+        }
         match admitted.and_then(|()| connection.queue(entry, args)) {
             Ok(false) => {}
             Ok(true) => return None,
@@ -209,6 +234,8 @@ impl<'w> Runner<'w> {
             self.end_streak(batch, Some(connection));
             return Some((entry, *run));
         }
+        let scene = tracking::Scene::of(self.shared, self.worker, &self.core.config);
+        connection.remember_keys(scene, entry, args);
         if self.timing.begins_another(command) {
             self.end_streak(batch, Some(connection));
         }
@@ -222,7 +249,7 @@ impl<'w> Runner<'w> {
             }
             Handler::Server(command) => self.run_server(connection, command.run, args),
         };
-        notifications::tell(self.shared, self.worker, self.core);
+        self.tell(connection, entry, args, result.is_ok());
         if let Err(error) = result {
             connection.reply.truncate(mark);
             stats.failed.add(1);
@@ -241,6 +268,19 @@ impl<'w> Runner<'w> {
         None
     }
 
+    /// Tells those whom it concerns what a call has done.
+    #[inline]
+    fn tell(&mut self, connection: &Connection, entry: &Entry, args: Args<'_>, is_ok: bool) {
+        if self.core.env.tracks {
+            let Runner { shared, worker, core, .. } = self;
+            tracking::tell(shared, *worker, core, (connection, entry, args), is_ok);
+        } else {
+            let by = connection.client.id;
+            notifications::tell(self.shared, self.worker, self.core, by);
+        }
+        monitor::feed(self.shared, self.worker, connection, entry, args);
+    }
+
     #[inline]
     fn admit(
         &mut self,
@@ -250,6 +290,12 @@ impl<'w> Runner<'w> {
     ) -> Result<(), Error> {
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
         admission::check(scene, connection, entry, args)?;
+        if self.shared.pause.is_on() {
+            connection.postpone(&self.shared.pause, entry, self.core.env.now_ms);
+            if connection.is_postponed {
+                return Ok(());
+            }
+        }
         // Without a pass a script is busy, and only what it leaves alone comes so far.
         let Some(pass) = &self.pass else { return Ok(()) };
         evict::admit(self.shared, self.worker, self.core, pass, (connection, entry))
@@ -330,6 +376,7 @@ impl<'w> Runner<'w> {
         args: Args<'_>,
     ) -> Result<(), Error> {
         let mut exclusive = self.close_gate()?;
+        self.core.see_trackers(self.shared);
         let result = run(&mut World {
             args,
             db: connection.db,
@@ -342,6 +389,7 @@ impl<'w> Runner<'w> {
         drop(exclusive);
         let pass = self.pass.insert(self.shared.gate.enter(self.worker));
         settle(self.shared, self.worker, self.core, pass, connection);
+        self.core.tally.count_change(&result);
         result.map(drop)
     }
 
@@ -365,17 +413,20 @@ impl<'w> Runner<'w> {
                 worker: self.worker,
                 core: self.core,
                 connection,
-                pass: self.pass.as_ref(),
+                inside: self.pass.as_ref().map_or(Inside::Nowhere, Inside::WithOthers),
                 args,
             }),
-            ServerRun::World(run) => {
-                let exclusive = self.close_gate()?;
+            ServerRun::WorldIf(needs_it, run) if !needs_it(self.shared, args) => {
+                self.run_server(connection, ServerRun::Plain(run), args)
+            }
+            ServerRun::World(run) | ServerRun::WorldIf(_, run) => {
+                let mut exclusive = self.close_gate()?;
                 let result = run(&mut ServerCx {
                     shared: self.shared,
                     worker: self.worker,
                     core: self.core,
                     connection,
-                    pass: Some(&exclusive),
+                    inside: Inside::Alone(&mut exclusive),
                     args,
                 });
                 drop(exclusive);

@@ -12,7 +12,7 @@ use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, covers, execute, execute_locked, lock_unless_busy};
 use kvasir_keyspace::plan::{self, KeyAt};
-use kvasir_keyspace::spec::Group;
+use kvasir_keyspace::spec::{Flags, Group};
 use kvasir_keyspace::view::Guards;
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_keyspace::watching::has_expired;
@@ -26,17 +26,18 @@ use kvasir_structures::held::{Held, Locked};
 use crate::acl::admit::{Moment, Scene, admit_later};
 use crate::acl::call;
 use crate::acl::check::check;
-use crate::blocking::serve_ready;
 use crate::command_log::Noted;
-use crate::commands::{ServerCommand, ServerCx, ServerRun};
+use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
 use crate::evict;
+use crate::monitor::By;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
 use crate::run::{fail, unmute};
 use crate::shared::Shared;
 use crate::timing::Streak;
+use crate::tracking;
 use crate::worker::{Core, Worker};
 
 /// How a command runs that runs others: it gets the session and gives it back.
@@ -50,6 +51,10 @@ pub struct Session {
     /// The request of the batch that everything in the session is the answer to.
     request: usize,
     hold: Option<Hold>,
+    /// Of the call at hand; here so that its memory is used again.
+    keys: Vec<KeyAt>,
+    /// There was no memory for calls that add data when that was last looked at.
+    is_out_of_memory: bool,
 }
 
 /// Where the arguments of the call are.
@@ -98,8 +103,17 @@ impl Start {
             calling,
             request: self.request,
             hold: None,
+            keys: Vec::new(),
+            is_out_of_memory: false,
         };
+        let goes_first = runs_script(self.entry);
+        if goes_first {
+            session.feed_monitors(self.entry, session.args(), false);
+        }
         let (mut session, result) = (self.run)(session);
+        if !goes_first {
+            session.feed_monitors(self.entry, session.args(), false);
+        }
         if let Err(error) = result {
             session.fail(self.entry, self.mark, &error);
         }
@@ -109,6 +123,7 @@ impl Start {
             unmute(&mut connection, self.mark);
         }
         connection.in_session = false;
+        connection.use_up_choice(Some(self.entry));
         Subscriber::at(&mut worker, &mut connection).catch_up();
         let index = connection.id.index as usize;
         worker.connections[index] = Some(connection);
@@ -150,13 +165,44 @@ impl Session {
     /// Locks the slots of these keys until the session ends. Nothing may be held yet. Fails if a
     /// busy script has one of them.
     pub fn hold_keys(&mut self, keys: &[KeyAt]) -> Result<(), Error> {
+        let held = self.lock_keys(keys)?;
+        self.hold_slots(held);
+        Ok(())
+    }
+
+    fn hold_slots(&mut self, held: Held<Slots>) {
+        self.worker.core.see_trackers(self.worker.shared);
+        self.hold = Some(Hold::Slots(held));
+    }
+
+    /// As [`Session::hold_keys`], of the keys that the call itself names: those that were found
+    /// when its request was parsed, or those that `find` finds.
+    pub fn hold_own_keys(
+        &mut self,
+        find: impl FnOnce(Args<'_>, DbIndex) -> Vec<KeyAt>,
+    ) -> Result<(), Error> {
+        let db = self.connection.db;
+        let planned = match self.calling {
+            Calling::Request(index) => {
+                let batch = &self.worker.batch;
+                batch.keys(&batch.requests[index], db)
+            }
+            Calling::Queued(_) => None,
+        };
+        let held = match planned {
+            Some(keys) => self.lock_keys(keys),
+            None => self.lock_keys(&find(self.args(), db)),
+        };
+        self.hold_slots(held?);
+        Ok(())
+    }
+
+    fn lock_keys(&self, keys: &[KeyAt]) -> Result<Held<Slots>, Error> {
         debug_assert!(self.hold.is_none(), "slots are locked all at once, in order");
         let Shared { gate, keyspace, .. } = self.worker.shared;
         let pass = gate.enter_unless(self.worker.index, || keyspace.busy.is_busy());
         let pass = pass.ok_or_else(|| keyspace.busy.error())?;
-        let held = Held::new(pass, |pass| lock_unless_busy(keyspace, pass, keys))?;
-        self.hold = Some(Hold::Slots(held));
-        Ok(())
+        Held::new(pass, |pass| lock_unless_busy(keyspace, pass, keys))
     }
 
     /// Closes the gate until the session ends. Nothing may be held yet. Fails if a busy script is
@@ -166,6 +212,7 @@ impl Session {
         let Shared { gate, keyspace, .. } = self.worker.shared;
         let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
         self.hold = Some(Hold::World(exclusive.ok_or_else(|| keyspace.busy.error())?));
+        self.worker.core.see_trackers(self.worker.shared);
         Ok(())
     }
 
@@ -198,7 +245,14 @@ impl Session {
     pub fn may_write(&mut self) -> bool {
         debug_assert!(self.hold.is_none(), "eviction locks slots");
         let worker = &mut self.worker;
-        evict::may_write_outside(worker.shared, worker.index, &mut worker.core)
+        let may_write = evict::may_write_outside(worker.shared, worker.index, &mut worker.core);
+        self.is_out_of_memory = !may_write;
+        may_write
+    }
+
+    /// What [`Session::may_write`] found last.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.is_out_of_memory
     }
 
     /// The witness for being inside the gate.
@@ -213,17 +267,49 @@ impl Session {
     /// on an error it has what the command wrote before.
     pub fn call(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Error> {
         let since = clock::ticks();
+        self.remember_keys(entry, args);
         let result = match entry.handler {
             Handler::Data(command) => {
-                let (keyspace, mut keys) = (&self.worker.shared.keyspace, Vec::new());
-                plan::keys(keyspace, command, args, self.connection.db, &mut keys)
-                    .and_then(|()| self.call_data(command, args, &keys))
+                let keyspace = &self.worker.shared.keyspace;
+                let mut keys = std::mem::take(&mut self.keys);
+                keys.clear();
+                let result = plan::keys(keyspace, command, args, self.connection.db, &mut keys)
+                    .and_then(|()| self.call_data(command, args, &keys));
+                self.keys = keys;
+                result
             }
             Handler::Server(command) => self.call_server(command, args),
         };
-        notifications::tell(self.worker.shared, self.worker.index, &mut self.worker.core);
+        self.tell(entry, args, result.is_ok());
         self.count(entry, args, since);
         result
+    }
+
+    fn remember_keys(&self, entry: &Entry, args: Args<'_>) {
+        let worker = &self.worker;
+        let scene = tracking::Scene::of(worker.shared, worker.index, &worker.core.config);
+        self.connection.remember_keys(scene, entry, args);
+    }
+
+    /// Tells those whom it concerns what a call has done.
+    fn tell(&mut self, entry: &Entry, args: Args<'_>, is_ok: bool) {
+        let Session { worker, connection, .. } = self;
+        let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
+        if core.env.tracks {
+            tracking::tell(shared, index, core, (connection, entry, args), is_ok);
+        } else {
+            notifications::tell(shared, index, core, connection.client.id);
+        }
+    }
+
+    /// Tells monitors of a call, which a script makes if there is one.
+    pub fn feed_monitors(&self, entry: &Entry, args: Args<'_>, is_in_script: bool) {
+        let monitors = &self.shared().monitors;
+        if monitors.is_on() {
+            let client = By::Client(&self.connection.client);
+            let by = if is_in_script { By::Script } else { client };
+            monitors.feed(self.worker.index, by, self.connection.db, entry, args);
+        }
     }
 
     /// Whether the client's user may make a call of what the session runs.
@@ -279,14 +365,17 @@ impl Session {
         args: Args<'_>,
     ) -> Result<(), Error> {
         let Session { worker, connection, hold, .. } = self;
-        let pass = match hold.as_ref().expect("a session holds something before its first call") {
-            Hold::Slots(slots) => slots.pass(),
-            Hold::World(pass) => pass,
+        let inside = match hold.as_mut().expect("a session holds something before its first call") {
+            Hold::Slots(slots) => Inside::WithOthers(slots.pass()),
+            Hold::World(pass) => Inside::Alone(pass),
         };
         let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
-        let cx = &mut ServerCx { shared, worker: index, core, connection, pass: Some(pass), args };
+        let cx = &mut ServerCx { shared, worker: index, core, connection, inside, args };
         match command.run {
-            ServerRun::Plain(run) | ServerRun::Family(run, _) | ServerRun::World(run) => run(cx),
+            ServerRun::Plain(run)
+            | ServerRun::Family(run, _)
+            | ServerRun::World(run)
+            | ServerRun::WorldIf(_, run) => run(cx),
             ServerRun::Session(_) => unreachable!("the caller hands the session on"),
             ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
         }
@@ -301,6 +390,7 @@ impl Session {
     ) -> (Session, Result<(), Error>) {
         let since = clock::ticks();
         let outer = std::mem::replace(&mut self.calling, Calling::Queued(args));
+        self.feed_monitors(entry, self.args(), false);
         let (mut session, result) = run(self);
         session.count(entry, session.args(), since);
         session.calling = outer;
@@ -330,14 +420,14 @@ impl Session {
     fn end(self) -> (Box<Worker>, Box<Connection>) {
         let Session { mut worker, connection, hold, .. } = self;
         drop(hold);
-        if !worker.core.tally.ready.is_empty() {
-            let shared = worker.shared;
-            let pass = shared.gate.enter(worker.index);
-            serve_ready(shared, worker.index, &mut worker.core, &pass);
-            notifications::tell(shared, worker.index, &mut worker.core);
-        }
+        worker.serve_left(connection.client.id);
         (worker, connection)
     }
+}
+
+/// Whether a call runs a script, of which monitors are told before they are told of its calls.
+fn runs_script(entry: &Entry) -> bool {
+    entry.spec.flags.contains(Flags::SKIP_MONITOR)
 }
 
 /// Appends the keys of a call that may run on locked slots; `false` if it needs the gate closed.

@@ -18,12 +18,16 @@ use crate::dispatch::Table;
 use crate::evict::OverLimit;
 use crate::freeing::Freeing;
 use crate::latency::Latencies;
+use crate::monitor::Monitors;
+use crate::pause::Pause;
 use crate::pubsub::Hub;
+use crate::saving::Saving;
 use crate::scripting::busy::ScriptState;
 use crate::scripting::cache::Cache;
 use crate::scripting::libraries::Libraries;
 use crate::stats::{Samples, WorkerStats};
 use crate::tls::context::Endpoint;
+use crate::tracking::Tracking;
 
 /// The server; lives as long as the process.
 pub struct Shared {
@@ -35,6 +39,11 @@ pub struct Shared {
     pub tls: Endpoint,
     pub workers: Vec<WorkerHandle>,
     pub pubsub: Hub,
+    pub tracking: Tracking,
+    pub monitors: Monitors,
+    pub pause: Pause,
+    /// What clients take up, while that is limited.
+    pub client_bytes: AtomicUsize,
     pub facts: Facts,
     pub scripts: Cache,
     pub libraries: Libraries,
@@ -46,6 +55,7 @@ pub struct Shared {
     pub freeing: Freeing,
     pub defrag: Defrag,
     pub over_limit: OverLimit,
+    pub saving: Saving,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -116,6 +126,10 @@ impl Shared {
             gate,
             keyspace,
             pubsub: Hub::new(wakers.len()),
+            tracking: Tracking::new(wakers.len()),
+            monitors: Monitors::new(wakers.len()),
+            pause: Pause::default(),
+            client_bytes: AtomicUsize::new(0),
             workers: wakers.into_iter().map(worker).collect(),
             table,
             acl,
@@ -131,6 +145,7 @@ impl Shared {
             freeing: Freeing::start(),
             defrag: Defrag::default(),
             over_limit: OverLimit::default(),
+            saving: Saving::default(),
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),

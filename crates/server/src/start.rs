@@ -21,7 +21,8 @@ use crate::dispatch::Table;
 use crate::listen::{self, Open};
 use crate::log::{self, notice, warning};
 use crate::process;
-use crate::shared::{Facts, Shared, random_id};
+use crate::saving;
+use crate::shared::{Facts, Message, Shared, random_id};
 use crate::tls::context::Endpoint;
 use crate::worker::Worker;
 
@@ -101,6 +102,7 @@ fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
     if let Err(error) = process::adjust_oom_score(&config) {
         warning!("oom-score-adj has no effect: {error}");
     }
+    saving::loading::load_at_start(shared)?;
     notice!("{}", listen::ready_line(&config, shared));
     process::notify_ready(&config);
     let result = join(threads);
@@ -155,6 +157,8 @@ fn start_workers(
     let keyspace = Keyspace::new(gate, config.databases as usize);
     let shared = Shared::new(gate, keyspace, config, tls, facts, access, wakers);
     let shared: &'static Shared = Box::leak(Box::new(shared));
+    saving::loading::begin_if_there_is_something(shared);
+    saving::start(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
 }
@@ -268,12 +272,22 @@ fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Refusal> {
     result
 }
 
-/// Whether a signal asks for the end; the first worker to see it tells the others.
+/// Whether a signal asks for the end; the first worker to see it saves the data, if that is to be
+/// done, and tells the others.
 pub fn stop_on_signal(shared: &Shared) {
-    if let Some(signal) = signal::shutdown_requested()
-        && !shared.is_stopping.swap(true, Relaxed)
+    let Some(signal) = signal::shutdown_requested() else { return };
+    // A busy script has the data; its end, or that of its worker's turn, comes here again.
+    let must_wait = saving::saves_at_end(shared) && shared.keyspace.busy.is_busy();
+    if must_wait || shared.is_stopping.load(Relaxed) || shared.saving.is_ending.swap(true, Relaxed)
     {
-        notice!("received {}, shutting down", signal.name());
-        shared.send_all(|| crate::shared::Message::Look);
+        return;
     }
+    notice!("received {}, shutting down", signal.name());
+    if saving::save_at_end(shared) {
+        shared.is_stopping.store(true, Relaxed);
+        shared.send_all(|| Message::Look);
+    } else {
+        signal::forget_shutdown();
+    }
+    shared.saving.is_ending.store(false, Relaxed);
 }

@@ -39,6 +39,8 @@ pub struct WorkerStats {
     pub expired: Counter,
     pub evicted: Counter,
     pub fields_expired: Counter,
+    /// Calls that changed data.
+    pub changes: Counter,
     pub input_bytes: Counter,
     pub output_bytes: Counter,
     pub reads: Counter,
@@ -50,6 +52,10 @@ pub struct WorkerStats {
     pub denied_key: Counter,
     pub denied_channel: Counter,
     pub denied_database: Counter,
+    /// Clients closed for what they kept waiting, or took up.
+    pub input_limited: Counter,
+    pub output_limited: Counter,
+    pub evicted_clients: Counter,
     /// Index of the command that ran last, or runs; `usize::MAX` before the first.
     pub last_command: AtomicUsize,
     /// By the command's index in the table.
@@ -79,6 +85,7 @@ impl WorkerStats {
             expired: Counter::default(),
             evicted: Counter::default(),
             fields_expired: Counter::default(),
+            changes: Counter::default(),
             input_bytes: Counter::default(),
             output_bytes: Counter::default(),
             reads: Counter::default(),
@@ -89,6 +96,9 @@ impl WorkerStats {
             denied_key: Counter::default(),
             denied_channel: Counter::default(),
             denied_database: Counter::default(),
+            input_limited: Counter::default(),
+            output_limited: Counter::default(),
+            evicted_clients: Counter::default(),
             last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
@@ -123,6 +133,9 @@ impl WorkerStats {
             &self.denied_key,
             &self.denied_channel,
             &self.denied_database,
+            &self.input_limited,
+            &self.output_limited,
+            &self.evicted_clients,
         ];
         counters.into_iter().for_each(Counter::reset);
         for command in &self.by_command {

@@ -133,13 +133,16 @@ impl Timing {
         if shares && self.calls < SHARED_MAX { None } else { self.end() }
     }
 
-    /// Ends the streak under way, at the end of a batch or around what is no call.
+    /// Ends the streak under way, before a call of another command or at the end of a batch. Where
+    /// there is none the clock is not read: no call of this batch follows.
     pub fn end(&mut self) -> Option<Streak> {
+        if self.calls == 0 {
+            return None;
+        }
         let now = ticks();
         let ticks = now.since(self.since);
         self.since = now;
-        let calls = std::mem::take(&mut self.calls);
-        (calls > 0).then_some(Streak { command: self.command, calls, ticks })
+        Some(Streak { command: self.command, calls: std::mem::take(&mut self.calls), ticks })
     }
 }
 

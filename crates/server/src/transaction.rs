@@ -63,6 +63,7 @@ impl Connection {
         for arg in args {
             copy.push(arg).map_err(|_| Error::fixed("ERR the call is longer than 4 GiB"))?;
         }
+        self.client.queued_bytes.fetch_add(copy.as_args().len_bytes(), Relaxed);
         transaction.calls.push(Queued { entry, args: copy });
         self.client.queued.store(transaction.calls.len() as i64, Relaxed);
         self.reply.simple("QUEUED");
@@ -79,6 +80,7 @@ impl Connection {
     /// Ends the transaction, if there is one, and takes it.
     pub fn take_transaction(&mut self) -> Option<Box<Transaction>> {
         self.client.queued.store(-1, Relaxed);
+        self.client.queued_bytes.store(0, Relaxed);
         self.transaction.take()
     }
 

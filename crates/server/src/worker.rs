@@ -3,6 +3,7 @@
 //! A turn takes every completion there is, parses every complete request, executes them as one
 //! batch inside the gate, and sends one payload per connection.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -20,7 +21,9 @@ use crate::cron::Cron;
 use crate::evict::{self, Evicting};
 use crate::listen::Open;
 use crate::log::warning;
+use crate::pause;
 use crate::pubsub::local::Local;
+use crate::pubsub::notifications;
 use crate::run::{Position, Runner};
 use crate::scripting::busy::Away;
 use crate::scripting::run::Scripting;
@@ -28,13 +31,18 @@ use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
 use crate::timing::Thresholds;
 use crate::tls::transport::Handshakes;
+use crate::tracking::{self, NOBODY};
 use crate::tuning::{env, request_limits};
 
 /// Input that waits beyond this stops receiving, unless it is one request that needs more.
 const INPUT_HIGH: usize = 256 * 1024;
+/// A payload of this size may not be sent at once, so its end is reported as soon as it comes.
+const REPORTED_BYTES_MIN: usize = 128 * 1024;
 /// Emptied reply buffers kept for the next replies, and how large one may be.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
+/// How often it is tried to serve those whom a busy script has kept from being served.
+const SERVING_RETRY: Duration = Duration::from_millis(20);
 
 pub struct Worker {
     pub index: usize,
@@ -51,6 +59,13 @@ pub struct Worker {
     pub batch: Batch,
     /// Connections with requests left from the last turn.
     pub ready: Vec<usize>,
+    /// Connections whose calls are put off by CLIENT PAUSE.
+    pub postponed: Vec<usize>,
+    /// Connections above the soft limit of their output, and when to look at them.
+    pub over_soft: BTreeSet<usize>,
+    pub next_soft_look_ms: u64,
+    /// The limit on the memory of clients that its connections are counted for.
+    pub counted_for: usize,
     /// Connections whose replies or state want a look after the batch.
     pub touched: Vec<usize>,
     pub handshakes: Handshakes,
@@ -78,6 +93,11 @@ pub struct Core {
     pub served: Vec<Served>,
     /// Subscribers of this worker, and what they are to get.
     pub pubsub: Local,
+    pub tracking: tracking::local::Local,
+    /// A connection with less output than this has not too much.
+    pub output_unlimited: u64,
+    /// Bytes that all clients together may take up; 0: no limit.
+    pub client_memory_max: usize,
 }
 
 impl Core {
@@ -94,6 +114,9 @@ impl Core {
             deadlines: Deadlines::default(),
             served: Vec::new(),
             pubsub: Local::default(),
+            tracking: tracking::local::Local::default(),
+            output_unlimited: u64::MAX,
+            client_memory_max: 0,
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };
@@ -111,6 +134,10 @@ impl Core {
             self.limits = request_limits(&self.config);
             self.thresholds = Thresholds::of(&self.config);
             self.env = env(&self.config, self.env.now_ms);
+            self.output_unlimited = self.config.client_output_buffer_limit.smallest();
+            let limit = self.config.maxmemory_clients.limit(self.config.memory.maxmemory);
+            self.client_memory_max = limit as usize;
+            self.see_trackers(shared);
             self.evicting.configure(&self.config, shared.workers.len());
         }
     }
@@ -131,6 +158,10 @@ impl Worker {
             events: Vec::new(),
             batch: Batch::default(),
             ready: Vec::new(),
+            postponed: Vec::new(),
+            over_soft: BTreeSet::new(),
+            next_soft_look_ms: 0,
+            counted_for: 0,
             touched: Vec::new(),
             handshakes: Handshakes::default(),
             awaits_report: false,
@@ -169,11 +200,19 @@ impl Worker {
 
     /// What is due between turns.
     fn do_chores(&mut self) {
-        evict::keep_limit(self.shared, self.index, &mut self.core);
+        if !pause::keeps_data(self.shared, self.core.env.now_ms) {
+            evict::keep_limit(self.shared, self.index, &mut self.core);
+            notifications::tell(self.shared, self.index, &mut self.core, NOBODY);
+        }
         self.cron.run(self.shared, &mut self.core);
+        self.serve_left(NOBODY);
+        self.answer_served();
         self.shake_hands();
         self.end_handshakes();
+        self.end_pause();
         self.end_waits();
+        self.limit_slow_readers();
+        self.evict_clients();
         self.close_idle();
         self.publish_tally();
     }
@@ -187,12 +226,16 @@ impl Worker {
         {
             return Some(Duration::ZERO);
         }
+        let has_left = !self.core.tally.ready.is_empty();
+        let next_serving = has_left.then_some(SERVING_RETRY);
         let has_connections = self.connections.iter().any(Option::is_some);
         let until = |ms: u64| Duration::from_millis(ms.saturating_sub(self.core.env.now_ms));
         let next_wait = self.core.deadlines.next_ms().map(until);
         let next_task = self.cron.timeout(self.shared, &self.core, has_connections);
         let next_handshake = self.handshakes.next_ms().map(until);
-        [next_wait, next_task, next_handshake].into_iter().flatten().min()
+        let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
+        let all = [next_wait, next_task, next_handshake, next_serving].into_iter().chain(next_look);
+        all.flatten().min()
     }
 
     fn turn(mut self: Box<Worker>) -> Box<Worker> {
@@ -245,6 +288,8 @@ impl Worker {
     /// included.
     pub fn flush_touched(&mut self) {
         self.deliver_publications();
+        self.deliver_invalidations();
+        self.deliver_monitored();
         for connection in std::mem::take(&mut self.touched) {
             self.flush(connection);
         }
@@ -285,7 +330,7 @@ impl Worker {
         }
         let received = self.reactor.bytes(&buffer);
         self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
-        if connection.waits.is_some() {
+        if connection.is_stalled() {
             connection.keep_input(received);
             self.reactor.recycle(buffer);
             return self.limit_input(index, true);
@@ -364,10 +409,13 @@ impl Worker {
             };
             connection.in_round = false;
             connection.client.input_bytes.store(connection.input.len(), Relaxed);
-            if has_more && !connection.is_closing && connection.waits.is_none() {
+            if connection.is_postponed {
+                self.postponed.push(index);
+            } else if has_more && !connection.is_closing && connection.waits.is_none() {
                 self.ready.push(index);
             }
             self.limit_input(index, has_more);
+            self.count_memory(index);
         }
         self.batch.sources = sources;
     }
@@ -379,6 +427,7 @@ impl Worker {
         if waiting > self.core.config.client_query_buffer_limit as usize {
             let id = connection.client.id;
             warning!("closing client that reached the query buffer limit id={id}");
+            self.shared.workers[self.index].stats.input_limited.add(1);
             return self.close(index);
         }
         if has_more && waiting > INPUT_HIGH && !connection.is_paused {
@@ -396,9 +445,13 @@ impl Worker {
     fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         connection.is_dirty = false;
+        if self.limit_output(index) {
+            return;
+        }
+        self.count_memory(index);
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if connection.is_sending {
             self.awaits_report |= connection.has_output();
-            connection.client.output_bytes.store(connection.reply.size_bytes(), Relaxed);
             return;
         }
         if connection.tls.is_some() {
@@ -415,11 +468,15 @@ impl Worker {
         connection.is_sending = true;
         let stats = &self.shared.workers[self.index].stats;
         let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
+        connection.sending_bytes = length;
         stats.output_bytes.add(length as u64);
         stats.writes.add(1);
         let payload = Payload { bytes, shared };
-        if connection.is_closing {
-            // Its report is what the connection waits for to be closed.
+        let is_long = length >= REPORTED_BYTES_MIN;
+        connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
+        if connection.is_closing || is_long {
+            // Its report is what the connection waits for to be closed, and what says that memory
+            // is free again.
             self.reactor.send(connection.id, payload);
         } else {
             self.reactor.send_quietly(connection.id, payload);
@@ -431,7 +488,7 @@ impl Worker {
         let index = id.index as usize;
         let Some(connection) = find(&mut self.connections, id) else { return };
         connection.is_sending = false;
-        connection.client.output_bytes.store(0, Relaxed);
+        connection.sending_bytes = 0;
         if is_ok { self.flush(index) } else { self.close(index) }
     }
 
@@ -450,6 +507,10 @@ impl Worker {
         };
         self.forget_wait(&connection);
         self.forget_subscriptions(&mut connection);
+        self.forget_pause(&mut connection);
+        self.uncount_memory(&mut connection);
+        self.shared.tracking.stop(&mut connection);
+        self.shared.monitors.set(self.index, &mut connection, false);
         connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
@@ -511,6 +572,7 @@ impl Worker {
         stats.expired.add(std::mem::take(&mut tally.expired));
         stats.evicted.add(std::mem::take(&mut tally.evicted));
         stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
+        stats.changes.add(std::mem::take(&mut tally.changes));
         if !tally.garbage.is_empty() {
             self.shared.freeing.free(tally.garbage.drain(..));
         }

@@ -37,7 +37,7 @@ pub(crate) const WIDTH: usize = 7;
 pub(crate) const LEAF_MAX: usize = 512;
 /// Buckets that a leaf can have at all, when splitting does not help (equal hashes).
 const LEAF_LIMIT: usize = (1 << 15) - 1;
-const FRACTION_BITS: u32 = 24;
+pub(crate) const FRACTION_BITS: u32 = 24;
 const ADDRESS: u64 = (1 << 48) - 8;
 const VOLATILE: u64 = 1;
 const OVERFLOW: u64 = 1 << 63;

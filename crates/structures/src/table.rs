@@ -18,6 +18,7 @@
 //! - Memory that was in `root` goes to a [`Retire`], because a prefetch (`probe`) may be looking.
 
 mod moving;
+mod part;
 mod sample;
 
 use core::marker::PhantomData;
@@ -31,6 +32,7 @@ use crate::directory::{
 use crate::record::{Record, RecordMut, RecordRef};
 
 pub use moving::Moves;
+pub use part::Cut;
 pub use sample::Sample;
 
 /// Hash bits that a directory can use.

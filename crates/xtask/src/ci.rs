@@ -11,12 +11,19 @@ use anyhow::{Result, bail};
 use crate::fuzz_diff::Peer;
 use crate::oracle::Oracle;
 use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
-use crate::{fuzz, fuzz_diff, linear, missing, oracle, robust, tidy, torture};
+use crate::{
+    abuse, fuzz, fuzz_diff, isolation, linear, missing, oracle, programs, robust, tidy, torture,
+};
 
 const BACKENDS: [&str; 2] = ["io_uring", "epoll"];
 
 /// Of the tests that run a server for a while, on each backend.
 const SERVER_TEST_SECONDS: u64 = 20;
+/// On each backend.
+const ISOLATION_SECONDS: u64 = 30;
+/// For each kind of bad client.
+const ABUSE_SECONDS: u64 = 2;
+const ABUSE_CONNECTIONS: usize = 2000;
 const FUZZ_DIFF_COMMANDS: usize = 200_000;
 /// The other backend only moves bytes differently.
 const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
@@ -47,7 +54,11 @@ static STEPS: &[Step] = &[
     Step { name: "tidy", about: "the house rules hold", run: tidy::main },
     Step { name: "oracle", about: "the reference servers are here", run: oracle::main },
     Step { name: "test", about: "all tests, with the oracles at hand", run: test },
-    Step { name: "loom", about: "all interleavings of slot lock and gate", run: loom },
+    Step {
+        name: "loom",
+        about: "all interleavings of slot lock, gate and waiting calls",
+        run: loom,
+    },
     Step { name: "asan", about: "structures under address sanitizer", run: asan },
     Step { name: "fuzz", about: "fuzz targets for a short time, and canaries", run: fuzz_smoke },
     Step {
@@ -65,7 +76,14 @@ static STEPS: &[Step] = &[
         about: "an order explains what many connections saw, and a canary",
         run: linearize,
     },
+    Step {
+        name: "isolation",
+        about: "sums that transactions keep, tokens that wait, and a canary",
+        run: isolate,
+    },
     Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
+    Step { name: "abuse", about: "bad clients do no harm to good ones", run: mistreat },
+    Step { name: "programs", about: "real clients, queues, limiters and locks", run: real },
     Step { name: "missing", about: "every data command of the peers is there", run: missing::main },
     Step { name: "release", about: "the release build", run: release },
 ];
@@ -192,8 +210,24 @@ fn linearize() -> Result<()> {
     expect_failure("linearizability", canary, "no order explains")
 }
 
+fn isolate() -> Result<()> {
+    for backend in BACKENDS {
+        isolation::isolation(backend, ISOLATION_SECONDS, false)?;
+    }
+    let canary = isolation::isolation(BACKENDS[0], SERVER_TEST_SECONDS, true);
+    expect_failure("isolation", canary, "a sum of")
+}
+
 fn misuse() -> Result<()> {
     BACKENDS.iter().try_for_each(|backend| robust::robust(backend, SERVER_TEST_SECONDS, true))
+}
+
+fn mistreat() -> Result<()> {
+    BACKENDS.iter().try_for_each(|backend| abuse::abuse(backend, ABUSE_SECONDS, ABUSE_CONNECTIONS))
+}
+
+fn real() -> Result<()> {
+    BACKENDS.iter().try_for_each(|backend| programs::programs(backend))
 }
 
 /// A check that cannot fail proves nothing: with a fault planted it has to say so.

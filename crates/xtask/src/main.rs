@@ -3,15 +3,18 @@
 //! `cargo xtask <command>`; each command is one module. Nothing here ships with the server.
 #![forbid(unsafe_code)]
 
+mod abuse;
 mod bench;
 mod ci;
 mod fuzz;
 mod fuzz_diff;
+mod isolation;
 mod linear;
 mod link;
 mod missing;
 mod oracle;
 mod packages;
+mod programs;
 mod random;
 mod raw;
 mod robust;
@@ -51,8 +54,14 @@ enum Task {
     Linearizability(linear::Options),
     /// Many connections at once, and invariants that only atomic commands keep
     Torture(torture::Options),
+    /// Transactions of every kind at once, readers who must see the same sum, tokens that wait
+    Isolation(isolation::Options),
+    /// Real clients, queues, limiters and locks, unmodified, against a server
+    Programs(programs::Options),
     /// Malformed input, limits, wrong starts: the server says what is wrong and lives
     Robust(robust::Options),
+    /// Bad clients of every kind, while a good one measures how long its calls take
+    Abuse(abuse::Options),
     /// Measure Kvasir beside Redis and Valkey
     Bench(bench::Options),
     /// Load Debian's package index into a server, read it back and compare
@@ -75,7 +84,10 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Linearizability(options) => linear::main(&options),
         Task::Missing => missing::main(),
         Task::Torture(options) => torture::main(&options),
+        Task::Isolation(options) => isolation::main(&options),
+        Task::Programs(options) => programs::main(&options),
         Task::Robust(options) => robust::main(&options),
+        Task::Abuse(options) => abuse::main(&options),
         Task::Bench(options) => bench::main(&options),
         Task::Packages(options) => packages::main(&options),
     }

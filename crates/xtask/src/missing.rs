@@ -15,7 +15,8 @@ use crate::server::{Launch, Server};
 use crate::workspace::{cargo, run, target_dir};
 
 /// Commands that Valkey 9.1 has and Redis 7.0 has not.
-const NEWER: [&str; 20] = [
+const NEWER: [&str; 21] = [
+    "client|capa",
     "commandlog",
     "commandlog|get",
     "commandlog|help",

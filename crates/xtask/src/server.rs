@@ -94,6 +94,8 @@ impl Server {
         let log = File::create(dir.join("log"))?;
         let child = launch
             .command(port)
+            // Nobody saves unless asked to.
+            .args(["--save", ""])
             .current_dir(&dir)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -29,6 +29,7 @@ mod list;
 mod packed;
 mod read;
 mod set;
+mod skip;
 mod sorted_set;
 mod stream;
 mod text;
@@ -38,6 +39,7 @@ use kvasir_structures::record::{NewBody, Record as OwnedRecord};
 
 pub use dump::{DumpError, dump, undump};
 pub use read::{Reader, SerialError};
+pub use skip::skip_value;
 pub use write::Writer;
 
 use crate::value::{self, Kind, Object, Record, Tag};

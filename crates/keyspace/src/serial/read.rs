@@ -32,6 +32,15 @@ impl fmt::Display for SerialError {
 
 impl std::error::Error for SerialError {}
 
+impl SerialError {
+    /// Whether nothing is wrong with the bytes but that more of them should follow.
+    pub fn is_end_missing(&self) -> bool {
+        self.what == END_MISSING
+    }
+}
+
+const END_MISSING: &str = "the end is missing";
+
 /// Takes values off the front of bytes.
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -64,8 +73,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], SerialError> {
-        let taken =
-            self.bytes[self.offset..].get(..count).ok_or(self.error("the end is missing"))?;
+        let taken = self.bytes[self.offset..].get(..count).ok_or(self.error(END_MISSING))?;
         self.offset += count;
         Ok(taken)
     }
@@ -117,6 +125,22 @@ impl<'a> Reader<'a> {
             Head::Int32 => Ok(text(i64::from(i32::from_le_bytes(self.array()?)))),
             Head::Compressed => self.compressed().map(Cow::Owned),
         }
+    }
+
+    /// Goes past a string.
+    pub fn skip_string(&mut self) -> Result<(), SerialError> {
+        let size = match self.head()? {
+            Head::Length(length) => self.text_len(length)?,
+            Head::Int8 => 1,
+            Head::Int16 => 2,
+            Head::Int32 => 4,
+            Head::Compressed => {
+                let (size, length) = (self.number()?, self.number()?);
+                self.text_len(length)?;
+                self.text_len(size)?
+            }
+        };
+        self.take(size).map(|_| ())
     }
 
     fn compressed(&mut self) -> Result<Vec<u8>, SerialError> {

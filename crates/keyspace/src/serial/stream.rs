@@ -12,6 +12,7 @@
 
 use kvasir_structures::stream::{Group, Restore, RestoredConsumer, Stream, StreamId};
 
+use super::skip::skip_each;
 use super::{Reader, SerialError, Value, Version, Writer};
 use crate::stream_value::{self, Held};
 use crate::value::Record;
@@ -157,6 +158,40 @@ fn read_consumer<'n>(
         pending.push(read_raw_id(reader)?);
     }
     Ok(RestoredConsumer { name: &[], seen_ms, active_ms, pending })
+}
+
+/// Goes past a stream, as `skip_value` says.
+pub(super) fn skip(type_byte: u8, reader: &mut Reader<'_>) -> Result<(), SerialError> {
+    skip_each(reader, |reader| {
+        reader.skip_string()?;
+        reader.skip_string()
+    })?;
+    reader.number()?;
+    read_id(reader)?;
+    if type_byte >= WITH_DELETED {
+        read_id(reader)?;
+        read_id(reader)?;
+        reader.number()?;
+    }
+    skip_each(reader, |reader| skip_group(type_byte, reader))
+}
+
+fn skip_group(type_byte: u8, reader: &mut Reader<'_>) -> Result<(), SerialError> {
+    reader.skip_string()?;
+    read_id(reader)?;
+    if type_byte >= WITH_DELETED {
+        reader.number()?;
+    }
+    skip_each(reader, |reader| {
+        reader.take(ID_SIZE + size_of::<i64>())?;
+        reader.number().map(|_| ())
+    })?;
+    let time_count = if type_byte >= WITH_ACTIVE { 2 } else { 1 };
+    skip_each(reader, |reader| {
+        reader.skip_string()?;
+        reader.take(time_count * size_of::<i64>())?;
+        skip_each(reader, |reader| reader.take(ID_SIZE).map(|_| ()))
+    })
 }
 
 fn read_id(reader: &mut Reader<'_>) -> Result<StreamId, SerialError> {

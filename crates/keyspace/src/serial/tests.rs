@@ -5,7 +5,7 @@ use kvasir_resp::value::Value;
 use kvasir_structures::crc64;
 use kvasir_structures::listpack::{Element, Listpack};
 
-use super::DumpError;
+use super::{DumpError, Reader, skip_value};
 use crate::database::DbIndex;
 use crate::testing::{Bench, Oracle, oracle, split, valkey};
 
@@ -88,6 +88,7 @@ fn payload(value: &[u8], version: u16) -> Vec<u8> {
 
 /// Checks what bytes hold, here and at the oracles that know their version.
 fn check_reads(value: &[u8], version: u16, content: &[&str]) {
+    check_skips(value);
     let payload = payload(value, version);
     assert_eq!(restore(&payload), content, "{}", value.escape_ascii());
     let redis = oracle().filter(|_| version <= 10);
@@ -96,6 +97,20 @@ fn check_reads(value: &[u8], version: u16, content: &[&str]) {
         let replies = oracle.ask(&[words("FLUSHALL"), restore_call(&payload), words("DUMP k")]);
         let back = replies[2].as_bytes().unwrap_or_else(|| panic!("{:?}", replies[1]));
         assert_eq!(restore(back), content, "{}", value.escape_ascii());
+    }
+}
+
+/// Checks that a value can be passed by, and that its beginning is taken for no more than that.
+fn check_skips(value: &[u8]) {
+    let (type_byte, body) = value.split_first().expect("a type");
+    let skip = |len| {
+        let mut reader = Reader::new(&body[..len], 1 << 20);
+        skip_value(*type_byte, &mut reader).map(|()| reader.offset())
+    };
+    assert_eq!(skip(body.len()), Ok(body.len()), "{}", value.escape_ascii());
+    for len in 0..body.len() {
+        let is_cut = skip(len).is_err_and(|error| error.is_end_missing());
+        assert!(is_cut, "{len} of {}", value.escape_ascii());
     }
 }
 

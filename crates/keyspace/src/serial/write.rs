@@ -16,12 +16,31 @@ const INT_TEXT_MAX: usize = "-2147483648".len();
 pub struct Writer {
     /// What the bytes may hold.
     pub version: Version,
+    compresses: bool,
     bytes: Vec<u8>,
 }
 
 impl Writer {
     pub fn new(version: Version) -> Writer {
-        Writer { version, bytes: Vec::new() }
+        Writer { version, compresses: true, bytes: Vec::new() }
+    }
+
+    /// Whether long strings are compressed where that saves something.
+    pub fn compressing(self, compresses: bool) -> Writer {
+        Writer { compresses, ..self }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The bytes so far; the next ones follow them.
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
     }
 
     pub fn into_bytes(self) -> Vec<u8> {
@@ -60,7 +79,8 @@ impl Writer {
         {
             return;
         }
-        if text.len() >= COMPRESSED_LEN_MIN
+        if self.compresses
+            && text.len() >= COMPRESSED_LEN_MIN
             && let Some(compressed) = lzf::compress(text, text.len() - SAVED_MIN)
         {
             self.bytes.push(0xc3);

@@ -35,6 +35,8 @@ pub struct Facts {
     pub calls_by_name: Vec<(Vec<u8>, Vec<Kind>)>,
     /// Names that were used otherwise than by calling them.
     pub used: Vec<Vec<u8>>,
+    /// Functions that only the server may call.
+    pub callbacks: Vec<Vec<u8>>,
     /// Names of Lua's own functions that the judgement relies on; nothing may be assigned to them.
     pub relied_on: Vec<&'static str>,
 }
@@ -45,6 +47,12 @@ const CHAIN_MAX: usize = 16;
 pub fn judge(facts: &Facts, commands: &dyn Commands) -> Analysis {
     let is_bound = |name: &&str| facts.bindings.contains_key(name.as_bytes());
     if facts.relied_on.iter().any(is_bound) {
+        return Analysis::UNKNOWN;
+    }
+    let is_called = |name: &Vec<u8>| {
+        facts.used.contains(name) || facts.calls_by_name.iter().any(|(called, _)| called == name)
+    };
+    if facts.callbacks.iter().any(is_called) {
         return Analysis::UNKNOWN;
     }
     let mut calls: Vec<&[Kind]> = facts.calls.iter().map(Vec::as_slice).collect();

@@ -18,6 +18,9 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
+use calls::Facts;
+use parser::NotUnderstood;
+
 use crate::shebang;
 
 /// What a script touches.
@@ -73,8 +76,20 @@ pub struct KeyPositions {
 /// What the source of a script tells about the keys it touches. A source that does not compile is
 /// judged as well, but never runs.
 pub fn analyse(body: &[u8], commands: &dyn Commands) -> Analysis {
-    match parser::parse(shebang::without(body)) {
-        Ok(facts) => calls::judge(&facts, commands),
-        Err(_) => Analysis::UNKNOWN,
-    }
+    judge(parser::parse(shebang::without(body)), commands)
+}
+
+/// What functions call their table of keys, if they are to be judged at all.
+const KEYS_NAMES: [&[u8]; 2] = [b"keys", b"KEYS"];
+
+/// What the functions of a library touch, all of them together.
+pub fn analyse_library(code: &[u8], commands: &dyn Commands) -> Touches {
+    let code = shebang::without(code);
+    let touches = |keys| judge(parser::parse_library(code, keys), commands).touches;
+    let are_declared = KEYS_NAMES.iter().any(|keys| touches(keys) == Touches::Declared);
+    if are_declared { Touches::Declared } else { Touches::Any }
+}
+
+fn judge(facts: Result<Facts, NotUnderstood>, commands: &dyn Commands) -> Analysis {
+    facts.map_or(Analysis::UNKNOWN, |facts| calls::judge(&facts, commands))
 }

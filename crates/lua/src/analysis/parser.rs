@@ -3,10 +3,12 @@
 //! Whoever drops an expression's kind passes it to `Parser::plain` or binds it to a name: so what
 //! must not be used as a value is seen wherever it is.
 
+mod library;
 mod statements;
 
 use super::calls::{Facts, Kind};
 use super::lexer::{Lexer, Malformed, Token};
+use library::Caller;
 
 /// Statements and expressions inside each other, as far as Lua's own parser goes.
 const DEPTH_MAX: u32 = 200;
@@ -62,9 +64,6 @@ const HARMLESS_FIELDS: [&[u8]; 24] = [
 /// Names by which code could be reached that the source does not show.
 const FORBIDDEN: [&[u8]; 5] = [b"_G", b"load", b"loadstring", b"getfenv", b"setfenv"];
 
-/// Names that mean what they mean, so that nothing may be assigned to them.
-const FIXED: [&[u8]; 3] = [b"redis", b"server", b"KEYS"];
-
 /// Why there are no facts: it is no Lua, or it does what is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotUnderstood;
@@ -78,9 +77,19 @@ impl From<Malformed> for NotUnderstood {
 type Result<T> = std::result::Result<T, NotUnderstood>;
 
 pub fn parse(source: &[u8]) -> Result<Facts> {
+    parse_as(source, b"KEYS", false)
+}
+
+/// A library whose functions call their first parameter `keys`.
+pub fn parse_library(source: &[u8], keys: &'static [u8]) -> Result<Facts> {
+    parse_as(source, keys, true)
+}
+
+fn parse_as(source: &[u8], keys: &'static [u8], is_library: bool) -> Result<Facts> {
     let mut lexer = Lexer::new(source);
     let token = lexer.next()?;
-    let mut parser = Parser { lexer, token, facts: Facts::default(), depth: 0 };
+    let facts = Facts::default();
+    let mut parser = Parser { lexer, token, facts, depth: 0, functions: 0, keys, is_library };
     parser.block()?;
     if parser.token != Token::End {
         return Err(NotUnderstood);
@@ -98,17 +107,24 @@ struct Parser<'a> {
     token: Token,
     facts: Facts,
     depth: u32,
+    /// Functions inside each other.
+    functions: u32,
+    /// The name of the table of keys.
+    keys: &'static [u8],
+    is_library: bool,
 }
 
 /// An expression that is more than its kind while it is being parsed.
 enum Prefix {
     Kind(Kind),
-    /// The table `KEYS` itself.
+    /// The table `KEYS` itself, whatever it is called.
     KeysTable,
     /// `ipairs(KEYS)`.
     KeysIterator,
     /// `redis` or `server`.
     Redis,
+    /// `redis.register_function`.
+    Register,
 }
 
 /// Tokens.
@@ -180,14 +196,22 @@ impl Parser<'_> {
         kinds.into_iter().try_for_each(|kind| self.plain(kind))
     }
 
+    /// Whether a name means what it means, so that nothing may be assigned to it.
+    fn is_fixed(&self, name: &[u8]) -> bool {
+        matches!(name, b"redis" | b"server") || name == self.keys
+    }
+
     /// A value that is assigned to a name.
     fn bind(&mut self, name: Vec<u8>, kind: Kind) -> Result<()> {
-        if FIXED.contains(&&name[..]) {
+        if self.is_fixed(&name) {
             return Err(NotUnderstood);
         }
         if let Kind::Name(other) = &kind {
             self.facts.used.push(other.clone());
         }
+        // What is there from call to call is no key, whatever else it is given.
+        let stays = self.is_library && self.functions == 0;
+        let kind = if stays && kind != Kind::CallFunction { Kind::Other } else { kind };
         self.facts.bindings.entry(name).or_default().push(kind);
         Ok(())
     }
@@ -268,7 +292,7 @@ impl Parser<'_> {
 
     /// The operand of `#`, which may be `KEYS`.
     fn length(&mut self) -> Result<Kind> {
-        if self.is_name(b"KEYS") && self.token_after()? != Token::Sign("[") {
+        if self.is_name(self.keys) && self.token_after()? != Token::Sign("[") {
             self.advance()?;
             return Ok(Kind::Other);
         }
@@ -284,7 +308,7 @@ impl Parser<'_> {
             Token::Word("true" | "false") => self.advance().map(|_| Kind::Other),
             Token::Word("function") => {
                 self.advance()?;
-                self.function_body(false)?;
+                self.function_body(false, Caller::Any)?;
                 Ok(Kind::Other)
             }
             Token::Sign("...") => self.advance().map(|_| Kind::Many),
@@ -310,7 +334,7 @@ impl Parser<'_> {
     fn value(&mut self, prefix: Prefix) -> Result<Kind> {
         match prefix {
             Prefix::Kind(kind) => Ok(kind),
-            Prefix::KeysTable | Prefix::KeysIterator | Prefix::Redis => Err(NotUnderstood),
+            _ => Err(NotUnderstood),
         }
     }
 
@@ -341,11 +365,20 @@ impl Parser<'_> {
         self.plain_expression()
     }
 
-    fn function_body(&mut self, is_method: bool) -> Result<()> {
+    /// Says whether the function gets the table of keys.
+    fn function_body(&mut self, is_method: bool, caller: Caller) -> Result<bool> {
+        if self.is_library && self.functions > 0 {
+            return Err(NotUnderstood);
+        }
+        self.functions += 1;
         if is_method {
             self.bind(b"self".to_vec(), Kind::Other)?;
         }
         self.expect("(")?;
+        let gets_keys = self.keys_parameter(caller)?;
+        if gets_keys && !self.is(")") {
+            self.expect(",")?;
+        }
         while !self.is(")") {
             if !self.accept("...")? {
                 let name = self.name()?;
@@ -356,7 +389,9 @@ impl Parser<'_> {
             }
         }
         self.expect(")")?;
-        self.block_to("end")
+        self.block_to("end")?;
+        self.functions -= 1;
+        Ok(gets_keys)
     }
 }
 
@@ -391,7 +426,7 @@ impl Parser<'_> {
         self.check_name(&name)?;
         Ok(match &name[..] {
             b"redis" | b"server" => Prefix::Redis,
-            b"KEYS" => Prefix::KeysTable,
+            name if name == self.keys => Prefix::KeysTable,
             _ => Prefix::Kind(Kind::Name(name)),
         })
     }
@@ -406,6 +441,7 @@ impl Parser<'_> {
         if let Prefix::Redis = prefix {
             return match &field[..] {
                 b"call" | b"pcall" => Ok(Prefix::Kind(Kind::CallFunction)),
+                b"register_function" if self.is_library => Ok(Prefix::Register),
                 field if HARMLESS_FIELDS.contains(&field) => Ok(Prefix::Kind(Kind::Field)),
                 _ => Err(NotUnderstood),
             };
@@ -438,6 +474,9 @@ impl Parser<'_> {
     }
 
     fn call(&mut self, prefix: Prefix) -> Result<Prefix> {
+        if let Prefix::Register = prefix {
+            return self.registration();
+        }
         let kind = self.value(prefix)?;
         if let Kind::Name(name) = &kind
             && self.gets_keys_table()?
@@ -468,7 +507,7 @@ impl Parser<'_> {
     /// Whether the first argument of the call that begins here is the table `KEYS` itself.
     fn gets_keys_table(&self) -> Result<bool> {
         let mut lexer = self.lexer;
-        let is_keys = lexer.next()? == Token::Name(b"KEYS".to_vec());
+        let is_keys = lexer.next()? == Token::Name(self.keys.to_vec());
         Ok(self.is("(") && is_keys && matches!(lexer.next()?, Token::Sign("," | ")")))
     }
 

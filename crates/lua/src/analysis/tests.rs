@@ -9,7 +9,7 @@ use kvasir_resp::reply::{Protocol, Reply};
 use proptest::prelude::*;
 
 use super::Touches::{Any, Declared};
-use super::{Call, Commands, KeyPositions, Touches, analyse};
+use super::{Call, Commands, KeyPositions, Touches, analyse, analyse_library};
 use crate::host::{Host, LogLevel, Replication, Tick};
 use crate::interpreter::{Interpreter, Options, sha};
 
@@ -464,15 +464,12 @@ fn keeps_its_word(script: &str) -> bool {
         return false;
     }
     let host = Rc::new(Recorder::default());
-    let mut interpreter = Interpreter::new(host.clone(), Options::default());
+    let interpreter = Interpreter::new(host.clone(), Options::default());
     let name = sha(script.as_bytes());
-    if interpreter.load_script(name, script.as_bytes()).is_err() {
-        return true;
-    }
-    let keys = ArgsBuf::from_iter([b"k1", b"k2"]);
-    let argv = ArgsBuf::from_iter([b"a1"]);
+    let Ok(compiled) = interpreter.compile_script(script.as_bytes()) else { return true };
+    let mut args = ArgsBuf::from_iter([b"k1", b"k2", b"a1"]);
     let mut reply = Reply::new(Protocol::Resp2);
-    let _ = interpreter.run_script(&name, keys.as_args(), argv.as_args(), &mut reply);
+    let _ = interpreter.run_script(&compiled, &name, &mut args, 2, &mut reply);
     for key in host.keys.borrow().iter() {
         assert!(matches!(&key[..], b"k1" | b"k2"), "{script} touched {}", key.escape_ascii());
     }
@@ -510,4 +507,62 @@ fn random_statements_are_often_declared() {
     let scripts = pairs.map(|(first, then)| format!("{first}\n{then}"));
     let declared = scripts.filter(|script| keeps_its_word(script)).count();
     assert!(declared > 200, "{declared}");
+}
+
+fn library_touches(functions: &str) -> Touches {
+    analyse_library(format!("#!lua name=l\n{functions}").as_bytes(), &Table)
+}
+
+#[test]
+fn libraries_that_keep_to_their_keys() {
+    for library in [
+        "redis.register_function('f', function(keys, args) return redis.call('get', keys[1]) end)",
+        "redis.register_function('f', function(KEYS, ARGV) return redis.call('get', KEYS[1]) end)",
+        "local function f(keys) local k = keys[1] return redis.call('get', k) end \
+         redis.register_function('f', f)",
+        "redis.register_function{function_name='f', flags={'no-writes'}, callback=function(keys) \
+         return redis.call('mget', unpack(keys)) end}",
+        "local function add(a, b) return a + b end \
+         redis.register_function('f', function(keys, args) \
+         return redis.call('set', keys[1], add(args[1], 1)) end) \
+         redis.register_function('g', function() return 1 end)",
+        "local function f(keys) for _, k in ipairs(keys) do redis.call('get', k) end end \
+         redis.register_function({function_name = 'f', callback = f})",
+    ] {
+        assert_eq!(library_touches(library), Declared, "{library}");
+    }
+}
+
+#[test]
+fn libraries_that_may_touch_anything() {
+    for library in [
+        "redis.register_function('f', function(keys, args) return redis.call('get', args[1]) end)",
+        "redis.register_function('f', function(k) return redis.call('get', k[1]) end)",
+        // A key of an earlier call.
+        "local k redis.register_function('f', function(keys) k = keys[1] end) \
+         redis.register_function('g', function(keys) return redis.call('get', k) end)",
+        "local k = {} redis.register_function('f', function(keys) \
+         k.f = function() return redis.call('get', keys[1]) end end) \
+         redis.register_function('g', function(keys) return k.f() end)",
+        // Other tables of the same name.
+        "local function f(keys) return redis.call('get', keys[1]) end \
+         redis.register_function('f', function(keys, args) return f(args) end)",
+        "local function f(keys) return redis.call('get', keys[1]) end local g = f \
+         redis.register_function('f', function(keys, args) return g(args) end)",
+        "local function f(keys) return redis.call('get', keys[1]) end \
+         redis.register_function('f', function(keys, args) return pcall(f, args) end)",
+        "redis.register_function('f', function(keys, args) keys = args \
+         return redis.call('get', keys[1]) end)",
+        "redis.register_function('f', function(keys, args) keys[1] = args[1] \
+         return redis.call('get', keys[1]) end)",
+        "redis.register_function('f', function(a, keys) return redis.call('get', keys[1]) end)",
+        "local keys = {'k'} \
+         redis.register_function('f', function() return redis.call('get', keys[1]) end)",
+        "local r = redis.register_function \
+         r('f', function(keys, args) return redis.call('get', keys[1]) end)",
+        "local t = {} function t.f(keys) return redis.call('get', keys[1]) end \
+         redis.register_function('f', function(keys, args) return t.f(args) end)",
+    ] {
+        assert_eq!(library_touches(library), Any, "{library}");
+    }
 }

@@ -73,7 +73,7 @@ pub fn works_on_data(entry: &Entry) -> bool {
     let spec = entry.spec;
     let is_generic = spec.group == Group::Generic
         && entry.subcommands.is_empty()
-        && !spec.categories.contains(Categories::SORTABLE);
+        && !spec.categories.intersects(Categories::SORTABLE.union(Categories::CONNECTION));
     let has_keys = !spec.keys.is_empty() && !spec.flags.contains(Flags::PUBSUB);
     has_keys
         || is_generic

@@ -3,11 +3,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, Group, Spec};
-use kvasir_resp::number::parse_integer;
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 
 use super::client_kill::CLIENT_KILL;
 use super::client_line::write_line;
+use super::client_list::CLIENT_LIST;
+use super::client_pause::{CLIENT_PAUSE, CLIENT_UNPAUSE};
+use super::client_tracking::{
+    CLIENT_CACHING, CLIENT_GETREDIR, CLIENT_TRACKING, CLIENT_TRACKINGINFO,
+};
 use super::client_unblock::CLIENT_UNBLOCK;
 use super::{
     ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ON_OFF, ServerCommand, ServerCx, ServerRun, help_spec,
@@ -29,7 +33,10 @@ static CLIENT: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Container(&[
+        &CLIENT_CACHING,
+        &CLIENT_CAPA,
         &CLIENT_GETNAME,
+        &CLIENT_GETREDIR,
         &CLIENT_HELP,
         &CLIENT_ID,
         &CLIENT_INFO,
@@ -37,10 +44,14 @@ static CLIENT: ServerCommand = ServerCommand {
         &CLIENT_LIST,
         &CLIENT_NO_EVICT,
         &CLIENT_NO_TOUCH,
+        &CLIENT_PAUSE,
         &CLIENT_REPLY,
         &CLIENT_SETINFO,
         &CLIENT_SETNAME,
+        &CLIENT_TRACKING,
+        &CLIENT_TRACKINGINFO,
         &CLIENT_UNBLOCK,
+        &CLIENT_UNPAUSE,
     ]),
 };
 
@@ -79,109 +90,13 @@ static CLIENT_INFO: ServerCommand = ServerCommand {
     }),
 };
 
-fn write_lines<'c>(cx: &mut ServerCx<'_>, clients: impl IntoIterator<Item = &'c Client>) {
+pub fn write_lines<'c>(cx: &mut ServerCx<'_>, clients: impl IntoIterator<Item = &'c Client>) {
     let mut text = String::new();
     for client in clients {
         write_line(&mut text, client, &cx.shared.table, cx.core.env.now_ms);
         text.push('\n');
     }
     cx.reply().verbatim(b"txt", text.as_bytes());
-}
-
-static CLIENT_LIST: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "list",
-        summary: "Describes all connections, or some, each on a line.",
-        since: "2.4.0",
-        group: Group::Connection,
-        complexity: "O(N) in the number of connections",
-        arity: -2,
-        flags: ANY_TIME_ADMIN,
-        tips: &["nondeterministic_output"],
-        history: &[
-            ("2.8.12", "Lines begin with the client's `id`."),
-            ("5.0.0", "Can be limited to a `TYPE`."),
-            ("6.0.0", "Lines have the `user`."),
-            (
-                "6.2.0",
-                "Can be limited to `ID`s; lines have `argv-mem`, `tot-mem`, `laddr` and `redir`.",
-            ),
-            ("7.0.0", "Lines have `resp`, `multi-mem`, `rbs` and `rbp`."),
-            ("7.0.3", "Lines have `ssub`."),
-        ],
-        arguments: &[
-            Argument::one_of(
-                "normal_master_replica_pubsub",
-                &[
-                    Argument::word("normal", "NORMAL"),
-                    Argument::word("master", "MASTER"),
-                    Argument::word("replica", "REPLICA"),
-                    Argument::word("pubsub", "PUBSUB"),
-                ],
-            )
-            .token("TYPE")
-            .since("5.0.0")
-            .optional(),
-            Argument::block("id", &[Argument::integer("client-id").multiple()])
-                .token("ID")
-                .since("6.2.0")
-                .optional(),
-        ],
-        ..Spec::BLANK
-    },
-    run: ServerRun::Plain(list),
-};
-
-fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let args = cx.args;
-    let mut clients = cx.shared.clients.all();
-    match args.get(2) {
-        None => {}
-        Some(word) if is_word(word, "type") && args.len() == 4 => {
-            let kind = parse_type(&args[3])?;
-            clients.retain(|client| ClientType::of(client) == kind);
-        }
-        Some(word) if is_word(word, "id") && args.len() > 3 => {
-            let all = clients;
-            clients = Vec::new();
-            for id in args.from(3) {
-                let id = parse_integer(id).ok_or(Error::fixed("ERR Invalid client ID"))?;
-                clients.extend(all.iter().find(|client| client.id as i64 == id).cloned());
-            }
-        }
-        Some(_) => return Err(Error::SYNTAX),
-    }
-    write_lines(cx, clients.iter().map(|client| &**client));
-    Ok(())
-}
-
-/// The types of clients that filters name; here there are normal ones and subscribers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClientType {
-    Normal,
-    Replica,
-    PubSub,
-    Master,
-}
-
-impl ClientType {
-    pub fn of(client: &Client) -> ClientType {
-        if client.is_subscriber() { ClientType::PubSub } else { ClientType::Normal }
-    }
-}
-
-pub fn parse_type(word: &[u8]) -> Result<ClientType, Error> {
-    let types = [
-        ("normal", ClientType::Normal),
-        ("slave", ClientType::Replica),
-        ("replica", ClientType::Replica),
-        ("pubsub", ClientType::PubSub),
-        ("master", ClientType::Master),
-    ];
-    let found = types.into_iter().find(|(name, _)| is_word(word, name));
-    found
-        .map(|(_, kind)| kind)
-        .ok_or_else(|| Error::quoting("ERR Unknown client type '", word, "'"))
 }
 
 static CLIENT_SETNAME: ServerCommand = ServerCommand {
@@ -359,6 +274,25 @@ static CLIENT_NO_TOUCH: ServerCommand = ServerCommand {
     }),
 };
 
+static CLIENT_CAPA: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "capa",
+        summary: "Says what the client can do beyond the protocol.",
+        since: "8.0.0",
+        group: Group::Connection,
+        arity: -3,
+        flags: ANY_TIME_NOSCRIPT.union(Flags::ALLOW_BUSY),
+        arguments: &[Argument::string("capability").multiple()],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let can_redirect = cx.args.from(2).iter().any(|word| is_word(word, "redirect"));
+        cx.connection.client.can_redirect.fetch_or(can_redirect, Relaxed);
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
 static CLIENT_HELP: ServerCommand = ServerCommand {
     spec: help_spec("5.0.0", Group::Connection),
     run: ServerRun::Plain(|cx| {
@@ -368,35 +302,58 @@ static CLIENT_HELP: ServerCommand = ServerCommand {
 };
 
 static HELP: &[&str] = &[
+    "CACHING (YES|NO)",
+    "    Whether this connection caches what its next call reads, in the modes OPTIN and OPTOUT.",
+    "CAPA <option> [<option> ...]",
+    "    Says what the client can do: REDIRECT, to follow a move to another server.",
     "GETNAME",
     "    The name of this connection.",
+    "GETREDIR",
+    "    Which client is told of changes to keys in this one's place.",
     "ID",
     "    The id of this connection.",
     "INFO",
     "    This connection on one line.",
     "KILL <ip:port>",
     "    Closes the connection from this address.",
-    "KILL <option> <value> [<option> <value> [...]]",
-    "    Closes connections to which all of these apply:",
-    "    * ID <client-id>",
+    "KILL <filter> <value> [<filter> <value> [...]]",
+    "    Closes connections to which all filters of LIST apply; this one only with SKIPME NO.",
+    "LIST [<filter> <value> [...]]",
+    "    Connections, each on a line; with filters those to which all apply:",
+    "    * ID <client-id> [<client-id> ...]",
     "    * ADDR (<ip:port>|<unixsocket>:0): where it comes from.",
     "    * LADDR (<ip:port>|<unixsocket>:0): where it arrived.",
-    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+    "    * IP <ip>: the address without the port.",
+    "    * TYPE (NORMAL|PRIMARY|REPLICA|PUBSUB)",
     "    * USER <username>",
+    "    * NAME <name>",
+    "    * LIB-NAME <name>, LIB-VER <version>: of the client library.",
+    "    * FLAGS <flags>: has all of them.",
+    "    * CAPA <capa>: has said that it can do this.",
+    "    * DB <number>: the selected database.",
     "    * MAXAGE <seconds>: open for at least so long.",
-    "    * SKIPME (YES|NO): whether to spare this connection (default: yes).",
-    "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB) | ID <client-id> [...]]",
-    "    Connections, each on a line.",
+    "    * IDLE <seconds>: silent for at least so long.",
+    "    * SKIPME (YES|NO): whether to leave this connection out.",
+    "    All but the last three can have NOT- in front.",
     "NO-EVICT (ON|OFF)",
     "    Keeps this connection from being closed to save memory.",
     "NO-TOUCH (ON|OFF)",
     "    Reads keys without noting the access.",
+    "PAUSE <milliseconds> [WRITE|ALL]",
+    "    Puts calls off for this long: those that may write, or all.",
     "REPLY (ON|OFF|SKIP)",
     "    Whether this connection gets replies; SKIP drops one.",
     "SETINFO (LIB-NAME|LIB-VER) <value>",
     "    Notes the client library of this connection.",
     "SETNAME <name>",
     "    Names this connection.",
+    "TRACKING (ON|OFF) [REDIRECT <client-id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Tells this connection of changes to keys that it may cache.",
+    "TRACKINGINFO",
+    "    How this connection tracks keys.",
     "UNBLOCK <client-id> [TIMEOUT|ERROR]",
     "    Ends the wait of a client for a key, as if its time were over, or with an error.",
+    "UNPAUSE",
+    "    Ends the pause.",
 ];

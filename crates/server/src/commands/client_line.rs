@@ -1,13 +1,15 @@
-//! The line that CLIENT LIST and CLIENT INFO show of a client, in Redis 7.2's format.
+//! The line that CLIENT LIST and CLIENT INFO show of a client, in Valkey 9.1's format.
 //!
 //! Figures that have no meaning here are 0, or -1 where Redis says so for "none".
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::client_tracking::redirect;
 use crate::clients::Client;
 use crate::dispatch::Table;
 use crate::pubsub::Kind;
+use crate::tracking::{Mode, Tracker};
 
 /// Appends one client's line, without a line end.
 pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64) {
@@ -17,7 +19,10 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     let output = client.output_bytes.load(Relaxed);
     let subscriptions = |kind: Kind| client.subscriptions[kind as usize].load(Relaxed);
     let command = table.entries().get(client.last_command.load(Relaxed));
-    let fields: [(&str, &dyn std::fmt::Display); 30] = [
+    let queued = client.queued_bytes.load(Relaxed);
+    let capabilities = if client.can_redirect.load(Relaxed) { "r" } else { "" };
+    let tracker = client.tracker();
+    let fields: [(&str, &dyn std::fmt::Display); 32] = [
         ("id", &client.id),
         ("addr", &client.address),
         ("laddr", &client.local_address),
@@ -26,25 +31,27 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
         ("age", &seconds_since(client.created_ms)),
         ("idle", &seconds_since(client.last_ms.load(Relaxed))),
         ("flags", &flags(client)),
+        ("capa", &capabilities),
         ("db", &client.db.load(Relaxed)),
         ("sub", &subscriptions(Kind::Channel)),
         ("psub", &subscriptions(Kind::Pattern)),
         ("ssub", &subscriptions(Kind::ShardChannel)),
         ("multi", &client.queued.load(Relaxed)),
+        ("watch", &client.watched.load(Relaxed)),
         ("qbuf", &input),
         ("qbuf-free", &0),
         ("argv-mem", &0),
-        ("multi-mem", &0),
+        ("multi-mem", &queued),
         ("rbs", &0),
         ("rbp", &0),
         ("obl", &0),
         ("oll", &0),
         ("omem", &output),
-        ("tot-mem", &(input + output)),
+        ("tot-mem", &client.memory_bytes()),
         ("events", &"r"),
         ("cmd", &command.map_or("NULL", |entry| &entry.full_name)),
         ("user", &String::from_utf8_lossy(&names.user)),
-        ("redir", &-1),
+        ("redir", &redirect(tracker.as_deref())),
         ("resp", &client.protocol.load(Relaxed)),
         ("lib-name", &names.library),
         ("lib-ver", &names.library_version),
@@ -55,13 +62,24 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     }
 }
 
-/// `P` subscribes to something, `x` is in a transaction, `b` waits for a key, `U` a unix socket,
-/// `e` kept from eviction, `T` leaves no trace in the access clocks, `N` none of these.
-fn flags(client: &Client) -> String {
+/// The flags that a client may have here or elsewhere, as filters take them.
+pub const FLAGS: &str = "AbcdeiNMOPSTUuxtRBrI";
+
+/// `O` monitors, `P` subscribes to something, `x` is in a transaction, `b` waits for a key or the
+/// end of a pause, `t` tracks keys, `R` in the place of a client that has gone, `B` in broadcasting
+/// mode, `U` a unix socket, `e` kept from eviction, `T` leaves no trace in the access clocks, `N`
+/// none of these.
+pub fn flags(client: &Client) -> String {
+    let tracker = client.tracker();
+    let tracks = |is_so: fn(&Tracker) -> bool| tracker.as_deref().is_some_and(is_so);
     let all = [
+        ('O', client.is_monitor.load(Relaxed)),
         ('P', client.is_subscriber()),
         ('x', client.queued.load(Relaxed) >= 0),
-        ('b', client.is_blocked.load(Relaxed)),
+        ('b', client.is_blocked.load(Relaxed) || client.is_postponed.load(Relaxed)),
+        ('t', tracker.is_some()),
+        ('R', tracks(|tracker| tracker.is_broken.load(Relaxed))),
+        ('B', tracks(|tracker| tracker.mode == Mode::Broadcast)),
         ('U', client.is_unix),
         ('e', client.no_evict.load(Relaxed)),
         ('T', client.no_touch.load(Relaxed)),

@@ -108,6 +108,8 @@ static RESET: ServerCommand = ServerCommand {
 
 fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Subscriber::of(cx).unsubscribe_all();
+    cx.shared.tracking.stop(cx.connection);
+    cx.shared.monitors.set(cx.worker, cx.connection, false);
     set_protocol(cx, Protocol::Resp2);
     set_db(cx, DbIndex(0));
     cx.connection.access = Access::new(&cx.shared.acl, &cx.shared.table);

@@ -12,8 +12,8 @@ use kvasir_resp::number::parse_integer;
 
 use super::config::rewrite_all;
 use super::{
-    ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, debug_protocol, is_word, unknown_word,
-    write_help,
+    ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, debug_protocol, is_word, saving,
+    unknown_word, write_help,
 };
 use crate::config::kind::Kind;
 use crate::crash;
@@ -62,7 +62,8 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         (b"replybuffer", 4) => return reply_buffer(cx),
         (b"config-rewrite-force-all", 2) => return rewrite_all(cx),
         (b"change-repl-id", 2) => return change_replication_id(cx),
-        (b"reload" | b"loadaof", _) => return Err(NOTHING_SAVED),
+        (b"reload", _) => return saving::reload(cx),
+        (b"loadaof", 2) => return Err(NO_LOG),
         (b"panic", 2) => panic!("DEBUG PANIC was asked for"),
         (b"assert", 2) => crash::fatal("DEBUG ASSERT was asked for"),
         (b"oom", 2) => crash::fatal("out of memory, as DEBUG OOM wants it"),
@@ -72,8 +73,8 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-const NOTHING_SAVED: Error =
-    Error::fixed("ERR Nothing can be loaded: this server does not save its data yet.");
+const NO_LOG: Error =
+    Error::fixed("ERR There is no log to load: this server does not write one yet.");
 
 static HELP: &[&str] = &[
     "ASSERT, OOM, PANIC, SEGFAULT",
@@ -107,6 +108,8 @@ static HELP: &[&str] = &[
     "    Figures of a list that is no listpack.",
     "QUICKLIST-PACKED-THRESHOLD <size>",
     "    Accepted: an element that is too large for a node stands alone in any case.",
+    "RELOAD [MERGE] [NOFLUSH] [NOSAVE]",
+    "    Saves the data, forgets it, and loads it again.",
     "REPLYBUFFER <PEAK-RESET-TIME <NEVER|RESET|time>|RESIZING <0|1>>",
     "    Accepted: an idle client has no buffer.",
     "SDSLEN <key>",

@@ -6,7 +6,7 @@ use kvasir_keyspace::serial::functions;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
-use super::script::{FUNCTION_ARGUMENTS, RUN, RUN_RO};
+use super::script::{FUNCTION_ARGUMENTS, RUN, RUN_RO, check_flush_mode};
 use super::{ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
 use crate::scripting::libraries::{Library, Policy};
 use crate::scripting::{busy, run};
@@ -100,7 +100,8 @@ fn with_interpreter(
     f: impl FnOnce(&dyn Fn(&[u8]) -> Result<Library, Error>, &mut Session) -> Result<(), Error>,
 ) -> (Session, Result<(), Error>) {
     let scripting = session.worker.take_scripting();
-    let result = f(&|code| scripting.read_library(code), &mut session);
+    let shared = session.shared();
+    let result = f(&|code| scripting.read_library(shared, code), &mut session);
     session.worker.scripting = Some(scripting);
     (session, result)
 }
@@ -206,16 +207,10 @@ static FLUSH: ServerCommand = ServerCommand {
         ..SUBCOMMAND
     },
     run: ServerRun::Plain(|cx| {
-        let is_mode = |arg: &[u8]| is_word(arg, "ASYNC") || is_word(arg, "SYNC");
-        match (cx.args.get(2), cx.args.len()) {
-            (None, _) => {}
-            (Some(mode), 3) if is_mode(mode) => {}
-            (_, 3) => {
-                let text = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option";
-                return Err(Error::fixed(text));
-            }
-            _ => return Err(super::unknown_word("FUNCTION", &cx.args[1])),
+        if cx.args.len() > 3 {
+            return Err(super::unknown_word("FUNCTION", &cx.args[1]));
         }
+        check_flush_mode(cx.args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
         cx.shared.libraries.flush();
         cx.reply().ok();
         Ok(())

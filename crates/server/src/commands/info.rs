@@ -32,5 +32,10 @@ fn info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 }
 
 pub fn source<'a>(cx: &'a ServerCx<'_>) -> Source<'a> {
-    Source { shared: cx.shared, config: &cx.core.config, pass: cx.pass, now_ms: cx.core.env.now_ms }
+    Source {
+        shared: cx.shared,
+        config: &cx.core.config,
+        pass: cx.inside.pass(),
+        now_ms: cx.core.env.now_ms,
+    }
 }

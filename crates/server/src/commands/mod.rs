@@ -5,8 +5,12 @@ pub mod acl_check;
 pub mod acl_file;
 pub mod auth;
 pub mod client;
+pub mod client_filter;
 pub mod client_kill;
 pub mod client_line;
+pub mod client_list;
+pub mod client_pause;
+pub mod client_tracking;
 pub mod client_unblock;
 pub mod cluster;
 pub mod command;
@@ -21,9 +25,11 @@ pub mod info;
 pub mod latency;
 pub mod memory;
 pub mod module;
+pub mod monitor;
 pub mod pubsub;
 pub mod reference;
 pub mod replication;
+pub mod saving;
 pub mod script;
 pub mod server;
 pub mod slowlog;
@@ -37,7 +43,7 @@ use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
-use kvasir_structures::gate::Pass;
+use kvasir_structures::gate::{ExclusivePass, Pass};
 
 use crate::connection::Connection;
 use crate::session::SessionRun;
@@ -55,6 +61,8 @@ pub enum ServerRun {
     Plain(fn(&mut ServerCx<'_>) -> Result<(), Error>),
     /// With the gate closed: nobody else runs.
     World(fn(&mut ServerCx<'_>) -> Result<(), Error>),
+    /// So only if the first function says it of the call.
+    WorldIf(fn(&Shared, Args<'_>) -> bool, fn(&mut ServerCx<'_>) -> Result<(), Error>),
     /// With the worker whole, since it runs other calls.
     Session(SessionRun),
     /// By its first argument one of these.
@@ -70,9 +78,27 @@ pub struct ServerCx<'a> {
     pub worker: usize,
     pub core: &'a mut Core,
     pub connection: &'a mut Connection,
-    /// `None` while a busy script has the gate: then only those run that may.
-    pub pass: Option<&'a Pass<'a>>,
+    pub inside: Inside<'a>,
     pub args: Args<'a>,
+}
+
+/// How a server command is inside the gate.
+pub enum Inside<'a> {
+    /// Not at all, while a busy script has the gate: then only those run that may.
+    Nowhere,
+    WithOthers(&'a Pass<'a>),
+    /// With the gate closed.
+    Alone(&'a mut ExclusivePass<'static>),
+}
+
+impl Inside<'_> {
+    pub fn pass(&self) -> Option<&Pass<'_>> {
+        match self {
+            Inside::Nowhere => None,
+            Inside::WithOthers(pass) => Some(pass),
+            Inside::Alone(pass) => Some(pass),
+        }
+    }
 }
 
 /// Every server command, by family.
@@ -90,7 +116,9 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     memory::COMMANDS,
     pubsub::COMMANDS,
     module::COMMANDS,
+    monitor::COMMANDS,
     replication::COMMANDS,
+    saving::COMMANDS,
     server::COMMANDS,
     slowlog::COMMANDS,
     transaction::COMMANDS,
@@ -122,10 +150,20 @@ const fn help_spec(since: &'static str, group: Group) -> Spec {
     }
 }
 
-impl<'a> ServerCx<'a> {
+const INSIDE: &str = "who may run while a script is busy does without";
+
+impl ServerCx<'_> {
     /// The witness for being inside the gate.
-    fn pass(&self) -> &'a Pass<'a> {
-        self.pass.expect("who may run while a script is busy does without")
+    fn pass(&self) -> &Pass<'_> {
+        self.inside.pass().expect(INSIDE)
+    }
+
+    /// The witness for being inside the gate alone.
+    fn alone(&mut self) -> &mut ExclusivePass<'static> {
+        match &mut self.inside {
+            Inside::Alone(pass) => pass,
+            _ => unreachable!("the gate is closed for such a command"),
+        }
     }
 
     fn reply(&mut self) -> &mut Reply {
@@ -139,7 +177,7 @@ impl<'a> ServerCx<'a> {
 
     /// Runs a data command on other arguments.
     fn run_data_on(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Error> {
-        let (db, pass) = (self.connection.db, self.pass());
+        let (db, pass) = (self.connection.db, self.inside.pass().expect(INSIDE));
         let keyspace = &self.shared.keyspace;
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, db, &mut keys)?;

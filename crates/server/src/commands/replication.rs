@@ -8,9 +8,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
-use super::{
-    ANY_TIME_ADMIN, ANY_TIME_FAST, ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word,
-};
+use super::{ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word};
 
 pub static COMMANDS: &[&ServerCommand] = &[
     &ROLE,
@@ -22,9 +20,6 @@ pub static COMMANDS: &[&ServerCommand] = &[
     &PSYNC,
     &SYNC,
     &FAILOVER,
-    &LASTSAVE,
-    &SAVE,
-    &BGSAVE,
     &BGREWRITEAOF,
 ];
 
@@ -258,53 +253,6 @@ fn failover(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     Err(Error::fixed("ERR FAILOVER requires connected replicas."))
 }
-
-static LASTSAVE: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "lastsave",
-        summary: "Tells when the data was last saved: the server's start, if it never was.",
-        group: Group::Server,
-        flags: ANY_TIME_FAST,
-        categories: Categories::ADMIN,
-        tips: &["nondeterministic_output"],
-        ..Spec::BLANK
-    },
-    run: ServerRun::Plain(|cx| {
-        let started_s = cx.shared.facts.started_ms / 1000;
-        cx.reply().integer(started_s as i64);
-        Ok(())
-    }),
-};
-
-static SAVE: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "save",
-        summary: "Saves the data while everybody waits.",
-        group: Group::Server,
-        complexity: "O(N) in the number of keys of all databases",
-        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
-        ..Spec::BLANK
-    },
-    run: ServerRun::Plain(|_| Err(NO_SAVING)),
-};
-
-static BGSAVE: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "bgsave",
-        summary: "Saves the data in the background.",
-        group: Group::Server,
-        arity: -1,
-        flags: ADMIN_LOADED,
-        history: &[("3.2.2", "Takes `SCHEDULE`.")],
-        arguments: &[Argument::word("schedule", "SCHEDULE").since("3.2.2").optional()],
-        ..Spec::BLANK
-    },
-    run: ServerRun::Plain(|cx| match cx.args.len() {
-        1 => Err(NO_SAVING),
-        2 if is_word(&cx.args[1], "schedule") => Err(NO_SAVING),
-        _ => Err(Error::SYNTAX),
-    }),
-};
 
 static BGREWRITEAOF: ServerCommand = ServerCommand {
     spec: Spec {

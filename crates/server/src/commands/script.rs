@@ -4,6 +4,7 @@ use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec};
 use kvasir_lua::interpreter::Sha;
+use kvasir_resp::args::Args;
 
 use super::{ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
 use crate::scripting::{busy, run};
@@ -114,7 +115,7 @@ static SCRIPT: ServerCommand = ServerCommand {
         arity: -2,
         ..Spec::BLANK
     },
-    run: ServerRun::Container(&[&LOAD, &EXISTS, &FLUSH, &KILL, &DEBUG, &HELP]),
+    run: ServerRun::Container(&[&LOAD, &EXISTS, &SHOW, &FLUSH, &KILL, &DEBUG, &HELP]),
 };
 
 /// The row that SCRIPT's subcommands share.
@@ -136,7 +137,7 @@ static LOAD: ServerCommand = ServerCommand {
         let mut scripting = session.worker.take_scripting();
         let loaded = scripting.load(session.shared(), &session.args()[2], true);
         session.worker.scripting = Some(scripting);
-        let result = loaded.map(|script| session.connection.reply.bulk(&script.sha));
+        let result = loaded.map(|loaded| session.connection.reply.bulk(&loaded.script.sha));
         (session, result)
     }),
 };
@@ -165,6 +166,25 @@ fn exists(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+static SHOW: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "show",
+        summary: "Returns the text of a loaded script.",
+        since: "8.0.0",
+        arity: 3,
+        flags: Flags::NOSCRIPT.union(Flags::STALE),
+        arguments: &[Argument::string("sha1")],
+        ..SUBCOMMAND
+    },
+    run: ServerRun::Plain(|cx| {
+        let sha = <Sha>::try_from(cx.args[2].to_ascii_lowercase()).ok();
+        let script = sha.and_then(|sha| cx.shared.scripts.find(&sha));
+        let script = script.ok_or(Error::fixed("NOSCRIPT No matching script."))?;
+        cx.reply().bulk(&script.body);
+        Ok(())
+    }),
+};
+
 static FLUSH: ServerCommand = ServerCommand {
     spec: Spec {
         name: "flush",
@@ -184,20 +204,22 @@ static FLUSH: ServerCommand = ServerCommand {
         ..SUBCOMMAND
     },
     run: ServerRun::Plain(|cx| {
-        let is_mode = |arg: &[u8]| is_word(arg, "ASYNC") || is_word(arg, "SYNC");
-        match (cx.args.get(2), cx.args.len()) {
-            (None, _) => {}
-            (Some(mode), 3) if is_mode(mode) => {}
-            _ => {
-                let text = "ERR SCRIPT FLUSH only support SYNC|ASYNC option";
-                return Err(Error::fixed(text));
-            }
-        }
+        check_flush_mode(cx.args, "ERR SCRIPT FLUSH only support SYNC|ASYNC option")?;
         cx.shared.scripts.flush();
         cx.reply().ok();
         Ok(())
     }),
 };
+
+/// Fails unless nothing or a mode, which makes no difference here, follows FLUSH.
+pub(super) fn check_flush_mode(args: Args<'_>, wrong: &'static str) -> Result<(), Error> {
+    let is_mode = |arg: &[u8]| is_word(arg, "ASYNC") || is_word(arg, "SYNC");
+    match args.get(2) {
+        None => Ok(()),
+        Some(mode) if args.len() == 3 && is_mode(mode) => Ok(()),
+        Some(_) => Err(Error::fixed(wrong)),
+    }
+}
 
 static KILL: ServerCommand = ServerCommand {
     spec: Spec {
@@ -260,6 +282,8 @@ static HELP: ServerCommand = ServerCommand {
                 "    Ends the script that is running, unless it has written.",
                 "LOAD <script>",
                 "    Compiles a script and keeps it without running it.",
+                "SHOW <sha1>",
+                "    Returns the text of a loaded script.",
             ],
         );
         Ok(())

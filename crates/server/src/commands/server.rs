@@ -9,7 +9,8 @@ use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
 use super::{ANY_TIME_ADMIN, ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, is_word};
-use crate::shared::Message;
+use crate::saving;
+use crate::shared::{Message, Shared};
 
 pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &SHUTDOWN];
 
@@ -94,31 +95,43 @@ static SHUTDOWN: ServerCommand = ServerCommand {
         ],
         ..Spec::BLANK
     },
-    run: ServerRun::Plain(shutdown),
+    run: ServerRun::WorldIf(saves_first, shutdown),
 };
 
 /// What a SHUTDOWN asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Stop {
-    Go,
+    Go { nosave: bool },
     Save,
     Abort,
 }
 
+/// Whether a SHUTDOWN saves the data before the server stops.
+fn saves_first(shared: &Shared, args: Args<'_>) -> bool {
+    match parse_stop(args) {
+        Ok(Stop::Save) => true,
+        Ok(Stop::Go { nosave }) => !nosave && saving::saves_at_end(shared),
+        Ok(Stop::Abort) | Err(_) => false,
+    }
+}
+
 /// A client that stops the server gets no reply, only the end of its connection.
 fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    match parse_stop(cx.args)? {
-        Stop::Abort => return Err(Error::fixed("ERR No shutdown in progress.")),
-        Stop::Save => {
-            return Err(Error::fixed(
-                "ERR This server cannot save its data yet. Use SHUTDOWN NOSAVE to stop without.",
-            ));
+    let shared = cx.shared;
+    if parse_stop(cx.args)? == Stop::Abort {
+        return Err(Error::fixed("ERR No shutdown in progress."));
+    }
+    if saves_first(shared, cx.args) {
+        let env = cx.core.env.clone();
+        let saved = shared.saving.save_now(shared, cx.alone(), &env);
+        let forced = cx.args.iter().any(|arg| is_word(arg, "force"));
+        if saved.is_err() && !forced {
+            return Err(Error::fixed("ERR Errors trying to SHUTDOWN. Check logs."));
         }
-        Stop::Go => {}
     }
     cx.connection.is_closing = true;
-    cx.shared.is_stopping.store(true, Relaxed);
-    cx.shared.send_all(|| Message::Look);
+    shared.is_stopping.store(true, Relaxed);
+    shared.send_all(|| Message::Look);
     Ok(())
 }
 
@@ -132,7 +145,7 @@ fn parse_stop(args: Args<'_>) -> Result<Stop, Error> {
         () if is_odd || (has("abort") && args.len() > 2) => Err(Error::SYNTAX),
         () if has("abort") => Ok(Stop::Abort),
         () if has("save") => Ok(Stop::Save),
-        () => Ok(Stop::Go),
+        () => Ok(Stop::Go { nosave: has("nosave") }),
     }
 }
 
@@ -144,8 +157,8 @@ mod tests {
     #[test]
     fn options_of_shutdown() {
         let parse = |text: &str| parse_stop(text.split(' ').collect::<ArgsBuf>().as_args());
-        assert_eq!(parse("SHUTDOWN"), Ok(Stop::Go));
-        assert_eq!(parse("shutdown nosave NOW force"), Ok(Stop::Go));
+        assert_eq!(parse("SHUTDOWN"), Ok(Stop::Go { nosave: false }));
+        assert_eq!(parse("shutdown nosave NOW force"), Ok(Stop::Go { nosave: true }));
         assert_eq!(parse("SHUTDOWN SAVE NOW"), Ok(Stop::Save));
         assert_eq!(parse("SHUTDOWN abort"), Ok(Stop::Abort));
         for text in ["SHUTDOWN SAVE NOSAVE", "SHUTDOWN ABORT NOW", "SHUTDOWN x"] {

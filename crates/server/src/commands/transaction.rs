@@ -85,7 +85,11 @@ fn watch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         return Err(Error::fixed("ERR WATCH inside MULTI is not allowed"));
     }
     let keyspace = &cx.shared.keyspace;
-    let pass = cx.pass.filter(|_| !keyspace.busy.is_busy()).ok_or_else(|| keyspace.busy.error())?;
+    let pass = cx
+        .inside
+        .pass()
+        .filter(|_| !keyspace.busy.is_busy())
+        .ok_or_else(|| keyspace.busy.error())?;
     for key in cx.args.from(1) {
         cx.connection.watch(keyspace, pass, &cx.core.env, key);
     }
@@ -134,7 +138,7 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return (session, Err(Error::fixed(text)));
     }
-    if adds_data(&transaction) && !session.may_write() {
+    if !session.may_write() && adds_data(&transaction) {
         session.connection.unwatch(&session.worker.shared.keyspace);
         let reason = OUT_OF_MEMORY;
         let text = [b"EXECABORT Transaction discarded because of: ", reason.text()].concat();
@@ -204,7 +208,11 @@ fn run(mut session: Session, call: Queued) -> Session {
             session = back;
             result
         }
-        _ => session.call(entry, args.as_args()),
+        _ => {
+            let result = session.call(entry, args.as_args());
+            session.feed_monitors(entry, args.as_args(), false);
+            result
+        }
     };
     if let Err(error) = result {
         session.fail(entry, mark, &error);

@@ -157,7 +157,7 @@ mod tests {
             &["maxmemory", "maxmemory-p*"],
             &[("maxmemory", "0"), ("maxmemory-policy", "noeviction")],
         );
-        check_get(&config, &["save"], &[("save", "")]);
+        check_get(&config, &["save"], &[("save", "3600 1 300 100 60 10000")]);
         check_get(&config, &["appendonly"], &[("appendonly", "no")]);
         check_get(&config, &["databases", "TIMEOUT"], &[("timeout", "0"), ("databases", "16")]);
         check_get(&config, &["timeout", "time*", "Timeout"], &[("timeout", "0")]);

@@ -4,6 +4,7 @@
 
 use kvasir_keyspace::event::Class;
 
+use super::buffers::{self, OutputLimit};
 use crate::pubsub::notifications;
 
 /// The type and range of an option.
@@ -30,6 +31,8 @@ pub enum Kind {
         min: i64,
         max: i64,
     },
+    /// Bytes as above, or a percentage up to 100.
+    MemoryOrPercent,
     /// Permission bits in octal.
     Octal {
         max: u32,
@@ -45,6 +48,8 @@ pub enum Kind {
     Events,
     /// Numbers from 0 to 100.
     Percentiles,
+    /// Classes of clients, each with three numbers.
+    OutputLimits,
 }
 
 /// A value that fits its `Kind`.
@@ -58,6 +63,9 @@ pub enum Value {
     Choice(&'static str),
     Words(Vec<String>),
     Events(Class),
+    Percent(u32),
+    /// Of the classes that were named.
+    OutputLimits(Vec<(buffers::Class, OutputLimit)>),
 }
 
 const AUTO: &str = "auto";
@@ -88,7 +96,7 @@ impl Kind {
 
     /// Whether the option takes any number of words.
     pub fn is_list(self) -> bool {
-        matches!(self, Kind::Words | Kind::SavePoints | Kind::Percentiles)
+        matches!(self, Kind::Words | Kind::SavePoints | Kind::Percentiles | Kind::OutputLimits)
     }
 
     fn parse_word(self, word: &[u8]) -> Result<Value, String> {
@@ -107,7 +115,10 @@ impl Kind {
             Kind::Text => parse_text(word),
             Kind::Choice(choices) => parse_choice(word, choices),
             Kind::Events => notifications::parse(word).map(Value::Events),
-            Kind::Words | Kind::SavePoints | Kind::Percentiles => unreachable!("a list"),
+            Kind::MemoryOrPercent => buffers::parse_memory_or_percent(word),
+            Kind::Words | Kind::SavePoints | Kind::Percentiles | Kind::OutputLimits => {
+                unreachable!("a list")
+            }
         }
     }
 
@@ -121,6 +132,7 @@ impl Kind {
         match self {
             Kind::SavePoints => check_save_points(&words).map(|()| Value::Words(words)),
             Kind::Percentiles => percentiles(&words).map(Value::Words),
+            Kind::OutputLimits => buffers::parse_limits(&words),
             _ => Ok(Value::Words(words)),
         }
     }
@@ -154,6 +166,8 @@ impl Value {
             Value::Octal(bits) => vec![format!("{bits:o}")],
             Value::Choice(word) => vec![(*word).into()],
             Value::Words(words) => words.clone(),
+            Value::Percent(percent) => vec![format!("{percent}%")],
+            Value::OutputLimits(limits) => buffers::print_limits(limits),
             Value::Events(classes) => vec![notifications::print(*classes)],
             Value::Text(text) => vec![String::from_utf8_lossy(text).into_owned()],
         }
@@ -203,7 +217,8 @@ fn parse_memory(word: &[u8], min: i64, max: i64) -> Result<Value, String> {
     }
 }
 
-fn memory(word: &[u8]) -> Option<u64> {
+/// A number of bytes with an optional unit.
+pub fn memory(word: &[u8]) -> Option<u64> {
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, unit) = word.split_at(digits);
     let (_, factor) = UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name.as_bytes()))?;

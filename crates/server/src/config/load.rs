@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::Config;
 use super::arguments::Sources;
-use super::kind::Value;
+use super::kind::{Kind, Value};
 use super::reasons::why;
 use super::row::{Otherwise, Place, Row};
 use super::syntax;
@@ -101,6 +101,8 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
 struct Loader {
     config: Config,
     doubtful: Vec<Doubtful>,
+    /// Whether a line has set save points.
+    has_save_points: bool,
     renames: Vec<Directive>,
     users: Vec<Directive>,
     /// Number of files that are open around the current line.
@@ -124,6 +126,7 @@ impl Loader {
             renames: Vec::new(),
             users: Vec::new(),
             depth: 0,
+            has_save_points: false,
         }
     }
 
@@ -212,6 +215,12 @@ impl Loader {
         match row.place {
             Place::Field { assign, .. } => {
                 check_directory(row, &value)?;
+                let value = match value {
+                    Value::Words(points) if matches!(row.kind, Kind::SavePoints) => {
+                        Value::Words(self.added_save_points(points))
+                    }
+                    value => value,
+                };
                 assign(&mut self.config, value);
                 Ok(Outcome::Obeyed(row.name))
             }
@@ -220,6 +229,15 @@ impl Loader {
                 Ok(Outcome::Doubtful { name: row.name, otherwise, why })
             }
         }
+    }
+
+    /// Save points of several lines add up; the first ones replace the default, and an empty line
+    /// forgets all before it.
+    fn added_save_points(&mut self, points: Vec<String>) -> Vec<String> {
+        let adds = std::mem::replace(&mut self.has_save_points, true) && !points.is_empty();
+        let mut all = if adds { self.config.persistence.save.clone() } else { Vec::new() };
+        all.extend(points);
+        all
     }
 
     fn finish(self) -> Result<Loaded, LoadError> {
@@ -369,7 +387,19 @@ mod tests {
         assert_eq!(loaded.config.io_threads, Threads::Count(3));
         assert_eq!(loaded.config.hash_max_listpack_entries, 7);
         let ignored: Vec<_> = loaded.ignored.iter().map(|ignored| ignored.name).collect();
-        assert_eq!(ignored, ["save", "appendfsync"]);
+        assert_eq!(ignored, ["appendfsync"]);
+    }
+
+    #[test]
+    fn save_points_add_up() {
+        let check = |text: &str, expect: &str| {
+            let loaded = from_text(text.as_bytes()).unwrap();
+            assert_eq!(loaded.config.persistence.save.join(" "), expect, "{text}");
+        };
+        check("", "3600 1 300 100 60 10000");
+        check("save 900 1\nsave 60 1 30 2", "900 1 60 1 30 2");
+        check("save 900 1\nsave \"\"", "");
+        check("save 900 1\nsave \"\"\nsave 60 1", "60 1");
     }
 
     #[test]
@@ -405,7 +435,7 @@ mod tests {
             oom-score-adj-values 0 200 800\nsave 3600 1 300 100 60 10000";
         let loaded = from_text(text).unwrap();
         assert_eq!(loaded.config.bind, ["127.0.0.1", "-::1"]);
-        assert_eq!(loaded.ignored.len(), 4);
+        assert_eq!(loaded.ignored.len(), 3);
     }
 
     proptest! {
@@ -453,6 +483,14 @@ mod tests {
             Kind::Words => Value::Words((0..number % 4).map(|n| format!("-host{n}")).collect()),
             Kind::Percentiles => Value::Words((0..number % 4).map(|n| n.to_string()).collect()),
             Kind::SavePoints => unreachable!("no field"),
+            Kind::MemoryOrPercent if number.is_multiple_of(2) => Value::Percent(1 + number % 100),
+            Kind::MemoryOrPercent => within(0, 1 << 40),
+            Kind::OutputLimits => {
+                use crate::config::buffers::{Class, OutputLimit};
+                let (hard, soft) = (u64::from(number), u64::from(number / 2));
+                let limit = OutputLimit { hard, soft, soft_seconds: soft };
+                Value::OutputLimits(vec![(Class::Normal, limit), (Class::PubSub, limit)])
+            }
             // Behind `A` Redis does not print `n`.
             Kind::Events => Value::Events(Class::from_bits_truncate(number as u16) - Class::NEW),
         }

@@ -7,12 +7,14 @@
 //! Nothing here opens a socket or starts a thread: whoever uses an option reads its field.
 
 pub mod arguments;
+pub mod buffers;
 pub mod command;
 pub mod field;
 pub mod kind;
 pub mod load;
 pub mod memory;
 pub mod operations;
+pub mod persistence;
 pub mod print;
 pub mod reasons;
 pub mod rewrite;
@@ -24,6 +26,7 @@ pub mod unsupported;
 
 use std::path::PathBuf;
 
+use buffers::{ClientMemory, OutputLimits};
 use kvasir_keyspace::event::Class;
 use memory::Memory;
 
@@ -51,6 +54,10 @@ pub struct Config {
     pub proto_max_bulk_len: u64,
     /// Bytes.
     pub client_query_buffer_limit: u64,
+    pub client_output_buffer_limit: OutputLimits,
+    pub maxmemory_clients: ClientMemory,
+    /// 0: no limit.
+    pub tracking_table_max_keys: u64,
     pub busy_reply_threshold: u64,
     pub script_memory_limit: u64,
     /// Empty: clients need not authenticate.
@@ -83,6 +90,7 @@ pub struct Config {
     pub zset_max_listpack_value: u64,
     pub notify_keyspace_events: Class,
     pub memory: Memory,
+    pub persistence: persistence::Persistence,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -148,6 +156,9 @@ impl Config {
             timeout: 0,
             proto_max_bulk_len: 0,
             client_query_buffer_limit: 0,
+            client_output_buffer_limit: OutputLimits::default(),
+            maxmemory_clients: ClientMemory::Bytes(0),
+            tracking_table_max_keys: 0,
             busy_reply_threshold: 0,
             script_memory_limit: 0,
             requirepass: Vec::new(),
@@ -176,6 +187,7 @@ impl Config {
             zset_max_listpack_value: 0,
             notify_keyspace_events: Class::empty(),
             memory: Memory::default(),
+            persistence: persistence::Persistence::default(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

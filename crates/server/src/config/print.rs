@@ -136,6 +136,8 @@ fn values(kind: Kind) -> String {
         Kind::Words => "words".into(),
         Kind::SavePoints => "pairs of seconds and changes".into(),
         Kind::Events => "letters of `Ag$lshzxeKEtmdn`".into(),
+        Kind::MemoryOrPercent => "bytes, or a percentage".into(),
+        Kind::OutputLimits => "classes with three numbers each".into(),
         Kind::Percentiles => "numbers from 0 to 100".into(),
     }
 }

@@ -15,10 +15,8 @@ const REASONS: &[(&str, &str)] = &[
     ("bind-source-addr", "the server connects to nobody"),
     ("bio", CPULIST),
     ("busy-reply-threshold", SCRIPTS),
-    ("client-output-buffer-limit", "output is not limited yet"),
     ("cluster", "there is no cluster yet"),
     ("crash-memcheck", "a crash report is written without a test of the memory"),
-    ("dbfilename", SAVING),
     ("disable-thp", "huge pages are asked for where they help, and nothing is forked"),
     ("dual-channel", REPLICATION),
     ("dynamic-hz", "housekeeping runs when there is work"),
@@ -58,9 +56,7 @@ const REASONS: &[(&str, &str)] = &[
     ("slave", REPLICATION),
     ("slot-migration", "there is no cluster yet"),
     ("socket-mark-id", "sockets are not marked"),
-    ("stop-writes", SAVING),
     ("tls", "TLS is not supported yet"),
-    ("tracking", "client-side caching is not supported yet"),
     ("unixsocketgroup", "the socket belongs to the group of the process"),
 ];
 

@@ -3,8 +3,10 @@
 //!
 //! The order is that of the sample file and of CONFIG GET.
 
+use super::buffers;
 use super::kind::{Kind, Value};
 use super::memory;
+use super::persistence;
 use super::row::{Group, Otherwise, Place, Row};
 use super::{IoBackend, PubsubDefault, WhoMay, operations, tls};
 
@@ -172,6 +174,9 @@ limit on open files cannot be raised far enough.",
         field!(client_query_buffer_limit),
         "A client with more unprocessed input than this is disconnected.",
     ),
+    buffers::CLIENT_OUTPUT_BUFFER_LIMIT,
+    buffers::MAXMEMORY_CLIENTS,
+    buffers::TRACKING_TABLE_MAX_KEYS,
     Row::new(
         "busy-reply-threshold",
         Group::Clients,
@@ -450,14 +455,15 @@ m: a key that was read is missing; n: a key is new.",
     lazy("lazyfree-lazy-server-del"),
     lazy("lazyfree-lazy-user-del"),
     lazy("lazyfree-lazy-user-flush"),
-    Row::new(
-        "save",
-        Group::Persistence,
-        Kind::SavePoints,
-        "",
-        ignored("snapshots are not supported yet: data is lost when the server stops"),
-        "When to write a snapshot. Not supported yet: nothing is written.",
-    ),
+    persistence::SAVE,
+    persistence::DBFILENAME,
+    persistence::RDBCOMPRESSION,
+    persistence::RDBCHECKSUM,
+    persistence::RDB_VERSION,
+    persistence::RDB_SAVE_INCREMENTAL_FSYNC,
+    persistence::STOP_WRITES_ON_BGSAVE_ERROR,
+    persistence::SNAPSHOT_THREADS,
+    persistence::SNAPSHOT_BUFFER,
     Row::new(
         "appendonly",
         Group::Persistence,

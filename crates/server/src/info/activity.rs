@@ -8,7 +8,6 @@ use kvasir_reactor::clock::Ticks;
 use super::{Lines, Source, ratio};
 use crate::clients::Client;
 use crate::commands::latency::distribution;
-use crate::connection::Connection;
 use crate::lock;
 use crate::pubsub::Kind;
 use crate::shared::Shared;
@@ -21,10 +20,23 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     let buffers = Buffers::of(source.shared);
     lines.field("client_recent_max_input_buffer", buffers.input_max);
     lines.field("client_recent_max_output_buffer", buffers.output_max);
-    lines.field("blocked_clients", waiting.count());
-    lines.zeros(&["tracking_clients", "clients_in_timeout_table"]);
+    let (tracking, pause) = (&source.shared.tracking, &source.shared.pause);
+    lines.field("blocked_clients", waiting.count() + pause.postponed_count());
+    lines.field("tracking_clients", tracking.count());
+    let all = source.shared.clients.all();
+    lines.field("pubsub_clients", all.iter().filter(|client| client.is_subscriber()).count());
+    let watching = |client: &&std::sync::Arc<Client>| client.watched.load(Relaxed) > 0;
+    lines.field("watching_clients", all.iter().filter(watching).count());
+    lines.zeros(&["clients_in_timeout_table"]);
+    let watched: usize = all.iter().map(|client| client.watched.load(Relaxed)).sum();
+    lines.field("total_watched_keys", watched);
     lines.field("total_blocking_keys", waiting.key_count());
     lines.zeros(&["total_blocking_keys_on_nokey"]);
+    let pause = pause.current(source.now_ms);
+    lines.field("paused_reason", pause.map_or("none", |_| "client_pause"));
+    lines.field("paused_actions", pause.map_or("none", |(scope, _)| scope.name()));
+    let left_ms = pause.map_or(0, |(_, until_ms)| until_ms - source.now_ms);
+    lines.field("paused_timeout_milliseconds", left_ms);
 }
 
 /// What clients hold at this moment, in bytes.
@@ -44,7 +56,7 @@ impl Buffers {
             let output = client.output_bytes.load(Relaxed);
             buffers.input_max = buffers.input_max.max(input);
             buffers.output_max = buffers.output_max.max(output);
-            buffers.total += input + output + size_of::<Client>() + size_of::<Connection>();
+            buffers.total += client.memory_bytes();
         }
         buffers
     }
@@ -72,7 +84,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("expired_stale_perc", "0.00");
     lines.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
     lines.field("evicted_keys", source.sum(|stats| &stats.evicted));
-    lines.zeros(&["evicted_clients"]);
+    lines.field("evicted_clients", source.sum(|stats| &stats.evicted_clients));
     let (total_ms, current_ms) = source.shared.over_limit.total_and_current_ms();
     lines.field("total_eviction_exceeded_time", total_ms);
     lines.field("current_eviction_exceeded_time", current_ms);
@@ -88,7 +100,10 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
     lines.zeros(&["slave_expires_tracked_keys"]);
     defragmentation(source, lines);
-    lines.zeros(&["tracking_total_keys", "tracking_total_items", "tracking_total_prefixes"]);
+    let tracking = &source.shared.tracking;
+    lines.field("tracking_total_keys", tracking.keys.count());
+    lines.field("tracking_total_items", tracking.keys.reader_count());
+    lines.field("tracking_total_prefixes", tracking.prefix_count());
     lines.field("unexpected_error_replies", 0);
     lines.field("total_error_replies", errors(source).values().sum::<u64>());
     lines.field("dump_payload_sanitizations", 0);
@@ -96,6 +111,10 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("total_writes_processed", source.sum(|stats| &stats.writes));
     lines.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
     lines.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
+    let input_limited = source.sum(|stats| &stats.input_limited);
+    lines.field("client_query_buffer_limit_disconnections", input_limited);
+    let output_limited = source.sum(|stats| &stats.output_limited);
+    lines.field("client_output_buffer_limit_disconnections", output_limited);
     lines.field("acl_access_denied_auth", source.sum(|stats| &stats.denied_auth));
     lines.field("acl_access_denied_cmd", source.sum(|stats| &stats.denied_command));
     lines.field("acl_access_denied_key", source.sum(|stats| &stats.denied_key));

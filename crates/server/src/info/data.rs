@@ -1,25 +1,43 @@
 //! Sections about the data: Persistence, Keyspace.
 
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::value::Object;
 use kvasir_structures::gate::Pass;
 use kvasir_structures::slot::Slot;
 
 use super::{Lines, Source};
+use crate::saving::loading::eta_s;
 
-/// Nothing is saved yet; the fields are there for those who wait for `loading:0`.
 pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
-    lines.zeros(&["loading", "async_loading", "current_cow_peak", "current_cow_size"]);
+    let saving = &source.shared.saving;
+    let facts = saving.facts(source.shared);
+    let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
+    lines.field("loading", u8::from(saving.loading.is_under_way()));
+    lines.zeros(&["async_loading", "current_cow_peak", "current_cow_size"]);
     lines.zeros(&["current_cow_size_age"]);
     lines.field("current_fork_perc", "0.00");
-    lines.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
-    lines.zeros(&["rdb_changes_since_last_save", "rdb_bgsave_in_progress"]);
-    lines.field("rdb_last_save_time", source.shared.facts.started_ms / 1000);
-    lines.field("rdb_last_bgsave_status", "ok");
-    lines.field("rdb_last_bgsave_time_sec", -1);
-    lines.field("rdb_current_bgsave_time_sec", -1);
-    lines.zeros(&["rdb_saves", "rdb_last_cow_size"]);
-    lines.zeros(&["rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"]);
+    let progress = &saving.progress;
+    let (keys, total) = (progress.keys.load(Relaxed), progress.keys_total.load(Relaxed));
+    let is_saving = facts.current_took.is_some();
+    lines.field("current_save_keys_processed", if is_saving { keys } else { 0 });
+    lines.field("current_save_keys_total", if is_saving { total } else { 0 });
+    lines.field("rdb_changes_since_last_save", facts.changes);
+    lines.field("rdb_bgsave_in_progress", u8::from(is_saving));
+    lines.field("rdb_last_save_time", facts.last_save_s);
+    lines.field("rdb_last_bgsave_status", if facts.has_failed { "err" } else { "ok" });
+    lines.field("rdb_last_bgsave_time_sec", seconds(facts.last_took));
+    lines.field("rdb_current_bgsave_time_sec", seconds(facts.current_took));
+    lines.field("rdb_saves", facts.saves);
+    lines.zeros(&["rdb_last_cow_size"]);
+    let loaded = &saving.loading.progress;
+    lines.field("rdb_last_load_keys_expired", loaded.keys_expired.load(Relaxed));
+    lines.field("rdb_last_load_keys_loaded", loaded.keys.load(Relaxed));
+    if saving.loading.is_under_way() {
+        self::loading(source, lines);
+    }
     lines.zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
     lines.field("aof_last_rewrite_time_sec", -1);
     lines.field("aof_current_rewrite_time_sec", -1);
@@ -28,6 +46,21 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     lines.field("aof_last_write_status", "ok");
     lines.zeros(&["aof_last_cow_size"]);
     lines.zeros(&["module_fork_in_progress", "module_fork_last_cow_size"]);
+}
+
+/// How far the loading under way is.
+fn loading(source: &Source<'_>, lines: &mut Lines) {
+    let loading = &source.shared.saving.loading;
+    let started_ms = loading.started_ms.load(Relaxed);
+    let elapsed = Duration::from_millis(source.now_ms.saturating_sub(started_ms));
+    let bytes = loading.progress.bytes.load(Relaxed);
+    let total = loading.progress.bytes_total.load(Relaxed);
+    lines.field("loading_start_time", started_ms / 1000);
+    lines.field("loading_total_bytes", total);
+    lines.field("loading_loaded_bytes", bytes);
+    let percent = bytes as f64 * 100.0 / total.max(1) as f64;
+    lines.field("loading_loaded_perc", format_args!("{percent:.2}"));
+    lines.field("loading_eta_seconds", eta_s(elapsed, bytes, total));
 }
 
 /// Databases with keys; the average time to live is that of a sample.

@@ -1,14 +1,9 @@
 //! The section Memory, and the figures that MEMORY STATS shares with it.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-
 use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::limits;
 
 use super::{Lines, Source, human, ratio};
-use crate::clients::Client;
-use crate::connection::Connection;
 use crate::memory;
 use crate::shared::Shared;
 
@@ -59,11 +54,7 @@ impl Memory {
 }
 
 fn client_bytes(shared: &Shared) -> u64 {
-    let bytes = |client: &Arc<Client>| {
-        let buffers = client.input_bytes.load(Relaxed) + client.output_bytes.load(Relaxed);
-        (size_of::<Client>() + size_of::<Connection>() + buffers) as u64
-    };
-    shared.clients.all().iter().map(bytes).sum()
+    shared.clients.all().iter().map(|client| client.memory_bytes() as u64).sum()
 }
 
 fn table_bytes(source: &Source<'_>) -> u64 {

@@ -23,15 +23,12 @@ pub mod subscriptions;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{Mutex, RwLockReadGuard};
+use std::sync::{Arc, RwLockReadGuard};
 
 use kvasir_structures::glob::{self, Case};
 use kvasir_structures::hash;
 
-use crate::lock;
+use crate::post::Post;
 use crate::shared::Shared;
 use index::{Index, Receivers};
 use publication::{Delivery, Publication};
@@ -76,20 +73,7 @@ impl Hasher for NameHasher {
 /// What all workers share of it.
 pub struct Hub {
     indexes: [Index; Kind::ALL.len()],
-    /// By worker.
-    boxes: Box<[PostBox]>,
-}
-
-/// What was published for a worker's subscribers and not yet taken by it.
-#[derive(Default)]
-#[repr(align(128))]
-struct PostBox {
-    letters: Mutex<Vec<Arc<Publication>>>,
-    has_mail: AtomicBool,
-    /// Another worker has posted something, and nobody has woken this one since.
-    needs_waking: AtomicBool,
-    /// This worker has posted something to another.
-    has_posted: AtomicBool,
+    post: Post<Arc<Publication>>,
 }
 
 impl Hub {
@@ -97,7 +81,7 @@ impl Hub {
         Hub {
             indexes: Kind::ALL
                 .map(|kind| Index::new(if kind == Kind::Pattern { 1 } else { SHARDS })),
-            boxes: (0..workers).map(|_| PostBox::default()).collect(),
+            post: Post::new(workers),
         }
     }
 
@@ -132,7 +116,7 @@ impl Hub {
             publication.push(Delivery::to_pattern(pattern, channel, message));
         }
         if count > 0 {
-            self.post(from, &workers, publication);
+            self.deliver(from, &workers, publication);
         }
         count
     }
@@ -143,17 +127,14 @@ impl Hub {
         (index.count() > 0).then(|| index.read(b""))
     }
 
-    fn post(&self, from: usize, workers: &[u64; WORKER_WORDS], publication: Publication) {
+    fn deliver(&self, from: usize, workers: &[u64; WORKER_WORDS], publication: Publication) {
         let publication = Arc::new(publication);
         for (word, bits) in workers.iter().enumerate() {
             let mut bits = *bits;
             while bits != 0 {
                 let to = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                self.boxes[to].post(Arc::clone(&publication), to != from);
-                if to != from {
-                    self.boxes[from].has_posted.store(true, Relaxed);
-                }
+                self.post.send(from, to, Arc::clone(&publication));
             }
         }
     }
@@ -161,41 +142,13 @@ impl Hub {
     /// Appends what was published for a worker's subscribers since the last time.
     #[inline]
     pub fn take_mail(&self, worker: usize, pending: &mut Vec<Arc<Publication>>) {
-        if self.boxes[worker].has_mail.load(Acquire) {
-            self.boxes[worker].take(pending);
-        }
+        self.post.take(worker, pending);
     }
 
     /// Wakes the workers that this one has posted to, once for all of a turn's messages.
     #[inline]
     pub fn wake_others(&self, shared: &Shared, worker: usize) {
-        let has_posted = &self.boxes[worker].has_posted;
-        if has_posted.load(Relaxed) {
-            has_posted.store(false, Relaxed);
-            for (to, other) in self.boxes.iter().enumerate() {
-                if other.needs_waking.swap(false, AcqRel) {
-                    shared.workers[to].waker.wake();
-                }
-            }
-        }
-    }
-}
-
-impl PostBox {
-    fn post(&self, letter: Arc<Publication>, is_from_another: bool) {
-        let mut letters = lock(&self.letters);
-        letters.push(letter);
-        self.has_mail.store(true, Release);
-        if is_from_another {
-            self.needs_waking.store(true, Release);
-        }
-    }
-
-    fn take(&self, pending: &mut Vec<Arc<Publication>>) {
-        let mut letters = lock(&self.letters);
-        pending.append(&mut letters);
-        self.has_mail.store(false, Relaxed);
-        self.needs_waking.store(false, Relaxed);
+        self.post.wake_others(shared, worker);
     }
 }
 
@@ -242,18 +195,5 @@ mod tests {
         assert_eq!(mail(&hub, 1), ["3 smessage news s"]);
         assert_eq!(mail(&hub, 2), [both[0], both[1], "4 pmessage n* none p"]);
         assert!(mail(&hub, 2).is_empty());
-    }
-
-    #[test]
-    fn only_others_are_woken_and_only_while_they_have_mail() {
-        let hub = Hub::new(2);
-        hub.index_of(Kind::Channel).join(b"c", 0, || ());
-        hub.index_of(Kind::Channel).join(b"c", 1, || ());
-        hub.publish(0, Kind::Channel, b"c", b"m");
-        let waking = |worker: usize| hub.boxes[worker].needs_waking.load(Relaxed);
-        assert_eq!([waking(0), waking(1)], [false, true]);
-        assert!(hub.boxes[0].has_posted.load(Relaxed) && !hub.boxes[1].has_posted.load(Relaxed));
-        mail(&hub, 1);
-        assert!(!waking(1));
     }
 }

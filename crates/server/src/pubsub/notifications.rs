@@ -70,18 +70,23 @@ pub fn noted(classes: Class) -> Class {
     if classes.intersects(WAYS) { classes } else { Class::empty() }
 }
 
-/// Publishes what the last call, or the last deleting of expired keys, has noted, in order.
+/// Publishes what the last call of a client, or the last deleting of expired keys by nobody, has
+/// noted, in order; and tells those who have the keys in their caches.
 #[inline]
-pub fn tell(shared: &Shared, worker: usize, core: &mut Core) {
+pub fn tell(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
     if !core.tally.events.is_empty() {
-        tell_noted(shared, worker, core);
+        tell_noted(shared, worker, core, by);
     }
 }
 
 #[cold]
-fn tell_noted(shared: &Shared, worker: usize, core: &mut Core) {
-    let wanted = core.env.events;
-    for event in core.tally.events.drain(..) {
+fn tell_noted(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
+    let Core { env, tally, tracking, .. } = core;
+    let wanted = env.events;
+    for event in tally.events.drain(..) {
+        if event.is_change && env.tracks {
+            shared.tracking.invalidate(shared, worker, tracking, &event.key, by);
+        }
         if !wanted.intersects(event.class) {
             continue;
         }

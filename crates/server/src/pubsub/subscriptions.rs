@@ -146,9 +146,11 @@ impl<'a> Subscriber<'a> {
             self.core.pubsub.take_mail(&self.shared.pubsub, self.worker);
             self.core.pubsub.give_missing(self.connection);
         }
-        if let Some(mut late) = self.connection.late.take() {
-            self.connection.reply.append(&mut late);
+        if self.connection.tracking.is_some() {
+            let Core { tracking, .. } = &mut *self.core;
+            tracking.catch_up(&self.shared.tracking, self.worker, self.connection);
         }
+        self.connection.append_late();
     }
 
     fn note_counts(&self) {

@@ -6,11 +6,12 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_lua::host::Tick;
+use kvasir_reactor::clock::{self, Ticks};
 use kvasir_reactor::{ConnectionId, Event};
 use kvasir_resp::reply::Reply;
 
@@ -39,14 +40,14 @@ pub struct ScriptState {
 struct Call {
     args: Vec<Vec<u8>>,
     name: Vec<u8>,
-    since: Instant,
+    since: Ticks,
 }
 
 /// What FUNCTION STATS tells of a busy script.
 pub struct RunningCall {
     pub name: Vec<u8>,
     pub command: Vec<Vec<u8>>,
-    pub duration_ms: u128,
+    pub duration_ms: u64,
 }
 
 /// A connection whose script is busy, while its worker serves others: what comes for it is kept.
@@ -93,8 +94,8 @@ impl ScriptState {
 /// Called by a script now and then: whether it may go on.
 pub fn tick(running: &mut Running) -> Tick {
     let shared = running.session.shared();
-    let threshold_ms = u128::from(running.session.core().config.busy_reply_threshold);
-    let elapsed_ms = running.since.elapsed().as_millis();
+    let threshold_ms = running.session.core().config.busy_reply_threshold;
+    let elapsed_ms = elapsed_ms(running.since);
     if !running.is_busy && threshold_ms > 0 && elapsed_ms >= threshold_ms {
         running.is_busy = true;
         let state = &shared.workers[running.session.worker.index].script;
@@ -124,10 +125,14 @@ pub fn tick(running: &mut Running) -> Tick {
     })
 }
 
+fn elapsed_ms(since: Ticks) -> u64 {
+    clock::ticks().since(since).to_nanos() / 1_000_000
+}
+
 /// The script that is busy, if one is.
 pub fn running(shared: &Shared) -> Option<RunningCall> {
     let call = shared.workers.iter().find_map(|worker| lock(&worker.script.call).clone())?;
-    let duration_ms = call.since.elapsed().as_millis();
+    let duration_ms = elapsed_ms(call.since);
     Some(RunningCall { name: call.name, command: call.args, duration_ms })
 }
 

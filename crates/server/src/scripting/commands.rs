@@ -61,7 +61,7 @@ fn positions(command: &Command, call: &Call) -> Option<KeyPositions> {
 
 #[cfg(test)]
 mod tests {
-    use kvasir_lua::analysis::{Touches, analyse};
+    use kvasir_lua::analysis::{Touches, analyse, analyse_library};
 
     use super::*;
 
@@ -105,5 +105,14 @@ mod tests {
         ] {
             assert_eq!(touches(source), Touches::Any, "{source}");
         }
+    }
+
+    #[test]
+    fn libraries_that_keep_to_their_keys() {
+        let touches = |code: &str| analyse_library(code.as_bytes(), &TableCommands(&Table::new()));
+        let counter = "#!lua name=l\nredis.register_function('f', function(keys, args) \
+             return redis.call('incrby', keys[1], args[1]) end)";
+        assert_eq!(touches(counter), Touches::Declared);
+        assert_eq!(touches(&counter.replace("keys[1]", "args[1]")), Touches::Any);
     }
 }

@@ -2,19 +2,20 @@
 //! scripts; the log; a look now and then at whether it has run for too long.
 
 use std::cell::RefCell;
-use std::time::Instant;
 
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;
 use kvasir_lua::host::{Host, LogLevel, Replication, Tick};
+use kvasir_reactor::clock::Ticks;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 
 use crate::acl::admit::Moment;
 use crate::config::Loglevel;
 use crate::dispatch::{Entry, NotFound};
+use crate::evict::OUT_OF_MEMORY;
 use crate::log;
 use crate::run::fail;
 use crate::scripting::busy;
@@ -26,9 +27,12 @@ pub struct Running {
     pub kind: Kind,
     /// It may not write: its own flags say so, or the command that runs it.
     pub is_read_only: bool,
+    /// It was called without memory to spare and has not written yet: from its first write on it
+    /// may, since what it does is not to be done by half.
+    pub refuses_growth: bool,
     /// The database of its client, which gets it back.
     pub db: DbIndex,
-    pub since: Instant,
+    pub since: Ticks,
     /// It has run for longer than scripts should.
     pub is_busy: bool,
 }
@@ -113,9 +117,12 @@ impl Running {
             }
         };
         if entry.spec.flags.contains(Flags::WRITE) {
+            self.refuses_growth = false;
             shared.workers[self.session.worker.index].script.note_write();
         }
-        if let Err(error) = self.session.call(entry, args) {
+        let result = self.session.call(entry, args);
+        self.session.feed_monitors(entry, args, true);
+        if let Err(error) = result {
             self.session.fail(entry, mark, &error);
         }
     }
@@ -137,6 +144,9 @@ impl Running {
             return Err(Error::fixed("ERR This Redis command is not allowed from script"));
         }
         self.session.admit(entry, args, Moment::Script)?;
+        if self.refuses_growth && entry.spec.flags.contains(Flags::DENYOOM) {
+            return Err(OUT_OF_MEMORY);
+        }
         if self.is_read_only && entry.spec.flags.contains(Flags::WRITE) {
             let text = "ERR Write commands are not allowed from read-only scripts.";
             return Err(Error::fixed(text));

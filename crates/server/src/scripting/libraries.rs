@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use kvasir_keyspace::error::Error;
+use kvasir_lua::analysis::{self, Touches};
 use kvasir_lua::library::FunctionInfo;
 
 use crate::log::warning;
+use crate::scripting::commands::TableCommands;
 use crate::scripting::run::{Scripting, error};
 use crate::shared::Shared;
 
@@ -23,6 +25,7 @@ pub struct Library {
 pub struct Function {
     pub info: FunctionInfo,
     pub library: Vec<u8>,
+    pub touches: Touches,
 }
 
 /// All libraries.
@@ -171,10 +174,11 @@ impl Scripting {
     }
 
     /// Runs a library's code to learn which functions it has.
-    pub fn read_library(&self, code: &[u8]) -> Result<Library, Error> {
+    pub fn read_library(&self, shared: &Shared, code: &[u8]) -> Result<Library, Error> {
         let loaded = self.interpreter.load_library(code).map_err(error)?;
+        let touches = analysis::analyse_library(code, &TableCommands(&shared.table));
         let function = |info: &FunctionInfo| {
-            Arc::new(Function { info: info.clone(), library: loaded.name().to_vec() })
+            Arc::new(Function { info: info.clone(), library: loaded.name().to_vec(), touches })
         };
         let functions = loaded.functions().map(function).collect();
         Ok(Library { name: loaded.name().to_vec(), code: code.to_vec(), functions })

@@ -1,10 +1,10 @@
 //! From EVAL, EVALSHA and FCALL into a worker's interpreter.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::database::DbIndex;
@@ -12,14 +12,16 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_lua::analysis::{self, Analysis, Touches};
 use kvasir_lua::failure::Failure;
-use kvasir_lua::interpreter::{self, Interpreter, Options, Sha};
+use kvasir_lua::interpreter::{self, Compiled, Interpreter, Options, Sha};
 use kvasir_lua::shebang::{self, Flags};
+use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::hash;
 
 use crate::config::Config;
+use crate::evict::OUT_OF_MEMORY;
 use crate::scripting::busy;
 use crate::scripting::cache::Script;
 use crate::scripting::commands::TableCommands;
@@ -36,8 +38,9 @@ const BODIES_MAX: usize = 1024;
 pub struct Scripting {
     host: Rc<ServerHost>,
     pub interpreter: Interpreter,
-    /// Scripts by a hash of their text.
-    by_body: HashMap<u64, Arc<Script>>,
+    /// Scripts by the hash of their text, and by that of their name.
+    by_body: ByHash,
+    by_sha: ByHash,
     cache_generation: u64,
     /// Of the libraries that the interpreter has.
     pub libraries_generation: u64,
@@ -45,13 +48,14 @@ pub struct Scripting {
 }
 
 impl Scripting {
-    fn new(config: &Config) -> Scripting {
+    pub fn new(config: &Config) -> Scripting {
         let host = Rc::new(ServerHost::default());
         let options = Options { memory_limit_bytes: config.script_memory_limit as usize };
         Scripting {
             interpreter: Interpreter::new(Rc::clone(&host) as _, options),
             host,
-            by_body: HashMap::new(),
+            by_body: ByHash::default(),
+            by_sha: ByHash::default(),
             cache_generation: 0,
             libraries_generation: 0,
             args: ArgsBuf::new(),
@@ -59,25 +63,50 @@ impl Scripting {
     }
 }
 
+/// A script that this worker has compiled.
+pub struct Loaded {
+    pub script: Arc<Script>,
+    compiled: Compiled,
+}
+
+type ByHash = HashMap<u64, Rc<Loaded>, BuildHasherDefault<AlreadyHashed>>;
+
+/// For keys that are hashes.
+#[derive(Default)]
+pub struct AlreadyHashed(u64);
+
+impl Hasher for AlreadyHashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a hash is a number");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
 /// What is to be run.
 pub enum Code {
-    Script(Arc<Script>),
+    Script(Rc<Loaded>),
     Function(Arc<Function>),
 }
 
 impl Code {
     fn flags(&self) -> Flags {
         match self {
-            Code::Script(script) => script.flags,
+            Code::Script(loaded) => loaded.script.flags,
             Code::Function(function) => function.info.flags,
         }
     }
 
-    /// Functions take their keys by other names, which nobody follows.
     fn touches(&self) -> Touches {
         match self {
-            Code::Script(script) => script.touches,
-            Code::Function(_) => Touches::Any,
+            Code::Script(loaded) => loaded.script.touches,
+            Code::Function(function) => function.touches,
         }
     }
 
@@ -91,57 +120,60 @@ impl Code {
 
 impl Scripting {
     /// The script of this text, compiled; the text's SHA1 is its name.
-    pub fn load(
-        &mut self,
-        shared: &Shared,
-        body: &[u8],
-        stays: bool,
-    ) -> Result<Arc<Script>, Error> {
+    pub fn load(&mut self, shared: &Shared, body: &[u8], stays: bool) -> Result<Rc<Loaded>, Error> {
         self.forget_stale(shared);
         let key = hash::of(body);
         if !stays
-            && let Some(script) = self.by_body.get(&key)
-            && script.body == body
+            && let Some(loaded) = self.by_body.get(&key)
+            && loaded.script.body == body
         {
-            return Ok(Arc::clone(script));
+            return Ok(Rc::clone(loaded));
         }
         let sha = interpreter::sha(body);
-        let script = match shared.scripts.find(&sha) {
-            Some(script) => script,
-            None => Arc::new(self.compile(shared, sha, body)?),
+        let loaded = match shared.scripts.find(&sha) {
+            Some(script) => self.compile(script)?,
+            None => self.read(shared, sha, body)?,
         };
-        shared.scripts.add(Arc::clone(&script), stays);
-        self.have(&script)?;
+        shared.scripts.add(Arc::clone(&loaded.script), stays);
         if self.by_body.len() >= BODIES_MAX {
             self.by_body.clear();
         }
-        self.by_body.insert(key, Arc::clone(&script));
-        Ok(script)
+        self.by_body.insert(key, Rc::clone(&loaded));
+        Ok(loaded)
     }
 
     /// The script of this name, compiled.
-    fn find(&mut self, shared: &Shared, sha: &[u8]) -> Result<Arc<Script>, Error> {
+    fn find(&mut self, shared: &Shared, sha: &[u8]) -> Result<Rc<Loaded>, Error> {
         self.forget_stale(shared);
+        if let Some(loaded) = self.by_sha.get(&hash::of(sha))
+            && loaded.script.sha == *sha
+        {
+            return Ok(Rc::clone(loaded));
+        }
         let sha = <Sha>::try_from(sha.to_ascii_lowercase()).ok();
         let script = sha.and_then(|sha| shared.scripts.find(&sha));
-        let script = script.ok_or(Error::fixed("NOSCRIPT No matching script. Please use EVAL."))?;
-        self.have(&script)?;
-        Ok(script)
+        self.compile(script.ok_or(Error::fixed("NOSCRIPT No matching script. Please use EVAL."))?)
     }
 
-    fn compile(&mut self, shared: &Shared, sha: Sha, body: &[u8]) -> Result<Script, Error> {
+    /// A script that no worker has seen yet.
+    fn read(&mut self, shared: &Shared, sha: Sha, body: &[u8]) -> Result<Rc<Loaded>, Error> {
         let flags = shebang::parse_script(body).map_err(error)?;
-        self.interpreter.load_script(sha, body).map_err(error)?;
         let Analysis { touches, .. } = analysis::analyse(body, &TableCommands(&shared.table));
-        Ok(Script { sha, body: body.to_vec(), flags, touches })
+        self.compile(Arc::new(Script { sha, body: body.to_vec(), flags, touches }))
     }
 
     /// Compiles a script unless this worker has it.
-    fn have(&mut self, script: &Script) -> Result<(), Error> {
-        if self.interpreter.has_script(&script.sha) {
-            return Ok(());
+    fn compile(&mut self, script: Arc<Script>) -> Result<Rc<Loaded>, Error> {
+        let key = hash::of(&script.sha);
+        if let Some(loaded) = self.by_sha.get(&key)
+            && loaded.script.sha == script.sha
+        {
+            return Ok(Rc::clone(loaded));
         }
-        self.interpreter.load_script(script.sha, &script.body).map_err(error)
+        let compiled = self.interpreter.compile_script(&script.body).map_err(error)?;
+        let loaded = Rc::new(Loaded { script, compiled });
+        self.by_sha.insert(key, Rc::clone(&loaded));
+        Ok(loaded)
     }
 
     /// Forgets what it has compiled if scripts were flushed since.
@@ -150,22 +182,25 @@ impl Scripting {
         if self.cache_generation != generation {
             self.cache_generation = generation;
             self.by_body.clear();
-            self.interpreter.forget_scripts();
+            self.by_sha.clear();
         }
     }
 
     /// Runs code on what the session holds, and writes its reply or its failure.
     fn run(&mut self, running: Running, code: &Code, keys: usize, reply: &mut Reply) -> Ran {
         self.host.start(running);
-        let args = self.args.as_args();
-        let (keys, argv) = (args.first(keys), args.from(keys));
+        let args = &mut self.args;
         let result = match code {
-            Code::Script(script) => self.interpreter.run_script(&script.sha, keys, argv, reply),
+            Code::Script(loaded) => {
+                let Loaded { script, compiled } = &**loaded;
+                self.interpreter.run_script(compiled, &script.sha, args, keys, reply)
+            }
             Code::Function(function) => {
-                self.interpreter.run_function(&function.info.name, keys, argv, reply)
+                let name = &function.info.name;
+                let result = self.interpreter.run_function(name, args, keys, reply);
+                result.expect("it was loaded a moment ago")
             }
         };
-        let result = result.expect("it was loaded a moment ago");
         Ran { running: self.host.finish(), result }
     }
 }
@@ -244,12 +279,21 @@ fn prepare(
         (find(scripting, session)?, keys)
     };
     let flags = code.flags();
+    if !session.is_held() {
+        session.may_write();
+    }
+    // One without a shebang line is refused the first call that may add data, and one that has
+    // flags is not begun.
+    let may_start = !flags.given || flags.allow_oom || flags.no_writes;
+    if !may_start && session.is_out_of_memory() {
+        return Err(OUT_OF_MEMORY);
+    }
     if is_read_only && flags.given && !flags.no_writes {
         let text = "ERR Can not execute a script with write flag using *_ro command.";
         return Err(Error::fixed(text));
     }
     if !session.is_held() {
-        hold(session, code.touches(), keys)?;
+        hold(session, code.touches())?;
     }
     scripting.args.clear();
     for arg in session.args().from(3) {
@@ -269,13 +313,12 @@ fn count_keys(args: Args<'_>, not_a_number: Error) -> Result<usize, Error> {
 }
 
 /// Locks the slots of the keys that the call names; or everything, for code that may touch others.
-fn hold(session: &mut Session, touches: Touches, keys: usize) -> Result<(), Error> {
+fn hold(session: &mut Session, touches: Touches) -> Result<(), Error> {
     match touches {
-        Touches::Declared => {
-            let (args, db) = (session.args(), session.connection.db);
-            let keys: Vec<KeyAt> = (3..3 + keys).map(|arg| KeyAt::new(args, arg, db)).collect();
-            session.hold_keys(&keys)
-        }
+        Touches::Declared => session.hold_own_keys(|args, db| {
+            let count = count_keys(args, Error::NOT_INTEGER).unwrap_or(0);
+            (3..3 + count).map(|arg| KeyAt::new(args, arg, db)).collect()
+        }),
         Touches::Any => session.hold_world(),
     }
 }
@@ -290,14 +333,16 @@ fn run(
     let (shared, worker, db) = (session.shared(), session.worker.index, session.connection.db);
     shared.workers[worker].script.begin();
     let flags = code.flags();
+    let refuses_growth = session.is_out_of_memory() && !flags.allow_oom;
     // Its commands write elsewhere meanwhile.
     let mut reply = std::mem::take(&mut session.connection.reply);
     let running = Running {
         session,
         kind: code.kind(),
         is_read_only: is_read_only || flags.no_writes,
+        refuses_growth,
         db,
-        since: Instant::now(),
+        since: clock::ticks(),
         is_busy: false,
     };
     let Ran { running, result } = scripting.run(running, code, keys, &mut reply);

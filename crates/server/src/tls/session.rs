@@ -94,6 +94,11 @@ impl Session {
         self.unsent = Some(Box::new(Unsent { plaintext, cursor: Cursor::default() }));
     }
 
+    /// How long that is which `queue` got last, while not all of it is sent.
+    pub fn unsent_bytes(&self) -> usize {
+        self.unsent.as_ref().map_or(0, |unsent| unsent.plaintext.size())
+    }
+
     /// Whether `send` has something to send, short of the goodbye.
     pub fn has_output(&self) -> bool {
         !self.records.is_empty() || self.unsent.is_some()

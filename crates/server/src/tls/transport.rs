@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use kvasir_reactor::{Buffer, ConnectionId, ListenerId, Payload};
@@ -62,6 +63,13 @@ impl Tls {
     /// Whether something is to be sent that is no reply, or a reply that is not yet encrypted.
     pub fn has_output(&self) -> bool {
         self.session.has_output()
+    }
+}
+
+impl Tls {
+    /// Replies that are not yet encrypted, in bytes.
+    pub fn queued_bytes(&self) -> usize {
+        self.session.unsent_bytes()
     }
 }
 
@@ -127,7 +135,8 @@ impl Worker {
         let before = connection.input.len();
         let result = tls.session.receive(bytes, &mut connection.input);
         let (length, is_ended) = (connection.input.len(), tls.session.is_ended);
-        let (is_waiting, has_output) = (connection.waits.is_some(), tls.has_output());
+        let has_output = tls.has_output();
+        let is_waiting = connection.is_stalled();
         self.reactor.recycle(buffer);
         self.shared.workers[self.index].stats.input_bytes.add((length - before) as u64);
         match result {
@@ -178,7 +187,10 @@ impl Worker {
             }
         } else {
             connection.is_sending = true;
+            connection.sending_bytes = records.len();
             let payload = Payload::from(std::mem::take(&mut records));
+            let kept = if is_all { 0 } else { connection.output_bytes() };
+            connection.client.output_bytes.store(kept, Relaxed);
             if is_last || !is_all {
                 // Its report is what the rest, or the end, waits for.
                 self.reactor.send(connection.id, payload);

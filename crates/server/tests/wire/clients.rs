@@ -1,7 +1,7 @@
 //! CLIENT: of one connection, and of many.
 
-use crate::check::{check, check_ours, run_script};
-use crate::harness::{each_backend, wait_until};
+use crate::check::{check, check_ours, run_script, show};
+use crate::harness::{Server, backends, each_backend, wait_until};
 
 #[test]
 fn names() {
@@ -23,16 +23,15 @@ fn names() {
 fn errors() {
     check(&[
         (
-            "CLIENT LIST TYPE x; CLIENT LIST x; CLIENT LIST ID x; CLIENT LIST ID; CLIENT LIST TYPE normal x",
-            "-ERR Unknown client type 'x'; -ERR syntax error; -ERR Invalid client ID; \
-             -ERR syntax error; -ERR syntax error",
+            "CLIENT LIST TYPE x; CLIENT LIST x; CLIENT LIST ID; CLIENT LIST TYPE normal x",
+            "-ERR Unknown client type 'x'; -ERR syntax error; -ERR syntax error; -ERR syntax error",
         ),
         (
-            "CLIENT KILL 1.2.3.4:5; CLIENT KILL ID x; CLIENT KILL ID 0; CLIENT KILL TYPE x; \
+            "CLIENT KILL 1.2.3.4:5; CLIENT KILL ID 0; CLIENT KILL TYPE x; \
              CLIENT KILL USER x; CLIENT KILL SKIPME x; CLIENT KILL x y; CLIENT KILL ID 1 x; \
              CLIENT KILL ID 999999; CLIENT KILL ADDR x LADDR y; CLIENT KILL TYPE pubsub",
             "-ERR No such client; -ERR client-id should be greater than 0; \
-             -ERR client-id should be greater than 0; -ERR Unknown client type 'x'; \
+             -ERR Unknown client type 'x'; \
              -ERR No such user 'x'; -ERR syntax error; -ERR syntax error; -ERR syntax error; :0; \
              :0; :0",
         ),
@@ -53,6 +52,110 @@ fn errors() {
              -ERR maxage should be greater than 0; :0",
         )],
     );
+}
+
+/// Words of CLIENT LIST or CLIENT KILL, and what Valkey says to them.
+#[test]
+fn filters_are_refused_as_by_valkey() {
+    let cases = [
+        ("ID x", "-ERR syntax error"),
+        ("ID 1 x", "-ERR syntax error"),
+        ("ID -1", "-ERR client-id should be greater than 0"),
+        ("NOT-ID x", "-ERR syntax error"),
+        ("NOT-TYPE x", "-ERR Unknown client type 'x'"),
+        ("NOT-USER x", "-ERR No such user 'x'"),
+        ("MAXAGE -1", "-ERR maxage should be greater than 0"),
+        ("MAXAGE x", "-ERR maxage is not an integer or out of range"),
+        ("IDLE 0", "-ERR idle should be greater than 0"),
+        ("IDLE x", "-ERR idle is not an integer or out of range"),
+        ("NOT-IDLE 1", "-ERR syntax error"),
+        ("NOT-SKIPME yes", "-ERR syntax error"),
+        ("FLAGS ZUY", "-ERR Unknown flags found in the provided filter: ZUY"),
+        ("NOT-FLAGS Z", "-ERR Unknown flags found in the NOT-FLAGS filter: Z"),
+        ("CAPA x", "-ERR Unknown capa found in the provided filter: x"),
+        ("NOT-CAPA zr", "-ERR Unknown capa found in the NOT-CAPA filter: zr"),
+        ("DB 99", "-ERR DB number should be between 0 and 15"),
+        ("DB x", "-ERR DB is not an integer or out of range"),
+        ("NOT-DB x", "-ERR NOT-DB is not an integer or out of range"),
+    ];
+    for server in [Some(Server::kvasir("epoll", &[])), Server::valkey(&[])].into_iter().flatten() {
+        let mut client = server.connect();
+        for (filter, expected) in cases {
+            for command in ["LIST", "KILL"] {
+                let reply = show(&client.ask(&format!("CLIENT {command} {filter}")));
+                assert_eq!(reply, expected, "{}: {command} {filter}", server.name);
+            }
+        }
+    }
+}
+
+/// Which of three clients each filter finds, here and at Valkey.
+#[test]
+fn filters_find_the_same_clients_as_at_valkey() {
+    let cases = [
+        ("TYPE pubsub", "c"),
+        ("NOT-TYPE pubsub", "ab"),
+        ("TYPE primary", ""),
+        ("USER default", "abc"),
+        ("NOT-USER default", ""),
+        ("NAME b", "b"),
+        ("NOT-NAME b", "ac"),
+        ("NAME a NAME b", "b"),
+        ("LIB-NAME lib", "b"),
+        ("NOT-LIB-NAME lib", "ac"),
+        ("LIB-VER 1", "b"),
+        ("DB 3", "b"),
+        ("NOT-DB 3", "ac"),
+        ("FLAGS P", "c"),
+        ("FLAGS UP", "c"),
+        ("NOT-FLAGS UP", "ab"),
+        ("FLAGS U", "abc"),
+        ("CAPA r", "b"),
+        ("NOT-CAPA r", "ac"),
+        ("SKIPME yes", "bc"),
+        ("IP 1.2.3.4", ""),
+        ("NOT-IP 1.2.3.4", "abc"),
+        ("ADDR 1.2.3.4:5", ""),
+        ("NOT-LADDR 1.2.3.4:5", "abc"),
+        ("MAXAGE 1000", ""),
+        ("IDLE 1000", ""),
+        ("ID {a} {b} 99999", "ab"),
+        ("ID {a} ID {c}", "ac"),
+        ("ID {a} {b} NAME b", "b"),
+        ("NOT-ID {a} {b}", "c"),
+        ("ID {a} NOT-ID {a}", ""),
+    ];
+    let servers = backends().into_iter().map(|backend| Server::kvasir(backend, &[]));
+    for server in servers.chain(Server::valkey(&[])) {
+        let [mut a, mut b, mut c] = [(); 3].map(|()| server.connect());
+        let ids = [&mut a, &mut b, &mut c].map(|client| client.ask("CLIENT ID").as_integer());
+        let ids = ids.map(|id| id.unwrap().to_string());
+        run_script(
+            &mut b,
+            "CLIENT SETNAME b; CLIENT SETINFO LIB-NAME lib; CLIENT SETINFO LIB-VER 1; SELECT 3; \
+             CLIENT CAPA redirect",
+        );
+        c.ask("SUBSCRIBE news");
+        for (filter, expected) in cases {
+            let names = ["{a}", "{b}", "{c}"].iter().zip(&ids);
+            let filter = names.fold(filter.to_string(), |text, (name, id)| text.replace(name, id));
+            let list = a.ask_text(&format!("CLIENT LIST {filter}"));
+            let found: Vec<&str> = list.lines().map(|line| field(line, "id")).collect();
+            let is_found = |(_, id): &(&str, &String)| found.contains(&id.as_str());
+            let found: String = ["a", "b", "c"]
+                .into_iter()
+                .zip(&ids)
+                .filter(is_found)
+                .map(|(name, _)| name)
+                .collect();
+            assert_eq!(found, expected, "{}: {filter}", server.name);
+        }
+        let killed = a.ask(&format!("CLIENT KILL NOT-ID {} TYPE normal", ids[2]));
+        assert_eq!(killed.as_integer(), Some(1), "{}", server.name);
+        assert!(b.ends(), "{}", server.name);
+        assert_eq!(a.ask("CLIENT KILL FLAGS P SKIPME no").as_integer(), Some(1));
+        assert!(c.read_reply().is_none(), "{}", server.name);
+    }
 }
 
 #[test]
@@ -89,8 +192,9 @@ fn a_line_has_the_fields_of_redis() {
         let line = client.ask_text("CLIENT INFO");
         let names: Vec<&str> =
             line.trim_end().split(' ').map(|field| field.split('=').next().unwrap()).collect();
-        let expected = "id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free \
-                        argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp \
+        let expected = "id addr laddr fd name age idle flags capa db sub psub ssub multi watch \
+                        qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd \
+                        user redir resp \
                         lib-name lib-ver";
         assert_eq!(names.join(" "), expected);
         let values = [

@@ -236,8 +236,11 @@ fn scripts_are_isolated() {
         redis.call('decrby', from, ARGV[1]) redis.call('incrby', to, ARGV[1]) return 1";
     const MOVE_ANY: &str =
         "redis.call('decrby', ARGV[1], 5) redis.call('incrby', ARGV[2], 5) return 1";
+    let library = "#!lua name=l\nredis.register_function('move', function(keys, args) \
+        redis.call('decrby', keys[1], args[1]) redis.call('incrby', keys[2], args[1]) return 1 end)";
     each_backend(&["--io-threads", "4"], |server| {
         let mut setup = server.connect();
+        setup.call(&["FUNCTION", "LOAD", library]);
         (0..10).for_each(|n| {
             setup.call(&["SET", &format!("a:{n}"), "100"]);
         });
@@ -249,10 +252,10 @@ fn scripts_are_isolated() {
                     for round in 0..300 {
                         let (from, to) = ((seed + round) % 10, (seed + round * 3 + 1) % 10);
                         let (from, to) = (format!("a:{from}"), format!("a:{to}"));
-                        let reply = if seed % 2 == 0 {
-                            client.call(&["EVAL", MOVE, "2", &from, &to, "7"])
-                        } else {
-                            client.call(&["EVAL", MOVE_ANY, "0", &from, &to])
+                        let reply = match seed % 3 {
+                            0 => client.call(&["EVAL", MOVE, "2", &from, &to, "7"]),
+                            1 => client.call(&["EVAL", MOVE_ANY, "0", &from, &to]),
+                            _ => client.call(&["FCALL", "move", "2", &from, &to, "3"]),
                         };
                         assert_eq!(show(&reply), ":1");
                     }

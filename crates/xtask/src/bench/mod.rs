@@ -16,6 +16,7 @@ mod pause;
 mod plot;
 mod pubsub;
 mod report;
+mod scripts;
 mod shapes;
 mod stall;
 
@@ -35,7 +36,7 @@ use report::{Machine, Measurement, Record, Report};
 #[derive(clap::Args)]
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, idle, pause,
-    /// memory, commands, stall, pubsub, churn
+    /// memory, commands, stall, pubsub, scripts, churn
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -88,6 +89,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "commands", run: commands::run },
     Scenario { name: "stall", run: stall::run },
     Scenario { name: "pubsub", run: pubsub::run },
+    Scenario { name: "scripts", run: scripts::run },
     Scenario { name: "churn", run: churn::run },
 ];
 

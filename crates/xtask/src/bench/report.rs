@@ -186,6 +186,29 @@ static TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "scripts",
+        title: "Server CPU per small script or transaction, 50 connections, one worker",
+        note: "The script is a token bucket: a GET and a SET of one declared key. A transaction is \
+               MULTI, SET, GET, INCR, EXEC.",
+        columns: &[
+            compared("cpu_us", "CPU us/op", 2),
+            column("ops_s", "operations/s", 0),
+            column("server_busy", "server busy %", 0),
+        ],
+    },
+    Table {
+        name: "scripts-threads",
+        title: "Token buckets on one worker and two",
+        note: "Server and load share both cores, so two workers do not have a core each. Capacity is \
+               what the workers would do on cores of their own: their number by CPU per operation.",
+        columns: &[
+            compared("cpu_us", "CPU us/op", 2),
+            column("ops_s", "operations/s", 0),
+            column("ops_to_one", "operations/s to one worker", 2),
+            column("capacity_to_one", "capacity to one worker", 2),
+        ],
+    },
+    Table {
         name: "churn",
         title: "Resident memory under churn, in percent of maxmemory",
         note: "12 times the limit in new keys whose values' sizes change from phase to phase, 16 B \

@@ -67,7 +67,7 @@ impl<'a> Mixer<'a> {
         } else if is(UNWATCH_PER_MILLE) {
             words("UNWATCH")
         } else if is(EXEC_PER_MILLE) {
-            words(*random.pick(&["EXEC", "DISCARD"]))
+            words(random.pick(&["EXEC", "DISCARD"]))
         } else if is(SCRIPT_PER_MILLE) {
             script::draw(&self.drawer, random)
         } else if is(FIXED_PER_MILLE) {

@@ -114,7 +114,7 @@ fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
     if database.was_used() {
         cx.keyspace.watching.touch_existing(database, db, cx.pass);
         let old = cx.keyspace.flush(db, cx.pass);
-        cx.tally.garbage.push(Garbage::Database(old));
+        cx.tally.garbage.extend(old.map(Garbage::Database));
         note_all(cx.keyspace, cx.pass, db, cx.tally);
     }
 }

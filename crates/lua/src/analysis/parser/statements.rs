@@ -1,6 +1,7 @@
 //! Statements.
 
-use super::{FIXED, NotUnderstood, Parser, Prefix, Result, is_iterator};
+use super::library::Caller;
+use super::{NotUnderstood, Parser, Prefix, Result, is_iterator};
 use crate::analysis::calls::Kind;
 use crate::analysis::lexer::Token;
 
@@ -136,21 +137,28 @@ impl Parser<'_> {
             self.name()?;
         }
         if !is_field {
-            self.bind(name, Kind::Other)?;
-        } else if FIXED.contains(&&name[..]) {
-            return Err(NotUnderstood);
-        } else {
-            self.facts.used.push(name);
+            return self.named_function(name);
         }
-        self.function_body(is_method)
+        if self.is_fixed(&name) {
+            return Err(NotUnderstood);
+        }
+        self.facts.used.push(name);
+        self.function_body(is_method, Caller::Any).map(drop)
+    }
+
+    fn named_function(&mut self, name: Vec<u8>) -> Result<()> {
+        self.bind(name.clone(), Kind::Other)?;
+        if self.function_body(false, Caller::Server)? {
+            self.facts.callbacks.push(name);
+        }
+        Ok(())
     }
 
     pub(super) fn local_statement(&mut self) -> Result<()> {
         self.advance()?;
         if self.accept("function")? {
             let name = self.name()?;
-            self.bind(name, Kind::Other)?;
-            return self.function_body(false);
+            return self.named_function(name);
         }
         let mut names = vec![self.name()?];
         while self.accept(",")? {

@@ -1,8 +1,10 @@
-//! Every interleaving of the slot lock and the gate, by loom; two canaries show that it would find
-//! a missing ordering.
+//! Every interleaving of the slot lock, the gate and calls that wait, by loom; canaries show that
+//! it would find a missing ordering.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p kvasir-structures --release --test loom`
 #![cfg(loom)]
+
+mod waiting;
 
 use std::sync::Arc;
 
@@ -40,6 +42,11 @@ impl Watched {
     fn read(&self) -> usize {
         // SAFETY: loom checks that nobody writes at the same time.
         self.0.with(|value| unsafe { *value })
+    }
+
+    fn subtract(&self, number: usize) {
+        // SAFETY: as for `add`.
+        self.0.with_mut(|value| unsafe { *value -= number });
     }
 
     fn add(&self, number: usize) {

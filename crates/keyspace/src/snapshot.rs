@@ -1,0 +1,207 @@
+//! The data as it was at one moment, taken while it changes.
+//!
+//! The moment is the cut: with the gate closed, each database in use gets an image, which knows
+//! what of its slots was saved already: nothing. From then on, whoever is about to change a key
+//! first saves the part of the slot to which the key belongs, some records, unless that was done
+//! before; and visitors save what nobody changes. Both do so under the slot's lock, so each record
+//! is saved once, as it was at the cut. A part is defined by bits of hashes (`table::Cut`), so it
+//! stays the same however the table grows.
+//!
+//! A record whose time has come may be missing: whoever reads an image drops it anyway.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_structures::slot::SLOTS;
+use kvasir_structures::table::{Cut, Table};
+use smallvec::SmallVec;
+
+use crate::database::{Database, DbIndex, Keyspace};
+use crate::value::{Object, Record};
+
+/// Tables up to this many records are saved as a whole.
+const WHOLE_MAX: usize = 16;
+/// Parts that a visitor saves under one lock: about a hundred microseconds of small values.
+const PARTS_PER_VISIT: usize = 32;
+
+/// Where the records of an image go. Called with their slot locked: it must not take long.
+pub trait Sink: Send + Sync {
+    /// Takes some records of a database.
+    fn take(&self, db: DbIndex, records: &[Record<'_>]);
+}
+
+/// One database as it was at the cut.
+pub struct Image {
+    /// The index that the database had at the cut.
+    db: DbIndex,
+    sink: Arc<dyn Sink>,
+    slots: Box<[Mutex<Saved>]>,
+    /// The database itself, once it was flushed.
+    flushed: Mutex<Option<Arc<Database>>>,
+}
+
+/// What of a slot was saved.
+enum Saved {
+    Nothing,
+    Parts(Box<Parts>),
+    All,
+}
+
+struct Parts {
+    cut: Cut,
+    /// A bit for each part.
+    saved: Box<[u64]>,
+    /// The first part that may not have been saved.
+    first_left: usize,
+    left: usize,
+}
+
+impl Parts {
+    fn new(cut: Cut) -> Parts {
+        let saved = vec![0; cut.count().div_ceil(64)].into();
+        Parts { cut, saved, first_left: 0, left: cut.count() }
+    }
+
+    /// Notes that a part is saved; says whether it was not before.
+    fn mark(&mut self, part: usize) -> bool {
+        let bit = 1 << (part % 64);
+        let is_new = self.saved[part / 64] & bit == 0;
+        self.saved[part / 64] |= bit;
+        self.left -= usize::from(is_new);
+        is_new
+    }
+}
+
+/// Begins an image of each database that has keys. At most one is under way at a time.
+pub fn cut(
+    keyspace: &Keyspace,
+    pass: &mut ExclusivePass<'_>,
+    sink: &Arc<dyn Sink>,
+) -> Vec<Arc<Image>> {
+    let mut images = Vec::new();
+    for db in (0..keyspace.database_count() as u16).map(DbIndex) {
+        if keyspace.database(db, pass).is_empty() {
+            continue;
+        }
+        let image = Arc::new(Image {
+            db,
+            sink: Arc::clone(sink),
+            slots: (0..SLOTS).map(|_| Mutex::new(Saved::Nothing)).collect(),
+            flushed: Mutex::new(None),
+        });
+        keyspace.set_image(db, pass, Some(Arc::clone(&image)));
+        images.push(image);
+    }
+    images
+}
+
+/// Ends all images: from now on nobody saves anything before a change.
+pub fn end(keyspace: &Keyspace, pass: &mut ExclusivePass<'_>) {
+    for db in (0..keyspace.database_count() as u16).map(DbIndex) {
+        keyspace.set_image(db, pass, None);
+    }
+}
+
+impl Image {
+    /// The index that the database had at the cut.
+    pub fn db(&self) -> DbIndex {
+        self.db
+    }
+
+    /// Saves what stands with a key, before that changes. Called with the slot locked.
+    #[cold]
+    pub fn save_before_change(&self, slot: u16, table: &Table<Object>, hash: u64) {
+        let mut saved = self.saved(slot);
+        if let Saved::Nothing = *saved {
+            *saved = self.begin(table);
+        }
+        if let Saved::Parts(parts) = &mut *saved {
+            let part = parts.cut.part_of(hash);
+            if parts.mark(part) {
+                self.save_part(table, parts.cut, part);
+            }
+            if parts.left == 0 {
+                *saved = Saved::All;
+            }
+        }
+    }
+
+    /// Saves some of a slot; says whether there is more.
+    pub fn visit(&self, keyspace: &Keyspace, pass: &Pass<'_>, slot: u16) -> bool {
+        let flushed = self.flushed().clone();
+        let database = match &flushed {
+            Some(database) => database,
+            None => self.find_database(keyspace, pass),
+        };
+        let table = database.slot(slot).lock(pass);
+        let mut saved = self.saved(slot);
+        if let Saved::Nothing = *saved {
+            *saved = self.begin(&table);
+        }
+        let Saved::Parts(parts) = &mut *saved else { return false };
+        let mut most = PARTS_PER_VISIT;
+        while parts.left > 0 && most > 0 {
+            let part = parts.first_left;
+            if parts.mark(part) {
+                self.save_part(&table, parts.cut, part);
+                most -= 1;
+            }
+            parts.first_left += 1;
+        }
+        let has_more = parts.left > 0;
+        if !has_more {
+            *saved = Saved::All;
+        }
+        has_more
+    }
+
+    /// The first look at a slot: a small one is saved at once.
+    fn begin(&self, table: &Table<Object>) -> Saved {
+        if table.len() > WHOLE_MAX {
+            return Saved::Parts(Box::new(Parts::new(Cut::for_len(table.len()))));
+        }
+        let mut records = SmallVec::<[_; WHOLE_MAX]>::new();
+        table.for_each(|record| records.push(record));
+        self.take(&records);
+        Saved::All
+    }
+
+    fn save_part(&self, table: &Table<Object>, cut: Cut, part: usize) {
+        let mut records = SmallVec::<[_; WHOLE_MAX]>::new();
+        table.for_each_of_part(cut, part, |record| records.push(record));
+        self.take(&records);
+    }
+
+    fn take(&self, records: &[Record<'_>]) {
+        if !records.is_empty() {
+            self.sink.take(self.db, records);
+        }
+    }
+
+    /// Keeps a flushed database until it is visited.
+    pub(crate) fn keep(&self, database: Box<Database>) {
+        *self.flushed() = Some(Arc::from(database));
+    }
+
+    /// Where the database is now: SWAPDB gives it another index.
+    fn find_database<'p>(&self, keyspace: &'p Keyspace, pass: &'p Pass<'_>) -> &'p Database {
+        let mut databases = (0..keyspace.database_count() as u16).map(DbIndex);
+        let is_its = |db: &DbIndex| {
+            keyspace.image(*db, pass).is_some_and(|image| std::ptr::eq(Arc::as_ptr(image), self))
+        };
+        let db = databases.find(is_its).expect("a database that is flushed is kept by its image");
+        keyspace.database(db, pass)
+    }
+
+    fn saved(&self, slot: u16) -> MutexGuard<'_, Saved> {
+        self.slots[usize::from(slot)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flushed(&self) -> MutexGuard<'_, Option<Arc<Database>>> {
+        self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+#[path = "snapshot_tests.rs"]
+mod tests;

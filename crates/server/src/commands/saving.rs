@@ -1,0 +1,120 @@
+//! SAVE, BGSAVE, LASTSAVE, and DEBUG RELOAD.
+
+use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
+use kvasir_keyspace::view::Garbage;
+use kvasir_persistence::load::Entrance;
+
+use super::{ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, is_word};
+use crate::log::warning;
+use crate::saving::loading;
+
+pub static COMMANDS: &[&ServerCommand] = &[&LASTSAVE, &SAVE, &BGSAVE];
+
+const ADMIN_LOADED: Flags = Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::NO_ASYNC_LOADING);
+
+static LASTSAVE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "lastsave",
+        summary: "Tells when the data was last saved: the server's start, if it never was.",
+        group: Group::Server,
+        flags: ANY_TIME_FAST,
+        categories: Categories::ADMIN,
+        tips: &["nondeterministic_output"],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        let facts = cx.shared.saving.facts(cx.shared);
+        cx.reply().integer(facts.last_save_s as i64);
+        Ok(())
+    }),
+};
+
+static SAVE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "save",
+        summary: "Saves the data while everybody waits.",
+        group: Group::Server,
+        complexity: "O(N) in the number of keys of all databases",
+        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
+        ..Spec::BLANK
+    },
+    run: ServerRun::World(|cx| {
+        save(cx)?;
+        cx.reply().ok();
+        Ok(())
+    }),
+};
+
+fn save(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (shared, env) = (cx.shared, cx.core.env.clone());
+    shared.saving.save_now(shared, cx.alone(), &env)
+}
+
+static BGSAVE: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "bgsave",
+        summary: "Saves the data in the background.",
+        group: Group::Server,
+        arity: -1,
+        flags: ADMIN_LOADED,
+        history: &[("3.2.2", "Takes `SCHEDULE`.")],
+        arguments: &[Argument::word("schedule", "SCHEDULE").since("3.2.2").optional()],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(bgsave),
+};
+
+fn bgsave(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    match cx.args.len() {
+        1 => {}
+        2 if is_word(&cx.args[1], "schedule") => {}
+        _ => return Err(Error::SYNTAX),
+    }
+    cx.shared.saving.ask()?;
+    cx.reply().simple("Background saving started");
+    Ok(())
+}
+
+/// What DEBUG RELOAD does, in the order of Redis.
+struct Reload {
+    saves: bool,
+    flushes: bool,
+    keeps_present: bool,
+}
+
+/// Saves the data, forgets it, and loads the file, all while everybody waits.
+pub(super) fn reload(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let mut what = Reload { saves: true, flushes: true, keeps_present: false };
+    for word in cx.args.from(2).iter() {
+        match word {
+            word if is_word(word, "merge") => what.keeps_present = true,
+            word if is_word(word, "noflush") => what.flushes = false,
+            word if is_word(word, "nosave") => what.saves = false,
+            _ => {
+                return Err(Error::fixed(
+                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                ));
+            }
+        }
+    }
+    if what.saves {
+        save(cx)?;
+    }
+    let (shared, env) = (cx.shared, cx.core.env.clone());
+    if what.flushes {
+        for db in (0..shared.keyspace.database_count() as u16).map(DbIndex) {
+            let old = shared.keyspace.flush(db, cx.alone());
+            cx.core.tally.garbage.extend(old.map(Garbage::Database));
+        }
+    }
+    let path = shared.config().persistence.dbfilename.clone();
+    let entrance = Entrance::Inside(cx.alone());
+    loading::read(shared, &path, entrance, (&env, what.keeps_present)).map_err(|error| {
+        warning!("can't load file={} error={error}", path.display());
+        Error::fixed("ERR Error trying to load the RDB dump, check server logs.")
+    })?;
+    cx.reply().ok();
+    Ok(())
+}

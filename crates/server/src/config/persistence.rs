@@ -1,0 +1,131 @@
+//! The rows of the options about saving the data.
+
+use std::path::PathBuf;
+
+use super::kind::{Kind, Value};
+use super::row::{Group, Row};
+use super::table::{field, integer};
+
+/// What they are set to.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Persistence {
+    /// Seconds and changes, in pairs; empty: no snapshot is taken unless somebody asks.
+    pub save: Vec<String>,
+    pub dbfilename: PathBuf,
+    pub rdbcompression: bool,
+    pub rdbchecksum: bool,
+    pub rdb_version: u16,
+    pub rdb_save_incremental_fsync: bool,
+    pub stop_writes_on_bgsave_error: bool,
+    pub snapshot_threads: u32,
+    /// Bytes.
+    pub snapshot_buffer: u64,
+}
+
+impl Persistence {
+    /// After how many seconds a snapshot is taken if there were so many changes.
+    pub fn save_points(&self) -> impl Iterator<Item = (u64, u64)> {
+        let number = |word: &String| word.parse().expect("the row's kind checked it");
+        self.save.chunks_exact(2).map(move |point| (number(&point[0]), number(&point[1])))
+    }
+}
+
+pub(super) const SAVE: Row = Row::new(
+    "save",
+    Group::Persistence,
+    Kind::SavePoints,
+    "3600 1 300 100 60 10000",
+    field!(persistence.save),
+    "\
+When a snapshot is taken: after so many seconds if there were so many changes,
+for each pair. A server with such points also saves before it stops. Empty:
+only when somebody asks.",
+);
+
+pub(super) const DBFILENAME: Row = Row::new(
+    "dbfilename",
+    Group::Persistence,
+    Kind::Text,
+    "dump.rdb",
+    field!(persistence.dbfilename),
+    "File of the snapshot, in `dir`. It is loaded at the start.",
+)
+.protected()
+.check(check_dbfilename);
+
+pub(super) const RDBCOMPRESSION: Row = Row::new(
+    "rdbcompression",
+    Group::Persistence,
+    Kind::Bool,
+    "yes",
+    field!(persistence.rdbcompression),
+    "Compress long strings in snapshots by LZF. `no` saves time.",
+);
+
+pub(super) const RDBCHECKSUM: Row = Row::new(
+    "rdbchecksum",
+    Group::Persistence,
+    Kind::Bool,
+    "yes",
+    field!(persistence.rdbchecksum),
+    "End snapshots with a checksum of all their bytes.",
+)
+.at_start();
+
+pub(super) const RDB_VERSION: Row = Row::new(
+    "rdb-version",
+    Group::Persistence,
+    integer(10, 11),
+    "11",
+    field!(persistence.rdb_version),
+    "\
+Version of snapshots: 10 for Redis 7.0, 11 for Redis 7.2 and Valkey. A data set
+with hashes whose fields expire needs 80, Valkey 9's, and gets it.",
+);
+
+pub(super) const RDB_SAVE_INCREMENTAL_FSYNC: Row = Row::new(
+    "rdb-save-incremental-fsync",
+    Group::Persistence,
+    Kind::Bool,
+    "yes",
+    field!(persistence.rdb_save_incremental_fsync),
+    "Bring a snapshot to the disk every 4 MB, so that its end holds nobody up.",
+);
+
+pub(super) const STOP_WRITES_ON_BGSAVE_ERROR: Row = Row::new(
+    "stop-writes-on-bgsave-error",
+    Group::Persistence,
+    Kind::Bool,
+    "yes",
+    field!(persistence.stop_writes_on_bgsave_error),
+    "With save points: refuse writes after a snapshot has failed, until one succeeds.",
+);
+
+pub(super) const SNAPSHOT_THREADS: Row = Row::new(
+    "snapshot-threads",
+    Group::Persistence,
+    integer(1, 64),
+    "1",
+    field!(persistence.snapshot_threads),
+    "Threads that read the data for a snapshot, and that make values while one is loaded.",
+);
+
+pub(super) const SNAPSHOT_BUFFER: Row = Row::new(
+    "snapshot-buffer",
+    Group::Persistence,
+    Kind::Memory { min: 1 << 20, max: 1 << 40 },
+    "32mb",
+    field!(persistence.snapshot_buffer),
+    "\
+How much of a snapshot may wait for the disk. Half of it is for those who change
+what was not saved yet.",
+);
+
+fn check_dbfilename(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Text(name) if name.contains(&b'/') => {
+            Err("dbfilename can't be a path, just a filename".into())
+        }
+        _ => Ok(()),
+    }
+}

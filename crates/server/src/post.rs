@@ -1,0 +1,106 @@
+//! What one worker has for the connections of another: a box for each worker, emptied by its owner
+//! once a turn.
+//!
+//! Nobody waits: a sender holds the lock of one box for a push. Owners look at a flag, so that a
+//! turn without post pays one load; sleeping owners are woken once for all that a turn sends them.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::lock;
+use crate::shared::Shared;
+
+pub struct Post<T> {
+    /// By worker.
+    boxes: Box<[PostBox<T>]>,
+}
+
+#[repr(align(128))]
+struct PostBox<T> {
+    letters: Mutex<Vec<T>>,
+    has_mail: AtomicBool,
+    /// Another worker has sent something, and nobody has woken this one since.
+    needs_waking: AtomicBool,
+    /// This worker has sent something to another.
+    has_sent: AtomicBool,
+}
+
+impl<T> Post<T> {
+    pub fn new(workers: usize) -> Post<T> {
+        let empty = |_| PostBox {
+            letters: Mutex::default(),
+            has_mail: AtomicBool::default(),
+            needs_waking: AtomicBool::default(),
+            has_sent: AtomicBool::default(),
+        };
+        Post { boxes: (0..workers).map(empty).collect() }
+    }
+
+    pub fn send(&self, from: usize, to: usize, letter: T) {
+        self.boxes[to].put(letter, to != from);
+        if to != from {
+            self.boxes[from].has_sent.store(true, Relaxed);
+        }
+    }
+
+    /// Appends what was sent to a worker since the last time.
+    #[inline]
+    pub fn take(&self, worker: usize, letters: &mut Vec<T>) {
+        if self.boxes[worker].has_mail.load(Acquire) {
+            self.boxes[worker].take(letters);
+        }
+    }
+
+    /// Wakes the workers that this one has sent something, once for all of it.
+    #[inline]
+    pub fn wake_others(&self, shared: &Shared, worker: usize) {
+        let has_sent = &self.boxes[worker].has_sent;
+        if has_sent.load(Relaxed) {
+            has_sent.store(false, Relaxed);
+            for (to, other) in self.boxes.iter().enumerate() {
+                if other.needs_waking.swap(false, AcqRel) {
+                    shared.workers[to].waker.wake();
+                }
+            }
+        }
+    }
+}
+
+impl<T> PostBox<T> {
+    fn put(&self, letter: T, is_from_another: bool) {
+        let mut letters = lock(&self.letters);
+        letters.push(letter);
+        self.has_mail.store(true, Release);
+        if is_from_another {
+            self.needs_waking.store(true, Release);
+        }
+    }
+
+    fn take(&self, letters: &mut Vec<T>) {
+        let mut all = lock(&self.letters);
+        letters.append(&mut all);
+        self.has_mail.store(false, Relaxed);
+        self.needs_waking.store(false, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_others_are_woken_and_only_while_they_have_mail() {
+        let post = Post::new(2);
+        post.send(0, 0, 'a');
+        post.send(0, 1, 'b');
+        let waking = |worker: usize| post.boxes[worker].needs_waking.load(Relaxed);
+        assert_eq!([waking(0), waking(1)], [false, true]);
+        assert!(post.boxes[0].has_sent.load(Relaxed) && !post.boxes[1].has_sent.load(Relaxed));
+        let mut letters = Vec::new();
+        post.take(1, &mut letters);
+        assert!(letters == ['b'] && !waking(1));
+        post.take(1, &mut letters);
+        assert_eq!(letters, ['b']);
+    }
+}

@@ -1,0 +1,329 @@
+//! CLIENT TRACKING: who caches what, and who is to be told that it is stale.
+//!
+//! A client that tracks is listed for the keys that it reads ([`keys`]), before it reads them: what
+//! changes from then on it is told. Messages about it stand behind the reply to the call that was
+//! at work when they came, so what a cache takes from that reply is dropped again if it may be
+//! older. In broadcasting mode nothing is noted of reads: clients name prefixes, and once a turn
+//! every worker tells of the keys that it has changed.
+//!
+//! While nobody tracks, a call pays for none of this: commands note changes only if `Env::tracks`
+//! says so, which a worker looks up whenever it enters the gate. The first client that tracks
+//! closes the gate, so no write that it should hear of overlooks it.
+//!
+//! Locks: clients that track, prefixes, a shard of keys, the registry of clients, a worker's post.
+//! Each is innermost; never two at once.
+
+pub mod keys;
+pub mod local;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use kvasir_keyspace::spec::{Flags, Group};
+use kvasir_resp::args::Args;
+use kvasir_resp::reply::Reply;
+
+use crate::call_keys::each_key_used;
+use crate::clients::Client;
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::dispatch::{Entry, Handler};
+use crate::post::Post;
+use crate::pubsub::notifications;
+use crate::shared::Shared;
+use crate::worker::Core;
+use keys::{Keys, Readers};
+use local::{Letter, Local, News};
+
+/// Whoever changed a key, where no client did.
+pub const NOBODY: u64 = 0;
+
+/// Which keys a client is told of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Those that it has read.
+    Read,
+    /// Those that it has read by a call behind CLIENT CACHING YES.
+    OptIn,
+    /// Those that it has read, but by calls behind CLIENT CACHING NO.
+    OptOut,
+    /// Those that begin with its prefixes.
+    Broadcast,
+}
+
+/// What is known of a client that tracks; another one takes its place when it asks anew.
+pub struct Tracker {
+    pub client: Arc<Client>,
+    pub mode: Mode,
+    /// It is not told of what it changed itself.
+    pub no_loop: bool,
+    /// The client that is told in its place.
+    pub redirect: Option<u64>,
+    /// In broadcasting mode, at least one.
+    pub prefixes: Vec<Arc<[u8]>>,
+    /// `redirect` had gone when it should have been told.
+    pub is_broken: AtomicBool,
+}
+
+/// What a connection knows of its own tracking.
+pub struct Tracked {
+    pub tracker: Arc<Tracker>,
+    /// CLIENT CACHING was called for the call that comes, or runs.
+    pub has_choice: bool,
+}
+
+impl Tracked {
+    /// Whether the client caches what the call at work reads.
+    fn reads(&self) -> bool {
+        match self.tracker.mode {
+            Mode::Read => true,
+            Mode::OptIn => self.has_choice,
+            Mode::OptOut => !self.has_choice,
+            Mode::Broadcast => false,
+        }
+    }
+}
+
+/// Who wants to hear of all keys that begin so.
+type Prefixes = BTreeMap<Arc<[u8]>, Vec<Arc<Tracker>>>;
+
+/// What all workers share of it.
+pub struct Tracking {
+    /// How many clients track.
+    count: AtomicUsize,
+    trackers: RwLock<HashMap<u64, Arc<Tracker>>>,
+    pub keys: Keys,
+    prefixes: RwLock<Prefixes>,
+    prefix_count: AtomicUsize,
+    post: Post<Letter>,
+}
+
+impl Tracking {
+    pub fn new(workers: usize) -> Tracking {
+        Tracking {
+            count: AtomicUsize::new(0),
+            trackers: RwLock::default(),
+            keys: Keys::default(),
+            prefixes: RwLock::default(),
+            prefix_count: AtomicUsize::new(0),
+            post: Post::new(workers),
+        }
+    }
+
+    /// How many clients track.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    /// How many prefixes somebody is told of.
+    pub fn prefix_count(&self) -> usize {
+        self.prefix_count.load(Relaxed)
+    }
+
+    /// Has a client track, as `tracker` says. The gate is closed.
+    pub fn start(&self, connection: &mut Connection, tracker: Tracker) {
+        let client = Arc::clone(&tracker.client);
+        self.stop(connection);
+        if self.count() == 0 {
+            // Of those who closed their connections.
+            self.keys.clear();
+        }
+        let tracker = Arc::new(tracker);
+        let mut prefixes = write(&self.prefixes);
+        for prefix in &tracker.prefixes {
+            prefixes.entry(Arc::clone(prefix)).or_default().push(Arc::clone(&tracker));
+        }
+        self.prefix_count.store(prefixes.len(), Relaxed);
+        drop(prefixes);
+        write(&self.trackers).insert(client.id, Arc::clone(&tracker));
+        self.count.fetch_add(1, Relaxed);
+        client.set_tracker(Some(Arc::clone(&tracker)));
+        connection.tracking = Some(Box::new(Tracked { tracker, has_choice: false }));
+    }
+
+    /// Has a client track no more.
+    pub fn stop(&self, connection: &mut Connection) {
+        let Some(tracked) = connection.tracking.take() else { return };
+        let tracker = tracked.tracker;
+        write(&self.trackers).remove(&tracker.client.id);
+        tracker.client.set_tracker(None);
+        if !tracker.prefixes.is_empty() {
+            let mut prefixes = write(&self.prefixes);
+            for prefix in &tracker.prefixes {
+                let trackers = prefixes.get_mut(prefix).expect("it was added");
+                trackers.retain(|other| !Arc::ptr_eq(other, &tracker));
+                if trackers.is_empty() {
+                    prefixes.remove(prefix);
+                }
+            }
+            self.prefix_count.store(prefixes.len(), Relaxed);
+        }
+        self.count.fetch_sub(1, Relaxed);
+    }
+
+    /// Lists the client for the keys that a call reads. To be called before the call runs.
+    pub fn remember(&self, scene: Scene<'_>, tracked: &Tracked, entry: &Entry, args: Args<'_>) {
+        let flags = entry.spec.flags;
+        let runs_others = entry.spec.group == Group::Scripting;
+        if !tracked.reads()
+            || !flags.contains(Flags::READONLY)
+            || flags.contains(Flags::PUBSUB)
+            || runs_others
+        {
+            return;
+        }
+        let client = tracked.tracker.client.id;
+        // Keys that cannot be found are an error of the call.
+        let _ = each_key_used(entry.spec, args, |arg, _| {
+            let key = &args[arg];
+            self.keys.add(key, client);
+            while scene.keys_max > 0
+                && let Some((old, readers)) = self.keys.take_surplus(scene.keys_max, key)
+            {
+                self.tell_readers(scene.shared, scene.worker, &old, &readers, NOBODY);
+            }
+        });
+    }
+
+    /// Tells of a key that `by` has changed.
+    pub fn invalidate(
+        &self,
+        shared: &Shared,
+        worker: usize,
+        local: &mut Local,
+        key: &[u8],
+        by: u64,
+    ) {
+        if self.prefix_count() > 0 {
+            local.note_change(key, by);
+        }
+        if let Some(readers) = self.keys.take(key) {
+            self.tell_readers(shared, worker, key, &readers, by);
+        }
+    }
+
+    fn tell_readers(&self, shared: &Shared, worker: usize, key: &[u8], readers: &Readers, by: u64) {
+        let trackers = read(&self.trackers);
+        let listen = |id: &u64| {
+            let tracker = trackers.get(id)?;
+            let listens = tracker.mode != Mode::Broadcast && !(tracker.no_loop && *id == by);
+            listens.then(|| Arc::clone(tracker))
+        };
+        let listeners: Vec<Arc<Tracker>> = readers.iter().filter_map(listen).collect();
+        drop(trackers);
+        let news = News::Keys(encode([key].into_iter()));
+        listeners.iter().for_each(|tracker| self.tell(shared, worker, tracker, news.clone()));
+    }
+
+    /// Tells those who named prefixes of the keys that a worker has changed in a turn.
+    pub fn broadcast(&self, shared: &Shared, worker: usize, changed: &BTreeMap<Vec<u8>, u64>) {
+        let mut letters = Vec::new();
+        for (prefix, trackers) in read(&self.prefixes).iter() {
+            let from = changed.range(prefix.to_vec()..);
+            let own: Vec<(&Vec<u8>, &u64)> =
+                from.take_while(|(key, _)| key.starts_with(prefix)).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let all = encode(own.iter().map(|(key, _)| key.as_slice()));
+            for tracker in trackers {
+                let id = tracker.client.id;
+                let is_own = |by: &u64| tracker.no_loop && *by == id;
+                let text = if own.iter().any(|(_, by)| is_own(by)) {
+                    let others = own.iter().filter(|(_, by)| !is_own(by));
+                    let others: Vec<&[u8]> = others.map(|(key, _)| key.as_slice()).collect();
+                    if others.is_empty() {
+                        continue;
+                    }
+                    encode(others.into_iter())
+                } else {
+                    Arc::clone(&all)
+                };
+                letters.push((Arc::clone(tracker), News::Keys(text)));
+            }
+        }
+        for (tracker, news) in letters {
+            self.tell(shared, worker, &tracker, news);
+        }
+    }
+
+    /// Tells everybody that all keys have changed.
+    pub fn flush(&self, shared: &Shared, worker: usize) {
+        self.keys.clear();
+        let trackers: Vec<Arc<Tracker>> = read(&self.trackers).values().cloned().collect();
+        trackers.iter().for_each(|tracker| self.tell(shared, worker, tracker, News::All));
+    }
+
+    fn tell(&self, shared: &Shared, worker: usize, tracker: &Tracker, news: News) {
+        let send = |to: &Client, is_redirected, news| {
+            let letter = Letter { connection: to.connection, client: to.id, is_redirected, news };
+            self.post.send(worker, to.worker, letter);
+        };
+        match tracker.redirect.map(|id| (id, shared.clients.find(id))) {
+            None => send(&tracker.client, false, news),
+            Some((_, Some(other))) => send(&other, true, news),
+            Some((id, None)) => {
+                tracker.is_broken.store(true, Relaxed);
+                send(&tracker.client, false, News::RedirectBroken(id));
+            }
+        }
+    }
+}
+
+/// Where a call runs.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    pub shared: &'a Shared,
+    pub worker: usize,
+    /// `tracking-table-max-keys`; 0: no limit.
+    pub keys_max: usize,
+}
+
+impl<'a> Scene<'a> {
+    pub fn of(shared: &'a Shared, worker: usize, config: &Config) -> Scene<'a> {
+        Scene { shared, worker, keys_max: config.tracking_table_max_keys as usize }
+    }
+}
+
+/// Tells of what a call has changed, while somebody tracks: call, and whether it succeeded.
+#[cold]
+pub fn tell(
+    shared: &Shared,
+    worker: usize,
+    core: &mut Core,
+    (connection, entry, args): (&Connection, &Entry, Args<'_>),
+    is_ok: bool,
+) {
+    let has_changed = !core.tally.events.is_empty();
+    notifications::tell(shared, worker, core, connection.client.id);
+    if has_changed {
+        // A read that found its key expired has invalidated what it was listed for.
+        connection.remember_keys(Scene::of(shared, worker, &core.config), entry, args);
+    }
+    if is_ok && flushes(entry) {
+        shared.tracking.flush(shared, worker);
+    }
+}
+
+/// Whether a call, if it succeeds, changes every key of a database.
+fn flushes(entry: &Entry) -> bool {
+    matches!(entry.handler, Handler::Data(_)) && matches!(entry.spec.name, "flushall" | "flushdb")
+}
+
+/// The array of keys that a message ends with.
+fn encode<'k>(keys: impl ExactSizeIterator<Item = &'k [u8]>) -> Arc<Vec<u8>> {
+    let mut text = Reply::default();
+    text.array(keys.len());
+    keys.for_each(|key| text.bulk(key));
+    Arc::new(text.take().0)
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

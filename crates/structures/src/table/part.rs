@@ -1,0 +1,148 @@
+//! Parts of a table that are the same however it grows: by bits of the hashes.
+//!
+//! A part is the hashes that begin with some bits and whose fraction begins with others, the two
+//! orders in which a table keeps its records. So a part's records are in few buckets of few leaves.
+
+use super::Table;
+use crate::bucket::{self, FRACTION_BITS, Fraction};
+use crate::directory::{Parts, slot_at};
+use crate::record::RecordRef;
+
+/// How a table is cut: by so many bits of the hash's beginning and of its fraction's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    prefix_bits: u32,
+    fraction_bits: u32,
+}
+
+/// About as many records as one leaf has; fewer are cut by their fraction only.
+const LEAF_RECORDS: usize = 4096;
+/// Records that a part should have.
+const PART_RECORDS: usize = 8;
+
+impl Cut {
+    /// For a table of so many records: parts of some records each.
+    pub fn for_len(len: usize) -> Cut {
+        let bits = |count: usize| count.next_power_of_two().trailing_zeros();
+        Cut {
+            prefix_bits: bits(len.div_ceil(LEAF_RECORDS)),
+            fraction_bits: bits(len.min(LEAF_RECORDS).div_ceil(PART_RECORDS)),
+        }
+    }
+
+    /// How many parts there are.
+    pub fn count(self) -> usize {
+        1 << (self.prefix_bits + self.fraction_bits)
+    }
+
+    /// The part to which a hash belongs.
+    pub fn part_of(self, hash: u64) -> usize {
+        let fraction = Fraction::of(hash).0 >> (FRACTION_BITS - self.fraction_bits);
+        slot_at(hash, self.prefix_bits) << self.fraction_bits | fraction as usize
+    }
+
+    /// The least fraction of a part.
+    fn first_fraction(self, part: usize) -> Fraction {
+        let bits = part & ((1 << self.fraction_bits) - 1);
+        Fraction((bits << (FRACTION_BITS - self.fraction_bits)) as u32)
+    }
+
+    /// The greatest fraction of a part.
+    fn last_fraction(self, part: usize) -> Fraction {
+        Fraction(self.first_fraction(part).0 + ((1 << (FRACTION_BITS - self.fraction_bits)) - 1))
+    }
+}
+
+impl<T> Table<T> {
+    /// Calls `f` with the records of one part.
+    pub fn for_each_of_part<'a>(
+        &'a self,
+        cut: Cut,
+        part: usize,
+        mut f: impl FnMut(RecordRef<'a, T>),
+    ) {
+        let (first, last) = (cut.first_fraction(part), cut.last_fraction(part));
+        let mut visit = |leaf: bucket::Leaf| {
+            // SAFETY: the leaf is live while the table is borrowed, and so are its records.
+            let buckets = unsafe { leaf.buckets() };
+            for home in first.home(buckets.len())..=last.home(buckets.len()) {
+                bucket::for_home(buckets, home, first, |entry| {
+                    // SAFETY: as above.
+                    let record = unsafe { RecordRef::<T>::from_pointer(entry.record()) };
+                    // A leaf may have other prefixes, and its last bucket other fractions.
+                    if cut.part_of(crate::hash::of(record.key())) == part {
+                        f(record);
+                    }
+                });
+            }
+        };
+        match self.parts() {
+            Parts::Empty => {}
+            Parts::Leaf(leaf) => visit(leaf),
+            Parts::Directory(directory) => {
+                let prefix = part >> cut.fraction_bits;
+                let slot = |prefix: usize| match directory.depth.checked_sub(cut.prefix_bits) {
+                    Some(more) => prefix << more,
+                    None => prefix >> (cut.prefix_bits - directory.depth),
+                };
+                // A directory that is coarser than the cut has one slot for the prefix.
+                let (mut at, end) = (slot(prefix), slot(prefix + 1).max(slot(prefix) + 1));
+                while at < end {
+                    visit(directory.leaf(at));
+                    at = directory.range(at).end;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::hash;
+    use crate::record::{NewBody, Record};
+
+    /// Parts of a table with keys `0..len`, cut for `cut_len` keys: every key is in one part.
+    fn check(len: usize, cut_len: usize) {
+        let cut = Cut::for_len(cut_len);
+        let mut table = Table::<()>::new();
+        for key in 0..len {
+            let key = key.to_string();
+            let record = Record::new(key.as_bytes(), 0, NewBody::Bytes(b""), None);
+            table.insert(hash::of(key.as_bytes()), record, &crate::directory::Immediately);
+        }
+        let mut seen = vec![0; len];
+        for part in 0..cut.count() {
+            table.for_each_of_part(cut, part, |record| {
+                assert_eq!(cut.part_of(hash::of(record.key())), part);
+                let key: usize = std::str::from_utf8(record.key()).unwrap().parse().unwrap();
+                seen[key] += 1;
+            });
+        }
+        assert!(seen.iter().all(|count| *count == 1), "{len} keys cut for {cut_len}");
+    }
+
+    #[test]
+    fn large_tables_are_cut_by_both() {
+        check(30_000, 30_000);
+        check(30_000, 100);
+        check(100, 30_000);
+    }
+
+    #[test]
+    fn parts_have_few_records() {
+        assert_eq!(Cut::for_len(0).count(), 1);
+        assert_eq!(Cut::for_len(8).count(), 1);
+        assert_eq!(Cut::for_len(600).count(), 128);
+        assert_eq!(Cut::for_len(10_000_000).count(), 4096 * 512);
+    }
+
+    proptest! {
+        #[test]
+        fn every_record_is_in_one_part(len in 0..3_000_usize, cut_len in 0..3_000_usize) {
+            check(len, cut_len);
+        }
+    }
+}
