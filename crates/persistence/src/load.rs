@@ -211,6 +211,15 @@ fn broken(offset: u64, what: impl Into<String>) -> LoadError {
     LoadError::Broken { offset, what: what.into() }
 }
 
+/// Whole entries at the beginning of what was read.
+struct CutOff {
+    /// Bytes that they and what stands between them take.
+    used: usize,
+    entries: Vec<(DbIndex, Entry)>,
+    /// Whether the file ends behind them.
+    is_end: bool,
+}
+
 /// The thread that reads.
 struct Cutter<'a, R> {
     input: R,
@@ -251,7 +260,7 @@ impl<'a, R: Read> Cutter<'a, R> {
         let version = parse_header(header).map_err(|what| broken(0, what))?;
         self.take(HEADER_SIZE);
         loop {
-            let (used, entries, is_end) = self.cut(listener)?;
+            let CutOff { used, entries, is_end } = self.cut(listener)?;
             let offset = self.offset;
             let bytes = self.take(used);
             if !entries.is_empty() {
@@ -270,17 +279,15 @@ impl<'a, R: Read> Cutter<'a, R> {
         }
     }
 
-    /// Finds the whole entries among what was read: how many bytes they take, where they are, and
-    /// whether the file ends behind them.
-    fn cut(
-        &mut self,
-        listener: &mut impl Listener,
-    ) -> Result<(usize, Vec<(DbIndex, Entry)>, bool), LoadError> {
+    /// Finds the whole entries among what was read.
+    fn cut(&mut self, listener: &mut impl Listener) -> Result<CutOff, LoadError> {
         let (mut used, mut entries) = (0, Vec::new());
         loop {
             let frame = match frame(&self.bytes[used..], self.target.env.text_len_max) {
                 Ok(frame) => frame,
-                Err(error) if error.is_end_missing() => return Ok((used, entries, false)),
+                Err(error) if error.is_end_missing() => {
+                    return Ok(CutOff { used, entries, is_end: false });
+                }
                 Err(error) => {
                     return Err(broken(self.offset + (used + error.offset) as u64, error.what));
                 }
@@ -305,7 +312,7 @@ impl<'a, R: Read> Cutter<'a, R> {
                     listener.module(&module_name(module), key.as_deref());
                 }
                 Item::Hint => {}
-                Item::End => return Ok((used, entries, true)),
+                Item::End => return Ok(CutOff { used, entries, is_end: true }),
             }
         }
     }

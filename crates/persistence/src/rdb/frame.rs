@@ -97,11 +97,14 @@ fn beside_keys<'a>(kind: u8, reader: &mut Reader<'a>) -> Result<Item<'a>, Serial
         LIBRARY => Item::Library(reader.string()?),
         DATABASE => Item::Database(reader.number()?),
         SIZES => {
-            (reader.number()?, reader.number()?);
+            reader.number()?;
+            reader.number()?;
             Item::Hint
         }
         SLOT_HINT => {
-            (reader.number()?, reader.number()?, reader.number()?);
+            reader.number()?;
+            reader.number()?;
+            reader.number()?;
             Item::Hint
         }
         MODULE_AUX => Item::OfModule { key: None, module: skip_data(reader)? },

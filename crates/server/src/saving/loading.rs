@@ -145,7 +145,7 @@ impl Listener for Beside<'_> {
 
     fn library(&mut self, code: &[u8]) -> Result<(), String> {
         let text = |error: Error| String::from_utf8_lossy(error.text()).into_owned();
-        let library = self.reader.read_library(code).map_err(text)?;
+        let library = self.reader.read_library(self.shared, code).map_err(text)?;
         self.shared.libraries.add(library, true).map_err(text)
     }
 

@@ -187,7 +187,8 @@ fn json(random: &mut Random) -> Vec<u8> {
 fn packed(random: &mut Random) -> Vec<u8> {
     let (mut formats, mut values) = (String::new(), String::new());
     for _ in 0..1 + random.below(4) {
-        formats.push_str(random.pick(&FORMATS));
+        let format: &&str = random.pick(&FORMATS);
+        formats.push_str(format);
         let _ = write!(values, ", {}", random.range(-300, 300));
     }
     format!("struct.pack('{formats}'{values})").into_bytes()

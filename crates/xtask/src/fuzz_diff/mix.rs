@@ -67,7 +67,8 @@ impl<'a> Mixer<'a> {
         } else if is(UNWATCH_PER_MILLE) {
             words("UNWATCH")
         } else if is(EXEC_PER_MILLE) {
-            words(random.pick(&["EXEC", "DISCARD"]))
+            let end: &&str = random.pick(&["EXEC", "DISCARD"]);
+            words(end)
         } else if is(SCRIPT_PER_MILLE) {
             script::draw(&self.drawer, random)
         } else if is(FIXED_PER_MILLE) {
