@@ -33,15 +33,20 @@ pub struct Mixer<'a> {
     /// Whether a transaction is open, as far as one can say without replies.
     in_multi: [bool; CONNECTIONS],
     peer: Peer,
+    /// Else only data commands are drawn.
+    mixes: bool,
 }
 
 impl<'a> Mixer<'a> {
-    pub fn new(drawer: Drawer<'a>, peer: Peer) -> Mixer<'a> {
-        Mixer { drawer, in_multi: [false; CONNECTIONS], peer }
+    pub fn new(drawer: Drawer<'a>, peer: Peer, mixes: bool) -> Mixer<'a> {
+        Mixer { drawer, in_multi: [false; CONNECTIONS], peer, mixes }
     }
 
     /// The next call of a connection.
     pub fn call(&mut self, connection: usize, random: &mut Random) -> Call {
+        if !self.mixes {
+            return self.drawer.call(random);
+        }
         if connection >= CONNECTIONS {
             return listeners_call(random);
         }
@@ -88,8 +93,9 @@ impl<'a> Mixer<'a> {
             return words(if random.once_in(8) { "DISCARD" } else { "EXEC" });
         }
         match random.below(40) {
-            0 => words("MULTI"),
-            1 => self.watch(random),
+            // Valkey ends the transaction for these, where Redis 7.0 and Kvasir go on.
+            0 if self.peer == Peer::Redis => words("MULTI"),
+            1 if self.peer == Peer::Redis => self.watch(random),
             2 => words("UNWATCH"),
             3 => publish(random),
             4 | 5 => script::draw(&self.drawer, random),

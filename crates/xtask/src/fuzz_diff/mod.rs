@@ -71,6 +71,9 @@ pub struct Options {
     /// Plant a wrong reply now and then: the run has to fail
     #[arg(long)]
     canary: bool,
+    /// Mix in transactions, scripts, Pub/Sub, CLIENT and its kin, and listen to keyspace events
+    #[arg(long)]
+    mix: bool,
     /// Kvasir's program, instead of building it in release
     #[arg(long, value_name = "PATH")]
     kvasir: Option<PathBuf>,
@@ -88,6 +91,7 @@ impl Options {
             peer,
             replay: None,
             canary,
+            mix: false,
             kvasir: None,
         }
     }
@@ -162,7 +166,7 @@ fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]
     for epoch in 0..count {
         let epoch_seed = seed.wrapping_add(epoch as u64);
         let len = EPOCH_STEPS.min(options.commands - epoch * EPOCH_STEPS);
-        let steps = draw_epoch(epoch_seed, len, syntaxes, options.peer);
+        let steps = draw_epoch(epoch_seed, len, syntaxes, options);
         pair.renew()?;
         if let Some(difference) = run_epoch(&mut pair, &steps, &bar)? {
             bar.abandon();
@@ -173,19 +177,23 @@ fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]
     Ok(pair.tally)
 }
 
-fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax], peer: Peer) -> Vec<Step> {
+fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax], options: &Options) -> Vec<Step> {
     // Neighbouring seeds shall not give neighbouring streams.
     let mut random = Random::new(Random::new(seed).next());
-    let mut mixer = Mixer::new(Drawer::new(syntaxes, peer, &mut random), peer);
+    let peer = options.peer;
+    let drawer = Drawer::new(syntaxes, peer, &mut random);
+    let mut mixer = Mixer::new(drawer, peer, options.mix);
     let mut steps = Vec::with_capacity(len);
-    steps.push(Step { connection: 0, batch: 0, call: mix::notify(&mut random) });
+    if options.mix {
+        steps.push(Step { connection: 0, batch: 0, call: mix::notify(&mut random) });
+    }
     let (mut batch, mut left, mut connection) = (0, 0, 0);
     while steps.len() < len {
         if left == 0 {
             batch += 1;
             left = 1 + random.below(PIPELINE_MAX);
             connection = random.below(CONNECTIONS);
-            if random.once_in(LISTENERS_ONCE_IN) {
+            if options.mix && random.once_in(LISTENERS_ONCE_IN) {
                 (connection, left) = (CONNECTIONS + random.below(LINKS - CONNECTIONS), 3);
             }
         }
