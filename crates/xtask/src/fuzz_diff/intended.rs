@@ -79,7 +79,7 @@ static NORMAL: &[Rule] = &[
                 && pairs().all(|(ours, theirs)| is_near(ours, theirs, slack)))
     }),
     rule("hello", "a server says who it is", |name, _, ours, theirs| {
-        const FIELDS: [&str; 4] = ["server", "version", "id", "availability_zone"];
+        const FIELDS: [&str; 5] = ["server", "version", "id", "modules", "availability_zone"];
         name == "hello" && !ours.is_error() && without(ours, &FIELDS) == without(theirs, &FIELDS)
     }),
     rule("dump", "a serialized value names its format's version", |name, _, ours, theirs| {

@@ -100,7 +100,13 @@ impl<'a> Mixer<'a> {
             3 => publish(random),
             4 | 5 => script::draw(&self.drawer, random),
             6 => words(fixed(self.peer, random)),
-            _ => script::inner(&self.drawer, random),
+            _ => loop {
+                let call = script::inner(&self.drawer, random);
+                let is_refused = matches!(&call[0][..], b"MULTI" | b"WATCH");
+                if !is_refused || self.peer == Peer::Redis {
+                    return call;
+                }
+            },
         }
     }
 
@@ -144,7 +150,7 @@ fn publish(random: &mut Random) -> Call {
 
 /// Calls of a connection that has subscribed, or has not yet.
 fn listeners_call(random: &mut Random) -> Call {
-    const PATTERNS: [&str; 4] = ["c*", "c?", "c[12]", "*"];
+    const PATTERNS: [&str; 4] = ["c*", "c?", "c[12]", "*[0-9]"];
     let pattern = *random.pick(&PATTERNS);
     let (one, other) = (channel(random), channel(random));
     let line = match random.below(16) {
