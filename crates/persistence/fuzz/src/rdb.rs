@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     let saved = first.save();
     let second = Data::load(&saved).expect("what was saved is loaded");
     // The bug that the fuzzer must find.
-    let lost = u64::from(cfg!(canary) && first.keys == 2);
+    let lost = u64::from(cfg!(canary) && first.keys == 1);
     assert_eq!(second.keys - lost, first.keys);
     assert_eq!(second.digest(), first.digest());
 });
@@ -39,7 +39,7 @@ struct Data {
 impl Data {
     fn load(file: &[u8]) -> Option<Data> {
         let gate = Arc::new(Gate::new(1));
-        let keyspace = Keyspace::new(&gate, 16);
+        let keyspace = Keyspace::new(&gate, 2);
         // Strings are short, so that one that pretends to be long is refused at once.
         let env = Env { text_len_max: 1 << 20, ..Env::default() };
         let progress = Progress::default();
