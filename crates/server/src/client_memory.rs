@@ -67,11 +67,14 @@ impl Worker {
             if total < max {
                 break;
             }
-            // Another worker may be at it as well: whoever forgets a client closes it.
-            if client.no_evict.load(Relaxed) || !self.shared.clients.remove(client.id) {
+            if client.no_evict.load(Relaxed) {
                 continue;
             }
             total -= bytes;
+            // Another worker may be at it as well: whoever forgets a client closes it.
+            if !self.shared.clients.remove(client.id) {
+                continue;
+            }
             warning!(
                 "closing client since all clients take up too much memory id={} addr={} name={} \
                  memory_bytes={bytes}",

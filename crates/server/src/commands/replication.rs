@@ -1,6 +1,6 @@
-//! The commands of replication and of saving, as a server answers that has neither.
+//! The commands of replication and of the log, as a server answers that has neither.
 //!
-//! What is true of a server without replicas and without files is said: ROLE, WAIT, REPLICAOF NO
+//! What is true of a server without replicas and without a log is said: ROLE, WAIT, REPLICAOF NO
 //! ONE. What would need them is an error; nothing pretends to have been done.
 
 use kvasir_keyspace::commands::options::block_deadline_ms;
@@ -23,8 +23,7 @@ pub static COMMANDS: &[&ServerCommand] = &[
     &BGREWRITEAOF,
 ];
 
-const NO_SAVING: Error =
-    Error::fixed("ERR Nothing was saved: this server cannot save its data yet.");
+const NO_LOG: Error = Error::fixed("ERR Nothing was rewritten: this server has no log yet.");
 const NO_REPLICATION: Error =
     Error::fixed("ERR This server cannot replicate yet: it neither has replicas nor can be one.");
 
@@ -262,5 +261,5 @@ static BGREWRITEAOF: ServerCommand = ServerCommand {
         flags: ADMIN_LOADED,
         ..Spec::BLANK
     },
-    run: ServerRun::Plain(|_| Err(NO_SAVING)),
+    run: ServerRun::Plain(|_| Err(NO_LOG)),
 };

@@ -65,6 +65,7 @@ const OTHER_ROWS: &[(&str, &str)] = &[
 /// Commands whose facts in COMMAND DOCS are neither those of Redis 7.0 nor those of Valkey 9.1.
 const OTHER_DOCS: &[(&str, &str)] = &[
     ("client", "options that came after 7.0, and no subcommand that does nothing here"),
+    ("script", "has SHOW, as Valkey, and of the others what Redis 7.0 tells"),
     ("set", "has IFEQ, as Valkey, whose argument carries a summary of its own"),
     ("zscan", "has NOSCORES, as Valkey, which documents it otherwise"),
     ("xinfo", "tells what changed in 7.2"),

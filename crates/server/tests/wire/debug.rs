@@ -40,7 +40,10 @@ fn words() {
     ]);
     check_ours(
         &[],
-        &[("DEBUG RELOAD", "-ERR Nothing can be loaded: this server does not save its data yet.")],
+        &[(
+            "DEBUG RELOAD; DEBUG LOADAOF",
+            "+OK; -ERR There is no log to load: this server does not write one yet.",
+        )],
     );
 }
 

@@ -1,6 +1,6 @@
 //! CONFIG, INFO, MEMORY, DEBUG, TIME, LOLWUT, SHUTDOWN.
 
-use crate::check::{check, check_ours, check_with};
+use crate::check::{check, check_with};
 use crate::harness::each_backend;
 
 #[test]
@@ -205,13 +205,6 @@ fn memory_figures_are_there() {
 
 #[test]
 fn shutdown_ends_the_process_without_a_word() {
-    check_ours(
-        &[],
-        &[(
-            "SHUTDOWN SAVE; PING",
-            "-ERR This server cannot save its data yet. Use SHUTDOWN NOSAVE to stop without.; +PONG",
-        )],
-    );
     each_backend(&[], |server| {
         let mut other = server.connect();
         other.ask("PING");
