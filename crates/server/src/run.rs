@@ -226,6 +226,10 @@ impl<'w> Runner<'w> {
             Ok(true) => return None,
             Err(error) => {
                 stats.rejected.add(1);
+                let error = match entry.full_name == "exec" {
+                    true => connection.abort_exec(&self.shared.keyspace, &error),
+                    false => error,
+                };
                 self.reject(connection, &error);
                 return None;
             }

@@ -77,6 +77,16 @@ impl Connection {
         }
     }
 
+    /// Ends the transaction, if there is one, since its EXEC may not run; what EXEC is answered.
+    #[cold]
+    pub fn abort_exec(&mut self, keyspace: &Keyspace, reason: &Error) -> Error {
+        self.take_transaction();
+        self.unwatch(keyspace);
+        let text = reason.text();
+        let text = text.strip_prefix(b"ERR ").unwrap_or(text);
+        Error::from_bytes([b"EXECABORT Transaction discarded because of: ", text].concat())
+    }
+
     /// Ends the transaction, if there is one, and takes it.
     pub fn take_transaction(&mut self) -> Option<Box<Transaction>> {
         self.client.queued.store(-1, Relaxed);

@@ -104,6 +104,12 @@ fn a_subscriber_of_resp2_may_call_little_else() {
         ("a: CLIENT INFO", &format!("a -ERR Can't execute 'client|info': {REFUSED}")),
         ("a: PUBLISH c m", &format!("a -ERR Can't execute 'publish': {REFUSED}")),
         ("a: MULTI", &format!("a -ERR Can't execute 'multi': {REFUSED}")),
+        (
+            "a: EXEC",
+            &format!(
+                "a -EXECABORT Transaction discarded because of: Can't execute 'exec': {REFUSED}"
+            ),
+        ),
         ("a: HELLO 3", &format!("a -ERR Can't execute 'hello': {REFUSED}")),
         ("a: NOSUCH", "a -ERR unknown command 'NOSUCH', with args beginning with: "),
         ("a: GET", "a -ERR wrong number of arguments for 'get' command"),

@@ -16,6 +16,12 @@ fn a_transaction_runs_what_was_queued() {
             "+OK; +QUEUED; +QUEUED; +QUEUED; [+OK :2 $2]; $2",
         ),
         ("MULTI; EXEC", "+OK; []"),
+        // An EXEC that may not run ends the transaction.
+        (
+            "MULTI; SET refused 1; EXEC now; EXEC; EXISTS refused",
+            "+OK; +QUEUED; -EXECABORT Transaction discarded because of: wrong number of arguments \
+             for 'exec' command; -ERR EXEC without MULTI; :0",
+        ),
         ("MULTI; SET d 1; DISCARD; EXISTS d", "+OK; +QUEUED; +OK; :0"),
         (
             "MULTI; ping; ECHO a; TYPE none; EXEC",
