@@ -166,6 +166,11 @@ impl Target {
         for file in dictionaries.filter(|file| file.extension().is_some_and(|end| end == "dict")) {
             fuzzer.arg(format!("-dict={}", file.display()));
         }
+        // What the leak detector takes for leaked, each with its reason.
+        let leaks = self.dir.join("leaks.txt");
+        if leaks.exists() {
+            fuzzer.env("LSAN_OPTIONS", format!("suppressions={}", leaks.display()));
+        }
         let kept = self.dir.join("corpus").join(&self.name);
         if kind != "canary" && kept.is_dir() {
             fuzzer.arg(kept);

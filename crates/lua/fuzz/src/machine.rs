@@ -54,14 +54,6 @@ impl Host for Server {
     }
 }
 
-/// What an interpreter keeps of values of its own for as long as it lives is found only through
-/// Lua's memory, where the leak detector does not see it.
-// SAFETY: the detector asks for this symbol, of this type, by this name.
-#[unsafe(no_mangle)]
-pub extern "C" fn __lsan_default_suppressions() -> *const std::ffi::c_char {
-    c"leak:mlua::types::value_ref".as_ptr()
-}
-
 pub struct Machine {
     pub server: Rc<Server>,
     interpreter: Interpreter,
