@@ -135,6 +135,16 @@ pub static INTENDED: &[Rule] = &[
         },
     ),
     Rule {
+        name: "unit-before-end",
+        reason: "BITCOUNT and BITPOS look at the unit before they look at the end, as Valkey",
+        peer: Some(Peer::Redis),
+        matches: |name, _, ours, theirs| {
+            let not_integer = b"-ERR value is not an integer or out of range\r\n";
+            matches!(name, "bitcount" | "bitpos")
+                && are(ours, theirs, b"-ERR syntax error\r\n", not_integer)
+        },
+    },
+    Rule {
         name: "consumer-times",
         reason: "Redis has it since 7.2 when a consumer was last active",
         peer: Some(Peer::Redis),
