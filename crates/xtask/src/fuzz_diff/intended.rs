@@ -139,9 +139,9 @@ pub static INTENDED: &[Rule] = &[
         reason: "BITCOUNT and BITPOS look at the unit before they look at the end, as Valkey",
         peer: Some(Peer::Redis),
         matches: |name, _, ours, theirs| {
-            let not_integer = b"-ERR value is not an integer or out of range\r\n";
             matches!(name, "bitcount" | "bitpos")
-                && are(ours, theirs, b"-ERR syntax error\r\n", not_integer)
+                && is_error_with(ours, b"syntax error")
+                && is_error_with(theirs, b"value is not an integer")
         },
     },
     Rule {
