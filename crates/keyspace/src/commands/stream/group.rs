@@ -63,6 +63,9 @@ static CREATE: Command = Command {
     run: Run::Keys(create),
 };
 
+/// With each option once: who repeats one is refused for the number of words.
+const CREATE_ARGS_MAX: usize = 8;
+
 fn create(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = Options::parse(cx, true)?;
     let args = cx.args;
@@ -70,6 +73,9 @@ fn create(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let last_id = stream_value::peek(&mut cx.view, 0)?.map(|stream| stream.last_id());
     if last_id.is_none() && !options.makes_stream {
         return Err(NEEDS_KEY);
+    }
+    if args.len() > CREATE_ARGS_MAX {
+        return Err(malformed(cx));
     }
     let group_id = group_id(&cx.args[4], last_id.unwrap_or_default())?;
     let group = ConsumerGroup::new(group_id, options.entries_read);
@@ -105,15 +111,16 @@ impl Options {
             } else if word.eq_ignore_ascii_case(b"entriesread") && words.len() > 0 {
                 options.entries_read = entries_read(words.next().unwrap_or_default())?;
             } else {
-                return Err(Error::quoting(
-                    "ERR unknown subcommand or wrong number of arguments for '",
-                    &cx.args[1],
-                    "'. Try XGROUP HELP.",
-                ));
+                return Err(malformed(cx));
             }
         }
         Ok(options)
     }
+}
+
+fn malformed(cx: &Cx<'_, '_>) -> Error {
+    let before = "ERR unknown subcommand or wrong number of arguments for '";
+    Error::quoting(before, &cx.args[1], "'. Try XGROUP HELP.")
 }
 
 /// A count; -1 is an unknown one.
@@ -391,6 +398,15 @@ mod tests {
              STREAMS s 0; XACK s g 1-1 3-1",
             "$1-1; $2-1; $3-1; +OK; :1; :0; [[$s [[$1-1 [$a $1]] [$2-1 [$b $2]]]]]; [[$s [[$3-1 \
              [$c $3]]]]]; :2; :0; [:1 $3-1 $3-1 [[$d $1]]]; :1; [[$s []]]; :1",
+        );
+    }
+
+    #[test]
+    fn an_option_twice_is_a_word_too_many() {
+        check(
+            "XGROUP CREATE s g 0 MKSTREAM MKSTREAM ENTRIESREAD 6; EXISTS s",
+            "-ERR unknown subcommand or wrong number of arguments for 'CREATE'. Try XGROUP HELP.; \
+             :0",
         );
     }
 
