@@ -69,13 +69,6 @@ static int host_pcall (lua_State *L) {
   int status;
   if (lua_gettop(L) == 0) lua_pushboolean(L, 1);
   status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
-  /* results may fill the stack to its top */
-  if (!lua_checkstack(L, 2)) {
-    lua_settop(L, 0);
-    lua_pushboolean(L, 0);
-    lua_pushliteral(L, "stack overflow");
-    return 2;
-  }
   if (status != 0 && lua_istable(L, -1)) {
     lua_pushliteral(L, "err");
     lua_rawget(L, -2);

@@ -11,9 +11,9 @@ use machine::Bench;
 const SCRIPT: &str = "
     local input = ARGV[1]
     local first = tonumber(string.byte(input, 1) or 0)
-    pcall(cmsgpack.unpack_limit, input, first % 5, first)
-    pcall(cmsgpack.unpack_one, input, first)
-    local unpacked, value = pcall(cmsgpack.unpack, input)
+    pcall(function() return (cmsgpack.unpack_limit(input, first % 5, first)) end)
+    pcall(function() return (cmsgpack.unpack_one(input, first)) end)
+    local unpacked, value = pcall(function() return (cmsgpack.unpack(input)) end)
     if not unpacked then return '' end
     local packed, text = pcall(cmsgpack.pack, value)
     if not packed then return '' end
