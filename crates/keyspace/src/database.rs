@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
 use kvasir_structures::gate_cell::GateCell;
 use kvasir_structures::heap;
+use kvasir_structures::log::Log;
 use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::busy::Busy;
@@ -85,6 +86,8 @@ pub struct Keyspace {
     /// Keys that clients watch.
     pub watching: Watching,
     pub busy: Busy,
+    /// What changes, for those who read of it.
+    pub log: Log,
 }
 
 impl Keyspace {
@@ -97,6 +100,7 @@ impl Keyspace {
             waiting: Waiting::default(),
             watching: Watching::default(),
             busy: Busy::default(),
+            log: Log::new(gate, 0),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::value::{Kind, Record, Tag, Text};
 /// The elements; those of an unordered kind are sorted.
 pub fn describe(record: Record<'_>) -> Vec<String> {
     match Tag::of(record).kind() {
-        Kind::String => vec![show(Text::of(record).unwrap().bytes())],
+        Kind::String => vec![show(&Text::of(record).unwrap().bytes())],
         Kind::Hash => hash(record),
         Kind::SortedSet => sorted_set(record),
         Kind::List => {

@@ -88,7 +88,7 @@ fn mix_value(digest: &mut Digest, record: Record<'_>, env: &Env) {
     digest.mix(&number_of(kind).to_be_bytes());
     let sound = "the tag was looked at";
     match kind {
-        Kind::String => digest.mix(Text::of(record).expect(sound).bytes()),
+        Kind::String => digest.mix(&Text::of(record).expect(sound).bytes()),
         Kind::List => mix_list(digest, List::of(record).expect(sound)),
         Kind::Set => {
             Set::of(record).expect(sound).for_each(|member| digest.combine(&member.text()))

@@ -14,6 +14,7 @@ use kvasir_structures::table::Sample;
 use crate::access::Policy;
 use crate::database::{DbIndex, Keyspace};
 use crate::event::Class;
+use crate::logging::log_changes;
 use crate::rng::Rng;
 use crate::value::{self, Object, Record};
 use crate::view::{Env, Garbage, Tally, note_end, note_expired};
@@ -213,6 +214,7 @@ impl Eviction<'_> {
             let event = (Class::EVICTED, "evicted");
             note_end(keyspace, env, self.tally, place, record, event);
         }
+        log_changes(keyspace, self.pass, [&guard], env, self.tally);
         drop(guard);
         let garbage = self.tally.garbage.drain(pending_before..).next();
         Some(Freed { bytes, garbage: garbage.filter(|garbage| garbage.part_count() > PARTS_MAX) })

@@ -198,7 +198,7 @@ fn whom_it_concerns_is_told() {
     bench.keyspace().watching.add(DbIndex(0), b"k", &mark);
     assert!(bench.evict(&mut Evictor::default(), 5).is_some_and(|freed| freed.bytes >= 16));
     assert!(mark.is_touched());
-    assert_eq!(bench.tally.expired_keys, [(DbIndex(0), b"k".to_vec())]);
+    assert_eq!(bench.take_logged().last(), Some(&["DEL", "k"].iter().collect()));
     let evicted = Event {
         db: DbIndex(0),
         key: b"k".to_vec(),

@@ -8,10 +8,11 @@ use kvasir_structures::gate::Pass;
 use kvasir_structures::slot::{Slot, SlotGuard};
 use smallvec::SmallVec;
 
-use crate::command::{Command, Cx, Roam, Run};
+use crate::command::{Command, Cx, Roam, Run, World};
 use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::logging::{fence_all, log_and_fence, log_changes};
 use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::value::Object;
@@ -49,14 +50,19 @@ pub fn execute(
     match command.run {
         Run::Keys(_) | Run::Planned(..) => {
             // Who is woken because something has come for it waits for that, whatever it takes.
-            let mut guards = match context.blocking {
+            let Context { env, tally, rng, reply, blocking } = context;
+            let mut guards = match blocking {
                 Blocking::Resumed => lock(keyspace, pass, keys),
                 Blocking::Never | Blocking::For(_) => lock_unless_busy(keyspace, pass, keys)?,
             };
-            execute_locked(keyspace, &mut guards, call, context)
+            let context = Context { env, tally: &mut *tally, rng, reply, blocking };
+            let result = execute_locked(keyspace, &mut guards, call, context);
+            log_and_fence(keyspace, pass, &guards, env, tally);
+            result
         }
         Run::Roam(run) => {
             let Context { env, tally, rng, reply, .. } = context;
+            fence_all(keyspace, env, tally);
             run(&mut Roam { args, db, keyspace, pass, env, tally, reply, rng })
         }
         Run::World(_) => unreachable!("the caller closes the gate for such a command"),
@@ -80,10 +86,23 @@ pub fn execute_locked(
     let view = View::new(env, tally, keyspace, args, keys, guards);
     let mut cx = Cx { args, db, view, reply, rng, blocking, wait: None };
     let result = run(&mut cx);
-    cx.view.tally.count_change(&result);
+    cx.view.tally.note_effect(env, db, args, &result);
     if let Some(wait) = cx.wait.take() {
         block(keyspace, call, cx, *wait);
     }
+    result
+}
+
+/// Runs a call with the gate closed.
+pub fn execute_world(
+    run: fn(&mut World<'_, '_>) -> Result<Effect, Error>,
+    world: &mut World<'_, '_>,
+) -> Result<Effect, Error> {
+    let result = run(world);
+    let World { args, db, keyspace, pass, env, tally, .. } = world;
+    tally.note_effect(env, *db, *args, &result);
+    log_changes(keyspace, pass, [], env, tally);
+    fence_all(keyspace, env, tally);
     result
 }
 

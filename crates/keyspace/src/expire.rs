@@ -11,6 +11,7 @@ use kvasir_structures::slot::SlotGuard;
 use crate::database::{DbIndex, Keyspace};
 use crate::found::Found;
 use crate::hash_expiry;
+use crate::logging::log_changes;
 use crate::value::{self, Object};
 use crate::view::{Env, Tally, note_expired};
 
@@ -55,6 +56,7 @@ pub fn expire_slot(
         let found = Found { occupied, keeper, db, keyspace, env, tally };
         hash_expiry::expire_some(found, hash_expiry::PAGES_PER_VISIT);
     }
+    log_changes(keyspace, pass, [&guard], env, tally);
     slot.next_expiry_ms().is_some_and(|due| due <= passed_ms)
 }
 

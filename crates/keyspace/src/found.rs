@@ -9,7 +9,7 @@ use crate::database::{DbIndex, Keyspace};
 use crate::event::Class;
 use crate::hash_expiry;
 use crate::value::{self, Object, Record, Tag};
-use crate::view::{Env, ExpiredFields, Tally};
+use crate::view::{Env, Tally};
 
 /// A record in its table, to be changed.
 pub struct Found<'v> {
@@ -89,7 +89,9 @@ impl<'v> Found<'v> {
             self.tally.note_event(db, key, Class::HASH, "hexpired", true);
         }
         if self.env.logs {
-            self.tally.expired_fields.push(ExpiredFields { db, key: key.to_vec(), fields });
+            let words: Vec<&[u8]> =
+                [&b"HDEL"[..], key].into_iter().chain(fields.iter().map(Vec::as_slice)).collect();
+            self.tally.entry.push(db, words.into_iter());
         }
     }
 

@@ -10,12 +10,15 @@
 
 pub mod access;
 pub mod busy;
+pub mod calls;
 pub mod command;
 pub mod commands;
+pub mod compression;
 pub mod database;
 pub mod defragment;
 pub mod digest;
 pub mod effect;
+pub mod entry;
 pub mod error;
 pub mod event;
 pub mod evict;
@@ -28,6 +31,7 @@ pub mod hash_update;
 pub mod hash_value;
 pub mod list_value;
 pub mod load;
+pub mod logging;
 pub mod long_double;
 pub mod plan;
 pub mod rng;
@@ -44,6 +48,8 @@ pub mod view;
 pub mod waiting;
 pub mod watching;
 
+#[cfg(test)]
+mod calls_tests;
 #[cfg(test)]
 mod change_tests;
 #[cfg(test)]

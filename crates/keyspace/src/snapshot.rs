@@ -7,27 +7,41 @@
 //! is saved once, as it was at the cut. A part is defined by bits of hashes (`table::Cut`), so it
 //! stays the same however the table grows.
 //!
+//! Of a large value a copy is taken, which shares with it what neither changes, and which may be
+//! looked at without any lock. So who is about to change one of its elements pays for a part of it.
+//!
 //! A record whose time has come may be missing: whoever reads an image drops it anyway.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_structures::record::{Body, Record as OwnedRecord};
 use kvasir_structures::slot::SLOTS;
 use kvasir_structures::table::{Cut, Table};
 use smallvec::SmallVec;
 
 use crate::database::{Database, DbIndex, Keyspace};
-use crate::value::{Object, Record};
+use crate::value::{self, Object, Record};
 
 /// Tables up to this many records are saved as a whole.
-const WHOLE_MAX: usize = 16;
-/// Parts that a visitor saves under one lock: about a hundred microseconds of small values.
+const WHOLE_MAX: usize = 4;
+/// Values of more parts than this are large: half a millisecond of work. Tests take all for large.
+const LARGE_PARTS: usize = if cfg!(test) { 0 } else { 256 };
+/// Parts that a visitor saves under one lock: tens of microseconds of small values.
 const PARTS_PER_VISIT: usize = 32;
+/// Room for the records that are saved together, usually.
+const TOGETHER: usize = 64;
 
 /// Where the records of an image go. Called with their slot locked: it must not take long.
 pub trait Sink: Send + Sync {
     /// Takes some records of a database.
     fn take(&self, db: DbIndex, records: &[Record<'_>]);
+
+    /// Whether it takes longer to save a string of so many bytes than to copy it.
+    fn prefers_copy(&self, bytes: usize) -> bool;
+
+    /// Takes a copy of a record whose value is large; what takes long can be done later.
+    fn take_large(&self, db: DbIndex, record: OwnedRecord<Object>);
 }
 
 /// One database as it was at the cut.
@@ -139,15 +153,17 @@ impl Image {
             *saved = self.begin(&table);
         }
         let Saved::Parts(parts) = &mut *saved else { return false };
+        let mut records = SmallVec::<[_; TOGETHER]>::new();
         let mut most = PARTS_PER_VISIT;
         while parts.left > 0 && most > 0 {
             let part = parts.first_left;
             if parts.mark(part) {
-                self.save_part(&table, parts.cut, part);
+                table.for_each_of_part(parts.cut, part, |record| records.push(record));
                 most -= 1;
             }
             parts.first_left += 1;
         }
+        self.take(&records);
         let has_more = parts.left > 0;
         if !has_more {
             *saved = Saved::All;
@@ -167,14 +183,29 @@ impl Image {
     }
 
     fn save_part(&self, table: &Table<Object>, cut: Cut, part: usize) {
-        let mut records = SmallVec::<[_; WHOLE_MAX]>::new();
+        let mut records = SmallVec::<[_; TOGETHER]>::new();
         table.for_each_of_part(cut, part, |record| records.push(record));
         self.take(&records);
     }
 
     fn take(&self, records: &[Record<'_>]) {
-        if !records.is_empty() {
-            self.sink.take(self.db, records);
+        let (large, small): (SmallVec<[_; TOGETHER]>, SmallVec<[_; TOGETHER]>) =
+            records.iter().copied().partition(|record| self.has_large_value(*record));
+        if !small.is_empty() {
+            self.sink.take(self.db, &small);
+        }
+        for record in large {
+            let mut copy = value::copy(record, record.key(), record.expiry_ms());
+            copy.borrow_mut().set_clock(record.clock());
+            self.sink.take_large(self.db, copy);
+        }
+    }
+
+    /// Whether saving a value takes long, and copying it does not.
+    fn has_large_value(&self, record: Record<'_>) -> bool {
+        match record.body() {
+            Body::Bytes(bytes) => self.sink.prefers_copy(bytes.len()),
+            Body::Object(object) => object.shares_parts() && object.part_count() > LARGE_PARTS,
         }
     }
 

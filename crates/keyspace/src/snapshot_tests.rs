@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::Protocol;
+use kvasir_structures::record::Record as OwnedRecord;
 use kvasir_structures::slot::SLOTS;
 use proptest::prelude::*;
 
@@ -14,20 +15,32 @@ use crate::describe::describe;
 use crate::evict::Evictor;
 use crate::replay_tests::{CALLS, START_MS, STREAM_CALLS, Step, step};
 use crate::testing::{Bench, Content};
-use crate::value::Record;
+use crate::value::{Object, Record};
 
 /// Remembers what it gets; nothing may come twice.
 #[derive(Default)]
-struct Collector(Mutex<Content>);
+struct Collector {
+    content: Mutex<Content>,
+    /// Looked at when all is over.
+    large: Mutex<Vec<(DbIndex, OwnedRecord<Object>)>>,
+}
 
 impl Sink for Collector {
     fn take(&self, db: DbIndex, records: &[Record<'_>]) {
-        let mut content = self.0.lock().unwrap();
+        let mut content = self.content.lock().unwrap();
         for record in records {
             let value = (record.tag(), describe(*record), record.expiry_ms());
             let before = content.insert((db, record.key().to_vec()), value);
             assert_eq!(before, None, "{} came twice", record.key().escape_ascii());
         }
+    }
+
+    fn prefers_copy(&self, bytes: usize) -> bool {
+        bytes.is_multiple_of(2)
+    }
+
+    fn take_large(&self, db: DbIndex, record: OwnedRecord<Object>) {
+        self.large.lock().unwrap().push((db, record));
     }
 }
 
@@ -59,7 +72,10 @@ impl Taking {
         // What has ended is known to nobody but us.
         drop(self.images);
         let collector = Arc::into_inner(self.collector).expect("an image has ended");
-        collector.0.into_inner().unwrap()
+        for (db, record) in collector.large.lock().unwrap().drain(..) {
+            collector.take(db, &[record.borrow()]);
+        }
+        collector.content.into_inner().unwrap()
     }
 }
 

@@ -14,22 +14,25 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::decode::{self, Decoder};
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::{Limits, Parsed, Parser};
 use kvasir_resp::value::Value;
+use kvasir_structures::compressed::Algorithm;
 use kvasir_structures::gate::Gate;
 use kvasir_structures::slot::SLOTS;
 use kvasir_structures::table::Moves;
 
 use crate::command::{Command, Run, World};
 use crate::commands;
+use crate::compression::Compression;
 use crate::database::{DbIndex, Keyspace};
 use crate::defragment::Defragmenter;
 use crate::describe::describe;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::evict::{Eviction, Evictor, Freed};
-use crate::execute::{Call, Context, execute};
+use crate::execute::{Call, Context, execute, execute_world};
 use crate::expire::expire_slot;
 use crate::plan;
 use crate::rng::Rng;
@@ -66,7 +69,7 @@ impl Bench {
             keyspace: Keyspace::new(gate, 16),
             // The oracle has its own clock, so ours must not be far from it.
             env: Env { now_ms: now.unwrap().as_millis() as u64, logs: true, ..Env::default() },
-            tally: Tally::default(),
+            tally: collecting(),
             rng: Rng::new(seed),
             db: DbIndex(0),
             protocol,
@@ -91,8 +94,8 @@ impl Bench {
         let Bench { gate, keyspace, env, tally, rng, .. } = self;
         let (pass, mut served) = (gate.enter(0), Vec::new());
         let server = Server { keyspace, pass: &pass, env, tally, rng };
-        waiting::serve(server, &mut |waiter, reply, effect| {
-            served.push((waiter.caller.client, show_all(&[reply.to_vec()]), effect));
+        waiting::serve(server, &mut |waiter, answer| {
+            served.push((waiter.caller.client, show_all(&[answer.reply.to_vec()]), answer.effect));
         });
         served
     }
@@ -115,6 +118,16 @@ impl Bench {
             bytes.splice(*at..*at, chunk.iter().copied());
         }
         (bytes, effect)
+    }
+
+    /// What the log would have got since the last time, but MULTI and EXEC.
+    pub fn take_logged(&mut self) -> Vec<ArgsBuf> {
+        self.tally.entry.release();
+        let mut calls = parse_calls(self.tally.entry.finish().unwrap_or_default());
+        calls.retain(|call| ![&b"MULTI"[..], b"EXEC"].contains(&call.as_args().name()));
+        self.tally.entry.clear();
+        self.tally.entry.hold();
+        calls
     }
 
     /// What the next calls work on.
@@ -182,7 +195,8 @@ impl Bench {
         let Bench { gate, keyspace, env, tally, rng, db, blocking, .. } = self;
         if let Run::World(run) = command.run {
             let mut pass = gate.exclusive();
-            return run(&mut World { args, db: *db, keyspace, pass: &mut pass, env, tally, reply });
+            let world = &mut World { args, db: *db, keyspace, pass: &mut pass, env, tally, reply };
+            return execute_world(run, world);
         }
         let mut keys = Vec::new();
         plan::keys(keyspace, command, args, *db, &mut keys)?;
@@ -194,6 +208,13 @@ impl Bench {
             Context { env, tally, rng, reply, blocking: *blocking },
         )
     }
+}
+
+/// The log is not open: what would be appended stays in the tally.
+fn collecting() -> Tally {
+    let mut tally = Tally::default();
+    tally.entry.hold();
+    tally
 }
 
 fn resolve(args: Args<'_>) -> (&'static Command, String) {
@@ -220,6 +241,19 @@ fn internal(args: Args<'_>) -> Option<(&'static Command, String)> {
         ["debug", "object"] => Some((&commands::internal::DEBUG_OBJECT, "debug|object".into())),
         _ => None,
     }
+}
+
+/// The calls of a log.
+pub fn parse_calls(mut bytes: &[u8]) -> Vec<ArgsBuf> {
+    let (mut calls, limits) = (Vec::new(), Limits::default());
+    while !bytes.is_empty() {
+        let mut spans = Vec::new();
+        let parsed = Parser::default().parse(bytes, &mut spans, &mut Vec::new(), &limits);
+        let Ok(Parsed::Request { consumed }) = parsed else { panic!("{parsed:?}") };
+        calls.push(Args::new(bytes, &spans).into());
+        bytes = &bytes[consumed..];
+    }
+    calls
 }
 
 /// Checks a script under RESP2, here and at the oracle.
@@ -250,6 +284,19 @@ pub fn compare(script: &str) -> Vec<String> {
     ours.iter().map(|reply| show_all(std::slice::from_ref(reply))).collect()
 }
 
+/// As [`compare`], with strings from so few bytes on compressed as they can be, in every way: the
+/// oracle's replies are ours all the same.
+pub fn compare_compressed(script: &str) {
+    let plain = run_here(Protocol::Resp2, script);
+    check_at(oracle(), Protocol::Resp2, script, &show_all(&plain));
+    for algorithm in [Algorithm::Lzf, Algorithm::Lz4, Algorithm::Zstd] {
+        let mut bench = Bench::new(Protocol::Resp2);
+        bench.env.compression = Compression::new(algorithm, Compression::TEXT_LEN_MIN);
+        let compressed = run_on(&mut bench, script);
+        assert_eq!(show_all(&compressed), show_all(&plain), "{algorithm:?}: {script:.200}");
+    }
+}
+
 /// Checks a script here only, for what the oracle does not know or does otherwise.
 pub fn check_ours(script: &str, replies: &str) {
     let bytes = run_here(Protocol::Resp2, script);
@@ -272,7 +319,10 @@ fn check_at(oracle: Option<&Oracle>, protocol: Protocol, script: &str, replies: 
 }
 
 fn run_here(protocol: Protocol, script: &str) -> Vec<Vec<u8>> {
-    let mut bench = Bench::new(protocol);
+    run_on(&mut Bench::new(protocol), script)
+}
+
+fn run_on(bench: &mut Bench, script: &str) -> Vec<Vec<u8>> {
     split(script).iter().map(|call| bench.call(call.as_args()).0).collect()
 }
 
@@ -393,8 +443,7 @@ impl Oracle {
         let (mut decoder, mut chunk) = (Decoder::default(), [0; 65536]);
         // Few enough at a time for the socket's buffers.
         for some in calls.chunks(100) {
-            let requests: Vec<u8> =
-                some.iter().flat_map(|call| decode::encode_request(call)).collect();
+            let requests: Vec<u8> = some.iter().flat_map(|call| encode_request(call)).collect();
             stream.write_all(&requests).expect("the oracle reads");
             let wanted = values.len() + some.len();
             while values.len() < wanted {
@@ -416,7 +465,7 @@ impl Oracle {
         let mut stream = UnixStream::connect(&self.path).expect("the oracle listens");
         let mut ask = |call: &ArgsBuf| {
             let request: Vec<&[u8]> = call.as_args().iter().collect();
-            stream.write_all(&decode::encode_request(&request)).expect("the oracle reads");
+            stream.write_all(&encode_request(&request)).expect("the oracle reads");
             let (mut reply, mut chunk) = (Vec::new(), [0; 65536]);
             while decode::decode(&reply).is_err() {
                 let length = stream.read(&mut chunk).expect("the oracle answers");

@@ -1,15 +1,17 @@
 //! Changing strings where they stand.
 //!
 //! A short string stands in its record, a long one beside it, shared with replies and copies until
-//! it changes. Once changed in place a string is "raw" for OBJECT ENCODING.
+//! it changes. Once changed in place a string is "raw" for OBJECT ENCODING, and not compressed any
+//! more (`compression` says why).
 
 use std::sync::Arc;
 
 use kvasir_structures::record::{BodyMut, NewBody};
 
+use crate::compression;
 use crate::error::Error;
 use crate::found::Found;
-use crate::value::{Object, SHARED_TEXT_MIN, Tag};
+use crate::value::{Object, SHARED_TEXT_MIN, Tag, Text};
 use crate::view::{Env, View};
 
 /// A string to be changed in place; made empty unless it `exists`. The caller has checked the type.
@@ -24,6 +26,14 @@ pub fn find_or_create<'v>(view: &'v mut View<'_, '_>, key: usize, exists: bool) 
 /// outside of its record is changed where it is unless a reply still sends it, and its room
 /// doubles as it grows, so many small APPENDs copy little.
 pub fn edit<R>(found: &mut Found<'_>, len: usize, change: impl FnOnce(&mut [u8]) -> R) -> R {
+    if let Ok(Text::Compressed(text)) = Text::of(found.record()) {
+        let mut bytes = Vec::with_capacity(text.text_len().max(len));
+        text.append_to(&mut bytes);
+        bytes.resize(len, 0);
+        let result = change(&mut bytes);
+        replace(found, bytes);
+        return result;
+    }
     let mut bytes = match found.occupied.record_mut().body_mut() {
         BodyMut::Object(Object::Text(text)) => {
             let text = Arc::make_mut(text);
@@ -49,7 +59,7 @@ pub fn edit<R>(found: &mut Found<'_>, len: usize, change: impl FnOnce(&mut [u8])
     result
 }
 
-/// Gives a string other bytes and keeps its expiry.
+/// Gives a string that is changed other bytes and keeps its expiry.
 pub fn replace(found: &mut Found<'_>, bytes: Vec<u8>) {
     if bytes.len() < SHARED_TEXT_MIN {
         return found.set_body(Tag::RawText, NewBody::Bytes(&bytes));
@@ -60,6 +70,9 @@ pub fn replace(found: &mut Found<'_>, bytes: Vec<u8>) {
 
 /// Sets a key to a string that was computed, without a copy if it is long.
 pub fn put(view: &mut View<'_, '_>, key: usize, bytes: Vec<u8>) {
+    if let Some(compressed) = view.env.compression.compress(&bytes) {
+        return view.put(key, Tag::CompressedText, compression::body(&compressed), None);
+    }
     if bytes.len() < SHARED_TEXT_MIN {
         return view.put(key, Tag::RawText, NewBody::Bytes(&bytes), None);
     }

@@ -1,9 +1,11 @@
 //! What a key can hold: tags of records, objects, and views of both.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
+use kvasir_structures::compressed::{Compressed, CompressedRef};
 use kvasir_structures::ordered_set::OrderedSet;
 use kvasir_structures::packed::PackedTable;
 use kvasir_structures::quicklist::Quicklist;
@@ -17,7 +19,7 @@ use crate::hash_expiring::ExpiringRef;
 /// copy that this saves costs more than the allocation and the extra cache line.
 pub const SHARED_TEXT_MIN: usize = 16 * 1024;
 /// Redis keeps strings up to this length in one allocation with their header, "embstr".
-const EMBEDDED_TEXT_MAX: usize = 44;
+pub const EMBEDDED_TEXT_MAX: usize = 44;
 /// Values with more parts than this are freed in the background.
 const HEAVY_PARTS: usize = 64;
 /// So many bytes of a string are freed as fast as one part of another value.
@@ -29,6 +31,8 @@ pub type Record<'a> = RecordRef<'a, Object>;
 /// A value that does not stand in its record.
 pub enum Object {
     Text(Arc<Vec<u8>>),
+    /// A string that is long even when it is compressed.
+    Compressed(Arc<Compressed>),
     List(Quicklist),
     Set(PackedTable),
     SortedSet(OrderedSet),
@@ -43,10 +47,16 @@ impl Object {
         self.part_count() > HEAVY_PARTS
     }
 
+    /// Whether a copy shares its parts, so that it costs little.
+    pub fn shares_parts(&self) -> bool {
+        !matches!(self, Object::SortedSet(_))
+    }
+
     /// What freeing it costs, about, in allocations.
     pub fn part_count(&self) -> usize {
         match self {
             Object::Text(text) => text.len() / TEXT_PART_BYTES,
+            Object::Compressed(text) => text.borrow().bytes().len() / TEXT_PART_BYTES,
             Object::List(list) => list.part_count(),
             Object::Set(set) => set.part_count(),
             Object::SortedSet(set) => set.part_count(),
@@ -96,6 +106,8 @@ pub enum Tag {
     ComputedText = 1,
     /// A string that was changed in place: "raw" whatever it holds.
     RawText = 2,
+    /// A string as it was set, compressed: always "raw".
+    CompressedText = 3,
     HashListpack = 16,
     HashTable = 17,
     /// A hash whose fields may expire, small enough to stand in its record.
@@ -118,6 +130,7 @@ impl Tag {
             0 => Tag::Text,
             1 => Tag::ComputedText,
             2 => Tag::RawText,
+            3 => Tag::CompressedText,
             16 => Tag::HashListpack,
             17 => Tag::HashTable,
             18 => Tag::HashExpiring,
@@ -136,7 +149,7 @@ impl Tag {
 
     pub fn kind(self) -> Kind {
         match self {
-            Tag::Text | Tag::ComputedText | Tag::RawText => Kind::String,
+            Tag::Text | Tag::ComputedText | Tag::RawText | Tag::CompressedText => Kind::String,
             Tag::HashListpack | Tag::HashTable | Tag::HashExpiring => Kind::Hash,
             Tag::ListListpack | Tag::ListQuicklist => Kind::List,
             Tag::SetIntset | Tag::SetListpack | Tag::SetTable => Kind::Set,
@@ -157,9 +170,10 @@ pub fn encoding(record: Record<'_>) -> &'static str {
         Tag::SetIntset => "intset",
         Tag::SortedSetTree => "skiplist",
         Tag::StreamPacked | Tag::StreamTree => "stream",
-        Tag::RawText => "raw",
-        tag => {
-            let bytes = Text::of(record).map(|text| text.bytes()).unwrap_or_default();
+        Tag::RawText | Tag::CompressedText => "raw",
+        tag @ (Tag::Text | Tag::ComputedText) => {
+            let text = Text::of(record).map(Text::bytes).unwrap_or_default();
+            let bytes = &*text;
             if tag == Tag::Text && bytes.len() <= 20 && parse_integer(bytes).is_some() {
                 "int"
             } else if bytes.len() <= EMBEDDED_TEXT_MAX {
@@ -210,6 +224,8 @@ fn object_bytes(object: &Object) -> usize {
     match object {
         // Two counts and the vector's three words stand before the bytes.
         Object::Text(text) => 5 * size_of::<usize>() + text.capacity(),
+        // Two counts and the two words of the box.
+        Object::Compressed(text) => 4 * size_of::<usize>() + text.borrow().bytes().len(),
         Object::List(list) => list.allocated_bytes(),
         Object::Set(set) => set.allocated_bytes(),
         Object::SortedSet(set) => set.allocated_bytes(),
@@ -221,7 +237,7 @@ fn object_bytes(object: &Object) -> usize {
 /// The same value under another key. A long string is shared until one of the two changes it.
 pub fn copy(record: Record<'_>, key: &[u8], expiry_ms: Option<u64>) -> OwnedRecord<Object> {
     let body = match record.body() {
-        Body::Bytes(bytes) => NewBody::Bytes(bytes),
+        Body::Bytes(_) => record.inline_body(),
         Body::Object(object) => NewBody::Object(Box::new(copy_object(object))),
     };
     let mut copy = OwnedRecord::new(key, record.tag(), body, expiry_ms);
@@ -232,6 +248,7 @@ pub fn copy(record: Record<'_>, key: &[u8], expiry_ms: Option<u64>) -> OwnedReco
 fn copy_object(object: &Object) -> Object {
     match object {
         Object::Text(text) => Object::Text(Arc::clone(text)),
+        Object::Compressed(text) => Object::Compressed(Arc::clone(text)),
         Object::List(list) => Object::List(list.clone()),
         Object::Set(set) => Object::Set(set.clone()),
         Object::SortedSet(set) => Object::SortedSet(set.clone()),
@@ -240,43 +257,77 @@ fn copy_object(object: &Object) -> Object {
     }
 }
 
-/// A string value, wherever it stands.
+/// A string value, wherever it stands. What is compressed is decompressed by each call that asks
+/// for its bytes.
 #[derive(Clone, Copy)]
 pub enum Text<'a> {
     Inline(&'a [u8]),
     Shared(&'a Arc<Vec<u8>>),
+    Compressed(CompressedRef<'a>),
 }
 
 impl<'a> Text<'a> {
     /// The string of a record, or WRONGTYPE.
     #[inline]
     pub fn of(record: Record<'a>) -> Result<Text<'a>, Error> {
-        if Tag::of(record).kind() != Kind::String {
+        let tag = Tag::of(record);
+        if tag.kind() != Kind::String {
             return Err(Error::WRONG_TYPE);
         }
         match record.body() {
+            Body::Bytes(bytes) if tag == Tag::CompressedText => {
+                Ok(Text::Compressed(CompressedRef::new(bytes)))
+            }
             Body::Bytes(bytes) => Ok(Text::Inline(bytes)),
             Body::Object(Object::Text(text)) => Ok(Text::Shared(text)),
+            Body::Object(Object::Compressed(text)) => Ok(Text::Compressed(text.as_ref().borrow())),
             Body::Object(_) => unreachable!("a string's tag on another object"),
         }
     }
 
     #[inline]
-    pub fn bytes(self) -> &'a [u8] {
+    pub fn bytes(self) -> Cow<'a, [u8]> {
         match self {
-            Text::Inline(bytes) => bytes,
-            Text::Shared(text) => text,
+            Text::Inline(bytes) => Cow::Borrowed(bytes),
+            Text::Shared(text) => Cow::Borrowed(text),
+            Text::Compressed(text) => Cow::Owned(text.to_vec()),
         }
     }
 
-    /// Writes the whole string as a bulk reply, without a copy if it is long.
+    #[inline]
+    pub fn len(self) -> usize {
+        match self {
+            Text::Inline(bytes) => bytes.len(),
+            Text::Shared(text) => text.len(),
+            Text::Compressed(text) => text.text_len(),
+        }
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it is these bytes; one of another length is not decompressed for that.
+    pub fn equals(self, bytes: &[u8]) -> bool {
+        self.len() == bytes.len() && *self.bytes() == *bytes
+    }
+
+    /// Writes the whole string as a bulk reply: without a copy if it is long, and straight into the
+    /// reply if it has to be decompressed.
     #[inline]
     pub fn write_to(self, reply: &mut Reply) {
         match self {
+            Text::Inline(bytes) => reply.bulk(bytes),
             Text::Shared(text) if text.len() >= SHARED_TEXT_MIN => {
                 reply.bulk_shared(Arc::clone(text))
             }
-            text => reply.bulk(text.bytes()),
+            Text::Shared(text) => reply.bulk(text),
+            Text::Compressed(text) if text.text_len() >= SHARED_TEXT_MIN => {
+                reply.bulk_shared(Arc::new(text.to_vec()))
+            }
+            Text::Compressed(text) => {
+                reply.bulk_appended(text.text_len(), |bytes| text.append_to(bytes))
+            }
         }
     }
 }

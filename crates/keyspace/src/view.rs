@@ -12,8 +12,10 @@ use kvasir_structures::table::Lookup;
 use smallvec::SmallVec;
 
 use crate::access::Policy;
+use crate::compression::{self, Compression};
 use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::event::{Class, Event};
 use crate::found::Found;
@@ -45,6 +47,8 @@ pub struct Env {
     pub stream_node_entries_max: usize,
     /// A sparse HyperLogLog past this many bytes becomes a dense one.
     pub hll_sparse_bytes_max: usize,
+    /// Which strings are kept compressed.
+    pub compression: Compression,
     /// What access clocks mean.
     pub policy: Policy,
     /// `lfu-log-factor`: how many uses it takes to be counted.
@@ -60,6 +64,8 @@ pub struct Env {
     pub tracks: bool,
     /// Whether anybody reads the log.
     pub logs: bool,
+    /// Whether nobody may hear of what the disk does not have yet.
+    pub fences: bool,
     /// Whether the calls come from a log: whoever wrote it decided what had expired when, and said
     /// so there; nothing expires on its own.
     pub replays: bool,
@@ -82,6 +88,7 @@ impl Default for Env {
             stream_node_bytes_max: 4096,
             stream_node_entries_max: 100,
             hll_sparse_bytes_max: 3000,
+            compression: Compression::OFF,
             policy: Policy::NoEviction,
             lfu_log_factor: 10,
             lfu_decay_minutes: 1,
@@ -89,6 +96,7 @@ impl Default for Env {
             events: Class::empty(),
             tracks: false,
             logs: false,
+            fences: false,
             replays: false,
         }
     }
@@ -123,12 +131,14 @@ pub struct Tally {
     pub misses: u64,
     pub expired: u64,
     pub evicted: u64,
-    /// Keys that were deleted because they had expired, or for want of memory, while someone reads
-    /// the log: it has to be told of their end.
-    pub expired_keys: Vec<(DbIndex, Vec<u8>)>,
     pub fields_expired: u64,
-    /// Fields that were deleted because they had expired, while someone reads the log.
-    pub expired_fields: Vec<ExpiredFields>,
+    /// What was done under the locks that are held, while someone reads the log: also keys and
+    /// fields that were deleted because they had expired, or for want of memory.
+    pub entry: Entry,
+    /// The offset behind what was last appended to the log.
+    pub written_to: u64,
+    /// How far the log must be on disk before what was replied may be sent.
+    pub fence: u64,
     /// Somebody set an expiry.
     pub noted_expiry: bool,
     /// Decides which uses of a key count, where the access clock is a frequency.
@@ -141,22 +151,6 @@ pub struct Tally {
     pub ready: Vec<Ready>,
     /// What became of the last call if it did not answer.
     pub blocked: Option<Blocked>,
-}
-
-/// Fields of one hash that had expired.
-pub struct ExpiredFields {
-    pub db: DbIndex,
-    pub key: Vec<u8>,
-    pub fields: Vec<Vec<u8>>,
-}
-
-impl ExpiredFields {
-    /// What the log says of them.
-    pub fn call(&self) -> Vec<Vec<u8>> {
-        let fields = self.fields.iter().map(Vec::as_slice);
-        let words = [&b"HDEL"[..], &self.key].into_iter().chain(fields);
-        words.map(<[u8]>::to_vec).collect()
-    }
 }
 
 /// Something that takes long to free; dropping it frees it.
@@ -178,10 +172,20 @@ impl Garbage {
 }
 
 impl Tally {
-    /// Counts a call that changed something.
+    /// Counts a call that changed something, and collects it for the log.
     #[inline]
-    pub fn count_change<E>(&mut self, result: &Result<Effect, E>) {
-        self.changes += u64::from(!matches!(result, Ok(Effect::None) | Err(_)));
+    pub fn note_effect<E>(
+        &mut self,
+        env: &Env,
+        db: DbIndex,
+        args: Args<'_>,
+        result: &Result<Effect, E>,
+    ) {
+        let Ok(effect @ (Effect::AsGiven | Effect::Rewritten(_))) = result else { return };
+        self.changes += 1;
+        if env.logs {
+            self.entry.add(db, args, effect);
+        }
     }
 
     /// Frees a record that was taken out of a table, or puts it aside if that takes long.
@@ -433,8 +437,13 @@ impl<'a, 'g> View<'a, 'g> {
         self.tally.discard(old);
     }
 
-    /// Sets a key to a string, in its record or beside it as its length asks for.
+    /// Sets a key to a string: compressed or not, in its record or beside it, as options and its
+    /// length ask for.
     pub fn put_text(&mut self, key: usize, tag: Tag, bytes: &[u8], expiry_ms: Option<u64>) {
+        if let Some(compressed) = self.env.compression.compress(bytes) {
+            let body = compression::body(&compressed);
+            return self.put(key, Tag::CompressedText, body, expiry_ms);
+        }
         if bytes.len() < crate::value::SHARED_TEXT_MIN {
             return self.put(key, tag, NewBody::Bytes(bytes), expiry_ms);
         }
@@ -568,7 +577,7 @@ pub(crate) fn note_end(
     let key = record.borrow().key();
     keyspace.watching.touch(db, slot, key);
     if env.logs {
-        tally.expired_keys.push((db, key.to_vec()));
+        tally.entry.push(db, [&b"DEL"[..], key].into_iter());
     }
     if env.notes(class) {
         tally.note_event(db, key, class, name, true);

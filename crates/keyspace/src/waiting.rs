@@ -348,9 +348,17 @@ pub struct Server<'a> {
     pub rng: &'a mut Rng,
 }
 
+/// What a call that has waited came to.
+pub struct Answer {
+    pub reply: Reply,
+    pub effect: Effect,
+    /// How far the log must be on disk before the reply is sent.
+    pub fence: u64,
+}
+
 /// Runs calls that wait for the keys that the tally says are ready, and for those which that makes
 /// ready in turn, until none finds anything.
-pub fn serve(mut server: Server<'_>, deliver: &mut dyn FnMut(&Waiter, Reply, Effect)) {
+pub fn serve(mut server: Server<'_>, deliver: &mut dyn FnMut(&Waiter, Answer)) {
     while !server.tally.ready.is_empty() {
         for ready in std::mem::take(&mut server.tally.ready) {
             serve_key(&mut server, &ready, deliver);
@@ -358,11 +366,7 @@ pub fn serve(mut server: Server<'_>, deliver: &mut dyn FnMut(&Waiter, Reply, Eff
     }
 }
 
-fn serve_key(
-    server: &mut Server<'_>,
-    ready: &Ready,
-    deliver: &mut dyn FnMut(&Waiter, Reply, Effect),
-) {
+fn serve_key(server: &mut Server<'_>, ready: &Ready, deliver: &mut dyn FnMut(&Waiter, Answer)) {
     let waiting = &server.keyspace.waiting;
     let shard = waiting.shard(&ready.key);
     let _order = shard.serving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -370,10 +374,10 @@ fn serve_key(
     let mut seen = Vec::new();
     while let Some(waiter) = waiting.next(ready, &seen) {
         match resume(server, &waiter) {
-            Some((reply, effect)) => {
+            Some(answer) => {
                 waiting.forget(&waiter);
                 waiter.state.store(DONE, SeqCst);
-                deliver(&waiter, reply, effect);
+                deliver(&waiter, answer);
             }
             None => {
                 waiter.state.store(WAITING, SeqCst);
@@ -389,15 +393,18 @@ fn serve_key(
 }
 
 /// Runs a waiting call again; `None` if it still finds nothing.
-fn resume(server: &mut Server<'_>, waiter: &Waiter) -> Option<(Reply, Effect)> {
+fn resume(server: &mut Server<'_>, waiter: &Waiter) -> Option<Answer> {
     let Server { keyspace, pass, env, tally, rng } = server;
     let (command, args, db) = (waiter.command, waiter.args(), waiter.db);
+    let fence_before = std::mem::take(&mut tally.fence);
     let (mut reply, mut keys) = (Reply::new(waiter.protocol), Vec::new());
     let result = plan::keys(keyspace, command, args, db, &mut keys).and_then(|()| {
         let call = Call { command, args, db, keys: &keys };
         let blocking = Blocking::Resumed;
         execute(keyspace, pass, &call, Context { env, tally, rng, reply: &mut reply, blocking })
     });
+    // It is the waiting call that waits for the disk, not who serves it.
+    let fence = std::mem::replace(&mut tally.fence, fence_before);
     if tally.blocked.take().is_some() {
         return None;
     }
@@ -406,7 +413,7 @@ fn resume(server: &mut Server<'_>, waiter: &Waiter) -> Option<(Reply, Effect)> {
         reply.error_bytes(error.text());
         Effect::None
     });
-    Some((reply, effect))
+    Some(Answer { reply, effect, fence })
 }
 
 #[cfg(test)]

@@ -66,17 +66,19 @@ static int host_direct (lua_State *L) {
 ** called
 */
 static int host_pcall (lua_State *L) {
-  int status;
   if (lua_gettop(L) == 0) lua_pushboolean(L, 1);
-  status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
-  if (status != 0 && lua_istable(L, -1)) {
-    lua_pushliteral(L, "err");
-    lua_rawget(L, -2);
-    if (lua_isstring(L, -1)) lua_replace(L, -2);
-    else lua_pop(L, 1);
-  }
-  lua_pushboolean(L, status == 0);
+  lua_pushboolean(L, 1);  /* now, since many results leave no room */
   lua_insert(L, 1);
+  if (lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0) != 0) {
+    if (lua_istable(L, -1)) {
+      lua_pushliteral(L, "err");
+      lua_rawget(L, -2);
+      if (lua_isstring(L, -1)) lua_replace(L, -2);
+      else lua_pop(L, 1);
+    }
+    lua_pushboolean(L, 0);
+    lua_replace(L, 1);
+  }
   return lua_gettop(L);
 }
 

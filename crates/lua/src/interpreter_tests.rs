@@ -253,6 +253,12 @@ fn raised_errors() {
         "[_ $bad argument #1 to \\'?\\' (string expected, got no value)]",
     );
     check("return {pcall()}", "[_ $attempt to call a boolean value]");
+    check(
+        "local t = {} for i = 1, 7990 do t[i] = i end \
+         local f = function() return 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, unpack(t) end \
+         return {select('#', pcall(unpack, t)), select('#', pcall(f))}",
+        "[:7991 :8003]",
+    );
 }
 
 #[test]

@@ -14,7 +14,8 @@ use std::rc::Rc;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use kvasir_resp::args::{Args, ArgsBuf};
-use kvasir_resp::decode::{decode, encode_request};
+use kvasir_resp::decode::decode;
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::value::Value;
 

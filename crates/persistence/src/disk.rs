@@ -1,14 +1,20 @@
 //! The few things that are asked of a disk, so that tests can pull its plug anywhere.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
+use std::num::NonZero;
 use std::path::Path;
 
-/// Files in directories.
-pub trait Disk {
-    type File: DiskFile;
+use rustix::fs::{Advice, fadvise};
 
-    /// A new, empty file, whatever was there.
+/// Files in directories.
+pub trait Disk: Sync {
+    type File: DiskFile + Send;
+    /// Opens a directory to others when it is dropped.
+    type Lock;
+
+    /// A new, empty file, whatever was there. Until it is dropped, `remove_unused` leaves it alone.
     fn create(&self, path: &Path) -> io::Result<Self::File>;
 
     /// Gives a file another name, which may be that of a file that is then gone.
@@ -16,16 +22,45 @@ pub trait Disk {
 
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes a file unless somebody, here or in another process, is writing it.
+    fn remove_unused(&self, path: &Path) -> io::Result<()>;
+
     /// Returns once the names of a directory are safe from a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory.
+    fn names(&self, path: &Path) -> io::Result<Vec<OsString>>;
+
+    /// Keeps others who ask for the same out of a directory.
+    fn lock_dir(&self, path: &Path) -> io::Result<Self::Lock>;
 }
 
 /// A file that is written from its beginning to its end.
 pub trait DiskFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes at a place, or less than that; for who knows where the file ends. Takes no more than
+    /// [`SLICES_MAX`].
+    fn write_at(&mut self, at: u64, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Cuts off what comes behind.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Has what was written at this place begin its way to the disk, where that can be had without
+    /// waiting.
+    fn begin_sync(&mut self, offset: u64, len: u64);
+
     /// Returns once what was written is safe from a power cut.
     fn sync(&mut self) -> io::Result<()>;
+}
+
+/// How many slices the system takes at once (`IOV_MAX`).
+pub const SLICES_MAX: usize = 1024;
+
+/// The directory that a file is in.
+pub fn directory_of(path: &Path) -> &Path {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    dir.unwrap_or(Path::new("."))
 }
 
 /// The machine's.
@@ -33,9 +68,13 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     type File = File;
+    type Lock = File;
 
     fn create(&self, path: &Path) -> io::Result<File> {
-        File::create(path)
+        let file = File::create(path)?;
+        // A file system without locks is one that servers should not share.
+        let _ = file.try_lock();
+        Ok(file)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -46,14 +85,46 @@ impl Disk for RealDisk {
         std::fs::remove_file(path)
     }
 
+    fn remove_unused(&self, path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        match file.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock) => Ok(()),
+            Ok(()) | Err(std::fs::TryLockError::Error(_)) => std::fs::remove_file(path),
+        }
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    fn lock_dir(&self, path: &Path) -> io::Result<File> {
+        let dir = File::open(path)?;
+        // As above.
+        let _ = dir.lock();
+        Ok(dir)
     }
 }
 
 impl DiskFile for File {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes)
+    }
+
+    fn write_at(&mut self, at: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::pwritev(self, slices, at)?)
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+
+    /// The system writes out what it is told will not be needed, and, as that takes time, keeps it.
+    fn begin_sync(&mut self, offset: u64, len: u64) {
+        let _ = fadvise(self, offset, NonZero::new(len), Advice::DontNeed);
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -69,4 +140,27 @@ pub(crate) fn read_more(
 ) -> io::Result<bool> {
     let read = input.take(size as u64).read_to_end(buffer)?;
     Ok(read < size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_written_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = RealDisk.create(&path).unwrap();
+        RealDisk.remove_unused(&path).unwrap();
+        assert!(path.exists());
+        drop(file);
+        RealDisk.remove_unused(&path).unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn files_without_a_directory_are_in_the_present_one() {
+        assert_eq!(directory_of(Path::new("dump.rdb")), Path::new("."));
+        assert_eq!(directory_of(Path::new("data/dump.rdb")), Path::new("data"));
+    }
 }

@@ -5,9 +5,16 @@
 //! stands around values, and what happens on disk, is here.
 #![forbid(unsafe_code)]
 
+pub mod aof;
+pub mod cancel;
+mod chunks;
 pub mod disk;
+pub mod encode;
 pub mod load;
+pub mod manifest;
+mod pace;
 pub mod rdb;
 pub mod replace;
 pub mod save;
+pub mod set;
 pub mod snapshot;

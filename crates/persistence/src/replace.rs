@@ -1,29 +1,34 @@
 //! A file that takes the place of another one, or does not: nobody ever finds a half of it.
 //!
 //! It is written under a name of its own, made safe, renamed, and then the directory is made safe.
-//! Power may go at any point: before the rename the old file is there, after it the new one.
+//! Power may go at any point: before the rename the old file is there, after it the new one. A file
+//! of a set keeps its own name instead, and counts once another one speaks of it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use kvasir_structures::crc64;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, directory_of};
 
 /// How many bytes may wait for the disk: without limit, the last `sync` of a large file takes long
 /// and holds up everybody else who writes (`rdb-save-incremental-fsync`).
-const UNSYNCED_MAX: usize = 4 << 20;
+const UNSYNCED_MAX: u64 = 32 << 20;
+/// After so many bytes the disk begins with them.
+const AT_ONCE: u64 = 2 << 20;
 
-/// The new file while it is written. If it is dropped before `finish`, it is gone.
+/// The new file while it is written. If it is dropped before `finish` or `keep`, it is gone.
 pub struct Replacement<'d, D: Disk> {
     disk: &'d D,
     file: D::File,
     name: PathBuf,
-    unsynced: usize,
     syncs_often: bool,
+    /// Up to where the disk has begun, and has ended.
+    begun: u64,
+    synced: u64,
     written: u64,
     checksum: u64,
-    is_finished: bool,
+    is_kept: bool,
 }
 
 impl<'d, D: Disk> Replacement<'d, D> {
@@ -34,11 +39,12 @@ impl<'d, D: Disk> Replacement<'d, D> {
             disk,
             file,
             name,
-            unsynced: 0,
             syncs_often,
+            begun: 0,
+            synced: 0,
             written: 0,
             checksum: 0,
-            is_finished: false,
+            is_kept: false,
         })
     }
 
@@ -46,12 +52,23 @@ impl<'d, D: Disk> Replacement<'d, D> {
         self.checksum = crc64::update(self.checksum, bytes);
         self.file.append(bytes)?;
         self.written += bytes.len() as u64;
-        self.unsynced += bytes.len();
-        if self.syncs_often && self.unsynced >= UNSYNCED_MAX {
-            self.file.sync()?;
-            self.unsynced = 0;
+        if !self.syncs_often {
+            return Ok(());
+        }
+        if self.written - self.synced >= UNSYNCED_MAX {
+            return self.sync();
+        }
+        if self.written - self.begun >= AT_ONCE {
+            self.file.begin_sync(self.begun, self.written - self.begun);
+            self.begun = self.written;
         }
         Ok(())
+    }
+
+    /// Makes what was written safe from a power cut.
+    pub fn sync(&mut self) -> io::Result<()> {
+        (self.begun, self.synced) = (self.written, self.written);
+        self.file.sync()
     }
 
     /// Bytes written so far.
@@ -66,19 +83,29 @@ impl<'d, D: Disk> Replacement<'d, D> {
 
     /// Puts the file in the place of `target`, safe from a power cut.
     pub fn finish(mut self, target: &Path) -> io::Result<u64> {
-        self.file.sync()?;
+        self.sync()?;
+        self.rename(target)
+    }
+
+    /// As `finish`, for who has synced it. After an error the file may be there or not.
+    pub fn rename(mut self, target: &Path) -> io::Result<u64> {
+        assert_eq!(self.synced, self.written, "what takes another's place is on disk");
         self.disk.rename(&self.name, target)?;
-        self.is_finished = true;
-        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty());
-        self.disk.sync_dir(dir.unwrap_or(Path::new(".")))?;
+        self.is_kept = true;
+        self.disk.sync_dir(directory_of(target))?;
         Ok(self.written)
+    }
+
+    /// Leaves the file where it is when this is dropped.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
     }
 }
 
 impl<D: Disk> Drop for Replacement<'_, D> {
     fn drop(&mut self) {
-        if !self.is_finished {
-            // What is left behind otherwise is a file of a name that the next attempt may take.
+        if !self.is_kept {
+            // A file that cannot be removed now is removed by the next save that succeeds.
             let _ = self.disk.remove(&self.name);
         }
     }

@@ -1,29 +1,50 @@
-//! Writing a data set into one RDB file.
+//! The files of a snapshot: how they begin, how they end, and what makes them count.
+//!
+//! One file is written under another name and takes the place of the old one. Several keep their
+//! names, and count when the manifest that speaks of them has taken that place, which is the only
+//! rename there is. So at any moment the file that the configuration names is a whole snapshot, old
+//! or new, whatever both are made of.
 
+use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
+use kvasir_keyspace::calls::Calls;
 use kvasir_keyspace::database::{Database, DbIndex, Keyspace};
 use kvasir_keyspace::serial::Version;
-use kvasir_keyspace::view::Env;
 use kvasir_structures::gate::ExclusivePass;
 
-use crate::disk::Disk;
-use crate::rdb::{END, Encoder, has_checksum};
+use crate::disk::{Disk, directory_of};
+use crate::encode::{Encoder, Format};
+use crate::manifest::{FileFacts, Manifest};
+use crate::rdb::{self, END, has_checksum};
 use crate::replace::Replacement;
+use crate::set::{
+    self, AUX_ID, AUX_SLOTS, SnapshotId, file_name, new_name, remove_others, show_slots,
+};
 
-/// Bytes that are encoded before they are written.
-const CHUNK_SIZE: usize = 256 << 10;
-
-/// What a file is like.
+/// What files are like.
 #[derive(Clone, Debug)]
 pub struct Options {
+    pub format: Format,
     /// The version to write; a data set with hashes whose fields expire needs `VALKEY_9_0` and gets
     /// it.
     pub version: Version,
     pub compresses: bool,
     pub has_checksum: bool,
     pub syncs_often: bool,
+}
+
+impl Options {
+    pub(crate) fn encoder(&self, version: Version) -> Encoder {
+        match self.format {
+            Format::Rdb => Encoder::Rdb(rdb::Encoder::new(version, self.compresses)),
+            Format::Calls { has_checksums } => {
+                Encoder::Calls { calls: Calls::default(), has_checksums }
+            }
+        }
+    }
 }
 
 /// What stands in a file beside the keys.
@@ -34,11 +55,15 @@ pub struct Beside {
     pub libraries: Vec<Vec<u8>>,
 }
 
-/// The file that is written, and the one whose place it takes then, in the same directory.
+/// Where a snapshot goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'a> {
-    pub temporary: &'a Path,
+pub struct Place<'a> {
+    /// The file whose place it takes.
     pub target: &'a Path,
+    /// No other snapshot has it: names of new files are made of it.
+    pub id: SnapshotId,
+    /// 1: the target is an RDB file; more: the manifest of so many beside it.
+    pub files: usize,
 }
 
 /// What was written.
@@ -48,45 +73,154 @@ pub struct Saved {
     pub bytes: u64,
 }
 
-/// Writes all databases while the world stands still.
-pub fn save<D: Disk>(
-    disk: &D,
-    names: Names<'_>,
-    options: &Options,
-    beside: &Beside,
-    (keyspace, pass, env): (&Keyspace, &ExclusivePass<'_>, &Env),
-) -> io::Result<Saved> {
-    let mut file = Replacement::begin(disk, names.temporary.to_owned(), options.syncs_often)?;
-    let version = options.version.max(needed_version(keyspace, pass));
-    let mut encoder = Encoder::new(version, options.compresses);
-    encoder.begin(&beside.aux, &beside.libraries);
-    let keys = encode_sizes(&mut encoder, keyspace, pass);
-    for (db, database) in used(keyspace, pass) {
-        encoder.database(db);
-        for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
-            slot.lock(pass).for_each(|record| encoder.entry(record, env));
-            if encoder.len() >= CHUNK_SIZE {
-                file.append(&encoder.take())?;
-            }
-        }
-    }
-    file.append(&encoder.take())?;
-    append_end(&mut file, version, options)?;
-    Ok(Saved { keys, bytes: file.finish(names.target)? })
+/// Why nothing was saved; the snapshot before stays as it is.
+#[derive(Debug)]
+pub enum SaveError {
+    Io(io::Error),
+    /// Somebody wished so.
+    Cancelled,
 }
 
-/// Ends a file.
-pub(crate) fn append_end<D: Disk>(
-    file: &mut Replacement<'_, D>,
-    version: Version,
-    options: &Options,
-) -> io::Result<()> {
-    file.append(&[END])?;
-    if !has_checksum(version) {
-        return Ok(());
+impl fmt::Display for SaveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SaveError::Io(error) => error.fmt(f),
+            SaveError::Cancelled => f.write_str("it was cancelled"),
+        }
     }
-    let checksum = if options.has_checksum { file.checksum() } else { 0 };
-    file.append(&checksum.to_le_bytes())
+}
+
+impl std::error::Error for SaveError {}
+
+impl From<io::Error> for SaveError {
+    fn from(error: io::Error) -> SaveError {
+        SaveError::Io(error)
+    }
+}
+
+/// An RDB file that is whole and on the disk, but does not count yet.
+pub(crate) struct Written<'d, D: Disk> {
+    pub file: Replacement<'d, D>,
+    pub keys: u64,
+    /// CRC64 of all but the last bytes, which are the checksum.
+    pub checksum: u64,
+}
+
+impl Place<'_> {
+    /// Begins the files, each of which is gone again unless all come to count.
+    pub(crate) fn begin<'d, D: Disk>(
+        &self,
+        disk: &'d D,
+        syncs_often: bool,
+    ) -> io::Result<Vec<Replacement<'d, D>>> {
+        if !self.is_set() {
+            let name = new_name(self.target, self.id);
+            return Ok(vec![Replacement::begin(disk, name, syncs_often)?]);
+        }
+        if self.target.as_os_str().as_encoded_bytes().contains(&b'\n') {
+            let what = "a name of two lines can't stand in a manifest";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let names = (0..self.files).map(|file| file_name(self.target, self.id, file));
+        names.map(|name| Replacement::begin(disk, name, syncs_often)).collect()
+    }
+
+    fn is_set(&self) -> bool {
+        self.files > 1
+    }
+
+    /// The slots of one of the files.
+    pub(crate) fn slots_of(&self, file: usize) -> Range<u16> {
+        set::slots_of(file, self.files)
+    }
+
+    /// What stands at the beginning of each file, as long as nothing changes.
+    pub(crate) fn heads(
+        &self,
+        (version, options, beside): (Version, &Options, &Beside),
+        (keyspace, pass): (&Keyspace, &ExclusivePass<'_>),
+    ) -> Vec<Vec<u8>> {
+        let head = |file| {
+            let mut encoder = options.encoder(version);
+            let slots = self.slots_of(file);
+            let mut aux = beside.aux.clone();
+            if self.is_set() {
+                aux.push((AUX_ID, self.id.to_string()));
+                aux.push((AUX_SLOTS, show_slots(&slots)));
+            }
+            let libraries = if file == 0 { &beside.libraries[..] } else { &[] };
+            encoder.begin(&aux, libraries);
+            encode_sizes(&mut encoder, slots, keyspace, pass);
+            encoder.take()
+        };
+        (0..self.files).map(head).collect()
+    }
+
+    /// Makes the files count, and removes those that counted before.
+    pub(crate) fn commit<D: Disk>(
+        &self,
+        disk: &D,
+        version: Version,
+        written: Vec<Written<'_, D>>,
+    ) -> io::Result<Saved> {
+        let keys = written.iter().map(|written| written.keys).sum();
+        let bytes = written.iter().map(|written| written.file.written()).sum();
+        let directory = directory_of(self.target);
+        // Who saves into the same directory must not take our files for left behind.
+        let _lock = disk.lock_dir(directory)?;
+        if self.is_set() {
+            disk.sync_dir(directory)?;
+            self.commit_manifest(disk, version, written)?;
+        } else {
+            written.into_iter().try_for_each(|one| one.file.finish(self.target).map(drop))?;
+        }
+        remove_others(disk, self.target, self.id);
+        Ok(Saved { keys, bytes })
+    }
+
+    fn commit_manifest<D: Disk>(
+        &self,
+        disk: &D,
+        version: Version,
+        mut written: Vec<Written<'_, D>>,
+    ) -> io::Result<()> {
+        let facts = |(file, written): (usize, &Written<'_, D>)| {
+            let path = file_name(self.target, self.id, file);
+            FileFacts {
+                name: path.file_name().unwrap_or_default().into(),
+                slots: self.slots_of(file),
+                keys: written.keys,
+                bytes: written.file.written(),
+                checksum: written.checksum,
+            }
+        };
+        let files = written.iter().enumerate().map(facts).collect();
+        let manifest = Manifest { id: self.id, offset: 0, version, files };
+        let mut file = Replacement::begin(disk, new_name(self.target, self.id), false)?;
+        file.append(&manifest.to_bytes())?;
+        file.sync()?;
+        // A rename that fails may have happened all the same: from here on the files stay.
+        written.iter_mut().for_each(|written| written.file.keep());
+        file.finish(self.target).map(drop)
+    }
+}
+
+/// Ends a file and brings it to the disk.
+pub(crate) fn end<'d, D: Disk>(
+    mut file: Replacement<'d, D>,
+    keys: u64,
+    (version, options): (Version, &Options),
+) -> io::Result<Written<'d, D>> {
+    if options.format == Format::Rdb {
+        file.append(&[END])?;
+    }
+    let checksum = file.checksum();
+    if options.format == Format::Rdb && has_checksum(version) {
+        let stored = if options.has_checksum { checksum } else { 0 };
+        file.append(&stored.to_le_bytes())?;
+    }
+    file.sync()?;
+    Ok(Written { file, keys, checksum })
 }
 
 /// The oldest version that can hold all values.
@@ -99,21 +233,25 @@ pub(crate) fn needed_version(keyspace: &Keyspace, pass: &ExclusivePass<'_>) -> V
     if has_timed_fields { Version::VALKEY_9_0 } else { Version::REDIS_7_0 }
 }
 
-/// Writes how many keys each database has; returns how many all have.
-pub(crate) fn encode_sizes(
+/// How many keys there are.
+pub(crate) fn count_keys(keyspace: &Keyspace, pass: &ExclusivePass<'_>) -> u64 {
+    used(keyspace, pass).map(|(_, database)| database.len() as u64).sum()
+}
+
+/// Writes how many keys each database has in some slots.
+fn encode_sizes(
     encoder: &mut Encoder,
+    slots: Range<u16>,
     keyspace: &Keyspace,
     pass: &ExclusivePass<'_>,
-) -> u64 {
-    let mut all = 0;
+) {
     for (db, database) in used(keyspace, pass) {
-        let volatile = database.slots().iter().filter(|slot| slot.next_expiry_ms().is_some());
+        let slots = &database.slots()[usize::from(slots.start)..usize::from(slots.end)];
+        let keys = slots.iter().map(|slot| slot.len()).sum();
+        let volatile = slots.iter().filter(|slot| slot.next_expiry_ms().is_some());
         let expiring = volatile.map(|slot| slot.lock(pass).expiring_len()).sum();
-        encoder.database(db);
-        encoder.sizes(database.len(), expiring);
-        all += database.len() as u64;
+        encoder.sizes(db, keys, expiring);
     }
-    all
 }
 
 /// The databases that have keys.

@@ -1,45 +1,46 @@
-//! Writing a data set into one RDB file while it changes.
+//! Writing a data set into files, while it changes or while the world stands still.
 //!
-//! The cut is taken with the gate closed; then visitors, and whoever changes something first,
-//! encode records into chunks, and one thread writes the chunks. Every chunk names its databases,
-//! so their order does not matter.
-//!
-//! Chunks that wait for the disk are limited. Visitors stop at half of the limit, before they lock
-//! anything; who changes something has the other half, and waits when that is full too.
+//! The cut is taken with the gate closed; then visitors, and whoever changes something first, save
+//! records (`chunks.rs`), and each file has a thread that writes it.
 
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
-use kvasir_keyspace::serial::Version;
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
-use kvasir_keyspace::value::Record;
 use kvasir_keyspace::view::Env;
-use kvasir_structures::gate::Gate;
+use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
 use kvasir_structures::slot::SLOTS;
 
+use crate::cancel::Cancel;
+use crate::chunks::{Chunks, Limits};
 use crate::disk::Disk;
-use crate::rdb::Encoder;
 use crate::replace::Replacement;
-use crate::save::{Beside, Names, Options, Saved, append_end, encode_sizes, needed_version};
-
-/// Bytes of a chunk, about.
-const CHUNK_SIZE: usize = 256 << 10;
-/// Chunks that are filled at the same time: more threads than these share them.
-const CHUNKS: usize = 8;
+use crate::save::{
+    Beside, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
+};
 
 /// What a snapshot needs to know beside what it writes.
 pub struct Snapshot<'a> {
     pub keyspace: &'a Keyspace,
-    pub gate: &'a Gate,
     pub env: &'a Env,
     /// Threads that visit.
     pub visitors: usize,
     /// Bytes that may wait for the disk.
     pub buffer_max: usize,
+    /// Over all files; 0: as many as the disk takes.
+    pub bytes_per_second: u64,
     pub progress: &'a Progress,
+    pub cancel: &'a Cancel,
+}
+
+/// How the threads get at the databases.
+pub enum Entrance<'a, 'g> {
+    /// Each on its own, while others are inside.
+    Gate(&'a Gate),
+    /// With who has closed the gate.
+    Inside(&'a mut ExclusivePass<'g>),
 }
 
 /// How far a snapshot is; read by others meanwhile.
@@ -49,203 +50,145 @@ pub struct Progress {
     pub keys: AtomicU64,
 }
 
-/// Chunks on their way to the disk.
-struct Chunks {
-    version: Version,
-    env: Env,
-    filling: [Mutex<Chunk>; CHUNKS],
-    next_thread: AtomicUsize,
-    queue: Mutex<Queue>,
-    changed: Condvar,
-    buffer_max: usize,
-    keys: AtomicU64,
-    /// Set when the disk has failed: nothing more is taken.
-    has_failed: AtomicBool,
+/// What is known of the data at the cut.
+struct Cut {
+    chunks: Arc<Chunks>,
+    images: Vec<Arc<Image>>,
+    /// How each file begins.
+    heads: Vec<Vec<u8>>,
 }
 
-/// A chunk that is being filled, and the database that it is in.
-struct Chunk {
-    encoder: Encoder,
-    db: Option<DbIndex>,
-}
+impl Entrance<'_, '_> {
+    fn alone<R>(&mut self, run: impl FnOnce(&mut ExclusivePass<'_>) -> R) -> R {
+        match self {
+            Entrance::Gate(gate) => run(&mut gate.exclusive()),
+            Entrance::Inside(pass) => run(pass),
+        }
+    }
 
-#[derive(Default)]
-struct Queue {
-    chunks: Vec<Vec<u8>>,
-    bytes: usize,
-    is_complete: bool,
+    fn enter<R>(&self, run: impl FnOnce(&Pass<'_>) -> R) -> R {
+        match self {
+            Entrance::Gate(gate) => run(&gate.enter_extra()),
+            Entrance::Inside(pass) => run(pass),
+        }
+    }
 }
 
 impl Snapshot<'_> {
-    /// Writes all databases as they are at one moment soon after the call.
+    /// Writes all databases as they are at one moment soon after the call. `at_cut` is called at
+    /// that moment, with the gate closed, and says what else the file has.
     pub fn run<D: Disk>(
         &self,
-        disk: &D,
-        names: Names<'_>,
+        mut entrance: Entrance<'_, '_>,
+        (disk, place): (&D, Place<'_>),
         options: &Options,
-        beside: &Beside,
-    ) -> io::Result<Saved> {
-        let mut file = Replacement::begin(disk, names.temporary.to_owned(), options.syncs_often)?;
-        let (chunks, images) = self.cut(options, beside, &mut file)?;
-        let next = AtomicUsize::new(0);
-        let written = thread::scope(|scope| {
-            let (chunks, images, next) = (&*chunks, &images[..], &next);
-            let visitors = (0..self.visitors.max(1))
-                .map(|_| scope.spawn(move || self.visit(chunks, images, next)));
-            let visitors: Vec<_> = visitors.collect();
-            scope.spawn(move || {
-                visitors.into_iter().for_each(|visitor| visitor.join().expect("a visitor's panic"));
-                chunks.complete();
-            });
-            chunks.write(&mut file, self.progress)
+        at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
+    ) -> Result<Saved, SaveError> {
+        let files = place.begin(disk, options.syncs_often)?;
+        let cut = entrance.alone(|pass| self.cut(pass, place, options, at_cut));
+        let Cut { chunks, images, heads } = cut.ok_or(SaveError::Cancelled)?;
+        let written: Result<Vec<_>, _> = thread::scope(|scope| {
+            let chunks = &*chunks;
+            let write = |(index, (file, head))| {
+                scope.spawn(move || self.write(chunks, index, file, head, options))
+            };
+            let writers: Vec<_> = files.into_iter().zip(heads).enumerate().map(write).collect();
+            self.visit_all(&entrance, chunks, place, &images);
+            entrance.alone(|pass| snapshot::end(self.keyspace, pass));
+            chunks.complete();
+            let written = writers.into_iter().map(|writer| writer.join());
+            written.map(|written| written.expect("a writer's panic")).collect()
         });
-        snapshot::end(self.keyspace, &mut self.gate.exclusive());
-        written?;
-        append_end(&mut file, chunks.version, options)?;
-        let keys = chunks.keys.load(Relaxed);
-        Ok(Saved { keys, bytes: file.finish(names.target)? })
+        let written = written?;
+        let commit = || place.commit(disk, chunks.version, written);
+        Ok(self.cancel.commit(commit).ok_or(SaveError::Cancelled)??)
     }
 
-    /// Begins the images, and the file with what is known of them at that moment.
-    fn cut<D: Disk>(
+    /// Begins the images; `None` if nobody wants them any more.
+    fn cut(
         &self,
+        pass: &mut ExclusivePass<'_>,
+        place: Place<'_>,
         options: &Options,
-        beside: &Beside,
-        file: &mut Replacement<'_, D>,
-    ) -> io::Result<(Arc<Chunks>, Vec<Arc<Image>>)> {
-        let mut pass = self.gate.exclusive();
-        let version = options.version.max(needed_version(self.keyspace, &pass));
-        let mut encoder = Encoder::new(version, options.compresses);
-        encoder.begin(&beside.aux, &beside.libraries);
-        let keys = encode_sizes(&mut encoder, self.keyspace, &pass);
-        self.progress.keys_total.store(keys, Relaxed);
-        let chunks = Arc::new(Chunks::new(self, options, version));
+        at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
+    ) -> Option<Cut> {
+        if self.cancel.is_asked() {
+            return None;
+        }
+        let version = options.version.max(needed_version(self.keyspace, pass));
+        let beside = at_cut(pass);
+        let heads = place.heads((version, options, &beside), (self.keyspace, pass));
+        self.progress.keys_total.store(count_keys(self.keyspace, pass), Relaxed);
+        let limits =
+            Limits { buffer_max: self.buffer_max, bytes_per_second: self.bytes_per_second };
+        let way = (version, options);
+        let chunks = Arc::new(Chunks::new(self.env, limits, place.files, way));
         let sink: Arc<dyn Sink> = Arc::clone(&chunks) as Arc<dyn Sink>;
-        let images = snapshot::cut(self.keyspace, &mut pass, &sink);
-        drop(pass);
-        let begun = file.append(&encoder.take());
-        if begun.is_err() {
-            snapshot::end(self.keyspace, &mut self.gate.exclusive());
-        }
-        begun.map(|()| (chunks, images))
+        let images = snapshot::cut(self.keyspace, pass, &sink);
+        Some(Cut { chunks, images, heads })
     }
 
-    /// Visits slots until none is left.
-    fn visit(&self, chunks: &Chunks, images: &[Arc<Image>], next: &AtomicUsize) {
+    /// Has all slots visited.
+    fn visit_all(
+        &self,
+        entrance: &Entrance<'_, '_>,
+        chunks: &Chunks,
+        place: Place<'_>,
+        images: &[Arc<Image>],
+    ) {
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..self.visitors.max(1) {
+                scope.spawn(|| self.visit(entrance, chunks, place, (images, &next)));
+            }
+        });
+    }
+
+    /// Visits slots until none is left, of one file after the other, so that all are written.
+    fn visit(
+        &self,
+        entrance: &Entrance<'_, '_>,
+        chunks: &Chunks,
+        place: Place<'_>,
+        (images, next): (&[Arc<Image>], &AtomicUsize),
+    ) {
+        let slots_max = SLOTS.div_ceil(place.files);
         loop {
-            let place = next.fetch_add(1, Relaxed);
-            let Some(image) = images.get(place / SLOTS) else { return };
-            let slot = (place % SLOTS) as u16;
+            let number = next.fetch_add(1, Relaxed);
+            let Some(image) = images.get(number / (slots_max * place.files)) else { return };
+            let slots = place.slots_of(number % place.files);
+            let Some(slot) = slots.clone().nth(number / place.files % slots_max) else { continue };
             let mut has_more = true;
-            while has_more && !chunks.has_failed.load(Relaxed) {
+            while has_more && !chunks.has_failed() {
+                chunks.take_aside();
                 chunks.wait_for_room();
-                let pass = self.gate.enter_extra();
-                has_more = image.visit(self.keyspace, &pass, slot);
+                has_more = entrance.enter(|pass| {
+                    // Who has cancelled may have ended the images, but not while this is inside.
+                    !self.cancel.is_asked() && image.visit(self.keyspace, pass, slot)
+                });
+                // A worker that wants the same processor need not wait for the next tick.
+                thread::yield_now();
             }
         }
     }
-}
 
-impl Chunks {
-    fn new(snapshot: &Snapshot<'_>, options: &Options, version: Version) -> Chunks {
-        let chunk = || Chunk { encoder: Encoder::new(version, options.compresses), db: None };
-        Chunks {
-            version,
-            env: snapshot.env.clone(),
-            filling: std::array::from_fn(|_| Mutex::new(chunk())),
-            next_thread: AtomicUsize::new(0),
-            queue: Mutex::default(),
-            changed: Condvar::new(),
-            buffer_max: snapshot.buffer_max,
-            keys: AtomicU64::new(0),
-            has_failed: AtomicBool::new(false),
+    /// Writes one of the files; if that fails, it is gone.
+    fn write<'d, D: Disk>(
+        &self,
+        chunks: &Chunks,
+        index: usize,
+        mut file: Replacement<'d, D>,
+        head: Vec<u8>,
+        options: &Options,
+    ) -> Result<Written<'d, D>, SaveError> {
+        let begun = file.append(&head);
+        if begun.is_err() {
+            chunks.fail();
         }
-    }
-
-    /// The chunk that this thread fills.
-    fn chunk(&self) -> MutexGuard<'_, Chunk> {
-        thread_local! {
-            static INDEX: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
-        }
-        let index = INDEX.get().unwrap_or_else(|| self.next_thread.fetch_add(1, Relaxed));
-        INDEX.set(Some(index));
-        self.filling[index % CHUNKS].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait_while(&self, condition: impl Fn(&Queue) -> bool) -> MutexGuard<'_, Queue> {
-        let waited = self.changed.wait_while(self.queue(), |queue| condition(queue));
-        waited.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// For visitors, who leave half of the room to those who change something.
-    fn wait_for_room(&self) {
-        drop(self.wait_while(|queue| queue.bytes > self.buffer_max / 2));
-    }
-
-    fn send(&self, chunk: Vec<u8>) {
-        let mut queue = self.wait_while(|queue| queue.bytes > self.buffer_max);
-        queue.bytes += chunk.len();
-        queue.chunks.push(chunk);
-        self.changed.notify_all();
-    }
-
-    /// Nobody takes records any more: what is left in the chunks is sent.
-    fn complete(&self) {
-        for chunk in &self.filling {
-            let mut chunk = chunk.lock().unwrap_or_else(PoisonError::into_inner);
-            if !chunk.encoder.is_empty() {
-                self.send(chunk.encoder.take());
-            }
-        }
-        self.queue().is_complete = true;
-        self.changed.notify_all();
-    }
-
-    /// Writes chunks until all are; after an error they are dropped.
-    fn write<D: Disk>(&self, file: &mut Replacement<'_, D>, progress: &Progress) -> io::Result<()> {
-        let mut result = Ok(());
-        loop {
-            let mut queue = self.wait_while(|queue| queue.chunks.is_empty() && !queue.is_complete);
-            let chunks = std::mem::take(&mut queue.chunks);
-            if chunks.is_empty() {
-                return result;
-            }
-            drop(queue);
-            for chunk in chunks {
-                if result.is_ok() {
-                    result = file.append(&chunk);
-                    self.has_failed.store(result.is_err(), Relaxed);
-                }
-                self.queue().bytes -= chunk.len();
-                self.changed.notify_all();
-            }
-            progress.keys.store(self.keys.load(Relaxed), Relaxed);
-        }
-    }
-}
-
-impl Sink for Chunks {
-    fn take(&self, db: DbIndex, records: &[Record<'_>]) {
-        if self.has_failed.load(Relaxed) {
-            return;
-        }
-        let mut chunk = self.chunk();
-        if chunk.db != Some(db) {
-            chunk.encoder.database(db);
-            chunk.db = Some(db);
-        }
-        records.iter().for_each(|record| chunk.encoder.entry(*record, &self.env));
-        self.keys.fetch_add(records.len() as u64, Relaxed);
-        if chunk.encoder.len() >= CHUNK_SIZE {
-            let bytes = chunk.encoder.take();
-            // The next chunk of any thread may be written before or after this one.
-            chunk.db = None;
-            drop(chunk);
-            self.send(bytes);
-        }
+        let tell = || self.progress.keys.store(chunks.keys(), Relaxed);
+        let written = chunks.write(index, &mut file, self.cancel, tell);
+        begun?;
+        written?;
+        Ok(end(file, chunks.keys_of(index), (chunks.version, options))?)
     }
 }

@@ -15,6 +15,7 @@ mod backoff;
 pub mod clock;
 mod epoll;
 mod event;
+mod file_ring;
 pub mod limits;
 mod memory;
 mod payload;
@@ -29,6 +30,7 @@ mod uring;
 mod waker;
 
 pub use event::{ConnectionId, Event, ListenerId};
+pub use file_ring::{Chain, FileRing};
 pub use memory::Buffer;
 pub use payload::{Cursor, Payload};
 pub use reactor::{Backend, BackendChoice, Options, Reactor};

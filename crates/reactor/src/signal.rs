@@ -1,5 +1,5 @@
 //! SIGTERM and SIGINT ask for a shutdown: a flag is set and workers are woken. A SIGINT after that
-//! ends the process at once, as Redis does. SIGPIPE and SIGHUP are ignored.
+//! ends the process at once, as Redis does. SIGPIPE, SIGHUP and SIGXFSZ are ignored.
 //!
 //! # Safety
 //!
@@ -81,9 +81,10 @@ pub fn stop_until_continued() {
     let _ = low_level::raise(libc::SIGSTOP);
 }
 
-/// A peer that is gone is an error of the send, and a closed terminal is no reason to end.
-pub fn ignore_pipe_and_hangup() {
-    for signal in [libc::SIGPIPE, libc::SIGHUP] {
+/// A peer that is gone is an error of the send, a file that may not grow is one of the write, and a
+/// closed terminal is no reason to end.
+pub fn ignore_what_need_not_end_it() {
+    for signal in [libc::SIGPIPE, libc::SIGHUP, libc::SIGXFSZ] {
         // SAFETY: ignoring a signal installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
@@ -112,7 +113,7 @@ mod tests {
     }
 
     fn receive_signals() {
-        ignore_pipe_and_hangup();
+        ignore_what_need_not_end_it();
         low_level::raise(libc::SIGHUP).unwrap();
         let mut reactor = Reactor::new(&Options::default()).unwrap();
         watch_shutdown(&[reactor.waker()]).unwrap();

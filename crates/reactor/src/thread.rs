@@ -1,6 +1,7 @@
-//! Name and processors of the calling thread.
+//! Name, processors and urgency of the calling thread.
 
 use std::io;
+use std::num::NonZero;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -15,6 +16,47 @@ pub fn set_name(name: &str) -> io::Result<()> {
     }
     let name = std::ffi::CString::new(&name[..end])?;
     Ok(rustix::thread::set_name(&name)?)
+}
+
+/// Gives the calling thread turns of a tenth of a millisecond on its processor, the shortest there
+/// are: when it wakes while a thread with longer ones runs, that one has to give way. Kernels
+/// before 6.12 take it without effect.
+pub fn wake_early() -> io::Result<()> {
+    change_scheduling(|attributes| attributes.sched_runtime = SHORT_NS)
+}
+
+/// Has the calling thread, and those it starts from now on, work in the background: when one wakes,
+/// it leaves the processor to who runs there until that one waits. Its turns are short as well,
+/// since newer kernels take the whole of a turn from who yields.
+pub fn wake_late() -> io::Result<()> {
+    change_scheduling(|attributes| {
+        attributes.sched_policy = libc::SCHED_BATCH as u32;
+        attributes.sched_runtime = SHORT_NS;
+    })
+}
+
+/// The shortest turn that the kernel gives.
+const SHORT_NS: u64 = 100_000;
+
+/// Has sleeps of the calling thread end when they should: else the kernel takes 50 us more, to wake
+/// several threads at once.
+pub fn sleep_exactly() -> io::Result<()> {
+    Ok(rustix::thread::set_current_timer_slack(NonZero::new(1))?)
+}
+
+fn change_scheduling(change: impl FnOnce(&mut libc::sched_attr)) -> io::Result<()> {
+    const SIZE: usize = size_of::<libc::sched_attr>();
+    // SAFETY: all fields are numbers, for which zero is a value.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes no more than the size that it is told.
+    check(unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, SIZE, 0) })?;
+    change(&mut attributes);
+    // SAFETY: the kernel only reads the attributes, which outlive the call.
+    check(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) })
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Lets the calling thread, and those it starts from now on, run on these processors only.
@@ -72,6 +114,42 @@ mod tests {
         for wrong in ["", "a", "1-", "3-1", "1,,2", "0-4:0", "+1", "-1", "0-99999999999"] {
             check(wrong, None);
         }
+    }
+
+    #[test]
+    fn threads_wake_early_or_late() {
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let (_, fields) = stat.rsplit_once(')').unwrap();
+            // The 41st of all fields; two stand before the bracket.
+            fields.split_whitespace().nth(38).unwrap().parse::<i32>().unwrap()
+        };
+        // 0 where the kernel knows no such thing, both times.
+        let turn_ns = || {
+            let mut turn_ns = 0;
+            change_scheduling(|attributes| turn_ns = attributes.sched_runtime).unwrap();
+            turn_ns
+        };
+        let early = std::thread::spawn(move || {
+            wake_early().unwrap();
+            assert_eq!(policy(), libc::SCHED_OTHER);
+            turn_ns()
+        });
+        let late = std::thread::spawn(move || {
+            wake_late().unwrap();
+            assert_eq!(policy(), libc::SCHED_BATCH);
+            turn_ns()
+        });
+        assert_eq!(early.join().unwrap(), late.join().unwrap());
+    }
+
+    #[test]
+    fn a_thread_sleeps_exactly() {
+        let slack_ns = std::thread::spawn(|| {
+            sleep_exactly().unwrap();
+            rustix::thread::current_timer_slack().unwrap()
+        });
+        assert_eq!(slack_ns.join().unwrap(), 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::mem;
 
-use crate::number::{parse_integer, write_unsigned};
+use crate::number::parse_integer;
 use crate::value::Value;
 
 /// What a server may send.
@@ -72,23 +72,6 @@ impl fmt::Display for DecodeError {
 }
 
 impl std::error::Error for DecodeError {}
-
-/// A request as a client sends it.
-pub fn encode_request<T: AsRef<[u8]>>(args: &[T]) -> Vec<u8> {
-    let mut out = vec![];
-    let header = |kind: u8, count: usize, value: &[u8], out: &mut Vec<u8>| {
-        out.push(kind);
-        write_unsigned(count as u64, out);
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(value);
-    };
-    header(b'*', args.len(), b"", &mut out);
-    for arg in args {
-        header(b'$', arg.as_ref().len(), arg.as_ref(), &mut out);
-        out.extend_from_slice(b"\r\n");
-    }
-    out
-}
 
 /// The one reply that `bytes` are.
 pub fn decode(bytes: &[u8]) -> Result<Value, DecodeError> {

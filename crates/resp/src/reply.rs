@@ -221,6 +221,16 @@ impl Reply {
         self.end_line();
     }
 
+    /// A bulk string whose `len` bytes are appended by `append`.
+    pub fn bulk_appended(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) {
+        self.bytes.reserve(len + 16);
+        self.header(b'$', len as u64);
+        let end = self.bytes.len() + len;
+        append(&mut self.bytes);
+        assert_eq!(self.bytes.len(), end, "a bulk string is as long as was said");
+        self.end_line();
+    }
+
     /// The decimal text of `value`, as a bulk string.
     #[inline]
     pub fn bulk_integer(&mut self, value: i64) {
@@ -505,6 +515,7 @@ mod tests {
         check("$4 -inf ", ",-inf ", |reply| reply.double(f64::NEG_INFINITY));
         check("$2 12 ", "(12 ", |reply| reply.big_number("12"));
         check("$0  ", "$0  ", |reply| reply.bulk(b""));
+        check("$2 ab ", "$2 ab ", |reply| reply.bulk_appended(2, |bytes| bytes.extend(b"ab")));
         check("$3 -10 ", "$3 -10 ", |reply| reply.bulk_integer(-10));
         check("$2 ab ", "=6 txt:ab ", |reply| reply.verbatim(b"txt", b"ab"));
         check("$2 ab ", "$2 ab ", |reply| reply.bulk_shared(Arc::new(b"ab".to_vec())));

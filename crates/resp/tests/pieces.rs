@@ -7,7 +7,7 @@ mod driver;
 
 use driver::{Event, run};
 use kvasir_resp::args::Span;
-use kvasir_resp::decode::encode_request;
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::request::{Limits, Parsed, Parser};
 use proptest::prelude::*;
 

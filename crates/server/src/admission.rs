@@ -45,6 +45,7 @@ pub fn check(
     }
     if entry.spec.flags.contains(Flags::WRITE) {
         saving.check_write()?;
+        scene.shared.aof.check_write()?;
     }
     Ok(())
 }

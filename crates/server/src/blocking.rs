@@ -1,4 +1,4 @@
-//! Connections whose call waits for a key, as their worker sees them.
+//! Connections whose call waits, for a key most of all, as their worker sees them.
 //!
 //! While a call waits its connection executes nothing: what it sends is kept. The answer comes from
 //! whoever makes the key ready, perhaps another worker, or from the clock of this one.
@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_keyspace::waiting::{self, Blocked, Caller, Server, Waiter};
+use kvasir_keyspace::waiting::{self, Answer, Blocked, Caller, Server, Waiter};
 use kvasir_resp::reply::Reply;
 use kvasir_resp::request::Parser;
 use kvasir_structures::gate::Pass;
 
+use crate::acks::Acks;
+use crate::config::aof::Fsync;
 use crate::connection::{Connection, Replies};
 use crate::pubsub::notifications;
 use crate::shared::{Message, Shared};
@@ -19,16 +21,37 @@ use crate::worker::{Core, Worker};
 
 /// A call that waits, and what its connection has to know of it.
 pub struct Waits {
-    waiter: Arc<Waiter>,
+    pub awaited: Awaited,
     /// Its answer is dropped: CLIENT REPLY.
-    is_muted: bool,
+    pub is_muted: bool,
+}
+
+/// What a call waits for.
+pub enum Awaited {
+    Key(Arc<Waiter>),
+    Acks(Acks),
+}
+
+impl Waits {
+    /// Where it stands among the deadlines, if it has one.
+    pub fn place(&self, connection: &Connection) -> Option<Place> {
+        let deadline_ms = match &self.awaited {
+            Awaited::Key(waiter) => waiter.deadline_ms,
+            Awaited::Acks(acks) => acks.deadline_ms(),
+        };
+        Some((deadline_ms?, connection.id.index as usize, connection.client.id))
+    }
 }
 
 /// The answer to a call that has waited.
 pub struct Served {
     caller: Caller,
     reply: Reply,
+    /// How far the log must be on disk before it is sent.
+    fence: u64,
 }
+
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// How a wait ends without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,9 +60,12 @@ pub enum End {
     Error,
 }
 
-/// When waits end: time, connection, client.
+/// Time, connection, client.
+pub type Place = (u64, usize, u64);
+
+/// When waits end.
 #[derive(Default)]
-pub struct Deadlines(BTreeSet<(u64, usize, u64)>);
+pub struct Deadlines(BTreeSet<Place>);
 
 impl Deadlines {
     /// When the next one is due, in ms since 1970.
@@ -47,12 +73,12 @@ impl Deadlines {
         self.0.first().map(|(deadline_ms, ..)| *deadline_ms)
     }
 
-    fn add(&mut self, waiter: &Waiter) {
-        self.0.extend(place(waiter));
+    pub fn add(&mut self, place: Option<Place>) {
+        self.0.extend(place);
     }
 
-    fn remove(&mut self, waiter: &Waiter) {
-        if let Some(place) = place(waiter) {
+    fn remove(&mut self, place: Option<Place>) {
+        if let Some(place) = place {
             self.0.remove(&place);
         }
     }
@@ -61,11 +87,6 @@ impl Deadlines {
         self.next_ms().filter(|due| *due <= now_ms)?;
         self.0.pop_first().map(|(_, connection, _)| connection)
     }
-}
-
-fn place(waiter: &Waiter) -> Option<(u64, usize, u64)> {
-    let Caller { client, connection, .. } = waiter.caller;
-    Some((waiter.deadline_ms?, connection, client))
 }
 
 /// Has a connection wait if its last call asked for that, and serves those who waited for what the
@@ -79,10 +100,11 @@ pub fn settle(
     connection: &mut Connection,
 ) {
     if let Some(Blocked::Waits(waiter)) = core.tally.blocked.take() {
-        core.deadlines.add(&waiter);
         connection.client.is_blocked.store(true, Relaxed);
         let is_muted = connection.replies != Replies::On;
-        connection.waits = Some(Waits { waiter, is_muted });
+        let waits = Waits { awaited: Awaited::Key(waiter), is_muted };
+        core.deadlines.add(waits.place(connection));
+        connection.waits = Some(waits);
     }
     if !core.tally.ready.is_empty() {
         serve_ready(shared, worker, core, pass);
@@ -94,8 +116,8 @@ pub fn settle(
 pub fn serve_ready(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) {
     let Core { env, tally, rng, served, .. } = core;
     let server = Server { keyspace: &shared.keyspace, pass, env, tally, rng };
-    waiting::serve(server, &mut |waiter, reply, _| {
-        let answer = Served { caller: waiter.caller, reply };
+    waiting::serve(server, &mut |waiter, Answer { reply, fence, .. }| {
+        let answer = Served { caller: waiter.caller, reply, fence };
         if waiter.caller.worker == worker {
             served.push(answer);
         } else {
@@ -122,7 +144,7 @@ impl Worker {
         let (shared, index) = (self.shared, self.index);
         let pass = shared.gate.enter_unless(index, || shared.keyspace.busy.is_busy());
         let Some(pass) = pass else { return };
-        self.core.see_trackers(shared);
+        self.core.see_listeners(shared);
         serve_ready(shared, index, &mut self.core, &pass);
         notifications::tell(shared, index, &mut self.core, by);
     }
@@ -137,11 +159,21 @@ impl Worker {
         if connection.client.id != served.caller.client {
             return;
         }
+        // Whoever served it may not have known that it wants to wait.
+        let is_strict = connection.wants(Fsync::Always);
+        let fence = if is_strict { self.shared.keyspace.log.end() } else { served.fence };
+        connection.wait_for(fence);
+        self.give_answer(index, &mut served.reply);
+    }
+
+    /// Ends the wait of a connection with this answer.
+    pub fn give_answer(&mut self, index: usize, answer: &mut Reply) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
         let Some(waits) = connection.waits.take() else { return };
-        self.core.deadlines.remove(&waits.waiter);
+        self.core.deadlines.remove(waits.place(connection));
         connection.client.is_blocked.store(false, Relaxed);
         if !waits.is_muted {
-            connection.reply.append(&mut served.reply);
+            connection.reply.append(answer);
         }
         if !connection.input.is_empty() {
             self.ready.push(index);
@@ -166,26 +198,37 @@ impl Worker {
 
     fn end_wait(&mut self, index: usize, end: End) {
         let connection = self.connections.get(index).and_then(Option::as_deref);
-        let Some(waits) = connection.and_then(|connection| connection.waits.as_ref()) else {
-            return;
+        let Some(connection) = connection else { return };
+        let (Some(waits), protocol) = (&connection.waits, connection.protocol()) else { return };
+        let waiter = match &waits.awaited {
+            Awaited::Key(waiter) => Arc::clone(waiter),
+            Awaited::Acks(acks) => {
+                let mut reply = Reply::new(protocol);
+                match end {
+                    End::Timeout => acks.write_to(self.shared, &mut reply),
+                    End::Error => reply.error(UNBLOCKED),
+                }
+                return self.give_answer(index, &mut reply);
+            }
         };
-        let waiter = Arc::clone(&waits.waiter);
         // Otherwise its answer is on the way.
         if self.shared.keyspace.waiting.cancel(&waiter) {
             let mut reply = Reply::new(waiter.protocol());
             match end {
                 End::Timeout => waiter.nothing.write_to(&mut reply),
-                End::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+                End::Error => reply.error(UNBLOCKED),
             }
-            self.unblock(Served { caller: waiter.caller, reply });
+            self.unblock(Served { caller: waiter.caller, reply, fence: 0 });
         }
     }
 
     /// Ends the wait of a connection that closes.
     pub fn forget_wait(&mut self, connection: &Connection) {
         if let Some(waits) = &connection.waits {
-            self.shared.keyspace.waiting.cancel(&waits.waiter);
-            self.core.deadlines.remove(&waits.waiter);
+            if let Awaited::Key(waiter) = &waits.awaited {
+                self.shared.keyspace.waiting.cancel(waiter);
+            }
+            self.core.deadlines.remove(waits.place(connection));
         }
     }
 }

@@ -10,6 +10,7 @@ use kvasir_resp::request::Parser;
 use crate::acl::access::Access;
 use crate::blocking::Waits;
 use crate::clients::Client;
+use crate::config::aof::Fsync;
 use crate::pubsub::subscriptions::Subscriptions;
 use crate::tls::transport::Tls;
 use crate::tracking::Tracked;
@@ -64,6 +65,14 @@ pub struct Connection {
     pub in_round: bool,
     /// In the list of those that have something to send.
     pub is_dirty: bool,
+    /// Nothing is sent before the log is on disk up to here.
+    pub fence: u64,
+    /// In its worker's list of those who wait for that.
+    pub is_held_back: bool,
+    /// The offset behind what it last wrote to the log.
+    pub written_to: u64,
+    /// CLIENT DURABILITY, if it asks for more than the server does for everybody.
+    pub durability: Option<Fsync>,
 }
 
 /// CLIENT REPLY.
@@ -108,6 +117,10 @@ impl Connection {
             is_closing: false,
             in_round: false,
             is_dirty: false,
+            fence: 0,
+            is_held_back: false,
+            written_to: 0,
+            durability: None,
         }
     }
     /// Whether there is something to send, as soon as that is possible.

@@ -105,7 +105,7 @@ impl Cron {
     fn expire(&mut self, shared: &Shared, core: &mut Core) -> bool {
         let is_busy = || shared.keyspace.busy.is_busy();
         let Some(pass) = shared.gate.enter_unless(self.worker, is_busy) else { return true };
-        core.see_trackers(shared);
+        core.see_listeners(shared);
         let stay = Instant::now();
         let mut is_complete = false;
         while !is_complete && stay.elapsed() < EXPIRE_STAY {

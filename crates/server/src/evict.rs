@@ -137,7 +137,7 @@ pub fn may_write_outside(shared: &Shared, worker: usize, core: &mut Core) -> boo
 /// Enters the gate to make room. While a busy script has it, that has to wait.
 fn make_room_outside(shared: &Shared, worker: usize, core: &mut Core) -> bool {
     let pass = shared.gate.enter_unless(worker, || shared.keyspace.busy.is_busy());
-    core.see_trackers(shared);
+    core.see_listeners(shared);
     pass.is_none_or(|pass| make_room(shared, worker, core, &pass))
 }
 

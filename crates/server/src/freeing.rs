@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use kvasir_keyspace::view::Garbage;
+use kvasir_reactor::thread;
 
 use crate::lock;
 
@@ -97,6 +98,8 @@ impl There {
     }
 
     fn work(&self) -> ! {
+        // Where a worker has the same processor, clients shall not wait for what is freed.
+        let _ = thread::wake_late();
         loop {
             let mut queue = lock(&self.queue);
             while queue.is_empty() {

@@ -6,11 +6,15 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod accept;
+pub mod acks;
 pub mod acl;
 pub mod admission;
+pub mod aof;
 pub mod batch;
 pub mod blocking;
 pub mod call_keys;
+pub mod check_aof;
+pub mod check_rdb;
 pub mod client_memory;
 pub mod clients;
 pub mod command_log;
@@ -22,6 +26,7 @@ pub mod cron;
 pub mod defrag;
 pub mod dispatch;
 pub mod evict;
+pub mod fence;
 pub mod freeing;
 pub mod histogram;
 pub mod info;

@@ -11,6 +11,7 @@ use std::sync::atomic::{
 
 use kvasir_keyspace::spec::{Flags, Group};
 
+use crate::aof::Aof;
 use crate::connection::{Connection, Replies};
 use crate::dispatch::Entry;
 use crate::shared::Shared;
@@ -93,7 +94,21 @@ impl Pause {
     }
 }
 
+/// How often those whose writes wait for the disk look whether it has caught up.
+const DISK_LOOK_MS: u64 = 5;
+
 impl Connection {
+    /// Puts a call off that may add to a log of which the disk has too little.
+    #[cold]
+    pub fn postpone_for_disk(&mut self, pause: &Pause, entry: &Entry) {
+        if self.may_write(entry) {
+            pause.mark(self, true);
+            if self.replies == Replies::SkipThis {
+                self.replies = Replies::SkipNext;
+            }
+        }
+    }
+
     /// Whether it executes nothing until something happens that is not up to its client.
     #[inline]
     pub fn is_stalled(&self) -> bool {
@@ -152,8 +167,13 @@ impl Worker {
 
     /// When connections of this worker may go on, if calls of some are put off.
     pub fn pause_end_ms(&self) -> Option<u64> {
-        let current = || self.shared.pause.current(self.core.env.now_ms);
-        if self.postponed.is_empty() { None } else { current().map(|(_, until_ms)| until_ms) }
+        if self.postponed.is_empty() {
+            return None;
+        }
+        let now_ms = self.core.env.now_ms;
+        let current = self.shared.pause.current(now_ms).map(|(_, until_ms)| until_ms);
+        let is_behind = Aof::is_behind(self.shared, self.core.config.aof.buffer_limit);
+        current.or(is_behind.then_some(now_ms + DISK_LOOK_MS))
     }
 
     /// Forgets that calls of a connection that closes were put off.

@@ -24,6 +24,10 @@ struct PostBox<T> {
     needs_waking: AtomicBool,
     /// This worker has sent something to another.
     has_sent: AtomicBool,
+    /// What this worker sends is kept.
+    is_held: AtomicBool,
+    /// To whom it is to be sent.
+    held: Mutex<Vec<(usize, T)>>,
 }
 
 impl<T> Post<T> {
@@ -33,14 +37,42 @@ impl<T> Post<T> {
             has_mail: AtomicBool::default(),
             needs_waking: AtomicBool::default(),
             has_sent: AtomicBool::default(),
+            is_held: AtomicBool::default(),
+            held: Mutex::default(),
         };
         Post { boxes: (0..workers).map(empty).collect() }
     }
 
     pub fn send(&self, from: usize, to: usize, letter: T) {
+        if self.boxes[from].is_held.load(Relaxed) {
+            return lock(&self.boxes[from].held).push((to, letter));
+        }
         self.boxes[to].put(letter, to != from);
         if to != from {
             self.boxes[from].has_sent.store(true, Relaxed);
+        }
+    }
+
+    /// Keeps what a worker sends until it lets it go.
+    pub fn hold(&self, from: usize) {
+        self.boxes[from].is_held.store(true, Relaxed);
+    }
+
+    /// Sends what was kept, each letter as `prepare` leaves it.
+    #[inline]
+    pub fn release(&self, from: usize, prepare: impl FnMut(&mut T)) {
+        if self.boxes[from].is_held.load(Relaxed) {
+            self.send_held(from, prepare);
+        }
+    }
+
+    #[cold]
+    fn send_held(&self, from: usize, mut prepare: impl FnMut(&mut T)) {
+        self.boxes[from].is_held.store(false, Relaxed);
+        let held = std::mem::take(&mut *lock(&self.boxes[from].held));
+        for (to, mut letter) in held {
+            prepare(&mut letter);
+            self.send(from, to, letter);
         }
     }
 
@@ -102,5 +134,25 @@ mod tests {
         assert!(letters == ['b'] && !waking(1));
         post.take(1, &mut letters);
         assert_eq!(letters, ['b']);
+    }
+
+    #[test]
+    fn what_is_held_goes_when_it_is_released() {
+        let post = Post::new(2);
+        let taken = |worker| {
+            let mut letters = Vec::new();
+            post.take(worker, &mut letters);
+            letters
+        };
+        post.hold(0);
+        post.send(0, 1, 'a');
+        post.send(0, 0, 'b');
+        post.send(1, 1, 'x');
+        assert_eq!((taken(0), taken(1)), (vec![], vec!['x']));
+        post.release(0, char::make_ascii_uppercase);
+        assert_eq!((taken(0), taken(1)), (vec!['B'], vec!['A']));
+        post.release(0, |_| unreachable!("nothing is held"));
+        post.send(0, 1, 'c');
+        assert_eq!(taken(1), ['c']);
     }
 }

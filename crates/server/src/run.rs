@@ -2,7 +2,7 @@
 
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::execute::{Call, Context, execute};
+use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::{Reactor, clock};
@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::acl::admit::Scene;
 use crate::admission;
+use crate::aof::Aof;
 use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
 use crate::command_log::Noted;
@@ -113,7 +114,7 @@ impl<'w> Runner<'w> {
         if self.pass.is_none() && !self.is_within_script {
             let Shared { gate, keyspace, .. } = self.shared;
             self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
-            self.core.see_trackers(self.shared);
+            self.core.see_listeners(self.shared);
         }
         self.pass.as_ref()
     }
@@ -253,6 +254,7 @@ impl<'w> Runner<'w> {
             }
             Handler::Server(command) => self.run_server(connection, command.run, args),
         };
+        connection.wait_for_disk(self.core);
         self.tell(connection, entry, args, result.is_ok());
         if let Err(error) = result {
             connection.reply.truncate(mark);
@@ -296,6 +298,13 @@ impl<'w> Runner<'w> {
         admission::check(scene, connection, entry, args)?;
         if self.shared.pause.is_on() {
             connection.postpone(&self.shared.pause, entry, self.core.env.now_ms);
+            if connection.is_postponed {
+                return Ok(());
+            }
+        }
+        let limit = self.core.config.aof.buffer_limit;
+        if self.core.env.logs && Aof::is_behind(self.shared, limit) {
+            connection.postpone_for_disk(&self.shared.pause, entry);
             if connection.is_postponed {
                 return Ok(());
             }
@@ -380,8 +389,8 @@ impl<'w> Runner<'w> {
         args: Args<'_>,
     ) -> Result<(), Error> {
         let mut exclusive = self.close_gate()?;
-        self.core.see_trackers(self.shared);
-        let result = run(&mut World {
+        self.core.see_listeners(self.shared);
+        let world = &mut World {
             args,
             db: connection.db,
             keyspace: &self.shared.keyspace,
@@ -389,11 +398,12 @@ impl<'w> Runner<'w> {
             env: &self.core.env,
             tally: &mut self.core.tally,
             reply: &mut connection.reply,
-        });
+        };
+        let result = execute_world(run, world);
         drop(exclusive);
         let pass = self.pass.insert(self.shared.gate.enter(self.worker));
+        self.core.see_listeners(self.shared);
         settle(self.shared, self.worker, self.core, pass, connection);
-        self.core.tally.count_change(&result);
         result.map(drop)
     }
 
@@ -425,6 +435,7 @@ impl<'w> Runner<'w> {
             }
             ServerRun::World(run) | ServerRun::WorldIf(_, run) => {
                 let mut exclusive = self.close_gate()?;
+                self.core.see_listeners(self.shared);
                 let result = run(&mut ServerCx {
                     shared: self.shared,
                     worker: self.worker,

@@ -10,7 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::execute::{Call, Context, covers, execute, execute_locked, lock_unless_busy};
+use kvasir_keyspace::execute::{
+    Call, Context, covers, execute, execute_locked, execute_world, lock_unless_busy,
+};
+use kvasir_keyspace::logging::{fence_all, log_and_fence, log_changes};
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::spec::{Flags, Group};
 use kvasir_keyspace::view::Guards;
@@ -31,6 +34,7 @@ use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
 use crate::evict;
+use crate::fence;
 use crate::monitor::By;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
@@ -171,7 +175,7 @@ impl Session {
     }
 
     fn hold_slots(&mut self, held: Held<Slots>) {
-        self.worker.core.see_trackers(self.worker.shared);
+        self.begin_entry();
         self.hold = Some(Hold::Slots(held));
     }
 
@@ -212,8 +216,44 @@ impl Session {
         let Shared { gate, keyspace, .. } = self.worker.shared;
         let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
         self.hold = Some(Hold::World(exclusive.ok_or_else(|| keyspace.busy.error())?));
-        self.worker.core.see_trackers(self.worker.shared);
+        self.begin_entry();
         Ok(())
+    }
+
+    /// What the session does from here on is one entry of the log. Called inside the gate.
+    fn begin_entry(&mut self) {
+        let Worker { index, shared, core, .. } = &mut *self.worker;
+        core.see_listeners(shared);
+        core.tally.entry.hold();
+        fence::hold_messages(shared, *index, core);
+    }
+
+    /// Appends what the session has done, while all that it concerns is still held.
+    fn end_entry(&mut self) {
+        let Worker { index, shared, core, .. } = &mut *self.worker;
+        let (keyspace, Core { env, tally, .. }) = (&shared.keyspace, &mut *core);
+        tally.entry.release();
+        match &self.hold {
+            None => debug_assert!(tally.entry.is_empty(), "who changes something holds it"),
+            Some(Hold::World(pass)) => {
+                log_changes(keyspace, pass, [], env, tally);
+                fence_all(keyspace, env, tally);
+            }
+            Some(Hold::Slots(slots)) => {
+                let pass = slots.pass();
+                slots.with(|guards| log_and_fence(keyspace, pass, guards, env, tally));
+            }
+        }
+        fence::post_messages(shared, *index, core);
+        self.connection.wait_for_disk(core);
+    }
+
+    /// Adds a call that is not about data to what the log gets.
+    pub fn log_call(&mut self, args: &ArgsBuf) {
+        let Session { worker, connection, .. } = self;
+        if worker.core.env.logs {
+            worker.core.tally.entry.push(connection.db, args.as_args().iter());
+        }
     }
 
     /// Whether all keys are among those held.
@@ -343,7 +383,8 @@ impl Session {
         let hold = hold.as_mut().expect("a session holds something before its first call");
         match (hold, &command.run) {
             (Hold::World(pass), Run::World(run)) => {
-                run(&mut World { args, db, keyspace, pass, env, tally, reply }).map(drop)
+                let world = &mut World { args, db, keyspace, pass, env, tally, reply };
+                execute_world(*run, world).map(drop)
             }
             (Hold::World(pass), _) => {
                 let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
@@ -417,7 +458,8 @@ impl Session {
     }
 
     /// Lets go of what was held, and serves those who waited for what was written.
-    fn end(self) -> (Box<Worker>, Box<Connection>) {
+    fn end(mut self) -> (Box<Worker>, Box<Connection>) {
+        self.end_entry();
         let Session { mut worker, connection, hold, .. } = self;
         drop(hold);
         worker.serve_left(connection.client.id);

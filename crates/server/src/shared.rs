@@ -9,6 +9,7 @@ use kvasir_structures::gate::Gate;
 
 use crate::acl::Acl;
 use crate::acl::user::User;
+use crate::aof::Aof;
 use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::command_log::CommandLogs;
@@ -17,6 +18,7 @@ use crate::defrag::Defrag;
 use crate::dispatch::Table;
 use crate::evict::OverLimit;
 use crate::freeing::Freeing;
+use crate::info::compression::CompressionStats;
 use crate::latency::Latencies;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
@@ -54,8 +56,10 @@ pub struct Shared {
     pub latencies: Latencies,
     pub freeing: Freeing,
     pub defrag: Defrag,
+    pub compression: CompressionStats,
     pub over_limit: OverLimit,
     pub saving: Saving,
+    pub aof: Aof,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -115,6 +119,7 @@ impl Shared {
         (table, acl): (Table, Acl),
         wakers: Vec<Waker>,
     ) -> Shared {
+        let aof = Aof::new(wakers.len());
         let worker = |waker| WorkerHandle {
             waker,
             inbox: Mutex::new(Vec::new()),
@@ -144,8 +149,10 @@ impl Shared {
             latencies: Latencies::default(),
             freeing: Freeing::start(),
             defrag: Defrag::default(),
+            compression: CompressionStats::new(),
             over_limit: OverLimit::default(),
             saving: Saving::default(),
+            aof,
             has_expiries: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),

@@ -13,6 +13,8 @@ use kvasir_reactor::{
 use kvasir_structures::gate::Gate;
 
 use crate::acl::{self, Acl};
+use crate::check_aof;
+use crate::check_rdb;
 use crate::config::arguments::{self, Invocation, USAGE};
 use crate::config::load::{self, Loaded};
 use crate::config::{Config, IoBackend, print};
@@ -32,8 +34,23 @@ const SPARE_DESCRIPTORS: u64 = 32;
 /// Where the process id of a server in the background stands, if nothing else is configured.
 const DAEMON_PID_FILE: &str = "/var/run/kvasir.pid";
 
+/// The exit status of a server whose data cannot be loaded: `EX_DATAERR` of sysexits.h.
+const BROKEN_DATA: u8 = 65;
+
 /// Why the server does not start, for the user.
-type Refusal = String;
+#[derive(Debug)]
+enum Refusal {
+    /// By its configuration or by the system.
+    Start(String),
+    /// By the data that it would have to load, which is left as it is.
+    Data(String),
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Refusal {
+        Refusal::Start(text)
+    }
+}
 
 /// The whole program.
 pub fn main() -> ExitCode {
@@ -43,6 +60,12 @@ pub fn main() -> ExitCode {
         Invocation::Version => return say(&format!("{}\n", version_line())),
         Invocation::Help => return say(USAGE),
         Invocation::PrintConfig => return say(&print::sample_file()),
+        Invocation::CheckRdb(file) => return check_rdb::main(&file),
+        Invocation::CheckAof(check) => return check_aof::main(&check),
+        Invocation::Misuse(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
     };
     let loaded = match load::load(&sources) {
         Ok(loaded) => loaded,
@@ -54,9 +77,13 @@ pub fn main() -> ExitCode {
     let file = sources.file.as_deref().map(std::path::absolute).and_then(Result::ok);
     match serve(loaded, file.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => {
-            warning!("{refusal}");
+        Err(Refusal::Start(text)) => {
+            warning!("{text}");
             ExitCode::FAILURE
+        }
+        Err(Refusal::Data(text)) => {
+            warning!("{text}");
+            ExitCode::from(BROKEN_DATA)
         }
     }
 }
@@ -90,25 +117,26 @@ fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
     for directive in &ignored {
         warning!("option without effect name={} reason={}", directive.name, directive.why);
     }
-    signal::ignore_pipe_and_hangup();
+    signal::ignore_what_need_not_end_it();
     clock::calibrate();
     limit_clients(&mut config);
     let tls = Endpoint::new(&config.tls)?;
     let listeners = listen::open(&config)?;
     let (shared, threads) = start_workers(config, access, file, tls, listeners)?;
-    crash::install(shared);
     let config = shared.config();
     write_pid_file(&config);
     if let Err(error) = process::adjust_oom_score(&config) {
         warning!("oom-score-adj has no effect: {error}");
     }
-    saving::loading::load_at_start(shared)?;
+    saving::loading::load_at_start(shared).map_err(Refusal::Data)?;
     notice!("{}", listen::ready_line(&config, shared));
     process::notify_ready(&config);
     let result = join(threads);
+    shared.saving.end();
+    shared.aof.finish();
     remove_files(&config);
     notice!("bye bye");
-    result
+    Ok(result?)
 }
 
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
@@ -157,6 +185,7 @@ fn start_workers(
     let keyspace = Keyspace::new(gate, config.databases as usize);
     let shared = Shared::new(gate, keyspace, config, tls, facts, access, wakers);
     let shared: &'static Shared = Box::leak(Box::new(shared));
+    crash::install(shared);
     saving::loading::begin_if_there_is_something(shared);
     saving::start(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
@@ -185,6 +214,8 @@ impl Start {
         let (shared, learn) = mpsc::channel::<&'static Shared>();
         let options = options.clone();
         let run = move || {
+            // Where a sandbox forbids it, nothing is lost but a millisecond now and then.
+            let _ = thread::wake_early();
             let reactor = match Reactor::new(&options) {
                 Ok(reactor) => reactor,
                 Err(error) => {
@@ -260,7 +291,7 @@ fn remove_files(config: &Config) {
 }
 
 /// Waits for the workers to end, which they do together.
-fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Refusal> {
+fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), String> {
     let mut result = Ok(());
     for thread in threads {
         match thread.join() {

@@ -52,7 +52,7 @@ impl Thresholds {
                 config.commandlog_execution_slower_than,
                 config.commandlog_slow_execution_max_len,
             ),
-            latency_us: match config.latency_monitor_threshold {
+            latency_us: match config.latency.monitor_threshold {
                 0 => u64::MAX,
                 threshold_ms => threshold_ms.saturating_mul(1000),
             },
@@ -64,7 +64,7 @@ impl Thresholds {
                 config.commandlog_reply_larger_than,
                 config.commandlog_large_reply_max_len,
             ),
-            tracks_latency: config.latency_tracking,
+            tracks_latency: config.latency.tracking,
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
+use kvasir_keyspace::spec::Flags;
 use kvasir_keyspace::view::Env;
 use kvasir_keyspace::watching::{Mark, has_expired};
 use kvasir_resp::args::{Args, ArgsBuf};
@@ -16,7 +17,7 @@ use crate::connection::Connection;
 use crate::dispatch::Entry;
 
 /// Commands that a transaction does not queue.
-const NOT_QUEUED: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
+const NOT_QUEUED: [&str; 4] = ["exec", "discard", "quit", "reset"];
 
 /// Calls since MULTI.
 #[derive(Default)]
@@ -53,9 +54,16 @@ impl Connection {
         self.client.queued.store(0, Relaxed);
     }
 
-    /// Queues a call if a transaction is open and takes it; `false` if the call has to run.
+    /// Queues a call if a transaction is open and takes it; `false` if the call has to run. Fails
+    /// for what may not be in one.
     pub fn queue(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<bool, Error> {
         let Some(transaction) = &mut self.transaction else { return Ok(false) };
+        if entry.spec.flags.contains(Flags::NO_MULTI) {
+            let name = &entry.full_name;
+            return Err(Error::new(format!(
+                "ERR Command '{name}' not allowed inside a transaction"
+            )));
+        }
         if NOT_QUEUED.contains(&entry.spec.name) {
             return Ok(false);
         }

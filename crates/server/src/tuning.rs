@@ -36,6 +36,7 @@ pub fn env(config: &Config, now_ms: u64) -> Env {
         stream_node_bytes_max: config.stream_node_max_bytes as usize,
         stream_node_entries_max: config.stream_node_max_entries as usize,
         hll_sparse_bytes_max: config.hll_sparse_max_bytes as usize,
+        compression: config.memory.compression(),
         events: notifications::noted(config.notify_keyspace_events),
         policy: config.memory.maxmemory_policy,
         lfu_log_factor: config.memory.lfu_log_factor,

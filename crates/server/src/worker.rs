@@ -73,6 +73,8 @@ pub struct Worker {
     /// it without waiting.
     awaits_report: bool,
     pub spare: Vec<Vec<u8>>,
+    /// Connections whose replies wait for the disk.
+    pub held_back: Vec<usize>,
 }
 
 /// What running a command needs of its worker.
@@ -98,6 +100,10 @@ pub struct Core {
     pub output_unlimited: u64,
     /// Bytes that all clients together may take up; 0: no limit.
     pub client_memory_max: usize,
+    /// Connections whose call waits for the disk, or for replicas.
+    pub waits_for_acks: Vec<usize>,
+    /// The offset behind what this worker last wrote to the log.
+    pub written_to: u64,
 }
 
 impl Core {
@@ -117,6 +123,8 @@ impl Core {
             tracking: tracking::local::Local::default(),
             output_unlimited: u64::MAX,
             client_memory_max: 0,
+            waits_for_acks: Vec::new(),
+            written_to: 0,
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };
@@ -137,7 +145,7 @@ impl Core {
             self.output_unlimited = self.config.client_output_buffer_limit.smallest();
             let limit = self.config.memory.maxmemory_clients.limit(self.config.memory.maxmemory);
             self.client_memory_max = limit as usize;
-            self.see_trackers(shared);
+            self.see_listeners(shared);
             self.evicting.configure(&self.config, shared.workers.len());
         }
     }
@@ -166,6 +174,7 @@ impl Worker {
             handshakes: Handshakes::default(),
             awaits_report: false,
             spare: Vec::new(),
+            held_back: Vec::new(),
         })
     }
 
@@ -207,6 +216,7 @@ impl Worker {
         self.cron.run(self.shared, &mut self.core);
         self.serve_left(NOBODY);
         self.answer_served();
+        self.send_held_back();
         self.shake_hands();
         self.end_handshakes();
         self.end_pause();
@@ -391,22 +401,19 @@ impl Worker {
     pub fn finish_sources(&mut self) {
         let mut sources = std::mem::take(&mut self.batch.sources);
         for source in sources.drain(..).filter(|source| !source.is_released) {
-            let Source { connection: id, data, consumed, has_more, .. } = source;
-            let index = id.index as usize;
-            let connection = self.connections[index].as_deref_mut();
+            let Source { connection: id, data, consumed, mut has_more, .. } = source;
             // Its place may have another one by now, if a script was busy.
-            let connection = connection.filter(|connection| connection.id == id);
-            if let Some(connection) = connection {
+            if let Some(connection) = find(&mut self.connections, id) {
                 let consumed = connection.used_up_to(consumed);
+                // It came while a script of this connection was busy.
+                has_more |= !connection.input.is_empty();
                 connection.put_back(data.bytes(&self.reactor), consumed);
             }
             if let Data::Direct(buffer) = data {
                 self.reactor.recycle(buffer);
             }
-            let connection = self.connections[index].as_deref_mut();
-            let Some(connection) = connection.filter(|connection| connection.id == id) else {
-                continue;
-            };
+            let Some(connection) = find(&mut self.connections, id) else { continue };
+            let index = id.index as usize;
             connection.in_round = false;
             connection.client.input_bytes.store(connection.input.len(), Relaxed);
             if connection.is_postponed {
@@ -442,7 +449,7 @@ impl Worker {
 
     /// Sends what a connection has to say, unless a payload is under way; then closes it if that
     /// was its last word.
-    fn flush(&mut self, index: usize) {
+    pub fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         connection.is_dirty = false;
         if self.limit_output(index) {
@@ -454,6 +461,10 @@ impl Worker {
             self.awaits_report |= connection.has_output();
             return;
         }
+        if self.holds_back(index) {
+            return;
+        }
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if connection.tls.is_some() {
             return self.flush_records(index);
         }
@@ -506,6 +517,7 @@ impl Worker {
             return;
         };
         self.forget_wait(&connection);
+        connection.set_durability(self.shared, None);
         self.forget_subscriptions(&mut connection);
         self.forget_pause(&mut connection);
         self.uncount_memory(&mut connection);
@@ -552,7 +564,6 @@ impl Worker {
         if idle_max_ms == 0 || !self.cron.second_has_passed(now_ms) {
             return;
         }
-        let now_ms = self.core.env.now_ms;
         for index in 0..self.connections.len() {
             if let Some(connection) = &self.connections[index]
                 && connection.waits.is_none()
@@ -573,6 +584,7 @@ impl Worker {
         stats.evicted.add(std::mem::take(&mut tally.evicted));
         stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
         stats.changes.add(std::mem::take(&mut tally.changes));
+        self.shared.aof.wake_for(&self.shared.keyspace.log, &self.core.env);
         if !tally.garbage.is_empty() {
             self.shared.freeing.free(tally.garbage.drain(..));
         }

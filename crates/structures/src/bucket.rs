@@ -26,6 +26,7 @@
 //!   by Rust's rules; a prefetch follows nothing.
 //! - The array belongs to the leaf's owner; [`Leaf`] is a plain copyable name for it.
 
+use core::ops::RangeBounds;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -391,13 +392,18 @@ pub(crate) fn for_each(buckets: &[Bucket], mut f: impl FnMut(Fraction, Entry)) {
     }
 }
 
-/// Calls `f` with every entry whose home is `home` and whose fraction is at least `from`.
-pub(crate) fn for_home(buckets: &[Bucket], home: usize, from: Fraction, mut f: impl FnMut(Entry)) {
+/// Calls `f` with every entry whose home is `home` and whose fraction is in a range.
+pub(crate) fn for_home(
+    buckets: &[Bucket],
+    home: usize,
+    fractions: &impl RangeBounds<Fraction>,
+    mut f: impl FnMut(Entry),
+) {
     let mut at = home;
     for _ in 0..buckets.len() {
         for position in buckets[at].positions() {
             let fraction = buckets[at].fraction(position);
-            if fraction.home(buckets.len()) == home && fraction >= from {
+            if fraction.home(buckets.len()) == home && fractions.contains(&fraction) {
                 f(buckets[at].entry(position));
             }
         }
@@ -477,7 +483,7 @@ mod tests {
                 }
                 let mut seen = 0;
                 for home in 0..size {
-                    for_home(buckets, home, Fraction(0), |_| seen += 1);
+                    for_home(buckets, home, &.., |_| seen += 1);
                 }
                 prop_assert_eq!(seen, model.len());
             }

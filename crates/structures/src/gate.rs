@@ -181,6 +181,11 @@ impl Gate {
         Some(exclusive)
     }
 
+    /// How many may be inside at the same time, and one for who is there alone.
+    pub(crate) fn lanes(&self) -> usize {
+        self.flags.len() + 1
+    }
+
     /// Whether somebody waits for the gate, or has closed it: a reason to end a long batch early.
     #[inline]
     pub fn is_closing(&self) -> bool {
@@ -302,6 +307,12 @@ impl<'g> Pass<'g> {
     #[inline]
     pub fn gate(&self) -> &'g Gate {
         self.gate
+    }
+
+    /// What only this holder has: below [`Gate::lanes`].
+    #[inline]
+    pub(crate) fn lane(&self) -> usize {
+        if self.index == EXCLUSIVE { self.gate.flags.len() } else { self.index }
     }
 
     /// Frees `item` once every batch that is running now has ended, this one included.

@@ -1,16 +1,15 @@
 //! Counting what the general allocator has given out, for `used_memory` and `maxmemory`.
 //!
-//! The program's allocator is wrapped in [`Counted`]. Each thread counts in a place of its own, a
-//! load and a store; whoever wants the sum adds the places up. A block is counted as the allocator
-//! rounds it: mimalloc has four sizes a doubling.
+//! The program's allocator is wrapped in [`Counted`]. A block is counted as the allocator rounds
+//! it: mimalloc has four sizes a doubling.
 //!
 //! # Safety
 //! `Counted` hands every call on as it came, so it keeps the contract of `GlobalAlloc` as far as
 //! what it wraps does.
 
-use core::cell::Cell;
-use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use std::alloc::{GlobalAlloc, Layout};
+
+use crate::sums::Sums;
 
 /// An allocator whose blocks are counted.
 pub struct Counted<A>(pub A);
@@ -49,16 +48,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
 
 /// Bytes given out at present, and those [`charge`]d.
 pub fn allocated_bytes() -> usize {
-    // A thread may free what another one counted, so that single places can be negative.
-    let places = &PLACES[..PLACE_COUNT.min(THREADS.load(Relaxed))];
-    let sum: isize = places.iter().map(|place| place.0.load(Relaxed)).sum();
-    sum.max(0) as usize
+    BYTES.total(0).max(0) as usize
 }
 
 /// What this thread has added to [`allocated_bytes`]; where it freed more, negative.
 #[inline]
 pub fn own_bytes() -> isize {
-    PLACES[my_place()].0.load(Relaxed)
+    BYTES.own(0)
 }
 
 /// Counts memory that was not allocated here, or no more.
@@ -66,38 +62,11 @@ pub fn charge(bytes: isize) {
     count(bytes);
 }
 
-/// Threads that ever allocated.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-/// More threads than this share the last place.
-const PLACE_COUNT: usize = 64;
-const SHARED: usize = PLACE_COUNT - 1;
-
-#[repr(align(128))]
-struct Place(AtomicIsize);
-
-static PLACES: [Place; PLACE_COUNT] = [const { Place(AtomicIsize::new(0)) }; PLACE_COUNT];
+static BYTES: Sums<1> = Sums::new();
 
 #[inline]
 fn count(change: isize) {
-    let index = my_place();
-    let place = &PLACES[index].0;
-    if index == SHARED {
-        place.fetch_add(change, Relaxed);
-    } else {
-        place.store(place.load(Relaxed).wrapping_add(change), Relaxed);
-    }
-}
-
-#[inline]
-fn my_place() -> usize {
-    // Without a destructor, so that it may be used at any time of a thread's life.
-    thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
-    MINE.with(|mine| {
-        if mine.get() == usize::MAX {
-            mine.set(THREADS.fetch_add(1, Relaxed).min(SHARED));
-        }
-        mine.get()
-    })
+    BYTES.add(0, change);
 }
 
 /// What a request of `size` bytes takes: as mimalloc rounds it. Above half a MiB a block has whole

@@ -1,4 +1,5 @@
-//! Pure containers and algorithms: slot lock, gate, slot table, record, listpack, intset, crc16.
+//! Pure containers and algorithms: slot lock, gate, log, slot table, record, listpack, intset,
+//! crc16.
 //!
 //! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
 //! Under `--cfg loom` only what loom models is built: its locks cannot stand in statics.
@@ -8,6 +9,8 @@ pub mod bits;
 pub(crate) mod bucket;
 #[cfg(not(loom))]
 mod buffer;
+#[cfg(not(loom))]
+pub mod compressed;
 pub mod crc16;
 pub mod crc64;
 #[cfg(not(loom))]
@@ -24,6 +27,7 @@ pub mod hyperloglog;
 pub mod intset;
 pub mod listpack;
 pub mod lock;
+pub mod log;
 pub mod lzf;
 #[cfg(not(loom))]
 pub mod ordered_set;
@@ -40,8 +44,10 @@ pub mod slab;
 pub mod slot;
 #[cfg(not(loom))]
 pub mod stream;
+pub mod sums;
 #[cfg(not(loom))]
 pub mod table;
 pub mod ziplist;
 
+mod shared;
 mod sync;

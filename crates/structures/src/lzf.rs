@@ -54,10 +54,23 @@ impl std::error::Error for LzfError {}
 /// The `len` bytes that `input` was made of. Memory is taken for as many as the input can hold at
 /// most, 88 for each of its bytes, whatever `len` claims.
 pub fn decompress(input: &[u8], len: usize) -> Result<Vec<u8>, LzfError> {
+    let mut output = Vec::new();
+    decompress_onto(input, len, &mut output)?;
+    Ok(output)
+}
+
+/// As [`decompress`], behind what is there already. After an error some of it may be appended.
+pub fn decompress_onto(input: &[u8], len: usize, output: &mut Vec<u8>) -> Result<(), LzfError> {
     if len > input.len().saturating_mul(COPY_MAX / COPY_SIZE_MAX) {
         return Err(LzfError::Impossible { input: input.len(), output: len });
     }
-    let mut output = Vec::with_capacity(len);
+    output.reserve(len);
+    let start = output.len();
+    let end = start + len;
+    let expect_room = |output: &[u8], more: usize| {
+        let fits = output.len() + more <= end;
+        fits.then_some(()).ok_or(LzfError::Length { promised: len })
+    };
     let mut rest = input;
     while let Some((&token, after)) = rest.split_first() {
         let offset = input.len() - rest.len();
@@ -65,7 +78,7 @@ pub fn decompress(input: &[u8], len: usize) -> Result<Vec<u8>, LzfError> {
         let token = usize::from(token);
         if token < RUN_MAX {
             let (run, after) = after.split_at_checked(token + 1).ok_or(truncated)?;
-            expect_room(&output, run.len(), len)?;
+            expect_room(output, run.len())?;
             output.extend_from_slice(run);
             rest = after;
             continue;
@@ -78,17 +91,13 @@ pub fn decompress(input: &[u8], len: usize) -> Result<Vec<u8>, LzfError> {
                 after.split_first().map(|(low, after)| (*low, after)).ok_or(truncated)?;
         }
         let distance = ((token & 0x1f) << 8 | usize::from(low)) + 1;
-        let from = output.len().checked_sub(distance).ok_or(LzfError::Offset { offset })?;
-        expect_room(&output, copied, len)?;
-        copy_within(&mut output, from, copied);
+        let from = output.len().checked_sub(distance).filter(|from| *from >= start);
+        let from = from.ok_or(LzfError::Offset { offset })?;
+        expect_room(output, copied)?;
+        copy_within(output, from, copied);
         rest = after;
     }
-    if output.len() == len { Ok(output) } else { Err(LzfError::Length { promised: len }) }
-}
-
-fn expect_room(output: &[u8], more: usize, len: usize) -> Result<(), LzfError> {
-    let fits = output.len() + more <= len;
-    fits.then_some(()).ok_or(LzfError::Length { promised: len })
+    if output.len() == end { Ok(()) } else { Err(LzfError::Length { promised: len }) }
 }
 
 /// Appends `count` bytes from `from` on, which may be those just appended.

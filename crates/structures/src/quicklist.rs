@@ -16,6 +16,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use crate::listpack::{Element, Listpack, ListpackRef, Position, SIZE_MIN};
+use crate::shared::Shared;
 use node::Node;
 
 /// The size of a node whose limit is a number of elements.
@@ -100,10 +101,10 @@ pub enum NodeRef<'a> {
     Packed(ListpackRef<'a>),
 }
 
-/// A big list.
+/// A big list. A copy shares the nodes that neither has changed.
 #[derive(Clone, Debug)]
 pub struct Quicklist {
-    nodes: VecDeque<Node>,
+    nodes: VecDeque<Shared<Node>>,
     len: usize,
     node_max: NodeMax,
     /// Nodes at each end that are never compressed; 0: no node is.
@@ -126,7 +127,7 @@ impl Quicklist {
         if !listpack.is_empty() {
             listpack.shrink_to_fit();
             list.len = listpack.len();
-            list.nodes.push_back(Node::packed(listpack));
+            list.nodes.push_back(Shared::new(Node::packed(listpack)));
         }
         list
     }
@@ -156,8 +157,9 @@ impl Quicklist {
 
     /// Bytes of everything behind it.
     pub fn allocated_bytes(&self) -> usize {
-        let nodes: usize = self.nodes.iter().map(Node::allocated_bytes).sum();
-        nodes + self.nodes.capacity() * size_of::<Node>()
+        let beside = size_of::<Node>() + Shared::<Node>::OVERHEAD;
+        let nodes: usize = self.nodes.iter().map(|node| beside + node.allocated_bytes()).sum();
+        nodes + self.nodes.capacity() * size_of::<Shared<Node>>()
     }
 }
 
@@ -231,7 +233,7 @@ impl Quicklist {
             }
             node.shrink();
         }
-        let node = Node::of(bytes, self.node_max);
+        let node = Shared::new(Node::of(bytes, self.node_max));
         match end {
             End::Head => self.nodes.push_front(node),
             End::Tail => self.nodes.push_back(node),
@@ -257,14 +259,14 @@ impl Quicklist {
             self.nodes[at - 1].push(End::Tail, bytes);
         } else if is_last || offset == 0 {
             let at = if is_last { at + 1 } else { at };
-            self.nodes.insert(at, Node::of(bytes, self.node_max));
+            self.nodes.insert(at, Shared::new(Node::of(bytes, self.node_max)));
         } else {
             self.split(at, offset);
             if has_room(self, at) {
                 self.nodes[at].push(End::Tail, bytes);
                 self.merge_around(at);
             } else {
-                self.nodes.insert(at + 1, Node::of(bytes, self.node_max));
+                self.nodes.insert(at + 1, Shared::new(Node::of(bytes, self.node_max)));
                 self.merge_around(at + 1);
             }
         }
@@ -331,7 +333,10 @@ impl Quicklist {
                 End::Head => step,
                 End::Tail => self.nodes.len() - 1 - step,
             };
-            removed += self.nodes[at].remove_matching(value, count - removed, start);
+            if let Some((rest, gone)) = self.nodes[at].without(value, count - removed, start) {
+                self.nodes[at] = Shared::new(rest);
+                removed += gone;
+            }
         }
         if removed > 0 {
             self.len -= removed;
@@ -345,7 +350,7 @@ impl Quicklist {
     /// Splits a node before the element with this index in it.
     fn split(&mut self, at: usize, offset: usize) {
         let behind = self.nodes[at].split_off(offset);
-        self.nodes.insert(at + 1, behind);
+        self.nodes.insert(at + 1, Shared::new(behind));
     }
 
     /// Merges small nodes about one that was split or put in: the pairs on both sides first, then
@@ -369,7 +374,7 @@ impl Quicklist {
         };
         let fits = one.merges_with(next, self.node_max);
         if fits && let Some(next) = self.nodes.remove(at + 1) {
-            self.nodes[at].append(next);
+            self.nodes[at].append(next.into_inner());
         }
         fits
     }

@@ -3,7 +3,7 @@
 //! | Offset | Size | Field |
 //! |---|---|---|
 //! | 0 | 1 | tag: what the owner says the value is; this module does not read it |
-//! | 1 | 1 | flags: 1 expiry, 2 object, 4 long key, 8 parts of the object expire |
+//! | 1 | 1 | flags: 1 expiry, 2 object, 4 long key, 8 parts of the object expire, 16 compressed |
 //! | 2 | 2 | length of the inline value in bytes, little endian |
 //! | 4 | 1 | length of the key, if it is not long |
 //! | 5 | 3 | access clock, little endian, free for the owner |
@@ -13,7 +13,9 @@
 //! | | | key, then inline value |
 //!
 //! A value is either inline bytes, up to 64 KiB, or an object of type `T` that lives elsewhere.
-//! A record of a 16-byte key and a 64-byte value takes 88 bytes.
+//! A record of a 16-byte key and a 64-byte value takes 88 bytes. Inline bytes that are a compressed
+//! text (`compressed`) are counted there as long as the record lives, so they are never changed in
+//! place.
 //!
 //! # Safety
 //! `Record` owns its allocation and its object. `RecordRef` and `RecordMut` borrow them: the
@@ -23,7 +25,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use crate::slab;
+use crate::{compressed, slab};
 
 /// The longest value that can stand in the record itself.
 pub const INLINE_MAX: usize = u16::MAX as usize;
@@ -34,6 +36,7 @@ const HAS_EXPIRY: u8 = 1;
 const HAS_OBJECT: u8 = 2;
 const LONG_KEY: u8 = 4;
 const PARTS_EXPIRE: u8 = 8;
+const COMPRESSED: u8 = 16;
 const HEADER_BYTES: usize = 8;
 
 /// An owned record.
@@ -69,6 +72,8 @@ pub enum BodyMut<'a, T> {
 /// The value that a new record takes.
 pub enum NewBody<'a, T> {
     Bytes(&'a [u8]),
+    /// Bytes that are a compressed text.
+    Compressed(&'a [u8]),
     Object(Box<T>),
 }
 
@@ -109,12 +114,15 @@ impl Shape {
 impl<T> Record<T> {
     /// A record of `key` and `body`; inline bytes must be at most [`INLINE_MAX`] long.
     pub fn new(key: &[u8], tag: u8, body: NewBody<'_, T>, expiry_ms: Option<u64>) -> Record<T> {
-        let (object, inline) = match body {
-            NewBody::Bytes(bytes) => (None, bytes),
-            NewBody::Object(object) => (Some(Box::into_raw(object)), &[][..]),
+        let (object, inline, mut flags) = match body {
+            NewBody::Bytes(bytes) => (None, bytes, 0),
+            NewBody::Compressed(bytes) => (None, bytes, COMPRESSED),
+            NewBody::Object(object) => (Some(Box::into_raw(object)), &[][..], 0),
         };
         assert!(inline.len() <= INLINE_MAX && key.len() <= KEY_MAX);
-        let mut flags = 0;
+        if flags & COMPRESSED != 0 {
+            compressed::hold(inline);
+        }
         flags |= if expiry_ms.is_some() { HAS_EXPIRY } else { 0 };
         flags |= if object.is_some() { HAS_OBJECT } else { 0 };
         flags |= if key.len() > u8::MAX as usize { LONG_KEY } else { 0 };
@@ -157,7 +165,7 @@ impl<T> Record<T> {
         let parts_expire = self.borrow().parts_expire();
         let mut new = match self.into_object() {
             Ok(object) => Record::new(key, tag, NewBody::Object(object), expiry_ms),
-            Err(old) => Record::new(key, tag, NewBody::Bytes(old.borrow().inline()), expiry_ms),
+            Err(old) => Record::new(key, tag, old.borrow().inline_body(), expiry_ms),
         };
         new.borrow_mut().set_clock(clock);
         new.set_parts_expire(parts_expire);
@@ -211,6 +219,8 @@ impl<T> Drop for Record<T> {
         if let Some(object) = self.borrow().object_pointer() {
             // SAFETY: the record owns the box.
             drop(unsafe { Box::from_raw(object) });
+        } else if self.borrow().is_compressed() {
+            compressed::release(self.borrow().inline());
         }
         Owned(self.start).free_allocation();
     }
@@ -266,6 +276,14 @@ impl<'a, T> RecordRef<'a, T> {
         self.slice(self.shape().value_at(), self.inline_len())
     }
 
+    /// The inline value for another record; empty if there is an object.
+    pub fn inline_body<U>(self) -> NewBody<'a, U> {
+        match self.is_compressed() {
+            true => NewBody::Compressed(self.inline()),
+            false => NewBody::Bytes(self.inline()),
+        }
+    }
+
     fn object_pointer(self) -> Option<*mut T> {
         let shape = self.shape();
         let place = self.start.as_ptr().wrapping_add(shape.object_at()).cast::<*mut T>();
@@ -298,6 +316,12 @@ impl<'a, T> RecordRef<'a, T> {
     #[inline]
     pub fn parts_expire(self) -> bool {
         self.byte(1) & PARTS_EXPIRE != 0
+    }
+
+    /// Whether the inline value is a compressed text.
+    #[inline]
+    fn is_compressed(self) -> bool {
+        self.byte(1) & COMPRESSED != 0
     }
 
     /// Whether the key, or a part of its object, expires.
@@ -385,7 +409,7 @@ impl<'a, T> RecordMut<'a, T> {
         let shape = self.shared().shape();
         let room = slab::usable_size(self.shared().size());
         let size = shape.value_at() + bytes.len();
-        if shape.flags & HAS_OBJECT != 0
+        if shape.flags & (HAS_OBJECT | COMPRESSED) != 0
             || bytes.len() > INLINE_MAX
             || slab::usable_size(size) != room
         {
@@ -407,7 +431,7 @@ impl<'a, T> RecordMut<'a, T> {
     pub fn try_edit(&mut self, len: usize, edit: impl FnOnce(&mut [u8])) -> bool {
         let (shape, old_len) = (self.shared().shape(), self.shared().inline_len());
         let room = slab::usable_size(self.shared().size());
-        if shape.flags & HAS_OBJECT != 0
+        if shape.flags & (HAS_OBJECT | COMPRESSED) != 0
             || len > INLINE_MAX
             || slab::usable_size(shape.value_at() + len) != room
         {
@@ -435,6 +459,7 @@ impl<'a, T> RecordMut<'a, T> {
     /// As [`RecordMut::body_mut`], for as long as the record is borrowed.
     pub fn into_body_mut(self) -> BodyMut<'a, T> {
         let shared = self.shared();
+        assert!(!shared.is_compressed(), "a compressed text is replaced as a whole");
         match shared.object_pointer() {
             // SAFETY: the record owns the object and is borrowed exclusively for 'a.
             Some(object) => BodyMut::Object(unsafe { &mut *object }),

@@ -3,6 +3,7 @@
 //! | Offset | Size | Field | Who touches it |
 //! |---|---|---|---|
 //! | 0 | 4 | lock | everyone |
+//! | 4 | 4 | offset in the log behind the last write | only under the lock |
 //! | 8 | 8 | hint: the table's root | written under the lock, read by prefetches |
 //! | 16 | 8 | number of keys | written under the lock, read by anyone |
 //! | 24 | 8 | no key, nor part of a value, expires before this time, 0: none does | as above |
@@ -18,7 +19,7 @@
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::alloc::{Layout, handle_alloc_error};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -72,10 +73,16 @@ impl<T> Retire for SlotKeeper<'_, T> {
 /// Slots of a database.
 pub const SLOTS: usize = crate::crc16::SLOTS as usize;
 
+/// What the offset of the last write is rounded up to. Its 32 bits then say which of the last 256
+/// GiB of the log it is in; an older one may be taken for a newer.
+const WRITE_UNIT: u64 = 64;
+
 /// One of the 16,384 parts of a database.
 #[repr(C, align(64))]
 pub struct Slot<T> {
     lock: SlotLock,
+    /// In units of [`WRITE_UNIT`], rounded up; the lowest bits.
+    last_write: AtomicU32,
     hint: AtomicU64,
     len: AtomicUsize,
     next_expiry_ms: AtomicU64,
@@ -173,6 +180,20 @@ impl<'a, T> SlotGuard<'a, T> {
     pub fn keeper(&self) -> SlotKeeper<'a, T> {
         SlotKeeper { slot: self.slot, pass: self.pass }
     }
+
+    /// Notes that a change of the slot ends at this offset of the log.
+    #[inline]
+    pub fn note_write(&self, end: u64) {
+        self.slot.last_write.store(end.div_ceil(WRITE_UNIT) as u32, Ordering::Relaxed);
+    }
+
+    /// An offset that is not before the end of the slot's last change; `end` is the log's.
+    #[inline]
+    pub fn last_write(&self, end: u64) -> u64 {
+        let units = end.div_ceil(WRITE_UNIT);
+        let behind = (units as u32).wrapping_sub(self.slot.last_write.load(Ordering::Relaxed));
+        (units.saturating_sub(u64::from(behind)) * WRITE_UNIT).min(end)
+    }
 }
 
 impl<T> Deref for SlotGuard<'_, T> {
@@ -252,6 +273,35 @@ impl<T> Drop for Slots<T> {
         unsafe {
             self.0.drop_in_place();
             munmap(self.0.as_ptr().cast(), Self::BYTES).expect("mapped by `new`");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Gate;
+
+    #[test]
+    fn is_one_line() {
+        assert_eq!(size_of::<Slot<u64>>(), 64);
+    }
+
+    #[test]
+    fn the_last_write_is_never_taken_for_an_earlier_one() {
+        let (gate, slots) = (Gate::new(1), Slots::<u64>::new());
+        let pass = gate.enter(0);
+        let slot = slots[5].lock(&pass);
+        assert_eq!([0, 1, 1000].map(|end| slot.last_write(end)), [0; 3]);
+        for start in [0, 1 << 37, (1 << 38) - 200, 1 << 40] {
+            for end in [start + 1, start + 64, start + 130] {
+                slot.note_write(end);
+                assert_eq!(slot.last_write(end), end);
+                for later in [1, 63, 100, 1 << 30, 1 << 37] {
+                    let last = slot.last_write(end + later);
+                    assert!((end..end + WRITE_UNIT).contains(&last), "{end} + {later}: {last}");
+                }
+            }
         }
     }
 }

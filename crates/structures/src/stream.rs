@@ -29,12 +29,13 @@ pub use restore::{Restore, RestoredConsumer, StreamError};
 pub use trim::{Trim, TrimTo};
 
 use crate::listpack::Listpack;
+use crate::shared::Shared;
 
 /// Entries of a stream in the order of their ids, with consumer groups.
 #[derive(Clone, Default, Debug)]
 pub struct Stream {
     /// All nodes but the last one, by their master ids.
-    sealed: BTreeMap<StreamId, Listpack>,
+    sealed: BTreeMap<StreamId, Shared<Listpack>>,
     /// `None` only where there is no node at all. Every node has a live entry.
     tail: Option<Node>,
     len: u64,
@@ -108,7 +109,7 @@ impl Stream {
 
     fn seal(&mut self, mut node: Node) {
         node.listpack.shrink_to_fit();
-        self.sealed.insert(node.master, node.listpack);
+        self.sealed.insert(node.master, Shared::new(node.listpack));
     }
 
     /// Deletes an entry; says whether it was there. Linear in the length of its node.
@@ -259,7 +260,9 @@ impl Stream {
     /// Bytes of everything behind it.
     pub fn allocated_bytes(&self) -> usize {
         let nodes: usize = self.nodes().map(|node| node.listpack.bytes().len()).sum();
-        let index = self.sealed.len() * 2 * size_of::<(StreamId, Listpack)>();
+        let place = 2 * size_of::<(StreamId, Shared<Listpack>)>();
+        let index =
+            self.sealed.len() * (place + size_of::<Listpack>() + Shared::<Listpack>::OVERHEAD);
         let groups = self.groups.iter().map(|(name, group)| name.len() + group.allocated_bytes());
         nodes + index + groups.sum::<usize>()
     }
@@ -283,15 +286,17 @@ impl Stream {
             return change(tail);
         }
         let place = self.sealed.get_mut(&master).expect("a node of this stream");
-        let mut node = Node { master, listpack: std::mem::take(place) };
+        let mut node = Node { master, listpack: std::mem::take(&mut **place) };
         let result = change(&mut node);
-        *place = node.listpack;
+        **place = node.listpack;
         result
     }
 
     fn remove_node(&mut self, master: StreamId) {
         if self.sealed.remove(&master).is_none() {
-            self.tail = self.sealed.pop_last().map(|(master, listpack)| Node { master, listpack });
+            let last = self.sealed.pop_last();
+            self.tail =
+                last.map(|(master, listpack)| Node { master, listpack: listpack.into_inner() });
         }
     }
 }

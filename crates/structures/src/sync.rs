@@ -1,18 +1,18 @@
-//! The primitives that `lock` and `gate` are built from: the standard library's, or loom's when
-//! the crate is built with `--cfg loom`, which explores every interleaving of them.
+//! The primitives that `lock`, `gate` and `log` are built from: the standard library's, or loom's
+//! when the crate is built with `--cfg loom`, which explores every interleaving of them.
 //!
 //! Only what differs between the two stands here; it must not know what is being protected.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard, TryLockError,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(loom)]
 pub(crate) use std::sync::TryLockError;
@@ -72,6 +72,11 @@ impl Backoff {
     pub(crate) fn snooze(&mut self) {
         yield_now();
     }
+}
+
+/// A place for a pointer.
+pub(crate) fn null_pointer<T>() -> AtomicPtr<T> {
+    AtomicPtr::new(core::ptr::null_mut())
 }
 
 fn yield_now() {

@@ -188,7 +188,7 @@ impl<T> Table<T> {
         // SAFETY: as in `for_each`.
         let buckets = unsafe { leaf.buckets() };
         let home = from.home(buckets.len());
-        bucket::for_home(buckets, home, from, |entry| {
+        bucket::for_home(buckets, home, &(from..), |entry| {
             // SAFETY: as in `for_each`.
             f(unsafe { RecordRef::from_pointer(entry.record()) })
         });
@@ -412,6 +412,10 @@ impl<T> Table<T> {
 
 impl<T> Drop for Table<T> {
     fn drop(&mut self) {
+        if self.root == 0 {
+            // Most slots of a database were never written to: their pages stay untouched.
+            return;
+        }
         self.for_each_leaf(|leaf| {
             // SAFETY: the table owns the records, and nobody can reach them any more.
             unsafe {

@@ -132,12 +132,16 @@ proptest! {
     ) {
         let mut list = Quicklist::new(NodeMax::from_setting(setting), compress_depth);
         let mut model = Model::new();
-        for step in steps {
+        let (mut copy, copied_at) = ((list.clone(), model.clone()), index % steps.len());
+        for (number, step) in steps.into_iter().enumerate() {
+            if number == copied_at {
+                copy = (list.clone(), model.clone());
+            }
             run(&mut list, &mut model, step);
             prop_assert_eq!(list.len(), model.len());
         }
         compare(&list, &model, index);
-        compare(&list.clone(), &model, index);
+        compare(&copy.0, &copy.1, index);
         let range = 0..list.len();
         list.remove_range(range);
         compare(&list, &Model::new(), index);

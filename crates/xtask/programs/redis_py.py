@@ -252,7 +252,8 @@ def pauses(r):
     start = time.monotonic()
     r.client_pause(50)
     r.set("k", "v")
-    assert time.monotonic() - start >= 0.05
+    # The server counts whole milliseconds.
+    assert time.monotonic() - start >= 0.049
     r.client_pause(60_000, all=False)
     r.client_unpause()
     assert r.set("k", "v")

@@ -9,27 +9,35 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::fuzz_diff::Peer;
+use crate::kvasir::{self, BACKENDS};
 use crate::oracle::Oracle;
 use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
 use crate::{
-    abuse, fuzz, fuzz_diff, isolation, linear, missing, oracle, programs, robust, tidy, torture,
+    abuse, crashes, fuzz, fuzz_diff, isolation, linear, missing, oracle, programs, replay, robust,
+    sim, snapshots, tidy, torture,
 };
-
-const BACKENDS: [&str; 2] = ["io_uring", "epoll"];
 
 /// Of the tests that run a server for a while, on each backend.
 const SERVER_TEST_SECONDS: u64 = 20;
 /// On each backend.
 const ISOLATION_SECONDS: u64 = 30;
+/// On each backend.
+const SNAPSHOTS: usize = 6;
+/// On each backend.
+const REPLAY_SECONDS: u64 = 6;
+/// Each way of starting the server comes up.
+const CRASHES: usize = 12;
 /// For each kind of bad client.
 const ABUSE_SECONDS: u64 = 2;
 const ABUSE_CONNECTIONS: usize = 2000;
 const FUZZ_DIFF_COMMANDS: usize = 200_000;
 /// The other backend only moves bytes differently.
 const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
+/// Strings are compressed, which few of the commands notice.
+const FUZZ_DIFF_COMMANDS_COMPRESSED: usize = 50_000;
 
 /// Long enough to run through every branch, short enough for every change.
-const FUZZ_SECONDS: u64 = 20;
+const FUZZ_SECONDS: u64 = 12;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -59,6 +67,7 @@ static STEPS: &[Step] = &[
         about: "all interleavings of slot lock, gate and waiting calls",
         run: loom,
     },
+    Step { name: "sim", about: "the log after power cuts anywhere, and canaries", run: sim::check },
     Step { name: "asan", about: "structures under address sanitizer", run: asan },
     Step { name: "fuzz", about: "fuzz targets for a short time, and canaries", run: fuzz_smoke },
     Step {
@@ -80,6 +89,21 @@ static STEPS: &[Step] = &[
         name: "isolation",
         about: "sums that transactions keep, tokens that wait, and a canary",
         run: isolate,
+    },
+    Step {
+        name: "snapshots",
+        about: "snapshots during transfers show one moment, and a canary",
+        run: take_snapshots,
+    },
+    Step {
+        name: "replay",
+        about: "the append-only file gives what memory held, and a canary",
+        run: play_again,
+    },
+    Step {
+        name: "crashes",
+        about: "killed under load, all that was answered is there, and a canary",
+        run: kill_servers,
     },
     Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
     Step { name: "abuse", about: "bad clients do no harm to good ones", run: mistreat },
@@ -178,19 +202,12 @@ fn fuzz_smoke() -> Result<()> {
 }
 
 fn differ() -> Result<()> {
-    fuzz_diff::main(&fuzz_diff::Options::short(
-        FUZZ_DIFF_COMMANDS,
-        "io_uring",
-        Peer::Redis,
-        false,
-    ))?;
-    fuzz_diff::main(&fuzz_diff::Options::short(
-        FUZZ_DIFF_COMMANDS_EPOLL,
-        "epoll",
-        Peer::Valkey,
-        false,
-    ))?;
-    let canary = fuzz_diff::Options::short(FUZZ_DIFF_COMMANDS, "io_uring", Peer::Redis, true);
+    use fuzz_diff::Options;
+    fuzz_diff::main(&Options::short(FUZZ_DIFF_COMMANDS, "io_uring", Peer::Redis, false))?;
+    fuzz_diff::main(&Options::short(FUZZ_DIFF_COMMANDS_EPOLL, "epoll", Peer::Valkey, false))?;
+    let compressed = Options::short(FUZZ_DIFF_COMMANDS_COMPRESSED, "io_uring", Peer::Redis, false);
+    fuzz_diff::main(&compressed.compressed("lz4"))?;
+    let canary = Options::short(FUZZ_DIFF_COMMANDS, "io_uring", Peer::Redis, true);
     expect_failure("fuzz-diff", fuzz_diff::main(&canary), "the planted difference was found")
 }
 
@@ -218,6 +235,26 @@ fn isolate() -> Result<()> {
     expect_failure("isolation", canary, "a sum of")
 }
 
+fn take_snapshots() -> Result<()> {
+    for backend in BACKENDS {
+        snapshots::snapshots(backend, SNAPSHOTS, false)?;
+    }
+    let canary = snapshots::snapshots(BACKENDS[0], SNAPSHOTS, true);
+    expect_failure("snapshots", canary, "was not so at the cut")
+}
+
+fn play_again() -> Result<()> {
+    for backend in BACKENDS {
+        replay::replay(backend, REPLAY_SECONDS, false)?;
+    }
+    expect_failure("replay", replay::replay(BACKENDS[0], 1, true), "finds other data")
+}
+
+fn kill_servers() -> Result<()> {
+    crashes::crashes(CRASHES, 1, false)?;
+    expect_failure("crashes", crashes::crashes(CRASHES, 1, true), "was answered, and")
+}
+
 fn misuse() -> Result<()> {
     BACKENDS.iter().try_for_each(|backend| robust::robust(backend, SERVER_TEST_SECONDS, true))
 }
@@ -243,7 +280,7 @@ fn expect_failure(name: &str, result: Result<()>, words: &str) -> Result<()> {
 }
 
 fn release() -> Result<()> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))
+    kvasir::program().map(drop)
 }
 
 /// Tells tests where the oracles are. A test that needs one fails without it: under CI nothing is

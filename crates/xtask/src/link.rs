@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kvasir_resp::decode::encode_request;
+use kvasir_resp::encode::encode_request;
 
 use crate::raw::Raw;
 

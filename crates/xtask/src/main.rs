@@ -6,9 +6,11 @@
 mod abuse;
 mod bench;
 mod ci;
+mod crashes;
 mod fuzz;
 mod fuzz_diff;
 mod isolation;
+mod kvasir;
 mod linear;
 mod link;
 mod missing;
@@ -17,8 +19,11 @@ mod packages;
 mod programs;
 mod random;
 mod raw;
+mod replay;
 mod robust;
 mod server;
+mod sim;
+mod snapshots;
 mod source;
 mod tidy;
 mod torture;
@@ -56,6 +61,14 @@ enum Task {
     Torture(torture::Options),
     /// Transactions of every kind at once, readers who must see the same sum, tokens that wait
     Isolation(isolation::Options),
+    /// What the append-only file gives after a crash, here and in Redis, is what memory held
+    Replay(replay::Options),
+    /// Snapshots during transfers show one moment, here and in Redis
+    Snapshots(snapshots::Options),
+    /// Power cuts anywhere while the append-only file is written: what was promised is there
+    Sim(sim::Options),
+    /// Kill the server under load, again and again: what was answered is there
+    Crashes(crashes::Options),
     /// Real clients, queues, limiters and locks, unmodified, against a server
     Programs(programs::Options),
     /// Malformed input, limits, wrong starts: the server says what is wrong and lives
@@ -85,6 +98,10 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Missing => missing::main(),
         Task::Torture(options) => torture::main(&options),
         Task::Isolation(options) => isolation::main(&options),
+        Task::Replay(options) => replay::main(&options),
+        Task::Snapshots(options) => snapshots::main(&options),
+        Task::Crashes(options) => crashes::main(&options),
+        Task::Sim(options) => sim::main(&options),
         Task::Programs(options) => programs::main(&options),
         Task::Robust(options) => robust::main(&options),
         Task::Abuse(options) => abuse::main(&options),

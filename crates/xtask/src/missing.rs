@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::kvasir;
 use crate::link::Link;
 use crate::oracle::Oracle;
 use crate::raw::Raw;
 use crate::server::{Launch, Server};
-use crate::workspace::{cargo, run, target_dir};
 
 /// Commands that Valkey 9.1 has and Redis 7.0 has not.
 const NEWER: [&str; 21] = [
@@ -43,10 +43,9 @@ const NEWER: [&str; 21] = [
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
 pub fn main() -> Result<()> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
     let redis = commands_of(&Oracle::redis()?.program)?;
     let valkey = commands_of(&Oracle::valkey()?.program)?;
-    let ours = commands_of(&target_dir().join("release/kvasir-server"))?;
+    let ours = commands_of(&kvasir::program()?)?;
     let wanted = wanted(&redis, &valkey)?;
     let missing = missing(&wanted, &ours);
     for (group, names) in &missing {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
+use crate::kvasir;
 use crate::oracle::{self, Oracle};
-use crate::workspace::{apt_get, command, output, run, target_dir};
+use crate::workspace::{apt_get, command, output, run};
 
 /// Fewer stanzas mean that the index was never fetched and only installed packages are known.
 const STANZAS_MIN: usize = 10_000;
@@ -27,8 +28,7 @@ pub fn main(options: &Options) -> Result<()> {
     if let Some(port) = options.port {
         return run(script.args(["--port", &port.to_string()]));
     }
-    let kvasir =
-        options.kvasir.clone().unwrap_or_else(|| target_dir().join("release/kvasir-server"));
+    let kvasir = options.kvasir.clone().unwrap_or_else(kvasir::path);
     if !kvasir.is_file() {
         bail!("{} lacks; build it: cargo build --release", kvasir.display());
     }

@@ -12,9 +12,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::kvasir::{self, BACKENDS};
 use crate::oracle::{self, Oracle};
 use crate::server::{Launch, Server};
-use crate::workspace::{apt_install, cargo, command, root, run, target_dir, which};
+use crate::workspace::{apt_install, command, root, run, target_dir, which};
 
 /// A program that is not done by then hangs.
 const SECONDS_MAX: &str = "300";
@@ -42,7 +43,7 @@ pub struct Options {
     #[arg(long, default_value = "kvasir", value_parser = ["kvasir", "redis", "valkey"])]
     server: String,
     /// Kvasir's I/O backend
-    #[arg(long, default_value = "io_uring", value_parser = ["io_uring", "epoll"])]
+    #[arg(long, default_value = "io_uring", value_parser = BACKENDS)]
     backend: String,
 }
 
@@ -50,7 +51,7 @@ pub fn main(options: &Options) -> Result<()> {
     let launch = match &options.server[..] {
         "redis" => oracle_launch(Oracle::redis()?),
         "valkey" => oracle_launch(Oracle::valkey()?),
-        _ => kvasir(&options.backend)?,
+        _ => kvasir::launch(&options.backend, 2, &[])?,
     };
     let known = |name: &String| PROGRAMS.iter().any(|program| program.name == *name);
     if let Some(name) = options.names.iter().find(|name| !known(name)) {
@@ -65,14 +66,7 @@ pub fn main(options: &Options) -> Result<()> {
 
 /// All programs on Kvasir.
 pub fn programs(backend: &str) -> Result<()> {
-    run_all(&kvasir(backend)?, &PROGRAMS.iter().collect::<Vec<_>>())
-}
-
-fn kvasir(backend: &str) -> Result<Launch> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
-    let args = ["--io-threads", "2", "--io-backend", backend];
-    let program = target_dir().join("release/kvasir-server");
-    Ok(Launch { program, args: args.map(str::to_string).to_vec(), cores: None })
+    run_all(&kvasir::launch(backend, 2, &[])?, &PROGRAMS.iter().collect::<Vec<_>>())
 }
 
 fn oracle_launch(oracle: Oracle) -> Launch {

@@ -110,7 +110,7 @@ impl Server {
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + START_TIMEOUT;
+        let mut deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait()? {
                 bail!("it ended with {status}");
@@ -118,6 +118,10 @@ impl Server {
             let reply = self.client().and_then(|mut client| client.call(&[b"PING"]));
             match reply {
                 Ok(Reply::Simple(text)) if text == "PONG" => return Ok(()),
+                // As long as its data takes.
+                Ok(Reply::Error(text)) if text.starts_with("LOADING") => {
+                    deadline = Instant::now() + START_TIMEOUT;
+                }
                 // It serves those who know its password.
                 Ok(Reply::Error(text)) if text.starts_with("NOAUTH") => return Ok(()),
                 _ => {}
@@ -137,6 +141,13 @@ impl Drop for Server {
 }
 
 impl Launch {
+    /// The same server with its files in another directory.
+    pub fn with_dir(&self, dir: &Path) -> Launch {
+        let mut launch = self.clone();
+        launch.args.extend(["--dir".to_string(), dir.display().to_string()]);
+        launch
+    }
+
     /// `setpriv` and `taskset` replace themselves, so the child's id is the server's.
     fn command(&self, port: u16) -> Command {
         let mut command = Command::new("setpriv");

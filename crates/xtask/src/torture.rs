@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::kvasir::{self, Backends};
 use crate::link::{Call, Link, show};
 use crate::random::Random;
 use crate::raw::Raw;
-use crate::server::{Launch, Server};
-use crate::workspace::{cargo, run, target_dir};
+use crate::server::Server;
 
 const CONNECTIONS: usize = 32;
 /// Groups of keys that are written together.
@@ -38,9 +38,8 @@ pub struct Options {
     /// How long, on each backend
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Only this I/O backend
-    #[arg(long, value_parser = ["io_uring", "epoll"])]
-    backend: Option<String>,
+    #[command(flatten)]
+    backends: Backends,
     /// Make one reader expect a wrong value: the run has to fail
     #[arg(long)]
     canary: bool,
@@ -59,21 +58,12 @@ struct Field {
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    for backend in ["io_uring", "epoll"] {
-        if options.backend.as_deref().is_none_or(|only| only == backend) {
-            torture(backend, options.seconds, options.canary)?;
-        }
-    }
-    Ok(())
+    options.backends.each(|backend| torture(backend, options.seconds, options.canary))
 }
 
 /// One run on one backend.
 pub fn torture(backend: &str, seconds: u64, canary: bool) -> Result<()> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
-    let args = format!("--unixsocket socket --io-threads 4 --io-backend {backend}");
-    let args = args.split(' ').map(str::to_string).collect();
-    let program = target_dir().join("release/kvasir-server");
-    let mut server = Server::start(&Launch { program, args, cores: None })?;
+    let mut server = Server::start(&kvasir::launch(backend, 4, &[])?)?;
     let field = Field {
         socket: server.dir().join("socket"),
         replies: AtomicU64::new(0),

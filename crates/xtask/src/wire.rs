@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use kvasir_resp::encode::encode_request;
 
 /// A server that says nothing for this long is broken, not slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,13 +38,7 @@ impl Client {
 
     /// Sends one command and waits for its reply.
     pub fn call(&mut self, args: &[&[u8]]) -> Result<Reply> {
-        let mut request = format!("*{}\r\n", args.len()).into_bytes();
-        for arg in args {
-            request.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
-            request.extend_from_slice(arg);
-            request.extend_from_slice(b"\r\n");
-        }
-        self.stream.get_mut().write_all(&request)?;
+        self.stream.get_mut().write_all(&encode_request(args))?;
         self.reply()
     }
 

@@ -2,6 +2,7 @@
 
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::commands;
+use kvasir_keyspace::compression::Compression;
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::effect::Effect;
 use kvasir_keyspace::error::Error;
@@ -14,6 +15,7 @@ use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::decode::decode;
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::value::Value;
+use kvasir_structures::compressed::Algorithm;
 use kvasir_structures::gate::Gate;
 
 /// The longest string: inputs are short, and what a call makes out of nothing shall be, too.
@@ -35,6 +37,8 @@ impl Bench {
             now_ms: 1_700_000_000_000,
             logs: true,
             text_len_max: TEXT_LEN_MAX,
+            // RESTORE's strings may be LZF already.
+            compression: Compression::new(Algorithm::Lzf, Compression::TEXT_LEN_MIN),
             ..Env::default()
         };
         let keyspace = Keyspace::new(&gate, 2);

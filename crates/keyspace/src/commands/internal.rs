@@ -149,7 +149,7 @@ pub static DEBUG_SDSLEN: Command = inside("sdslen", |cx| {
     let (key_len, record) = (cx.view.key(0).len(), cx.view.peek(0).ok_or(Error::NO_KEY)?);
     match Text::of(record) {
         Ok(text) if value::encoding(record) != "int" => {
-            let (text_len, bytes) = (text.bytes().len(), record.allocated_bytes());
+            let (text_len, bytes) = (text.len(), record.allocated_bytes());
             cx.reply.simple(&format!(
                 "key_sds_len:{key_len}, key_sds_avail:0, key_zmalloc: {key_len}, \
                  val_sds_len:{text_len}, val_sds_avail:0, val_zmalloc: {bytes}"

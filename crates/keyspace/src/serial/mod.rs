@@ -42,6 +42,7 @@ pub use read::{Reader, SerialError};
 pub use skip::skip_value;
 pub use write::Writer;
 
+use crate::compression;
 use crate::value::{self, Kind, Object, Record, Tag};
 use crate::view::Env;
 
@@ -89,6 +90,7 @@ impl Value {
 
     pub fn into_record(self, key: &[u8], expiry_ms: Option<u64>) -> OwnedRecord<Object> {
         let body = match self.body {
+            Body::Bytes(ref bytes) if self.tag == Tag::CompressedText => compression::body(bytes),
             Body::Bytes(ref bytes) => NewBody::Bytes(bytes),
             Body::Object(object) => NewBody::Object(object),
         };
@@ -136,7 +138,7 @@ pub fn write_body(record: Record<'_>, writer: &mut Writer) {
 /// Reads the body of a value of this type.
 pub fn read_value(type_byte: u8, reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
     match type_byte {
-        text::TYPE => text::read(reader),
+        text::TYPE => text::read(reader, env),
         list::ELEMENTS => list::read_elements(reader, env),
         list::ZIPLIST => list::read_ziplist(reader, env),
         list::ZIPLISTS => list::read_ziplists(reader, env),

@@ -48,6 +48,9 @@ pub struct Reader<'a> {
     text_len_max: usize,
 }
 
+/// A string, and its LZF bytes if it stands there compressed.
+type StringAndLzf<'a> = (Cow<'a, [u8]>, Option<&'a [u8]>);
+
 /// What stands where a length or a string begins.
 enum Head {
     Length(u64),
@@ -110,20 +113,27 @@ impl<'a> Reader<'a> {
     }
 
     pub fn string(&mut self) -> Result<Cow<'a, [u8]>, SerialError> {
+        self.string_and_lzf().map(|(string, _)| string)
+    }
+
+    pub fn string_and_lzf(&mut self) -> Result<StringAndLzf<'a>, SerialError> {
         let text = |value: i64| {
             let mut text = Vec::new();
             write_integer(value, &mut text);
-            Cow::Owned(text)
+            (Cow::Owned(text), None)
         };
         match self.head()? {
             Head::Length(length) => {
                 let length = self.text_len(length)?;
-                self.take(length).map(Cow::Borrowed)
+                self.take(length).map(|string| (Cow::Borrowed(string), None))
             }
             Head::Int8 => Ok(text(i64::from(i8::from_le_bytes(self.array()?)))),
             Head::Int16 => Ok(text(i64::from(i16::from_le_bytes(self.array()?)))),
             Head::Int32 => Ok(text(i64::from(i32::from_le_bytes(self.array()?)))),
-            Head::Compressed => self.compressed().map(Cow::Owned),
+            Head::Compressed => {
+                let (string, lzf) = self.compressed()?;
+                Ok((Cow::Owned(string), Some(lzf)))
+            }
         }
     }
 
@@ -143,13 +153,13 @@ impl<'a> Reader<'a> {
         self.take(size).map(|_| ())
     }
 
-    fn compressed(&mut self) -> Result<Vec<u8>, SerialError> {
+    fn compressed(&mut self) -> Result<(Vec<u8>, &'a [u8]), SerialError> {
         let (size, length) = (self.number()?, self.number()?);
         let (size, length) = (self.text_len(size)?, self.text_len(length)?);
         let start = self.offset;
         let compressed = self.take(size)?;
         let broken = |_| SerialError { offset: start, what: "broken LZF" };
-        lzf::decompress(compressed, length).map_err(broken)
+        Ok((lzf::decompress(compressed, length).map_err(broken)?, compressed))
     }
 
     fn text_len(&self, length: u64) -> Result<usize, SerialError> {

@@ -83,13 +83,18 @@ impl Writer {
             && text.len() >= COMPRESSED_LEN_MIN
             && let Some(compressed) = lzf::compress(text, text.len() - SAVED_MIN)
         {
-            self.bytes.push(0xc3);
-            self.count(compressed.len());
-            self.count(text.len());
-            return self.push(&compressed);
+            return self.lzf(&compressed, text.len());
         }
         self.count(text.len());
         self.push(text);
+    }
+
+    /// A string that is compressed already.
+    pub fn lzf(&mut self, compressed: &[u8], text_len: usize) {
+        self.bytes.push(0xc3);
+        self.count(compressed.len());
+        self.count(text_len);
+        self.push(compressed);
     }
 
     /// A string that is the text of an integer.

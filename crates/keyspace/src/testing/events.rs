@@ -13,7 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use kvasir_resp::decode::{self, Decoder};
+use kvasir_resp::decode::Decoder;
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::reply::Protocol;
 use kvasir_resp::value::Value;
 
@@ -327,7 +328,7 @@ impl Connection {
     }
 
     fn send<T: AsRef<[u8]>>(&mut self, call: &[T]) {
-        self.stream.write_all(&decode::encode_request(call)).expect("the oracle reads");
+        self.stream.write_all(&encode_request(call)).expect("the oracle reads");
     }
 
     fn read(&mut self) -> Value {

@@ -109,4 +109,12 @@ impl Bench {
     pub fn run(&self, keys: &[&[u8]], argv: &[&[u8]]) -> Vec<u8> {
         self.try_run(keys, argv).unwrap_or_else(|failure| panic!("{}", failure.text.escape_ascii()))
     }
+
+    /// For a script that says what is wrong with its first argument: nothing may be. The second
+    /// one tells it to plant a fault.
+    pub fn check(&self, input: &[u8]) {
+        let mode: &[u8] = if cfg!(canary) { b"canary" } else { b"" };
+        let said = self.run(&[], &[input, mode]);
+        assert_eq!(said, b"$0\r\n\r\n", "{}", said.escape_ascii());
+    }
 }

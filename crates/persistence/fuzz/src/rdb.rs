@@ -3,6 +3,7 @@
 //! What was loaded is saved, and that file is loaded again, which must give the same data.
 #![no_main]
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,9 +13,13 @@ use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::digest::of_data_set;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
+use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::{Disk, DiskFile};
-use kvasir_persistence::load::{Entrance, Listener, Progress, Target, load_from};
-use kvasir_persistence::save::{Beside, Names, Options, save};
+use kvasir_persistence::load::{Entrance, Progress, Target, load_from};
+use kvasir_persistence::encode::Format;
+use kvasir_persistence::save::{Beside, Options, Place};
+use kvasir_persistence::set::SnapshotId;
+use kvasir_persistence::snapshot::{self, Snapshot};
 use kvasir_structures::gate::Gate;
 use libfuzzer_sys::fuzz_target;
 
@@ -51,23 +56,34 @@ impl Data {
             drops_expired: false,
             keeps_present: false,
         };
-        load_from(file, &target, &progress, &mut Nobody).ok()?;
+        load_from(file, &target, &progress, &mut ()).ok()?;
         let keys = progress.keys.load(Relaxed);
         Some(Data { gate, keyspace, env, keys })
     }
 
     fn save(&self) -> Vec<u8> {
         let disk = Memory::default();
-        let names = Names { temporary: Path::new("temporary"), target: Path::new("target") };
+        let place = Place { target: Path::new("target"), id: SnapshotId(0), files: 1 };
         let options = Options {
+            format: Format::Rdb,
             version: Version::REDIS_7_2,
             compresses: true,
             has_checksum: true,
             syncs_often: false,
         };
-        let pass = self.gate.exclusive();
-        let data = (&self.keyspace, &pass, &self.env);
-        save(&disk, names, &options, &Beside::default(), data).expect("memory has room");
+        let snapshot = Snapshot {
+            keyspace: &self.keyspace,
+            env: &self.env,
+            visitors: 1,
+            buffer_max: 1 << 20,
+            bytes_per_second: 0,
+            progress: &snapshot::Progress::default(),
+            cancel: &Cancel::default(),
+        };
+        let mut pass = self.gate.exclusive();
+        let entrance = snapshot::Entrance::Inside(&mut pass);
+        let saved = snapshot.run(entrance, (&disk, place), &options, |_| Beside::default());
+        saved.expect("memory has room");
         let bytes = std::mem::take(&mut *disk.0.lock().unwrap());
         bytes
     }
@@ -77,24 +93,13 @@ impl Data {
     }
 }
 
-struct Nobody;
-
-impl Listener for Nobody {
-    fn aux(&mut self, _name: &[u8], _value: &[u8]) {}
-
-    fn library(&mut self, _code: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn module(&mut self, _module: &str, _key: Option<&[u8]>) {}
-}
-
 /// A disk for one file.
 #[derive(Default, Clone)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl Disk for Memory {
     type File = Memory;
+    type Lock = ();
 
     fn create(&self, _path: &Path) -> io::Result<Memory> {
         Ok(self.clone())
@@ -108,7 +113,19 @@ impl Disk for Memory {
         Ok(())
     }
 
+    fn remove_unused(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn names(&self, _path: &Path) -> io::Result<Vec<OsString>> {
+        Ok(Vec::new())
+    }
+
+    fn lock_dir(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
 }
@@ -117,6 +134,16 @@ impl DiskFile for Memory {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.lock().unwrap().extend(bytes);
         Ok(())
+    }
+
+    fn begin_sync(&mut self, _offset: u64, _len: u64) {}
+
+    fn write_at(&mut self, _at: u64, _slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn truncate(&mut self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -18,7 +18,6 @@ impl Encoder {
     pub fn new(version: Version, compresses: bool) -> Encoder {
         Encoder { writer: Writer::new(version).compressing(compresses) }
     }
-
     /// The beginning of a file.
     pub fn begin(&mut self, aux: &[(&str, String)], libraries: &[Vec<u8>]) {
         self.writer.push(&header(self.writer.version));

@@ -36,6 +36,22 @@ pub enum Item<'a> {
     End,
 }
 
+impl Item<'_> {
+    /// The same, whatever becomes of the bytes that it was read from.
+    pub fn into_owned(self) -> Item<'static> {
+        let own = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
+        match self {
+            Item::Aux { name, value } => Item::Aux { name: own(name), value: own(value) },
+            Item::Library(code) => Item::Library(own(code)),
+            Item::OfModule { key, module } => Item::OfModule { key: key.map(own), module },
+            Item::Database(index) => Item::Database(index),
+            Item::Entry(entry) => Item::Entry(entry),
+            Item::Hint => Item::Hint,
+            Item::End => Item::End,
+        }
+    }
+}
+
 /// A key and its value.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct Entry {

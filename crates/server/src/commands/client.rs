@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 
+use super::client_durability::CLIENT_DURABILITY;
 use super::client_kill::CLIENT_KILL;
 use super::client_line::write_line;
 use super::client_list::CLIENT_LIST;
@@ -35,6 +36,7 @@ static CLIENT: ServerCommand = ServerCommand {
     run: ServerRun::Container(&[
         &CLIENT_CACHING,
         &CLIENT_CAPA,
+        &CLIENT_DURABILITY,
         &CLIENT_GETNAME,
         &CLIENT_GETREDIR,
         &CLIENT_HELP,
@@ -204,7 +206,7 @@ static CLIENT_REPLY: ServerCommand = ServerCommand {
         since: "3.2.0",
         group: Group::Connection,
         arity: 3,
-        flags: ANY_TIME_NOSCRIPT,
+        flags: ANY_TIME_NOSCRIPT.union(Flags::NO_MULTI),
         arguments: &[Argument::one_of(
             "on_off_skip",
             &[
@@ -306,6 +308,9 @@ static HELP: &[&str] = &[
     "    Whether this connection caches what its next call reads, in the modes OPTIN and OPTOUT.",
     "CAPA <option> [<option> ...]",
     "    Says what the client can do: REDIRECT, to follow a move to another server.",
+    "DURABILITY [ALWAYS|EVERYSEC|NO|DEFAULT]",
+    "    What this connection asks of the disk, where the server does less for everybody: ALWAYS,",
+    "    that replies wait until what they tell of is there. Without a word: what holds.",
     "GETNAME",
     "    The name of this connection.",
     "GETREDIR",

@@ -60,7 +60,7 @@ fn tracking(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     } else {
         cx.shared.tracking.stop(cx.connection);
     }
-    cx.core.see_trackers(cx.shared);
+    cx.core.see_listeners(cx.shared);
     cx.reply().ok();
     Ok(())
 }

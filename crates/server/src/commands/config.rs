@@ -9,6 +9,7 @@ use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
 use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
+use crate::aof;
 use crate::config::Config;
 use crate::config::command::{self, SetError};
 use crate::config::rewrite::{Extent, rewrite_file};
@@ -93,8 +94,14 @@ static CONFIG_SET: ServerCommand = ServerCommand {
 fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let pairs: Vec<&[u8]> = cx.args.from(2).iter().collect();
     let is_local = cx.connection.client.is_local;
+    let mut had_log = false;
     let changed = cx.shared.change_config(|config| {
         let changed = command::set(config, &pairs, is_local)?;
+        had_log = config.aof.appendonly;
+        if !had_log && changed.aof.appendonly {
+            let is_here = config.dir == changed.dir;
+            check_log(if is_here { Path::new(".") } else { &changed.dir }, &changed)?;
+        }
         reload_tls(cx.shared, &changed, &pairs)?;
         change_directory(config, &changed)?;
         Ok(changed)
@@ -104,6 +111,7 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         cx.shared.acl.set_default_password(&config.requirepass);
     }
     cx.core.refresh(cx.shared);
+    cx.shared.aof.obey(cx.shared, had_log, &config);
     log::refresh(&cx.core.config);
     if let Err(error) = process::adjust_oom_score(&cx.core.config) {
         warning!("oom-score-adj has no effect: {error}");
@@ -122,6 +130,15 @@ fn reload_tls(shared: &Shared, config: &Config, pairs: &[&[u8]]) -> Result<(), S
         warning!("TLS configuration was not changed: {reason}");
         let reason = "Unable to update TLS configuration. Check server logs.".into();
         SetError::Failed { name: name.into(), reason }
+    })
+}
+
+/// Whether an append-only file can be begun in a directory.
+fn check_log(dir: &Path, config: &Config) -> Result<(), SetError> {
+    aof::switch::check(dir, config).map_err(|reason| {
+        warning!("the append-only file can't be turned on: {reason}");
+        let reason = "Unable to turn on AOF. Check server logs.".into();
+        SetError::Failed { name: b"appendonly".to_vec(), reason }
     })
 }
 
@@ -150,6 +167,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
         cx.shared.workers.iter().for_each(|worker| worker.stats.reset());
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();
+        cx.shared.compression.reset();
         cx.reply().ok();
         Ok(())
     }),

@@ -116,6 +116,7 @@ fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     cx.connection.replies = Replies::On;
     cx.connection.take_transaction();
     cx.connection.unwatch(&cx.shared.keyspace);
+    cx.connection.set_durability(cx.shared, None);
     let client = &cx.connection.client;
     let mut names = client.names();
     names.name.clear();

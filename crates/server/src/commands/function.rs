@@ -87,11 +87,18 @@ fn load(session: Session) -> (Session, Result<(), Error>) {
         }
         let code = args.get(next).ok_or(Error::fixed("ERR Function code is missing"))?;
         let library = read(code)?;
-        let name = library.name.clone();
+        let (name, call) = (library.name.clone(), session.args().into());
+        hold_everything(session)?;
         session.shared().libraries.add(library, replaces)?;
+        session.log_call(&call);
         session.connection.reply.bulk(&name);
         Ok(())
     })
+}
+
+/// The log has changes of libraries in their order, on the right side of each snapshot's cut.
+fn hold_everything(session: &mut Session) -> Result<(), Error> {
+    if session.is_held() { Ok(()) } else { session.hold_world() }
 }
 
 /// Lets `f` read libraries with the worker's interpreter.
@@ -116,8 +123,9 @@ static DELETE: ServerCommand = ServerCommand {
         arguments: &[Argument::string("library-name")],
         ..SUBCOMMAND
     },
-    run: ServerRun::Plain(|cx| {
+    run: ServerRun::World(|cx| {
         cx.shared.libraries.remove(&cx.args[2])?;
+        cx.log_call();
         cx.reply().ok();
         Ok(())
     }),
@@ -206,12 +214,13 @@ static FLUSH: ServerCommand = ServerCommand {
         .optional()],
         ..SUBCOMMAND
     },
-    run: ServerRun::Plain(|cx| {
+    run: ServerRun::World(|cx| {
         if cx.args.len() > 3 {
             return Err(super::unknown_word("FUNCTION", &cx.args[1]));
         }
         check_flush_mode(cx.args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
         cx.shared.libraries.flush();
+        cx.log_call();
         cx.reply().ok();
         Ok(())
     }),
@@ -276,7 +285,10 @@ fn restore(session: Session) -> (Session, Result<(), Error>) {
         };
         let codes = functions::undump(&args[2]).map_err(Error::fixed)?;
         let libraries = codes.iter().map(|code| read(code)).collect::<Result<Vec<_>, _>>()?;
+        let call = session.args().into();
+        hold_everything(session)?;
         session.shared().libraries.restore(libraries, policy)?;
+        session.log_call(&call);
         session.connection.reply.ok();
         Ok(())
     })

@@ -213,7 +213,7 @@ static LATENCY_DOCTOR: ServerCommand = ServerCommand {
 };
 
 fn diagnosis(events: &[(&'static str, Series)], config: &Config) -> String {
-    if config.latency_monitor_threshold == 0 && events.is_empty() {
+    if config.latency.monitor_threshold == 0 && events.is_empty() {
         return "Latencies are not watched. CONFIG SET latency-monitor-threshold <milliseconds> \
                 begins to.\n"
             .into();
@@ -252,7 +252,7 @@ fn advice(events: &[(&'static str, Series)], config: &Config) -> Vec<String> {
     let has = |names: &[&str]| events.iter().any(|(event, _)| names.contains(event));
     let mut lines = Vec::new();
     if has(&["command", "fast-command"]) {
-        let threshold_us = config.latency_monitor_threshold.saturating_mul(1000);
+        let threshold_us = config.latency.monitor_threshold.saturating_mul(1000);
         let slow_us = u64::try_from(config.commandlog_execution_slower_than);
         if slow_us.is_err() || slow_us.is_ok_and(|slow_us| slow_us > threshold_us) {
             lines.push(format!(
@@ -318,7 +318,10 @@ mod tests {
         let latencies = Latencies::default();
         let config = Config::default();
         assert!(diagnosis(&latencies.all(), &config).contains("not watched"));
-        let config = Config { latency_monitor_threshold: 5, ..config };
+        let config = Config {
+            latency: crate::config::Latency { monitor_threshold: 5, ..config.latency },
+            ..config
+        };
         assert!(diagnosis(&latencies.all(), &config).contains("nothing to mend"));
         latencies.add("command", 10, 20);
         latencies.add("command", 14, 40);

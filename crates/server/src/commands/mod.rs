@@ -5,6 +5,7 @@ pub mod acl_check;
 pub mod acl_file;
 pub mod auth;
 pub mod client;
+pub mod client_durability;
 pub mod client_filter;
 pub mod client_kill;
 pub mod client_line;
@@ -38,6 +39,7 @@ pub mod transaction;
 use kvasir_keyspace::command::Command;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
+use kvasir_keyspace::logging::{fence_all, log_changes};
 use kvasir_keyspace::plan;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_keyspace::waiting::Blocking;
@@ -163,6 +165,17 @@ impl ServerCx<'_> {
         match &mut self.inside {
             Inside::Alone(pass) => pass,
             _ => unreachable!("the gate is closed for such a command"),
+        }
+    }
+
+    /// Appends the call to the log; the gate is closed.
+    fn log_call(&mut self) {
+        let Core { env, tally, .. } = &mut *self.core;
+        if env.logs {
+            tally.entry.push(self.connection.db, self.args.iter());
+            let pass = self.inside.pass().expect(INSIDE);
+            log_changes(&self.shared.keyspace, pass, [], env, tally);
+            fence_all(&self.shared.keyspace, env, tally);
         }
     }
 

@@ -202,7 +202,9 @@ static SPUBLISH: ServerCommand = ServerCommand {
 
 fn publish(cx: &mut ServerCx<'_>, kind: Kind) -> Result<(), Error> {
     let (channel, message) = (&cx.args[1], &cx.args[2]);
-    let receivers = cx.shared.pubsub.publish(cx.worker, kind, channel, message);
+    // What the client wrote before, its subscribers may look for.
+    let place = (cx.worker, cx.connection.written_to);
+    let receivers = cx.shared.pubsub.publish(place, kind, channel, message);
     cx.reply().integer(receivers as i64);
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! The commands of replication and of the log, as a server answers that has neither.
+//! The commands of replication, as a server answers that has none, and of the append-only file.
 //!
-//! What is true of a server without replicas and without a log is said: ROLE, WAIT, REPLICAOF NO
-//! ONE. What would need them is an error; nothing pretends to have been done.
+//! What is true of a server without replicas is said: ROLE, REPLICAOF NO ONE; who waits for them
+//! waits in vain. What would need them is an error; nothing pretends to have been done.
 
 use kvasir_keyspace::commands::options::block_deadline_ms;
 use kvasir_keyspace::error::Error;
@@ -9,6 +9,7 @@ use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
 use super::{ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word};
+use crate::acks::{Acks, answer_or_wait};
 
 pub static COMMANDS: &[&ServerCommand] = &[
     &ROLE,
@@ -23,7 +24,6 @@ pub static COMMANDS: &[&ServerCommand] = &[
     &BGREWRITEAOF,
 ];
 
-const NO_LOG: Error = Error::fixed("ERR Nothing was rewritten: this server has no log yet.");
 const NO_REPLICATION: Error =
     Error::fixed("ERR This server cannot replicate yet: it neither has replicas nor can be one.");
 
@@ -63,9 +63,10 @@ static WAIT: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
-        integer(&cx.args[1])?;
-        check_timeout(cx, 2)?;
-        cx.reply().integer(0);
+        let replicas = integer(&cx.args[1])?;
+        let deadline_ms = block_deadline_ms(&cx.args[2], &cx.core.env)?;
+        let acks = Acks::of_wait(cx, replicas, deadline_ms);
+        answer_or_wait(cx, acks);
         Ok(())
     }),
 };
@@ -90,31 +91,28 @@ static WAITAOF: ServerCommand = ServerCommand {
 };
 
 fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let local = parse_integer(&cx.args[1]).filter(|count| (0..=1).contains(count));
-    let local =
-        local.ok_or(Error::fixed("ERR value is out of range, value must between 0 and 1"))?;
+    let local = match integer(&cx.args[1])? {
+        0 => false,
+        1 => true,
+        _ => {
+            return Err(Error::fixed("ERR value is out of range, value must between 0 and 1"));
+        }
+    };
     let replicas = parse_integer(&cx.args[2]).filter(|count| *count >= 0);
-    replicas.ok_or(Error::fixed("ERR value is out of range, must be positive"))?;
-    check_timeout(cx, 3)?;
-    if local > 0 {
+    let replicas = replicas.ok_or(Error::fixed("ERR value is out of range, must be positive"))?;
+    let deadline_ms = block_deadline_ms(&cx.args[3], &cx.core.env)?;
+    if local && !cx.shared.config().aof.appendonly {
         return Err(Error::fixed(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    let reply = cx.reply();
-    reply.array(2);
-    reply.integer(0);
-    reply.integer(0);
+    let acks = Acks::of_waitaof(cx, (local, replicas), deadline_ms);
+    answer_or_wait(cx, acks);
     Ok(())
 }
 
 fn integer(word: &[u8]) -> Result<i64, Error> {
     parse_integer(word).ok_or(Error::NOT_INTEGER)
-}
-
-/// There is nobody to wait for: as Redis without replicas, the answer comes at once.
-fn check_timeout(cx: &ServerCx<'_>, index: usize) -> Result<(), Error> {
-    block_deadline_ms(&cx.args[index], &cx.core.env).map(drop)
 }
 
 const MASTER: &[Argument] = &[Argument::one_of(
@@ -261,5 +259,11 @@ static BGREWRITEAOF: ServerCommand = ServerCommand {
         flags: ADMIN_LOADED,
         ..Spec::BLANK
     },
-    run: ServerRun::Plain(|_| Err(NO_LOG)),
+    run: ServerRun::Plain(|cx| {
+        cx.shared.aof.ask_for_rewrite(cx.shared)?;
+        let is_saving = cx.shared.saving.facts(cx.shared).current_took.is_some();
+        let what = if is_saving { "scheduled" } else { "started" };
+        cx.reply().simple(&format!("Background append only file rewriting {what}"));
+        Ok(())
+    }),
 };

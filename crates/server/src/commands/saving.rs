@@ -59,8 +59,15 @@ static BGSAVE: ServerCommand = ServerCommand {
         group: Group::Server,
         arity: -1,
         flags: ADMIN_LOADED,
-        history: &[("3.2.2", "Takes `SCHEDULE`.")],
-        arguments: &[Argument::word("schedule", "SCHEDULE").since("3.2.2").optional()],
+        history: &[("3.2.2", "Takes `SCHEDULE`."), ("8.1.0", "Takes `CANCEL`.")],
+        arguments: &[Argument::one_of(
+            "operation",
+            &[
+                Argument::word("schedule", "SCHEDULE").since("3.2.2"),
+                Argument::word("cancel", "CANCEL").since("8.1.0"),
+            ],
+        )
+        .optional()],
         ..Spec::BLANK
     },
     run: ServerRun::Plain(bgsave),
@@ -70,10 +77,21 @@ fn bgsave(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     match cx.args.len() {
         1 => {}
         2 if is_word(&cx.args[1], "schedule") => {}
+        2 if is_word(&cx.args[1], "cancel") => return cancel(cx),
         _ => return Err(Error::SYNTAX),
     }
     cx.shared.saving.ask()?;
     cx.reply().simple("Background saving started");
+    Ok(())
+}
+
+fn cancel(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if !cx.shared.saving.cancel() {
+        return Err(Error::fixed(
+            "ERR Background saving is currently not in progress or scheduled",
+        ));
+    }
+    cx.reply().simple("Background saving cancelled");
     Ok(())
 }
 
@@ -112,9 +130,11 @@ pub(super) fn reload(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let path = shared.config().persistence.dbfilename.clone();
     let entrance = Entrance::Inside(cx.alone());
     loading::read(shared, &path, entrance, (&env, what.keeps_present)).map_err(|error| {
-        warning!("can't load file={} error={error}", path.display());
+        warning!("can't load {error}");
         Error::fixed("ERR Error trying to load the RDB dump, check server logs.")
     })?;
+    // The log does not tell of it. Without one there is nothing to rewrite.
+    let _ = shared.aof.ask_for_rewrite(shared);
     cx.reply().ok();
     Ok(())
 }

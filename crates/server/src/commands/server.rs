@@ -123,7 +123,7 @@ fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     if saves_first(shared, cx.args) {
         let env = cx.core.env.clone();
-        let saved = shared.saving.save_now(shared, cx.alone(), &env);
+        let saved = shared.saving.save_at_last(shared, cx.alone(), &env);
         let forced = cx.args.iter().any(|arg| is_word(arg, "force"));
         if saved.is_err() && !forced {
             return Err(Error::fixed("ERR Errors trying to SHUTDOWN. Check logs."));

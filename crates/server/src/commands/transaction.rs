@@ -26,16 +26,13 @@ static MULTI: ServerCommand = ServerCommand {
         since: "1.2.0",
         group: Group::Transactions,
         arity: 1,
-        flags: FLAGS.union(Flags::FAST),
+        flags: FLAGS.union(Flags::FAST).union(Flags::NO_MULTI),
         ..Spec::BLANK
     },
     run: ServerRun::Plain(multi),
 };
 
 fn multi(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    if cx.connection.transaction.is_some() {
-        return Err(Error::fixed("ERR MULTI calls can not be nested"));
-    }
     cx.connection.begin_transaction();
     cx.reply().ok();
     Ok(())
@@ -72,7 +69,7 @@ static WATCH: ServerCommand = ServerCommand {
         group: Group::Transactions,
         complexity: "O(1) for every key.",
         arity: -2,
-        flags: FLAGS.union(Flags::FAST),
+        flags: FLAGS.union(Flags::FAST).union(Flags::NO_MULTI),
         keys: &[KeySpec::range(KeyFlags::RO, 1, -1, 1)],
         arguments: &[Argument::key("key", 0).multiple()],
         ..Spec::BLANK
@@ -81,9 +78,6 @@ static WATCH: ServerCommand = ServerCommand {
 };
 
 fn watch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    if cx.connection.transaction.is_some() {
-        return Err(Error::fixed("ERR WATCH inside MULTI is not allowed"));
-    }
     let keyspace = &cx.shared.keyspace;
     let pass = cx
         .inside
@@ -138,9 +132,8 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return (session, Err(Error::fixed(text)));
     }
-    if !session.may_write() && adds_data(&transaction) {
+    if let Err(reason) = check(&mut session, &transaction) {
         session.connection.unwatch(&session.worker.shared.keyspace);
-        let reason = OUT_OF_MEMORY;
         let text = [b"EXECABORT Transaction discarded because of: ", reason.text()].concat();
         return (session, Err(Error::from_bytes(text)));
     }
@@ -162,8 +155,18 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
     (session, Ok(()))
 }
 
-fn adds_data(transaction: &Transaction) -> bool {
-    transaction.calls.iter().any(|call| call.entry.spec.flags.contains(Flags::DENYOOM))
+/// What keeps all of it from being run, though each call could be queued.
+fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> {
+    let has = |flag| transaction.calls.iter().any(|call| call.entry.spec.flags.contains(flag));
+    if !session.may_write() && has(Flags::DENYOOM) {
+        return Err(OUT_OF_MEMORY);
+    }
+    let shared = session.shared();
+    if has(Flags::WRITE) {
+        shared.saving.check_write()?;
+        shared.aof.check_write()?;
+    }
+    Ok(())
 }
 
 /// Locks what the calls name and the client watches, or everything.

@@ -20,6 +20,23 @@ pub enum Invocation {
     Help,
     /// Print the sample configuration file.
     PrintConfig,
+    /// Look whether a snapshot is sound.
+    CheckRdb(PathBuf),
+    /// Look whether an append-only file is sound.
+    CheckAof(CheckAof),
+    /// Say what is wrong with the command line.
+    Misuse(String),
+}
+
+/// What is asked of `check-aof`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct CheckAof {
+    /// A manifest, or one of the files.
+    pub path: PathBuf,
+    /// Cut off a torn end.
+    pub fixes: bool,
+    /// Cut off what came after this time, in seconds since 1970.
+    pub until_s: Option<u64>,
 }
 
 /// Where the configuration comes from; what comes later wins.
@@ -39,6 +56,10 @@ Usage: kvasir-server [/path/to/redis.conf] [--option value ...] [-]
        kvasir-server -v or --version
        kvasir-server -h or --help
        kvasir-server --print-config    print a configuration file with every option
+       kvasir-server check-rdb FILE    tell what a snapshot holds and whether it is sound
+       kvasir-server check-aof [--fix] [--truncate-to-timestamp SECONDS] FILE|MANIFEST
+                                       tell whether an append-only file is sound;
+                                       cut off a torn end, or what came after a time
 
 Examples:
        kvasir-server
@@ -48,8 +69,22 @@ Examples:
        echo 'port 7777' | kvasir-server -
 ";
 
+const CHECK_RDB: &str = "check-rdb";
+const CHECK_AOF: &str = "check-aof";
+
 /// Reads the arguments after the program's name.
 pub fn parse(arguments: &[OsString]) -> Invocation {
+    if let [command, file] = arguments
+        && command == CHECK_RDB
+    {
+        return Invocation::CheckRdb(file.into());
+    }
+    if let [command, rest @ ..] = arguments
+        && command == CHECK_AOF
+        && !rest.is_empty()
+    {
+        return check_aof(rest).map_or_else(Invocation::Misuse, Invocation::CheckAof);
+    }
     match arguments.first().map(|word| word.as_bytes()) {
         Some(b"-v" | b"--version") => Invocation::Version,
         Some(b"-h" | b"--help") => Invocation::Help,
@@ -60,6 +95,27 @@ pub fn parse(arguments: &[OsString]) -> Invocation {
         }
         _ => Invocation::Serve(sources(arguments)),
     }
+}
+
+fn check_aof(words: &[OsString]) -> Result<CheckAof, String> {
+    let (mut check, mut path) = (CheckAof::default(), None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"--fix" => check.fixes = true,
+            b"--truncate-to-timestamp" => {
+                let time_s = words.next().and_then(|time| time.to_str()?.parse().ok());
+                check.until_s =
+                    Some(time_s.ok_or("--truncate-to-timestamp needs seconds since 1970")?);
+            }
+            _ if path.is_none() => path = Some(word.into()),
+            _ => {
+                return Err(format!("check-aof looks at one file, not also at {}", word.display()));
+            }
+        }
+    }
+    check.path = path.ok_or("check-aof needs a file")?;
+    Ok(check)
 }
 
 fn sources(arguments: &[OsString]) -> Sources {
@@ -141,5 +197,14 @@ mod tests {
         assert_eq!(run(&["-v"]), Invocation::Version);
         assert_eq!(run(&["-h"]), Invocation::Help);
         assert_eq!(run(&["--print-config"]), Invocation::PrintConfig);
+        assert_eq!(run(&["check-rdb", "f"]), Invocation::CheckRdb("f".into()));
+        assert_eq!(
+            run(&["check-aof", "--truncate-to-timestamp", "17", "f", "--fix"]),
+            Invocation::CheckAof(CheckAof { path: "f".into(), fixes: true, until_s: Some(17) })
+        );
+        for wrong in [&["--fix"][..], &["a", "b"], &["--truncate-to-timestamp", "x", "f"]] {
+            let found = run(&[&["check-aof"], wrong].concat());
+            assert!(matches!(found, Invocation::Misuse(_)), "{found:?}");
+        }
     }
 }

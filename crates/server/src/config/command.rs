@@ -162,7 +162,7 @@ mod tests {
         check_get(&config, &["databases", "TIMEOUT"], &[("timeout", "0"), ("databases", "16")]);
         check_get(&config, &["timeout", "time*", "Timeout"], &[("timeout", "0")]);
         check_get(&config, &["proto-max-bulk-len"], &[("proto-max-bulk-len", "536870912")]);
-        check_get(&config, &["nosuch", "appendfsync"], &[]);
+        check_get(&config, &["nosuch", "dynamic-hz"], &[]);
         check_get(
             &config,
             &["hash-max-*"],
@@ -204,18 +204,13 @@ mod tests {
             (&["timeout", "3", "port", "4", "port", "5"], "port", "can't set immutable config"),
             (&["maxmemory", "abc"], "maxmemory", "argument must be a memory value"),
             (&["save", "900"], "save", "Invalid save parameters"),
-            (&["aof-timestamp-enabled", "no"], "aof-timestamp-enabled", "not supported yet"),
+            (&["dynamic-hz", "no"], "dynamic-hz", "not supported yet"),
             (
                 &["loglevel", "foo"],
                 "loglevel",
                 "argument(s) must be one of the following: debug, verbose, notice, warning, nothing",
             ),
             (&["timeout", "7", "dir", "/"], "dir", "can't set protected config"),
-            (
-                &["appendonly", "yes"],
-                "appendonly",
-                "the append-only file is not supported yet: data is lost when the server stops",
-            ),
         ];
         for (pairs, name, reason) in cases {
             let text =

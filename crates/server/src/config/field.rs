@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
+use super::aof::{Fsync, Liburing, Size};
 use super::kind::Value;
+use super::memory::ValueCompression;
 use super::tls::AuthClients;
 use super::{
     FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, PubsubDefault, Supervised,
@@ -167,6 +169,9 @@ macro_rules! choice {
     };
 }
 
+choice!(Fsync, Always = "always", EverySecond = "everysec", No = "no");
+choice!(Liburing, Auto = "auto", Yes = "yes", No = "no");
+choice!(Size, Xs = "xs", S = "s", M = "m", L = "l", Xl = "xl", Xxl = "xxl");
 choice!(AuthClients, No = "no", Yes = "yes", Optional = "optional");
 choice!(
     Loglevel,
@@ -193,6 +198,7 @@ choice!(
     Local7 = "local7"
 );
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
+choice!(ValueCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");
 choice!(WhoMay, No = "no", Yes = "yes", Local = "local");
 choice!(PubsubDefault, AllChannels = "allchannels", ResetChannels = "resetchannels");
 

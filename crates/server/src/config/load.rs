@@ -377,9 +377,9 @@ mod tests {
     #[test]
     fn later_directives_win() {
         let loaded = from_text(
-            b"daemonize yes\nPORT 1\nloglevel Debug\nio-threads 3\nappendfsync always\n\
+            b"daemonize yes\nPORT 1\nloglevel Debug\nio-threads 3\ndynamic-hz yes\n\
               save 900 1\nsave 60 1\nlazyfree-lazy-expire no\nport 2\ndaemonize no\n\
-              lazyfree-lazy-expire yes\nappendfsync no\nhash-max-ziplist-entries 7",
+              lazyfree-lazy-expire yes\ndynamic-hz no\nhash-max-ziplist-entries 7",
         )
         .unwrap();
         assert_eq!(loaded.config.port, 2);
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(loaded.config.io_threads, Threads::Count(3));
         assert_eq!(loaded.config.hash_max_listpack_entries, 7);
         let ignored: Vec<_> = loaded.ignored.iter().map(|ignored| ignored.name).collect();
-        assert_eq!(ignored, ["appendfsync"]);
+        assert_eq!(ignored, ["dynamic-hz"]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The rows of the options about memory: its limit, eviction, defragmentation.
 
 use kvasir_keyspace::access::Policy;
+use kvasir_keyspace::compression::Compression;
+use kvasir_structures::compressed::Algorithm;
 
 use super::buffers::ClientMemory;
 use super::kind::Kind;
@@ -20,6 +22,32 @@ pub struct Memory {
     /// Minutes.
     pub lfu_decay_time: u32,
     pub defrag: Defragmentation,
+    pub value_compression: ValueCompression,
+    /// Bytes.
+    pub value_compression_min_size: u64,
+}
+
+/// How long strings are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ValueCompression {
+    #[default]
+    No,
+    Lzf,
+    Lz4,
+    Zstd,
+}
+
+impl Memory {
+    pub fn compression(&self) -> Compression {
+        let algorithm = match self.value_compression {
+            ValueCompression::No => return Compression::OFF,
+            ValueCompression::Lzf => Algorithm::Lzf,
+            ValueCompression::Lz4 => Algorithm::Lz4,
+            ValueCompression::Zstd => Algorithm::Zstd,
+        };
+        let text_len_min = usize::try_from(self.value_compression_min_size);
+        Compression::new(algorithm, text_len_min.unwrap_or(usize::MAX))
+    }
 }
 
 /// When records are moved together, and in which share of a core; all shares in percent.
@@ -153,4 +181,28 @@ pub(super) const ACTIVE_DEFRAG_CYCLE_MAX: Row = Row::new(
     "25",
     field!(memory.defrag.cycle_max),
     "The share of one core, in percent, that moving takes when there is much waste.",
+);
+
+pub(super) const VALUE_COMPRESSION: Row = Row::new(
+    "value-compression",
+    Group::Memory,
+    Kind::Choice(ValueCompression::WORDS),
+    "no",
+    field!(memory.value_compression),
+    "\
+Keep strings compressed where that saves an eighth or more, and decompress them
+for whoever reads them. lz4 costs the least time, zstd saves the most memory;
+lzf is written to snapshots and read from them as it is. A string is compressed
+when it is set or loaded. One that is changed in a part, as by APPEND or SETBIT,
+stays uncompressed until it is set again; reading a part decompresses all of it.
+A change of this option is for what is written from then on.",
+);
+
+pub(super) const VALUE_COMPRESSION_MIN_SIZE: Row = Row::new(
+    "value-compression-min-size",
+    Group::Memory,
+    Kind::Memory { min: Compression::TEXT_LEN_MIN as i64, max: i64::MAX },
+    "5kb",
+    field!(memory.value_compression_min_size),
+    "Shorter strings are not compressed.",
 );

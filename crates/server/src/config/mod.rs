@@ -6,6 +6,7 @@
 //!
 //! Nothing here opens a socket or starts a thread: whoever uses an option reads its field.
 
+pub mod aof;
 pub mod arguments;
 pub mod buffers;
 pub mod command;
@@ -90,6 +91,7 @@ pub struct Config {
     pub notify_keyspace_events: Class,
     pub memory: Memory,
     pub persistence: persistence::Persistence,
+    pub aof: aof::AofConfig,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -116,11 +118,7 @@ pub struct Config {
     /// Bytes; -1: no such log.
     pub commandlog_reply_larger_than: i64,
     pub commandlog_large_reply_max_len: u64,
-    /// Milliseconds; 0: off.
-    pub latency_monitor_threshold: u64,
-    pub latency_tracking: bool,
-    /// Numbers from 0 to 100.
-    pub latency_tracking_info_percentiles: Vec<String>,
+    pub latency: Latency,
 }
 
 impl Default for Config {
@@ -186,6 +184,7 @@ impl Config {
             notify_keyspace_events: Class::empty(),
             memory: Memory::default(),
             persistence: persistence::Persistence::default(),
+            aof: aof::AofConfig::default(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),
@@ -206,11 +205,19 @@ impl Config {
             commandlog_large_request_max_len: 0,
             commandlog_reply_larger_than: 0,
             commandlog_large_reply_max_len: 0,
-            latency_monitor_threshold: 0,
-            latency_tracking: false,
-            latency_tracking_info_percentiles: Vec::new(),
+            latency: Latency::default(),
         }
     }
+}
+
+/// What is noted of how long things take.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Latency {
+    /// Milliseconds; 0: off.
+    pub monitor_threshold: u64,
+    pub tracking: bool,
+    /// Numbers from 0 to 100.
+    pub tracking_info_percentiles: Vec<String>,
 }
 
 /// One address of `bind`.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use kvasir_persistence::set::FILES_MAX;
+
 use super::kind::{Kind, Value};
 use super::row::{Group, Row};
 use super::table::{field, integer};
@@ -18,8 +20,12 @@ pub struct Persistence {
     pub rdb_save_incremental_fsync: bool,
     pub stop_writes_on_bgsave_error: bool,
     pub snapshot_threads: u32,
+    /// 0: one for each worker.
+    pub snapshot_files: u32,
     /// Bytes.
     pub snapshot_buffer: u64,
+    /// Bytes a second; 0: no limit.
+    pub snapshot_bandwidth: u64,
 }
 
 impl Persistence {
@@ -48,7 +54,9 @@ pub(super) const DBFILENAME: Row = Row::new(
     Kind::Text,
     "dump.rdb",
     field!(persistence.dbfilename),
-    "File of the snapshot, in `dir`. It is loaded at the start.",
+    "\
+File of the snapshot, in `dir`. It is loaded at the start. If the snapshot has
+several files, this one names the others, which lie beside it.",
 )
 .protected()
 .check(check_dbfilename);
@@ -109,8 +117,21 @@ pub(super) const SNAPSHOT_THREADS: Row = Row::new(
     "1",
     field!(persistence.snapshot_threads),
     "\
-Threads that read the data for a snapshot, and that make values while one is
-loaded.",
+Threads that read the data for a snapshot. One is loaded by as many, or by as
+many as there are workers.",
+);
+
+pub(super) const SNAPSHOT_FILES: Row = Row::new(
+    "snapshot-files",
+    Group::Persistence,
+    integer(0, FILES_MAX as i64),
+    "0",
+    field!(persistence.snapshot_files),
+    "\
+Files of a snapshot, which are written and loaded at the same time. 0: one for
+each worker. 1: a single RDB file, as Redis writes it. With more, `dbfilename`
+is a small text that names the others, each an RDB file of a part of the keys:
+who copies a snapshot must copy them all.",
 );
 
 pub(super) const SNAPSHOT_BUFFER: Row = Row::new(
@@ -122,6 +143,17 @@ pub(super) const SNAPSHOT_BUFFER: Row = Row::new(
     "\
 How much of a snapshot may wait for the disk. Half of it is for those who change
 what was not saved yet.",
+);
+
+pub(super) const SNAPSHOT_BANDWIDTH: Row = Row::new(
+    "snapshot-bandwidth",
+    Group::Persistence,
+    Kind::Memory { min: 0, max: 1 << 40 },
+    "0",
+    field!(persistence.snapshot_bandwidth),
+    "\
+How many bytes a second a snapshot in the background writes at most, all files
+together. 0: as many as the disk takes. Nobody is held up by the limit in SAVE.",
 );
 
 fn check_dbfilename(value: &Value) -> Result<(), String> {

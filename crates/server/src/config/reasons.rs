@@ -6,8 +6,6 @@ const REASONS: &[(&str, &str)] = &[
     ("activerehashing", "tables grow a bucket at a time, by the calls that fill them"),
     ("always-show-logo", "there is no logo"),
     ("aof", LOGGING),
-    ("append", LOGGING),
-    ("auto-aof", LOGGING),
     ("availability-zone", "nobody is told of it yet"),
     ("bgsave", CPULIST),
     ("bind-source-addr", "the server connects to nobody"),
@@ -30,7 +28,6 @@ const REASONS: &[(&str, &str)] = &[
     ("max-new", "connections are accepted as fast as they come"),
     ("min-", REPLICATION),
     ("mptcp", "sockets are TCP's own"),
-    ("no-appendfsync", LOGGING),
     ("prefetch-batch-max-size", "a batch is prefetched in steps of fixed length"),
     ("primary", REPLICATION),
     ("proc-title", TITLE),
@@ -53,7 +50,7 @@ const REASONS: &[(&str, &str)] = &[
 const CPULIST: &str = "threads run where the system puts them: taskset and cgroups decide";
 const DEFRAGMENTATION: &str = "only records are moved, and for half a millisecond at a time";
 const REPLICATION: &str = "there is no replication yet";
-const LOGGING: &str = "there is no log on disk yet";
+const LOGGING: &str = "the base of the log is written as snapshots are";
 const TITLE: &str = "the title of the process is its command line; threads have names";
 
 /// Why a directive has no effect.

@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn lines_keep_their_place_and_their_words_if_they_still_hold() {
         check(
-            "# a\n\n  PORT   6379\nappendfsync always\nnosuch x\n",
+            "# a\n\n  PORT   6379\ndynamic-hz yes\nnosuch x\n",
             |_| {},
-            "# a\n\n  PORT   6379\nappendfsync always\nnosuch x\n",
+            "# a\n\n  PORT   6379\ndynamic-hz yes\nnosuch x\n",
         );
         check("port 1\n# b\nport 2\nhz 10", |config| config.port = 7, "port 7\n# b\nhz 10\n");
         check(

@@ -3,6 +3,7 @@
 //!
 //! The order is that of the sample file and of CONFIG GET.
 
+use super::aof;
 use super::buffers;
 use super::kind::{Kind, Value};
 use super::memory;
@@ -33,10 +34,6 @@ pub(super) const fn ignored(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Ignored, why }
 }
 
-pub(super) const fn refused(why: &'static str) -> Place {
-    Place::Fixed { otherwise: Otherwise::Refused, why }
-}
-
 pub(super) const fn integer(min: i64, max: i64) -> Kind {
     Kind::Integer { min, max }
 }
@@ -51,7 +48,7 @@ the command that removes them.";
 
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
-    OPTIONS.iter().chain(operations::OPTIONS)
+    OPTIONS.iter().chain(&aof::ROWS).chain(operations::OPTIONS)
 }
 
 /// All but those of the last groups.
@@ -450,6 +447,8 @@ m: a key that was read is missing; n: a key is new.",
     memory::ACTIVE_DEFRAG_THRESHOLD_UPPER,
     memory::ACTIVE_DEFRAG_CYCLE_MIN,
     memory::ACTIVE_DEFRAG_CYCLE_MAX,
+    memory::VALUE_COMPRESSION,
+    memory::VALUE_COMPRESSION_MIN_SIZE,
     lazy("lazyfree-lazy-eviction"),
     lazy("lazyfree-lazy-expire"),
     lazy("lazyfree-lazy-server-del"),
@@ -463,15 +462,9 @@ m: a key that was read is missing; n: a key is new.",
     persistence::RDB_SAVE_INCREMENTAL_FSYNC,
     persistence::STOP_WRITES_ON_BGSAVE_ERROR,
     persistence::SNAPSHOT_THREADS,
+    persistence::SNAPSHOT_FILES,
     persistence::SNAPSHOT_BUFFER,
-    Row::new(
-        "appendonly",
-        Group::Persistence,
-        Kind::Bool,
-        "no",
-        refused("the append-only file is not supported yet: data is lost when the server stops"),
-        "Whether writes are logged to disk. Only `no` so far.",
-    ),
+    persistence::SNAPSHOT_BANDWIDTH,
 ];
 
 const fn lazy(name: &'static str) -> Row {

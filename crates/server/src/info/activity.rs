@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_reactor::clock::Ticks;
 
-use super::{Lines, Source, ratio};
+use super::{Lines, Source, compression, ratio};
 use crate::clients::Client;
 use crate::commands::latency::distribution;
 use crate::lock;
@@ -21,9 +21,10 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     lines.field("client_recent_max_input_buffer", buffers.input_max);
     lines.field("client_recent_max_output_buffer", buffers.output_max);
     let (tracking, pause) = (&source.shared.tracking, &source.shared.pause);
-    lines.field("blocked_clients", waiting.count() + pause.postponed_count());
-    lines.field("tracking_clients", tracking.count());
     let all = source.shared.clients.all();
+    let blocked = all.iter().filter(|client| client.is_blocked.load(Relaxed)).count();
+    lines.field("blocked_clients", blocked + pause.postponed_count());
+    lines.field("tracking_clients", tracking.count());
     lines.field("pubsub_clients", all.iter().filter(|client| client.is_subscriber()).count());
     let watching = |client: &&std::sync::Arc<Client>| client.watched.load(Relaxed) > 0;
     lines.field("watching_clients", all.iter().filter(watching).count());
@@ -121,6 +122,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("acl_access_denied_channel", source.sum(|stats| &stats.denied_channel));
     lines.field("acl_access_denied_db", source.sum(|stats| &stats.denied_database));
     lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
+    compression::stats(&source.shared.compression, lines);
 }
 
 /// Commands that were called, or refused before they ran.
@@ -152,7 +154,7 @@ pub fn commandstats(source: &Source<'_>, lines: &mut Lines) {
 
 /// Percentiles of the latencies of commands that were called.
 pub fn latencystats(source: &Source<'_>, lines: &mut Lines) {
-    if !source.config.latency_tracking {
+    if !source.config.latency.tracking {
         return;
     }
     for entry in source.shared.table.entries() {
@@ -160,7 +162,7 @@ pub fn latencystats(source: &Source<'_>, lines: &mut Lines) {
         if distribution.calls == 0 {
             continue;
         }
-        let percentiles = source.config.latency_tracking_info_percentiles.iter().map(|percent| {
+        let percentiles = source.config.latency.tracking_info_percentiles.iter().map(|percent| {
             let number = percent.parse().unwrap_or_default();
             format!("p{percent}={:.3}", distribution.percentile(number) as f64 / 1000.0)
         });

@@ -38,14 +38,33 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     if saving.loading.is_under_way() {
         self::loading(source, lines);
     }
-    lines.zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
-    lines.field("aof_last_rewrite_time_sec", -1);
-    lines.field("aof_current_rewrite_time_sec", -1);
-    lines.field("aof_last_bgrewrite_status", "ok");
-    lines.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
-    lines.field("aof_last_write_status", "ok");
-    lines.zeros(&["aof_last_cow_size"]);
+    append_only_file(source, lines);
     lines.zeros(&["module_fork_in_progress", "module_fork_last_cow_size"]);
+}
+
+fn append_only_file(source: &Source<'_>, lines: &mut Lines) {
+    let facts = source.shared.aof.facts();
+    let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
+    let status = |has_failed: bool| if has_failed { "err" } else { "ok" };
+    // Turned off it still is while the last of it is written.
+    let is_on = source.config.aof.appendonly || facts.is_on;
+    lines.field("aof_enabled", u8::from(is_on));
+    lines.field("aof_rewrite_in_progress", u8::from(facts.is_rewriting));
+    lines.field("aof_rewrite_scheduled", u8::from(facts.is_scheduled));
+    lines.field("aof_last_rewrite_time_sec", seconds(facts.last_rewrite));
+    lines.field("aof_current_rewrite_time_sec", seconds(facts.current_rewrite));
+    lines.field("aof_last_bgrewrite_status", status(facts.has_rewrite_failed));
+    lines.field("aof_rewrites", facts.rewrites);
+    lines.field("aof_rewrites_consecutive_failures", facts.failures_in_row);
+    lines.field("aof_last_write_status", status(facts.has_write_failed));
+    lines.zeros(&["aof_last_cow_size"]);
+    if is_on {
+        lines.field("aof_current_size", facts.size);
+        lines.field("aof_base_size", facts.base_size);
+        lines.field("aof_writes_by", facts.output);
+        lines.field("aof_pending_rewrite", u8::from(facts.is_scheduled));
+        lines.field("aof_buffer_length", source.shared.keyspace.log.waiting_bytes());
+    }
 }
 
 /// How far the loading under way is.

@@ -3,7 +3,7 @@
 use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::limits;
 
-use super::{Lines, Source, human, ratio};
+use super::{Lines, Source, compression, human, ratio};
 use crate::memory;
 use crate::shared::Shared;
 
@@ -85,6 +85,7 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.bytes("maxmemory", source.config.memory.maxmemory);
     lines.field("maxmemory_policy", source.config.memory.maxmemory_policy.name());
     fragmentation(&memory, lines);
+    compression::memory(lines);
     lines.zeros(&[
         "mem_not_counted_for_evict",
         "mem_replication_backlog",

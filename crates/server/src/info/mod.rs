@@ -4,6 +4,7 @@
 //! otherwise; none is made up.
 
 pub mod activity;
+pub mod compression;
 pub mod data;
 mod machine;
 pub mod memory;

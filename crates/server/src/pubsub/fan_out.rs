@@ -26,6 +26,7 @@ impl Worker {
 
     fn fan_out(&mut self) {
         let (first, pending) = self.core.pubsub.take_pending();
+        let fence = pending.iter().map(|publication| publication.fence()).max().unwrap_or(0);
         let numbered = numbered(first, &pending);
         for deliveries in numbered.chunk_by(|(_, one), (_, next)| one.is_to(next)) {
             let subscribers = self.core.pubsub.subscribers(deliveries[0].1);
@@ -33,12 +34,14 @@ impl Worker {
             for &index in subscribers.into_iter().flatten() {
                 let Some(connection) = self.connections[index].as_deref_mut() else {
                     let away = self.away.as_mut().expect("only a busy script's is not here");
+                    away.fence = away.fence.max(fence);
                     block.write_to(&mut away.messages, away.next_message);
                     continue;
                 };
                 if connection.is_closing {
                     continue;
                 }
+                connection.wait_for(fence);
                 block.write_to(&mut connection.reply, connection.next_message);
                 if !connection.is_dirty {
                     connection.is_dirty = true;

@@ -82,8 +82,10 @@ impl Local {
 
     fn give_from(&self, number: u64, connection: &mut Connection) {
         let Some(subscriptions) = connection.subscriptions.take() else { return };
+        let pending = &self.pending[(number - self.first) as usize..];
+        connection.wait_for(pending.iter().map(|one| one.fence()).max().unwrap_or(0));
         let reply = connection.messages();
-        for publication in &self.pending[(number - self.first) as usize..] {
+        for publication in pending {
             let own = publication.iter().filter(|to| subscriptions.has(to.kind, &to.name));
             own.for_each(|delivery| delivery.write_to(reply));
         }

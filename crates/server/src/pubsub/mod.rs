@@ -90,8 +90,15 @@ impl Hub {
     }
 
     /// Posts a message to every worker with subscribers; says how many subscribers will get it,
-    /// each pattern of a connection counted on its own.
-    pub fn publish(&self, from: usize, kind: Kind, channel: &[u8], message: &[u8]) -> u64 {
+    /// each pattern of a connection counted on its own. None gets it before the log is on disk up
+    /// to `fence`.
+    pub fn publish(
+        &self,
+        (from, fence): (usize, u64),
+        kind: Kind,
+        channel: &[u8],
+        message: &[u8],
+    ) -> u64 {
         // Both are held until the message is posted: see the header.
         let channels = self.index_of(kind).read(channel);
         let patterns = (kind == Kind::Channel).then(|| self.patterns()).flatten();
@@ -116,6 +123,7 @@ impl Hub {
             publication.push(Delivery::to_pattern(pattern, channel, message));
         }
         if count > 0 {
+            publication.set_fence(fence);
             self.deliver(from, &workers, publication);
         }
         count
@@ -139,6 +147,16 @@ impl Hub {
         }
     }
 
+    /// Keeps what a worker publishes until it lets it go.
+    pub fn hold(&self, worker: usize) {
+        self.post.hold(worker);
+    }
+
+    /// Posts what was kept.
+    pub fn release(&self, worker: usize, fence: u64) {
+        self.post.release(worker, |publication| publication.set_fence(fence));
+    }
+
     /// Appends what was published for a worker's subscribers since the last time.
     #[inline]
     pub fn take_mail(&self, worker: usize, pending: &mut Vec<Arc<Publication>>) {
@@ -150,12 +168,6 @@ impl Hub {
     pub fn wake_others(&self, shared: &Shared, worker: usize) {
         self.post.wake_others(shared, worker);
     }
-}
-
-/// Publishes a message to a channel, on behalf of a call or an event on this worker; says how many
-/// subscribers will get it.
-pub fn publish(shared: &Shared, worker: usize, channel: &[u8], message: &[u8]) -> u64 {
-    shared.pubsub.publish(worker, Kind::Channel, channel, message)
 }
 
 #[cfg(test)]
@@ -186,10 +198,10 @@ mod tests {
         ] {
             hub.index_of(kind).join(name.as_bytes(), worker, || ());
         }
-        assert_eq!(hub.publish(0, Kind::Channel, b"news", b"m"), 4);
-        assert_eq!(hub.publish(1, Kind::ShardChannel, b"news", b"s"), 1);
-        assert_eq!(hub.publish(0, Kind::Channel, b"none", b"p"), 1);
-        assert_eq!(hub.publish(0, Kind::Channel, b"other", b"m"), 0);
+        assert_eq!(hub.publish((0, 0), Kind::Channel, b"news", b"m"), 4);
+        assert_eq!(hub.publish((1, 0), Kind::ShardChannel, b"news", b"s"), 1);
+        assert_eq!(hub.publish((0, 0), Kind::Channel, b"none", b"p"), 1);
+        assert_eq!(hub.publish((0, 0), Kind::Channel, b"other", b"m"), 0);
         let both = ["3 message news m", "4 pmessage n* news m"];
         assert_eq!(mail(&hub, 0)[..1], both[..1]);
         assert_eq!(mail(&hub, 1), ["3 smessage news s"]);

@@ -5,7 +5,8 @@
 
 use kvasir_keyspace::event::Class;
 
-use super::publish;
+use super::Kind;
+use crate::fence;
 use crate::shared::Shared;
 use crate::worker::Core;
 
@@ -81,11 +82,15 @@ pub fn tell(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
 
 #[cold]
 fn tell_noted(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
+    let fence = fence::of_news(core);
     let Core { env, tally, tracking, .. } = core;
+    let publish = |channel: &[u8], message: &[u8]| {
+        shared.pubsub.publish((worker, fence), Kind::Channel, channel, message);
+    };
     let wanted = env.events;
     for event in tally.events.drain(..) {
         if event.is_change && env.tracks {
-            shared.tracking.invalidate(shared, worker, tracking, &event.key, by);
+            shared.tracking.invalidate(shared, (worker, fence), tracking, &event.key, by);
         }
         if !wanted.intersects(event.class) {
             continue;
@@ -93,11 +98,11 @@ fn tell_noted(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
         let name = event.name.as_bytes();
         if wanted.contains(Class::KEYSPACE) {
             let channel = [format!("__keyspace@{}__:", event.db.0).as_bytes(), &event.key].concat();
-            publish(shared, worker, &channel, name);
+            publish(&channel, name);
         }
         if wanted.contains(Class::KEYEVENT) {
             let channel = format!("__keyevent@{}__:{}", event.db.0, event.name);
-            publish(shared, worker, channel.as_bytes(), &event.key);
+            publish(channel.as_bytes(), &event.key);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kvasir_resp::reply::{Protocol, Reply};
 use smallvec::SmallVec;
@@ -17,7 +18,11 @@ const FRAME_LEN_MAX: usize = 64;
 
 /// One message, for the subscribers of its channel and for those of each pattern that matches.
 #[derive(Default)]
-pub struct Publication(SmallVec<[Delivery; 1]>);
+pub struct Publication {
+    deliveries: SmallVec<[Delivery; 1]>,
+    /// How far the log must be on disk before anybody gets it.
+    fence: AtomicU64,
+}
 
 /// What the subscribers of one name get of a message.
 pub struct Delivery {
@@ -30,7 +35,16 @@ pub struct Delivery {
 
 impl Publication {
     pub fn push(&mut self, delivery: Delivery) {
-        self.0.push(delivery);
+        self.deliveries.push(delivery);
+    }
+
+    pub fn fence(&self) -> u64 {
+        self.fence.load(Relaxed)
+    }
+
+    /// Called before it is posted.
+    pub fn set_fence(&self, fence: u64) {
+        self.fence.store(fence, Relaxed);
     }
 }
 
@@ -38,7 +52,7 @@ impl Deref for Publication {
     type Target = [Delivery];
 
     fn deref(&self) -> &[Delivery] {
-        &self.0
+        &self.deliveries
     }
 }
 

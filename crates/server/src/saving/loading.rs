@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::Env;
-use kvasir_persistence::load::{Entrance, Listener, LoadError, Progress, Target, load};
+use kvasir_persistence::disk::RealDisk;
+use kvasir_persistence::load::{Entrance, FileError, Listener, Progress, Target, load, manifest};
+use kvasir_persistence::set::{AUX_SLOTS, files_of_others};
 use kvasir_reactor::clock;
+use kvasir_structures::gate;
 
+use crate::aof;
 use crate::log::{notice, warning};
 use crate::scripting::run::Scripting;
 use crate::shared::Shared;
@@ -51,52 +55,79 @@ impl Loading {
 
 /// Has clients wait from the first one on if there is a file to load.
 pub fn begin_if_there_is_something(shared: &Shared) {
+    let config = shared.config();
     // Of what cannot be looked at, the loading tells why.
-    if !matches!(shared.config().persistence.dbfilename.try_exists(), Ok(false)) {
+    if config.aof.appendonly || !matches!(config.persistence.dbfilename.try_exists(), Ok(false)) {
         shared.saving.loading.begin();
     }
 }
 
 /// Loads the file of the configuration, if there is one, while clients are told to wait. Returns
 /// what to tell the user if that fails.
-pub fn load_at_start(shared: &Shared) -> Result<(), String> {
+pub fn load_at_start(shared: &'static Shared) -> Result<(), String> {
     let config = shared.config();
     let path = &config.persistence.dbfilename;
     if !shared.saving.loading.is_under_way() {
+        warn_of_leftovers(path);
         return Ok(());
     }
     let env = env(&config, clock::now_unix_ms());
-    let result = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let teller = scope.spawn(|| tell(shared, path));
-        let result = read(shared, path, Entrance::Gate(shared.gate), (&env, false));
+        let result = match config.aof.appendonly {
+            true => aof::start::run(shared, &env),
+            false => read_snapshot(shared, &env),
+        };
         shared.saving.loading.end();
         teller.thread().unpark();
         result
-    });
-    result.map_err(|error| format!("can't load file={} error={error}", path.display()))
+    })
 }
 
-/// Loads a file.
+/// Loads the snapshot of the configuration, if there is one; an error is for the user.
+pub fn read_snapshot(shared: &Shared, env: &Env) -> Result<(), String> {
+    let path = &shared.config().persistence.dbfilename;
+    if matches!(path.try_exists(), Ok(false)) {
+        return Ok(());
+    }
+    let read = read(shared, path, Entrance::Gate(shared.gate), (env, false));
+    read.map_err(|error| format!("can't load {error}"))
+}
+
+/// Without a manifest nobody knows whether its files are whole; but they may be all that is left.
+fn warn_of_leftovers(path: &Path) {
+    for file in files_of_others(&RealDisk, path, None).unwrap_or_default() {
+        warning!(
+            "a file of a snapshot is there, but no {}, and the next save removes it file={}",
+            path.display(),
+            file.display()
+        );
+    }
+}
+
+/// Loads a snapshot.
 pub fn read(
     shared: &Shared,
     path: &Path,
     entrance: Entrance<'_>,
     (env, keeps_present): (&Env, bool),
-) -> Result<(), LoadError> {
+) -> Result<(), FileError> {
     let (start, progress) = (Instant::now(), &shared.saving.loading.progress);
     let config = shared.config();
     let target = Target {
         keyspace: &shared.keyspace,
         entrance,
         env,
-        threads: config.persistence.snapshot_threads as usize,
-        drops_expired: true,
+        threads: (config.persistence.snapshot_threads as usize)
+            .max(shared.workers.len().min(gate::EXTRAS)),
+        drops_expired: !env.replays,
         keeps_present,
     };
     for figure in [&progress.bytes, &progress.keys, &progress.keys_expired] {
         figure.store(0, Ordering::Relaxed);
     }
-    let mut listener = Beside { shared, reader: Scripting::new(&config) };
+    let is_set = manifest(path)?.is_some();
+    let mut listener = Beside { shared, reader: Scripting::new(&config), is_set };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
     let [keys, expired, bytes] = [&progress.keys, &progress.keys_expired, &progress.bytes]
@@ -135,11 +166,19 @@ pub fn eta_s(elapsed: Duration, bytes: u64, total: u64) -> u64 {
 struct Beside<'a> {
     shared: &'a Shared,
     reader: Scripting,
+    /// There is a manifest, so that all files of a set are loaded.
+    is_set: bool,
 }
 
 impl Listener for Beside<'_> {
     fn aux(&mut self, name: &[u8], value: &[u8]) {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        if name == AUX_SLOTS.as_bytes() && !self.is_set {
+            warning!(
+                "the file is one of several of a snapshot: others are missing slots={}",
+                text(value)
+            );
+        }
         crate::log::verbose!("snapshot says {}={}", text(name), text(value));
     }
 

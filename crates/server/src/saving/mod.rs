@@ -1,8 +1,8 @@
 //! Saving the data set and loading it: what is known of the last save, and who does the next.
 //!
 //! One thread, `snapshot`, takes snapshots in the background: when BGSAVE asks, and when a save
-//! point is reached. SAVE, DEBUG RELOAD and the end of the server save while everybody waits.
-//! How files look is `kvasir_persistence`.
+//! point is reached. SAVE, DEBUG RELOAD and the end of the server save while everybody waits; the
+//! end gives up the snapshot that is under way. How files look is `kvasir_persistence`.
 
 pub mod loading;
 mod thread;
@@ -10,15 +10,20 @@ mod thread;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::Version;
+use kvasir_keyspace::snapshot;
 use kvasir_keyspace::view::Env;
+use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::RealDisk;
-use kvasir_persistence::save::{Beside, Names, Options, Saved, save};
-use kvasir_persistence::snapshot::Progress;
+use kvasir_persistence::encode::Format;
+use kvasir_persistence::save::{Beside, Options, Place, SaveError, Saved};
+use kvasir_persistence::set::{FILES_MAX, SnapshotId};
+use kvasir_persistence::snapshot::{Entrance, Progress, Snapshot};
+use kvasir_reactor::{clock, random};
 use kvasir_structures::gate::ExclusivePass;
 
 use crate::config::Config;
@@ -33,8 +38,8 @@ pub use thread::start;
 #[derive(Default)]
 pub struct Saving {
     state: Mutex<State>,
-    /// Tells the thread that there is something to do.
-    is_asked: Condvar,
+    /// Tells the thread that there is something to do, and others that it has done it.
+    changed: Condvar,
     pub loading: Loading,
     pub progress: Progress,
     /// Changes when the last snapshot was begun.
@@ -50,13 +55,23 @@ pub struct Saving {
 struct State {
     /// Seconds since 1970; 0: none yet.
     last_save_s: u64,
-    has_failed: bool,
+    /// When the last one failed, if it did.
+    failed: Option<Instant>,
     last_took: Option<Duration>,
-    /// When the snapshot under way was begun.
-    began: Option<Instant>,
+    /// The snapshot under way.
+    current: Option<Current>,
     /// Somebody wants one.
     is_wanted: bool,
+    /// No more are taken: the server ends.
+    is_closed: bool,
     saves: u64,
+}
+
+/// A snapshot that is being taken in the background.
+#[derive(Clone)]
+struct Current {
+    began: Instant,
+    cancel: Arc<Cancel>,
 }
 
 /// What INFO tells.
@@ -77,6 +92,13 @@ const MISCONF: Error = Error::fixed(
      error.",
 );
 
+const MISCONF_OF_SCRIPTS: Error = Error::fixed(
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
+     disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts.",
+);
+
+const IN_PROGRESS: Error = Error::fixed("ERR Background save already in progress");
+
 impl Saving {
     /// What keeps writes from being made, if anything does.
     #[inline]
@@ -84,81 +106,149 @@ impl Saving {
         if self.refuses_writes.load(Relaxed) { Err(MISCONF) } else { Ok(()) }
     }
 
+    /// What keeps a script that may write from being begun.
+    pub fn check_script(&self) -> Result<(), Error> {
+        self.check_write().map_err(|_| MISCONF_OF_SCRIPTS)
+    }
+
     pub fn facts(&self, shared: &Shared) -> Facts {
         let state = lock(&self.state);
         Facts {
             last_save_s: state.last_save_s.max(shared.facts.started_ms / 1000),
-            has_failed: state.has_failed,
+            has_failed: state.failed.is_some(),
             last_took: state.last_took,
             // One that is wanted is about to begin: who asked for it sees it.
             current_took: state
-                .began
-                .map(|began| began.elapsed())
+                .current
+                .as_ref()
+                .map(|current| current.began.elapsed())
                 .or(state.is_wanted.then_some(Duration::ZERO)),
             saves: state.saves,
-            changes: changes(shared).saturating_sub(self.changes_saved.load(Relaxed)),
+            changes: self.changes_since_save(changes(shared)),
         }
+    }
+
+    fn changes_since_save(&self, changes: u64) -> u64 {
+        changes.saturating_sub(self.changes_saved.load(Relaxed))
     }
 
     /// Has a snapshot taken in the background; fails if one is under way.
     pub fn ask(&self) -> Result<(), Error> {
         let mut state = lock(&self.state);
-        if state.began.is_some() || state.is_wanted {
-            return Err(Error::fixed("ERR Background save already in progress"));
+        if state.current.is_some() || state.is_wanted {
+            return Err(IN_PROGRESS);
         }
         state.is_wanted = true;
-        self.is_asked.notify_one();
+        self.changed.notify_all();
         Ok(())
+    }
+
+    /// Has the thread look whether somebody wants something of it.
+    pub fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Gives up the snapshot that is under way or wanted; says whether there was one. It counts
+    /// already, or never will, once this returns.
+    pub fn cancel(&self) -> bool {
+        let mut state = lock(&self.state);
+        let was_wanted = std::mem::take(&mut state.is_wanted);
+        let current = state.current.clone();
+        drop(state);
+        current.iter().for_each(|current| current.cancel.ask());
+        was_wanted || current.is_some()
+    }
+
+    /// Gives up the snapshot under way and waits until nothing is left of it; it was the last.
+    pub fn end(&self) {
+        lock(&self.state).is_closed = true;
+        self.cancel();
+        let is_under_way = |state: &mut State| state.current.is_some();
+        let waited = self.changed.wait_while(lock(&self.state), is_under_way);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Saves while the world stands still; says in the log how it went.
     pub fn save_now(
         &self,
         shared: &Shared,
-        pass: &ExclusivePass<'_>,
+        pass: &mut ExclusivePass<'_>,
         env: &Env,
     ) -> Result<(), Error> {
-        if lock(&self.state).began.is_some() {
-            return Err(Error::fixed("ERR Background save already in progress"));
+        if lock(&self.state).current.is_some() {
+            return Err(IN_PROGRESS);
         }
-        let config = shared.config();
-        let name = temporary_name("temp");
-        let names = names(&config, &name);
-        let (start, changes) = (Instant::now(), changes(shared));
-        let saved = save(
-            &RealDisk,
-            names,
-            &options(&config),
-            &beside(shared, env),
-            (&shared.keyspace, pass, env),
-        );
-        self.note_end(shared, names.target, &saved, (start, changes));
+        let saved = self.save(shared, Entrance::Inside(pass), env, &Cancel::default());
         saved.map(drop).map_err(|_| Error::fixed("ERR"))
+    }
+
+    /// As `save_now`, instead of the snapshot that is under way.
+    pub fn save_at_last(
+        &self,
+        shared: &Shared,
+        pass: &mut ExclusivePass<'_>,
+        env: &Env,
+    ) -> Result<(), Error> {
+        self.cancel();
+        // Who takes it cannot end its images before the gate is open again.
+        snapshot::end(&shared.keyspace, pass);
+        let saved = self.save(shared, Entrance::Inside(pass), env, &Cancel::default());
+        saved.map(drop).map_err(|_| Error::fixed("ERR"))
+    }
+
+    /// Saves, and writes down how it went.
+    fn save(
+        &self,
+        shared: &Shared,
+        entrance: Entrance<'_, '_>,
+        env: &Env,
+        cancel: &Cancel,
+    ) -> Result<Saved, SaveError> {
+        let (start, changes, config) = (Instant::now(), changes(shared), shared.config());
+        let is_in_background = matches!(entrance, Entrance::Gate(_));
+        let mut snapshot = snapshot(shared, &config, env, cancel);
+        if !is_in_background {
+            snapshot.bytes_per_second = 0;
+        }
+        let saved = place(&config, shared).and_then(|place| {
+            let disk = (&RealDisk, place);
+            snapshot.run(entrance, disk, &options(&config), |_| beside(shared, env, false))
+        });
+        self.note_end(shared, &saved, (start, changes));
+        saved
     }
 
     /// Writes down how a save has ended.
     fn note_end(
         &self,
         shared: &Shared,
-        target: &Path,
-        saved: &io::Result<Saved>,
+        saved: &Result<Saved, SaveError>,
         (start, changes): (Instant, u64),
     ) {
-        let took = start.elapsed();
+        self.progress.keys.store(0, Relaxed);
+        let (took, config) = (start.elapsed(), shared.config());
+        let (file, took_ms) = (config.persistence.dbfilename.display(), took.as_millis());
         let mut state = lock(&self.state);
-        (state.has_failed, state.last_took) = (saved.is_err(), Some(took));
-        let (file, took_ms) = (target.display(), took.as_millis());
         match saved {
             Ok(Saved { keys, bytes }) => {
-                state.last_save_s = kvasir_reactor::clock::now_unix_ms() / 1000;
+                state.last_save_s = clock::now_unix_ms() / 1000;
                 state.saves += 1;
+                state.failed = None;
                 self.changes_saved.store(changes, Relaxed);
                 notice!("saved file={file} keys={keys} bytes={bytes} took_ms={took_ms}");
             }
-            Err(error) => warning!("can't save file={file} error={error} took_ms={took_ms}"),
+            Err(SaveError::Cancelled) => {
+                notice!("snapshot given up file={file} took_ms={took_ms}");
+                return;
+            }
+            Err(SaveError::Io(error)) => {
+                state.failed = Some(Instant::now());
+                warning!("can't save file={file} error={error} took_ms={took_ms}");
+            }
         }
-        let persistence = &shared.config().persistence;
-        let refuses = persistence.stop_writes_on_bgsave_error && !persistence.save.is_empty();
+        state.last_took = Some(took);
+        let refuses =
+            config.persistence.stop_writes_on_bgsave_error && !config.persistence.save.is_empty();
         self.refuses_writes.store(saved.is_err() && refuses, Relaxed);
     }
 }
@@ -173,8 +263,8 @@ pub fn save_at_end(shared: &Shared) -> bool {
     if !saves_at_end(shared) {
         return true;
     }
-    let env = crate::tuning::env(&shared.config(), kvasir_reactor::clock::now_unix_ms());
-    let saved = shared.saving.save_now(shared, &shared.gate.exclusive(), &env);
+    let env = crate::tuning::env(&shared.config(), clock::now_unix_ms());
+    let saved = shared.saving.save_at_last(shared, &mut shared.gate.exclusive(), &env);
     if saved.is_err() {
         warning!("the data can't be saved, so the server goes on; SHUTDOWN NOSAVE ends it");
     }
@@ -186,17 +276,65 @@ fn changes(shared: &Shared) -> u64 {
     shared.workers.iter().map(|worker| worker.stats.changes.value()).sum()
 }
 
-fn temporary_name(kind: &str) -> std::path::PathBuf {
-    format!("{kind}-{}.rdb", kvasir_reactor::limits::pid()).into()
+/// A snapshot in the background, as it is configured.
+fn snapshot<'a>(
+    shared: &'a Shared,
+    config: &Config,
+    env: &'a Env,
+    cancel: &'a Cancel,
+) -> Snapshot<'a> {
+    Snapshot {
+        keyspace: &shared.keyspace,
+        env,
+        visitors: config.persistence.snapshot_threads as usize,
+        buffer_max: config.persistence.snapshot_buffer as usize,
+        bytes_per_second: config.persistence.snapshot_bandwidth,
+        progress: &shared.saving.progress,
+        cancel,
+    }
 }
 
-fn names<'a>(config: &'a Config, temporary: &'a Path) -> Names<'a> {
-    Names { temporary, target: &config.persistence.dbfilename }
+/// Takes the snapshot that a log begins with, in one file. `at_cut` is called with the gate closed,
+/// at the moment that the file shows.
+pub fn save_base(
+    shared: &Shared,
+    (env, cancel): (&Env, &Cancel),
+    (target, format): (&Path, Format),
+    at_cut: impl FnOnce(&mut ExclusivePass<'_>),
+) -> Result<Saved, SaveError> {
+    let config = shared.config();
+    let place = Place { target, id: new_id()?, files: 1 };
+    let options = Options { format, ..options(&config) };
+    let snapshot = snapshot(shared, &config, env, cancel);
+    let entrance = Entrance::Gate(shared.gate);
+    let saved = snapshot.run(entrance, (&RealDisk, place), &options, |pass| {
+        at_cut(pass);
+        beside(shared, env, true)
+    });
+    shared.saving.progress.keys.store(0, Relaxed);
+    saved
+}
+
+fn new_id() -> io::Result<SnapshotId> {
+    let mut id = [0; 8];
+    random::fill(&mut id)?;
+    Ok(SnapshotId(u64::from_le_bytes(id)))
+}
+
+/// Where the next snapshot goes.
+fn place<'a>(config: &'a Config, shared: &Shared) -> Result<Place<'a>, SaveError> {
+    let files = match config.persistence.snapshot_files as usize {
+        0 => shared.workers.len().min(FILES_MAX),
+        files => files,
+    };
+    let target = &config.persistence.dbfilename;
+    Ok(Place { target, id: new_id()?, files })
 }
 
 fn options(config: &Config) -> Options {
     let persistence = &config.persistence;
     Options {
+        format: Format::Rdb,
         version: Version(persistence.rdb_version),
         compresses: persistence.rdbcompression,
         has_checksum: persistence.rdbchecksum,
@@ -205,13 +343,13 @@ fn options(config: &Config) -> Options {
 }
 
 /// What a file says of its server, by the names of Redis, and the libraries of functions.
-fn beside(shared: &Shared, env: &Env) -> Beside {
+fn beside(shared: &Shared, env: &Env, is_base: bool) -> Beside {
     let aux = vec![
         ("redis-ver", crate::commands::auth::REDIS_VERSION.to_owned()),
         ("redis-bits", usize::BITS.to_string()),
         ("ctime", (env.now_ms / 1000).to_string()),
         ("used-mem", crate::memory::used_bytes().to_string()),
-        ("aof-base", "0".to_owned()),
+        ("aof-base", u8::from(is_base).to_string()),
     ];
     let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
     Beside { aux, libraries }

@@ -1,14 +1,14 @@
 //! The thread that takes snapshots in the background.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use kvasir_persistence::disk::RealDisk;
-use kvasir_persistence::snapshot::Snapshot;
-use kvasir_reactor::clock;
+use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::snapshot::Entrance;
+use kvasir_reactor::{clock, thread as reactor_thread};
 
-use super::{beside, changes, names, options, temporary_name};
+use super::{Current, Saving, State, changes};
+use crate::aof;
 use crate::config::persistence::Persistence;
 use crate::lock;
 use crate::log::notice;
@@ -18,70 +18,72 @@ use crate::tuning::env;
 /// How often save points are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// After a failure the next attempt waits at least so long, unless somebody asks.
-const RETRY_S: u64 = 5;
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Starts the thread, which ends with the process.
 pub fn start(shared: &'static Shared) {
     let run = move || {
+        // As do those who visit and write, which it starts: clients shall not wait for them where
+        // they have the same processor.
+        let _ = reactor_thread::wake_late();
         loop {
-            wait_for_work(shared);
-            take(shared);
+            let cancel = wait_for_work(shared);
+            take(shared, &cancel);
+            lock(&shared.saving.state).current = None;
+            shared.saving.changed.notify_all();
         }
     };
     let thread = std::thread::Builder::new().name("snapshot".into()).spawn(run);
     thread.expect("a thread can be started at the start");
 }
 
-/// Returns once a snapshot is wanted, by somebody or by a save point.
-fn wait_for_work(shared: &Shared) {
+/// Returns once a snapshot is wanted, by somebody or by a save point, which is under way then.
+fn wait_for_work(shared: &'static Shared) -> Arc<Cancel> {
     let saving = &shared.saving;
     let mut state = lock(&saving.state);
-    let mut last_attempt = Instant::now();
     loop {
-        if std::mem::take(&mut state.is_wanted) {
-            state.began = Some(Instant::now());
-            return;
+        let has_none = |state: &mut State| !state.is_wanted && !shared.aof.wants_rewrite();
+        let waited = saving.changed.wait_timeout_while(state, LOOK, has_none);
+        (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let is_wanted = std::mem::take(&mut state.is_wanted);
+        if !state.is_closed && (is_wanted || is_due_now(shared, saving, &state)) {
+            let cancel = Arc::<Cancel>::default();
+            state.current = Some(Current { began: Instant::now(), cancel: Arc::clone(&cancel) });
+            return cancel;
         }
-        if state.has_failed && last_attempt.elapsed().as_secs() >= RETRY_S {
-            last_attempt = Instant::now();
+        if shared.aof.wants_rewrite() && !saving.loading.is_under_way() {
+            drop(state);
+            aof::rewrite::run(shared);
+            state = lock(&saving.state);
         }
-        let (woken, _) =
-            saving.is_asked.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
-        drop(woken);
-        let facts = saving.facts(shared);
-        let since_s = (clock::now_unix_ms() / 1000).saturating_sub(facts.last_save_s);
-        let waits = facts.has_failed && last_attempt.elapsed().as_secs() < RETRY_S;
-        let is_due = is_due(&shared.config().persistence, since_s, facts.changes);
-        state = lock(&saving.state);
-        state.is_wanted |= is_due && !waits && !saving.loading.is_under_way();
     }
 }
 
-/// Whether a save point is reached.
-fn is_due(persistence: &Persistence, since_s: u64, changes: u64) -> bool {
-    persistence.save_points().any(|(seconds, least)| changes >= least.max(1) && since_s >= seconds)
+fn is_due_now(shared: &Shared, saving: &Saving, state: &State) -> bool {
+    let last_save_s = state.last_save_s.max(shared.facts.started_ms / 1000);
+    let since_s = (clock::now_unix_ms() / 1000).saturating_sub(last_save_s);
+    let changes = saving.changes_since_save(changes(shared));
+    let since_failure = state.failed.map(|failed| failed.elapsed());
+    !saving.loading.is_under_way()
+        && is_due(&shared.config().persistence, (since_s, changes), since_failure)
 }
 
-fn take(shared: &Shared) {
-    let saving = &shared.saving;
+/// Whether a save point is reached, and the last attempt was none that has just failed.
+fn is_due(
+    persistence: &Persistence,
+    (since_s, changes): (u64, u64),
+    since_failure: Option<Duration>,
+) -> bool {
+    let is_reached = |(seconds, least): (u64, u64)| changes >= least.max(1) && since_s >= seconds;
+    since_failure.is_none_or(|since| since >= RETRY) && persistence.save_points().any(is_reached)
+}
+
+fn take(shared: &Shared, cancel: &Cancel) {
     let config = shared.config();
     let env = env(&config, clock::now_unix_ms());
     notice!("snapshot begun file={}", config.persistence.dbfilename.display());
-    let name = temporary_name("temp-bg");
-    let names = names(&config, &name);
-    let (start, changes) = (Instant::now(), changes(shared));
-    let snapshot = Snapshot {
-        keyspace: &shared.keyspace,
-        gate: shared.gate,
-        env: &env,
-        visitors: config.persistence.snapshot_threads as usize,
-        buffer_max: config.persistence.snapshot_buffer as usize,
-        progress: &saving.progress,
-    };
-    let saved = snapshot.run(&RealDisk, names, &options(&config), &beside(shared, &env));
-    saving.progress.keys.store(0, Relaxed);
-    saving.note_end(shared, names.target, &saved, (start, changes));
-    lock(&saving.state).began = None;
+    // How it went stands in the log and in INFO.
+    let _ = shared.saving.save(shared, Entrance::Gate(shared.gate), &env, cancel);
 }
 
 #[cfg(test)]
@@ -95,8 +97,19 @@ mod tests {
         for (since_s, changes, expect) in
             [(899, 99, false), (900, 1, true), (900, 0, false), (60, 100, true), (59, 100, false)]
         {
-            assert_eq!(is_due(&persistence, since_s, changes), expect, "{since_s} {changes}");
+            let is_due = is_due(&persistence, (since_s, changes), None);
+            assert_eq!(is_due, expect, "{since_s} {changes}");
         }
-        assert!(!is_due(&Persistence::default(), 10_000, 10_000));
+        assert!(!is_due(&Persistence::default(), (10_000, 10_000), None));
+    }
+
+    #[test]
+    fn an_attempt_that_failed_is_repeated_after_a_while() {
+        let words = ["1", "1"].map(str::to_owned).to_vec();
+        let persistence = Persistence { save: words, ..Persistence::default() };
+        let is_due = |since_failure| is_due(&persistence, (100, 1), Some(since_failure));
+        assert!(!is_due(Duration::ZERO));
+        assert!(!is_due(RETRY - Duration::from_millis(1)));
+        assert!(is_due(RETRY));
     }
 }

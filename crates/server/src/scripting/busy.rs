@@ -60,6 +60,8 @@ pub struct Away {
     events: Vec<Event>,
     /// What was published for it; it gets that when its script has ended.
     pub messages: Reply,
+    /// How far the log must be on disk before it gets them.
+    pub fence: u64,
     /// The number of the first message published for its worker that it has not been given yet.
     pub next_message: u64,
 }
@@ -183,6 +185,7 @@ impl Session {
             is_paused,
             events: Vec::new(),
             messages: Reply::new(self.connection.protocol()),
+            fence: 0,
             next_message: self.connection.next_message,
         });
         self.worker.serve_while_busy();
@@ -190,6 +193,7 @@ impl Session {
         self.connection.input.extend_from_slice(&away.input);
         self.connection.is_paused = away.is_paused;
         if !away.messages.is_empty() {
+            self.connection.wait_for(away.fence);
             self.connection.late_messages().append(&mut away.messages);
         }
         // They are taken up when the script has ended and its connection is back.

@@ -147,9 +147,13 @@ impl Running {
         if self.refuses_growth && entry.spec.flags.contains(Flags::DENYOOM) {
             return Err(OUT_OF_MEMORY);
         }
-        if self.is_read_only && entry.spec.flags.contains(Flags::WRITE) {
-            let text = "ERR Write commands are not allowed from read-only scripts.";
-            return Err(Error::fixed(text));
+        if entry.spec.flags.contains(Flags::WRITE) {
+            if self.is_read_only {
+                let text = "ERR Write commands are not allowed from read-only scripts.";
+                return Err(Error::fixed(text));
+            }
+            shared.saving.check_write()?;
+            shared.aof.check_write()?;
         }
         Ok(entry)
     }

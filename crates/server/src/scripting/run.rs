@@ -262,6 +262,23 @@ fn with_scripting(
     (session, result)
 }
 
+/// One without a shebang line is refused the first call that may not be made, and one that has
+/// flags is not begun.
+fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<(), Error> {
+    if !flags.given || flags.no_writes {
+        return Ok(());
+    }
+    if !flags.allow_oom && session.is_out_of_memory() {
+        return Err(OUT_OF_MEMORY);
+    }
+    session.shared().saving.check_script()?;
+    if is_read_only {
+        let text = "ERR Can not execute a script with write flag using *_ro command.";
+        return Err(Error::fixed(text));
+    }
+    Ok(())
+}
+
 /// Finds the code and locks what it will touch; says how many keys the call names.
 fn prepare(
     scripting: &mut Scripting,
@@ -282,16 +299,7 @@ fn prepare(
     if !session.is_held() {
         session.may_write();
     }
-    // One without a shebang line is refused the first call that may add data, and one that has
-    // flags is not begun.
-    let may_start = !flags.given || flags.allow_oom || flags.no_writes;
-    if !may_start && session.is_out_of_memory() {
-        return Err(OUT_OF_MEMORY);
-    }
-    if is_read_only && flags.given && !flags.no_writes {
-        let text = "ERR Can not execute a script with write flag using *_ro command.";
-        return Err(Error::fixed(text));
-    }
+    check_flags(session, flags, is_read_only)?;
     if !session.is_held() {
         hold(session, code.touches())?;
     }

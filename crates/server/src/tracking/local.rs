@@ -8,8 +8,10 @@ use kvasir_resp::args::Args;
 use kvasir_resp::reply::{Protocol, Reply};
 
 use super::{Scene, Tracking};
+use crate::config::aof::Fsync;
 use crate::connection::Connection;
 use crate::dispatch::Entry;
+use crate::fence;
 use crate::shared::Shared;
 use crate::worker::{Core, Worker};
 
@@ -24,6 +26,8 @@ pub struct Letter {
     /// It is about what another client has cached.
     pub is_redirected: bool,
     pub news: News,
+    /// How far the log must be on disk before it is sent.
+    pub fence: u64,
 }
 
 #[derive(Clone)]
@@ -72,6 +76,7 @@ impl Local {
 impl Connection {
     fn hear(&mut self, letter: &Letter) {
         if letter.client == self.client.id && !self.is_closing {
+            self.wait_for(letter.fence);
             let (protocol, subscribes) = (self.protocol(), self.subscriptions.is_some());
             letter.write_to(self.messages(), protocol, subscribes);
         }
@@ -136,8 +141,12 @@ impl Letter {
 impl Core {
     /// Has commands note changes if a client tracks. To be called whenever the gate was entered.
     #[inline]
-    pub fn see_trackers(&mut self, shared: &Shared) {
+    pub fn see_listeners(&mut self, shared: &Shared) {
         self.env.tracks = shared.tracking.count() > 0;
+        self.env.logs = shared.keyspace.log.is_open();
+        let all_wait = self.config.aof.appendfsync == Fsync::Always;
+        self.env.fences =
+            self.env.logs && shared.aof.counts() && (all_wait || shared.aof.demand.has_wishes());
     }
 }
 
@@ -147,11 +156,12 @@ impl Worker {
     #[inline]
     pub fn deliver_invalidations(&mut self) {
         let (shared, index) = (self.shared, self.index);
-        let local = &mut self.core.tracking;
-        if !local.changed.is_empty() {
-            let changed = std::mem::take(&mut local.changed);
-            shared.tracking.broadcast(shared, index, &changed);
+        if !self.core.tracking.changed.is_empty() {
+            let changed = std::mem::take(&mut self.core.tracking.changed);
+            let place = (index, fence::of_news(&self.core));
+            shared.tracking.broadcast(shared, place, &changed);
         }
+        let local = &mut self.core.tracking;
         local.take_mail(&shared.tracking, index);
         if !local.waiting.is_empty() {
             self.give_letters();

@@ -29,6 +29,7 @@ use crate::clients::Client;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
+use crate::fence;
 use crate::post::Post;
 use crate::pubsub::notifications;
 use crate::shared::Shared;
@@ -182,7 +183,7 @@ impl Tracking {
             while scene.keys_max > 0
                 && let Some((old, readers)) = self.keys.take_surplus(scene.keys_max, key)
             {
-                self.tell_readers(scene.shared, scene.worker, &old, &readers, NOBODY);
+                self.tell_readers(scene.shared, (scene.worker, 0), &old, &readers, NOBODY);
             }
         });
     }
@@ -191,7 +192,7 @@ impl Tracking {
     pub fn invalidate(
         &self,
         shared: &Shared,
-        worker: usize,
+        place: (usize, u64),
         local: &mut Local,
         key: &[u8],
         by: u64,
@@ -200,11 +201,28 @@ impl Tracking {
             local.note_change(key, by);
         }
         if let Some(readers) = self.keys.take(key) {
-            self.tell_readers(shared, worker, key, &readers, by);
+            self.tell_readers(shared, place, key, &readers, by);
         }
     }
 
-    fn tell_readers(&self, shared: &Shared, worker: usize, key: &[u8], readers: &Readers, by: u64) {
+    /// Keeps what a worker tells until it lets it go.
+    pub fn hold(&self, worker: usize) {
+        self.post.hold(worker);
+    }
+
+    /// Posts what was kept.
+    pub fn release(&self, worker: usize, fence: u64) {
+        self.post.release(worker, |letter| letter.fence = fence);
+    }
+
+    fn tell_readers(
+        &self,
+        shared: &Shared,
+        place: (usize, u64),
+        key: &[u8],
+        readers: &Readers,
+        by: u64,
+    ) {
         let trackers = read(&self.trackers);
         let listen = |id: &u64| {
             let tracker = trackers.get(id)?;
@@ -214,11 +232,16 @@ impl Tracking {
         let listeners: Vec<Arc<Tracker>> = readers.iter().filter_map(listen).collect();
         drop(trackers);
         let news = News::Keys(encode([key].into_iter()));
-        listeners.iter().for_each(|tracker| self.tell(shared, worker, tracker, news.clone()));
+        listeners.iter().for_each(|tracker| self.tell(shared, place, tracker, news.clone()));
     }
 
     /// Tells those who named prefixes of the keys that a worker has changed in a turn.
-    pub fn broadcast(&self, shared: &Shared, worker: usize, changed: &BTreeMap<Vec<u8>, u64>) {
+    pub fn broadcast(
+        &self,
+        shared: &Shared,
+        place: (usize, u64),
+        changed: &BTreeMap<Vec<u8>, u64>,
+    ) {
         let mut letters = Vec::new();
         for (prefix, trackers) in read(&self.prefixes).iter() {
             let from = changed.range(prefix.to_vec()..);
@@ -245,20 +268,22 @@ impl Tracking {
             }
         }
         for (tracker, news) in letters {
-            self.tell(shared, worker, &tracker, news);
+            self.tell(shared, place, &tracker, news);
         }
     }
 
     /// Tells everybody that all keys have changed.
-    pub fn flush(&self, shared: &Shared, worker: usize) {
+    pub fn flush(&self, shared: &Shared, place: (usize, u64)) {
         self.keys.clear();
         let trackers: Vec<Arc<Tracker>> = read(&self.trackers).values().cloned().collect();
-        trackers.iter().for_each(|tracker| self.tell(shared, worker, tracker, News::All));
+        trackers.iter().for_each(|tracker| self.tell(shared, place, tracker, News::All));
     }
 
-    fn tell(&self, shared: &Shared, worker: usize, tracker: &Tracker, news: News) {
+    /// `worker` and fence: where it happened, and how far that must be on disk before it is told.
+    fn tell(&self, shared: &Shared, (worker, fence): (usize, u64), tracker: &Tracker, news: News) {
         let send = |to: &Client, is_redirected, news| {
-            let letter = Letter { connection: to.connection, client: to.id, is_redirected, news };
+            let (connection, client) = (to.connection, to.id);
+            let letter = Letter { connection, client, is_redirected, news, fence };
             self.post.send(worker, to.worker, letter);
         };
         match tracker.redirect.map(|id| (id, shared.clients.find(id))) {
@@ -303,7 +328,7 @@ pub fn tell(
         connection.remember_keys(Scene::of(shared, worker, &core.config), entry, args);
     }
     if is_ok && flushes(entry) {
-        shared.tracking.flush(shared, worker);
+        shared.tracking.flush(shared, (worker, fence::of_news(core)));
     }
 }
 

@@ -6,7 +6,7 @@
 
 use kvasir_resp::value::Value;
 
-use crate::harness::{Client, Server, backends};
+use crate::harness::{Client, Server, backends, wait_until};
 
 /// Scripts and their replies; each script runs on a connection of its own, one after the other.
 pub type Scripts<'a> = &'a [(&'a str, &'a str)];
@@ -18,9 +18,23 @@ pub fn check(scripts: Scripts<'_>) {
 
 /// As `check`, with options that both servers know.
 pub fn check_with(options: &[&str], scripts: Scripts<'_>) {
+    check_beside(Server::redis(options), options, scripts);
+}
+
+/// As `check`, for what Redis did otherwise until 7.0: the oracle is Valkey.
+pub fn check_newer(scripts: Scripts<'_>) {
+    check_newer_with(&[], scripts);
+}
+
+/// As `check_newer`, with options that both servers know.
+pub fn check_newer_with(options: &[&str], scripts: Scripts<'_>) {
+    check_beside(Server::valkey(options), options, scripts);
+}
+
+fn check_beside(oracle: Option<Server>, options: &[&str], scripts: Scripts<'_>) {
     let mut ours = backends().into_iter().map(|backend| Server::kvasir(backend, options));
     let reference = run_all(&ours.next().expect("epoll always works"), scripts);
-    let others = ours.chain(Server::redis(options));
+    let others = ours.chain(oracle);
     others.for_each(|server| {
         let bytes = run_all(&server, scripts);
         for (index, (script, _)) in scripts.iter().enumerate() {
@@ -39,6 +53,10 @@ pub fn check_ours(options: &[&str], scripts: Scripts<'_>) {
 
 /// The bytes of each script's replies.
 fn run_all(server: &Server, scripts: Scripts<'_>) -> Vec<Vec<u8>> {
+    wait_until("it has loaded", || {
+        let pong = server.connect().call(&["PING"]);
+        !matches!(pong, Value::Error(text) if text.starts_with(b"LOADING"))
+    });
     let run = |(script, replies): &(&str, &str)| {
         let mut client = server.connect();
         let shown = run_script(&mut client, script);

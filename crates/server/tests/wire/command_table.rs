@@ -58,7 +58,9 @@ fn counts_agree() {
 
 /// Commands whose row in COMMAND INFO is neither that of Redis 7.0 nor that of Valkey 9.1, and why.
 const OTHER_ROWS: &[(&str, &str)] = &[
+    ("client|durability", "is Kvasir's own"),
     ("client|no-touch", "Redis has it since 7.2, and Valkey's categories are its own"),
+    ("client|reply", "is no part of a transaction, as in Valkey, whose categories are its own"),
     ("client|setinfo", "Redis has it since 7.2, and Valkey's categories are its own"),
 ];
 

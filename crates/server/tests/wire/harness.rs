@@ -9,7 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use kvasir_resp::decode::{Decoder, encode_request};
+use kvasir_resp::decode::Decoder;
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
 /// Whatever takes longer has hung. A disk that builds write to at the same time was seen to take
@@ -65,6 +66,25 @@ impl Server {
         command.args(["-c", &script, env!("CARGO_BIN_EXE_kvasir-server")]);
         command.args(["--io-backend", "epoll", "--io-threads", "1"]);
         Server::start("few files", command, options)
+    }
+
+    /// Kvasir whose files may have so many bytes, a multiple of 1024, until `let_files_grow`.
+    pub fn with_short_files(bytes: usize, options: &[&str]) -> Server {
+        let mut command = Command::new("bash");
+        let script = format!("ulimit -S -f {}; exec \"$0\" \"$@\"", bytes / 1024);
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_kvasir-server")]);
+        command.args(["--io-threads", "2"]);
+        Server::start("short files", command, options)
+    }
+
+    pub fn let_files_grow(&self) {
+        let mut command = Command::new("prlimit");
+        command.args(["--pid", &self.pid().to_string(), "--fsize=unlimited"]);
+        assert!(command.status().expect("util-linux is here").success());
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// The oracle, if KVASIR_REDIS_SERVER names one; under CI it must.
@@ -161,6 +181,23 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(start.elapsed() < DEADLINE, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// The id of a thread of a server, as soon as it has that name.
+pub fn thread_of(server: &Server, name: &str) -> String {
+    let tasks = format!("/proc/{}/task", server.pid());
+    let has_name = |tid: &String| {
+        let found = std::fs::read_to_string(format!("{tasks}/{tid}/comm"));
+        found.is_ok_and(|found| found.trim() == name)
+    };
+    let mut thread = None;
+    wait_until("a thread has its name", || {
+        let ids = std::fs::read_dir(&tasks).expect("it runs").flatten();
+        let mut ids = ids.filter_map(|task| task.file_name().into_string().ok());
+        thread = ids.find(has_name);
+        thread.is_some()
+    });
+    thread.expect("it was waited for")
 }
 
 /// Whether the other end has closed the connection, read everything or not.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use kvasir_resp::decode::encode_request;
+use kvasir_resp::encode::encode_request;
 
 use crate::check::{check, run_script, show};
 use crate::harness::{Client, Server, each_backend, wait_until};

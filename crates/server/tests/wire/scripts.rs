@@ -2,6 +2,8 @@
 
 use std::thread;
 
+use kvasir_resp::value::Value;
+
 use crate::check::{check, check_ours, run_script, show};
 use crate::harness::{Client, Server, each_backend, wait_until};
 
@@ -299,6 +301,7 @@ fn a_busy_script_can_be_killed() {
                 server.name
             );
         }
+        runner.send(&["ECHO", "while it is busy"]);
         let mut late = server.connect();
         assert_eq!(show(&late.ask("FUNCTION KILL")), BUSY, "{}", server.name);
         assert_eq!(show(&late.ask("SCRIPT KILL")), "+OK", "{}", server.name);
@@ -310,6 +313,8 @@ fn a_busy_script_can_be_killed() {
             server.name
         );
         assert_eq!(show(&runner.read_reply().expect("an answer")), "+PONG");
+        let echo = runner.read_reply().expect("an answer");
+        assert_eq!(echo, Value::Bulk(b"while it is busy".to_vec()));
         wait_until("nothing is busy", || show(&others[0].ask("SET k v")) == "+OK");
         assert_eq!(show(&late.ask("SCRIPT KILL")), "-NOTBUSY No scripts in execution right now.");
     };

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use kvasir_resp::decode::encode_request;
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 use rustls::{ClientConfig, HandshakeKind, ProtocolVersion};
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use kvasir_resp::decode::encode_request;
+use kvasir_resp::encode::encode_request;
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::certificates::{BOTH, Certificates, TlsServer};

@@ -1,15 +1,17 @@
-//! The pages of a table, by number: a vector in pieces, so that growing moves no page.
+//! The pages of a table, by number: a vector in pieces, so that growing moves no page, and
+//! that copies of a table share what neither of them has changed.
 
 use core::ops::{Index, IndexMut};
 
 use super::page::Page;
+use crate::shared::Shared;
 
 const PIECE: usize = 64;
 
 #[derive(Clone, Default)]
 pub(super) struct Pages {
     /// All but the last are full.
-    pieces: Vec<Vec<Page>>,
+    pieces: Vec<Shared<Vec<Page>>>,
 }
 
 impl Pages {
@@ -21,19 +23,22 @@ impl Pages {
     }
 
     pub fn allocated_bytes(&self) -> usize {
-        let pages: usize = self.pieces.iter().map(Vec::capacity).sum();
-        self.pieces.capacity() * size_of::<Vec<Page>>() + pages * size_of::<Page>()
+        let piece = size_of::<Vec<Page>>() + Shared::<Vec<Page>>::OVERHEAD;
+        let pages: usize = self.pieces.iter().map(|piece| piece.capacity()).sum();
+        self.pieces.capacity() * size_of::<Shared<Vec<Page>>>()
+            + self.pieces.len() * piece
+            + pages * size_of::<Page>()
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Page> {
-        self.pieces.iter().flatten()
+        self.pieces.iter().flat_map(|piece| piece.iter())
     }
 
     pub fn push(&mut self, page: Page) {
         if self.len().is_multiple_of(PIECE) {
             // Most tables have few pages.
             let room = if self.pieces.is_empty() { 1 } else { PIECE };
-            self.pieces.push(Vec::with_capacity(room));
+            self.pieces.push(Shared::new(Vec::with_capacity(room)));
         }
         self.pieces.last_mut().expect("just made sure of").push(page);
     }

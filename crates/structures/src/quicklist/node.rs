@@ -167,21 +167,22 @@ impl Node {
         self.give_back_room();
     }
 
-    pub(super) fn remove_matching(&mut self, value: &[u8], count: usize, start: End) -> usize {
-        let (rest, removed) = match &*self.body() {
-            Body::Plain(bytes) => (None, usize::from(***bytes == *value)),
-            Body::Packed(listpack) => match without(listpack.view(), value, count, start) {
-                Some((rest, removed)) => (Some(rest), removed),
-                None => (None, 0),
-            },
+    /// The node without up to `count` elements that are `value`, the first ones seen from `start`;
+    /// how many they were. `None` if there are none.
+    pub(super) fn without(&self, value: &[u8], count: usize, start: End) -> Option<(Node, usize)> {
+        match &*self.body() {
+            Body::Plain(bytes) if **bytes == *value => {
+                Some((Node { body: Body::Plain(Arc::clone(bytes)), count: 0 }, 1))
+            }
+            Body::Plain(_) => None,
+            Body::Packed(listpack) => {
+                let (rest, removed) = without(listpack.view(), value, count, start)?;
+                let mut node = Node::packed(rest);
+                node.give_back_room();
+                Some((node, removed))
+            }
             Body::Compressed(_) => unreachable!("just unpacked"),
-        };
-        if let Some(rest) = rest {
-            self.body = Body::Packed(rest);
-            self.give_back_room();
         }
-        self.count -= removed;
-        removed
     }
 
     /// Takes the elements from `offset` on away, which are not all, as a new node.

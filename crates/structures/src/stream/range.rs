@@ -4,12 +4,13 @@ use std::collections::btree_map;
 
 use super::{Entry, NodeRef, Stream, StreamId, view};
 use crate::listpack::{Listpack, Position};
+use crate::shared::Shared;
 
 /// The live entries between two ids, both included.
 #[derive(Clone)]
 pub struct Entries<'a> {
     /// Nodes not begun. The tail is in neither once it was begun or lies outside.
-    sealed: Option<btree_map::Range<'a, StreamId, Listpack>>,
+    sealed: Option<btree_map::Range<'a, StreamId, Shared<Listpack>>>,
     tail: Option<NodeRef<'a>>,
     /// The node that is walked, and how far.
     node: Option<(NodeRef<'a>, Position)>,
@@ -72,7 +73,8 @@ impl<'a> Iterator for Entries<'a> {
 impl<'a> Entries<'a> {
     /// The next node, and where to begin in it.
     fn begin_node(&mut self) -> Option<(NodeRef<'a>, Position)> {
-        let of_map = |(master, listpack): (&'a StreamId, &'a Listpack)| view(*master, listpack);
+        let of_map =
+            |(master, listpack): (&'a StreamId, &'a Shared<Listpack>)| view(*master, listpack);
         let sealed = self.sealed.as_mut();
         if self.is_backward {
             let node = self.tail.take().or_else(|| sealed?.next_back().map(of_map))?;

@@ -59,15 +59,21 @@ proptest! {
         to in 0..60u64,
     ) {
         let (mut stream, mut model) = (Stream::new(), BTreeMap::new());
-        for change in changes {
+        let all = |stream: &Stream| content(stream.range(StreamId::MIN, StreamId::MAX));
+        let (mut copy, half) = ((Stream::new(), Content::new()), changes.len() / 2);
+        for (number, change) in changes.into_iter().enumerate() {
+            if number == half {
+                copy = (stream.clone(), all(&stream));
+            }
             apply(&mut stream, &mut model, change);
             if let Some(packed) = stream.to_packed() {
                 stream = Stream::from_packed(&packed);
             }
             prop_assert_eq!(stream.len(), model.len() as u64);
         }
+        prop_assert_eq!(all(&copy.0), copy.1);
         let expected: Content = model.clone().into_iter().collect();
-        prop_assert_eq!(content(stream.range(StreamId::MIN, StreamId::MAX)), expected.clone());
+        prop_assert_eq!(all(&stream), expected.clone());
         prop_assert_eq!(content(restored(&stream).range(StreamId::MIN, StreamId::MAX)), expected);
         let (from, to) = (StreamId::new(from, 1), StreamId::new(to, 1));
         let inside = |id: &StreamId| (from..=to).contains(id);

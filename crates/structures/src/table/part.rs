@@ -17,8 +17,8 @@ pub struct Cut {
 
 /// About as many records as one leaf has; fewer are cut by their fraction only.
 const LEAF_RECORDS: usize = 4096;
-/// Records that a part should have.
-const PART_RECORDS: usize = 8;
+/// Records that a part should have: who changes one pays for all of them.
+const PART_RECORDS: usize = 2;
 
 impl Cut {
     /// For a table of so many records: parts of some records each.
@@ -62,14 +62,15 @@ impl<T> Table<T> {
         mut f: impl FnMut(RecordRef<'a, T>),
     ) {
         let (first, last) = (cut.first_fraction(part), cut.last_fraction(part));
+        let fractions = first..=last;
         let mut visit = |leaf: bucket::Leaf| {
             // SAFETY: the leaf is live while the table is borrowed, and so are its records.
             let buckets = unsafe { leaf.buckets() };
             for home in first.home(buckets.len())..=last.home(buckets.len()) {
-                bucket::for_home(buckets, home, first, |entry| {
+                bucket::for_home(buckets, home, &fractions, |entry| {
                     // SAFETY: as above.
                     let record = unsafe { RecordRef::<T>::from_pointer(entry.record()) };
-                    // A leaf may have other prefixes, and its last bucket other fractions.
+                    // A leaf may have other prefixes.
                     if cut.part_of(crate::hash::of(record.key())) == part {
                         f(record);
                     }
@@ -134,9 +135,9 @@ mod tests {
     #[test]
     fn parts_have_few_records() {
         assert_eq!(Cut::for_len(0).count(), 1);
-        assert_eq!(Cut::for_len(8).count(), 1);
-        assert_eq!(Cut::for_len(600).count(), 128);
-        assert_eq!(Cut::for_len(10_000_000).count(), 4096 * 512);
+        assert_eq!(Cut::for_len(2).count(), 1);
+        assert_eq!(Cut::for_len(600).count(), 512);
+        assert_eq!(Cut::for_len(10_000_000).count(), 4096 * 2048);
     }
 
     proptest! {

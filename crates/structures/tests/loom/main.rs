@@ -1,9 +1,10 @@
-//! Every interleaving of the slot lock, the gate and calls that wait, by loom; canaries show that
-//! it would find a missing ordering.
+//! Every interleaving of the slot lock, the gate, the log and calls that wait, by loom; canaries
+//! show that it would find a missing ordering.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p kvasir-structures --release --test loom`
 #![cfg(loom)]
 
+mod log;
 mod waiting;
 
 use std::sync::Arc;

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use crate::kvasir::{self, Backends};
 use crate::oracle::Oracle;
 use crate::server::{Launch, Server};
 use crate::wire::{Client, Reply};
-use crate::workspace::{cargo, run, target_dir};
 use kinds::{BIG_VALUE_BYTES, KINDS, Kind};
 
 /// What a server may have grown by when all abusers are gone: buffers and pages that it keeps.
@@ -34,9 +34,8 @@ pub struct Options {
     /// Connections that come and go, or stay
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
-    /// Only this I/O backend of Kvasir
-    #[arg(long, value_parser = ["io_uring", "epoll"])]
-    backend: Option<String>,
+    #[command(flatten)]
+    backends: Backends,
     /// Only these kinds; `list` prints them
     #[arg(long, value_name = "KIND")]
     only: Vec<String>,
@@ -66,11 +65,9 @@ pub fn main(options: &Options) -> Result<()> {
         |kind: &&Kind| options.only.is_empty() || options.only.iter().any(|name| name == kind.name);
     let kinds: Vec<&Kind> = KINDS.iter().filter(wanted).collect();
     let time = Duration::from_secs(options.seconds);
-    for backend in ["io_uring", "epoll"] {
-        if options.backend.as_deref().is_none_or(|only| only == backend) {
-            abuse_of(&kvasir(backend)?, backend, &kinds, options.connections, time)?;
-        }
-    }
+    options
+        .backends
+        .each(|backend| abuse_of(&kvasir(backend)?, backend, &kinds, options.connections, time))?;
     if options.redis {
         let args = ["--save", "", "--appendonly", "no", "--maxclients", "20000"];
         let args = args.map(str::to_string).to_vec();
@@ -87,10 +84,7 @@ pub fn abuse(backend: &str, seconds: u64, connections: usize) -> Result<()> {
 }
 
 fn kvasir(backend: &str) -> Result<Launch> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
-    let args = ["--io-threads", "2", "--maxclients", "20000", "--io-backend", backend];
-    let args = args.map(str::to_string).to_vec();
-    Ok(Launch { program: target_dir().join("release/kvasir-server"), args, cores: None })
+    kvasir::launch(backend, 2, &["--maxclients", "20000"])
 }
 
 fn abuse_of(

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use kvasir_resp::decode::encode_request;
+use kvasir_resp::encode::encode_request;
 
 use super::cpu::{self, CpuTime};
 use super::report::Measurement;
@@ -52,7 +52,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     Ok(measurements)
 }
 
-fn set(client: &mut Client, option: &str, value: &str) -> Result<()> {
+pub fn set(client: &mut Client, option: &str, value: &str) -> Result<()> {
     let reply = client.call(&[b"CONFIG", b"SET", option.as_bytes(), value.as_bytes()])?;
     ensure!(reply == Reply::Simple("OK".to_string()), "CONFIG SET {option}: {reply:?}");
     Ok(())

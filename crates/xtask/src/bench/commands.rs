@@ -111,6 +111,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
         });
         let load = kv::Load {
             call: call.collect(),
+            connections: kv::CONNECTIONS,
             pipeline: PIPELINE,
             keys,
             count_max,

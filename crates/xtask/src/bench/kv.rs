@@ -17,7 +17,8 @@ use super::{Lab, Target};
 use crate::server::Server;
 use crate::workspace::output;
 
-const CONNECTIONS: u32 = 50;
+/// As many as redis-benchmark has if nobody says otherwise.
+pub const CONNECTIONS: u32 = 50;
 const PIPELINES: [u32; 3] = [1, 16, 64];
 
 /// Commands per write when loading: large enough that the loader is never what is waited for.
@@ -50,7 +51,14 @@ impl Point {
         if self.command == "SET" {
             call.push("v".repeat(VALUE_SIZE));
         }
-        Load { call, pipeline: self.pipeline, keys, count_max: None, calibration: CALIBRATION }
+        Load {
+            call,
+            connections: CONNECTIONS,
+            pipeline: self.pipeline,
+            keys,
+            count_max: None,
+            calibration: CALIBRATION,
+        }
     }
 }
 
@@ -58,6 +66,7 @@ impl Point {
 pub struct Load {
     /// `__rand_int__` is a number below `keys`.
     pub call: Vec<String>,
+    pub connections: u32,
     pub pipeline: u32,
     pub keys: u64,
     /// The most requests, where more would find nothing.
@@ -143,8 +152,11 @@ pub fn measure(
     let took_s = count as f64 / result.ops_s;
     Ok(BTreeMap::from([
         ("ops_s", result.ops_s),
+        ("average_ms", result.average_ms),
+        ("min_ms", result.min_ms),
         ("p50_ms", result.p50_ms),
         ("p99_ms", result.p99_ms),
+        ("max_ms", result.max_ms),
         ("cpu_us", server_cpu.scheduler_s * 1e6 / count as f64),
         ("cpu_ticks_us", server_cpu.ticks_s * 1e6 / count as f64),
         ("server_busy", 100.0 * server_cpu.scheduler_s / took_s),
@@ -158,8 +170,11 @@ pub fn measure(
 #[derive(Debug, PartialEq)]
 struct Generated {
     ops_s: f64,
+    average_ms: f64,
+    min_ms: f64,
     p50_ms: f64,
     p99_ms: f64,
+    max_ms: f64,
 }
 
 fn generate(
@@ -173,7 +188,7 @@ fn generate(
     command.args(["--cpu-list", cores]).arg(&lab.benchmark).arg("--csv");
     let options = [
         ("-p", u64::from(server.port())),
-        ("-c", u64::from(CONNECTIONS)),
+        ("-c", u64::from(load.connections)),
         ("-P", u64::from(load.pipeline)),
         ("-r", load.keys),
         ("-n", requests),
@@ -201,8 +216,11 @@ fn parse_csv(text: &str) -> Option<Generated> {
     };
     Some(Generated {
         ops_s: value("rps")?,
+        average_ms: value("avg_latency_ms")?,
+        min_ms: value("min_latency_ms")?,
         p50_ms: value("p50_latency_ms")?,
         p99_ms: value("p99_latency_ms")?,
+        max_ms: value("max_latency_ms")?,
     })
 }
 
@@ -213,9 +231,17 @@ mod tests {
     #[test]
     fn csv_is_found_among_warnings() {
         let text = "WARNING: Could not fetch server CONFIG\n\
-            \"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"\n\
-            \"SET key:__rand_int__ xxx\",\"465116.25\",\"1.455\",\"1.271\",\"5.063\"\n";
-        let wanted = Generated { ops_s: 465_116.25, p50_ms: 1.271, p99_ms: 5.063 };
+            \"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\
+            \"p99_latency_ms\",\"max_latency_ms\"\n\
+            \"SET key:__rand_int__ xxx\",\"465116.25\",\"1.455\",\"0.5\",\"1.271\",\"5.063\",\"7.1\"\n";
+        let wanted = Generated {
+            ops_s: 465_116.25,
+            average_ms: 1.455,
+            min_ms: 0.5,
+            p50_ms: 1.271,
+            p99_ms: 5.063,
+            max_ms: 7.1,
+        };
         assert_eq!(parse_csv(text), Some(wanted));
         assert_eq!(parse_csv("Could not connect"), None);
     }

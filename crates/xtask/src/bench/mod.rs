@@ -4,9 +4,13 @@
 //! after the other, so that what drifts in the machine meets all of them alike. The server has one
 //! core, the load the other. Results go to `bench/results/<date>-<commit>/`, see `report`.
 
+mod aof;
+mod aof_calls;
 mod canvas;
 mod churn;
 mod commands;
+mod compression;
+mod correctness;
 mod cpu;
 mod idle;
 mod kv;
@@ -18,25 +22,30 @@ mod pubsub;
 mod report;
 mod scripts;
 mod shapes;
+mod snapshot;
 mod stall;
+mod tables;
+mod watch;
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::kvasir;
 use crate::oracle::{self, Oracle};
 use crate::server::{Launch, Server};
-use crate::workspace::{root, target_dir};
+use crate::workspace::root;
 use report::{Machine, Measurement, Record, Report};
 
 #[derive(clap::Args)]
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, idle, pause,
-    /// memory, commands, stall, pubsub, scripts, churn
+    /// memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -56,6 +65,10 @@ pub struct Options {
     /// Of the scenario memory, only the data sets whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Of the scenario aof, no figures but the proof: whether all that was answered is there after
+    /// the server was killed
+    #[arg(long)]
+    correctness: bool,
     /// Kvasir's program, if not target/release/kvasir-server
     #[arg(long, value_name = "PATH")]
     kvasir: Option<PathBuf>,
@@ -91,6 +104,9 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "pubsub", run: pubsub::run },
     Scenario { name: "scripts", run: scripts::run },
     Scenario { name: "churn", run: churn::run },
+    Scenario { name: "snapshot", run: snapshot::run },
+    Scenario { name: "compression", run: compression::run },
+    Scenario { name: "aof", run: aof::run },
 ];
 
 /// A kind of server to be measured.
@@ -117,6 +133,11 @@ pub struct Lab {
 }
 
 pub fn main(options: &Options) -> Result<()> {
+    if options.correctness {
+        ensure!(options.scenarios == ["aof"], "--correctness is for the scenario aof");
+        ensure!(options.kvasir.is_none(), "--correctness builds the program that it runs");
+        return correctness::main(options.keys.unwrap_or(correctness::REQUESTS));
+    }
     let scenarios = select(&options.scenarios)?;
     let cores = thread::available_parallelism()?.get();
     ensure!(cores >= 2, "the server needs one core and the load another; this machine has {cores}");
@@ -178,8 +199,7 @@ fn select(names: &[String]) -> Result<Vec<&'static Scenario>> {
 /// The servers to measure, and what there is to say about those that cannot be.
 fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
     let (redis, valkey) = (Oracle::redis()?, Oracle::valkey()?);
-    let kvasir =
-        options.kvasir.clone().unwrap_or_else(|| target_dir().join("release/kvasir-server"));
+    let kvasir = options.kvasir.clone().unwrap_or_else(kvasir::path);
     let mut all = vec![
         Target::new("redis", format!("Redis {}", redis.version), &redis.program, &[]),
         Target::new("valkey", format!("Valkey {}", valkey.version), &valkey.program, &[]),
@@ -200,6 +220,12 @@ fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
     all.retain(|target| wanted(target.name));
     ensure!(!all.is_empty(), "none of the servers {} is here", options.servers.join(", "));
     Ok((all, notes))
+}
+
+/// Of all files in a directory.
+fn bytes_in(dir: &Path) -> Result<f64> {
+    let sizes = fs::read_dir(dir)?.map(|entry| Ok(entry?.metadata()?.len()));
+    Ok(sizes.sum::<std::io::Result<u64>>()? as f64)
 }
 
 fn labels(targets: &[Target]) -> Vec<(&'static str, String)> {
@@ -236,9 +262,21 @@ impl Lab {
 
     /// Starts a server with so many worker threads on the given cores, saving nothing.
     fn start(&self, target: &Target, threads: u32, cores: &str) -> Result<Server> {
+        self.start_with(target, threads, cores, &[])
+    }
+
+    /// As [`Lab::start`], with more options.
+    fn start_with(
+        &self,
+        target: &Target,
+        threads: u32,
+        cores: &str,
+        options: &[&str],
+    ) -> Result<Server> {
         let threads = threads.to_string();
         let common = ["--io-threads", &threads, "--save", "", "--maxclients", "11000"];
-        let args = common.into_iter().map(str::to_string).chain(target.args.iter().cloned());
+        let common = common.iter().chain(options).map(ToString::to_string);
+        let args = common.chain(target.args.iter().cloned());
         Server::start(&Launch {
             program: target.program.clone(),
             args: args.collect(),

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::plot::{self, Chart};
+use super::tables::{Column, TABLES, Table};
 use crate::workspace::{command, output};
 
 /// What a scenario returns: numbers by name, for one case of one table.
@@ -50,178 +51,8 @@ pub struct Machine {
     memory: String,
 }
 
-/// A table of the report.
-struct Table {
-    name: &'static str,
-    title: &'static str,
-    note: &'static str,
-    columns: &'static [Column],
-}
-
-struct Column {
-    metric: &'static str,
-    title: &'static str,
-    decimals: usize,
-    /// Compared with each peer, and drawn as a chart.
-    compared: bool,
-}
-
-const fn column(metric: &'static str, title: &'static str, decimals: usize) -> Column {
-    Column { metric, title, decimals, compared: false }
-}
-
-const fn compared(metric: &'static str, title: &'static str, decimals: usize) -> Column {
-    Column { metric, title, decimals, compared: true }
-}
-
 /// The servers that others are compared with.
 const PEERS: [&str; 2] = ["redis", "valkey"];
-
-static TABLES: &[Table] = &[
-    Table {
-        name: "speed",
-        title: "GET and SET, uniform over all keys, 50 connections, one worker",
-        note: "CPU is user and system time of all server threads. Where the load's core is busier \
-               than the server's, the load generator sets the throughput, not the server. The \
-               server waited while something else had its core: that should be near 0.",
-        columns: &[
-            compared("ops_s", "operations/s", 0),
-            column("p50_ms", "p50 ms", 3),
-            column("p99_ms", "p99 ms", 3),
-            compared("cpu_us", "CPU us/op", 3),
-            column("server_busy", "server busy %", 0),
-            column("server_waited", "server waited %", 1),
-            column("load_busy", "load busy %", 0),
-        ],
-    },
-    Table {
-        name: "memory",
-        title: "Resident memory per key",
-        note: "VmRSS less that of the empty server, by the number of keys: right after loading, \
-               and after the runs above. Loading is one connection with large pipelines.",
-        columns: &[
-            compared("loaded_b", "B/key loaded", 1),
-            column("used_b", "B/key used", 1),
-            column("empty_mb", "empty MB", 1),
-            column("load_ops_s", "loading keys/s", 0),
-        ],
-    },
-    Table {
-        name: "threads",
-        title: "One worker and two",
-        note: "A tenth of the keys. Server and load share both cores, so throughput and latency \
-               would say nothing; CPU per operation does.",
-        columns: &[compared("cpu_us", "CPU us/op", 3), column("cpu_to_one", "to one worker", 2)],
-    },
-    Table {
-        name: "idle",
-        title: "Idle connections",
-        note: "Memory of the process that they add: only connected, and after one PING each. \
-               Sockets in the kernel are not part of it.",
-        columns: &[
-            compared("connected_mb", "connected MB", 2),
-            column("used_mb", "after a PING MB", 2),
-            column("idle_cpu_percent", "idle CPU %", 2),
-        ],
-    },
-    Table {
-        name: "pause",
-        title: "Longest round trip of a PING while the data set grows",
-        note: "Another connection sends PING about every 200 us. The machine's own longest stall \
-               in the same thread stands beside it, and for how much of the time something else \
-               had the server's core: pauses from these are not the server's.",
-        columns: &[
-            compared("max_ms", "max ms", 2),
-            column("p999_ms", "p99.9 ms", 2),
-            column("p50_ms", "p50 ms", 3),
-            column("server_waited", "server waited %", 1),
-            column("stall_max_ms", "machine's stall ms", 2),
-            column("load_ops_s", "loading keys/s", 0),
-        ],
-    },
-    Table {
-        name: "collections",
-        title: "Memory of collections at equal content, per element",
-        note: "VmRSS less that of the empty server, and what MEMORY USAGE says with every element \
-               looked at, both by the number of elements.",
-        columns: &[
-            compared("resident_b", "B/element resident", 1),
-            compared("usage_b", "B/element MEMORY USAGE", 1),
-            column("resident_mb", "resident MB", 1),
-            column("load_elements_s", "loading elements/s", 0),
-        ],
-    },
-    Table {
-        name: "commands",
-        title: "Server CPU per operation, pipeline 16, 50 connections, one worker",
-        note: "CPU is user and system time of all server threads.",
-        columns: &[
-            compared("cpu_us", "CPU us/op", 3),
-            column("ops_s", "operations/s", 0),
-            column("server_busy", "server busy %", 0),
-            column("load_busy", "load busy %", 0),
-        ],
-    },
-    Table {
-        name: "stall",
-        title: "Longest round trip of a PING while a large value goes away",
-        note: "Another connection sends PING about every 200 us. The machine's own longest stall \
-               in the same thread stands beside it.",
-        columns: &[
-            compared("max_ms", "max ms", 2),
-            column("p50_ms", "p50 ms", 3),
-            column("stall_max_ms", "machine's stall ms", 2),
-            column("gone_ms", "gone after ms", 2),
-        ],
-    },
-    Table {
-        name: "pubsub",
-        title: "Server CPU per PUBLISH to subscribers of one channel, one worker",
-        note: "Messages of 64 B. CPU is user and system time of all server threads. A round trip is \
-               one publisher's pipeline and its replies.",
-        columns: &[
-            compared("publish_us", "CPU us/PUBLISH", 2),
-            column("delivery_us", "CPU us/delivery", 3),
-            column("round_trip_us", "round trip us", 0),
-        ],
-    },
-    Table {
-        name: "scripts",
-        title: "Server CPU per small script or transaction, 50 connections, one worker",
-        note: "The script is a token bucket: a GET and a SET of one declared key. A transaction is \
-               MULTI, SET, GET, INCR, EXEC.",
-        columns: &[
-            compared("cpu_us", "CPU us/op", 2),
-            column("ops_s", "operations/s", 0),
-            column("server_busy", "server busy %", 0),
-        ],
-    },
-    Table {
-        name: "scripts-threads",
-        title: "Token buckets on one worker and two",
-        note: "Server and load share both cores, so two workers do not have a core each. Capacity is \
-               what the workers would do on cores of their own: their number by CPU per operation.",
-        columns: &[
-            compared("cpu_us", "CPU us/op", 2),
-            column("ops_s", "operations/s", 0),
-            column("ops_to_one", "operations/s to one worker", 2),
-            column("capacity_to_one", "capacity to one worker", 2),
-        ],
-    },
-    Table {
-        name: "churn",
-        title: "Resident memory under churn, in percent of maxmemory",
-        note: "12 times the limit in new keys whose values' sizes change from phase to phase, 16 B \
-               to 16 KiB. VmRSS of the whole process: its highest behind a phase, and 5 s after \
-               the last write.",
-        columns: &[
-            compared("end_percent", "at the end %", 1),
-            compared("max_percent", "highest %", 1),
-            compared("cpu_us", "CPU us/SET", 2),
-            column("write_ops_s", "SET/s", 0),
-        ],
-    },
-];
 
 /// The results of one call of `cargo xtask bench`.
 pub struct Report {
@@ -482,6 +313,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::tables::{column, compared};
 
     #[test]
     fn medians_and_their_spread() {

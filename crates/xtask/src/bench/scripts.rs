@@ -94,6 +94,7 @@ fn load(command: &str, code: &str, pipeline: u32) -> Load {
     let call = [command, code, "1", "bucket:__rand_int__", "100", "60000"];
     Load {
         call: call.map(str::to_string).to_vec(),
+        connections: kv::CONNECTIONS,
         pipeline,
         keys: BUCKETS,
         count_max: None,

@@ -1,16 +1,15 @@
 //! How long other clients wait while a value of millions of elements goes away.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 
 use super::memory::knows;
-use super::pause::{quantile_ms, watch};
 use super::report::Measurement;
 use super::shapes::{LARGE, Shape};
+use super::watch::{ping, quantile_ms, watch_while};
 use super::{Lab, Target};
 use crate::server::Server;
 
@@ -49,34 +48,24 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
 fn measure(server: &Server, shape: &Shape, call: &[&[u8]]) -> Result<BTreeMap<&'static str, f64>> {
     server.client()?.call(&[b"DEL", KEY])?;
     shape.load(server.client()?)?;
-    let stop = AtomicBool::new(false);
-    let (pinger, mut client) = (server.client()?, server.client()?);
-    let (pings, gone_ms) = thread::scope(|scope| {
-        let pings = scope.spawn(|| watch(pinger, &stop));
-        let mut act = || -> Result<f64> {
-            thread::sleep(MARGIN);
-            let start = Instant::now();
-            client.call(call)?;
-            let expires = call[0] == b"PEXPIRE";
-            while expires && client.dbsize()? > 0 {
-                ensure!(start.elapsed() < DEADLINE, "the key does not expire");
-                thread::sleep(Duration::from_millis(1));
-            }
-            let gone_ms = start.elapsed().as_secs_f64() * 1e3;
-            thread::sleep(MARGIN);
-            Ok(gone_ms)
-        };
-        let gone_ms = act();
-        stop.store(true, Ordering::Relaxed);
-        (pings.join(), gone_ms)
-    });
-    let mut pings = pings.map_err(|_| anyhow!("the thread that pings panicked"))??;
-    pings.round_trips.sort_unstable();
-    pings.oversleeps.sort_unstable();
+    let mut client = server.client()?;
+    let (pings, gone_ms) = watch_while(server, ping, || {
+        thread::sleep(MARGIN);
+        let start = Instant::now();
+        client.call(call)?;
+        let expires = call[0] == b"PEXPIRE";
+        while expires && client.dbsize()? > 0 {
+            ensure!(start.elapsed() < DEADLINE, "the key does not expire");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let gone_ms = start.elapsed().as_secs_f64() * 1e3;
+        thread::sleep(MARGIN);
+        Ok(gone_ms)
+    })?;
     Ok(BTreeMap::from([
         ("max_ms", quantile_ms(&pings.round_trips, 1.0)),
         ("p50_ms", quantile_ms(&pings.round_trips, 0.5)),
         ("stall_max_ms", quantile_ms(&pings.oversleeps, 1.0)),
-        ("gone_ms", gone_ms?),
+        ("gone_ms", gone_ms),
     ]))
 }

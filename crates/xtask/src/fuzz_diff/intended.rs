@@ -55,6 +55,14 @@ static NORMAL: &[Rule] = &[
         is_unsorted && (is_cut || ours.sorted(gets) == theirs.sorted(gets))
     }),
     rule(
+        "zero-byte",
+        "texts end at a zero byte for SORT ALPHA of the peers, which takes them for equal then",
+        |name, call, ours, theirs| {
+            let is_alpha = matches!(name, "sort" | "sort_ro") && has_word(call, b"alpha");
+            is_alpha && ours.has_shape_of(theirs) && until_zero(ours) == until_zero(theirs)
+        },
+    ),
+    rule(
         "places",
         "places come in any order where none is asked for",
         |name, call, ours, theirs| {
@@ -118,11 +126,9 @@ pub static INTENDED: &[Rule] = &[
     ),
     rule(
         "pfadd-copies",
-        "PFADD of what is known already leaves a HyperLogLog alone, the peers make a copy of it",
-        |_, call, ours, theirs| {
-            let is_estimate = call.last().is_some_and(|key| key.starts_with(b"p"));
-            is_estimate && is_word(call, b"encoding") && are(ours, theirs, b"embstr", b"raw")
-        },
+        "PFADD of what is known already leaves a HyperLogLog alone, the peers make a copy of it, \
+         which may have gone to any key since",
+        |_, call, ours, theirs| is_word(call, b"encoding") && are(ours, theirs, b"embstr", b"raw"),
     ),
     rule(
         "tree-nodes",
@@ -145,11 +151,13 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
-        name: "consumer-times",
-        reason: "Redis has it since 7.2 when a consumer was last active",
+        name: "groups-of-7.2",
+        reason: "since 7.2 Redis tells when a consumer was last active, and counts a group's lag \
+                 otherwise where entries were deleted",
         peer: Some(Peer::Redis),
         matches: |name, _, ours, theirs| {
-            const FIELDS: [&str; 4] = [TREE_FIELDS[0], TREE_FIELDS[1], "inactive", "active-time"];
+            const FIELDS: [&str; 5] =
+                [TREE_FIELDS[0], TREE_FIELDS[1], "inactive", "active-time", "lag"];
             name == "xinfo" && {
                 let [ours, theirs] = [ours, theirs].map(|raw| without(raw, &FIELDS));
                 is_near(&ours, &theirs, 0)
@@ -174,7 +182,9 @@ pub static INTENDED: &[Rule] = &[
     },
     Rule {
         name: "double-digits",
-        reason: "Redis before 7.2 writes a score with 17 digits, Kvasir with as few as are needed",
+        reason: "Redis before 7.2 writes a score with 17 digits, Kvasir with as few as are needed; \
+                 and it loses the sign of -0 where a call makes a skiplist of what it began as a \
+                 listpack",
         peer: Some(Peer::Redis),
         matches: |name, _, ours, theirs| {
             let has_scores = name.trim_start_matches('b').starts_with('z');
@@ -392,6 +402,12 @@ fn is_word(call: &Call, word: &[u8]) -> bool {
     call.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(word))
 }
 
+/// The texts of an array, each up to its first zero byte.
+fn until_zero(raw: &Raw) -> Vec<&[u8]> {
+    let texts = raw.items().iter().filter_map(Raw::text);
+    texts.filter_map(|text| text.split(|byte| *byte == 0).next()).collect()
+}
+
 fn has_word(call: &Call, word: &[u8]) -> bool {
     call.iter().any(|arg| arg.eq_ignore_ascii_case(word))
 }
@@ -442,7 +458,7 @@ fn in_words_of_valkey(raw: &Raw) -> Raw {
     Raw::Leaf([&[kind], text.as_bytes()].concat())
 }
 
-/// Equal but for doubles that they write with all digits, and we with fewer.
+/// Equal but for doubles that they write with all digits, and we with fewer; and for signs of 0.
 fn are_equal_doubles(ours: &Raw, theirs: &Raw) -> bool {
     if let (Raw::Node(ours_header, ours), Raw::Node(theirs_header, theirs)) = (ours, theirs) {
         let mut pairs = ours.iter().zip(theirs);
@@ -451,6 +467,7 @@ fn are_equal_doubles(ours: &Raw, theirs: &Raw) -> bool {
     }
     let (mut long, mut short) = (Vec::new(), Vec::new());
     ours == theirs
+        || are(ours, theirs, b"-0", b"0")
         || ours.text().and_then(number::parse_double).is_some_and(|value| {
             number::write_double(value, &mut long);
             number::write_double_shortest(value, &mut short);

@@ -93,9 +93,9 @@ impl<'a> Mixer<'a> {
             return words(if random.once_in(8) { "DISCARD" } else { "EXEC" });
         }
         match random.below(40) {
-            // Valkey ends the transaction for these, where Redis 7.0 and Kvasir go on.
-            0 if self.peer == Peer::Redis => words("MULTI"),
-            1 if self.peer == Peer::Redis => self.watch(random),
+            // Redis 7.0 goes on after these, where Valkey and Kvasir spoil the transaction.
+            0 if self.peer == Peer::Valkey => words("MULTI"),
+            1 if self.peer == Peer::Valkey => self.watch(random),
             2 => words("UNWATCH"),
             3 => publish(random),
             4 | 5 => script::draw(&self.drawer, random),
@@ -103,7 +103,7 @@ impl<'a> Mixer<'a> {
             _ => loop {
                 let call = script::inner(&self.drawer, random);
                 let is_refused = matches!(&call[0][..], b"MULTI" | b"WATCH");
-                if !is_refused || self.peer == Peer::Redis {
+                if !is_refused || self.peer == Peer::Valkey {
                     return call;
                 }
             },

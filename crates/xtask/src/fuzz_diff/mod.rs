@@ -27,11 +27,11 @@ use anyhow::Result;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::kvasir::{self, BACKENDS};
 use crate::link::{Link, show};
 use crate::oracle::Oracle;
 use crate::random::Random;
 use crate::server::{Launch, Server};
-use crate::workspace::{cargo, run, target_dir};
 use draw::Drawer;
 pub use intended::Peer;
 use intended::Tally;
@@ -60,7 +60,7 @@ pub struct Options {
     #[arg(long)]
     seed: Option<u64>,
     /// Kvasir's I/O backend
-    #[arg(long, default_value = "io_uring", value_parser = ["io_uring", "epoll"])]
+    #[arg(long, default_value = "io_uring", value_parser = BACKENDS)]
     backend: String,
     /// The server that is right
     #[arg(long, default_value = "redis")]
@@ -74,6 +74,9 @@ pub struct Options {
     /// Mix in transactions, scripts, Pub/Sub, CLIENT and its kin, and listen to keyspace events
     #[arg(long)]
     mix: bool,
+    /// Have Kvasir keep strings of 64 bytes and more compressed: by lzf, lz4 or zstd
+    #[arg(long, value_name = "ALGORITHM")]
+    compression: Option<String>,
     /// Kvasir's program, instead of building it in release
     #[arg(long, value_name = "PATH")]
     kvasir: Option<PathBuf>,
@@ -92,20 +95,22 @@ impl Options {
             replay: None,
             canary,
             mix: false,
+            compression: None,
             kvasir: None,
         }
+    }
+
+    pub fn compressed(self, algorithm: &str) -> Options {
+        Options { compression: Some(algorithm.into()), ..self }
     }
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    if options.kvasir.is_none() {
-        run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
-    }
     let oracle = match options.peer {
         Peer::Redis => Oracle::redis()?,
         Peer::Valkey => Oracle::valkey()?,
     };
-    let launches = launches(options, &oracle);
+    let launches = launches(options, &oracle)?;
     if let Some(file) = &options.replay {
         return regression::replay(file, &launches);
     }
@@ -130,24 +135,28 @@ pub fn main(options: &Options) -> Result<()> {
 const LIMITS: &str = "--unixsocket socket --proto-max-bulk-len 1mb --hash-max-listpack-entries 24 \
     --set-max-intset-entries 16 --zset-max-listpack-entries 24 --list-max-listpack-size 8 \
     --stream-node-max-entries 8 --hll-sparse-max-bytes 400";
+/// The shortest strings that Kvasir compresses, where it does.
+const COMPRESSED_MIN: usize = 64;
 /// Redis 7.0 does not know this one yet.
 const NEWER_LIMITS: &str = "--set-max-listpack-entries 20";
 
-fn launches(options: &Options, oracle: &Oracle) -> Launches {
+fn launches(options: &Options, oracle: &Oracle) -> Result<Launches> {
     let words = |line: &str| line.split_whitespace().map(str::to_string).collect::<Vec<_>>();
     let own = format!("--io-threads 2 --io-backend {}", options.backend);
-    let ours = [LIMITS, NEWER_LIMITS, &own].map(words).concat();
+    let algorithm = options.compression.as_deref().unwrap_or("no");
+    let compression =
+        format!("--value-compression {algorithm} --value-compression-min-size {COMPRESSED_MIN}");
+    let ours = [LIMITS, NEWER_LIMITS, &own, &compression].map(words).concat();
     let newer = if options.peer == Peer::Valkey { NEWER_LIMITS } else { "" };
     // At 10 Hz a call that waits in vain for 2 ms keeps the peer for 100.
     let mut theirs = [LIMITS, newer, "--appendonly no --hz 500 --save"].map(words).concat();
     theirs.push(String::new());
-    let built = || target_dir().join("release/kvasir-server");
-    let program = options.kvasir.clone().unwrap_or_else(built);
-    Launches {
+    let program = options.kvasir.clone().map_or_else(kvasir::program, Ok)?;
+    Ok(Launches {
         ours: Launch { program, args: ours, cores: None },
         theirs: Launch { program: oracle.program.clone(), args: theirs, cores: None },
         peer: options.peer,
-    }
+    })
 }
 
 fn seed_of_now() -> u64 {
@@ -253,11 +262,11 @@ fn fail(
     let peer = options.peer.to_possible_value().map_or(String::new(), |p| p.get_name().into());
     let file = regression::store(&format!("{peer}-{seed}"), &steps)?;
     let backend = &options.backend;
-    println!("again: cargo xtask fuzz-diff --peer {peer} --backend {backend} --replay {file}");
-    println!(
-        "   or: cargo xtask fuzz-diff --peer {peer} --backend {backend} --seed {seed} \
-              --commands {EPOCH_STEPS}"
-    );
+    let compression = options.compression.as_ref();
+    let compression = compression.map_or(String::new(), |name| format!(" --compression {name}"));
+    let again = format!("cargo xtask fuzz-diff --peer {peer} --backend {backend}{compression}");
+    println!("again: {again} --replay {file}");
+    println!("   or: {again} --seed {seed} --commands {EPOCH_STEPS}");
     Ok(anyhow::anyhow!("an unexplained difference, seed {seed}"))
 }
 

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::kvasir::{self, Backends};
 use crate::link::Link;
 use crate::random::Random;
-use crate::server::{Launch, Server};
-use crate::workspace::{cargo, run, target_dir};
+use crate::server::Server;
 
 /// A thread that makes no turn for so long hangs, however slow the machine is.
 const STALL: Duration = Duration::from_secs(30);
@@ -29,9 +29,8 @@ pub struct Options {
     /// How long, on each backend
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Only this I/O backend
-    #[arg(long, value_parser = ["io_uring", "epoll"])]
-    backend: Option<String>,
+    #[command(flatten)]
+    backends: Backends,
     /// Let one connection transfer in two calls instead of one transaction: the run has to fail
     #[arg(long)]
     canary: bool,
@@ -53,21 +52,12 @@ struct Role {
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    for backend in ["io_uring", "epoll"] {
-        if options.backend.as_deref().is_none_or(|only| only == backend) {
-            isolation(backend, options.seconds, options.canary)?;
-        }
-    }
-    Ok(())
+    options.backends.each(|backend| isolation(backend, options.seconds, options.canary))
 }
 
 /// One run on one backend.
 pub fn isolation(backend: &str, seconds: u64, canary: bool) -> Result<()> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
-    let args = format!("--unixsocket socket --io-threads 4 --io-backend {backend}");
-    let args = args.split(' ').map(str::to_string).collect();
-    let program = target_dir().join("release/kvasir-server");
-    let mut server = Server::start(&Launch { program, args, cores: None })?;
+    let mut server = Server::start(&kvasir::launch(backend, 4, &[])?)?;
     let socket = server.dir().join("socket");
     accounts::open(&mut Link::connect(&socket)?)?;
     tokens::prepare(&mut Link::connect(&socket)?)?;

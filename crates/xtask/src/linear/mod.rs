@@ -16,10 +16,10 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use kvasir_keyspace::commands;
 
+use crate::kvasir::{self, Backends};
 use crate::link::{Call, Link};
 use crate::random::Random;
-use crate::server::{Launch, Server};
-use crate::workspace::{cargo, run, target_dir};
+use crate::server::Server;
 use checker::{CALLS_MAX, Operation};
 
 const CONNECTIONS: usize = 8;
@@ -35,9 +35,8 @@ pub struct Options {
     /// How long, on each backend
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// Only this I/O backend
-    #[arg(long, value_parser = ["io_uring", "epoll"])]
-    backend: Option<String>,
+    #[command(flatten)]
+    backends: Backends,
     /// Change one reply of a history: the run has to fail
     #[arg(long)]
     canary: bool,
@@ -85,21 +84,12 @@ static FIELD_CALLS: &[&str] =
     &["HSETNX k V v", "HSETNX k V v", "HDEL k V", "HEXISTS k V", "HLEN k", "HKEYS k", "DEL k"];
 
 pub fn main(options: &Options) -> Result<()> {
-    for backend in ["io_uring", "epoll"] {
-        if options.backend.as_deref().is_none_or(|only| only == backend) {
-            linearizability(backend, options.seconds, options.canary)?;
-        }
-    }
-    Ok(())
+    options.backends.each(|backend| linearizability(backend, options.seconds, options.canary))
 }
 
 /// One run on one backend.
 pub fn linearizability(backend: &str, seconds: u64, canary: bool) -> Result<()> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
-    let args = format!("--unixsocket socket --io-threads 4 --io-backend {backend}");
-    let args = args.split(' ').map(str::to_string).collect();
-    let program = target_dir().join("release/kvasir-server");
-    let mut server = Server::start(&Launch { program, args, cores: None })?;
+    let mut server = Server::start(&kvasir::launch(backend, 4, &[])?)?;
     let whole = Duration::from_secs(seconds);
     let has_queues = is_there("blpop") && is_there("rpush");
     let for_queues = if has_queues { whole / QUEUE_SHARE } else { Duration::ZERO };

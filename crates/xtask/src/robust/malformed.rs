@@ -119,7 +119,7 @@ fn long_queries() -> Vec<Vec<u8>> {
 
 fn compare(backend: &str, options: &[&str], cases: &[Vec<u8>]) -> Result<()> {
     let (ours, theirs) =
-        (Server::start(&kvasir(backend, options)), Server::start(&redis(options)?)?);
+        (Server::start(&kvasir(backend, options)?), Server::start(&redis(options)?)?);
     let ours = ours?;
     let mut differing = 0;
     for input in cases {

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::kvasir::{self, Backends};
 use crate::link::{Call, Link};
 use crate::oracle::Oracle;
 use crate::server::{Launch, Server};
-use crate::workspace::{cargo, run, target_dir};
 
 /// The longest value there can be.
 const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -31,27 +31,20 @@ pub struct Options {
     /// How long random bytes are sent, to each backend
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Only this I/O backend
-    #[arg(long, value_parser = ["io_uring", "epoll"])]
-    backend: Option<String>,
+    #[command(flatten)]
+    backends: Backends,
     /// Leave out the value of 512 MiB
     #[arg(long)]
     quick: bool,
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    for backend in ["io_uring", "epoll"] {
-        if options.backend.as_deref().is_none_or(|only| only == backend) {
-            robust(backend, options.seconds, options.quick)?;
-        }
-    }
-    Ok(())
+    options.backends.each(|backend| robust(backend, options.seconds, options.quick))
 }
 
 /// Everything on one backend.
 pub fn robust(backend: &str, seconds: u64, quick: bool) -> Result<()> {
-    run(&mut cargo(&["build", "--release", "-p", "kvasir-server"]))?;
-    start::check(&kvasir(backend, &[]))?;
+    start::check(&kvasir(backend, &[])?)?;
     malformed::check(backend)?;
     check_maxclients(backend)?;
     check_announcing(backend)?;
@@ -62,10 +55,8 @@ pub fn robust(backend: &str, seconds: u64, quick: bool) -> Result<()> {
 }
 
 /// How Kvasir is started.
-fn kvasir(backend: &str, options: &[&str]) -> Launch {
-    let args = ["--unixsocket", "socket", "--io-threads", "2", "--io-backend", backend];
-    let args = args.iter().chain(options).map(ToString::to_string).collect();
-    Launch { program: target_dir().join("release/kvasir-server"), args, cores: None }
+fn kvasir(backend: &str, options: &[&str]) -> Result<Launch> {
+    kvasir::launch(backend, 2, options)
 }
 
 /// How the oracle is started.
@@ -81,7 +72,7 @@ fn socket(server: &Server) -> std::path::PathBuf {
 
 /// One more client than there may be is told so and sent away; the others stay.
 fn check_maxclients(backend: &str) -> Result<()> {
-    let server = Server::start(&kvasir(backend, &["--maxclients", "5"]))?;
+    let server = Server::start(&kvasir(backend, &["--maxclients", "5"])?)?;
     // The connection that saw the start may not be gone yet.
     wait_until("earlier clients are gone", || {
         Ok(connected_clients(&mut Link::connect(&socket(&server))?)? == 1)
@@ -119,7 +110,7 @@ fn connected_clients(link: &mut Link) -> Result<u64> {
 
 /// Headers that promise much are believed only when it arrives.
 fn check_announcing(backend: &str) -> Result<()> {
-    let server = Server::start(&kvasir(backend, &[]))?;
+    let server = Server::start(&kvasir(backend, &[])?)?;
     let before = rss_bytes(&server)?;
     let mut streams = Vec::new();
     for index in 0..ANNOUNCING_CONNECTIONS {
@@ -144,7 +135,7 @@ fn check_announcing(backend: &str) -> Result<()> {
 
 /// Empty, binary and very long keys and values come back as they were.
 fn check_values(backend: &str, long: usize) -> Result<()> {
-    let server = Server::start(&kvasir(backend, &[]))?;
+    let server = Server::start(&kvasir(backend, &[])?)?;
     let mut link = Link::connect(&socket(&server))?;
     let all_bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
     let long: Vec<u8> = (0..long).map(|at| (at ^ (at >> 8)) as u8).collect();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use kvasir_resp::decode::encode_request;
+use kvasir_resp::encode::encode_request;
 
 use super::{kvasir, rss_bytes, socket, wait_until};
 use crate::link::Link;
@@ -39,7 +39,7 @@ static TEMPLATES: [&[&str]; 14] = [
 ];
 
 pub fn check(backend: &str, seconds: u64) -> Result<()> {
-    let mut server = Server::start(&kvasir(backend, &[]))?;
+    let mut server = Server::start(&kvasir(backend, &[])?)?;
     let socket = socket(&server);
     warm_up(&socket)?;
     let before = rss_bytes(&server)?;

@@ -10,7 +10,7 @@ use crate::event::Class;
 use crate::found::Found;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value::{edit, find_or_create};
-use crate::value::Tag;
+use crate::value::{Tag, Text};
 use crate::view::Env;
 
 pub static COMMANDS: &[&Command] = &[&SETBIT, &GETBIT];
@@ -42,7 +42,7 @@ fn setbit(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         Some(1) => true,
         _ => return Err(Error::fixed("ERR bit is not an integer or out of range")),
     };
-    let old_len = cx.view.peek_text(0)?.map(|text| text.bytes().len());
+    let old_len = cx.view.peek_text(0)?.map(Text::len);
     let len = old_len.unwrap_or(0).max((at / 8) as usize + 1);
     let mut found = find_or_create(&mut cx.view, 0, old_len.is_some());
     let becomes_raw = will_become_raw(&found);
@@ -83,7 +83,7 @@ static GETBIT: Command = Command {
 
 fn getbit(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let at = bit_offset(&cx.args[2], cx.view.env)?;
-    let bit = cx.view.text(0)?.is_some_and(|text| bits::get(text.bytes(), at));
+    let bit = cx.view.text(0)?.is_some_and(|text| bits::get(&text.bytes(), at));
     cx.reply.integer(i64::from(bit));
     Ok(Effect::None)
 }

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value;
+use crate::value::Text;
 
 pub static COMMANDS: &[&Command] = &[&BITOP];
 
@@ -49,13 +50,12 @@ fn bitop(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     }
     let mut result: Vec<u8> = Vec::new();
     for key in sources {
-        let text = cx.view.text(key)?;
-        let bytes = text.as_ref().map_or(&b""[..], |text| text.bytes());
+        let bytes = cx.view.text(key)?.map(Text::bytes).unwrap_or_default();
         if key == 1 {
-            result.extend_from_slice(bytes);
+            result.extend_from_slice(&bytes);
         }
         if key > 1 || is_not {
-            combine(&mut result, bytes);
+            combine(&mut result, &bytes);
         }
     }
     cx.reply.integer(result.len() as i64);

@@ -59,7 +59,7 @@ fn bitcount(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let ones = match cx.view.text(0)? {
         Some(text) if !is_reversed => {
             let bytes = text.bytes();
-            bits::count_ones(bytes, part.bits(bytes.len()))
+            bits::count_ones(&bytes, part.bits(bytes.len()))
         }
         _ => 0,
     };

@@ -13,6 +13,7 @@ use crate::error::{Error, quoted};
 use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value::{edit, find_or_create};
+use crate::value::Text;
 use crate::view::Env;
 
 pub static COMMANDS: &[&Command] = &[&BITFIELD, &BITFIELD_RO];
@@ -160,7 +161,7 @@ fn bitfield(cx: &mut Cx<'_, '_>, may_write: bool) -> Result<Effect, Error> {
     if !may_write {
         return Err(Error::fixed("ERR BITFIELD_RO only supports the GET subcommand"));
     }
-    let old_len = cx.view.peek_text(0)?.map(|text| text.bytes().len());
+    let old_len = cx.view.peek_text(0)?.map(Text::len);
     let len = old_len.unwrap_or(0).max(end);
     let mut found = find_or_create(&mut cx.view, 0, old_len.is_some());
     let (mut changed, becomes_raw) = (old_len != Some(len), will_become_raw(&found));
@@ -182,10 +183,9 @@ fn bitfield(cx: &mut Cx<'_, '_>, may_write: bool) -> Result<Effect, Error> {
 }
 
 fn get_all(cx: &mut Cx<'_, '_>, operations: &[Operation]) -> Result<Effect, Error> {
-    let text = cx.view.text(0)?;
-    let bytes = text.as_ref().map_or(&b""[..], |text| text.bytes());
+    let bytes = cx.view.text(0)?.map(Text::bytes).unwrap_or_default();
     cx.reply.array(operations.len());
-    operations.iter().for_each(|operation| cx.reply.integer(operation.read(bytes)));
+    operations.iter().for_each(|operation| cx.reply.integer(operation.read(&bytes)));
     Ok(Effect::None)
 }
 

@@ -62,11 +62,12 @@ fn bitpos(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         // As if it were zeros without end.
         None => (!bit).then_some(0),
         Some(text) => {
-            let range = part.bits(text.bytes().len());
+            let bytes = text.bytes();
+            let range = part.bits(bytes.len());
             let end = range.end;
             // A string of ones is followed by zeros, unless the caller said where to stop.
             let behind = (!bit && part.end.is_none() && !range.is_empty()).then_some(end);
-            bits::find(text.bytes(), range, bit).or(behind)
+            bits::find(&bytes, range, bit).or(behind)
         }
     };
     cx.reply.integer(position.map_or(-1, |position| position as i64));

@@ -255,9 +255,11 @@ fn ordered<W>(
     values.into_iter().map(|(element, _)| element).collect()
 }
 
-/// A weight as a number; nothing, and an empty text, count as 0.
+/// A weight as a number; nothing, and an empty text, count as 0. As in C, a text ends at a zero
+/// byte.
 fn score(weight: Option<&[u8]>) -> Result<f64, Error> {
-    let Some(text) = weight.filter(|text| !text.is_empty()) else { return Ok(0.0) };
+    let text = weight.and_then(|weight| weight.split(|byte| *byte == 0).next());
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(0.0) };
     // Adding 0 makes -0 equal to it.
     parse_double(text)
         .filter(|score| !score.is_nan())
@@ -295,7 +297,7 @@ fn look_up(cx: &mut World<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Byt
         let env = view.env;
         let record = view.read(0)?;
         match field {
-            None => Text::of(record).ok().map(|text| text.bytes().to_vec()),
+            None => Text::of(record).ok().map(|text| text.bytes().into_owned()),
             Some(field) => {
                 let value = Hash::of(record, env).ok()?.get(field)?;
                 Some(value.with_bytes(<[u8]>::to_vec))
@@ -446,6 +448,7 @@ mod tests {
     fn sets_and_sorted_sets() {
         check("SADD s 3 1 2; SORT s; SORT s DESC LIMIT 0 2", ":3; [$1 $2 $3]; [$3 $2]");
         check("SADD s c a b; SORT s; SORT s ALPHA", &format!(":3; {NO_DOUBLE}; [$a $b $c]"));
+        check("SADD s \"1\\x00b\" \"\\x00\"; SORT s", ":2; [$\\x00 $1\\x00b]");
         check("SADD s c a b; SORT s BY x STORE d; LRANGE d 0 -1", ":3; :3; [$a $b $c]");
         check("ZADD z 3 a 2 b 1 c; SORT z ALPHA; SORT z BY x", ":3; [$a $b $c]; [$c $b $a]");
         check("ZADD z 3 a 2 b 1 c; SORT z BY x DESC LIMIT 0 2", ":3; [$a $b]");

@@ -41,10 +41,10 @@ fn pfadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         Some(stored) => {
             // Most elements change nothing, and then nothing is copied.
             let (bytes, encoding) = (stored.bytes, stored.encoding);
-            let fresh = first_fresh(bytes, elements)?;
+            let fresh = first_fresh(&bytes, elements)?;
             if let Some(fresh) = fresh {
-                let sparse = (encoding == Encoding::Sparse).then(|| bytes.to_vec());
                 let len = bytes.len();
+                let sparse = (encoding == Encoding::Sparse).then(|| bytes.into_owned());
                 add(cx, elements.from(fresh), sparse, len)?;
             }
             fresh.is_some()

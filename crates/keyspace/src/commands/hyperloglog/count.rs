@@ -41,11 +41,11 @@ fn count_one(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         cx.reply.integer(0);
         return Ok(Effect::None);
     };
-    if let Some(kept) = hyperloglog::kept_estimate(stored.bytes) {
+    if let Some(kept) = hyperloglog::kept_estimate(&stored.bytes) {
         cx.reply.integer(kept as i64);
         return Ok(Effect::None);
     }
-    let (estimate, len) = (hyperloglog::count(stored.bytes)?, stored.bytes.len());
+    let (estimate, len) = (hyperloglog::count(&stored.bytes)?, stored.bytes.len());
     let mut found = cx.view.find(0).expect("it was just read");
     text_value::edit(&mut found, len, |bytes| hyperloglog::keep_estimate(bytes, estimate));
     cx.view.touched(0);
@@ -57,7 +57,7 @@ fn count_union(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let mut registers = Registers::new();
     for key in 0..cx.view.key_count() {
         if let Some(stored) = stored::read(&mut cx.view, key)? {
-            registers.merge(stored.bytes)?;
+            registers.merge(&stored.bytes)?;
         }
     }
     cx.reply.integer(registers.count() as i64);

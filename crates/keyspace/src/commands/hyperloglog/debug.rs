@@ -38,7 +38,7 @@ fn pfdebug(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     match &cx.args[1].to_ascii_lowercase()[..] {
         b"getreg" => {
             let mut registers = Registers::new();
-            registers.merge(stored.bytes)?;
+            registers.merge(&stored.bytes)?;
             // Redis makes it dense to look at it.
             make_dense(cx)?;
             cx.reply.array(registers.ranks().len());
@@ -68,7 +68,7 @@ fn make_dense(cx: &mut Cx<'_, '_>) -> Result<(), Error> {
     let Some(Stored { bytes, encoding: Encoding::Sparse }) = stored::peek(&mut cx.view, 0)? else {
         return Ok(());
     };
-    let mut bytes = bytes.to_vec();
+    let mut bytes = bytes.into_owned();
     hyperloglog::make_dense(&mut bytes)?;
     text_value::replace(&mut cx.view.find(0).expect("it was just read"), bytes);
     Ok(())
@@ -77,7 +77,7 @@ fn make_dense(cx: &mut Cx<'_, '_>) -> Result<(), Error> {
 /// The runs as text: `z:LENGTH` and, in two bytes, `Z:LENGTH` of zeros, `v:RANK,LENGTH` of others.
 fn decode(stored: &Stored<'_>) -> Vec<u8> {
     let mut text = Vec::new();
-    for run in hyperloglog::runs(stored.bytes) {
+    for run in hyperloglog::runs(&stored.bytes) {
         let separator = if text.is_empty() { "" } else { " " };
         let written = match run.rank {
             0 if run.is_long => write!(text, "{separator}Z:{}", run.len),

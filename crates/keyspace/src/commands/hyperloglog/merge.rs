@@ -38,10 +38,10 @@ fn pfmerge(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (mut registers, mut has_dense, mut old) = (Registers::new(), false, None);
     for key in 0..cx.view.key_count() {
         let Some(stored) = stored::read(&mut cx.view, key)? else { continue };
-        registers.merge(stored.bytes)?;
+        registers.merge(&stored.bytes)?;
         has_dense |= stored.encoding == Encoding::Dense;
         if key == 0 {
-            old = Some(stored.bytes.to_vec());
+            old = Some(stored.bytes.into_owned());
         }
     }
     let exists = old.is_some();

@@ -1,5 +1,7 @@
 //! HyperLogLogs as they stand in the keyspace: strings, which clients may set to anything.
 
+use std::borrow::Cow;
+
 use kvasir_structures::hyperloglog::{self, Corrupted, Encoding};
 
 use crate::error::Error;
@@ -16,7 +18,7 @@ impl From<Corrupted> for Error {
 
 /// A string whose header is that of a HyperLogLog.
 pub struct Stored<'a> {
-    pub bytes: &'a [u8],
+    pub bytes: Cow<'a, [u8]>,
     pub encoding: Encoding,
 }
 
@@ -32,7 +34,7 @@ pub fn peek<'v>(view: &'v mut View<'_, '_>, key: usize) -> Result<Option<Stored<
 impl<'a> Stored<'a> {
     fn of(text: Text<'a>) -> Result<Stored<'a>, Error> {
         let bytes = text.bytes();
-        let encoding = hyperloglog::encoding(bytes).ok_or(INVALID)?;
+        let encoding = hyperloglog::encoding(&bytes).ok_or(INVALID)?;
         Ok(Stored { bytes, encoding })
     }
 }

@@ -40,8 +40,8 @@ impl Waiters {
         let mut replies: Vec<String> = self.call(0, call).into_iter().collect();
         let Waiters { gate, keyspace, env, tally, rng } = self;
         let pass = gate.enter(0);
-        serve(Server { keyspace, pass: &pass, env, tally, rng }, &mut |waiter, reply, _| {
-            replies.push(format!("{}: {}", waiter.caller.client, text(&reply)));
+        serve(Server { keyspace, pass: &pass, env, tally, rng }, &mut |waiter, answer| {
+            replies.push(format!("{}: {}", waiter.caller.client, text(&answer.reply)));
         });
         replies
     }

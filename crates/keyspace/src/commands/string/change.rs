@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value::{check_len, edit, find_or_create};
-use crate::value::Tag;
+use crate::value::{Tag, Text};
 
 pub static COMMANDS: &[&Command] = &[&APPEND, &SETRANGE, &INCR, &DECR, &INCRBY, &DECRBY];
 
@@ -32,7 +32,7 @@ static APPEND: Command = Command {
 
 fn append(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let tail = &cx.args[2];
-    let Some(len) = cx.view.peek_text(0)?.map(|text| text.bytes().len()) else {
+    let Some(len) = cx.view.peek_text(0)?.map(Text::len) else {
         cx.view.put_text(0, Tag::Text, tail, None);
         cx.view.changed(0, Class::STRING, "append");
         cx.reply.integer(tail.len() as i64);
@@ -72,7 +72,7 @@ fn setrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         return Err(Error::fixed("ERR offset is out of range"));
     }
     let (offset, part) = (offset as usize, &cx.args[3]);
-    let old_len = cx.view.peek_text(0)?.map(|text| text.bytes().len());
+    let old_len = cx.view.peek_text(0)?.map(Text::len);
     if part.is_empty() {
         cx.reply.integer(old_len.unwrap_or(0) as i64);
         return Ok(Effect::None);
@@ -155,7 +155,7 @@ static DECRBY: Command = Command {
 fn add(cx: &mut Cx<'_, '_>, change: i64) -> Result<Effect, Error> {
     let old = match cx.view.peek_text(0)? {
         None => None,
-        Some(text) => Some(parse_integer(text.bytes()).ok_or(Error::NOT_INTEGER)?),
+        Some(text) => Some(parse_integer(&text.bytes()).ok_or(Error::NOT_INTEGER)?),
     };
     let overflow = Error::fixed("ERR increment or decrement would overflow");
     let new = old.unwrap_or(0).checked_add(change).ok_or(overflow)?;

@@ -25,7 +25,7 @@ static DELIFEQ: Command = Command {
 };
 
 fn delifeq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let equal = cx.view.peek_text(0)?.is_some_and(|text| *text.bytes() == cx.args[2]);
+    let equal = cx.view.peek_text(0)?.is_some_and(|text| text.equals(&cx.args[2]));
     if equal {
         cx.view.delete(0);
         cx.view.changed(0, Class::GENERIC, "del");

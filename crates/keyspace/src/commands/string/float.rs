@@ -32,7 +32,7 @@ fn incrbyfloat(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let parse = |text: &[u8]| LongDouble::parse(text).ok_or(Error::NOT_FLOAT);
     let old = match cx.view.peek_text(0)? {
         None => Parsed::Finite(LongDouble::ZERO),
-        Some(text) => parse(text.bytes())?,
+        Some(text) => parse(&text.bytes())?,
     };
     let new = match (old, parse(&cx.args[2])?) {
         (Parsed::Finite(old), Parsed::Finite(change)) => old.checked_add(change),

@@ -164,7 +164,7 @@ fn getrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (start, end) = (integer(&cx.args[2])?, integer(&cx.args[3])?);
     match cx.view.text(0)? {
         None => cx.reply.bulk(b""),
-        Some(text) => cx.reply.bulk(range(text.bytes(), start, end)),
+        Some(text) => cx.reply.bulk(range(&text.bytes(), start, end)),
     }
     Ok(Effect::None)
 }
@@ -225,7 +225,7 @@ static STRLEN: Command = Command {
 };
 
 fn strlen(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let len = cx.view.text(0)?.map_or(0, |text| text.bytes().len());
+    let len = cx.view.text(0)?.map_or(0, Text::len);
     cx.reply.integer(len as i64);
     Ok(Effect::None)
 }

@@ -56,14 +56,14 @@ fn lcs(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 /// The length of a string, 0 if there is none; none if the value is not a string.
 fn text_len(cx: &mut Cx<'_, '_>, key: usize) -> Result<Option<usize>, Error> {
     match cx.view.text(key) {
-        Ok(text) => Ok(Some(text.map_or(0, |text| text.bytes().len()))),
+        Ok(text) => Ok(Some(text.map_or(0, Text::len))),
         Err(error) if error == Error::WRONG_TYPE => Ok(None),
         Err(error) => Err(error),
     }
 }
 fn copy(cx: &mut Cx<'_, '_>, key: usize) -> Vec<u8> {
     let text = cx.view.peek(key).map(Text::of);
-    text.and_then(Result::ok).map(|text| text.bytes().to_vec()).unwrap_or_default()
+    text.and_then(Result::ok).map(|text| text.bytes().into_owned()).unwrap_or_default()
 }
 
 /// Refuses strings whose table of lengths would be larger than a string may be.

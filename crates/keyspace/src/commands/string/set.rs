@@ -120,7 +120,7 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         Some(Condition::Missing) => !cx.view.exists(0),
         Some(Condition::Exists) => cx.view.exists(0),
         Some(Condition::Holds(value)) => {
-            cx.view.peek_text(0)?.is_some_and(|text| text.bytes() == value)
+            cx.view.peek_text(0)?.is_some_and(|text| text.equals(value))
         }
     };
     if !wanted {

@@ -1,0 +1,223 @@
+//! What stands at one place of a log: a call, a line that is passed over, the head of a group.
+
+use kvasir_resp::args::Span;
+use kvasir_structures::crc64;
+
+/// The longest line that is passed over, its end included, as in Redis.
+const LINE_MAX: usize = 1024;
+/// The most words of a call, and bytes of one.
+const COUNT_MAX: u64 = i32::MAX as u64;
+
+const GROUP: &[u8] = b"#KVG:";
+
+/// What begins where one looked, and how many bytes it takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    Call { words: Vec<Span>, size: usize },
+    Line { size: usize },
+    Group(Group),
+}
+
+/// The head of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Bytes of the head, and of the group behind it.
+    pub size: usize,
+    pub len: u64,
+    /// The file was on disk up to this byte when the group was written.
+    pub synced: u64,
+    checksum: u64,
+    /// Of the head, up to where the checksum stands.
+    of_head: u64,
+}
+
+impl Record {
+    /// The bytes it takes; of a group, those of its head.
+    pub fn size(&self) -> usize {
+        match self {
+            Record::Call { size, .. } | Record::Line { size } => *size,
+            Record::Group(group) => group.size,
+        }
+    }
+}
+
+impl Group {
+    /// Whether this is what was written.
+    pub fn is_sound(&self, body: &[u8]) -> bool {
+        body.len() as u64 == self.len && crc64::update(self.of_head, body) == self.checksum
+    }
+}
+
+/// Why there is no record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoRecord {
+    /// The bytes end before it does.
+    Incomplete,
+    /// So many bytes further on stands what cannot be there.
+    Wrong { at: usize, what: &'static str },
+}
+
+/// The line before a group that is written to a file of which so much is on disk.
+pub fn group_head(synced: u64, body: &[&[u8]]) -> Vec<u8> {
+    let len: usize = body.iter().map(|bytes| bytes.len()).sum();
+    let head = format!("#KVG:{len}:{synced}:");
+    let of_head = crc64::update(0, head.as_bytes());
+    let checksum = body.iter().fold(of_head, |crc, bytes| crc64::update(crc, bytes));
+    format!("{head}{checksum:016x}\r\n").into_bytes()
+}
+
+/// The record at the beginning of `bytes`, which are not empty. Places in it count from there.
+pub fn parse(bytes: &[u8]) -> Result<Record, NoRecord> {
+    match bytes.first() {
+        Some(b'*') => parse_call(bytes),
+        Some(b'#') => parse_line(bytes),
+        Some(_) => Err(NoRecord::Wrong { at: 0, what: "neither a call nor a comment" }),
+        None => Err(NoRecord::Incomplete),
+    }
+}
+
+fn parse_call(bytes: &[u8]) -> Result<Record, NoRecord> {
+    let (count, mut at) = number(bytes, 0, b'*')?;
+    if count == 0 {
+        return Err(NoRecord::Wrong { at: 1, what: "a call without words" });
+    }
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let (len, start) = number(bytes, at, b'$')?;
+        let end = start + len as usize;
+        match bytes.get(end..end + 2) {
+            None => return Err(NoRecord::Incomplete),
+            Some(b"\r\n") => {}
+            Some(_) => return Err(NoRecord::Wrong { at: end, what: "a word has no end" }),
+        }
+        let long = NoRecord::Wrong { at, what: "a call of more than 4 GiB" };
+        let start = u32::try_from(start).map_err(|_| long)?;
+        u32::try_from(end).map_err(|_| long)?;
+        words.push(Span { start, len: len as u32 });
+        at = end + 2;
+    }
+    Ok(Record::Call { words, size: at })
+}
+
+/// The number behind `kind` at `at`, and where its line ends.
+fn number(bytes: &[u8], at: usize, kind: u8) -> Result<(u64, usize), NoRecord> {
+    let wrong = |what| NoRecord::Wrong { at, what };
+    let Some((first, rest)) = bytes.get(at..).and_then(<[u8]>::split_first) else {
+        return Err(NoRecord::Incomplete);
+    };
+    if *first != kind {
+        return Err(wrong("a word or a number is missing"));
+    }
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let text = std::str::from_utf8(&rest[..digits]).unwrap_or_default();
+    match rest.get(digits..digits + 2) {
+        _ if digits > 10 => Err(wrong("a number that is too large")),
+        Some(b"\r\n") => {
+            let number = text.parse().ok().filter(|number| *number <= COUNT_MAX);
+            Ok((number.ok_or(wrong("no number, or one that is too large"))?, at + digits + 3))
+        }
+        None if rest.get(digits).is_none_or(|byte| *byte == b'\r') => Err(NoRecord::Incomplete),
+        _ => Err(wrong("a number is not followed by the end of its line")),
+    }
+}
+
+fn parse_line(bytes: &[u8]) -> Result<Record, NoRecord> {
+    let end = bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\n');
+    let Some(end) = end else {
+        let is_long = bytes.len() >= LINE_MAX;
+        let what = "a comment that does not end";
+        return Err(if is_long { NoRecord::Wrong { at: 0, what } } else { NoRecord::Incomplete });
+    };
+    let size = end + 1;
+    if !bytes.starts_with(GROUP) {
+        return Ok(Record::Line { size });
+    }
+    parse_group(&bytes[..size]).ok_or(NoRecord::Wrong { at: 0, what: "no head of a group" })
+}
+
+fn parse_group(line: &[u8]) -> Option<Record> {
+    let text = std::str::from_utf8(line).ok()?.strip_suffix("\r\n")?;
+    let (head, checksum) = text.rsplit_once(':')?;
+    let (len, synced) = head.get(GROUP.len()..)?.split_once(':')?;
+    let checksum = u64::from_str_radix(checksum, 16).ok().filter(|_| checksum.len() == 16)?;
+    let of_head = crc64::update(0, &line[..=head.len()]);
+    let (len, synced) = (len.parse().ok()?, synced.parse().ok()?);
+    Some(Record::Group(Group { size: line.len(), len, synced, checksum, of_head }))
+}
+
+/// Whether a sound group stands somewhere in `bytes`, which begin at byte `offset` of the file,
+/// that was written when the byte `broken` was on disk.
+pub fn has_proof(bytes: &[u8], offset: u64, broken: u64) -> bool {
+    let heads = bytes.windows(GROUP.len()).enumerate().filter(|(_, window)| *window == GROUP);
+    heads.into_iter().any(|(at, _)| {
+        let Ok(Record::Group(group)) = parse(&bytes[at..]) else { return false };
+        let len = usize::try_from(group.len).unwrap_or(usize::MAX);
+        let body = bytes[at + group.size..].get(..len);
+        (broken + 1..=offset + at as u64).contains(&group.synced)
+            && body.is_some_and(|body| group.is_sound(body))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_beginning_of_a_record_is_incomplete() {
+        for text in [
+            "*2\r\n$3\r\nGET\r\n$12\r\nkey\r\nwith..x\r\n",
+            "# a line\n",
+            "#KVG:3:17:00000000000000ab\r\n",
+        ] {
+            for end in 1..text.len() {
+                assert_eq!(
+                    parse(&text.as_bytes()[..end]),
+                    Err(NoRecord::Incomplete),
+                    "{text} {end}"
+                );
+            }
+            let record = parse(format!("{text}*1").as_bytes()).expect(text);
+            assert_eq!(record.size(), text.len());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_there_is_wrong() {
+        for text in [
+            "SET k v\r\n",
+            "*0\r\n",
+            "*x\r\n",
+            "*1\n$",
+            "*1\r\n+3\r\n",
+            "*1\r\n$3\r\nGETxx",
+            "*99999999999\r\n",
+            "*1\r\n$9999999999\r\n",
+            "\0",
+            "#KVG:1:2:3\n",
+            "#KVG:1:00000000000000ab\r\n",
+            "#KVG:1:2:00000000000000ab\n",
+            "#KVG:x:2:00000000000000ab\r\n",
+            "*-1\r\n",
+        ] {
+            let found = parse(text.as_bytes());
+            assert!(matches!(found, Err(NoRecord::Wrong { .. })), "{text:?}: {found:?}");
+        }
+        assert!(matches!(parse(&[b'#'; LINE_MAX]), Err(NoRecord::Wrong { .. })));
+    }
+
+    #[test]
+    fn a_sound_group_proves_what_was_on_disk_before_it() {
+        let body = b"*1\r\n$4\r\nPING\r\n";
+        let head = group_head(7, &[&body[..5], &body[5..]]);
+        let group = [b"torn", &head[..], body].concat();
+        assert!(has_proof(&group, 10, 6));
+        // It says nothing of byte 7, and cannot speak of what comes behind itself.
+        assert!(!has_proof(&group, 10, 7) && !has_proof(&group, 2, 6));
+        for at in 4..group.len() {
+            let mut flipped = group.clone();
+            flipped[at] ^= 1;
+            assert!(!has_proof(&flipped, 10, 6), "{at}");
+        }
+        assert!(!has_proof(&group[..group.len() - 1], 10, 6));
+    }
+}

@@ -1,0 +1,300 @@
+//! Records on their way from the databases to the disk.
+//!
+//! Whoever saves records, a visitor or who is about to change one, encodes them into a chunk of the
+//! file that their slot is in; full chunks wait for the file's own thread, which writes them. Every
+//! chunk names its databases, so their order does not matter.
+//!
+//! Chunks that wait are limited, all files together. Visitors stop at half of the limit, before
+//! they lock anything; who changes something has the other half, and waits when that is full too.
+//! It ends, since nobody who writes waits for who encodes.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::serial::Version;
+use kvasir_keyspace::snapshot::Sink;
+use kvasir_keyspace::value::{Object, Record};
+use kvasir_keyspace::view::Env;
+use kvasir_structures::crc16;
+use kvasir_structures::record::{Body, Record as OwnedRecord};
+
+use crate::cancel::Cancel;
+use crate::disk::Disk;
+use crate::encode::{Encoder, Format};
+use crate::pace::Pace;
+use crate::replace::Replacement;
+use crate::save::{Options, SaveError};
+use crate::set::file_of;
+
+/// Chunks that are filled at the same time: more threads than these share them.
+const FILLING: usize = 8;
+/// Bytes of a chunk, about.
+const CHUNK_SIZE_MAX: usize = 256 << 10;
+const CHUNK_SIZE_MIN: usize = 4 << 10;
+/// Chunks that are being filled are at most this part of what may wait for the disk.
+const FILLING_PART: usize = 4;
+/// Strings of so many bytes are copied to be compressed later, without a lock.
+const COPIED_STRING_MIN: usize = 256;
+/// Copies of strings are at most this part of what may wait for the disk.
+const COPIED_PART: usize = 8;
+
+pub(crate) struct Chunks {
+    pub version: Version,
+    env: Env,
+    files: Box<[File]>,
+    /// Copies of records whose values are large, to be encoded by visitors.
+    large: Mutex<Vec<(DbIndex, OwnedRecord<Object>)>>,
+    /// Bytes of the strings among them.
+    copied_bytes: AtomicUsize,
+    compresses: bool,
+    chunk_size: usize,
+    next_thread: AtomicUsize,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    buffer_max: usize,
+    pace: Pace,
+    /// Set when the disk has failed: nothing more is taken.
+    has_failed: AtomicBool,
+}
+
+/// The limits of what is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub buffer_max: usize,
+    pub bytes_per_second: u64,
+}
+
+struct File {
+    filling: Box<[Mutex<Chunk>]>,
+    keys: AtomicU64,
+}
+
+/// A chunk that is being filled, and the database that it is in.
+struct Chunk {
+    encoder: Encoder,
+    db: Option<DbIndex>,
+}
+
+struct Queue {
+    /// Those of each file.
+    chunks: Box<[Vec<Vec<u8>>]>,
+    /// Of all of them, and of those that are being written.
+    bytes: usize,
+    is_complete: bool,
+}
+
+impl Chunks {
+    pub(crate) fn new(
+        env: &Env,
+        limits: Limits,
+        files: usize,
+        (version, options): (Version, &Options),
+    ) -> Chunks {
+        let encoder = || options.encoder(version);
+        let filling = FILLING.div_ceil(files);
+        let chunk = || Mutex::new(Chunk { encoder: encoder(), db: None });
+        let file =
+            || File { filling: (0..filling).map(|_| chunk()).collect(), keys: AtomicU64::new(0) };
+        let chunk_size = limits.buffer_max / FILLING_PART / (filling * files);
+        Chunks {
+            version,
+            env: env.clone(),
+            files: (0..files).map(|_| file()).collect(),
+            large: Mutex::default(),
+            copied_bytes: AtomicUsize::new(0),
+            compresses: options.compresses && options.format == Format::Rdb,
+            chunk_size: chunk_size.clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX),
+            next_thread: AtomicUsize::new(0),
+            queue: Mutex::new(Queue {
+                chunks: vec![Vec::new(); files].into(),
+                bytes: 0,
+                is_complete: false,
+            }),
+            changed: Condvar::new(),
+            buffer_max: limits.buffer_max,
+            pace: Pace::new(limits.bytes_per_second),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
+    }
+
+    /// Nothing more is taken or written.
+    pub(crate) fn fail(&self) {
+        self.has_failed.store(true, Relaxed);
+    }
+
+    /// Keys that were taken for a file.
+    pub(crate) fn keys_of(&self, file: usize) -> u64 {
+        self.files[file].keys.load(Relaxed)
+    }
+
+    pub(crate) fn keys(&self) -> u64 {
+        (0..self.files.len()).map(|file| self.keys_of(file)).sum()
+    }
+
+    /// For visitors, who leave half of the room to those who change something.
+    pub(crate) fn wait_for_room(&self) {
+        drop(self.wait_while(|queue| queue.bytes > self.buffer_max / 2));
+    }
+
+    /// Encodes what is large and was put aside, all of it.
+    pub(crate) fn take_aside(&self) {
+        while let Some((db, record)) = self.pop_large() {
+            self.take(db, &[record.borrow()]);
+        }
+    }
+
+    fn pop_large(&self) -> Option<(DbIndex, OwnedRecord<Object>)> {
+        let popped = self.large.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some((_, record)) = &popped {
+            self.copied_bytes.fetch_sub(string_size(record), Relaxed);
+        }
+        popped
+    }
+
+    /// Nobody takes records any more: what is left in the chunks is sent.
+    pub(crate) fn complete(&self) {
+        self.take_aside();
+        for (index, file) in self.files.iter().enumerate() {
+            for chunk in &file.filling {
+                let mut chunk = chunk.lock().unwrap_or_else(PoisonError::into_inner);
+                if !chunk.encoder.is_empty() {
+                    self.send(index, chunk.encoder.take());
+                }
+            }
+        }
+        self.queue().is_complete = true;
+        self.changed.notify_all();
+    }
+
+    /// Writes the chunks of a file until all are; after a failure of any file they are dropped.
+    pub(crate) fn write<D: Disk>(
+        &self,
+        index: usize,
+        file: &mut Replacement<'_, D>,
+        cancel: &Cancel,
+        tell: impl Fn(),
+    ) -> Result<(), SaveError> {
+        let mut result = Ok(());
+        loop {
+            let is_empty = |queue: &Queue| queue.chunks[index].is_empty();
+            let mut queue = self.wait_while(|queue| is_empty(queue) && !queue.is_complete);
+            let chunks = std::mem::take(&mut queue.chunks[index]);
+            if chunks.is_empty() {
+                return result;
+            }
+            drop(queue);
+            for chunk in chunks {
+                if result.is_ok() && !self.has_failed() {
+                    result = self.write_one(&chunk, file, cancel);
+                    if result.is_err() {
+                        self.fail();
+                    }
+                }
+                self.queue().bytes -= chunk.len();
+                self.changed.notify_all();
+            }
+            tell();
+        }
+    }
+
+    fn write_one<D: Disk>(
+        &self,
+        chunk: &[u8],
+        file: &mut Replacement<'_, D>,
+        cancel: &Cancel,
+    ) -> Result<(), SaveError> {
+        for piece in chunk.chunks(self.pace.piece()) {
+            let time = self.pace.take(piece.len(), Instant::now());
+            if !time.is_zero() {
+                cancel.wait(time);
+            }
+            if cancel.is_asked() {
+                return Err(SaveError::Cancelled);
+            }
+            if !self.has_failed() {
+                file.append(piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunk of a file that this thread fills.
+    fn chunk(&self, file: usize) -> MutexGuard<'_, Chunk> {
+        thread_local! {
+            static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
+        }
+        let index = INDEX.get().unwrap_or_else(|| self.next_thread.fetch_add(1, Relaxed));
+        INDEX.set(Some(index));
+        let filling = &self.files[file].filling;
+        filling[index % filling.len()].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, file: usize, chunk: Vec<u8>) {
+        let mut queue = self.wait_while(|queue| queue.bytes > self.buffer_max);
+        queue.bytes += chunk.len();
+        queue.chunks[file].push(chunk);
+        self.changed.notify_all();
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while(&self, condition: impl Fn(&Queue) -> bool) -> MutexGuard<'_, Queue> {
+        let waited = self.changed.wait_while(self.queue(), |queue| condition(queue));
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for Chunks {
+    /// The records are of one slot.
+    fn take(&self, db: DbIndex, records: &[Record<'_>]) {
+        if self.has_failed() {
+            return;
+        }
+        let slot = records.first().map_or(0, |record| crc16::slot_of(record.key()));
+        let file = file_of(slot, self.files.len());
+        let mut chunk = self.chunk(file);
+        if chunk.db != Some(db) {
+            chunk.encoder.database(db);
+            chunk.db = Some(db);
+        }
+        records.iter().for_each(|record| chunk.encoder.entry(*record, &self.env));
+        self.files[file].keys.fetch_add(records.len() as u64, Relaxed);
+        if chunk.encoder.len() >= self.chunk_size {
+            let bytes = chunk.encoder.take();
+            // The next chunk of any thread may be written before or after this one.
+            chunk.db = None;
+            drop(chunk);
+            self.send(file, bytes);
+        }
+    }
+
+    /// Where there is no room for copies, whoever is there compresses.
+    fn prefers_copy(&self, bytes: usize) -> bool {
+        self.compresses
+            && bytes >= COPIED_STRING_MIN
+            && self.copied_bytes.load(Relaxed) + bytes <= self.buffer_max / COPIED_PART
+    }
+
+    fn take_large(&self, db: DbIndex, record: OwnedRecord<Object>) {
+        if !self.has_failed() {
+            self.copied_bytes.fetch_add(string_size(&record), Relaxed);
+            self.large.lock().unwrap_or_else(PoisonError::into_inner).push((db, record));
+        }
+    }
+}
+
+fn string_size(record: &OwnedRecord<Object>) -> usize {
+    match record.borrow().body() {
+        Body::Bytes(bytes) => bytes.len(),
+        Body::Object(_) => 0,
+    }
+}

@@ -1,0 +1,300 @@
+//! Reading a snapshot into the databases, with several threads.
+//!
+//! Readers read files and cut them into blocks of whole entries, which costs little, since only
+//! lengths are looked at (`cutter.rs`); makers make values of them and add them to their slots
+//! (`maker.rs`). No block waits for another: keys of a snapshot are different, so their order does
+//! not matter. What stands beside the keys goes to the caller's thread.
+
+mod claims;
+mod cutter;
+mod maker;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::view::Env;
+use kvasir_structures::gate::{ExclusivePass, Gate};
+
+use crate::disk::read_more;
+use crate::manifest::{MAGIC, Manifest, SIZE_MAX};
+use crate::rdb::{Entry, Item, module_name};
+use claims::Claims;
+use cutter::{Cutter, News, Out};
+use maker::Makers;
+
+/// Blocks that are read ahead, for each thread that makes values.
+const BLOCKS_AHEAD: usize = 2;
+/// News that wait for the caller's thread.
+const NEWS_AHEAD: usize = 64;
+
+/// How the threads get at the databases.
+#[derive(Clone, Copy)]
+pub enum Entrance<'a> {
+    /// Each on its own, while others may be inside.
+    Gate(&'a Gate),
+    /// With who has closed the gate.
+    Inside(&'a ExclusivePass<'a>),
+}
+
+/// Where the data goes.
+pub struct Target<'a> {
+    pub keyspace: &'a Keyspace,
+    pub entrance: Entrance<'a>,
+    pub env: &'a Env,
+    /// Threads that make values, and as many, but not more than files, that read.
+    pub threads: usize,
+    /// Whether keys whose time has come are left out. Who replays a log behind the file needs them.
+    pub drops_expired: bool,
+    /// Whether a key that is in the databases already stays as it is; otherwise it is an error.
+    pub keeps_present: bool,
+}
+
+/// How far it is; read by others meanwhile.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub bytes: AtomicU64,
+    pub bytes_total: AtomicU64,
+    pub keys: AtomicU64,
+    pub keys_expired: AtomicU64,
+}
+
+/// What a file tells beside its keys.
+pub trait Listener {
+    fn aux(&mut self, name: &[u8], value: &[u8]);
+
+    /// A library of functions; an error ends the loading.
+    fn library(&mut self, code: &[u8]) -> Result<(), String>;
+
+    /// What a module kept, which nobody here can read.
+    fn module(&mut self, module: &str, key: Option<&[u8]>);
+}
+
+/// Nobody listens.
+impl Listener for () {
+    fn aux(&mut self, _name: &[u8], _value: &[u8]) {}
+
+    fn library(&mut self, _code: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn module(&mut self, _module: &str, _key: Option<&[u8]>) {}
+}
+
+/// Why a file was not read to its end.
+#[derive(Debug)]
+pub enum LoadError {
+    Io(io::Error),
+    /// The file is not what it should be, from this byte on.
+    Broken {
+        offset: u64,
+        what: String,
+    },
+    /// The file is not the one of which its manifest tells.
+    NotAsTold(String),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Io(error) => error.fmt(f),
+            LoadError::Broken { offset, what } => write!(f, "{what} at byte {offset}"),
+            LoadError::NotAsTold(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> LoadError {
+        LoadError::Io(error)
+    }
+}
+
+fn broken(offset: u64, what: impl Into<String>) -> LoadError {
+    LoadError::Broken { offset, what: what.into() }
+}
+
+/// What is wrong with which file.
+#[derive(Debug)]
+pub struct FileError {
+    pub file: PathBuf,
+    pub error: LoadError,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file={} error={}", self.file.display(), self.error)
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// Loads a snapshot: an RDB file, or a manifest and the files of which it tells. What was loaded
+/// before an error stays.
+pub fn load(
+    path: &Path,
+    target: &Target<'_>,
+    progress: &Progress,
+    listener: &mut impl Listener,
+) -> Result<(), FileError> {
+    let in_path = |error| FileError { file: path.to_owned(), error };
+    let (file, start) = open(path).map_err(|error| in_path(error.into()))?;
+    if start == MAGIC {
+        let manifest = read_manifest(start, file).map_err(in_path)?;
+        return load_set(path, &manifest, target, progress, listener);
+    }
+    let size = file.metadata().map_err(|error| in_path(error.into()))?.len();
+    progress.bytes_total.store(size, Relaxed);
+    let source = Source { input: Cursor::new(start).chain(file), claims: None };
+    read_all(vec![source], target, progress, listener).map_err(|(_, error)| in_path(error))
+}
+
+/// As [`load`], one RDB file from anything that can be read.
+pub fn load_from(
+    input: impl Read + Send,
+    target: &Target<'_>,
+    progress: &Progress,
+    listener: &mut impl Listener,
+) -> Result<(), LoadError> {
+    let source = Source { input, claims: None };
+    read_all(vec![source], target, progress, listener).map_err(|(_, error)| error)
+}
+
+/// The manifest that a file is; `None` if it is another file.
+pub fn manifest(path: &Path) -> Result<Option<Manifest>, FileError> {
+    let in_path = |error| FileError { file: path.to_owned(), error };
+    let (file, start) = open(path).map_err(|error| in_path(error.into()))?;
+    (start == MAGIC).then(|| read_manifest(start, file).map_err(in_path)).transpose()
+}
+
+/// A file and its first bytes, which tell what it is.
+fn open(path: &Path) -> io::Result<(File, Vec<u8>)> {
+    let (mut file, mut start) = (File::open(path)?, Vec::new());
+    read_more(&mut file, &mut start, MAGIC.len())?;
+    Ok((file, start))
+}
+
+fn read_manifest(mut text: Vec<u8>, mut file: File) -> Result<Manifest, LoadError> {
+    let has_ended = read_more(&mut file, &mut text, SIZE_MAX)?;
+    if !has_ended {
+        return Err(broken(SIZE_MAX as u64, "a manifest longer than any"));
+    }
+    Manifest::parse(&text).map_err(|error| broken(error.offset as u64, error.what))
+}
+
+fn load_set(
+    path: &Path,
+    manifest: &Manifest,
+    target: &Target<'_>,
+    progress: &Progress,
+    listener: &mut impl Listener,
+) -> Result<(), FileError> {
+    let in_file = |(index, error)| FileError { file: manifest.path_of(index, path), error };
+    // That all files are there is known before a key of any is loaded.
+    let sources = (0..manifest.files.len()).map(|index| {
+        let input = File::open(manifest.path_of(index, path));
+        let claims = Claims::of(manifest, index);
+        let source = claims.check_size(input).map(|input| Source { input, claims: Some(claims) });
+        source.map_err(|error| in_file((index, error)))
+    });
+    let sources = sources.collect::<Result<Vec<_>, _>>()?;
+    progress.bytes_total.store(manifest.bytes(), Relaxed);
+    read_all(sources, target, progress, listener).map_err(in_file)
+}
+
+/// A file to read, and what is told of it.
+struct Source<R> {
+    input: R,
+    claims: Option<Claims>,
+}
+
+/// Entries that stand together, and where they stood.
+struct Block {
+    file: usize,
+    bytes: Vec<u8>,
+    offset: u64,
+    entries: Vec<(DbIndex, Entry)>,
+    claims: Option<Claims>,
+}
+
+/// The first thing that went wrong, in time; everybody stops for it.
+#[derive(Default)]
+struct Failure {
+    is_there: AtomicBool,
+    first: Mutex<Option<(usize, LoadError)>>,
+}
+
+impl Failure {
+    fn note(&self, file: usize, error: LoadError) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert((file, error));
+        self.is_there.store(true, Relaxed);
+    }
+
+    fn is_there(&self) -> bool {
+        self.is_there.load(Relaxed)
+    }
+
+    fn into_result(self) -> Result<(), (usize, LoadError)> {
+        let first = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        first.map_or(Ok(()), Err)
+    }
+}
+
+/// Reads some files at once; the number of the first that fails goes with its error.
+fn read_all<R: Read + Send>(
+    sources: Vec<Source<R>>,
+    target: &Target<'_>,
+    progress: &Progress,
+    listener: &mut impl Listener,
+) -> Result<(), (usize, LoadError)> {
+    let (send_block, blocks) = sync_channel(target.threads.max(1) * BLOCKS_AHEAD);
+    let (send_news, news) = sync_channel(NEWS_AHEAD);
+    let failure = Failure::default();
+    let makers = Makers { target, progress, blocks: Mutex::new(blocks), failure: &failure };
+    let readers = target.threads.clamp(1, sources.len());
+    let sources = Mutex::new(sources.into_iter().enumerate());
+    let next = || sources.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..target.threads.max(1) {
+            scope.spawn(|| makers.run());
+        }
+        for _ in 0..readers {
+            let out = Out { blocks: send_block.clone(), news: send_news.clone() };
+            let (next, failure) = (&next, &failure);
+            scope.spawn(move || {
+                while let Some((file, source)) = next() {
+                    let cutter = Cutter::new(file, source, target, progress);
+                    if let Err(error) = cutter.run(&out, failure) {
+                        failure.note(file, error);
+                    }
+                }
+            });
+        }
+        drop((send_block, send_news));
+        for News { file, offset, item } in news {
+            if let Err(what) = tell(listener, item) {
+                failure.note(file, broken(offset, what));
+            }
+        }
+    });
+    failure.into_result()
+}
+
+fn tell(listener: &mut impl Listener, item: Item<'_>) -> Result<(), String> {
+    match item {
+        Item::Aux { name, value } => listener.aux(&name, &value),
+        Item::Library(code) => return listener.library(&code),
+        Item::OfModule { key, module } => listener.module(&module_name(module), key.as_deref()),
+        Item::Database(_) | Item::Hint | Item::Entry(_) | Item::End => {}
+    }
+    Ok(())
+}

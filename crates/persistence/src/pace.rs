@@ -1,0 +1,68 @@
+//! A limit to how many bytes a second are written, by all threads together.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Pieces are written one by one, this many a second and of at most this size.
+const PIECES_PER_SECOND: u64 = 20;
+const PIECE_MAX: u64 = 256 << 10;
+
+pub(crate) struct Pace {
+    bytes_per_second: u64,
+    /// When the disk has had what it may have until then.
+    next: Mutex<Instant>,
+}
+
+impl Pace {
+    /// 0: as fast as it goes.
+    pub(crate) fn new(bytes_per_second: u64) -> Pace {
+        Pace { bytes_per_second, next: Mutex::new(Instant::now()) }
+    }
+
+    /// The size of what should be written at once.
+    pub(crate) fn piece(&self) -> usize {
+        match self.bytes_per_second {
+            0 => usize::MAX,
+            rate => (rate / PIECES_PER_SECOND).clamp(1, PIECE_MAX) as usize,
+        }
+    }
+
+    /// Takes room for so many bytes; returns for how long to wait before they are written.
+    pub(crate) fn take(&self, bytes: usize, now: Instant) -> Duration {
+        if self.bytes_per_second == 0 {
+            return Duration::ZERO;
+        }
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = now.max(*next);
+        *next = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        start - now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_wait_for_those_before_them() {
+        let pace = Pace::new(1000);
+        let now = Instant::now();
+        assert_eq!(pace.take(500, now), Duration::ZERO);
+        assert_eq!(pace.take(1000, now), Duration::from_millis(500));
+        assert_eq!(pace.take(1, now + Duration::from_secs(1)), Duration::from_millis(500));
+        // Who was late does not make up for it.
+        let later = now + Duration::from_secs(60);
+        assert_eq!(pace.take(1000, later), Duration::ZERO);
+        assert_eq!(pace.take(1, later), Duration::from_secs(1));
+        assert_eq!(pace.piece(), 50);
+    }
+
+    #[test]
+    fn without_a_limit_nobody_waits() {
+        let pace = Pace::new(0);
+        let now = Instant::now();
+        assert_eq!(pace.take(usize::MAX, now), Duration::ZERO);
+        assert_eq!(pace.take(usize::MAX, now), Duration::ZERO);
+        assert_eq!(pace.piece(), usize::MAX);
+    }
+}

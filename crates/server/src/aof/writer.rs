@@ -1,0 +1,379 @@
+//! The thread `log`: drives the writer of the log, by the clock and the configuration, and tells
+//! all others what has come of it.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
+use std::time::{Duration, Instant};
+
+use kvasir_persistence::aof::files::Increment;
+use kvasir_persistence::aof::writer::{Trouble, Turn, When, Writer};
+use kvasir_reactor::{clock, thread};
+use kvasir_structures::log::Reader;
+
+use super::output::Output;
+use super::{AWAKE, Aof, State};
+use crate::config::aof::{AofConfig, Fsync};
+use crate::lock;
+use crate::log::warning;
+use crate::shared::Shared;
+
+/// How long it gathers where nobody waits for the disk: what a crash of the process may take back.
+const GATHER: Duration = Duration::from_millis(10);
+/// `always`: the next group waits for those who were just answered as long as some of them came so
+/// long ago at most.
+const PAUSE: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(500);
+/// No longer than so many times what writing took, and never longer than this.
+const WRITES: u32 = 16;
+const WAIT_MAX: Duration = Duration::from_millis(4);
+/// Zeros are written ahead up to a multiple of so many bytes.
+const ROOM: u64 = 256 << 10;
+/// After a failure it is tried again so much later.
+const RETRY: Duration = Duration::from_secs(1);
+/// While writes are refused for what the disk has lost, a rewrite that has failed is repeated so
+/// much later.
+const REWRITE_AGAIN: Duration = Duration::from_secs(5);
+/// `everysec`: what was told a second ago is on its way to the disk, though it may have gathered.
+const EVERY: Duration = Duration::from_millis(1000 - 2 * GATHER.as_millis() as u64);
+
+pub(super) struct LogThread {
+    shared: &'static Shared,
+    writer: Writer<'static, File>,
+    output: Output,
+    start: Instant,
+    last: Group,
+    /// When a rewrite was last asked for, or was under way.
+    last_rewrite: Duration,
+}
+
+/// The last group that was written.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    /// How long that took, and to sync it.
+    took: Duration,
+    /// Where the log ends when nine tenths have come again of what was in it, and of what had come
+    /// meanwhile.
+    next_end: u64,
+}
+
+/// What the thread does next.
+enum Next {
+    Collect,
+    Gather,
+    Sleep,
+    Retry,
+}
+
+impl LogThread {
+    pub fn new(
+        shared: &'static Shared,
+        reader: Reader<'static>,
+        increment: Increment<File>,
+        output: Output,
+    ) -> LogThread {
+        let writer = Writer::new(reader, increment, Duration::ZERO);
+        LogThread {
+            shared,
+            writer,
+            output,
+            start: Instant::now(),
+            last: Group::default(),
+            last_rewrite: Duration::ZERO,
+        }
+    }
+
+    /// Works until it is to stop and all is written.
+    pub fn run(mut self) {
+        // It computes little and waits for the disk, as others do for it.
+        if let Err(error) = thread::wake_early().and_then(|()| thread::sleep_exactly()) {
+            warning!("the append-only file is written with some delay error={error}");
+        }
+        loop {
+            let is_stopping = lock(&self.shared.aof.state).is_stopping;
+            let config = self.shared.config();
+            let next = self.step(&config.aof, is_stopping);
+            if is_stopping && !matches!(next, Next::Collect | Next::Gather) {
+                self.keep_all();
+                return self.close(&config.aof);
+            }
+            match next {
+                Next::Gather if !is_stopping => std::thread::park_timeout(GATHER),
+                Next::Collect if !is_stopping => self.collect(),
+                Next::Collect | Next::Gather => {}
+                Next::Sleep => self.sleep(&config.aof),
+                Next::Retry => std::thread::park_timeout(RETRY),
+            }
+        }
+    }
+
+    fn step(&mut self, config: &AofConfig, is_stopping: bool) -> Next {
+        let mut state = lock(&self.shared.aof.state);
+        if let Some(first) = state.rewrite.made_good.take() {
+            self.writer.make_good(first);
+        }
+        let turn = self.turn(config, &state, is_stopping);
+        drop(state);
+        let (from, begin) = (self.writer.written(), Instant::now());
+        let result = self.writer.step(&mut self.output, &turn);
+        // Looked up before anybody is told: who is told first may come again at once.
+        let in_circulation = self.shared.keyspace.log.end() - from;
+        let next_end = self.writer.written() + in_circulation * 9 / 10;
+        self.last = Group { took: begin.elapsed(), next_end };
+        self.shared.aof.publish_durable(self.shared, self.writer.durable());
+        if turn.switch_at.is_some_and(|offset| self.writer.has_reached(offset)) {
+            self.switch(config);
+        }
+        match result {
+            Ok(added) => {
+                self.note_success(added, config);
+                if self.writer.has_lost() {
+                    self.rewrite_again();
+                    return Next::Retry;
+                }
+                match self.fsync(config) {
+                    _ if added == 0 => Next::Sleep,
+                    Fsync::Always => Next::Collect,
+                    Fsync::EverySecond | Fsync::No => Next::Gather,
+                }
+            }
+            Err(trouble) => {
+                self.handle(trouble, config);
+                Next::Retry
+            }
+        }
+    }
+
+    fn turn(&self, config: &AofConfig, state: &State, is_stopping: bool) -> Turn {
+        let is_put_off = config.no_fsync_on_rewrite && state.rewrite.began.is_some();
+        let when = match self.fsync(config) {
+            Fsync::Always => When::Always,
+            Fsync::EverySecond if !is_put_off => When::Every(EVERY),
+            Fsync::EverySecond | Fsync::No => When::Never,
+        };
+        Turn {
+            when,
+            // Where only some ask for it, a log that others load as it is, is worth more.
+            room: if config.appendfsync == Fsync::Always { ROOM } else { 0 },
+            now: self.start.elapsed(),
+            unix_s: config.timestamp_enabled.then(|| clock::now_unix_ms() / 1000),
+            has_checksums: config.checksums,
+            switch_at: state.rewrite.switch_at,
+            is_last: is_stopping,
+        }
+    }
+
+    /// As configured, or as somebody wants it who waits.
+    fn fsync(&self, config: &AofConfig) -> Fsync {
+        self.shared.aof.demand.when(config.appendfsync, self.writer.durable())
+    }
+
+    fn note_success(&self, added: u64, config: &AofConfig) {
+        let aof = &self.shared.aof;
+        let mut state = lock(&aof.state);
+        state.size += added;
+        let recovers = state.error.is_some() && !self.writer.has_lost();
+        if added > 0 {
+            rewrite_if_grown(&mut state, config);
+        }
+        let wants_rewrite = state.rewrite.is_wanted;
+        drop(state);
+        if recovers {
+            aof.set_error(None);
+        }
+        if wants_rewrite {
+            self.shared.saving.wake();
+        }
+    }
+
+    /// Asks again for the rewrite that makes good what was lost, if the last one has failed.
+    fn rewrite_again(&mut self) {
+        let mut state = lock(&self.shared.aof.state);
+        let (rewrite, now) = (&mut state.rewrite, self.start.elapsed());
+        if rewrite.began.is_some() || rewrite.is_wanted || rewrite.made_good.is_some() {
+            self.last_rewrite = now;
+        } else if now.saturating_sub(self.last_rewrite) >= REWRITE_AGAIN {
+            rewrite.is_wanted = true;
+            drop(state);
+            self.shared.saving.wake();
+        }
+    }
+
+    /// Refuses writes; where replies were promised to wait for the disk, the server ends.
+    fn handle(&self, trouble: Trouble, config: &AofConfig) {
+        let aof = &self.shared.aof;
+        match &trouble {
+            Trouble::Stuck(error) => {
+                end("can't tell what stands in the append-only file", error);
+            }
+            Trouble::NotWritten(error) | Trouble::Lost(error)
+                if config.appendfsync == Fsync::Always =>
+            {
+                let what =
+                    "can't bring the append-only file to the disk, and appendfsync is 'always'";
+                end(what, error);
+            }
+            Trouble::NotWritten(error) => {
+                warning!("can't write the append-only file, writes are refused error={error}");
+                aof.set_error(Some(plain(error)));
+                aof.give_up_switch(&plain(error));
+            }
+            Trouble::Lost(error) => {
+                warning!(
+                    "the disk has lost a part of the append-only file: writes are refused until it \
+                     is rewritten error={error}"
+                );
+                lock(&aof.state).rewrite.is_wanted = true;
+                aof.set_error(Some(plain(error)));
+                self.shared.saving.wake();
+            }
+        }
+    }
+
+    /// Goes on in another increment, and tells who rewrites.
+    fn switch(&mut self, config: &AofConfig) {
+        let aof = &self.shared.aof;
+        let mut files = lock(&aof.files);
+        let files = files.as_mut().expect("there are files while something is rewritten");
+        let switched = match self.writer.switch(files, config.checksums) {
+            Err(Trouble::Stuck(error)) => end("can't tell what the manifest says", &error),
+            Err(Trouble::NotWritten(error) | Trouble::Lost(error)) => Err(error.to_string()),
+            Ok(seq) => Ok(seq),
+        };
+        let mut state = lock(&aof.state);
+        state.rewrite.switch_at = None;
+        state.rewrite.switched = Some(switched);
+        aof.changed.notify_all();
+    }
+
+    /// A rewrite that was to make good what was lost does not end any more.
+    fn keep_all(&self) {
+        let kept = lock(&self.shared.aof.files).as_mut().map(|files| files.keep_apart());
+        if let Some(Err(error)) = kept {
+            warning!("can't name the last part of the append-only file error={error}");
+        }
+    }
+
+    /// Ends the log, if nobody else reads it. What has come meanwhile is written.
+    fn close(mut self, config: &AofConfig) {
+        let shared = self.shared;
+        let turn = Turn { when: When::Never, ..self.turn(config, &lock(&shared.aof.state), false) };
+        let mut pass = shared.gate.exclusive();
+        let written = self.writer.step(&mut self.output, &turn).map(drop);
+        let (reader, file) = self.writer.into_parts();
+        let end = reader.cursor();
+        shared.keyspace.log.close(reader, &mut pass);
+        drop(pass);
+        let synced = match written {
+            Ok(()) => file.sync_data(),
+            Err(Trouble::NotWritten(error) | Trouble::Lost(error) | Trouble::Stuck(error)) => {
+                Err(error)
+            }
+        };
+        if let Err(error) = &synced {
+            warning!("the end of the append-only file is not on disk error={error}");
+        }
+        shared.aof.note_end(shared, end);
+    }
+
+    /// Waits until almost all have come again who were just answered, or had come meanwhile: one
+    /// sync then serves all who write, where several would each serve some. Ends when nobody comes.
+    fn collect(&self) {
+        let (aof, log) = (&self.shared.aof, &self.shared.keyspace.log);
+        let Group { took, next_end: wanted } = self.last;
+        let (pause, begin) = (took.clamp(PAUSE.start, PAUSE.end), Instant::now());
+        let mut seen = None;
+        aof.wake_at.store(wanted, Relaxed);
+        fence(SeqCst);
+        loop {
+            let end = log.end();
+            let is_late = begin.elapsed() >= (took * WRITES).min(WAIT_MAX);
+            if end >= wanted || seen == Some(end) || is_late {
+                break;
+            }
+            seen = Some(end);
+            std::thread::park_timeout(pause);
+        }
+        aof.wake_at.store(AWAKE, Relaxed);
+    }
+
+    /// Sleeps until it is woken for something, or the disk is due.
+    fn sleep(&mut self, config: &AofConfig) {
+        let aof = &self.shared.aof;
+        aof.wake_at.store(0, Relaxed);
+        fence(SeqCst);
+        let state = lock(&aof.state);
+        let rewrite = &state.rewrite;
+        let has_work =
+            rewrite.switch_at.is_some() || rewrite.made_good.is_some() || state.is_stopping;
+        drop(state);
+        if !has_work && !self.writer.has_work() {
+            match self.fsync(config) {
+                Fsync::Always if self.writer.is_dirty() => {}
+                Fsync::EverySecond if self.writer.is_dirty() => {
+                    let due = self.writer.last_sync() + EVERY;
+                    std::thread::park_timeout(due.saturating_sub(self.start.elapsed()).max(GATHER));
+                }
+                _ => std::thread::park(),
+            }
+        }
+        aof.wake_at.store(AWAKE, Relaxed);
+    }
+}
+
+/// Asks for a rewrite if the files have grown enough since the last.
+fn rewrite_if_grown(state: &mut State, config: &AofConfig) {
+    let percentage = u64::from(config.auto_rewrite_percentage);
+    let growth = state.size.saturating_sub(state.base_size);
+    let is_due = percentage > 0
+        && state.size >= config.auto_rewrite_min_size
+        && u128::from(growth) * 100 >= u128::from(state.base_size.max(1)) * u128::from(percentage);
+    // After a failure only who asks gets another one.
+    if is_due && state.rewrite.began.is_none() && !state.rewrite.has_failed {
+        state.rewrite.is_wanted = true;
+    }
+}
+
+/// To go on could damage what is there, or break what clients were promised.
+fn end(what: &str, error: &io::Error) -> ! {
+    warning!("{what}: the server ends error={error}");
+    std::process::exit(1);
+}
+
+/// As the system says it, without the number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+impl Aof {
+    /// Has what is appended from `offset` on go to another increment. Called with the gate closed.
+    /// False: the log has ended, and nobody would come to it.
+    pub(super) fn switch_at(&self, offset: u64) -> bool {
+        let mut state = lock(&self.state);
+        if !self.counts() {
+            return false;
+        }
+        state.rewrite.switched = None;
+        state.rewrite.switch_at = Some(offset);
+        drop(state);
+        self.unpark();
+        true
+    }
+
+    /// Has a rewrite fail whose cut the log does not come to.
+    pub(super) fn give_up_switch(&self, why: &str) {
+        let mut state = lock(&self.state);
+        if state.rewrite.switch_at.take().is_some() {
+            state.rewrite.switched = Some(Err(why.to_owned()));
+            self.changed.notify_all();
+        }
+    }
+
+    /// A base makes the increments before this one superfluous, and what they may have lost.
+    pub(super) fn make_good(&self, first: u64) {
+        lock(&self.state).rewrite.made_good = Some(first);
+        self.unpark();
+    }
+}

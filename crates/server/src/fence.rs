@@ -1,0 +1,109 @@
+//! Replies that wait for the disk: `appendfsync always`, and CLIENT DURABILITY.
+//!
+//! A connection knows how far the log must be on disk before anything more is sent to it: to the
+//! end of what it wrote, of what was last written to any slot that it read, and of what it is told
+//! of that others wrote. Until then its worker holds it back and serves the others.
+//!
+//! Messages that a session publishes are not posted before what it has written has its place in the
+//! log: until then nobody knows what they have to wait for.
+
+use kvasir_keyspace::view::Tally;
+
+use crate::config::aof::Fsync;
+use crate::connection::Connection;
+use crate::shared::Shared;
+use crate::worker::{Core, Worker};
+
+impl Connection {
+    /// Has what the call at hand replied wait for what it wrote or saw.
+    #[inline]
+    pub fn wait_for_disk(&mut self, core: &mut Core) {
+        let Core { tally, written_to, .. } = core;
+        self.fence = self.fence.max(std::mem::take(&mut tally.fence));
+        let written = std::mem::take(&mut tally.written_to);
+        self.written_to = self.written_to.max(written);
+        *written_to = written.max(*written_to);
+    }
+
+    /// Has what it was told wait for that offset.
+    #[inline]
+    pub fn wait_for(&mut self, fence: u64) {
+        self.fence = self.fence.max(fence);
+    }
+
+    /// Whether this is what CLIENT DURABILITY has asked for.
+    #[inline]
+    pub fn wants(&self, wish: Fsync) -> bool {
+        self.durability == Some(wish)
+    }
+}
+
+/// What news of changes have to wait for that this worker is about to tell of.
+#[inline]
+pub fn of_news(core: &Core) -> u64 {
+    let Core { env, tally: Tally { written_to, .. }, .. } = core;
+    if env.fences { core.written_to.max(*written_to) } else { 0 }
+}
+
+/// Keeps the messages that a session causes, if they may have to wait for what it writes.
+pub fn hold_messages(shared: &Shared, worker: usize, core: &Core) {
+    if core.env.fences {
+        shared.pubsub.hold(worker);
+        shared.tracking.hold(worker);
+    }
+}
+
+/// Posts the messages of a session whose changes are in the log.
+pub fn post_messages(shared: &Shared, worker: usize, core: &Core) {
+    let fence = core.tally.fence.max(core.tally.written_to);
+    shared.pubsub.release(worker, fence);
+    shared.tracking.release(worker, fence);
+}
+
+impl Worker {
+    /// Whether nothing may be sent to a connection yet; it is looked at again when more is on disk.
+    #[inline]
+    pub fn holds_back(&mut self, index: usize) -> bool {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return false };
+        connection.fence > self.shared.aof.durable() && self.hold_back(index)
+    }
+
+    #[cold]
+    fn hold_back(&mut self, index: usize) -> bool {
+        let aof = &self.shared.aof;
+        let Some(connection) = self.connections[index].as_deref_mut() else { return false };
+        let all_wait = self.core.config.aof.appendfsync == Fsync::Always;
+        if !all_wait && !connection.wants(Fsync::Always) {
+            if connection.wants(Fsync::EverySecond) {
+                aof.demand_within_second(connection.fence);
+            }
+            return false;
+        }
+        aof.hold_back(self.index);
+        if connection.fence <= aof.durable() {
+            return false;
+        }
+        if !all_wait {
+            aof.demand(connection.fence);
+        }
+        if !connection.is_held_back {
+            connection.is_held_back = true;
+            self.held_back.push(index);
+        }
+        true
+    }
+
+    /// Sends what was held back to those for whom enough is on disk now, and answers those who
+    /// waited for that.
+    pub fn send_held_back(&mut self) {
+        for index in std::mem::take(&mut self.held_back) {
+            // Its place may be another's by now.
+            if let Some(connection) = self.connections[index].as_deref_mut()
+                && std::mem::take(&mut connection.is_held_back)
+            {
+                self.flush(index);
+            }
+        }
+        self.answer_acks();
+    }
+}

@@ -1,0 +1,278 @@
+//! What the report shows: a table for each kind of measurement, and its columns.
+
+/// A table of the report.
+pub struct Table {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub note: &'static str,
+    pub columns: &'static [Column],
+}
+
+pub struct Column {
+    pub metric: &'static str,
+    pub title: &'static str,
+    pub decimals: usize,
+    /// Compared with each peer, and drawn as a chart.
+    pub compared: bool,
+}
+
+pub const fn column(metric: &'static str, title: &'static str, decimals: usize) -> Column {
+    Column { metric, title, decimals, compared: false }
+}
+
+pub const fn compared(metric: &'static str, title: &'static str, decimals: usize) -> Column {
+    Column { metric, title, decimals, compared: true }
+}
+
+pub static TABLES: &[Table] = &[
+    Table {
+        name: "speed",
+        title: "GET and SET, uniform over all keys, 50 connections, one worker",
+        note: "CPU is user and system time of all server threads. Where the load's core is busier \
+               than the server's, the load generator sets the throughput, not the server. The \
+               server waited while something else had its core: that should be near 0.",
+        columns: &[
+            compared("ops_s", "operations/s", 0),
+            column("p50_ms", "p50 ms", 3),
+            column("p99_ms", "p99 ms", 3),
+            compared("cpu_us", "CPU us/op", 3),
+            column("server_busy", "server busy %", 0),
+            column("server_waited", "server waited %", 1),
+            column("load_busy", "load busy %", 0),
+        ],
+    },
+    Table {
+        name: "memory",
+        title: "Resident memory per key",
+        note: "VmRSS less that of the empty server, by the number of keys: right after loading, \
+               and after the runs above. Loading is one connection with large pipelines.",
+        columns: &[
+            compared("loaded_b", "B/key loaded", 1),
+            column("used_b", "B/key used", 1),
+            column("empty_mb", "empty MB", 1),
+            column("load_ops_s", "loading keys/s", 0),
+        ],
+    },
+    Table {
+        name: "threads",
+        title: "One worker and two",
+        note: "A tenth of the keys. Server and load share both cores, so throughput and latency \
+               would say nothing; CPU per operation does.",
+        columns: &[compared("cpu_us", "CPU us/op", 3), column("cpu_to_one", "to one worker", 2)],
+    },
+    Table {
+        name: "idle",
+        title: "Idle connections",
+        note: "Memory of the process that they add: only connected, and after one PING each. \
+               Sockets in the kernel are not part of it.",
+        columns: &[
+            compared("connected_mb", "connected MB", 2),
+            column("used_mb", "after a PING MB", 2),
+            column("idle_cpu_percent", "idle CPU %", 2),
+        ],
+    },
+    Table {
+        name: "pause",
+        title: "Longest round trip of a PING while the data set grows",
+        note: "Another connection sends PING about every 200 us. The machine's own longest stall \
+               in the same thread stands beside it, and for how much of the time something else \
+               had the server's core: pauses from these are not the server's.",
+        columns: &[
+            compared("max_ms", "max ms", 2),
+            column("p999_ms", "p99.9 ms", 2),
+            column("p50_ms", "p50 ms", 3),
+            column("server_waited", "server waited %", 1),
+            column("stall_max_ms", "machine's stall ms", 2),
+            column("load_ops_s", "loading keys/s", 0),
+        ],
+    },
+    Table {
+        name: "collections",
+        title: "Memory of collections at equal content, per element",
+        note: "VmRSS less that of the empty server, and what MEMORY USAGE says with every element \
+               looked at, both by the number of elements.",
+        columns: &[
+            compared("resident_b", "B/element resident", 1),
+            compared("usage_b", "B/element MEMORY USAGE", 1),
+            column("resident_mb", "resident MB", 1),
+            column("load_elements_s", "loading elements/s", 0),
+        ],
+    },
+    Table {
+        name: "commands",
+        title: "Server CPU per operation, pipeline 16, 50 connections, one worker",
+        note: "CPU is user and system time of all server threads.",
+        columns: &[
+            compared("cpu_us", "CPU us/op", 3),
+            column("ops_s", "operations/s", 0),
+            column("server_busy", "server busy %", 0),
+            column("load_busy", "load busy %", 0),
+        ],
+    },
+    Table {
+        name: "stall",
+        title: "Longest round trip of a PING while a large value goes away",
+        note: "Another connection sends PING about every 200 us. The machine's own longest stall \
+               in the same thread stands beside it.",
+        columns: &[
+            compared("max_ms", "max ms", 2),
+            column("p50_ms", "p50 ms", 3),
+            column("stall_max_ms", "machine's stall ms", 2),
+            column("gone_ms", "gone after ms", 2),
+        ],
+    },
+    Table {
+        name: "pubsub",
+        title: "Server CPU per PUBLISH to subscribers of one channel, one worker",
+        note: "Messages of 64 B. CPU is user and system time of all server threads. A round trip is \
+               one publisher's pipeline and its replies.",
+        columns: &[
+            compared("publish_us", "CPU us/PUBLISH", 2),
+            column("delivery_us", "CPU us/delivery", 3),
+            column("round_trip_us", "round trip us", 0),
+        ],
+    },
+    Table {
+        name: "scripts",
+        title: "Server CPU per small script or transaction, 50 connections, one worker",
+        note: "The script is a token bucket: a GET and a SET of one declared key. A transaction is \
+               MULTI, SET, GET, INCR, EXEC.",
+        columns: &[
+            compared("cpu_us", "CPU us/op", 2),
+            column("ops_s", "operations/s", 0),
+            column("server_busy", "server busy %", 0),
+        ],
+    },
+    Table {
+        name: "scripts-threads",
+        title: "Token buckets on one worker and two",
+        note: "Server and load share both cores, so two workers do not have a core each. Capacity is \
+               what the workers would do on cores of their own: their number by CPU per operation.",
+        columns: &[
+            compared("cpu_us", "CPU us/op", 2),
+            column("ops_s", "operations/s", 0),
+            column("ops_to_one", "operations/s to one worker", 2),
+            column("capacity_to_one", "capacity to one worker", 2),
+        ],
+    },
+    Table {
+        name: "snapshot",
+        title: "Saving in the background, and starting from the files",
+        note: "Keys of 16 B, values that nothing compresses (`rdbcompression no`), nobody else at \
+               work. Threads and files are Kvasir's; the peers have one of each. From BGSAVE until \
+               INFO says that it is over, and from the program's start until it answers PING.",
+        columns: &[
+            compared("save_s", "saving s", 2),
+            compared("start_s", "starting s", 2),
+            column("file_mb", "files MB", 0),
+            column("save_mb_s", "saving MB/s", 0),
+            column("start_mb_s", "starting MB/s", 0),
+        ],
+    },
+    Table {
+        name: "snapshot-load",
+        title: "What a snapshot costs those who write meanwhile",
+        note: "One connection overwrites keys in batches of 64, another one by one every 200 us; its \
+               round trips are shown. Server on one core, load on the other. Memory added: what \
+               the process took at most above what it had, and with a fork what was copied \
+               (`rdb_last_cow_size`).",
+        columns: &[
+            compared("added_mb", "memory added MB", 0),
+            column("p999_before_ms", "p99.9 before ms", 2),
+            compared("p999_ms", "p99.9 during ms", 2),
+            compared("max_ms", "max during ms", 2),
+            column("stall_max_ms", "machine's stall ms", 2),
+            column("save_s", "saving s", 1),
+        ],
+    },
+    Table {
+        name: "aof",
+        title: "The append-only file, by how it is synced",
+        note: "No pipeline, one worker; nothing rewrites. Operations and CPU to the same server's \
+               without the file, and to its `everysec`; where the log goes by io_uring, CPU to \
+               that of the same without.",
+        columns: &[
+            compared("ops_s", "operations/s", 0),
+            column("ops_to_off", "to off", 2),
+            column("ops_to_everysec", "to everysec", 2),
+            compared("cpu_us", "CPU us/op", 2),
+            column("cpu_to_off", "CPU to off", 2),
+            column("cpu_to_plain", "CPU to system calls", 2),
+            column("resident_mb", "resident MB", 0),
+            column("average_ms", "average ms", 2),
+            column("min_ms", "min ms", 2),
+            column("p50_ms", "p50 ms", 2),
+            compared("p99_ms", "p99 ms", 2),
+            column("max_ms", "max ms", 2),
+        ],
+    },
+    Table {
+        name: "aof-calls",
+        title: "System calls for 1000 requests",
+        note: "Counted by strace in runs of their own, of all threads. us: in the kernel, for \
+               each sync and for each request.",
+        columns: &[
+            column("reads", "reads", 1),
+            column("writes", "writes", 1),
+            column("syncs", "syncs", 1),
+            column("polls", "polls", 1),
+            column("rings", "io_uring", 1),
+            column("futexes", "futex", 1),
+            column("others", "others", 1),
+            column("sync_us", "us/sync", 0),
+            column("calls_us", "us/request", 1),
+        ],
+    },
+    Table {
+        name: "aof-readers",
+        title: "One who reads every 200 us, beside writers that wait for the disk",
+        note: "`appendfsync always`; round trips of GET with nobody else there, and beside 50 \
+               connections that SET.",
+        columns: &[
+            column("p99_alone_ms", "p99 alone ms", 3),
+            compared("p99_ms", "p99 beside ms", 3),
+            column("p99_to_alone", "beside to alone", 2),
+            column("max_ms", "max beside ms", 2),
+        ],
+    },
+    Table {
+        name: "aof-start",
+        title: "Starting from a log",
+        note: "A log that was never rewritten, from the program's start until it answers PING. \
+               One worker, both cores.",
+        columns: &[
+            compared("start_s", "starting s", 2),
+            column("file_mb", "files MB", 0),
+            column("start_mb_s", "starting MB/s", 0),
+            column("resident_mb", "resident MB", 0),
+        ],
+    },
+    Table {
+        name: "churn",
+        title: "Resident memory under churn, in percent of maxmemory",
+        note: "12 times the limit in new keys whose values' sizes change from phase to phase, 16 B \
+               to 16 KiB. VmRSS of the whole process: its highest behind a phase, and 5 s after \
+               the last write.",
+        columns: &[
+            compared("end_percent", "at the end %", 1),
+            compared("max_percent", "highest %", 1),
+            compared("cpu_us", "CPU us/SET", 2),
+            column("write_ops_s", "SET/s", 0),
+        ],
+    },
+    Table {
+        name: "compression",
+        title: "Values of 10 KB kept compressed",
+        note: "VmRSS less that of the empty server, by the number of keys, and its ratio to the same \
+               server without compression; CPU of all server threads for setting every key to \
+               another value and for reading it, by one connection with a pipeline of 16. The \
+               package index is Debian's. The peers do not compress: their figures stand in each \
+               row for comparison.",
+        columns: &[
+            compared("resident_b", "B/key resident", 0),
+            column("to_plain", "to uncompressed", 3),
+            compared("set_us", "CPU us/SET", 2),
+            compared("get_us", "CPU us/GET", 2),
+        ],
+    },
+];
