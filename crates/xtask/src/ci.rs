@@ -1,8 +1,10 @@
 //! `cargo xtask ci`: every check that a change has to pass, in one table.
 //!
 //! A step is one row of `STEPS` and stands alone: it installs what it needs and can be run with
-//! `--only`. A failing step does not stop the others, so that one run tells everything.
+//! `--only`, which shows all it prints. Without, each prints to a file of its own below
+//! `target/ci`, and a failing step does not stop the others, so that one run tells everything.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,8 +15,8 @@ use crate::kvasir::{self, BACKENDS};
 use crate::oracle::Oracle;
 use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
 use crate::{
-    abuse, crashes, fuzz, fuzz_diff, isolation, linear, missing, oracle, programs, replay, robust,
-    sim, snapshots, tidy, torture,
+    abuse, aside, crashes, fuzz, fuzz_diff, isolation, linear, missing, oracle, programs, replay,
+    robust, sim, snapshots, tidy, torture,
 };
 
 /// Of the tests that run a server for a while, on each backend.
@@ -41,7 +43,7 @@ const FUZZ_SECONDS: u64 = 12;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Run only this step; may be given several times
+    /// Run only this step and show all it prints; may be given several times
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
     /// Print the steps and what they do
@@ -117,8 +119,9 @@ pub fn main(options: &Options) -> Result<()> {
         STEPS.iter().for_each(|step| println!("{:<12} {}", step.name, step.about));
         return Ok(());
     }
-    let results: Vec<_> = select(&options.only)?.into_iter().map(run_step).collect();
-    print_summary(&results)
+    let run = if options.only.is_empty() { run_aside } else { run_here };
+    let outcomes: Vec<_> = select(&options.only)?.into_iter().map(run).collect();
+    print_summary(&outcomes)
 }
 
 fn select(only: &[String]) -> Result<Vec<&'static Step>> {
@@ -137,16 +140,36 @@ struct Outcome {
     result: Result<()>,
 }
 
-fn run_step(step: &'static Step) -> Outcome {
-    println!("\n==== {}: {}", step.name, step.about);
-    let start = Instant::now();
-    let result = (step.run)();
-    let took = start.elapsed();
-    match &result {
-        Ok(()) => println!("==== {} passed in {:.1} s", step.name, took.as_secs_f64()),
-        Err(error) => println!("==== {} FAILED: {error:#}", step.name),
+impl Step {
+    /// Runs it in the given way and says what became of it.
+    fn outcome(&'static self, run: impl FnOnce() -> Result<()>) -> Outcome {
+        println!("\n==== {}: {}", self.name, self.about);
+        let start = Instant::now();
+        let result = run();
+        let took = start.elapsed();
+        match &result {
+            Ok(()) => println!("==== {} passed in {:.1} s", self.name, took.as_secs_f64()),
+            Err(error) => println!("==== {} FAILED: {error:#}", self.name),
+        }
+        Outcome { name: self.name, took, result }
     }
-    Outcome { name: step.name, took, result }
+
+    /// What it printed when it ran aside.
+    fn log(&self) -> PathBuf {
+        target_dir().join("ci").join(self.name).with_extension("log")
+    }
+}
+
+fn run_here(step: &'static Step) -> Outcome {
+    step.outcome(step.run)
+}
+
+fn run_aside(step: &'static Step) -> Outcome {
+    let outcome = step.outcome(|| aside::run(&step.log(), step.run));
+    if outcome.result.is_err() {
+        println!("{}     all of it: {}", aside::reasons(&step.log()), step.log().display());
+    }
+    outcome
 }
 
 fn print_summary(outcomes: &[Outcome]) -> Result<()> {

@@ -1,12 +1,16 @@
 //! Fuzzing with libFuzzer, without cargo-fuzz: the flags it would pass are passed here.
 //!
-//! A fuzz crate lies in `crates/*/fuzz`, a workspace of its own; its programs are the targets. A
-//! target whose source speaks of `canary` is built a second time with `--cfg canary`, which plants
-//! a bug there, and then has to fail: a fuzzer that cannot find a planted bug proves nothing.
+//! A fuzz crate lies in `crates/*/fuzz`, a workspace of its own; its programs are the targets. All
+//! are built a second time with the feature `canary`. A target whose source speaks of it plants a
+//! bug there, and then has to fail: a fuzzer that cannot find a planted bug proves nothing.
+//!
+//! As many run at a time as there are cores, each with a log of its own.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -26,6 +30,9 @@ const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
 /// The planted bug must be found in this time.
 const CANARY_SECONDS: u64 = 60;
 
+/// So much of a log is shown: where it failed and the input.
+const LOG_LINES: usize = 60;
+
 /// Memory that a target may take: an input of a few kilobytes needs far less, so what exceeds it
 /// believed a length field.
 const RSS_LIMIT_MIB: u64 = 2048;
@@ -42,6 +49,24 @@ pub struct Options {
     seconds: u64,
 }
 
+/// How a target is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Canary,
+}
+
+impl Kind {
+    fn features(self) -> &'static [&'static str] {
+        if self == Self::Canary { &["--features", "canary"] } else { &[] }
+    }
+
+    /// Its programs, their logs, the inputs that are worth keeping, and those that fail.
+    fn dir(self) -> PathBuf {
+        target_dir().join("fuzz").join(if self == Self::Canary { "canary" } else { "plain" })
+    }
+}
+
 /// A program of a fuzz crate.
 struct Target {
     name: String,
@@ -54,7 +79,7 @@ pub fn main(options: &Options) -> Result<()> {
     smoke(options.target.as_deref(), options.seconds)
 }
 
-/// Runs one target, or all, for the given time each, and then their canaries.
+/// Runs one target, or all, for the given time each, and their canaries.
 pub fn smoke(only: Option<&str>, seconds: u64) -> Result<()> {
     let mut targets = targets()?;
     targets.retain(|target| only.is_none_or(|name| name == target.name));
@@ -64,13 +89,37 @@ pub fn smoke(only: Option<&str>, seconds: u64) -> Result<()> {
     if which("c++").is_none() {
         apt_install(&["g++"])?;
     }
-    for target in &targets {
-        target.fuzz(seconds)?;
-        if target.has_canary {
-            target.expect_canary()?;
-        }
+    // The targets of one crate stand together.
+    for crate_targets in targets.chunk_by(|one, other| one.dir == other.dir) {
+        build(crate_targets)?;
     }
+    in_parallel(&targets, |target| target.check(seconds))?;
     println!("fuzz: {} target(s), nothing found, every canary was found", targets.len());
+    Ok(())
+}
+
+/// Does the work for each target, on each core one at a time. All of it, even if something fails:
+/// one run tells everything.
+fn in_parallel(targets: &[Target], work: impl Fn(&Target) -> Result<()> + Sync) -> Result<()> {
+    let left = Mutex::new(targets.iter());
+    let failures = Mutex::new(Vec::new());
+    let next = || left.lock().expect("taking the next does not fail").next();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(target) = next() {
+                    if let Err(error) = work(target) {
+                        println!("{error:#}");
+                        failures.lock().expect("adding to it does not fail").push(&target.name);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("nobody failed while adding to it");
+    if !failures.is_empty() {
+        bail!("what these targets found stands above: {failures:?}");
+    }
     Ok(())
 }
 
@@ -82,8 +131,29 @@ fn targets() -> Result<Vec<Target>> {
             found.extend(targets_of(&dir)?);
         }
     }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
+    found.sort_by(|one, other| (&one.dir, &one.name).cmp(&(&other.dir, &other.name)));
     Ok(found)
+}
+
+/// Builds these targets of one fuzz crate, as they are and with the bugs planted. What they depend
+/// on does not know of the feature, so that the canaries cost seconds and not a second libFuzzer.
+fn build(targets: &[Target]) -> Result<()> {
+    for kind in [Kind::Plain, Kind::Canary] {
+        let host = host_triple()?;
+        let out = target_dir().join("fuzz/build");
+        let mut cargo = nightly_cargo(&["build", "--release", "--target", &host])?;
+        cargo.arg("--manifest-path").arg(targets[0].dir.join("Cargo.toml"));
+        cargo.arg("--target-dir").arg(&out).env("RUSTFLAGS", FLAGS).args(kind.features());
+        targets.iter().for_each(|target| _ = cargo.args(["--bin", &target.name]));
+        run(&mut cargo)?;
+        let built = out.join(host).join("release");
+        for target in targets {
+            // Aside, since the next kind is built in the same place.
+            fs::create_dir_all(kind.dir())?;
+            fs::copy(built.join(&target.name), kind.dir().join(&target.name))?;
+        }
+    }
+    Ok(())
 }
 
 /// The programs of one fuzz crate, as cargo sees them.
@@ -112,54 +182,60 @@ impl Target {
         Ok(Self { name: field("name")?.to_string(), dir: dir.to_path_buf(), has_canary })
     }
 
+    fn check(&self, seconds: u64) -> Result<()> {
+        self.fuzz(seconds)?;
+        if self.has_canary { self.expect_canary() } else { Ok(()) }
+    }
+
     fn fuzz(&self, seconds: u64) -> Result<()> {
-        let program = self.build(&[])?;
-        run(&mut self.libfuzzer(&program, "found", seconds)?)
-            .with_context(|| format!("fuzz target {} failed", self.name))
+        let (succeeded, log) = self.run(Kind::Plain, seconds)?;
+        if !succeeded {
+            let end = log.lines().count().saturating_sub(LOG_LINES);
+            let end: Vec<_> = log.lines().skip(end).collect();
+            bail!("{} ERROR: the fuzz target failed: {}", self.name, end.join("\n"));
+        }
+        let runs =
+            log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+        let runs = runs.context("libFuzzer has changed its statistics")?.trim();
+        println!("{}: {runs} inputs, nothing found", self.name);
+        Ok(())
     }
 
     fn expect_canary(&self) -> Result<()> {
-        let program = self.build(&["--cfg", "canary"])?;
-        let output = self.libfuzzer(&program, "canary", CANARY_SECONDS)?.output()?;
-        if output.status.success() {
-            bail!("{}: the planted bug was not found in {CANARY_SECONDS} s", self.name);
+        let (succeeded, log) = self.run(Kind::Canary, CANARY_SECONDS)?;
+        if succeeded {
+            bail!("{} ERROR: the planted bug was not found in {CANARY_SECONDS} s", self.name);
         }
-        let log = String::from_utf8_lossy(&output.stderr);
         let cause = log.lines().find(|line| line.contains("ERROR:") || line.contains("panicked"));
         let cause =
-            cause.with_context(|| format!("{}: the canary did not run: {log}", self.name))?;
+            cause.with_context(|| format!("{} ERROR: the canary did not run: {log}", self.name))?;
         println!("{}: the planted bug was found: {cause}", self.name);
         Ok(())
     }
 
-    /// Builds the program. The given flags reach only the program itself, not what it depends on,
-    /// so that a canary costs seconds and not a second build of libFuzzer.
-    fn build(&self, flags: &[&str]) -> Result<PathBuf> {
-        let host = host_triple()?;
-        let out = target_dir().join("fuzz/build");
-        let args = ["rustc", "--release", "--target", &host, "--bin", &self.name];
-        let mut cargo = nightly_cargo(&args)?;
-        cargo.arg("--manifest-path").arg(self.dir.join("Cargo.toml"));
-        cargo.arg("--target-dir").arg(&out).env("RUSTFLAGS", FLAGS).arg("--").args(flags);
-        run(&mut cargo)?;
-        Ok(out.join(host).join("release").join(&self.name))
+    /// Runs the program. Returns whether nothing was found, and what it said.
+    fn run(&self, kind: Kind, seconds: u64) -> Result<(bool, String)> {
+        let path = kind.dir().join(&self.name).with_extension("log");
+        let log = File::create(&path)?;
+        let mut fuzzer = self.libfuzzer(kind, seconds)?;
+        let status = fuzzer.stdout(log.try_clone()?).stderr(log).status()?;
+        Ok((status.success(), String::from_utf8_lossy(&fs::read(&path)?).into_owned()))
     }
 
     /// New inputs go below `target/`; those kept in the repository are read as well. The canary
     /// starts from nothing, since a kept input may be the very one that it should find.
-    fn libfuzzer(&self, program: &Path, kind: &str, seconds: u64) -> Result<Command> {
-        let found = target_dir().join("fuzz").join(kind);
-        let inputs = found.join(&self.name);
-        if kind == "canary" && inputs.exists() {
+    fn libfuzzer(&self, kind: Kind, seconds: u64) -> Result<Command> {
+        let inputs = kind.dir().join("inputs").join(&self.name);
+        if kind == Kind::Canary && inputs.exists() {
             fs::remove_dir_all(&inputs)?;
         }
         fs::create_dir_all(&inputs)?;
-        let mut fuzzer = command(program);
+        let mut fuzzer = command(kind.dir().join(&self.name));
         fuzzer
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-max_len={INPUT_BYTES_MAX}"))
             .arg(format!("-rss_limit_mb={RSS_LIMIT_MIB}"))
-            .arg(format!("-artifact_prefix={}/{}-", found.display(), self.name))
+            .arg(format!("-artifact_prefix={}-", kind.dir().join(&self.name).display()))
             .args(["-print_final_stats=1", "-verbosity=0", "-timeout=10"])
             .arg(inputs);
         let dictionaries = fs::read_dir(&self.dir)?.flatten().map(|entry| entry.path());
@@ -169,10 +245,12 @@ impl Target {
         // What the leak detector takes for leaked, each with its reason.
         let leaks = self.dir.join("leaks.txt");
         if leaks.exists() {
-            fuzzer.env("LSAN_OPTIONS", format!("suppressions={}", leaks.display()));
+            let suppressions = leaks.display();
+            let options = format!("suppressions={suppressions}:print_suppressions=0");
+            fuzzer.env("LSAN_OPTIONS", options);
         }
         let kept = self.dir.join("corpus").join(&self.name);
-        if kind != "canary" && kept.is_dir() {
+        if kind == Kind::Plain && kept.is_dir() {
             fuzzer.arg(kept);
         }
         Ok(fuzzer)

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod abuse;
+mod aside;
 mod bench;
 mod ci;
 mod crashes;

@@ -113,7 +113,7 @@ impl Bench {
     /// For a script that says what is wrong with its first argument: nothing may be. The second
     /// one tells it to plant a fault.
     pub fn check(&self, input: &[u8]) {
-        let mode: &[u8] = if cfg!(canary) { b"canary" } else { b"" };
+        let mode: &[u8] = if cfg!(feature = "canary") { b"canary" } else { b"" };
         let said = self.run(&[], &[input, mode]);
         assert_eq!(said, b"$0\r\n\r\n", "{}", said.escape_ascii());
     }

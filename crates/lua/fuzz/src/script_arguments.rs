@@ -46,7 +46,7 @@ fn check_echo(bench: &Bench, input: &[u8]) {
     call.as_args().iter().for_each(|arg| expected.bulk(arg));
     expected.array(argv.len());
     // The bug that the fuzzer must find.
-    let is_cut = |arg: &[u8]| cfg!(canary) && arg.contains(&0) && arg.len() > 2;
+    let is_cut = |arg: &[u8]| cfg!(feature = "canary") && arg.contains(&0) && arg.len() > 2;
     argv.iter().for_each(|arg| expected.bulk(if is_cut(arg) { &arg[..1] } else { arg }));
     assert_eq!(replied, expected.to_vec());
 }

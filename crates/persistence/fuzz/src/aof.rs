@@ -33,7 +33,7 @@ fn read(bytes: &[u8]) -> (Vec<Call>, Result<End, AofError>) {
     let mut calls = Calls::default();
     let end = load(bytes, 0, &AtomicU64::new(0), &mut calls);
     // The bug that the fuzzer must find.
-    if cfg!(canary) && calls.0.len() == 2 {
+    if cfg!(feature = "canary") && calls.0.len() == 2 {
         calls.0.pop();
     }
     (calls.0, end)

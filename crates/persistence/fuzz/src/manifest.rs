@@ -26,7 +26,7 @@ fn check(mut lines: Vec<u8>) {
     assert_eq!(slots, 16384, "each slot is in one file");
     let mut again = Manifest::parse(&manifest.to_bytes()).expect("what is written is read");
     // The bug that the fuzzer must find.
-    if cfg!(canary) && manifest.offset > 0 {
+    if cfg!(feature = "canary") && manifest.offset > 0 {
         again.offset = 0;
     }
     assert_eq!(again, manifest);

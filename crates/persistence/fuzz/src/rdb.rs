@@ -15,8 +15,8 @@ use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::{Disk, DiskFile};
-use kvasir_persistence::load::{Entrance, Progress, Target, load_from};
 use kvasir_persistence::encode::Format;
+use kvasir_persistence::load::{Entrance, Progress, Target, load_from};
 use kvasir_persistence::save::{Beside, Options, Place};
 use kvasir_persistence::set::SnapshotId;
 use kvasir_persistence::snapshot::{self, Snapshot};
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     let saved = first.save();
     let second = Data::load(&saved).expect("what was saved is loaded");
     // The bug that the fuzzer must find.
-    let lost = u64::from(cfg!(canary) && first.keys == 1);
+    let lost = u64::from(cfg!(feature = "canary") && first.keys == 1);
     assert_eq!(second.keys - lost, first.keys);
     assert_eq!(second.digest(), first.digest());
 });

@@ -10,6 +10,7 @@ use kvasir_reactor::{BackendChoice, Options, Payload};
 crate::for_each_backend! {
     the_end_comes_once_and_behind_the_data
     a_reset_is_reported_once
+    an_end_right_behind_data_is_seen
     a_paused_connection_receives_nothing
     pausing_back_and_forth_loses_nothing
     the_end_of_a_paused_connection_comes_after_resume
@@ -66,6 +67,28 @@ fn a_reset_is_reported_once(backend: BackendChoice) {
     worker.turn(Some(Duration::from_millis(10)));
     let peer = &worker.peers[&id];
     assert!(peer.sent.len() == 1 && peer.sent[0].is_err() && peer.closed.len() == 1);
+}
+
+/// Both are there before the reactor looks: one wake-up is all that it gets for them.
+fn an_end_right_behind_data_is_seen(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let together = Duration::from_millis(20);
+    for end in [reset, drop::<TcpStream>] {
+        let (mut stream, id) = worker.connect();
+        worker.turn(Some(Duration::ZERO));
+        stream.write_all(b"PI").unwrap();
+        end(stream);
+        std::thread::sleep(together);
+        worker.run_until(|worker| !worker.peers[&id].closed.is_empty());
+        assert_eq!(worker.peers[&id].received, b"PI");
+    }
+    let (mut stream, id) = worker.pair();
+    worker.turn(Some(Duration::ZERO));
+    stream.write_all(b"PI").unwrap();
+    drop(stream);
+    std::thread::sleep(together);
+    worker.run_until(|worker| !worker.peers[&id].closed.is_empty());
+    assert_eq!(worker.peers[&id].received, b"PI");
 }
 
 fn a_paused_connection_receives_nothing(backend: BackendChoice) {

@@ -89,7 +89,7 @@ impl Connection {
     fn args(&self, bytes: &[u8], resumed: bool) -> Vec<Vec<u8>> {
         let mut args: Vec<_> = Args::new(bytes, &self.spans).iter().map(<[u8]>::to_vec).collect();
         // The bug that the fuzzer must find.
-        if cfg!(canary) && resumed && args.len() == 3 && args[0] == b"SET" {
+        if cfg!(feature = "canary") && resumed && args.len() == 3 && args[0] == b"SET" {
             args.pop();
         }
         args

@@ -46,7 +46,7 @@ fn parse(text: &[u8], grammar: Grammar<'_>) -> file::Parsed {
 fn check(user: &User, grammar: Grammar<'_>) {
     let mut line = user.describe();
     // The bug that the fuzzer must find.
-    if cfg!(canary) && line.windows(3).any(|part| part == b"%W~") {
+    if cfg!(feature = "canary") && line.windows(3).any(|part| part == b"%W~") {
         line.extend_from_slice(b" +get");
     }
     let users = parse(&line, grammar).unwrap_or_else(|errors| panic!("{errors:?}"));

@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     let Some(loaded) = parse(input) else { return };
     let mut printed = directives(&loaded.config);
     // The bug that the fuzzer must find.
-    if cfg!(canary) && loaded.config.timeout > 0 {
+    if cfg!(feature = "canary") && loaded.config.timeout > 0 {
         printed.extend_from_slice(b"timeout 0\n");
     }
     let again = parse(&printed).unwrap_or_else(|| panic!("{}", printed.escape_ascii()));

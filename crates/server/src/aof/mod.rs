@@ -200,10 +200,11 @@ impl Aof {
         state.error = error;
     }
 
-    /// Whether so much waits for the disk that writes have to be put off.
+    /// Whether so much waits for the disk that writes have to be put off. While they are refused,
+    /// who was put off is to hear of it.
     #[inline]
     pub fn is_behind(shared: &Shared, limit: u64) -> bool {
-        shared.keyspace.log.waiting_bytes() > limit
+        shared.keyspace.log.waiting_bytes() > limit && !shared.aof.refuses_writes.load(Relaxed)
     }
 
     pub fn facts(&self) -> Facts {

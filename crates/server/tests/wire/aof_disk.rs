@@ -14,6 +14,8 @@ use crate::small_disk::SmallDisk;
 /// How large a file may become: enough for a few dozen of the values.
 const FILE_MAX: usize = 64 << 10;
 const VALUE_SIZE: usize = 1000;
+/// What may wait for a disk that is slow: less than there is room for when room is made.
+const BUFFER_LIMIT: &str = "1mb";
 /// More than is left where a file system is full.
 const NOISE_SIZE: usize = 1 << 20;
 
@@ -64,13 +66,27 @@ fn where_the_disk_is_full_writes_are_refused_until_there_is_room() {
     }
 }
 
+/// Calls are put off while too much waits for the disk; then it turns out to be full.
+#[test]
+fn who_was_put_off_hears_of_a_full_disk() {
+    let directory = directory();
+    let (_server, mut client) = with_short_files(directory.path(), "no", "everysec");
+    client.ask(&format!("CONFIG SET aof-buffer-limit {BUFFER_LIMIT}"));
+    let too_much = noise(2 * NOISE_SIZE);
+    assert_eq!(client.call(&[&b"SET"[..], b"big", &too_much]), Value::Simple(b"OK".to_vec()));
+    let reply = format!("{:?}", client.ask("SET k v"));
+    assert!(reply.contains("MISCONF Errors writing to the AOF file: File too large"), "{reply}");
+}
+
 #[test]
 fn nothing_is_lost_where_a_file_system_is_full() {
     for liburing in WAYS {
         let Some(disk) = SmallDisk::new() else { return };
         let options = options_of(liburing, "everysec");
+        let options = [&options[..], &["--aof-buffer-limit", BUFFER_LIMIT]].concat();
         let (server, mut client) = start("epoll", &disk.path(), &options);
         client.call(&[&b"SET"[..], b"noise", &noise(NOISE_SIZE)]);
+        wait_for(&mut client, "aof_buffer_length:0\r\n");
         disk.fill();
         is_refused_until(&mut client, "No space left on device", || {
             fails_to_rewrite(&server);
@@ -126,9 +142,10 @@ fn under_always_a_full_disk_ends_the_server_and_takes_nothing_back() {
         let server = with_short_files(directory.path(), liburing, "always");
         ends_and_keeps_all(server, directory.path(), || {});
         let Some(disk) = SmallDisk::new() else { continue };
-        let server = start("io_uring", &disk.path(), &options_of(liburing, "always"));
+        let (server, mut client) = start("io_uring", &disk.path(), &options_of(liburing, "always"));
+        wait_for(&mut client, "aof_buffer_length:0\r\n");
         disk.fill();
-        ends_and_keeps_all(server, &disk.path(), || disk.make_room());
+        ends_and_keeps_all((server, client), &disk.path(), || disk.make_room());
     }
 }
 

@@ -35,7 +35,7 @@ fn filled(part: &[u8]) -> Vec<u8> {
 
 /// The bug that the fuzzer must find: time that doubles with every `*`.
 fn slow_if_canary(pattern: &[u8], text: &[u8]) {
-    if cfg!(canary) {
+    if cfg!(feature = "canary") {
         let _ = tries_all(pattern, text);
     }
 }

@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
             assert_eq!(ints.insert(int), model.insert(int));
         } else {
             // The bug that the fuzzer must find.
-            let is_forgotten = cfg!(canary) && int == -2;
+            let is_forgotten = cfg!(feature = "canary") && int == -2;
             let was_there = if is_forgotten { model.contains(&int) } else { model.remove(&int) };
             assert_eq!(ints.remove(int), was_there);
         }

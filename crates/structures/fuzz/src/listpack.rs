@@ -60,7 +60,7 @@ fn edit(listpack: &mut Listpack, model: &mut Vec<Vec<u8>>, kind: u8, index: usiz
         1 if index < model.len() => {
             listpack.replace(at, element);
             // The bug that the fuzzer must find.
-            if cfg!(canary) && index == 2 {
+            if cfg!(feature = "canary") && index == 2 {
                 return;
             }
             model[index] = text.to_vec();
