@@ -195,9 +195,7 @@ impl Image {
             self.sink.take(self.db, &small);
         }
         for record in large {
-            let mut copy = value::copy(record, record.key(), record.expiry_ms());
-            copy.borrow_mut().set_clock(record.clock());
-            self.sink.take_large(self.db, copy);
+            self.sink.take_large(self.db, value::picture(record));
         }
     }
 
@@ -205,7 +203,7 @@ impl Image {
     fn has_large_value(&self, record: Record<'_>) -> bool {
         match record.body() {
             Body::Bytes(bytes) => self.sink.prefers_copy(bytes.len()),
-            Body::Object(object) => object.shares_parts() && object.part_count() > LARGE_PARTS,
+            Body::Object(object) => object.part_count() > LARGE_PARTS,
         }
     }
 

@@ -47,11 +47,6 @@ impl Object {
         self.part_count() > HEAVY_PARTS
     }
 
-    /// Whether a copy shares its parts, so that it costs little.
-    pub fn shares_parts(&self) -> bool {
-        !matches!(self, Object::SortedSet(_))
-    }
-
     /// What freeing it costs, about, in allocations.
     pub fn part_count(&self) -> usize {
         match self {
@@ -236,9 +231,28 @@ fn object_bytes(object: &Object) -> usize {
 
 /// The same value under another key. A long string is shared until one of the two changes it.
 pub fn copy(record: Record<'_>, key: &[u8], expiry_ms: Option<u64>) -> OwnedRecord<Object> {
+    with_body(record, key, expiry_ms, copy_object)
+}
+
+/// A record as it is now, to be saved while it changes: it shares with it what neither changes.
+pub fn picture(record: Record<'_>) -> OwnedRecord<Object> {
+    let mut picture = with_body(record, record.key(), record.expiry_ms(), |object| match object {
+        Object::SortedSet(set) => Object::SortedSet(set.picture()),
+        object => copy_object(object),
+    });
+    picture.borrow_mut().set_clock(record.clock());
+    picture
+}
+
+fn with_body(
+    record: Record<'_>,
+    key: &[u8],
+    expiry_ms: Option<u64>,
+    copy: impl FnOnce(&Object) -> Object,
+) -> OwnedRecord<Object> {
     let body = match record.body() {
         Body::Bytes(_) => record.inline_body(),
-        Body::Object(object) => NewBody::Object(Box::new(copy_object(object))),
+        Body::Object(object) => NewBody::Object(Box::new(copy(object))),
     };
     let mut copy = OwnedRecord::new(key, record.tag(), body, expiry_ms);
     copy.set_parts_expire(record.parts_expire());

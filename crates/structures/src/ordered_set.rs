@@ -10,10 +10,16 @@
 //! Ranges are ranges of ranks: every bound, by score or by bytes, is a rank first, found in
 //! O(log n).
 //!
+//! A picture is a set as it is now, without an index, to be read while the set changes. It shares the
+//! tree's nodes (`tree.rs`) and the members: while there are pictures no member is changed, and what
+//! is taken out is freed with the last picture (`dead.rs`).
+//!
 //! # Safety
-//! Members are made by `insert` and freed by removals and `drop`, in this file only; index and tree
-//! hold the same live members, each once. References to a member's bytes borrow the set.
+//! Members are made by `insert` and freed by removals and `drop`, in this file, or by `dead.rs`;
+//! index and tree hold the same live members, each once, and a picture's tree holds members that live
+//! or are in the list of the dead that it shares. References to a member's bytes borrow the set.
 
+mod dead;
 mod index;
 mod leaf;
 mod member;
@@ -24,6 +30,7 @@ use core::cmp::Ordering;
 use core::ops::Range;
 
 use crate::hash;
+use dead::Dead;
 use index::Index;
 use leaf::Entry;
 use member::Member;
@@ -31,9 +38,11 @@ use tree::{Aim, Tree, Walk};
 
 /// Members in the order of their scores, with ranks.
 pub struct OrderedSet {
+    /// Empty in a picture.
     index: Index,
     tree: Tree,
     member_bytes: usize,
+    dead: Dead,
 }
 
 /// Which way a range is walked.
@@ -45,7 +54,20 @@ pub enum Direction {
 
 impl OrderedSet {
     pub fn new() -> OrderedSet {
-        OrderedSet { index: Index::new(), tree: Tree::new(), member_bytes: 0 }
+        let (index, tree, dead) = (Index::new(), Tree::new(), Dead::default());
+        OrderedSet { index, tree, member_bytes: 0, dead }
+    }
+
+    /// The set as it is now, for [`OrderedSet::len`] and [`OrderedSet::range`] only. Costs little,
+    /// and may be read and dropped anywhere while this set changes, which must not be done while the
+    /// picture is taken.
+    pub fn picture(&self) -> OrderedSet {
+        OrderedSet {
+            index: Index::new(),
+            tree: self.tree.clone(),
+            member_bytes: 0,
+            dead: self.dead.share(),
+        }
     }
 
     #[inline]
@@ -64,7 +86,8 @@ impl OrderedSet {
 
     /// Bytes of everything behind it. Looks at every leaf's head, not at members.
     pub fn allocated_bytes(&self) -> usize {
-        self.member_bytes + self.index.allocated_bytes() + self.tree.allocated_bytes()
+        let nodes = self.index.allocated_bytes() + self.tree.allocated_bytes();
+        self.member_bytes + nodes + Dead::ALLOCATED_BYTES
     }
 
     /// The score of a member.
@@ -167,6 +190,7 @@ impl OrderedSet {
 
     #[inline]
     fn find(&self, hash: u64, member: &[u8]) -> Option<Member> {
+        debug_assert!(!self.is_picture(), "nothing can be looked up in a picture");
         // SAFETY: the index's members are live.
         self.index.find(hash, |other| unsafe { other.bytes() } == member)
     }
@@ -181,14 +205,29 @@ impl OrderedSet {
         self.tree.insert(Entry { key: place.key, member: new }, place.aim());
     }
 
+    fn is_picture(&self) -> bool {
+        self.index.len() < self.tree.len()
+    }
+
     /// Gives a member of the set another score.
     fn change(&mut self, member: Member, score: f64) {
         // SAFETY: the member is live and freed only by whoever has the set exclusively.
         let (bytes, old) = unsafe { (member.bytes(), member.score()) };
-        // Also where the order stays: -0 is 0 there, but not when it is printed.
-        // SAFETY: the set is borrowed exclusively.
-        unsafe { member.set_score(score) };
+        if old.to_bits() == score.to_bits() {
+            return;
+        }
         let from = Place { key: sort_key(old), member: bytes };
+        if self.dead.is_shared() {
+            // A picture may name the member, so another one takes its place.
+            let hash = hash::of(bytes);
+            self.tree.remove_last(from.past());
+            self.index.remove(hash, member);
+            self.add(hash, bytes, score);
+            return self.free(member);
+        }
+        // Also where the order stays: -0 is 0 there, but not when it is printed.
+        // SAFETY: the set is borrowed exclusively, and there are no pictures.
+        unsafe { member.set_score(score) };
         let to = Place { key: sort_key(score), member: bytes };
         if from.key == to.key {
             return;
@@ -200,12 +239,12 @@ impl OrderedSet {
         }
     }
 
-    /// Frees a member that neither index nor tree holds any more.
+    /// Frees a member that neither index nor tree holds any more, as soon as no picture does.
     fn free(&mut self, member: Member) {
-        // SAFETY: nothing names the member any more.
+        // SAFETY: the member is live, and nothing but pictures names it any more.
         unsafe {
             self.member_bytes -= member.allocated_bytes();
-            member.free();
+            self.dead.add(core::iter::once(member));
         }
     }
 }
@@ -228,8 +267,8 @@ impl Clone for OrderedSet {
 
 impl Drop for OrderedSet {
     fn drop(&mut self) {
-        // SAFETY: each member is in the index once, and nobody can reach it any more.
-        self.index.for_each(|member| unsafe { member.free() });
+        // SAFETY: each member is in the index once, and only pictures can reach it any more.
+        unsafe { self.dead.add(self.index.members()) }
     }
 }
 

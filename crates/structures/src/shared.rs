@@ -14,6 +14,11 @@ impl<T> Shared<T> {
         Shared(Arc::new(value))
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_shared(&self) -> bool {
+        !self.0.is_unique()
+    }
+
     /// Bytes beside those of `T`.
     pub(crate) const OVERHEAD: usize = size_of::<usize>();
 }

@@ -31,7 +31,7 @@ const VALUE_BYTES: usize = 3000;
 /// Calls in one write.
 const PIPELINE_MAX: usize = 16;
 /// Nobody got an answer for so long: the server hangs.
-const STALL: Duration = Duration::from_secs(10);
+const STALL: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub struct Options {

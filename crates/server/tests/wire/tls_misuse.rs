@@ -131,27 +131,34 @@ impl Write for Dripping {
     }
 }
 
-/// Many handshakes at once must not hold up those who have theirs behind them.
+/// Many handshakes at once must not hold up those who have theirs behind them: one is answered
+/// while others still wait, unless this thread was kept from asking in time.
 #[test]
 fn handshakes_leave_time_to_others() {
+    const ATTEMPTS: usize = 20;
     let certificates = Certificates::new();
     for backend in backends() {
         let server = TlsServer::start(backend, &certificates, &[]);
         let config = certificates.client(None, &BOTH);
         let mut client = server.connect(&config);
         assert_eq!(show(&client.ask("PING")), "+PONG");
-        let mut waiting: Vec<TcpStream> = (0..300).map(|_| server.connect_tcp()).collect();
-        for stream in &mut waiting {
-            let name = "localhost".try_into().unwrap();
-            let mut session = ClientConnection::new(config.clone(), name).unwrap();
-            session.write_tls(stream).unwrap();
-        }
-        for _ in 0..20 {
-            let start = Instant::now();
+        let overtakes = |_| {
+            let mut waiting: Vec<TcpStream> = (0..300).map(|_| server.connect_tcp()).collect();
+            for stream in &mut waiting {
+                let name = "localhost".try_into().unwrap();
+                let mut session = ClientConnection::new(config.clone(), name).unwrap();
+                session.write_tls(stream).unwrap();
+            }
             assert_eq!(show(&client.ask("PING")), "+PONG");
-            assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-        }
+            waiting.iter().any(|stream| !is_answered(stream))
+        };
+        assert!((0..ATTEMPTS).any(overtakes), "on {backend}");
     }
+}
+
+fn is_answered(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    stream.peek(&mut [0]).is_ok()
 }
 
 #[test]

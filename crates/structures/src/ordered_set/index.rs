@@ -90,11 +90,13 @@ impl Index {
         }
     }
 
-    /// Calls `f` with every member.
-    pub(super) fn for_each(&self, mut f: impl FnMut(Member)) {
-        self.segments.iter().flatten().for_each(|partition| {
-            partition.iter().for_each(|word| f(Member::from_word(*word)));
-        });
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = Member> {
+        let words = self.segments.iter().flatten().flat_map(|partition| partition.iter());
+        words.map(|word| Member::from_word(*word))
     }
 
     /// Makes one more partition out of half of another.

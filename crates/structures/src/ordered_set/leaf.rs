@@ -30,6 +30,7 @@ pub(super) struct Entry {
 }
 
 /// Entries in order.
+#[derive(Clone)]
 pub(super) struct Leaf {
     /// The entries and whatever is free, or nothing at all.
     bytes: Buffer,

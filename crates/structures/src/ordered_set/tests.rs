@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{Direction, OrderedSet};
+use super::{Direction, OrderedSet, tree};
 
 type Model = BTreeMap<Vec<u8>, f64>;
 
@@ -59,6 +59,8 @@ enum Step {
     Insert(Vec<u8>, f64),
     Remove(Vec<u8>),
     RemoveRank(usize),
+    TakePicture,
+    DropPicture,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -76,6 +78,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (member.clone(), score).prop_map(|(member, score)| Step::Insert(member, score)),
         2 => member.prop_map(Step::Remove),
         1 => (0..1000usize).prop_map(Step::RemoveRank),
+        1 => Just(Step::TakePicture),
+        1 => Just(Step::DropPicture),
     ]
 }
 
@@ -83,8 +87,11 @@ proptest! {
     #[test]
     fn behaves_as_its_model(steps in prop::collection::vec(step(), 1..1500)) {
         let (mut set, mut model) = (OrderedSet::new(), Model::new());
+        let mut pictures = Vec::new();
         for step in steps {
             match step {
+                Step::TakePicture => pictures.push((set.picture(), sorted(&model))),
+                Step::DropPicture => check_pictures(pictures.pop()),
                 Step::Insert(member, score) => {
                     let old = set.insert(&member, score);
                     prop_assert_eq!(old, model.insert(member, score));
@@ -100,7 +107,38 @@ proptest! {
         }
         check_all(&set, &model);
         check_all(&set.clone(), &model);
+        drop(set);
+        check_pictures(pictures);
     }
+}
+
+/// That they show what was there when they were taken, the sign of 0 included.
+fn check_pictures(pictures: impl IntoIterator<Item = (OrderedSet, Vec<(Vec<u8>, f64)>)>) {
+    let exactly = |(member, score): (Vec<u8>, f64)| (member, score.to_bits());
+    for (picture, expected) in pictures {
+        let shown = contents(&picture, Direction::Ascending).into_iter().map(exactly);
+        assert!(shown.eq(expected.into_iter().map(exactly)));
+    }
+}
+
+#[test]
+fn a_picture_costs_little_and_keeps_what_it_shows() {
+    let mut set = OrderedSet::new();
+    (0..100_000).for_each(|n| _ = set.insert(&name(n), scatter(n) as f64));
+    assert!(set.tree.own_leaves() > 1000);
+    let picture = set.picture();
+    let expected = contents(&picture, Direction::Descending);
+    assert_eq!(set.tree.own_leaves(), 0, "all is shared");
+    set.insert(b"new", 500.5);
+    assert!(set.tree.own_leaves() <= tree::CHILDREN_MAX + 1, "{}", set.tree.own_leaves());
+    (0..50_000).for_each(|n| _ = set.remove(&name(n)));
+    (0..100_000).for_each(|n| _ = set.insert(&name(n), n as f64));
+    assert!(contents(&picture, Direction::Descending) == expected);
+    let other = std::thread::spawn(move || drop(picture));
+    let more = (0..100_000).map(|n| set.insert(&name(n), -(n as f64)));
+    assert!(more.enumerate().all(|(n, old)| old == Some(n as f64)));
+    other.join().unwrap();
+    assert_eq!(set.len(), 100_001);
 }
 
 fn name(n: u64) -> Vec<u8> {

@@ -7,25 +7,32 @@
 //! one cache miss in a leaf where halving takes five. Leaves (`leaf.rs`) are as long as they need
 //! to be, so a leaf that a split left half full costs half. A leaf that is full and grows at its
 //! end splits there, so that ascending insertions leave full leaves behind.
+//!
+//! Inner nodes are shared with the tree's copies until one side changes something below them: a copy
+//! costs no more than the root, and the first change below a node of leaves copies some dozens of
+//! these.
 
 use core::ops::Range;
 
 use super::leaf::{Entry, Leaf};
 use super::member::Member;
+use crate::shared::Shared;
 
 /// Entries of a leaf: one or two KiB, some of which a search touches.
 const LEAF_MAX: usize = 128;
 /// Children of an inner node.
-const CHILDREN_MAX: usize = 64;
+pub(super) const CHILDREN_MAX: usize = 64;
 
+#[derive(Clone)]
 pub(super) struct Tree {
     root: Node,
     len: usize,
 }
 
+#[derive(Clone)]
 enum Node {
     Leaf(Leaf),
-    Inner(Box<Inner>),
+    Inner(Shared<Inner>),
 }
 
 /// Children in order; the three vectors have the same length, at least 1.
@@ -188,6 +195,12 @@ impl Tree {
         self.root.allocated_bytes()
     }
 
+    /// Leaves that no copy shares.
+    #[cfg(test)]
+    pub(super) fn own_leaves(&self) -> usize {
+        self.root.own_leaves()
+    }
+
     /// The number of entries before a place.
     #[inline]
     pub(super) fn count_before(&self, aim: Aim<impl Fn(&Entry) -> bool>) -> usize {
@@ -295,8 +308,18 @@ impl Node {
             Node::Inner(inner) => {
                 let one = size_of::<Entry>() + size_of::<usize>() + size_of::<Node>();
                 let below: usize = inner.children.iter().map(Node::allocated_bytes).sum();
-                size_of::<Inner>() + inner.children.capacity() * one + below
+                let own = size_of::<Inner>() + Shared::<Inner>::OVERHEAD;
+                own + inner.children.capacity() * one + below
             }
+        }
+    }
+
+    #[cfg(test)]
+    fn own_leaves(&self) -> usize {
+        match self {
+            Node::Leaf(_) => 1,
+            Node::Inner(inner) if inner.is_shared() => 0,
+            Node::Inner(inner) => inner.children.iter().map(Node::own_leaves).sum(),
         }
     }
 
@@ -359,7 +382,8 @@ impl Node {
     fn append(&mut self, right: Node) {
         match (self, right) {
             (Node::Leaf(left), Node::Leaf(right)) => left.append(&right),
-            (Node::Inner(left), Node::Inner(mut right)) => {
+            (Node::Inner(left), Node::Inner(right)) => {
+                let (left, mut right) = (&mut **left, right.into_inner());
                 left.firsts.append(&mut right.firsts);
                 left.counts.append(&mut right.counts);
                 left.children.append(&mut right.children);
@@ -383,18 +407,20 @@ fn split_at(at: usize, len: usize, len_max: usize) -> Option<usize> {
 }
 
 impl Inner {
-    fn of(children: Vec<Node>) -> Box<Inner> {
-        let mut inner = Inner::with_capacity(CHILDREN_MAX + 1);
+    fn of(children: Vec<Node>) -> Shared<Inner> {
+        let mut inner = Inner::new();
         children.into_iter().enumerate().for_each(|(at, child)| inner.insert(at, child));
-        inner
+        Shared::new(inner)
     }
 
-    fn with_capacity(capacity: usize) -> Box<Inner> {
-        Box::new(Inner {
-            firsts: Vec::with_capacity(capacity),
-            counts: Vec::with_capacity(capacity),
-            children: Vec::with_capacity(capacity),
-        })
+    /// An empty one, with room for all that it may have.
+    fn new() -> Inner {
+        const ROOM: usize = CHILDREN_MAX + 1;
+        Inner {
+            firsts: Vec::with_capacity(ROOM),
+            counts: Vec::with_capacity(ROOM),
+            children: Vec::with_capacity(ROOM),
+        }
     }
 
     /// The last child whose first entry is before a place, or the first child.
@@ -428,12 +454,12 @@ impl Inner {
         self.counts[at] = self.children[at].count();
     }
 
-    fn split_off(&mut self, at: usize) -> Box<Inner> {
-        let mut right = Inner::with_capacity(CHILDREN_MAX + 1);
+    fn split_off(&mut self, at: usize) -> Shared<Inner> {
+        let mut right = Inner::new();
         right.firsts.extend(self.firsts.drain(at..));
         right.counts.extend(self.counts.drain(at..));
         right.children.extend(self.children.drain(at..));
-        right
+        Shared::new(right)
     }
 
     /// After a removal below a child: drops it if it is empty, merges it with a neighbour if it is
@@ -454,6 +480,16 @@ impl Inner {
             self.children[left].append(right);
             self.update(left);
         }
+    }
+}
+
+impl Clone for Inner {
+    fn clone(&self) -> Inner {
+        let mut copy = Inner::new();
+        copy.firsts.extend_from_slice(&self.firsts);
+        copy.counts.extend_from_slice(&self.counts);
+        copy.children.extend_from_slice(&self.children);
+        copy
     }
 }
 
@@ -480,6 +516,7 @@ impl<'a> Walk<'a> {
     ) {
         let mut node = node;
         while let Node::Inner(inner) = node {
+            let inner = &**inner;
             let child = choose(inner, &mut place);
             self.path.push((inner, child));
             node = &inner.children[child];

@@ -22,7 +22,7 @@ use kinds::{BIG_VALUE_BYTES, KINDS, Kind};
 /// What a server may have grown by when all abusers are gone: buffers and pages that it keeps.
 const KEPT_BYTES_MAX: u64 = 96 * 1024 * 1024;
 /// For connections to go away.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Descriptors of ours beside those of the connections that stay.
 const DESCRIPTORS_MORE: u64 = 1000;
 

@@ -17,7 +17,7 @@ const PUSHERS: usize = 4;
 const QUEUES: [&str; 2] = ["queue-a", "queue-b"];
 
 /// A server that does not get there in this time hangs.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Calls that take one element from the left of a list; `k` is the key.
 static WAITS: [&str; 4] =

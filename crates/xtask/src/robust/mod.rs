@@ -162,7 +162,7 @@ fn rss_bytes(server: &Server) -> Result<u64> {
 fn wait_until(what: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !condition()? {
-        ensure!(start.elapsed() < Duration::from_secs(10), "waited in vain: {what}");
+        ensure!(start.elapsed() < Duration::from_secs(60), "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
