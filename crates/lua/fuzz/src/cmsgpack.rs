@@ -6,7 +6,8 @@ mod machine;
 use libfuzzer_sys::fuzz_target;
 use machine::Bench;
 
-/// Says what is wrong. Maps have no order, so packed values are compared by their length. An
+/// Says what is wrong. Maps have no order, so packed values are compared by their length. What is
+/// nested deeper than 16 levels is packed as nil, which may be lost or refused where it is read. An
 /// offset and a limit are taken from the input, too.
 const SCRIPT: &str = "
     local input = ARGV[1]
@@ -16,7 +17,7 @@ const SCRIPT: &str = "
     local unpacked, value = pcall(cmsgpack.unpack, input)
     if not unpacked then return '' end
     local packed, text = pcall(cmsgpack.pack, value)
-    if not packed then return '' end
+    if not packed or string.find(text, '\\192', 1, true) then return '' end
     -- The bug that the fuzzer must find.
     if ARGV[2] == 'canary' and type(value) == 'table' and type(value[1]) == 'table' then
         text = string.sub(text, 1, -2)

@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Peer, Worker, pattern};
@@ -15,6 +17,7 @@ crate::for_each_backend! {
     a_connection_knows_both_addresses
     stale_ids_are_ignored_after_slot_reuse
     another_thread_can_wake
+    no_wake_up_is_lost_after_a_busy_turn
     an_idle_reactor_blocks
     dropping_a_busy_reactor_ends_its_connections
     accepting_goes_on_after_running_out_of_descriptors
@@ -157,6 +160,41 @@ fn another_thread_can_wake(backend: BackendChoice) {
     worker.turn(None);
     assert_eq!(worker.woken, before + 1);
     assert_eq!(worker.turn(Some(Duration::ZERO)), 0);
+}
+
+/// After a turn of several events the next one waits a moment for as many again. Somebody wakes it
+/// before, during or after that moment.
+fn no_wake_up_is_lost_after_a_busy_turn(backend: BackendChoice) {
+    const ROUNDS: usize = 5000;
+    const CLIENTS: usize = 4;
+    const TOO_LATE: Duration = Duration::from_secs(10);
+    let mut worker = Worker::new(backend);
+    worker.echo = true;
+    let mut streams: Vec<_> = (0..CLIENTS).map(|_| worker.connect().0).collect();
+    let waker = worker.reactor.waker();
+    let woken = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let waking = scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                streams.iter_mut().for_each(|stream| stream.write_all(b"PING").unwrap());
+                streams.iter_mut().for_each(|stream| stream.read_exact(&mut [0; 4]).unwrap());
+                let delay = Duration::from_micros(round as u64 * 7 % 120);
+                let start = Instant::now();
+                while start.elapsed() < delay {
+                    std::hint::spin_loop();
+                }
+                waker.wake();
+                while woken.load(Acquire) < round {
+                    assert!(start.elapsed() < TOO_LATE, "it sleeps on");
+                    std::thread::yield_now();
+                }
+            }
+        });
+        while worker.woken < ROUNDS && !waking.is_finished() {
+            worker.turn(Some(2 * TOO_LATE));
+            woken.store(worker.woken, Release);
+        }
+    });
 }
 
 fn an_idle_reactor_blocks(backend: BackendChoice) {

@@ -83,8 +83,10 @@ pub fn abuse(backend: &str, seconds: u64, connections: usize) -> Result<()> {
     abuse_of(&kvasir(backend)?, backend, &kinds, connections, Duration::from_secs(seconds))
 }
 
+/// Where packets come faster than the system takes them it drops some, also the only one that says
+/// that a client has gone. Then only keep-alive finds that out.
 fn kvasir(backend: &str) -> Result<Launch> {
-    kvasir::launch(backend, 2, &["--maxclients", "20000"])
+    kvasir::launch(backend, 2, &["--maxclients", "20000", "--tcp-keepalive", "1"])
 }
 
 fn abuse_of(
