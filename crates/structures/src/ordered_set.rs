@@ -10,14 +10,15 @@
 //! Ranges are ranges of ranks: every bound, by score or by bytes, is a rank first, found in
 //! O(log n).
 //!
-//! A picture is a set as it is now, without an index, to be read while the set changes. It shares the
-//! tree's nodes (`tree.rs`) and the members: while there are pictures no member is changed, and what
-//! is taken out is freed with the last picture (`dead.rs`).
+//! A picture is a set as it is now, without an index, to be read while the set changes. It shares
+//! the tree's nodes (`tree.rs`) and the members: while there are pictures no member is changed, and
+//! what is taken out is freed with the last picture (`dead.rs`).
 //!
 //! # Safety
 //! Members are made by `insert` and freed by removals and `drop`, in this file, or by `dead.rs`;
-//! index and tree hold the same live members, each once, and a picture's tree holds members that live
-//! or are in the list of the dead that it shares. References to a member's bytes borrow the set.
+//! index and tree hold the same live members, each once, and a picture's tree holds members that
+//! live or are in the list of the dead that it shares. References to a member's bytes borrow the
+//! set.
 
 mod dead;
 mod index;
@@ -59,8 +60,8 @@ impl OrderedSet {
     }
 
     /// The set as it is now, for [`OrderedSet::len`] and [`OrderedSet::range`] only. Costs little,
-    /// and may be read and dropped anywhere while this set changes, which must not be done while the
-    /// picture is taken.
+    /// and may be read and dropped anywhere while this set changes, which must not be done while
+    /// the picture is taken.
     pub fn picture(&self) -> OrderedSet {
         OrderedSet {
             index: Index::new(),

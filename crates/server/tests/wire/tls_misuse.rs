@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kvasir_resp::encode::encode_request;
 use rustls::{ClientConnection, StreamOwned};

@@ -1,8 +1,8 @@
 //! Members that a set has no more, and pictures of it may still have.
 //!
 //! # Safety
-//! What is in the list is named by pictures only, all of which share the list. So they are freed when
-//! it is found that nobody shares it, or with its last owner.
+//! What is in the list is named by pictures only, all of which share the list. So they are freed
+//! when it is found that nobody shares it, or with its last owner.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -8,9 +8,9 @@
 //! to be, so a leaf that a split left half full costs half. A leaf that is full and grows at its
 //! end splits there, so that ascending insertions leave full leaves behind.
 //!
-//! Inner nodes are shared with the tree's copies until one side changes something below them: a copy
-//! costs no more than the root, and the first change below a node of leaves copies some dozens of
-//! these.
+//! Inner nodes are shared with the tree's copies until one side changes something below them: a
+//! copy costs no more than the root, and the first change below a node of leaves copies some dozens
+//! of these.
 
 use core::ops::Range;
 
