@@ -103,7 +103,8 @@ impl Stream {
         let tail = self.tail.as_mut().expect("a tail with room");
         tail.append(id, pairs);
         self.len += 1;
-        self.entries_added += 1;
+        // A dump may bring any number, here as well.
+        self.entries_added = self.entries_added.wrapping_add(1);
         self.last_id = id;
     }
 
@@ -203,7 +204,10 @@ impl Stream {
         for id in ids {
             let is_known = group.last_id >= first && !self.has_deleted_from(group.last_id, first);
             match group.entries_read {
-                Some(read) if is_known => group.entries_read = Some(read + 1),
+                // A dump may bring any number; the largest stands for none there.
+                Some(read) if is_known => {
+                    group.entries_read = read.checked_add(1).filter(|read| *read < u64::MAX);
+                }
                 _ if self.entries_added > 0 => group.entries_read = self.number_of(id, first),
                 _ => {}
             }
@@ -239,7 +243,7 @@ impl Stream {
         let is_whole = self.max_deleted_id == StreamId::MIN || self.max_deleted_id < first;
         match id.cmp(&first) {
             std::cmp::Ordering::Less if is_whole => Some(before_first),
-            std::cmp::Ordering::Equal if is_whole => Some(before_first + 1),
+            std::cmp::Ordering::Equal if is_whole => Some(before_first.wrapping_add(1)),
             _ => None,
         }
     }

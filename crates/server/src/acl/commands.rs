@@ -1,6 +1,6 @@
 //! Which commands a selector allows: `+get`, `-@write`, `+select|0`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
@@ -17,7 +17,7 @@ pub struct Commands {
     /// The rules start with `+@all`, not with `-@all`.
     starts_with_all: bool,
     /// First arguments, in lower case, with which a command that is not allowed may be called.
-    first_args: BTreeMap<usize, Vec<Vec<u8>>>,
+    first_args: BTreeMap<usize, BTreeSet<Vec<u8>>>,
     /// The rules behind the first, in the order in which they were given, each target once.
     rules: Vec<Rule>,
 }
@@ -84,10 +84,7 @@ impl Commands {
         }
         if container.subcommands.is_empty() {
             let known = self.first_args.entry(container.index).or_default();
-            let word = word.to_ascii_lowercase();
-            if !known.contains(&word) {
-                known.push(word);
-            }
+            known.insert(word.to_ascii_lowercase());
         } else {
             let entry = table.find_original(target).ok_or(RuleError::UnknownCommand)?;
             self.set(entry, true);
