@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use kvasir_keyspace::view::Garbage;
 use kvasir_reactor::thread;
+use kvasir_structures::background;
 
 use crate::lock;
 
@@ -100,6 +101,7 @@ impl There {
     fn work(&self) -> ! {
         // Where a worker has the same processor, clients shall not wait for what is freed.
         let _ = thread::wake_late();
+        background::enter();
         loop {
             let mut queue = lock(&self.queue);
             while queue.is_empty() {

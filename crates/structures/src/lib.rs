@@ -4,6 +4,8 @@
 //! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
 //! Under `--cfg loom` only what loom models is built: its locks cannot stand in statics.
 
+#[cfg(not(loom))]
+pub mod background;
 pub mod bits;
 #[cfg(not(loom))]
 pub(crate) mod bucket;

@@ -21,6 +21,7 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{Layout, handle_alloc_error};
 
+use crate::background;
 use crate::lock::SlotLock;
 
 /// The largest request served from pages.
@@ -122,9 +123,11 @@ pub unsafe fn deallocate(pointer: NonNull<u8>, size: usize) {
     let chunk = chunk_of(pointer);
     // SAFETY: a live object lies in a mapped chunk, whose `arena` is constant.
     let arena = &ARENA[unsafe { (*chunk).arena } as usize];
-    let _held = arena.lock.lock();
+    let held = arena.lock.lock();
     // SAFETY: the arena's lock is held, and the object is its own.
     unsafe { (*arena.lists.get()).deallocate(chunk, pointer, arena) }
+    drop(held);
+    background::freed();
 }
 
 /// A copy of an object in a page that holds more than its own, so that pages with few objects

@@ -221,7 +221,7 @@ fn asan() -> Result<()> {
 }
 
 fn fuzz_smoke() -> Result<()> {
-    fuzz::smoke(None, FUZZ_SECONDS)
+    fuzz::smoke(FUZZ_SECONDS)
 }
 
 fn differ() -> Result<()> {

@@ -47,6 +47,9 @@ pub struct Options {
     /// How long each target runs
     #[arg(long, default_value_t = 30)]
     seconds: u64,
+    /// What the fuzzer draws from; 0: from the time
+    #[arg(long, default_value_t = 0)]
+    seed: u32,
 }
 
 /// How a target is built.
@@ -76,16 +79,22 @@ struct Target {
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    smoke(options.target.as_deref(), options.seconds)
+    let mut targets = targets()?;
+    targets.retain(|target| options.target.as_ref().is_none_or(|name| *name == target.name));
+    if targets.is_empty() {
+        bail!("no fuzz target {} in crates/*/fuzz", options.target.as_deref().unwrap_or("at all"));
+    }
+    run_all(&targets, options.seconds, options.seed)
 }
 
-/// Runs one target, or all, for the given time each, and their canaries.
-pub fn smoke(only: Option<&str>, seconds: u64) -> Result<()> {
-    let mut targets = targets()?;
-    targets.retain(|target| only.is_none_or(|name| name == target.name));
-    if targets.is_empty() {
-        bail!("no fuzz target {} in crates/*/fuzz", only.unwrap_or("at all"));
-    }
+/// All targets for the given time each, drawing the same each time: a change is not to be blamed
+/// for what was there before.
+pub fn smoke(seconds: u64) -> Result<()> {
+    run_all(&targets()?, seconds, 1)
+}
+
+/// Runs targets, and their canaries.
+fn run_all(targets: &[Target], seconds: u64, seed: u32) -> Result<()> {
     if which("c++").is_none() {
         apt_install(&["g++"])?;
     }
@@ -93,7 +102,7 @@ pub fn smoke(only: Option<&str>, seconds: u64) -> Result<()> {
     for crate_targets in targets.chunk_by(|one, other| one.dir == other.dir) {
         build(crate_targets)?;
     }
-    in_parallel(&targets, |target| target.check(seconds))?;
+    in_parallel(targets, |target| target.check(seconds, seed))?;
     println!("fuzz: {} target(s), nothing found, every canary was found", targets.len());
     Ok(())
 }
@@ -182,13 +191,13 @@ impl Target {
         Ok(Self { name: field("name")?.to_string(), dir: dir.to_path_buf(), has_canary })
     }
 
-    fn check(&self, seconds: u64) -> Result<()> {
-        self.fuzz(seconds)?;
+    fn check(&self, seconds: u64, seed: u32) -> Result<()> {
+        self.fuzz(seconds, seed)?;
         if self.has_canary { self.expect_canary() } else { Ok(()) }
     }
 
-    fn fuzz(&self, seconds: u64) -> Result<()> {
-        let (succeeded, log) = self.run(Kind::Plain, seconds)?;
+    fn fuzz(&self, seconds: u64, seed: u32) -> Result<()> {
+        let (succeeded, log) = self.run(Kind::Plain, seconds, seed)?;
         if !succeeded {
             let end = log.lines().count().saturating_sub(LOG_LINES);
             let end: Vec<_> = log.lines().skip(end).collect();
@@ -202,7 +211,7 @@ impl Target {
     }
 
     fn expect_canary(&self) -> Result<()> {
-        let (succeeded, log) = self.run(Kind::Canary, CANARY_SECONDS)?;
+        let (succeeded, log) = self.run(Kind::Canary, CANARY_SECONDS, 0)?;
         if succeeded {
             bail!("{} ERROR: the planted bug was not found in {CANARY_SECONDS} s", self.name);
         }
@@ -214,10 +223,11 @@ impl Target {
     }
 
     /// Runs the program. Returns whether nothing was found, and what it said.
-    fn run(&self, kind: Kind, seconds: u64) -> Result<(bool, String)> {
+    fn run(&self, kind: Kind, seconds: u64, seed: u32) -> Result<(bool, String)> {
         let path = kind.dir().join(&self.name).with_extension("log");
         let log = File::create(&path)?;
         let mut fuzzer = self.libfuzzer(kind, seconds)?;
+        fuzzer.arg(format!("-seed={seed}"));
         let status = fuzzer.stdout(log.try_clone()?).stderr(log).status()?;
         Ok((status.success(), String::from_utf8_lossy(&fs::read(&path)?).into_owned()))
     }

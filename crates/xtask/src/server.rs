@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::wire::{Client, Reply};
 
 /// Longer than any server needs to start with an empty data set on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Another process may take the port between our choice and the server's bind.
 const START_ATTEMPTS: u32 = 3;
