@@ -2,15 +2,10 @@
 #![forbid(unsafe_code)]
 
 use kvasir_structures::heap::Counted;
+use mimalloc::MiMalloc;
 
-#[cfg(not(kvasir_asan))]
 #[global_allocator]
-static ALLOCATOR: Counted<mimalloc::MiMalloc> = Counted(mimalloc::MiMalloc);
-
-/// Sanitizers know their own.
-#[cfg(kvasir_asan)]
-#[global_allocator]
-static ALLOCATOR: Counted<std::alloc::System> = Counted(std::alloc::System);
+static ALLOCATOR: Counted<MiMalloc> = Counted(MiMalloc);
 
 fn main() -> std::process::ExitCode {
     kvasir_server::start::main()

@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use kvasir_resp::value::Value;
 
 use crate::harness::{Client, Server, backends, wait_until};
-use crate::saving::{EndOnDrop, digest, directory, fill, path, sum, transfer};
+use crate::saving::{beside_transfers, digest, directory, fill, path, sum};
 
 pub const LIBRARY: &str = "#!lua name=lib\nredis.register_function('f', function() return 7 end)";
 
@@ -373,21 +372,11 @@ fn rewrites_beside_transactions_lose_nothing() {
     for (backend, fsync) in [("io_uring", "everysec"), ("epoll", "always")] {
         let directory = directory();
         let (server, mut client) = start(backend, directory.path(), &["--appendfsync", fsync]);
-        for account in 0..ACCOUNTS {
-            client.call(&["SET", &format!("account:{account}"), "100"]);
-        }
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let _end = EndOnDrop(&is_over);
-            for thread in 0..4_usize {
-                let (server, is_over) = (&server, &is_over);
-                scope.spawn(move || transfer(&mut server.connect(), thread, ACCOUNTS, is_over));
-            }
+        beside_transfers(&server, ACCOUNTS, || {
             for rewrite in 1..=3 {
                 client.ask("BGREWRITEAOF");
                 wait_for(&mut client, &format!("aof_rewrites:{rewrite}\r\n"));
             }
-            is_over.store(true, Relaxed);
         });
         let before = digest(&mut client);
         wait_for(&mut client, "aof_buffer_length:0\r\n");

@@ -182,16 +182,7 @@ fn a_snapshot_shows_one_moment() {
         options.extend(["--snapshot-files", files]);
         let server = Server::kvasir(backend, &options);
         let mut client = server.connect();
-        for account in 0..ACCOUNTS {
-            client.call(&["SET", &format!("account:{account}"), "100"]);
-        }
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let _end = EndOnDrop(&is_over);
-            for thread in 0..4_usize {
-                let (server, is_over) = (&server, &is_over);
-                scope.spawn(move || transfer(&mut server.connect(), thread, ACCOUNTS, is_over));
-            }
+        beside_transfers(&server, ACCOUNTS, || {
             for _ in 0..10 {
                 client.ask("BGSAVE");
                 wait_for_snapshot(&mut client);
@@ -203,8 +194,25 @@ fn a_snapshot_shows_one_moment() {
     }
 }
 
+/// Gives each account 100, and does the work while four clients transfer between them.
+pub fn beside_transfers(server: &Server, accounts: usize, work: impl FnOnce()) {
+    let mut client = server.connect();
+    for account in 0..accounts {
+        client.call(&["SET", &format!("account:{account}"), "100"]);
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = EndOnDrop(&is_over);
+        for thread in 0..4_usize {
+            let is_over = &is_over;
+            scope.spawn(move || transfer(&mut server.connect(), thread, accounts, is_over));
+        }
+        work();
+    });
+}
+
 /// Ends what runs beside a check, also one that fails.
-pub struct EndOnDrop<'a>(pub &'a AtomicBool);
+struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
@@ -213,7 +221,7 @@ impl Drop for EndOnDrop<'_> {
 }
 
 /// Moves money between accounts until it is over.
-pub fn transfer(client: &mut Client, seed: usize, accounts: usize, is_over: &AtomicBool) {
+fn transfer(client: &mut Client, seed: usize, accounts: usize, is_over: &AtomicBool) {
     let mut state = seed as u64 * 7919 + 1;
     let mut draw = |below: usize| {
         state =
