@@ -15,7 +15,7 @@ mod writer;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,8 @@ use demand::Demand;
 
 /// No offset: the thread `log` works.
 const AWAKE: u64 = u64::MAX;
-/// How long the end of the server waits for the end of a rewrite.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the end of the server waits for a rewrite to tidy up, which a busy disk makes long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What all threads see of it.
 pub struct Aof {
@@ -227,24 +227,16 @@ impl Aof {
     }
 
     /// Writes what is left and ends the thread; called when no worker runs any more. A rewrite
-    /// under way is given up.
+    /// under way is given up, which ends after what counts is safe: it has but to tidy up.
     pub fn finish(&self) {
         let mut state = lock(&self.state);
-        state.is_closed = true;
+        (state.is_closed, state.is_stopping) = (true, true);
         let cancel = Arc::clone(&state.rewrite.cancel);
         drop(state);
         cancel.ask();
-        // It may wait for a disk that never comes.
-        let is_under_way = |state: &mut State| state.rewrite.began.is_some();
-        let waited = self.changed.wait_timeout_while(lock(&self.state), PATIENCE, is_under_way);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.is_stopping = true;
-        let running = state.running.take();
-        drop(state);
         self.unpark();
-        if let Some(running) = running {
-            // Its panic would have ended the process.
-            let _ = running.join();
-        }
+        self.join();
+        let is_under_way = |state: &mut State| state.rewrite.began.is_some();
+        drop(self.changed.wait_timeout_while(lock(&self.state), PATIENCE, is_under_way));
     }
 }

@@ -142,7 +142,7 @@ impl Aof {
         self.unpark();
     }
 
-    fn join(&self) {
+    pub(super) fn join(&self) {
         let running = lock(&self.state).running.take();
         if let Some(running) = running {
             // Its panic would have ended the process.

@@ -1,7 +1,7 @@
 //! When the append-only file is rewritten, what ends a rewrite, and manifests that lead nowhere.
 
 use crate::aof::{refused, start, wait_for};
-use crate::harness::Client;
+use crate::harness::{Client, wait_until};
 use crate::saving::{digest, directory, fill};
 
 /// Writes 400 kB over the same key.
@@ -46,13 +46,18 @@ fn it_is_not_rewritten_while_it_is_small_or_nobody_wants_it() {
 /// A rewrite that would take minutes.
 const SLOW: [&str; 2] = ["--snapshot-bandwidth", "10kb"];
 
-fn begin_rewrite(client: &mut Client) {
+/// Returns once the cut was made and the log has gone on behind it.
+fn begin_rewrite(client: &mut Client, dir: &std::path::Path) {
     client.ask("BGREWRITEAOF");
-    wait_for(client, "aof_rewrite_in_progress:1\r\n");
+    let next = dir.join("appendonlydir/appendonly.aof.2.incr.aof");
+    wait_until("the log goes on in another file", || next.exists());
 }
 
-fn files(dir: &std::path::Path) -> usize {
-    std::fs::read_dir(dir.join("appendonlydir")).unwrap().count()
+/// Manifest, base, the increment before the cut and the one behind it: nothing by half.
+fn has_whole_files_only(dir: &std::path::Path) {
+    let files = std::fs::read_dir(dir.join("appendonlydir")).unwrap();
+    let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
 }
 
 #[test]
@@ -60,13 +65,12 @@ fn the_end_of_the_server_does_not_wait_for_a_rewrite() {
     let directory = directory();
     let (mut server, mut client) = start("io_uring", directory.path(), &SLOW);
     fill(&mut client);
-    begin_rewrite(&mut client);
+    begin_rewrite(&mut client, directory.path());
     client.ask("SET last 1");
     let wanted = digest(&mut client);
     client.send(&["SHUTDOWN", "NOSAVE"]);
     assert!(server.wait_for_end().success());
-    // Manifest, base, the increment before the cut and the one behind it: nothing by half.
-    assert_eq!(files(directory.path()), 4);
+    has_whole_files_only(directory.path());
     drop(server);
     let (_server, mut client) = start("epoll", directory.path(), &[]);
     assert_eq!(digest(&mut client), wanted);
@@ -77,16 +81,16 @@ fn turning_the_file_off_gives_a_rewrite_up() {
     let directory = directory();
     let (_server, mut client) = start("io_uring", directory.path(), &SLOW);
     fill(&mut client);
-    begin_rewrite(&mut client);
+    begin_rewrite(&mut client, directory.path());
     client.ask("CONFIG SET appendonly no");
     wait_for(&mut client, "aof_enabled:0\r\naof_rewrite_in_progress:0\r\n");
-    assert_eq!(files(directory.path()), 4);
+    has_whole_files_only(directory.path());
     // Nor does turning it on, if it is turned off meanwhile.
     client.ask("CONFIG SET appendonly yes");
     wait_for(&mut client, "aof_rewrite_in_progress:1\r\n");
     client.ask("CONFIG SET appendonly no");
     wait_for(&mut client, "aof_enabled:0\r\naof_rewrite_in_progress:0\r\n");
-    assert_eq!(files(directory.path()), 4);
+    has_whole_files_only(directory.path());
 }
 
 #[test]

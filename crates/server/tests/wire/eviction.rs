@@ -1,6 +1,7 @@
 //! `maxmemory`: what is refused, what goes, and how closely the limit is kept.
 
 use std::thread;
+use std::time::Duration;
 
 use kvasir_resp::encode::encode_request;
 
@@ -239,6 +240,11 @@ fn a_lower_limit_is_reached_in_the_background() {
         assert!(used(&mut client) > limit / 10 * 8);
         // Another policy, which no key is subject to.
         config_set(&mut client, "maxmemory-policy", "volatile-ttl");
+        wait_until("nobody evicts by the old one", || {
+            let keys = show(&client.ask("DBSIZE"));
+            thread::sleep(Duration::from_millis(100));
+            show(&client.ask("DBSIZE")) == keys
+        });
         config_set(&mut client, "maxmemory", limit / 2);
         assert_eq!(show(&client.ask("SET k v")), OOM);
         let keys = show(&client.ask("DBSIZE"));

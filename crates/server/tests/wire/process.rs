@@ -68,7 +68,9 @@ fn the_log_changes_its_look_and_its_level() {
         let mut last_line = |settings: &str, text: &str| {
             assert_eq!(client.ask(&format!("CONFIG SET {settings}")).as_bytes(), Some(&b"OK"[..]));
             client.ask(&format!("DEBUG LOG {text}"));
-            server.read_file("kvasir.log").lines().last().unwrap().to_owned()
+            // The line that says that the server is ready may come between.
+            let log = server.read_file("kvasir.log");
+            log.lines().rfind(|line| line.contains("DEBUG LOG")).unwrap().to_owned()
         };
         let line = last_line("log-format json log-timestamp-format milliseconds", "one");
         assert!(line.starts_with("{\"pid\":"), "{line}");

@@ -113,7 +113,7 @@ pub static TABLES: &[Table] = &[
         name: "stall",
         title: "Longest round trip of a PING while a large value goes away",
         note: "Another connection sends PING about every 200 us. The machine's own longest stall \
-               in the same thread stands beside it.",
+               in the same thread stands beside it, and what happens where nothing goes away.",
         columns: &[
             compared("max_ms", "max ms", 2),
             column("p50_ms", "p50 ms", 3),
