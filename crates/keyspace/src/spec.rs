@@ -120,13 +120,12 @@ bitflags! {
         const ASKING = 1 << 11;
         const FAST = 1 << 12;
         const NO_AUTH = 1 << 13;
-        const MAY_REPLICATE = 1 << 14;
-        const NO_ASYNC_LOADING = 1 << 15;
-        const NO_MULTI = 1 << 16;
-        const MOVABLEKEYS = 1 << 17;
-        const ALLOW_BUSY = 1 << 18;
-        const NO_MANDATORY_KEYS = 1 << 19;
-        const PROTECTED = 1 << 20;
+        const NO_ASYNC_LOADING = 1 << 14;
+        const NO_MULTI = 1 << 15;
+        const MOVABLEKEYS = 1 << 16;
+        const ALLOW_BUSY = 1 << 17;
+        const NO_MANDATORY_KEYS = 1 << 18;
+        const PROTECTED = 1 << 19;
     }
 
     /// ACL categories that a row names itself.

@@ -8,7 +8,7 @@ use kvasir_resp::reply::Reply;
 use crate::dispatch::{Entry, Table};
 
 /// In the order in which Redis lists them.
-const FLAG_NAMES: [(Flags, &str); 20] = [
+const FLAG_NAMES: [(Flags, &str); 19] = [
     (Flags::WRITE, "write"),
     (Flags::READONLY, "readonly"),
     (Flags::DENYOOM, "denyoom"),
@@ -23,7 +23,6 @@ const FLAG_NAMES: [(Flags, &str); 20] = [
     (Flags::ASKING, "asking"),
     (Flags::FAST, "fast"),
     (Flags::NO_AUTH, "no_auth"),
-    (Flags::MAY_REPLICATE, "may_replicate"),
     (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
     (Flags::NO_ASYNC_LOADING, "no_async_loading"),
     (Flags::NO_MULTI, "no_multi"),

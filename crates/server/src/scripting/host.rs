@@ -17,6 +17,7 @@ use crate::config::Loglevel;
 use crate::dispatch::{Entry, NotFound};
 use crate::evict::OUT_OF_MEMORY;
 use crate::log;
+use crate::pause::may_write;
 use crate::run::fail;
 use crate::scripting::busy;
 use crate::session::Session;
@@ -144,16 +145,17 @@ impl Running {
             return Err(Error::fixed("ERR This Redis command is not allowed from script"));
         }
         self.session.admit(entry, args, Moment::Script)?;
-        if self.refuses_growth && entry.spec.flags.contains(Flags::DENYOOM) {
-            return Err(OUT_OF_MEMORY);
+        let flags = entry.spec.flags;
+        if self.is_read_only && may_write(entry) {
+            let text = "ERR Write commands are not allowed from read-only scripts.";
+            return Err(Error::fixed(text));
         }
-        if entry.spec.flags.contains(Flags::WRITE) {
-            if self.is_read_only {
-                let text = "ERR Write commands are not allowed from read-only scripts.";
-                return Err(Error::fixed(text));
-            }
+        if flags.contains(Flags::WRITE) {
             shared.saving.check_write()?;
             shared.aof.check_write()?;
+        }
+        if self.refuses_growth && flags.contains(Flags::DENYOOM) {
+            return Err(OUT_OF_MEMORY);
         }
         Ok(entry)
     }

@@ -68,6 +68,8 @@ fn scripts_fail() {
         "local = 1",
         "return {err='OWN x'}",
         "#!lua flags=no-writes\nreturn redis.call('set','k','v')",
+        "return redis.call('pfcount','k')",
+        "return redis.call('publish','c','message')",
         "#!lua flags=nope\nreturn 1",
         "#!python\nreturn 1",
         "#!lua\nreturn 1",

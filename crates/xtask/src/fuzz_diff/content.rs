@@ -98,7 +98,7 @@ fn compare_fields(twins: &mut Twins, hashes: &[&[u8]]) -> Result<Option<Differen
 fn ask(twins: &mut Twins, calls: &[Call]) -> Result<Option<Difference>> {
     let ours = answers(&mut twins.ours, calls)?;
     let theirs = answers(&mut twins.theirs, calls)?;
-    let mut tally = Tally::new(twins.peer);
+    let mut tally = Tally::new(twins.peer, twins.mixes);
     for ((call, ours), theirs) in calls.iter().zip(ours).zip(theirs) {
         if judge(call, &ours, &theirs, &mut tally) == Verdict::Different {
             let (ours, theirs) = (format!("{ours:?}"), format!("{theirs:?}"));

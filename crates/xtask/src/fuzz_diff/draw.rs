@@ -85,7 +85,8 @@ impl<'a> Drawer<'a> {
         let name = call[0].to_ascii_lowercase();
         let is_newer = match &name[..] {
             b"zrank" | b"zrevrank" => call.len() == 4,
-            // They do not wait in a script.
+            // Nor do they wait in a script.
+            b"xread" | b"xreadgroup" => call.iter().any(|arg| arg.eq_ignore_ascii_case(b"block")),
             b"blpop" | b"brpop" | b"brpoplpush" | b"blmove" | b"bzpopmin" | b"bzpopmax" => true,
             _ => false,
         };

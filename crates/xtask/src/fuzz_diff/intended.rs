@@ -22,6 +22,9 @@ pub enum Peer {
     Valkey,
 }
 
+/// Rules that only scripts need.
+const MIXED: [&str; 2] = ["script-words", "script-numbers"];
+
 /// A reason for two replies to differ.
 pub struct Rule {
     pub name: &'static str,
@@ -303,6 +306,14 @@ pub static INTENDED: &[Rule] = &[
         matches: |_, _, ours, theirs| in_words_of_valkey(ours) == in_words_of_valkey(theirs),
     },
     Rule {
+        name: "script-numbers",
+        reason: "Valkey keeps numbers that a script stores as texts",
+        peer: Some(Peer::Valkey),
+        matches: |_, call, ours, theirs| {
+            is_word(call, b"encoding") && are(ours, theirs, b"int", b"embstr")
+        },
+    },
+    Rule {
         name: "text-encoding",
         reason: "Valkey's longest text beside its key is Valkey's, Kvasir reports Redis's",
         peer: Some(Peer::Valkey),
@@ -318,6 +329,8 @@ const TREE_FIELDS: [&str; 2] = ["radix-tree-keys", "radix-tree-nodes"];
 /// What was met so far.
 pub struct Tally {
     pub peer: Peer,
+    /// Whether there are scripts.
+    pub mixes: bool,
     pub commands: u64,
     /// Replies that are errors: those say less about the data.
     pub errors: u64,
@@ -328,15 +341,21 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new(peer: Peer) -> Tally {
+    pub fn new(peer: Peer, mixes: bool) -> Tally {
         let (normal, intended) = (vec![0; NORMAL.len()], vec![0; INTENDED.len()]);
-        Tally { peer, commands: 0, errors: 0, normal, intended, examples: Vec::new() }
+        Tally { peer, mixes, commands: 0, errors: 0, normal, intended, examples: Vec::new() }
+    }
+
+    /// Whether a rule holds here.
+    fn has(&self, rule: &Rule) -> bool {
+        rule.peer.is_none_or(|peer| peer == self.peer)
+            && (self.mixes || !MIXED.contains(&rule.name))
     }
 
     /// How often each intended difference from this peer was met.
     pub fn intended(&self) -> impl Iterator<Item = (&'static Rule, u64)> {
         let rules = INTENDED.iter().zip(self.intended.iter().copied());
-        rules.filter(|(rule, _)| rule.peer.is_none_or(|peer| peer == self.peer))
+        rules.filter(|(rule, _)| self.has(rule))
     }
 
     pub fn normal(&self) -> impl Iterator<Item = (&'static Rule, u64)> {
@@ -379,10 +398,7 @@ pub fn judge_parts(parts: &[(Call, Raw, Raw)], tally: &mut Tally) -> Verdict {
 
 fn excuse(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdict {
     let name = String::from_utf8_lossy(&call[0]).to_ascii_lowercase();
-    let peer = tally.peer;
-    let excuses = |rule: &Rule| {
-        rule.peer.is_none_or(|only| only == peer) && (rule.matches)(&name, call, ours, theirs)
-    };
+    let excuses = |rule: &Rule| tally.has(rule) && (rule.matches)(&name, call, ours, theirs);
     if let Some(index) = NORMAL.iter().position(excuses) {
         tally.normal[index] += 1;
         return Verdict::Excused;

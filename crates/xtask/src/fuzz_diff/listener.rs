@@ -31,29 +31,33 @@ impl Listener {
         Ok(Listener { twins, is_ordered: true })
     }
 
-    pub fn is_of_events(&self) -> bool {
-        self.is_ordered
-    }
-
     /// Calls, whose answers are looked at by `differ`.
     pub fn say(&mut self, calls: &[&Call]) -> Result<()> {
         self.twins.ours.send(calls)?;
         self.twins.theirs.send(calls)
     }
 
-    /// Everything that was pushed since, if it is not the same.
-    pub fn differ(&mut self) -> Result<Option<Pushed>> {
+    /// Everything that was pushed since, if it is not the same; of what happened to keys only where
+    /// `with_events`.
+    pub fn differ(&mut self, with_events: bool) -> Result<Option<Pushed>> {
         let ping: Call = vec![b"PING".to_vec(), FENCE.to_vec()];
         self.say(&[&ping])?;
-        let theirs = until_fence(&mut self.twins.theirs).context("the peer")?;
+        let mut theirs = until_fence(&mut self.twins.theirs).context("the peer")?;
         let ours = until_fence(&mut self.twins.ours)?;
-        let (ours, theirs) = (self.normal(ours), self.normal(theirs));
+        // Redis 7.0 calls it a deletion when a key is told to have died already.
+        let died: Vec<Raw> = ours.iter().filter(|event| is_death(event)).cloned().collect();
+        theirs.retain(|event| !as_death(event).is_some_and(|death| died.contains(&death)));
+        let normal = |pushed: Vec<Raw>| {
+            let is_told = |event: &Raw| !is_death(event) && (with_events || !is_event(event));
+            self.in_order(pushed.into_iter().filter(is_told).collect())
+        };
+        let (ours, theirs) = (normal(ours), normal(theirs));
         Ok((ours != theirs).then_some((ours, theirs)))
     }
 
-    fn normal(&self, pushed: Vec<Raw>) -> Vec<Raw> {
+    fn in_order(&self, pushed: Vec<Raw>) -> Vec<Raw> {
         if self.is_ordered {
-            return pushed.into_iter().filter(|event| !is_death(event)).collect();
+            return pushed;
         }
         let mut pushed: Vec<Raw> = pushed.into_iter().flat_map(without_order).collect();
         pushed.sort();
@@ -75,12 +79,40 @@ fn until_fence(link: &mut Link) -> Result<Vec<Raw>> {
     }
 }
 
+/// Channel and message of what is told of a key.
+fn event_of(raw: &Raw) -> Option<(&[u8], &[u8])> {
+    let [.., channel, message] = raw.items() else { return None };
+    let (channel, message) = (channel.text()?, message.text()?);
+    channel.starts_with(b"__key").then_some((channel, message))
+}
+
+fn is_event(raw: &Raw) -> bool {
+    event_of(raw).is_some()
+}
+
 /// Whether a key or a field died of age: each server comes to it when it does.
-fn is_death(event: &Raw) -> bool {
-    let texts: Vec<_> = event.items().iter().filter_map(Raw::text).collect();
-    let [.., channel, message] = texts[..] else { return false };
-    let is_death = |text: &[u8]| text.ends_with(b"expired");
-    is_death(channel) || (channel.starts_with(b"__keyspace") && is_death(message))
+fn is_death(raw: &Raw) -> bool {
+    event_of(raw).is_some_and(|(channel, message)| {
+        channel.ends_with(b"expired")
+            || (channel.starts_with(b"__keyspace") && message.ends_with(b"expired"))
+    })
+}
+
+/// A key's deletion, told as its death.
+fn as_death(raw: &Raw) -> Option<Raw> {
+    let (channel, message) = event_of(raw)?;
+    let Raw::Node(header, items) = raw else { return None };
+    let (kept, told) = items.split_at(items.len() - 2);
+    let told = match channel.strip_suffix(b":del") {
+        Some(channel) => [bulk(&[channel, b":expired"].concat()), told[1].clone()],
+        None if message == b"del" => [told[0].clone(), bulk(b"expired")],
+        None => return None,
+    };
+    Some(Raw::Node(header.clone(), [kept, &told].concat()))
+}
+
+fn bulk(text: &[u8]) -> Raw {
+    Raw::Leaf([format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat())
 }
 
 /// UNSUBSCRIBE leaves channels in any order, and counts down: names and counts apart.
@@ -95,5 +127,25 @@ fn without_order(raw: Raw) -> Vec<Raw> {
             vec![half(name), half(count)]
         }
         _ => vec![raw],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(channel: &str, message: &str) -> Raw {
+        let items = ["pmessage", "__key*", channel, message].map(|text| bulk(text.as_bytes()));
+        Raw::Node(b"*4\r\n".to_vec(), items.to_vec())
+    }
+
+    #[test]
+    fn deaths_are_told_apart() {
+        let died = [event("__keyspace@0__:k", "expired"), event("__keyevent@0__:expired", "k")];
+        let deleted = [event("__keyspace@0__:k", "del"), event("__keyevent@0__:del", "k")];
+        assert!(died.iter().all(is_death) && !deleted.iter().any(is_death));
+        assert_eq!(deleted.iter().map(as_death).collect::<Vec<_>>(), died.clone().map(Some));
+        assert_eq!(died.iter().map(as_death).collect::<Vec<_>>(), [None, None]);
+        assert!(!is_event(&event("c1", "expired")) && !is_death(&event("c1", "expired")));
     }
 }

@@ -102,8 +102,10 @@ impl<'a> Mixer<'a> {
             6 => words(fixed(self.peer, random)),
             _ => loop {
                 let call = script::inner(&self.drawer, random);
+                // A transaction may not be open after all, and who subscribes is no reader of replies.
+                let is_out = &call[0][..] == b"SUBSCRIBE";
                 let is_refused = matches!(&call[0][..], b"MULTI" | b"WATCH");
-                if !is_refused || self.peer == Peer::Valkey {
+                if !is_out && (!is_refused || self.peer == Peer::Valkey) {
                     return call;
                 }
             },

@@ -156,6 +156,7 @@ fn launches(options: &Options, oracle: &Oracle) -> Result<Launches> {
         ours: Launch { program, args: ours, cores: None },
         theirs: Launch { program: oracle.program.clone(), args: theirs, cores: None },
         peer: options.peer,
+        mixes: options.mix,
     })
 }
 
@@ -264,7 +265,9 @@ fn fail(
     let backend = &options.backend;
     let compression = options.compression.as_ref();
     let compression = compression.map_or(String::new(), |name| format!(" --compression {name}"));
-    let again = format!("cargo xtask fuzz-diff --peer {peer} --backend {backend}{compression}");
+    let mix = if options.mix { " --mix" } else { "" };
+    let again =
+        format!("cargo xtask fuzz-diff --peer {peer} --backend {backend}{compression}{mix}");
     println!("again: {again} --replay {file}");
     println!("   or: {again} --seed {seed} --commands {EPOCH_STEPS}");
     Ok(anyhow::anyhow!("an unexplained difference, seed {seed}"))

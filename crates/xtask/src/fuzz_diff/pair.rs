@@ -50,6 +50,8 @@ pub struct Launches {
     pub ours: Launch,
     pub theirs: Launch,
     pub peer: Peer,
+    /// Whether more than data commands is drawn.
+    pub mixes: bool,
 }
 
 /// Plants one wrong reply in so many, to see whether it is found.
@@ -89,6 +91,7 @@ pub struct Twins {
     pub ours: Link,
     pub theirs: Link,
     pub peer: Peer,
+    pub mixes: bool,
     /// The calls of the transaction that is open.
     queued: Option<Vec<Call>>,
 }
@@ -96,7 +99,7 @@ pub struct Twins {
 impl Pair {
     pub fn start(launches: &Launches) -> Result<Pair> {
         let (ours, theirs) = (Server::start(&launches.ours)?, Server::start(&launches.theirs)?);
-        let tally = Tally::new(launches.peer);
+        let tally = Tally::new(launches.peer, launches.mixes);
         let mut pair =
             Pair { ours, theirs, links: Vec::new(), listeners: Vec::new(), tally, canary: None };
         pair.renew()?;
@@ -127,6 +130,7 @@ impl Pair {
             ours: link(&self.ours)?,
             theirs: link(&self.theirs)?,
             peer: self.tally.peer,
+            mixes: self.tally.mixes,
             queued: None,
         })
     }
@@ -190,10 +194,7 @@ impl Pair {
     /// things to the keys of each side.
     fn hear(&mut self, batch: &[Step], is_special: bool) -> Result<Option<Difference>> {
         for listener in &mut self.listeners {
-            let Some((ours, theirs)) = listener.differ()? else { continue };
-            if is_special && listener.is_of_events() {
-                continue;
-            }
+            let Some((ours, theirs)) = listener.differ(!is_special)? else { continue };
             let calls: Vec<String> = batch.iter().map(|step| show(&step.call)).collect();
             return Ok(Some(Difference {
                 step: batch.len() - 1,
