@@ -50,7 +50,7 @@ pub fn read_all<'v>(
     view: &'v mut View<'_, '_>,
     keys: Range<usize>,
 ) -> Result<Vec<Option<Set<'v>>>, Error> {
-    let records = view.read_all(keys);
+    let records = view.read_all(keys, |record| Set::of(record).map(drop))?;
     records.into_iter().map(|record| record.map(Set::of).transpose()).collect()
 }
 

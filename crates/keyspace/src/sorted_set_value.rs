@@ -317,6 +317,11 @@ pub fn edit<R>(
         BodyMut::Bytes(bytes) => Content::Packed(Listpack::from_sound_bytes(bytes.to_vec())),
     };
     let mut editor = Editor { content, limits, changed: false };
+    if !limits.allow(expected.entries, expected.member_len_max) {
+        // Whether or not they will be members: so does Valkey.
+        editor.convert();
+        editor.changed = true;
+    }
     let result = change(&mut editor);
     match editor.len() {
         0 => found.delete(),

@@ -272,11 +272,13 @@ impl<'a, 'g> View<'a, 'g> {
         Some(found.occupied.into_mut().into_shared())
     }
 
-    /// Reads the values of several keys.
-    pub fn read_all(&mut self, keys: Range<usize>) -> Vec<Option<Record<'_>>> {
-        keys.clone().for_each(|key| {
-            self.read(key);
-        });
+    /// Reads the values of several keys, up to the first that `check` does not let pass.
+    pub fn read_all(
+        &mut self,
+        keys: Range<usize>,
+        check: impl Fn(Record<'_>) -> Result<(), Error>,
+    ) -> Result<Vec<Option<Record<'_>>>, Error> {
+        keys.clone().try_for_each(|key| self.read(key).map_or(Ok(()), &check))?;
         let record = |key: usize| {
             let slot = &self.guards[self.guard_of(key)].slot;
             let record = slot.get(self.keys[key].hash, self.key(key))?;
@@ -284,7 +286,7 @@ impl<'a, 'g> View<'a, 'g> {
             let has_passed = |expiry_ms| self.env.has_passed(expiry_ms);
             (!record.expiry_ms().is_some_and(has_passed)).then_some(record)
         };
-        keys.map(record).collect()
+        Ok(keys.map(record).collect())
     }
 
     /// Looks at a value: counts a hit or a miss, but is no access to it.

@@ -204,7 +204,7 @@ static COMMAND_GETKEYS: ServerCommand = ServerCommand {
         summary: "Finds the keys in a call.",
         since: "2.8.13",
         complexity: "O(N) in the number of arguments of the call",
-        arity: -4,
+        arity: -3,
         ..BLANK
     },
     run: ServerRun::Plain(|cx| {
@@ -223,7 +223,7 @@ static COMMAND_GETKEYSANDFLAGS: ServerCommand = ServerCommand {
         summary: "Finds the keys in a call, and tells what the call does with each.",
         since: "7.0.0",
         complexity: "O(N) in the number of arguments of the call",
-        arity: -4,
+        arity: -3,
         ..BLANK
     },
     run: ServerRun::Plain(|cx| {

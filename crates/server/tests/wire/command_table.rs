@@ -2,7 +2,7 @@
 
 use kvasir_resp::value::Value;
 
-use crate::check::check;
+use crate::check::{check, check_newer};
 use crate::harness::{Client, Server, each_backend};
 
 #[test]
@@ -14,10 +14,9 @@ fn keys_of_calls() {
         ),
         (
             "COMMAND GETKEYS NOSUCH k; COMMAND GETKEYS PING x; COMMAND GETKEYS GET a b; \
-             COMMAND GETKEYS GET; COMMAND GETKEYS MEMORY USAGE k",
+             COMMAND GETKEYS MEMORY USAGE k",
             "-ERR Invalid command specified; -ERR The command has no key arguments; \
-             -ERR Invalid number of arguments specified for command; \
-             -ERR wrong number of arguments for 'command|getkeys' command; [$k]",
+             -ERR Invalid number of arguments specified for command; [$k]",
         ),
         (
             "COMMAND GETKEYSANDFLAGS SET k v; COMMAND GETKEYSANDFLAGS SET k v GET; \
@@ -25,6 +24,12 @@ fn keys_of_calls() {
             "[[$k [+OW +update]]]; [[$k [+RW +access +update]]]; [[$k [+RO +access]]]",
         ),
     ]);
+    check_newer(&[(
+        "COMMAND GETKEYS GET; COMMAND GETKEYS DBSIZE; COMMAND GETKEYS",
+        "-ERR Invalid number of arguments specified for command; \
+         -ERR The command has no key arguments; \
+         -ERR wrong number of arguments for 'command|getkeys' command",
+    )]);
 }
 
 #[test]

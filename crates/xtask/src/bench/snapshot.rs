@@ -140,7 +140,6 @@ fn save_and_start(
     ]))
 }
 
-/// All files of the data, by their size; the log beside them is small.
 /// Saves in the background and looks meanwhile at what the caller wants to see; how long it took.
 fn save(client: &mut Client, mut look: impl FnMut() -> Result<()>) -> Result<Duration> {
     let began = Instant::now();

@@ -184,6 +184,14 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
+        name: "sorted-set-encoding",
+        reason: "a small sorted set is made large for what a call brings since Redis 7.2",
+        peer: Some(Peer::Redis),
+        matches: |_, call, ours, theirs| {
+            is_word(call, b"encoding") && are(ours, theirs, b"skiplist", b"listpack")
+        },
+    },
+    Rule {
         name: "double-digits",
         reason: "Redis before 7.2 writes a score with 17 digits, Kvasir with as few as are needed; \
                  and it loses the sign of -0 where a call makes a skiplist of what it began as a \

@@ -100,15 +100,17 @@ impl<'a> Mixer<'a> {
             3 => publish(random),
             4 | 5 => script::draw(&self.drawer, random),
             6 => words(fixed(self.peer, random)),
-            _ => loop {
-                let call = script::inner(&self.drawer, random);
-                // A transaction may not be open after all, and who subscribes is no reader of replies.
-                let is_out = &call[0][..] == b"SUBSCRIBE";
-                let is_refused = matches!(&call[0][..], b"MULTI" | b"WATCH");
-                if !is_out && (!is_refused || self.peer == Peer::Valkey) {
-                    return call;
-                }
-            },
+            _ => self.plain(random),
+        }
+    }
+
+    /// A call that leaves the connection what it is: one that subscribes reads no replies any more.
+    fn plain(&self, random: &mut Random) -> Call {
+        loop {
+            let call = script::inner(&self.drawer, random);
+            if !matches!(&call[0][..], b"MULTI" | b"WATCH" | b"SUBSCRIBE") {
+                return call;
+            }
         }
     }
 
@@ -127,7 +129,7 @@ impl<'a> Mixer<'a> {
     fn silent(&self, random: &mut Random) -> Call {
         let mut step: Call = vec![special::SILENT.to_vec()];
         for _ in 0..1 + random.below(3) {
-            let call = script::inner(&self.drawer, random);
+            let call = self.plain(random);
             step.push(call.len().to_string().into_bytes());
             step.extend(call);
         }

@@ -199,7 +199,7 @@ fn plan(args: Args<'_>, db: DbIndex, options: usize, keys: &mut Vec<KeyAt>) -> R
 }
 
 fn by_position(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
-    let set = sorted_set_value::peek(&mut cx.view, 0)?;
+    let set = sorted_set_value::read(&mut cx.view, 0)?;
     let mut parser = Parser::new(set, form);
     parser.read_circle(cx.args.from(2))?;
     let finished = parser.finish(cx.args.from(BY_POSITION_OPTIONS), cx.args.name())?;
@@ -207,7 +207,7 @@ fn by_position(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
 }
 
 fn by_member(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
-    let set = sorted_set_value::peek(&mut cx.view, 0)?;
+    let set = sorted_set_value::read(&mut cx.view, 0)?;
     let mut parser = Parser::new(set, form);
     parser.read_circle_by_member(cx.args.from(2))?;
     let finished = parser.finish(cx.args.from(BY_MEMBER_OPTIONS), cx.args.name())?;

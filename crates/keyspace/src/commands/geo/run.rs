@@ -32,7 +32,7 @@ pub fn run(
     (destination, event): (usize, &'static str),
 ) -> Result<Effect, Error> {
     let Finished { output, query } = finished;
-    let set = sorted_set_value::read(&mut cx.view, source)?;
+    let set = sorted_set_value::peek(&mut cx.view, source)?;
     let found = set.zip(query.as_ref()).map(|(set, query)| (query, search(set, query)));
     if output != Output::Reply {
         let (stored, count) = match found {

@@ -91,7 +91,7 @@ static GEOSEARCH: Command = Command {
 };
 
 fn geosearch(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let set = sorted_set_value::peek(&mut cx.view, 0)?;
+    let set = sorted_set_value::read(&mut cx.view, 0)?;
     let finished = Parser::new(set, Form::Search).finish(cx.args.from(2), cx.args.name())?;
     run(cx, finished, 0, (0, "geosearchstore"))
 }
@@ -125,7 +125,7 @@ static GEOSEARCHSTORE: Command = Command {
 };
 
 fn geosearchstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let set = sorted_set_value::peek(&mut cx.view, 1)?;
+    let set = sorted_set_value::read(&mut cx.view, 1)?;
     let finished = Parser::new(set, Form::SearchStore).finish(cx.args.from(3), cx.args.name())?;
     run(cx, finished, 1, (0, "geosearchstore"))
 }
@@ -379,6 +379,11 @@ mod tests {
              BYRADIUS 1 m",
             "new g, zadd g; new d, geosearchstore d; geosearchstore d; del d; ; keymiss none; \
              keymiss none",
+        );
+        // The key comes before the words that are wrong.
+        check_events(
+            "GEOSEARCH none FROMLONLAT 0 0 BYRADIUS 1; GEORADIUS none 0 x 1 m",
+            "keymiss none; keymiss none",
         );
     }
 }

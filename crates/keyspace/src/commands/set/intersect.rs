@@ -58,7 +58,7 @@ static SINTERSTORE: Command = Command {
         arity: -3,
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[
-            KeySpec::first(KeyFlags::RW.union(KeyFlags::UPDATE)),
+            KeySpec::first(KeyFlags::OW.union(KeyFlags::UPDATE)),
             KeySpec::range(KeyFlags::RO.union(KeyFlags::ACCESS), 2, -1, 1),
         ],
         arguments: &[Argument::key("destination", 0), Argument::key("key", 1).multiple()],

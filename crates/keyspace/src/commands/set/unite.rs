@@ -160,5 +160,10 @@ mod tests {
             "new a, sadd a; new b, sadd b; new d, sunionstore d; keymiss none, keymiss k, del d; \
              keymiss none, keymiss k; keymiss none; sunionstore a",
         );
+        // What stands behind a key of another type is not looked for.
+        check_events(
+            "SET t v; SUNION k t none; ZUNION 3 k t none",
+            "new t, set t; keymiss k; keymiss k",
+        );
     }
 }

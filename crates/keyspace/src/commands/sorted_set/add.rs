@@ -348,6 +348,10 @@ mod tests {
         );
         let same = " 1 a".repeat(129);
         check_valkey(&format!("ZADD z{same}; {encoding}"), ":1; $skiplist");
+        check_valkey(&format!("ZADD z 1 b; ZADD z{same}; {encoding}"), ":1; :1; $skiplist");
+        let long = "x".repeat(65);
+        let call = format!("ZADD z 1 b; ZADD z XX 1 {long}; {encoding}; ZRANGE z 0 -1");
+        check_valkey(&call, ":1; :0; $skiplist; [$b]");
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub fn read_all<'v>(
     view: &'v mut View<'_, '_>,
     keys: Range<usize>,
 ) -> Result<Vec<Source<'v>>, Error> {
-    view.read_all(keys).into_iter().map(Source::of).collect()
+    let records = view.read_all(keys, |record| Source::of(Some(record)).map(drop))?;
+    records.into_iter().map(Source::of).collect()
 }
 
 impl<'a> Source<'a> {
