@@ -124,8 +124,11 @@ fn has_many_scores(twins: &mut Twins, key: &[u8]) -> Result<bool> {
 
 /// How many items of a reply make one element.
 fn scan_items(name: &[u8], call: &Call) -> usize {
-    let is_bare = has_word(call, b"novalues");
-    if name == b"zscan" || (name == b"hscan" && !is_bare) { 2 } else { 1 }
+    match name {
+        b"zscan" if !has_word(call, b"noscores") => 2,
+        b"hscan" if !has_word(call, b"novalues") => 2,
+        _ => 1,
+    }
 }
 
 /// Keys die while nobody looks; afterwards both sides have the same.
