@@ -202,7 +202,7 @@ impl Stream {
     pub fn advance(&self, group: &mut Group, ids: impl IntoIterator<Item = StreamId>) {
         let first = self.first_id();
         for id in ids {
-            let is_known = group.last_id >= first && !self.has_deleted_from(group.last_id, first);
+            let is_known = group.last_id >= first && !self.has_deleted_from(group.last_id);
             match group.entries_read {
                 // A dump may bring any number; the largest stands for none there.
                 Some(read) if is_known => {
@@ -220,7 +220,7 @@ impl Stream {
         let first = self.first_id();
         let read = match group.entries_read {
             _ if self.entries_added == 0 => 0,
-            Some(read) if !self.has_deleted_from(group.last_id, first) => read,
+            Some(read) if !self.has_deleted_from(group.last_id) => read,
             _ => self.number_of(group.last_id, first)?,
         };
         Some(self.entries_added.wrapping_sub(read))
@@ -248,12 +248,9 @@ impl Stream {
         }
     }
 
-    /// Whether an entry from `id` on was deleted on its own, behind one that lives.
-    fn has_deleted_from(&self, id: StreamId, first: StreamId) -> bool {
-        !self.is_empty()
-            && self.max_deleted_id != StreamId::MIN
-            && first <= self.max_deleted_id
-            && id <= self.max_deleted_id
+    /// Whether an entry from `id` on was deleted on its own.
+    fn has_deleted_from(&self, id: StreamId) -> bool {
+        !self.is_empty() && self.max_deleted_id != StreamId::MIN && id <= self.max_deleted_id
     }
 
     /// Allocations behind it, about: what freeing it costs.

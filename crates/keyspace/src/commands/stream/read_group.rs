@@ -324,6 +324,13 @@ mod tests {
 
     #[test]
     fn lag_is_known_or_null() {
+        // Even where the first entry that lives is behind the deleted one.
+        check_valkey(
+            "XGROUP CREATE s g 14 MKSTREAM ENTRIESREAD 1; XADD s 66-3 a 1; XSETID s 77 \
+             MAXDELETEDID 45; XINFO GROUPS s",
+            "+OK; $66-3; +OK; [[$name $g $consumers :0 $pending :0 $last-delivered-id $14-0 \
+             $entries-read :1 $lag _]]",
+        );
         check_valkey(
             "XADD s 1-1 a 1; XADD s 2-1 b 2; XADD s 3-1 c 3; XGROUP CREATE s g 0; XREADGROUP \
              GROUP g c COUNT 1 STREAMS s >; XINFO GROUPS s; XDEL s 2-1; XINFO GROUPS s; \
