@@ -544,12 +544,7 @@ impl Content<'_> {
                 view.put(key, Tag::SortedSetListpack, NewBody::Bytes(&bytes), None);
             }
             Content::Converted(set) => {
-                view.put(
-                    key,
-                    Tag::SortedSetTree,
-                    NewBody::Object(Box::new(Object::SortedSet(set))),
-                    None,
-                );
+                view.put(key, Tag::SortedSetTree, tree_body(set), None);
             }
             Content::Tree(_) => unreachable!("it is in its place"),
         }
@@ -561,15 +556,14 @@ impl Content<'_> {
             Content::Packed(listpack) => {
                 found.set_body(Tag::SortedSetListpack, NewBody::Bytes(&listpack.into_bytes()));
             }
-            Content::Converted(set) => {
-                found.set_body(
-                    Tag::SortedSetTree,
-                    NewBody::Object(Box::new(Object::SortedSet(set))),
-                );
-            }
+            Content::Converted(set) => found.set_body(Tag::SortedSetTree, tree_body(set)),
             Content::Tree(_) => unreachable!("it is in its place"),
         }
     }
+}
+
+fn tree_body(set: OrderedSet) -> NewBody<'static, Object> {
+    NewBody::Object(Box::new(Object::SortedSet(set)))
 }
 
 fn take_from_packed(listpack: &mut Listpack, member: &[u8]) -> Option<f64> {
