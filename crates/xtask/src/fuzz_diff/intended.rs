@@ -292,12 +292,6 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
-        name: "key-named-fields",
-        reason: "Valkey takes a key of the name FIELDS for the word in front of the fields",
-        peer: Some(Peer::Valkey),
-        matches: |name, call, _, _| matches!(name, "hgetex" | "hsetex") && is_word(call, b"fields"),
-    },
-    Rule {
         name: "sort-by-nothing",
         reason: "SORT takes a text without digits for 0, as in Redis",
         peer: Some(Peer::Valkey),

@@ -17,6 +17,9 @@ pub fn tame(call: &mut Call, peer: Peer) {
     let name = call[0].to_ascii_lowercase();
     postpone(call, &name);
     shorten_wait(call, &name);
+    if peer == Peer::Valkey {
+        spare_fields(call, &name);
+    }
     match &name[..] {
         b"hrandfield" | b"srandmember" | b"zrandmember" if draws_many(call) => {
             call[2] = b"-50".to_vec();
@@ -42,6 +45,15 @@ pub fn tame(call: &mut Call, peer: Peer) {
         // Any so many of those found: which are they?
         b"geosearchstore" | b"georadius" | b"georadiusbymember" => remove_word(call, b"any"),
         _ => {}
+    }
+}
+
+/// Valkey takes a key of the name FIELDS for the word in front of the fields.
+fn spare_fields(call: &mut Call, name: &[u8]) {
+    if let b"hgetex" | b"hsetex" = name
+        && let Some(key) = call.get_mut(1).filter(|key| key.eq_ignore_ascii_case(b"fields"))
+    {
+        key.push(b'2');
     }
 }
 
@@ -183,6 +195,7 @@ mod tests {
         assert_eq!(tamed("SET k v"), "SET k v");
         assert_eq!(tamed("HRANDFIELD h -9000000000"), "HRANDFIELD h -50");
         assert_eq!(tamed("XADD x * f v"), "XADD x 7-* f v");
+        assert_eq!(tamed("HSETEX fields FIELDS 1 f v"), "HSETEX fields2 FIELDS 1 f v");
         assert_eq!(tamed("XSETID x 5"), "XSETID x 5");
         assert_eq!(tamed_for(Peer::Redis, "XSETID x 5"), "XSETID x -");
     }
