@@ -6,7 +6,7 @@ use kvasir_structures::record::Body;
 use super::packed::{self, Packed};
 use super::{Reader, SerialError, Value, Writer};
 use crate::list_value;
-use crate::value::{Object, Record};
+use crate::value::{Object, Record, Tag};
 use crate::view::Env;
 
 /// Elements as strings.
@@ -50,46 +50,57 @@ pub(super) fn read_elements(reader: &mut Reader<'_>, env: &Env) -> Result<Value,
     for _ in 0..reader.count(1)? {
         list.push(End::Tail, &reader.string()?);
     }
-    finish(list, reader, env)
+    finish((list, 1), reader, env)
 }
 
 /// One ziplist.
 pub(super) fn read_ziplist(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
     let mut list = list_value::quicklist(env);
     append(&mut list, &packed::ziplist(reader)?);
-    finish(list, reader, env)
+    finish((list, 1), reader, env)
 }
 
 pub(super) fn read_ziplists(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
-    let mut list = list_value::quicklist(env);
+    let (mut list, mut nodes) = (list_value::quicklist(env), 0);
     for _ in 0..reader.count(1)? {
-        append(&mut list, &packed::ziplist(reader)?);
+        nodes += append(&mut list, &packed::ziplist(reader)?);
     }
-    finish(list, reader, env)
+    finish((list, nodes), reader, env)
 }
 
 pub(super) fn read_nodes(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
-    let mut list = list_value::quicklist(env);
+    let (mut list, mut nodes) = (list_value::quicklist(env), 0);
     for _ in 0..reader.count(2)? {
         match reader.number()? {
-            PLAIN => list.push(End::Tail, &reader.string()?),
-            PACKED => append(&mut list, &packed::listpack(reader)?),
+            PLAIN => {
+                list.push(End::Tail, &reader.string()?);
+                nodes += 1;
+            }
+            PACKED => nodes += append(&mut list, &packed::listpack(reader)?),
             _ => return Err(reader.error("no such node of a list")),
         }
     }
-    finish(list, reader, env)
+    finish((list, nodes), reader, env)
 }
 
-fn append(list: &mut Quicklist, packed: &Packed) {
+/// Returns how many nodes that makes: an empty one is none.
+fn append(list: &mut Quicklist, packed: &Packed) -> usize {
     for element in packed.listpack.view().iter() {
         list.push(End::Tail, &element.text());
     }
+    usize::from(packed.listpack.view().iter().next().is_some())
 }
 
-/// Nodes may be empty, as in Redis, but not all of them.
-fn finish(list: Quicklist, reader: &Reader<'_>, env: &Env) -> Result<Value, SerialError> {
-    if list.is_empty() {
-        return Err(reader.error("a list without elements"));
+/// Nodes may be empty, as in Redis, but not all of them. What comes in several was a quicklist, and
+/// stays one, though its elements are packed anew.
+fn finish(
+    (list, nodes): (Quicklist, usize),
+    reader: &Reader<'_>,
+    env: &Env,
+) -> Result<Value, SerialError> {
+    match nodes {
+        _ if list.is_empty() => Err(reader.error("a list without elements")),
+        1 => Ok(list_value::to_value(list, env)),
+        _ => Ok(Value::object(Tag::ListQuicklist, Object::List(list))),
     }
-    Ok(list_value::to_value(list, env))
 }

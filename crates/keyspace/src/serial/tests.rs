@@ -265,6 +265,25 @@ fn lists() {
     check_reads(nodes, 10, &["abc", "b"]);
 }
 
+/// A list of several nodes is not small, whatever is in them.
+#[test]
+fn lists_of_nodes_keep_their_encoding() {
+    let one = b"\x12\x01\x02\x0a\x0a\0\0\0\x01\0\x81b\x02\xff".as_slice();
+    let two = [b"\x12\x02", &one[2..], &one[2..]].concat();
+    for (value, encoding) in [(one, "listpack"), (&two, "quicklist")] {
+        let calls = [restore_call(&payload(value, 10)), words("OBJECT ENCODING k")];
+        let mut bench = Bench::new(Protocol::Resp2);
+        let replies = calls.clone().map(|call| {
+            bench.call(call.iter().collect::<kvasir_resp::args::ArgsBuf>().as_args()).0
+        });
+        assert_eq!(replies[1], format!("${}\r\n{encoding}\r\n", encoding.len()).as_bytes());
+        if let Some(oracle) = valkey() {
+            let replies = oracle.ask(&[words("FLUSHALL"), calls[0].clone(), calls[1].clone()]);
+            assert_eq!(replies[2].as_bytes(), Some(encoding.as_bytes()));
+        }
+    }
+}
+
 #[test]
 fn broken_lists() {
     check_refused(b"\x01\0");
