@@ -3,7 +3,8 @@
 use anyhow::Result;
 use kvasir_keyspace::commands;
 
-use super::intended::{Peer, Tally, Verdict, judge};
+use super::intended::Peer;
+use super::judge::{Tally, Verdict, judge};
 use super::pair::{Difference, Twins};
 use super::values::DATABASES;
 use crate::link::{Call, Link, show};

@@ -6,8 +6,7 @@
 use clap::ValueEnum;
 use kvasir_resp::number;
 
-use super::script;
-use crate::link::{Call, show};
+use crate::link::Call;
 use crate::raw::Raw;
 
 /// Replies that read a clock may be so far apart.
@@ -22,8 +21,8 @@ pub enum Peer {
     Valkey,
 }
 
-/// Rules that only scripts need.
-const MIXED: [&str; 2] = ["script-words", "script-numbers"];
+/// Rules that only scripts and questions about calls need.
+const MIXED: [&str; 4] = ["script-words", "script-numbers", "keys-of-nothing", "stored-twice"];
 
 /// A reason for two replies to differ.
 pub struct Rule {
@@ -34,6 +33,17 @@ pub struct Rule {
     matches: fn(&str, &Call, &Raw, &Raw) -> bool,
 }
 
+impl Rule {
+    /// Whether it holds beside a peer; `mixes` says whether more than data commands is drawn.
+    pub fn is_for(&self, peer: Peer, mixes: bool) -> bool {
+        self.peer.is_none_or(|only| only == peer) && (mixes || !MIXED.contains(&self.name))
+    }
+
+    pub fn excuses(&self, name: &str, call: &Call, ours: &Raw, theirs: &Raw) -> bool {
+        (self.matches)(name, call, ours, theirs)
+    }
+}
+
 const fn rule(
     name: &'static str,
     reason: &'static str,
@@ -42,7 +52,7 @@ const fn rule(
     Rule { name, reason, peer: None, matches }
 }
 
-static NORMAL: &[Rule] = &[
+pub static NORMAL: &[Rule] = &[
     rule("order", "the order of a hash table is nobody's promise", |name, _, ours, theirs| {
         let per_item = match name {
             "hgetall" => 2,
@@ -252,6 +262,32 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
+        name: "keys-of-nothing",
+        reason: "COMMAND GETKEYS takes a command's name alone since Valkey 8.0",
+        peer: Some(Peer::Redis),
+        matches: |name, call, _, theirs| {
+            name == "command" && call.len() == 3 && is_error_with(theirs, b"wrong number of arg")
+        },
+    },
+    Rule {
+        name: "written-key",
+        reason: "SINTERSTORE's first key is overwritten, which COMMAND says since Redis 7.2",
+        peer: Some(Peer::Redis),
+        matches: |name, call, ours, theirs| {
+            let is_store = call.get(2).is_some_and(|arg| arg.eq_ignore_ascii_case(b"sinterstore"));
+            name == "command" && is_store && ours.has_shape_of(theirs)
+        },
+    },
+    Rule {
+        name: "stored-twice",
+        reason: "of STORE and STOREDIST only the last says where GEORADIUS stores",
+        peer: Some(Peer::Redis),
+        matches: |name, call, ours, theirs| {
+            let stores_twice = has_word(call, b"store") && has_word(call, b"storedist");
+            name == "command" && stores_twice && ours.items().len() + 1 == theirs.items().len()
+        },
+    },
+    Rule {
         name: "place-of-nobody",
         reason: "the error names the member since Valkey 8.0",
         peer: Some(Peer::Redis),
@@ -305,7 +341,11 @@ pub static INTENDED: &[Rule] = &[
         name: "script-words",
         reason: "errors of scripts have the words and the place that Redis writes",
         peer: Some(Peer::Valkey),
-        matches: |_, _, ours, theirs| in_words_of_valkey(ours) == in_words_of_valkey(theirs),
+        matches: |_, _, ours, theirs| {
+            let is_unknown = is_error_with(ours, b"Unknown Redis command called from script")
+                && is_error_with(theirs, b"unknown subcommand");
+            is_unknown || in_words_of_valkey(ours) == in_words_of_valkey(theirs)
+        },
     },
     Rule {
         name: "script-numbers",
@@ -327,94 +367,6 @@ pub static INTENDED: &[Rule] = &[
 ];
 
 const TREE_FIELDS: [&str; 2] = ["radix-tree-keys", "radix-tree-nodes"];
-
-/// What was met so far.
-pub struct Tally {
-    pub peer: Peer,
-    /// Whether there are scripts.
-    pub mixes: bool,
-    pub commands: u64,
-    /// Replies that are errors: those say less about the data.
-    pub errors: u64,
-    normal: Vec<u64>,
-    intended: Vec<u64>,
-    /// An example of each intended difference.
-    examples: Vec<(&'static str, String)>,
-}
-
-impl Tally {
-    pub fn new(peer: Peer, mixes: bool) -> Tally {
-        let (normal, intended) = (vec![0; NORMAL.len()], vec![0; INTENDED.len()]);
-        Tally { peer, mixes, commands: 0, errors: 0, normal, intended, examples: Vec::new() }
-    }
-
-    /// Whether a rule holds here.
-    fn has(&self, rule: &Rule) -> bool {
-        rule.peer.is_none_or(|peer| peer == self.peer)
-            && (self.mixes || !MIXED.contains(&rule.name))
-    }
-
-    /// How often each intended difference from this peer was met.
-    pub fn intended(&self) -> impl Iterator<Item = (&'static Rule, u64)> {
-        let rules = INTENDED.iter().zip(self.intended.iter().copied());
-        rules.filter(|(rule, _)| self.has(rule))
-    }
-
-    pub fn normal(&self) -> impl Iterator<Item = (&'static Rule, u64)> {
-        NORMAL.iter().zip(self.normal.iter().copied())
-    }
-
-    pub fn examples(&self) -> &[(&'static str, String)] {
-        &self.examples
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    Same,
-    Excused,
-    Different,
-}
-
-/// Compares the replies to one call.
-pub fn judge(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdict {
-    tally.commands += 1;
-    tally.errors += u64::from(theirs.is_error());
-    if ours == theirs {
-        return Verdict::Same;
-    }
-    if script::is_script(call)
-        && let Some(parts) = script::parts(call, ours, theirs)
-    {
-        return judge_parts(&parts, tally);
-    }
-    excuse(call, ours, theirs, tally)
-}
-
-/// Compares the replies to calls that came in one reply: those of a transaction or a script.
-pub fn judge_parts(parts: &[(Call, Raw, Raw)], tally: &mut Tally) -> Verdict {
-    let mut verdicts = parts.iter().map(|(call, ours, theirs)| judge(call, ours, theirs, tally));
-    let is_different = verdicts.any(|verdict| verdict == Verdict::Different);
-    if is_different { Verdict::Different } else { Verdict::Excused }
-}
-
-fn excuse(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdict {
-    let name = String::from_utf8_lossy(&call[0]).to_ascii_lowercase();
-    let excuses = |rule: &Rule| tally.has(rule) && (rule.matches)(&name, call, ours, theirs);
-    if let Some(index) = NORMAL.iter().position(excuses) {
-        tally.normal[index] += 1;
-        return Verdict::Excused;
-    }
-    let Some(index) = INTENDED.iter().position(excuses) else {
-        return Verdict::Different;
-    };
-    if tally.intended[index] == 0 {
-        let example = format!("{} -> {ours:?} instead of {theirs:?}", show(call));
-        tally.examples.push((INTENDED[index].name, example));
-    }
-    tally.intended[index] += 1;
-    Verdict::Excused
-}
 
 fn is_word(call: &Call, word: &[u8]) -> bool {
     call.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(word))

@@ -37,18 +37,19 @@ impl Listener {
         self.twins.theirs.send(calls)
     }
 
-    /// Everything that was pushed since, if it is not the same; of what happened to keys only where
-    /// `with_events`.
-    pub fn differ(&mut self, with_events: bool) -> Result<Option<Pushed>> {
+    /// Everything that was pushed since, if it is not the same; of what happened to keys only what
+    /// `is_told`.
+    pub fn differ(&mut self, is_told: impl Fn(&Event<'_>) -> bool) -> Result<Option<Pushed>> {
         let ping: Call = vec![b"PING".to_vec(), FENCE.to_vec()];
         self.say(&[&ping])?;
         let mut theirs = until_fence(&mut self.twins.theirs).context("the peer")?;
         let ours = until_fence(&mut self.twins.ours)?;
         // Redis 7.0 calls it a deletion when a key is told to have died already.
-        let died: Vec<Raw> = ours.iter().filter(|event| is_death(event)).cloned().collect();
+        let died: Vec<Raw> = ours.iter().filter(|raw| is_death(raw)).cloned().collect();
         theirs.retain(|event| !as_death(event).is_some_and(|death| died.contains(&death)));
         let normal = |pushed: Vec<Raw>| {
-            let is_told = |event: &Raw| !is_death(event) && (with_events || !is_event(event));
+            let is_told =
+                |raw: &Raw| Event::of(raw).is_none_or(|event| !event.is_death() && is_told(&event));
             self.in_order(pushed.into_iter().filter(is_told).collect())
         };
         let (ours, theirs) = (normal(ours), normal(theirs));
@@ -79,36 +80,49 @@ fn until_fence(link: &mut Link) -> Result<Vec<Raw>> {
     }
 }
 
-/// Channel and message of what is told of a key.
-fn event_of(raw: &Raw) -> Option<(&[u8], &[u8])> {
-    let [.., channel, message] = raw.items() else { return None };
-    let (channel, message) = (channel.text()?, message.text()?);
-    channel.starts_with(b"__key").then_some((channel, message))
+/// What is told of a key, on either of its channels.
+pub struct Event<'a> {
+    pub name: &'a [u8],
+    pub key: &'a [u8],
+    is_on_keys_channel: bool,
 }
 
-fn is_event(raw: &Raw) -> bool {
-    event_of(raw).is_some()
+impl Event<'_> {
+    fn of(raw: &Raw) -> Option<Event<'_>> {
+        let [.., channel, message] = raw.items() else { return None };
+        let (channel, message) = (channel.text()?, message.text()?);
+        let colon = channel.iter().position(|byte| *byte == b':')?;
+        let (kind, topic) = (&channel[..colon], &channel[colon + 1..]);
+        if kind.starts_with(b"__keyspace@") {
+            return Some(Event { name: message, key: topic, is_on_keys_channel: true });
+        }
+        let is_event = kind.starts_with(b"__keyevent@");
+        is_event.then_some(Event { name: topic, key: message, is_on_keys_channel: false })
+    }
+
+    /// Whether a key or a field died of age: each server comes to it when it does.
+    fn is_death(&self) -> bool {
+        self.name.ends_with(b"expired")
+    }
 }
 
-/// Whether a key or a field died of age: each server comes to it when it does.
 fn is_death(raw: &Raw) -> bool {
-    event_of(raw).is_some_and(|(channel, message)| {
-        channel.ends_with(b"expired")
-            || (channel.starts_with(b"__keyspace") && message.ends_with(b"expired"))
-    })
+    Event::of(raw).is_some_and(|event| event.is_death())
 }
 
 /// A key's deletion, told as its death.
 fn as_death(raw: &Raw) -> Option<Raw> {
-    let (channel, message) = event_of(raw)?;
+    let event = Event::of(raw).filter(|event| event.name == b"del")?;
     let Raw::Node(header, items) = raw else { return None };
-    let (kept, told) = items.split_at(items.len() - 2);
-    let told = match channel.strip_suffix(b":del") {
-        Some(channel) => [bulk(&[channel, b":expired"].concat()), told[1].clone()],
-        None if message == b"del" => [told[0].clone(), bulk(b"expired")],
-        None => return None,
-    };
-    Some(Raw::Node(header.clone(), [kept, &told].concat()))
+    let mut items = items.clone();
+    let [.., channel, message] = &mut items[..] else { return None };
+    if event.is_on_keys_channel {
+        *message = bulk(b"expired");
+    } else {
+        let before = channel.text()?.strip_suffix(b"del")?.to_vec();
+        *channel = bulk(&[&before[..], b"expired"].concat());
+    }
+    Some(Raw::Node(header.clone(), items))
 }
 
 fn bulk(text: &[u8]) -> Raw {
@@ -146,6 +160,8 @@ mod tests {
         assert!(died.iter().all(is_death) && !deleted.iter().any(is_death));
         assert_eq!(deleted.iter().map(as_death).collect::<Vec<_>>(), died.clone().map(Some));
         assert_eq!(died.iter().map(as_death).collect::<Vec<_>>(), [None, None]);
-        assert!(!is_event(&event("c1", "expired")) && !is_death(&event("c1", "expired")));
+        assert!(
+            Event::of(&event("c1", "expired")).is_none() && !is_death(&event("c:1", "expired"))
+        );
     }
 }

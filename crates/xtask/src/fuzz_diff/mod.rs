@@ -7,6 +7,7 @@
 mod content;
 mod draw;
 mod intended;
+mod judge;
 mod listener;
 mod lua;
 mod mix;
@@ -34,7 +35,7 @@ use crate::random::Random;
 use crate::server::{Launch, Server};
 use draw::Drawer;
 pub use intended::Peer;
-use intended::Tally;
+use judge::Tally;
 use mix::Mixer;
 use pair::{CONNECTIONS, Canary, Difference, LINKS, Launches, Pair, Step};
 use syntax::Syntax;

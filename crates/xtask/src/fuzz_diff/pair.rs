@@ -1,10 +1,13 @@
 //! Kvasir and a peer side by side: the same calls to both, the replies compared.
 
+use std::collections::HashSet;
+
 use anyhow::{Context, Result};
 
 use super::content;
-use super::intended::{Peer, Tally, Verdict, judge, judge_parts};
-use super::listener::Listener;
+use super::intended::Peer;
+use super::judge::{Tally, Verdict, judge, judge_parts};
+use super::listener::{Event, Listener};
 use super::{script, special};
 use crate::link::{Call, Link, show};
 use crate::random::Random;
@@ -84,6 +87,8 @@ pub struct Pair {
     listeners: Vec<Listener>,
     pub tally: Tally,
     pub canary: Option<Canary>,
+    /// The words of the batch's calls that were refused.
+    refused: HashSet<Vec<u8>>,
 }
 
 /// A connection to each server, in the same state.
@@ -100,8 +105,8 @@ impl Pair {
     pub fn start(launches: &Launches) -> Result<Pair> {
         let (ours, theirs) = (Server::start(&launches.ours)?, Server::start(&launches.theirs)?);
         let tally = Tally::new(launches.peer, launches.mixes);
-        let mut pair =
-            Pair { ours, theirs, links: Vec::new(), listeners: Vec::new(), tally, canary: None };
+        let (links, listeners, refused) = (Vec::new(), Vec::new(), HashSet::new());
+        let mut pair = Pair { ours, theirs, links, listeners, tally, canary: None, refused };
         pair.renew()?;
         Ok(pair)
     }
@@ -180,6 +185,7 @@ impl Pair {
 
     fn run_batch(&mut self, batch: &[Step]) -> Result<Option<Difference>> {
         let connection = batch[0].connection;
+        self.refused.clear();
         if connection >= CONNECTIONS {
             let calls: Vec<&Call> = batch.iter().map(|step| &step.call).collect();
             self.listeners[connection - CONNECTIONS].say(&calls)?;
@@ -194,7 +200,13 @@ impl Pair {
     /// things to the keys of each side.
     fn hear(&mut self, batch: &[Step], is_special: bool) -> Result<Option<Difference>> {
         for listener in &mut self.listeners {
-            let Some((ours, theirs)) = listener.differ(!is_special)? else { continue };
+            // Whether a key is looked for before or after a call's words were found wrong is
+            // nobody's business.
+            let is_told = |event: &Event<'_>| {
+                let is_of_refused = event.name == b"keymiss" && self.refused.contains(event.key);
+                !is_special && !is_of_refused
+            };
+            let Some((ours, theirs)) = listener.differ(is_told)? else { continue };
             let calls: Vec<String> = batch.iter().map(|step| show(&step.call)).collect();
             return Ok(Some(Difference {
                 step: batch.len() - 1,
@@ -236,6 +248,10 @@ impl Pair {
                 if let Some(canary) = &mut self.canary {
                     canary.touch(&mut ours);
                 }
+                if has_error(&theirs) {
+                    let queued = twins.queued.iter().flatten();
+                    self.refused.extend(queued.chain([call]).flat_map(words));
+                }
                 if twins.judge(call, &ours, &theirs, &mut self.tally) == Verdict::Different {
                     return Ok(Some(differ(index, call, &ours, &theirs)));
                 }
@@ -274,6 +290,17 @@ impl Twins {
         }
         judge(call, ours, theirs, tally)
     }
+}
+
+/// Of a script also those in its statements, which have a letter in front.
+fn words(call: &Call) -> impl Iterator<Item = Vec<u8>> {
+    let inner = call.iter().filter_map(|word| word.get(1..));
+    call.iter().map(Vec::as_slice).chain(inner).map(<[u8]>::to_vec)
+}
+
+/// Whether it is an error or has one in it.
+fn has_error(reply: &Raw) -> bool {
+    reply.is_error() || reply.items().iter().any(has_error)
 }
 
 fn is_abort(reply: &Raw) -> bool {
