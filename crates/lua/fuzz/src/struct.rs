@@ -24,8 +24,8 @@ const SCRIPT: &str = "
     for index = 2, count + 1 do
         local one, other = values[index], again[index]
         local is_nan = one ~= one and other ~= other
-        -- Rounded, a large integer may be one too large for its bytes.
-        local is_large = type(one) == 'number' and math.abs(one) >= 2 ^ 63
+        -- Rounded, the largest integer of 7 or 8 bytes is one too large for them.
+        local is_large = type(one) == 'number' and math.abs(one) >= 2 ^ 53
         if one ~= other and not is_nan and not is_large then
             return 'not the same: ' .. format
         end
