@@ -33,6 +33,12 @@ impl<T> Slab<T> {
         (index, slot.generation)
     }
 
+    /// As `find`, to look at it only.
+    pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&T> {
+        let slot = self.slots.get(index as usize)?;
+        if slot.generation == generation { slot.value.as_ref() } else { None }
+    }
+
     /// `None` if the entry has been removed, also if another took its slot.
     pub(crate) fn find(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut(index as usize)?;

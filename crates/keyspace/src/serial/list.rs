@@ -88,7 +88,7 @@ fn append(list: &mut Quicklist, packed: &Packed) -> usize {
     for element in packed.listpack.view().iter() {
         list.push(End::Tail, &element.text());
     }
-    usize::from(packed.listpack.view().iter().next().is_some())
+    usize::from(!packed.listpack.view().is_empty())
 }
 
 /// Nodes may be empty, as in Redis, but not all of them. What comes in several was a quicklist, and

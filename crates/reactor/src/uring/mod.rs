@@ -15,6 +15,7 @@
 mod buffers;
 mod outgoing;
 mod ring;
+mod silence;
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,6 +33,7 @@ use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Options, Payload,
 use buffers::{Buffers, GROUP};
 use outgoing::Outgoing;
 use ring::Ring;
+use silence::Silence;
 
 /// How many idle `Outgoing` are kept; about 200 bytes each.
 const SPARE_MAX: usize = 1024;
@@ -54,6 +56,10 @@ bitflags! {
         const CLOSING = 1 << 6;
         /// The send reports only failure: without one it is over when its turn's system call is.
         const QUIET = 1 << 7;
+        /// Something was received since the last tick of `silence`.
+        const HEARD = 1 << 8;
+        /// `silence` knows it.
+        const WATCHED = 1 << 9;
     }
 }
 
@@ -82,6 +88,7 @@ pub(crate) struct Uring {
     /// Connections whose receive found no buffer, longest waiting first.
     starved: VecDeque<ConnectionId>,
     backoff: Backoff,
+    silence: Silence,
     /// Events that arose outside of `wait`.
     ready: Vec<Event>,
     /// Connections with a quiet send that was pushed since the last turn.
@@ -105,6 +112,7 @@ impl Uring {
             listeners: Slab::new(),
             starved: VecDeque::new(),
             backoff: Backoff::default(),
+            silence: Silence::default(),
             ready: Vec::new(),
             quiet: Vec::new(),
             completions: Vec::new(),
@@ -226,6 +234,7 @@ impl Uring {
             self.accept(listener);
         }
         self.feed_starved();
+        self.watch_silence();
         let had = events.len();
         self.take_ready(events);
         // Those that are still starved although there are buffers come in the next turn, at once.
@@ -233,7 +242,8 @@ impl Uring {
         let must_not_block = events.len() > had || more;
         let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
         let mut completions = std::mem::take(&mut self.completions);
-        let result = self.ring.turn(self.backoff.limit(timeout), &mut completions);
+        let timeout = self.silence.limit(self.backoff.limit(timeout));
+        let result = self.ring.turn(timeout, &mut completions);
         for completion in completions.drain(..) {
             self.complete(&completion, events);
         }
@@ -432,6 +442,9 @@ impl Uring {
     fn receive(&mut self, id: ConnectionId) {
         let none =
             Flags::RECEIVING | Flags::PAUSED | Flags::STARVED | Flags::ENDED | Flags::CLOSING;
+        if !self.connection(id).flags.contains(Flags::HEARD) {
+            self.hear(id);
+        }
         let connection = self.connection(id);
         if connection.flags.intersects(none) {
             return;

@@ -11,7 +11,7 @@ use kvasir_reactor::{
 };
 
 /// Far more than any test needs; ends one that hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub struct Peer {

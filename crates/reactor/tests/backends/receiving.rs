@@ -1,16 +1,20 @@
 //! Receiving: order, end, reset, back-pressure, and running out of buffers.
 
-use std::io::Write;
-use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
-use crate::harness::{Worker, pattern};
-use kvasir_reactor::{BackendChoice, Options, Payload};
+use crate::harness::{PATIENCE, Worker, pattern};
+use kvasir_reactor::{
+    Address, BackendChoice, Event, Listener, Options, Payload, Reactor, Socket, Waker,
+};
 
 crate::for_each_backend! {
     the_end_comes_once_and_behind_the_data
     a_reset_is_reported_once
     an_end_right_behind_data_is_seen
+    an_end_that_races_with_its_data_is_seen
     a_paused_connection_receives_nothing
     pausing_back_and_forth_loses_nothing
     the_end_of_a_paused_connection_comes_after_resume
@@ -41,8 +45,12 @@ fn the_end_comes_once_and_behind_the_data(backend: BackendChoice) {
 }
 
 fn reset(stream: TcpStream) {
-    // Closing without lingering sends RST.
-    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    reset_when_closed(&stream);
+}
+
+/// Closing without lingering sends RST.
+fn reset_when_closed(stream: &TcpStream) {
+    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
 }
 
 fn a_reset_is_reported_once(backend: BackendChoice) {
@@ -89,6 +97,77 @@ fn an_end_right_behind_data_is_seen(backend: BackendChoice) {
     std::thread::sleep(together);
     worker.run_until(|worker| !worker.peers[&id].closed.is_empty());
     assert_eq!(worker.peers[&id].received, b"PI");
+}
+
+/// Connections that are reset before, while or after their data is received, by a reactor that did
+/// not accept them and is short of processor: of 100,000 such ends io_uring loses a few.
+fn an_end_that_races_with_its_data_is_seen(backend: BackendChoice) {
+    const COUNT: usize = 50_000;
+    let mut reactor = Reactor::new(&Options { backend, ..Options::default() }).unwrap();
+    let (sockets, address) = accept_elsewhere(backend, reactor.waker());
+    for _ in 0..4 {
+        std::thread::spawn(move || come_and_go(address));
+    }
+    let (mut registered, mut ended, mut events) = (0, 0, Vec::new());
+    let mut last = Instant::now();
+    while ended < COUNT {
+        reactor.wait(Some(Duration::from_millis(10)), &mut events).unwrap();
+        for event in events.drain(..) {
+            match event {
+                Event::Received { buffer, .. } => reactor.recycle(buffer),
+                Event::Closed { connection, .. } => {
+                    reactor.close(connection);
+                    (ended, last) = (ended + 1, Instant::now());
+                }
+                _ => {}
+            }
+        }
+        for socket in sockets.try_iter().take(COUNT - registered) {
+            // The system drops a reset when it is overrun.
+            socket.set_keepalive(1).unwrap_or_default();
+            reactor.register(socket);
+            registered += 1;
+        }
+        assert!(last.elapsed() < PATIENCE, "{ended} of {registered} have ended");
+    }
+}
+
+/// A thread whose reactor accepts until nobody takes what it accepted.
+fn accept_elsewhere(backend: BackendChoice, waker: Waker) -> (Receiver<Socket>, SocketAddr) {
+    let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 4096).unwrap();
+    let Address::Tcp(address) = listener.local().unwrap() else { panic!("not TCP") };
+    let (to, sockets) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reactor = Reactor::new(&Options { backend, ..Options::default() }).unwrap();
+        reactor.listen(listener);
+        let (mut events, mut is_wanted) = (Vec::new(), true);
+        while is_wanted {
+            reactor.wait(None, &mut events).unwrap();
+            for event in events.drain(..) {
+                if let Event::Accepted { socket, .. } = event {
+                    is_wanted &= to.send(socket).is_ok();
+                }
+            }
+            waker.wake();
+        }
+    });
+    (sockets, address)
+}
+
+/// Until nobody listens.
+fn come_and_go(address: SocketAddr) {
+    let _ = rustix::process::nice(19);
+    for turn in 0.. {
+        match TcpStream::connect(address) {
+            Ok(mut stream) => {
+                reset_when_closed(&stream);
+                // The other side may have ended it.
+                let _ = stream.write(if turn % 2 == 0 { b"PI" } else { b"" });
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return,
+            Err(_) => {}
+        }
+    }
 }
 
 fn a_paused_connection_receives_nothing(backend: BackendChoice) {

@@ -51,7 +51,7 @@ fn compare_database(twins: &mut Twins) -> Result<Option<Difference>> {
     }
     let hashes = keys.iter().enumerate().filter(|(index, _)| type_of(*index) == b"hash");
     let fields_expire = commands::all().any(|command| command.spec.name == "hpexpiretime");
-    match twins.peer {
+    match twins.terms.peer {
         Peer::Valkey if fields_expire => {
             compare_fields(twins, &hashes.map(|(_, key)| *key).collect::<Vec<_>>())
         }
@@ -99,7 +99,7 @@ fn compare_fields(twins: &mut Twins, hashes: &[&[u8]]) -> Result<Option<Differen
 fn ask(twins: &mut Twins, calls: &[Call]) -> Result<Option<Difference>> {
     let ours = answers(&mut twins.ours, calls)?;
     let theirs = answers(&mut twins.theirs, calls)?;
-    let mut tally = Tally::new(twins.peer, twins.mixes);
+    let mut tally = Tally::new(twins.terms);
     for ((call, ours), theirs) in calls.iter().zip(ours).zip(theirs) {
         if judge(call, &ours, &theirs, &mut tally) == Verdict::Different {
             let (ours, theirs) = (format!("{ours:?}"), format!("{theirs:?}"));

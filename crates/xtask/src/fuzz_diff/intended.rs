@@ -21,8 +21,17 @@ pub enum Peer {
     Valkey,
 }
 
+/// What decides which rules hold.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    pub peer: Peer,
+    /// Whether more than data commands is drawn.
+    pub mixes: bool,
+}
+
 /// Rules that only scripts and questions about calls need.
-const MIXED: [&str; 4] = ["script-words", "script-numbers", "keys-of-nothing", "stored-twice"];
+const MIXED: [&str; 5] =
+    ["script-words", "script-numbers", "keys-of-nothing", "written-key", "stored-twice"];
 
 /// A reason for two replies to differ.
 pub struct Rule {
@@ -34,9 +43,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether it holds beside a peer; `mixes` says whether more than data commands is drawn.
-    pub fn is_for(&self, peer: Peer, mixes: bool) -> bool {
-        self.peer.is_none_or(|only| only == peer) && (mixes || !MIXED.contains(&self.name))
+    pub fn holds(&self, terms: Terms) -> bool {
+        self.peer.is_none_or(|only| only == terms.peer)
+            && (terms.mixes || !MIXED.contains(&self.name))
     }
 
     pub fn excuses(&self, name: &str, call: &Call, ours: &Raw, theirs: &Raw) -> bool {
@@ -505,6 +514,16 @@ mod tests {
 
     fn parse(text: &str) -> Raw {
         Raw::parse(text.as_bytes()).expect("complete").0
+    }
+
+    #[test]
+    fn a_rule_holds_for_its_peer_and_where_it_is_needed() {
+        let rule = |name| INTENDED.iter().find(|rule| rule.name == name).expect(name);
+        let terms = |peer, mixes| Terms { peer, mixes };
+        assert!(MIXED.iter().all(|name| !rule(name).holds(terms(Peer::Redis, false))));
+        assert!(rule("written-key").holds(terms(Peer::Redis, true)));
+        assert!(!rule("written-key").holds(terms(Peer::Valkey, true)));
+        assert!(rule("help").holds(terms(Peer::Valkey, false)));
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! Compares replies, and keeps account of what differed and why it may.
 
-use super::intended::{INTENDED, NORMAL, Peer, Rule};
+use super::intended::{INTENDED, NORMAL, Rule, Terms};
 use super::script;
 use crate::link::{Call, show};
 use crate::raw::Raw;
 
 /// What was met so far.
 pub struct Tally {
-    pub peer: Peer,
-    /// Whether there are scripts.
-    pub mixes: bool,
+    pub terms: Terms,
     pub commands: u64,
     /// Replies that are errors: those say less about the data.
     pub errors: u64,
@@ -20,20 +18,15 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new(peer: Peer, mixes: bool) -> Tally {
+    pub fn new(terms: Terms) -> Tally {
         let (normal, intended) = (vec![0; NORMAL.len()], vec![0; INTENDED.len()]);
-        Tally { peer, mixes, commands: 0, errors: 0, normal, intended, examples: Vec::new() }
-    }
-
-    /// Whether a rule holds here.
-    fn has(&self, rule: &Rule) -> bool {
-        rule.is_for(self.peer, self.mixes)
+        Tally { terms, commands: 0, errors: 0, normal, intended, examples: Vec::new() }
     }
 
     /// How often each intended difference from this peer was met.
     pub fn intended(&self) -> impl Iterator<Item = (&'static Rule, u64)> {
         let rules = INTENDED.iter().zip(self.intended.iter().copied());
-        rules.filter(|(rule, _)| self.has(rule))
+        rules.filter(|(rule, _)| rule.holds(self.terms))
     }
 
     pub fn normal(&self) -> impl Iterator<Item = (&'static Rule, u64)> {
@@ -76,7 +69,7 @@ pub fn judge_parts(parts: &[(Call, Raw, Raw)], tally: &mut Tally) -> Verdict {
 
 fn excuse(call: &Call, ours: &Raw, theirs: &Raw, tally: &mut Tally) -> Verdict {
     let name = String::from_utf8_lossy(&call[0]).to_ascii_lowercase();
-    let excuses = |rule: &Rule| tally.has(rule) && rule.excuses(&name, call, ours, theirs);
+    let excuses = |rule: &Rule| rule.holds(tally.terms) && rule.excuses(&name, call, ours, theirs);
     if let Some(index) = NORMAL.iter().position(excuses) {
         tally.normal[index] += 1;
         return Verdict::Excused;

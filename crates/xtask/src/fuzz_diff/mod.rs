@@ -35,6 +35,7 @@ use crate::random::Random;
 use crate::server::{Launch, Server};
 use draw::Drawer;
 pub use intended::Peer;
+use intended::Terms;
 use judge::Tally;
 use mix::Mixer;
 use pair::{CONNECTIONS, Canary, Difference, LINKS, Launches, Pair, Step};
@@ -156,8 +157,7 @@ fn launches(options: &Options, oracle: &Oracle) -> Result<Launches> {
     Ok(Launches {
         ours: Launch { program, args: ours, cores: None },
         theirs: Launch { program: oracle.program.clone(), args: theirs, cores: None },
-        peer: options.peer,
-        mixes: options.mix,
+        terms: Terms { peer: options.peer, mixes: options.mix },
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use anyhow::{Context, Result};
 
 use super::content;
-use super::intended::Peer;
+use super::intended::Terms;
 use super::judge::{Tally, Verdict, judge, judge_parts};
 use super::listener::{Event, Listener};
 use super::{script, special};
@@ -52,9 +52,7 @@ const CLEAN: [&[&str]; 4] = [
 pub struct Launches {
     pub ours: Launch,
     pub theirs: Launch,
-    pub peer: Peer,
-    /// Whether more than data commands is drawn.
-    pub mixes: bool,
+    pub terms: Terms,
 }
 
 /// Plants one wrong reply in so many, to see whether it is found.
@@ -95,8 +93,7 @@ pub struct Pair {
 pub struct Twins {
     pub ours: Link,
     pub theirs: Link,
-    pub peer: Peer,
-    pub mixes: bool,
+    pub terms: Terms,
     /// The calls of the transaction that is open.
     queued: Option<Vec<Call>>,
 }
@@ -104,7 +101,7 @@ pub struct Twins {
 impl Pair {
     pub fn start(launches: &Launches) -> Result<Pair> {
         let (ours, theirs) = (Server::start(&launches.ours)?, Server::start(&launches.theirs)?);
-        let tally = Tally::new(launches.peer, launches.mixes);
+        let tally = Tally::new(launches.terms);
         let (links, listeners, refused) = (Vec::new(), Vec::new(), HashSet::new());
         let mut pair = Pair { ours, theirs, links, listeners, tally, canary: None, refused };
         pair.renew()?;
@@ -134,8 +131,7 @@ impl Pair {
         Ok(Twins {
             ours: link(&self.ours)?,
             theirs: link(&self.theirs)?,
-            peer: self.tally.peer,
-            mixes: self.tally.mixes,
+            terms: self.tally.terms,
             queued: None,
         })
     }
@@ -196,8 +192,8 @@ impl Pair {
         if found.is_some() { Ok(found) } else { self.hear(batch, is_special) }
     }
 
-    /// Compares what was pushed while the batch ran. Calls that take questions of ours may do other
-    /// things to the keys of each side.
+    /// Compares what was pushed while the batch ran. Of a special step nothing is: our questions
+    /// about it touch keys as well.
     fn hear(&mut self, batch: &[Step], is_special: bool) -> Result<Option<Difference>> {
         for listener in &mut self.listeners {
             // Whether a key is looked for before or after a call's words were found wrong is

@@ -195,7 +195,7 @@ pub fn expand(step: &Call) -> Vec<Call> {
     };
     if form.starts_with("fcall") {
         let flags = if script.first.is_empty() { "" } else { ", flags = {'no-writes'}" };
-        let (_, body) = (script.first, script.source().0);
+        let (body, ..) = script.source();
         let library = [
             b"#!lua name=lib\nredis.register_function{function_name = 'f', callback = \
               function(KEYS, ARGV)\n"
