@@ -62,7 +62,7 @@ impl Worker {
         let _ = socket.set_nodelay();
         let _ = socket.set_keepalive(config.tcp_keepalive);
         let name = |address: std::io::Result<Address>| {
-            address.map_or_else(|_| "?:0".into(), |address| address.to_string())
+            address.map_or_else(|_| "?:0".into(), |address| address.to_string().into())
         };
         let origin = Origin {
             address: name(socket.peer()),

@@ -104,7 +104,7 @@ pub fn settle(
         let is_muted = connection.replies != Replies::On;
         let waits = Waits { awaited: Awaited::Key(waiter), is_muted };
         core.deadlines.add(waits.place(connection));
-        connection.waits = Some(waits);
+        connection.waits = Some(Box::new(waits));
     }
     if !core.tally.ready.is_empty() {
         serve_ready(shared, worker, core, pass);

@@ -16,8 +16,8 @@ pub struct Client {
     pub worker: usize,
     /// Its connection's place at its worker.
     pub connection: usize,
-    pub address: String,
-    pub local_address: String,
+    pub address: Box<str>,
+    pub local_address: Box<str>,
     pub is_unix: bool,
     /// On this machine: over loopback or a unix socket.
     pub is_local: bool,
@@ -49,12 +49,13 @@ pub struct Client {
     pub no_touch: AtomicBool,
     /// How many channels, patterns and shard channels it has subscribed to.
     pub subscriptions: [AtomicUsize; Kind::ALL.len()],
-    names: Mutex<Names>,
+    /// `None` if it is nobody in particular, as most are.
+    names: Mutex<Option<Box<Names>>>,
     tracker: Mutex<Option<Arc<Tracker>>>,
 }
 
 /// What a client says of itself, and who it is.
-#[derive(Default, Clone)]
+#[derive(Clone)]
 pub struct Names {
     pub name: String,
     pub library: String,
@@ -63,10 +64,17 @@ pub struct Names {
     pub user: Vec<u8>,
 }
 
+impl Default for Names {
+    fn default() -> Names {
+        let [name, library, library_version] = [const { String::new() }; 3];
+        Names { name, library, library_version, user: b"default".to_vec() }
+    }
+}
+
 /// Where a connection comes from.
 pub struct Origin {
-    pub address: String,
-    pub local_address: String,
+    pub address: Box<str>,
+    pub local_address: Box<str>,
     pub is_unix: bool,
     pub is_local: bool,
     pub descriptor: i32,
@@ -88,8 +96,12 @@ impl Client {
         self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
     }
 
-    pub fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn names(&self) -> Names {
+        lock(&self.names).as_deref().cloned().unwrap_or_default()
+    }
+
+    pub fn rename(&self, change: impl FnOnce(&mut Names)) {
+        change(lock(&self.names).get_or_insert_default());
     }
 }
 
@@ -131,7 +143,7 @@ impl Clients {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             subscriptions: Default::default(),
-            names: Mutex::new(Names { user: b"default".to_vec(), ..Names::default() }),
+            names: Mutex::default(),
         });
         self.lock().insert(client.id, Arc::clone(&client));
         client

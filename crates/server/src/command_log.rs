@@ -115,7 +115,7 @@ impl CommandLogs {
     /// Adds a call at the front, and drops what is too much at the back.
     fn add(&self, kind: Kind, call: &Noted<'_>, value: u64, core: &Core) {
         let args = kept_args(&call.entry.full_name, call.args);
-        let (address, name) = (call.client.address.clone(), call.client.names().name.clone());
+        let (address, name) = (call.client.address.to_string(), call.client.names().name);
         let time_s = core.env.now_ms / 1000;
         let mut log = self.log(kind);
         let id = log.next_id;

@@ -41,7 +41,7 @@ pub struct Connection {
     pub transaction: Option<Box<Transaction>>,
     pub watched: Option<Box<Watched>>,
     /// Its last call waits for a key; until that is answered nothing else is executed.
-    pub waits: Option<Waits>,
+    pub waits: Option<Box<Waits>>,
     /// Of the batch at work: where the call ends that waits.
     pub stopped_at: Option<usize>,
     /// Its call was put off by CLIENT PAUSE; nothing else is executed either.

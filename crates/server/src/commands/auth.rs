@@ -185,7 +185,7 @@ fn authenticate(cx: &mut ServerCx<'_>, name: &[u8], password: &[u8]) -> Result<(
         note_wrong_password(scene, &connection.client, &cx.args[0], name);
         return Err(WRONG_PASSWORD);
     };
-    connection.client.names().user = user.name.to_vec();
+    connection.client.rename(|names| names.user = user.name.to_vec());
     connection.access.log_in(user, &shared.acl, &shared.table);
     Ok(())
 }

@@ -125,7 +125,7 @@ pub fn set_name(cx: &mut ServerCx<'_>, name: &[u8]) -> Result<(), Error> {
     let name = plain_text(name).ok_or(Error::fixed(
         "ERR Client names cannot contain spaces, newlines or special characters.",
     ))?;
-    cx.connection.client.names().name = name;
+    cx.connection.client.rename(|names| names.name = name);
     Ok(())
 }
 
@@ -146,7 +146,7 @@ static CLIENT_GETNAME: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
-        let name = cx.connection.client.names().name.clone();
+        let name = cx.connection.client.names().name;
         match name.as_str() {
             "" => cx.reply().null(),
             name => cx.reply().bulk(name.as_bytes()),
@@ -188,13 +188,10 @@ fn set_info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             "ERR {attribute} cannot contain spaces, newlines or special characters."
         ))
     })?;
-    let client = std::sync::Arc::clone(&cx.connection.client);
-    let mut names = client.names();
-    if is_name {
-        names.library = value;
-    } else {
-        names.library_version = value;
-    }
+    cx.connection.client.rename(|names| match is_name {
+        true => names.library = value,
+        false => names.library_version = value,
+    });
     cx.reply().ok();
     Ok(())
 }

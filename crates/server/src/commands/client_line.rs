@@ -14,7 +14,7 @@ use crate::tracking::{Mode, Tracker};
 /// Appends one client's line, without a line end.
 pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64) {
     let seconds_since = |ms: u64| now_ms.saturating_sub(ms) / 1000;
-    let names = client.names().clone();
+    let names = client.names();
     let input = client.input_bytes.load(Relaxed);
     let output = client.output_bytes.load(Relaxed);
     let subscriptions = |kind: Kind| client.subscriptions[kind as usize].load(Relaxed);

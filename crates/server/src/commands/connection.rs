@@ -118,10 +118,10 @@ fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     cx.connection.unwatch(&cx.shared.keyspace);
     cx.connection.set_durability(cx.shared, None);
     let client = &cx.connection.client;
-    let mut names = client.names();
-    names.name.clear();
-    names.user = b"default".to_vec();
-    drop(names);
+    client.rename(|names| {
+        names.name.clear();
+        names.user = b"default".to_vec();
+    });
     client.no_evict.store(false, Relaxed);
     client.no_touch.store(false, Relaxed);
     cx.reply().simple("RESET");

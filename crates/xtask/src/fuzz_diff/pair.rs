@@ -85,7 +85,7 @@ pub struct Pair {
     listeners: Vec<Listener>,
     pub tally: Tally,
     pub canary: Option<Canary>,
-    /// The words of the batch's calls that were refused.
+    /// The words of the batch's calls that were refused, or may have been in part.
     refused: HashSet<Vec<u8>>,
 }
 
@@ -197,10 +197,12 @@ impl Pair {
     fn hear(&mut self, batch: &[Step], is_special: bool) -> Result<Option<Difference>> {
         for listener in &mut self.listeners {
             // Whether a key is looked for before or after a call's words were found wrong is
-            // nobody's business.
+            // nobody's business. That a BITFIELD which sets nothing makes its key longer is told
+            // by us alone.
             let is_told = |event: &Event<'_>| {
-                let is_of_refused = event.name == b"keymiss" && self.refused.contains(event.key);
-                !is_special && !is_of_refused
+                let is_vague = matches!(event.name, b"keymiss" | b"setbit")
+                    && self.refused.contains(event.key);
+                !is_special && !is_vague
             };
             let Some((ours, theirs)) = listener.differ(is_told)? else { continue };
             let calls: Vec<String> = batch.iter().map(|step| show(&step.call)).collect();
@@ -244,10 +246,9 @@ impl Pair {
                 if let Some(canary) = &mut self.canary {
                     canary.touch(&mut ours);
                 }
-                if has_error(&theirs) {
-                    let queued = twins.queued.iter().flatten();
-                    self.refused.extend(queued.chain([call]).flat_map(words));
-                }
+                let run = twins.queued.iter().flatten().chain([call]);
+                let is_refused = |call: &&Call| has_error(&theirs) || may_fail(call);
+                self.refused.extend(run.filter(is_refused).flat_map(words));
                 if twins.judge(call, &ours, &theirs, &mut self.tally) == Verdict::Different {
                     return Ok(Some(differ(index, call, &ours, &theirs)));
                 }
@@ -292,6 +293,11 @@ impl Twins {
 fn words(call: &Call) -> impl Iterator<Item = Vec<u8>> {
     let inner = call.iter().filter_map(|word| word.get(1..));
     call.iter().map(Vec::as_slice).chain(inner).map(<[u8]>::to_vec)
+}
+
+/// BITFIELD with OVERFLOW FAIL.
+fn may_fail(call: &Call) -> bool {
+    words(call).any(|word| word.eq_ignore_ascii_case(b"fail"))
 }
 
 /// Whether it is an error or has one in it.
