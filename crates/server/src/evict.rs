@@ -51,8 +51,8 @@ pub struct Evicting {
     room_until: isize,
     /// Of the last attempt.
     outcome: Outcome,
-    /// This thread's own count after the last attempt: what it has added since, it pays for.
-    paid_until: isize,
+    /// What was kept when the last attempt ended: the next one leaves no more.
+    left: usize,
 }
 
 /// What became of an attempt to keep the limit.
@@ -74,7 +74,7 @@ impl Default for Evicting {
             allowance: 0,
             room_until: 0,
             outcome: Outcome::Kept,
-            paid_until: 0,
+            left: usize::MAX,
         }
     }
 }
@@ -88,6 +88,7 @@ impl Evicting {
         self.allowance = share.clamp(*ALLOWANCE.start(), *ALLOWANCE.end());
         // The limit may have been lowered: look before the next turn.
         self.room_until = isize::MIN;
+        self.left = usize::MAX;
         self.outcome = Outcome::Kept;
     }
 
@@ -156,7 +157,6 @@ pub fn keep_limit(shared: &Shared, worker: usize, core: &mut Core) {
 fn make_room(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) -> bool {
     let outcome = evict(shared, core, pass);
     core.evicting.outcome = outcome;
-    core.evicting.paid_until = memory::own_bytes();
     shared.over_limit.note(outcome != Outcome::Kept);
     if !core.tally.ready.is_empty() {
         serve_ready(shared, worker, core, pass);
@@ -168,6 +168,7 @@ fn evict(shared: &Shared, core: &mut Core, pass: &Pass<'_>) -> Outcome {
     let limit = core.evicting.limit;
     let mut memory = Memory::now(shared);
     if memory.used <= limit || shared.freeing.has_database() {
+        core.evicting.left = memory.kept.max(limit);
         core.evicting.grant(limit.saturating_sub(memory.used), shared.workers.len());
         return Outcome::Kept;
     }
@@ -175,19 +176,17 @@ fn evict(shared: &Shared, core: &mut Core, pass: &Pass<'_>) -> Outcome {
     let target = limit.saturating_sub(core.evicting.allowance * shared.workers.len());
     let (start, most) =
         (Instant::now(), time_limit(core.config.memory.maxmemory_eviction_tenacity));
-    // However long that takes, a thread evicts as much as it has added.
-    let debt = memory::own_bytes() - core.evicting.paid_until;
-    let mut paid = 0;
+    // However long that takes: what has come since the last attempt, of whomever, goes.
+    let left_max = memory.kept.min(core.evicting.left);
     loop {
         let mut is_dry = false;
         if !(memory.is_far_above(limit) && shared.freeing.help(HELP_BYTES_MAX)) {
             let wanted = memory.kept.saturating_sub(target);
-            let freed = evict_some(shared, core, pass, wanted);
-            paid += freed as isize;
-            is_dry = freed == 0 && wanted > 0;
+            is_dry = evict_some(shared, core, pass, wanted) == 0 && wanted > 0;
         }
         memory = Memory::now(shared);
-        let is_over = start.elapsed() >= most && paid >= debt;
+        core.evicting.left = memory.kept.max(limit);
+        let is_over = start.elapsed() >= most && memory.kept <= left_max;
         if memory.kept <= target || (memory.kept <= limit && (is_dry || is_over)) {
             core.evicting.grant(limit.saturating_sub(memory.used), shared.workers.len());
             return Outcome::Kept;
