@@ -182,8 +182,9 @@ impl Aggregate {
     fn of(self, one: f64, other: f64) -> f64 {
         match self {
             Aggregate::Sum => number_or_0(one + other),
-            Aggregate::Min => one.min(other),
-            Aggregate::Max => one.max(other),
+            Aggregate::Min if other < one => other,
+            Aggregate::Max if other > one => other,
+            Aggregate::Min | Aggregate::Max => one,
         }
     }
 }
@@ -342,7 +343,8 @@ fn intersect(sources: &[Weighted<'_>], aggregate: Aggregate) -> OrderedSet {
     smallest.for_each(|member, score| {
         let first = number_or_0(weight * score);
         let all = others.iter().try_fold(first, |all, (source, weight)| {
-            Some(aggregate.of(all, number_or_0(weight * source.score(member)?)))
+            // Unlike that of the first, a product that is no number makes the whole sum 0.
+            Some(aggregate.of(all, weight * source.score(member)?))
         });
         if let Some(score) = all {
             set.insert(member, score);

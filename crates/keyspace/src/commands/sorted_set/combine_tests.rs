@@ -50,6 +50,13 @@ fn weights_and_aggregates() {
          ZUNION 1 p WEIGHTS inf WITHSCORES; ZINTER 2 p m AGGREGATE MAX WITHSCORES",
         ":2; :2; [$a $0 $b $6]; [$a $-inf $b $1]; [$a $0 $b $6]; [$a $inf $b $inf]; [$b $5 $a $inf]",
     );
+    check(
+        "ZADD few 5 a; ZADD many 0 a 1 b; ZINTER 2 few many WEIGHTS 2 inf WITHSCORES; \
+         ZINTER 2 few many WEIGHTS 2 inf AGGREGATE MIN WITHSCORES; \
+         ZINTER 2 few many WEIGHTS 2 inf AGGREGATE MAX WITHSCORES; \
+         ZUNION 2 few many WEIGHTS 2 inf WITHSCORES",
+        ":1; :2; [$a $0]; [$a $10]; [$a $10]; [$a $10 $b $inf]",
+    );
 }
 
 #[test]
