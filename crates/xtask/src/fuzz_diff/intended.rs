@@ -307,6 +307,16 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
+        name: "shortest-digits",
+        reason: "the algorithm of Valkey misses a double's shortest text now and then, or takes \
+                 one of two that is no nearer",
+        peer: Some(Peer::Valkey),
+        matches: |name, _, ours, theirs| {
+            let has_scores = name.trim_start_matches('b').starts_with('z');
+            has_scores && ours != theirs && read_alike(ours, theirs)
+        },
+    },
+    Rule {
         name: "scan-type",
         reason: "of a type that does not exist SCAN finds nothing, as in Redis",
         peer: Some(Peer::Valkey),
@@ -454,6 +464,22 @@ fn are_equal_doubles(ours: &Raw, theirs: &Raw) -> bool {
         })
 }
 
+/// Equal but for doubles that are the same, and that we write as short as can be.
+fn read_alike(ours: &Raw, theirs: &Raw) -> bool {
+    if let (Raw::Node(ours_header, ours), Raw::Node(theirs_header, theirs)) = (ours, theirs) {
+        let mut pairs = ours.iter().zip(theirs);
+        return ours_header == theirs_header
+            && pairs.all(|(ours, theirs)| read_alike(ours, theirs));
+    }
+    let double = |raw: &Raw| raw.text().and_then(number::parse_double);
+    ours == theirs
+        || double(ours).is_some_and(|value| {
+            let mut short = Vec::new();
+            number::write_double_shortest(value, &mut short);
+            double(theirs) == Some(value) && ours.text() == Some(&short)
+        })
+}
+
 /// BY with a pattern that has no star: nothing to sort by.
 fn sorts_by_nothing(call: &Call) -> bool {
     let by = call.windows(2).find(|pair| pair[0].eq_ignore_ascii_case(b"by"));
@@ -537,6 +563,15 @@ mod tests {
         assert!(near("*2\r\n+idle\r\n:5\r\n", "*2\r\n+idle\r\n:9\r\n"));
         assert!(!near("*2\r\n+pending\r\n:5\r\n", "*2\r\n+pending\r\n:9\r\n"));
         assert!(near("*1\r\n:1700000000000\r\n", "*1\r\n:1700000000009\r\n"));
+    }
+
+    #[test]
+    fn only_the_text_of_a_double_may_be_another() {
+        let alike = |one: &str, other: &str| read_alike(&parse(one), &parse(other));
+        assert!(alike("$18\r\n1076129903063676.8\r\n", "$18\r\n1076129903063676.7\r\n"));
+        assert!(alike("*2\r\n+a\r\n,0.1\r\n", "*2\r\n+a\r\n,0.10000000000000001\r\n"));
+        assert!(!alike("$4\r\n0.10\r\n", "$3\r\n0.1\r\n") && !alike("+a\r\n", "+b\r\n"));
+        assert!(!alike("$3\r\n0.1\r\n", "$3\r\n0.2\r\n"));
     }
 
     #[test]
