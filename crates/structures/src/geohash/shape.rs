@@ -39,15 +39,14 @@ pub enum Shape {
 impl Shape {
     /// A polygon of at least three vertices; its centre is the mean of them in space.
     pub fn polygon(vertices: Vec<Position>) -> Shape {
+        // Their sum has the direction of their mean; to divide it would round once more.
         let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
         for vertex in &vertices {
             let (longitude, latitude) = (vertex.longitude * RADIANS, vertex.latitude * RADIANS);
-            x += EARTH_RADIUS_M * latitude.cos() * longitude.cos();
-            y += EARTH_RADIUS_M * latitude.cos() * longitude.sin();
-            z += EARTH_RADIUS_M * latitude.sin();
+            x += latitude.cos() * longitude.cos();
+            y += latitude.cos() * longitude.sin();
+            z += latitude.sin();
         }
-        let count = vertices.len() as f64;
-        let (x, y, z) = (x / count, y / count, z / count);
         let center = Position {
             longitude: y.atan2(x) / RADIANS,
             latitude: z.atan2((x * x + y * y).sqrt()) / RADIANS,

@@ -46,6 +46,26 @@ fn a_polygon_has_what_is_inside() {
     }
 }
 
+/// To the last digit, which GEOSEARCHSTORE with STOREDIST stores; the figures are Valkey's.
+#[test]
+fn the_centre_of_a_polygon_is_that_of_valkey() {
+    let at = |&(longitude, latitude): &(f64, f64)| Position { longitude, latitude };
+    let vertices = [
+        (-153.719502, 23.556179),
+        (-3.944426, 61.891489),
+        (-9.641335, -45.88667),
+        (47.676461, -37.144884),
+        (47.427714, -83.186147),
+        (-57.180383, 29.454019),
+        (-30.464423, -83.662506),
+        (174.219483, -55.64415),
+    ];
+    let shape = Shape::polygon(vertices.iter().map(at).collect());
+    let distance_m = |place| shape.distance_m(Position::decode(at(&place).encode()));
+    assert_eq!(distance_m((-17.096386, -39.651555)), Some(2922410.4328170065));
+    assert_eq!(distance_m((12.068625, -37.813829)), Some(4138203.5488795773));
+}
+
 fn position(longitude_max: f64, latitude_max: f64) -> impl Strategy<Value = Position> {
     (-longitude_max..=longitude_max, -latitude_max..=latitude_max)
         .prop_map(|(longitude, latitude)| Position { longitude, latitude })
