@@ -4,8 +4,8 @@
 //! file that their slot is in; full chunks wait for the file's own thread, which writes them. Every
 //! chunk names its databases, so their order does not matter.
 //!
-//! Chunks that wait are limited, all files together. Visitors stop at half of the limit, before
-//! they lock anything; who changes something has the other half, and waits when that is full too.
+//! Chunks that wait are limited, all files together. Visitors stop at an eighth of the limit,
+//! before they lock anything; who changes something has the rest, and waits when that is full too.
 //! It ends, since nobody who writes waits for who encodes.
 
 use std::cell::Cell;
@@ -36,6 +36,8 @@ const CHUNK_SIZE_MAX: usize = 256 << 10;
 const CHUNK_SIZE_MIN: usize = 4 << 10;
 /// Chunks that are being filled are at most this part of what may wait for the disk.
 const FILLING_PART: usize = 4;
+/// Of what may wait for the disk visitors fill this part: as much as keeps the disk busy.
+const VISITORS_PART: usize = 8;
 /// Strings of so many bytes are copied to be compressed later, without a lock.
 const COPIED_STRING_MIN: usize = 256;
 /// Copies of strings are at most this part of what may wait for the disk.
@@ -138,9 +140,9 @@ impl Chunks {
         (0..self.files.len()).map(|file| self.keys_of(file)).sum()
     }
 
-    /// For visitors, who leave half of the room to those who change something.
+    /// For visitors, who leave most of the room to those who change something.
     pub(crate) fn wait_for_room(&self) {
-        drop(self.wait_while(|queue| queue.bytes > self.buffer_max / 2));
+        drop(self.wait_while(|queue| queue.bytes > self.buffer_max / VISITORS_PART));
     }
 
     /// Encodes what is large and was put aside, all of it.
