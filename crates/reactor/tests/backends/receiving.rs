@@ -15,6 +15,7 @@ crate::for_each_backend! {
     a_reset_is_reported_once
     an_end_right_behind_data_is_seen
     an_end_that_races_with_its_data_is_seen
+    many_that_fall_silent_at_once_are_still_heard
     a_paused_connection_receives_nothing
     pausing_back_and_forth_loses_nothing
     the_end_of_a_paused_connection_comes_after_resume
@@ -168,6 +169,23 @@ fn come_and_go(address: SocketAddr) {
             Err(_) => {}
         }
     }
+}
+
+/// More than are looked at in one turn.
+fn many_that_fall_silent_at_once_are_still_heard(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let mut peers: Vec<_> = (0..300).map(|_| worker.pair()).collect();
+    for word in [b"1", b"2"] {
+        peers.iter_mut().for_each(|(stream, _)| stream.write_all(word).unwrap());
+        worker.run_until(|worker| worker.peers.values().all(|peer| peer.received.ends_with(word)));
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(300) {
+            worker.turn(Some(Duration::from_millis(10)));
+        }
+    }
+    drop(peers);
+    worker.run_until(|worker| worker.peers.values().all(|peer| peer.closed.len() == 1));
+    assert!(worker.peers.values().all(|peer| peer.received == b"12"));
 }
 
 fn a_paused_connection_receives_nothing(backend: BackendChoice) {

@@ -449,35 +449,40 @@ fn in_words_of_valkey(raw: &Raw) -> Raw {
 
 /// Equal but for doubles that they write with all digits, and we with fewer; and for signs of 0.
 fn are_equal_doubles(ours: &Raw, theirs: &Raw) -> bool {
-    if let (Raw::Node(ours_header, ours), Raw::Node(theirs_header, theirs)) = (ours, theirs) {
-        let mut pairs = ours.iter().zip(theirs);
-        return ours_header == theirs_header
-            && pairs.all(|(ours, theirs)| are_equal_doubles(ours, theirs));
-    }
-    let (mut long, mut short) = (Vec::new(), Vec::new());
-    ours == theirs
-        || are(ours, theirs, b"-0", b"0")
-        || ours.text().and_then(number::parse_double).is_some_and(|value| {
+    are_alike(ours, theirs, |ours, theirs| {
+        let is_long = |value| {
+            let mut long = Vec::new();
             number::write_double(value, &mut long);
-            number::write_double_shortest(value, &mut short);
-            ours.text() == Some(&short) && theirs.text() == Some(&long)
-        })
+            theirs.text() == Some(&long)
+        };
+        are(ours, theirs, b"-0", b"0") || shortest(ours).is_some_and(is_long)
+    })
 }
 
 /// Equal but for doubles that are the same, and that we write as short as can be.
 fn read_alike(ours: &Raw, theirs: &Raw) -> bool {
+    are_alike(ours, theirs, |ours, theirs| {
+        let theirs = theirs.text().and_then(number::parse_double);
+        shortest(ours).is_some_and(|value| theirs == Some(value))
+    })
+}
+
+/// Of the same shape, and each leaf equal or excused.
+fn are_alike(ours: &Raw, theirs: &Raw, excuses: fn(&Raw, &Raw) -> bool) -> bool {
     if let (Raw::Node(ours_header, ours), Raw::Node(theirs_header, theirs)) = (ours, theirs) {
         let mut pairs = ours.iter().zip(theirs);
         return ours_header == theirs_header
-            && pairs.all(|(ours, theirs)| read_alike(ours, theirs));
+            && pairs.all(|(ours, theirs)| are_alike(ours, theirs, excuses));
     }
-    let double = |raw: &Raw| raw.text().and_then(number::parse_double);
-    ours == theirs
-        || double(ours).is_some_and(|value| {
-            let mut short = Vec::new();
-            number::write_double_shortest(value, &mut short);
-            double(theirs) == Some(value) && ours.text() == Some(&short)
-        })
+    ours == theirs || excuses(ours, theirs)
+}
+
+/// A double, if this is the shortest text of it.
+fn shortest(raw: &Raw) -> Option<f64> {
+    let value = raw.text().and_then(number::parse_double)?;
+    let mut short = Vec::new();
+    number::write_double_shortest(value, &mut short);
+    (raw.text() == Some(&short)).then_some(value)
 }
 
 /// BY with a pattern that has no star: nothing to sort by.
