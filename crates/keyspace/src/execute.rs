@@ -39,7 +39,7 @@ pub struct Context<'a> {
 /// Runs a call that does not need the world to stand still. On an error the reply has what the
 /// command wrote before; the caller drops that and writes the error. If the call has to wait there
 /// is no reply, and the tally says so.
-#[inline]
+#[inline(always)]
 pub fn execute(
     keyspace: &Keyspace,
     pass: &Pass<'_>,
@@ -48,18 +48,21 @@ pub fn execute(
 ) -> Result<Effect, Error> {
     let Call { command, args, db, keys } = *call;
     match command.run {
-        Run::Keys(_) | Run::Planned(..) => {
-            // Who is woken because something has come for it waits for that, whatever it takes.
-            let Context { env, tally, rng, reply, blocking } = context;
-            let mut guards = match blocking {
-                Blocking::Resumed => lock(keyspace, pass, keys),
-                Blocking::Never | Blocking::For(_) => lock_unless_busy(keyspace, pass, keys)?,
-            };
-            let context = Context { env, tally: &mut *tally, rng, reply, blocking };
-            let result = execute_locked(keyspace, &mut guards, call, context);
-            log_and_fence(keyspace, pass, &guards, env, tally);
-            result
-        }
+        Run::Keys(_) | Run::Planned(..) => match (keys, context.blocking) {
+            // Most calls have one key, whose guard needs no list.
+            ([key], Blocking::Never | Blocking::For(_)) => {
+                let guard = lock_one_unless_busy(keyspace, pass, (key.db, key.slot))?;
+                execute_and_log(keyspace, pass, &mut [guard], call, context)
+            }
+            (keys, blocking) => {
+                let mut guards = match blocking {
+                    // Who is woken because something has come waits for that, whatever it takes.
+                    Blocking::Resumed => lock(keyspace, pass, keys),
+                    Blocking::Never | Blocking::For(_) => lock_unless_busy(keyspace, pass, keys)?,
+                };
+                execute_and_log(keyspace, pass, &mut guards, call, context)
+            }
+        },
         Run::Roam(run) => {
             let Context { env, tally, rng, reply, .. } = context;
             fence_all(keyspace, env, tally);
@@ -70,11 +73,26 @@ pub fn execute(
     }
 }
 
+#[inline(always)]
+fn execute_and_log(
+    keyspace: &Keyspace,
+    pass: &Pass<'_>,
+    guards: &mut [Guard<'_>],
+    call: &Call<'_>,
+    context: Context<'_>,
+) -> Result<Effect, Error> {
+    let Context { env, tally, rng, reply, blocking } = context;
+    let context = Context { env, tally: &mut *tally, rng, reply, blocking };
+    let result = execute_locked(keyspace, guards, call, context);
+    log_and_fence(keyspace, pass, guards, env, tally);
+    result
+}
+
 /// Runs a call on keys whose slots are locked, perhaps together with others, as in a transaction.
-#[inline]
+#[inline(always)]
 pub fn execute_locked(
     keyspace: &Keyspace,
-    guards: &mut Guards<'_>,
+    guards: &mut [Guard<'_>],
     call: &Call<'_>,
     context: Context<'_>,
 ) -> Result<Effect, Error> {
@@ -107,7 +125,7 @@ pub fn execute_world(
 }
 
 /// Whether the slots of all keys are among those locked.
-pub fn covers(guards: &Guards<'_>, keys: &[KeyAt]) -> bool {
+pub fn covers(guards: &[Guard<'_>], keys: &[KeyAt]) -> bool {
     let is_locked = |key: &KeyAt| {
         let place = (key.db, key.slot);
         guards.binary_search_by_key(&place, |guard| guard.place).is_ok()
@@ -143,10 +161,17 @@ pub fn lock_unless_busy<'a>(
     pass: &'a Pass<'a>,
     keys: &[KeyAt],
 ) -> Result<Guards<'a>, Error> {
-    lock_each(keys, |place| {
-        let locked = slot(keyspace, pass, place).lock_unless(pass, || keyspace.busy.is_busy());
-        Ok(guard(keyspace, pass, place, locked.ok_or_else(|| keyspace.busy.error())?))
-    })
+    lock_each(keys, |place| lock_one_unless_busy(keyspace, pass, place))
+}
+
+#[inline(always)]
+fn lock_one_unless_busy<'a>(
+    keyspace: &'a Keyspace,
+    pass: &'a Pass<'a>,
+    place: (DbIndex, u16),
+) -> Result<Guard<'a>, Error> {
+    let locked = slot(keyspace, pass, place).lock_unless(pass, || keyspace.busy.is_busy());
+    Ok(guard(keyspace, pass, place, locked.ok_or_else(|| keyspace.busy.error())?))
 }
 
 #[inline]

@@ -9,7 +9,7 @@ use kvasir_structures::slot::SlotGuard;
 
 use crate::database::Keyspace;
 use crate::value::Object;
-use crate::view::{Env, Guards, Tally};
+use crate::view::{Env, Guard, Tally};
 
 /// Appends what was collected to the log, before these slots are let go.
 #[inline]
@@ -36,7 +36,7 @@ pub fn log_changes<'g>(
 pub fn log_and_fence(
     keyspace: &Keyspace,
     pass: &Pass<'_>,
-    guards: &Guards<'_>,
+    guards: &[Guard<'_>],
     env: &Env,
     tally: &mut Tally,
 ) {

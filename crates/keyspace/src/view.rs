@@ -212,7 +212,7 @@ pub struct View<'a, 'g> {
     pub(crate) keyspace: &'a Keyspace,
     args: Args<'a>,
     pub(crate) keys: &'a [KeyAt],
-    guards: &'a mut Guards<'g>,
+    guards: &'a mut [Guard<'g>],
 }
 
 /// What a search leaves behind beside the value: a read counts a hit or a miss, and a miss may be
@@ -241,7 +241,7 @@ impl<'a, 'g> View<'a, 'g> {
         keyspace: &'a Keyspace,
         args: Args<'a>,
         keys: &'a [KeyAt],
-        guards: &'a mut Guards<'g>,
+        guards: &'a mut [Guard<'g>],
     ) -> View<'a, 'g> {
         View { env, tally, keyspace, args, keys, guards }
     }
@@ -262,7 +262,6 @@ impl<'a, 'g> View<'a, 'g> {
     }
 
     /// Reads a value: counts a hit or a miss and notes the access.
-    #[inline]
     pub fn read(&mut self, key: usize) -> Option<Record<'_>> {
         let touches = self.env.touches;
         let mut found = self.search(key, Count::HitOrMiss)?;
@@ -506,7 +505,7 @@ impl<'a, 'g> View<'a, 'g> {
     }
 
     /// The record of a key whose time has not come; deletes it if that has.
-    #[inline]
+    #[inline(always)]
     fn search(&mut self, key: usize, count: Count) -> Option<Found<'_>> {
         let (env, name) = (self.env, self.key(key));
         let guard = self.guard_of(key);

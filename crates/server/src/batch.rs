@@ -212,7 +212,7 @@ impl Batch {
             slot(key).prefetch();
         }
         for key in ahead.buckets.advance(&self.keys, now + 2 * DISTANCE) {
-            slot(key).prefetch_bucket(key.hash, pass);
+            slot(key).prefetch_buckets(key.hash, pass);
         }
         for key in ahead.records.advance(&self.keys, now + DISTANCE) {
             slot(key).prefetch_record(key.hash, pass);

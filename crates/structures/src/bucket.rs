@@ -312,11 +312,15 @@ pub(crate) fn find(
     None
 }
 
-/// The record that a search would most likely look at, without following anything.
+/// The record that a search by this path would most likely look at, without following anything.
 #[inline(always)]
-pub(crate) fn likely(bucket: &Bucket, fraction: Fraction) -> Option<*mut u8> {
-    let position = bucket.find(fraction, |_| true)?;
-    Some(bucket.entry(position).address())
+pub(crate) fn likely(path: [&Bucket; 2], fraction: Fraction) -> Option<*mut u8> {
+    let [home, next] = path;
+    let find = |bucket: &Bucket| {
+        let position = bucket.find(fraction, |_| true)?;
+        Some(bucket.entry(position).address())
+    };
+    find(home).or_else(|| if home.overflows() { find(next) } else { None })
 }
 
 /// Puts an entry into the first free place from its home; there must be one.
@@ -415,7 +419,7 @@ pub(crate) fn for_home(
 }
 
 #[inline(always)]
-fn next(buckets: &[Bucket], bucket: usize) -> usize {
+pub(crate) fn next(buckets: &[Bucket], bucket: usize) -> usize {
     if bucket + 1 == buckets.len() { 0 } else { bucket + 1 }
 }
 

@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bucket::{Bucket, Fraction, Leaf};
+use crate::bucket::{self, Bucket, Fraction, Leaf};
 
 pub(crate) const DIRECTORY: u64 = 1 << 63;
 
@@ -186,9 +186,9 @@ impl Probe {
         bytes
     }
 
-    /// The bucket where a search for `hash` starts.
+    /// The bucket where a search for `hash` starts, and the one where it goes on if it must.
     #[inline(always)]
-    pub(crate) fn home(&self, hash: u64) -> Option<&Bucket> {
+    pub(crate) fn path(&self, hash: u64) -> Option<[&Bucket; 2]> {
         let leaf = match self.0 {
             0 => return None,
             word if word & DIRECTORY != 0 => {
@@ -201,6 +201,7 @@ impl Probe {
         };
         // SAFETY: by `new`, the array is not freed while we look.
         let buckets = unsafe { leaf.buckets() };
-        Some(&buckets[Fraction::of(hash).home(buckets.len())])
+        let home = Fraction::of(hash).home(buckets.len());
+        Some([&buckets[home], &buckets[bucket::next(buckets, home)]])
     }
 }

@@ -141,22 +141,25 @@ impl<T> Slot<T> {
         prefetch::read(self);
     }
 
-    /// Second stage: the bucket where a search starts.
+    /// Second stage: the bucket where a search starts, and the next, where one in ten ends.
     #[inline(always)]
-    pub fn prefetch_bucket(&self, hash: u64, pass: &Pass<'_>) {
-        if let Some(bucket) = self.probe(pass).home(hash) {
-            prefetch::read(bucket);
+    pub fn prefetch_buckets(&self, hash: u64, pass: &Pass<'_>) {
+        if let Some([home, next]) = self.probe(pass).path(hash) {
+            prefetch::read(home);
+            prefetch::read(next);
         }
     }
 
-    /// Third stage: the first two lines of the record that the search will likely find.
+    /// Third stage: the first three lines of the record that the search will likely find; a value
+    /// of 64 bytes often reaches into the third.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64, pass: &Pass<'_>) {
-        if let Some(bucket) = self.probe(pass).home(hash)
-            && let Some(record) = bucket::likely(bucket, Fraction::of(hash))
+        if let Some(path) = self.probe(pass).path(hash)
+            && let Some(record) = bucket::likely(path, Fraction::of(hash))
         {
-            prefetch::read(record);
-            prefetch::read(record.wrapping_add(64));
+            for line in 0..3 {
+                prefetch::read(record.wrapping_add(64 * line));
+            }
         }
     }
 

@@ -106,7 +106,7 @@ impl<T> Table<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T>> {
         let (leaf, place) = self.place(hash, key)?;
         // SAFETY: the leaf is live while the table is borrowed.
@@ -116,7 +116,7 @@ impl<T> Table<T> {
     }
 
     /// As `find`, but takes the record out where `is_gone` says so: one search for both.
-    #[inline]
+    #[inline(always)]
     pub fn find_unless(
         &mut self,
         hash: u64,
