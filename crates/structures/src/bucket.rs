@@ -441,6 +441,25 @@ mod tests {
         assert!(limit(2) < 14);
     }
 
+    #[test]
+    fn a_prefetch_finds_an_entry_that_stands_behind_its_home() {
+        let leaf = Leaf::new(2);
+        // SAFETY: freed at the end.
+        let buckets = unsafe { leaf.buckets() };
+        let fraction = |which: u32| Fraction(1 << 23 | which);
+        let path = [&buckets[1], &buckets[next(buckets, 1)]];
+        for which in 0..8 {
+            assert_eq!(likely(path, fraction(which)), None);
+            let address = 8 * (u64::from(which) + 1);
+            let entry = Entry(address | fraction(which).high());
+            assert_eq!(insert(buckets, fraction(which), entry).bucket, usize::from(which < 7));
+            let found = likely(path, fraction(which)).map(|record| record.addr() as u64);
+            assert_eq!(found, Some(address));
+        }
+        // SAFETY: the last use.
+        unsafe { leaf.free() };
+    }
+
     /// What must hold between any two operations.
     fn assert_sound(buckets: &[Bucket]) {
         for (at, bucket) in buckets.iter().enumerate() {
