@@ -302,6 +302,33 @@ impl Draft {
         Draft { form: Form::Ints(Intset::new()), limits }
     }
 
+    /// An empty set that is to get members of this one: a listpack, unless that is an intset. When
+    /// all are there [`Draft::settled`] has another look.
+    pub fn of_members_of(source: Option<&Set<'_>>, limits: Limits) -> Draft {
+        let form = match source {
+            Some(Set::Ints(_)) => Form::Ints(Intset::new()),
+            _ => Form::Packed(Listpack::new()),
+        };
+        Draft { form, limits }
+    }
+
+    /// The same set; an intset if it was a listpack and may be one.
+    pub fn settled(mut self) -> Draft {
+        if let Form::Packed(listpack) = &self.form
+            && listpack.len() <= self.limits.intset_entries_max
+            && let Some(ints) = ints_of(listpack)
+        {
+            let mut intset = Intset::new();
+            for int in ints {
+                intset.insert(int);
+            }
+            if intset.size_bytes() <= INLINE_MAX {
+                self.form = Form::Ints(intset);
+            }
+        }
+        self
+    }
+
     /// An empty set in the form that suits a first member, and so many members in all if none
     /// comes twice.
     fn with_first(first: &[u8], count: usize, limits: Limits) -> Draft {
@@ -490,6 +517,11 @@ fn with_table<R>(
         BodyMut::Object(_) => unreachable!("a set's tag on another object"),
         BodyMut::Bytes(_) => Ok(None),
     }
+}
+
+/// The members as integers, if all are.
+fn ints_of(listpack: &Listpack) -> Option<Vec<i64>> {
+    listpack.view().iter().map(|member| member.to_int()).collect()
 }
 
 fn add_to_table(table: &mut PackedTable, member: &[u8]) -> bool {

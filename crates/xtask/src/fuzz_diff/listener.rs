@@ -1,7 +1,7 @@
 //! Connections that are told things: of messages, and of what happens to keys.
 //!
-//! After each batch a PING is sent behind what was published. Whatever comes before its answer was
-//! pushed by then, on both sides.
+//! After each batch a PING is sent behind what was published, and behind a DISCARD. Whatever comes
+//! before its answer was pushed by then, on both sides.
 
 use anyhow::{Context, Result};
 
@@ -40,8 +40,10 @@ impl Listener {
     /// Everything that was pushed since, if it is not the same; of what happened to keys only what
     /// `is_told`.
     pub fn differ(&mut self, is_told: impl Fn(&Event<'_>) -> bool) -> Result<Option<Pushed>> {
+        // One that has begun a transaction, as it may in RESP3, would put the PING off.
+        let discard: Call = vec![b"DISCARD".to_vec()];
         let ping: Call = vec![b"PING".to_vec(), FENCE.to_vec()];
-        self.say(&[&ping])?;
+        self.say(&[&discard, &ping])?;
         let mut theirs = until_fence(&mut self.twins.theirs).context("the peer")?;
         let ours = until_fence(&mut self.twins.ours)?;
         // Redis 7.0 calls it a deletion when a key is told to have died already.

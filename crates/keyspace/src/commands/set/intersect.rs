@@ -68,13 +68,16 @@ static SINTERSTORE: Command = Command {
 };
 
 fn sinterstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let mut result = Draft::new(Limits::of(cx.view.env));
+    let limits = Limits::of(cx.view.env);
     let keys = 1..cx.view.key_count();
-    intersect(set_value::read_all(&mut cx.view, keys)?, |member| {
+    let sets = set_value::read_all(&mut cx.view, keys)?;
+    let smallest = sets.iter().flatten().min_by_key(|set| set.len());
+    let mut result = Draft::of_members_of(smallest, limits);
+    intersect(sets, |member| {
         result.add(member);
         ControlFlow::Continue(())
     });
-    Ok(store(cx, result, "sinterstore"))
+    Ok(store(cx, result.settled(), "sinterstore"))
 }
 
 /// Sets the first key to a result, as the event of this name, and replies its size.
@@ -223,6 +226,25 @@ mod tests {
             &format!("SADD a{ints}; SINTERSTORE d a; OBJECT ENCODING d; SCARD d"),
             ":513; :513; $hashtable; :513",
         );
+    }
+
+    #[test]
+    fn sinterstore_takes_what_was_no_intset_for_a_listpack_first() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        bench.env.set_intset_entries_max = 2;
+        bench.env.set_listpack_entries_max = 4;
+        let mut encoding_of = |members: &str| {
+            for call in ["DEL a", &format!("SADD a {members}"), "SINTERSTORE d a"] {
+                bench.call(split(call)[0].as_args());
+            }
+            let (reply, _) = bench.call(split("OBJECT ENCODING d")[0].as_args());
+            String::from_utf8(reply).unwrap().lines().nth(1).unwrap().to_string()
+        };
+        assert_eq!(encoding_of("1 2"), "intset");
+        // More integers than an intset may have make a table, but what is stored of it is less.
+        assert_eq!(encoding_of("1 2 3"), "listpack");
+        assert_eq!(encoding_of("1 2 x"), "listpack");
+        assert_eq!(encoding_of("1 2 3 4 5"), "hashtable");
     }
 
     #[test]
