@@ -15,6 +15,7 @@ mod pair;
 mod pools;
 mod regression;
 mod script;
+mod script_replies;
 mod shrink;
 mod special;
 mod syntax;

@@ -247,7 +247,8 @@ impl Pair {
                     canary.touch(&mut ours);
                 }
                 let run = twins.queued.iter().flatten().chain([call]);
-                let is_refused = |call: &&Call| has_error(&theirs) || may_fail(call);
+                let has_failed = has_error(&ours) || has_error(&theirs);
+                let is_refused = |call: &&Call| has_failed || may_fail(call);
                 self.refused.extend(run.filter(is_refused).flat_map(words));
                 if twins.judge(call, &ours, &theirs, &mut self.tally) == Verdict::Different {
                     return Ok(Some(differ(index, call, &ours, &theirs)));
