@@ -195,7 +195,7 @@ fn whom_it_concerns_is_told() {
     bench.env.events = Class::EVICTED;
     run(&mut bench, "SET k value");
     let mark = Arc::new(Mark::default());
-    bench.keyspace().watching.add(DbIndex(0), b"k", &mark);
+    bench.keyspace().watching.add(DbIndex(0), b"k", &mark, false);
     assert!(bench.evict(&mut Evictor::default(), 5).is_some_and(|freed| freed.bytes >= 16));
     assert!(mark.is_touched());
     assert_eq!(bench.take_logged().last(), Some(&["DEL", "k"].iter().collect()));

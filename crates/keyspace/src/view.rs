@@ -576,7 +576,7 @@ pub(crate) fn note_end(
     (class, name): (Class, &'static str),
 ) {
     let key = record.borrow().key();
-    keyspace.watching.touch(db, slot, key);
+    keyspace.watching.note_gone(db, slot, key);
     if env.logs {
         tally.entry.push(db, [&b"DEL"[..], key].into_iter());
     }

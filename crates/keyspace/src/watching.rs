@@ -49,7 +49,23 @@ struct Shard {
 }
 
 /// By database, then by key, so that a look needs no key of its own.
-type Marks = HashMap<DbIndex, HashMap<Box<[u8]>, Vec<Arc<Mark>>>>;
+type Marks = HashMap<DbIndex, HashMap<Box<[u8]>, Vec<Watcher>>>;
+
+/// Who watches a key.
+struct Watcher {
+    mark: Arc<Mark>,
+    /// When it began the key was there, but its time was over: that it goes changes nothing.
+    found_dead: bool,
+}
+
+impl Watcher {
+    /// The key goes.
+    fn note_gone(&mut self) {
+        if !std::mem::take(&mut self.found_dead) {
+            self.mark.touch();
+        }
+    }
+}
 
 impl Default for Watching {
     fn default() -> Watching {
@@ -58,12 +74,13 @@ impl Default for Watching {
 }
 
 impl Watching {
-    /// Has a mark touched by the next change of this key. Called with the key's slot locked, once
-    /// per key and mark.
-    pub fn add(&self, db: DbIndex, key: &[u8], mark: &Arc<Mark>) {
+    /// Has a mark touched by the next change of this key, which may be dead already. Called with
+    /// the key's slot locked, once per key and mark.
+    pub fn add(&self, db: DbIndex, key: &[u8], mark: &Arc<Mark>, found_dead: bool) {
         let shard = self.shard(crc16::slot_of(key));
         let mut marks = shard.lock();
-        marks.entry(db).or_default().entry(key.into()).or_default().push(Arc::clone(mark));
+        let watcher = Watcher { mark: Arc::clone(mark), found_dead };
+        marks.entry(db).or_default().entry(key.into()).or_default().push(watcher);
         shard.count.fetch_add(1, Relaxed);
     }
 
@@ -73,7 +90,8 @@ impl Watching {
         let mut marks = shard.lock();
         let Some(keys) = marks.get_mut(&db) else { return };
         let Some(of_key) = keys.get_mut(key) else { return };
-        let Some(at) = of_key.iter().position(|other| Arc::ptr_eq(other, mark)) else { return };
+        let is_it = |other: &Watcher| Arc::ptr_eq(&other.mark, mark);
+        let Some(at) = of_key.iter().position(is_it) else { return };
         of_key.swap_remove(at);
         if of_key.is_empty() {
             keys.remove(key);
@@ -90,6 +108,16 @@ impl Watching {
         }
     }
 
+    /// Tells whoever watches a key that it is gone, which no call has asked for: its time was over,
+    /// or there was no room for it. Called with its slot locked.
+    #[inline]
+    pub fn note_gone(&self, db: DbIndex, slot: u16, key: &[u8]) {
+        let shard = self.shard(slot);
+        if shard.count.load(Relaxed) > 0 {
+            shard.note_gone(db, key);
+        }
+    }
+
     /// Tells whoever watches a key of this database that is there, since all of them are about to
     /// go, or have just come. Called with the gate closed.
     pub fn touch_existing(&self, database: &Database, db: DbIndex, pass: &ExclusivePass<'_>) {
@@ -98,10 +126,10 @@ impl Watching {
             slot.get(hash::of(key), key).is_some()
         };
         for shard in self.shards.iter().filter(|shard| shard.count.load(Relaxed) > 0) {
-            let marks = shard.lock();
-            let keys = marks.get(&db).into_iter().flatten();
+            let mut marks = shard.lock();
+            let keys = marks.get_mut(&db).into_iter().flatten();
             let changed = keys.filter(|(key, _)| is_there(key));
-            changed.flat_map(|(_, marks)| marks).for_each(|mark| mark.touch());
+            changed.flat_map(|(_, of_key)| of_key).for_each(Watcher::note_gone);
         }
     }
 
@@ -120,7 +148,14 @@ impl Shard {
     fn touch(&self, db: DbIndex, key: &[u8]) {
         let marks = self.lock();
         let of_key = marks.get(&db).and_then(|keys| keys.get(key));
-        of_key.into_iter().flatten().for_each(|mark| mark.touch());
+        of_key.into_iter().flatten().for_each(|watcher| watcher.mark.touch());
+    }
+
+    #[cold]
+    fn note_gone(&self, db: DbIndex, key: &[u8]) {
+        let mut marks = self.lock();
+        let of_key = marks.get_mut(&db).and_then(|keys| keys.get_mut(key));
+        of_key.into_iter().flatten().for_each(Watcher::note_gone);
     }
 
     fn lock(&self) -> MutexGuard<'_, Marks> {
@@ -147,7 +182,7 @@ mod tests {
     #[test]
     fn a_mark_is_touched_by_its_own_key_only() {
         let (watching, mark) = (Watching::default(), Arc::default());
-        watching.add(DB, b"k", &mark);
+        watching.add(DB, b"k", &mark, false);
         touch(&watching, DB, b"other");
         touch(&watching, DbIndex(1), b"k");
         assert!(!mark.is_touched());
@@ -158,12 +193,28 @@ mod tests {
     #[test]
     fn a_mark_taken_away_is_touched_no_more_and_leaves_nothing_behind() {
         let (watching, one, other) = (Watching::default(), Arc::default(), Arc::default());
-        watching.add(DB, b"k", &one);
-        watching.add(DB, b"k", &other);
+        watching.add(DB, b"k", &one, false);
+        watching.add(DB, b"k", &other, false);
         watching.remove(DB, b"k", &one);
         touch(&watching, DB, b"k");
         assert!(!one.is_touched() && other.is_touched());
         watching.remove(DB, b"k", &other);
         assert_eq!(watching.count(), 0);
+    }
+
+    #[test]
+    fn that_a_dead_key_goes_changes_nothing_but_what_comes_after_does() {
+        let slot = crc16::slot_of(b"k");
+        let (watching, early, late) = (Watching::default(), Arc::default(), Arc::default());
+        watching.add(DB, b"k", &early, false);
+        watching.add(DB, b"k", &late, true);
+        watching.note_gone(DB, slot, b"k");
+        assert!(early.is_touched() && !late.is_touched());
+        watching.note_gone(DB, slot, b"k");
+        assert!(late.is_touched());
+        let written = Arc::default();
+        watching.add(DB, b"k", &written, true);
+        touch(&watching, DB, b"k");
+        assert!(written.is_touched());
     }
 }

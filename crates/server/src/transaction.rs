@@ -110,8 +110,8 @@ impl Connection {
             return;
         }
         let slot = keyspace.database(db, pass).slot(crc16::slot_of(key)).lock(pass);
-        keyspace.watching.add(db, key, &watched.mark);
         let had_expired = has_expired(&slot, env, key);
+        keyspace.watching.add(db, key, &watched.mark, had_expired);
         drop(slot);
         watched.keys.push(WatchedKey { db, key: key.to_vec(), had_expired });
         self.client.watched.store(watched.keys.len(), Relaxed);

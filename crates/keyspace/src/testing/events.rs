@@ -179,7 +179,7 @@ impl Bench {
     fn watch(&mut self, keys: &[Key]) -> Vec<(Key, Arc<Mark>)> {
         let watch = |(db, key): &Key| {
             let mark = Arc::default();
-            self.keyspace.watching.add(*db, key, &mark);
+            self.keyspace.watching.add(*db, key, &mark, false);
             ((*db, key.clone()), mark)
         };
         keys.iter().map(watch).collect()
