@@ -134,6 +134,7 @@ fn others_end_a_watch() {
         ("FLUSHDB", true),
         ("FLUSHALL", true),
         ("SWAPDB 0 1", true),
+        ("SWAPDB 0 0", false),
         ("GET k", false),
         ("SET other v", false),
         ("SETNX k v", false),

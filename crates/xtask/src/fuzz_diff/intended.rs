@@ -31,7 +31,8 @@ pub struct Terms {
 }
 
 /// Rules that only scripts and questions about calls need.
-const MIXED: [&str; 7] = [
+const MIXED: [&str; 8] = [
+    "refcount",
     "count-with-more",
     "script-words",
     "script-numbers",
@@ -284,6 +285,14 @@ pub static INTENDED: &[Rule] = &[
         peer: Some(Peer::Redis),
         matches: |name, call, _, theirs| {
             name == "command" && call.len() == 3 && is_error_with(theirs, b"wrong number of arg")
+        },
+    },
+    Rule {
+        name: "refcount",
+        reason: "the peers count a queued call's own hold on what it stores",
+        peer: None,
+        matches: |_, call, ours, theirs| {
+            is_word(call, b"refcount") && are(ours, theirs, b"1", b"2")
         },
     },
     Rule {

@@ -140,11 +140,13 @@ fn swapdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
     let second = index(&cx.args[2], "ERR invalid second DB index")?;
     let db = |index| cx.keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE);
     let (first, second) = (db(first)?, db(second)?);
-    touch_watched(cx, [first, second]);
-    cx.keyspace.swap(first, second, cx.pass);
-    touch_watched(cx, [first, second]);
-    for db in [first, second] {
-        note_all(cx.keyspace, cx.pass, db, cx.tally);
+    if first != second {
+        touch_watched(cx, [first, second]);
+        cx.keyspace.swap(first, second, cx.pass);
+        touch_watched(cx, [first, second]);
+        for db in [first, second] {
+            note_all(cx.keyspace, cx.pass, db, cx.tally);
+        }
     }
     cx.reply.ok();
     Ok(Effect::AsGiven)
