@@ -32,7 +32,7 @@ pub struct Terms {
 
 /// Rules that only scripts and questions about calls need.
 const MIXED: [&str; 8] = [
-    "refcount",
+    "queued-refcount",
     "count-with-more",
     "script-words",
     "script-numbers",
@@ -288,7 +288,7 @@ pub static INTENDED: &[Rule] = &[
         },
     },
     Rule {
-        name: "refcount",
+        name: "queued-refcount",
         reason: "the peers count a queued call's own hold on what it stores",
         peer: None,
         matches: |_, call, ours, theirs| {
@@ -577,6 +577,13 @@ mod tests {
         assert!(alike("*2\r\n+a\r\n,0.1\r\n", "*2\r\n+a\r\n,0.10000000000000001\r\n"));
         assert!(!alike("$4\r\n0.10\r\n", "$3\r\n0.1\r\n") && !alike("+a\r\n", "+b\r\n"));
         assert!(!alike("$3\r\n0.1\r\n", "$3\r\n0.2\r\n"));
+    }
+
+    #[test]
+    fn no_two_rules_have_one_name() {
+        let mut names: Vec<&str> = NORMAL.iter().chain(INTENDED).map(|rule| rule.name).collect();
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
     }
 
     #[test]
