@@ -39,6 +39,9 @@ pub struct Context<'a> {
 /// Runs a call that does not need the world to stand still. On an error the reply has what the
 /// command wrote before; the caller drops that and writes the error. If the call has to wait there
 /// is no reply, and the tally says so.
+///
+/// Inline, as what it calls: handed on, the structures of a call would be copied right after they
+/// were written, and wait for those stores.
 #[inline(always)]
 pub fn execute(
     keyspace: &Keyspace,
@@ -73,6 +76,7 @@ pub fn execute(
     }
 }
 
+/// Runs a call on its locked slots, and appends what it did while they are.
 #[inline(always)]
 fn execute_and_log(
     keyspace: &Keyspace,

@@ -303,7 +303,7 @@ impl Draft {
     }
 
     /// An empty set that is to get members of this one: a listpack, unless that is an intset. When
-    /// all are there [`Draft::settled`] has another look.
+    /// all are there, [`Draft::settled`] has another look.
     pub fn of_members_of(source: Option<&Set<'_>>, limits: Limits) -> Draft {
         let form = match source {
             Some(Set::Ints(_)) => Form::Ints(Intset::new()),
@@ -312,19 +312,13 @@ impl Draft {
         Draft { form, limits }
     }
 
-    /// The same set; an intset if it was a listpack and may be one.
+    /// The same set, as an intset if it may be one.
     pub fn settled(mut self) -> Draft {
-        if let Form::Packed(listpack) = &self.form
-            && listpack.len() <= self.limits.intset_entries_max
-            && let Some(ints) = ints_of(listpack)
+        if self.view().len() <= self.limits.intset_entries_max
+            && let Some(ints) = ints_of(self.view())
+            && ints.size_bytes() <= INLINE_MAX
         {
-            let mut intset = Intset::new();
-            for int in ints {
-                intset.insert(int);
-            }
-            if intset.size_bytes() <= INLINE_MAX {
-                self.form = Form::Ints(intset);
-            }
+            self.form = Form::Ints(ints);
         }
         self
     }
@@ -519,9 +513,17 @@ fn with_table<R>(
     }
 }
 
-/// The members as integers, if all are.
-fn ints_of(listpack: &Listpack) -> Option<Vec<i64>> {
-    listpack.view().iter().map(|member| member.to_int()).collect()
+/// The members as an intset, if all are integers.
+fn ints_of(set: Set<'_>) -> Option<Intset> {
+    let mut ints = Intset::new();
+    let all = set.try_for_each(|member| match member.to_int() {
+        Some(int) => {
+            ints.insert(int);
+            ControlFlow::Continue(())
+        }
+        None => ControlFlow::Break(()),
+    });
+    all.is_continue().then_some(ints)
 }
 
 fn add_to_table(table: &mut PackedTable, member: &[u8]) -> bool {

@@ -55,13 +55,13 @@ type Marks = HashMap<DbIndex, HashMap<Box<[u8]>, Vec<Watcher>>>;
 struct Watcher {
     mark: Arc<Mark>,
     /// When it began the key was there, but its time was over: that it goes changes nothing.
-    found_dead: bool,
+    had_expired: bool,
 }
 
 impl Watcher {
     /// The key goes.
     fn note_gone(&mut self) {
-        if !std::mem::take(&mut self.found_dead) {
+        if !std::mem::take(&mut self.had_expired) {
             self.mark.touch();
         }
     }
@@ -76,10 +76,10 @@ impl Default for Watching {
 impl Watching {
     /// Has a mark touched by the next change of this key, which may be dead already. Called with
     /// the key's slot locked, once per key and mark.
-    pub fn add(&self, db: DbIndex, key: &[u8], mark: &Arc<Mark>, found_dead: bool) {
+    pub fn add(&self, db: DbIndex, key: &[u8], mark: &Arc<Mark>, had_expired: bool) {
         let shard = self.shard(crc16::slot_of(key));
         let mut marks = shard.lock();
-        let watcher = Watcher { mark: Arc::clone(mark), found_dead };
+        let watcher = Watcher { mark: Arc::clone(mark), had_expired };
         marks.entry(db).or_default().entry(key.into()).or_default().push(watcher);
         shard.count.fetch_add(1, Relaxed);
     }

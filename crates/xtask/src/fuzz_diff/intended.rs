@@ -407,7 +407,7 @@ pub static INTENDED: &[Rule] = &[
         reason: "the order of a Lua table is nobody's promise; Valkey's is another than Redis's",
         peer: Some(Peer::Valkey),
         matches: |name, _, ours, theirs| {
-            let is_map = matches!(name, "lcs" | "xinfo" | "xread" | "xreadgroup" | "hgetall");
+            let is_map = matches!(name, "lcs" | "xinfo" | "xread" | "xreadgroup");
             is_map && with_pairs_sorted(ours) == with_pairs_sorted(theirs)
         },
     },

@@ -226,6 +226,16 @@ mod tests {
             &format!("SADD a{ints}; SINTERSTORE d a; OBJECT ENCODING d; SCARD d"),
             ":513; :513; $hashtable; :513",
         );
+        // More than a listpack may have, of an intset and of a table.
+        let ints: String = (0..200).map(|n| format!(" {n}")).collect();
+        check_valkey(
+            &format!("SADD a{ints}; SADD b{ints} x; SINTERSTORE d a b; OBJECT ENCODING d"),
+            ":200; :201; :200; $intset",
+        );
+        check_valkey(
+            &format!("SADD a{ints} y; SADD b{ints} x; SINTERSTORE d a b; OBJECT ENCODING d"),
+            ":201; :201; :200; $intset",
+        );
     }
 
     #[test]
