@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::harness::{Client, DEADLINE, Server};
+use crate::harness::{Client, DEADLINE, Server, wait_until};
 
 pub type Version = &'static rustls::SupportedProtocolVersion;
 /// A connection whose session the test looks at itself.
@@ -122,6 +122,16 @@ impl TlsServer {
     /// What it has logged so far.
     pub fn log(&self) -> String {
         read(&self.server.directory().join("log"))
+    }
+
+    /// Returns once it has logged this: what a client sees may come before the line on it.
+    pub fn wait_for_log(&self, part: &str) {
+        wait_until(&format!("logged: {part}"), || self.log().contains(part));
+    }
+
+    /// How many connections it says have failed.
+    pub fn failed(&self) -> usize {
+        self.log().matches("TLS connection failed addr=127.0.0.1:").count()
     }
 
     pub fn connect_tcp(&self) -> TcpStream {

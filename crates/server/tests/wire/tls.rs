@@ -39,7 +39,7 @@ fn calls_are_answered_and_data_is_that_of_other_connections() {
         assert!(own.contains(&format!(" laddr=127.0.0.1:{} ", server.port)), "{own}");
         assert!(own.contains(" flags=N "), "{own}");
         let ready = format!("ready to accept connections tls-port={} bind=", server.port);
-        assert!(server.log().contains(&ready), "{}", server.log());
+        server.wait_for_log(&ready);
     });
 }
 
