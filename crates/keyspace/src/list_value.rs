@@ -121,6 +121,11 @@ impl<'a> List<'a> {
         usize::try_from(index).ok().filter(|index| *index < len as usize)
     }
 
+    /// The index of the first element from an end, of which there is one.
+    pub fn first_from(self, end: End) -> usize {
+        if end == End::Head { 0 } else { self.len() - 1 }
+    }
+
     /// The indices from `start` to `stop`, both included, as clients give them; may be empty.
     pub fn range(self, start: i64, stop: i64) -> Range<usize> {
         let len = self.len() as i64;
@@ -221,7 +226,7 @@ pub fn pop_one<R>(
     f: impl FnOnce(Item<'_>) -> R,
 ) -> Result<Option<R>, Error> {
     let Some(list) = peek(view, key)? else { return Ok(None) };
-    let index = if end == End::Head { 0 } else { list.len() - 1 };
+    let index = list.first_from(end);
     let result = list.with(index, f);
     remove(view, key, index..index + 1);
     Ok(Some(result))
@@ -272,6 +277,33 @@ pub fn remove(view: &mut View<'_, '_>, key: usize, range: Range<usize>) {
             view.tally.discard_object(Object::List(removed));
         }
     }
+}
+
+/// Moves `element`, the first one from an end of a key's list, to an end of it.
+pub fn turn(
+    view: &mut View<'_, '_>,
+    key: usize,
+    (from, to): (End, End),
+    element: &[u8],
+) -> Result<(), Error> {
+    let Some(mut found) = view.find(key) else { return Ok(()) };
+    let list = List::of(found.record())?;
+    // To take the only element would end the list, and its expiry with it.
+    if list.len() == 1 {
+        return Ok(());
+    }
+    let index = list.first_from(from);
+    if let List::Packed(_) = list {
+        remove(view, key, index..index + 1);
+        return push(view, key, to, std::iter::once(element)).map(drop);
+    }
+    let list = quick_mut(&mut found);
+    let removed = list.remove_range(index..index + 1);
+    list.push(to, element);
+    // As in Redis: while it was shorter it was not yet small.
+    pack_if_small(&mut found);
+    view.tally.discard_object(Object::List(removed));
+    Ok(())
 }
 
 /// Removes up to `count` elements that are `value`, the first ones from an end, and the key with

@@ -364,13 +364,13 @@ pub static INTENDED: &[Rule] = &[
     },
     Rule {
         name: "getex-time",
-        reason: "GETEX looks at the time only of a string that is there, as in Redis 7.0",
-        peer: Some(Peer::Valkey),
+        reason: "GETEX looks at the time first, as in Valkey 9.1",
+        peer: Some(Peer::Redis),
         matches: |name, _, ours, theirs| {
-            let is_wrong_time = is_error_with(theirs, b"invalid expire")
-                || is_error_with(theirs, b"not an integer");
-            let is_seen = is_error_with(ours, b"WRONGTYPE") || ours.text().is_none();
-            name == "getex" && is_seen && is_wrong_time
+            let is_wrong_time =
+                is_error_with(ours, b"invalid expire") || is_error_with(ours, b"not an integer");
+            let is_unseen = is_error_with(theirs, b"WRONGTYPE") || theirs.text().is_none();
+            name == "getex" && is_unseen && is_wrong_time
         },
     },
     Rule {

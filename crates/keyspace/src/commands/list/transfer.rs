@@ -10,7 +10,8 @@ use crate::commands::options::deadline_ms;
 use crate::effect::{Effect, call};
 use crate::error::Error;
 use crate::event::Class;
-use crate::list_value::{self, List};
+use crate::hash_value::Item;
+use crate::list_value;
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Kind;
 use crate::view::View;
@@ -139,25 +140,24 @@ fn transfer_or_wait(cx: &mut Cx<'_, '_>, ends: (End, End)) -> Result<Effect, Err
 
 /// Moves one element and replies with it; `false` if there is none.
 fn transfer(cx: &mut Cx<'_, '_>, (from, to): (End, End)) -> Result<bool, Error> {
-    let Some(len) = list_value::peek(&mut cx.view, 0)?.map(List::len) else { return Ok(false) };
-    cx.view.expect_kind(1, Kind::List)?;
-    let same_key = cx.view.key(0) == cx.view.key(1);
-    if same_key && len == 1 {
-        // Taking the only element would end the list, and its expiry with it.
-        list_value::peek(&mut cx.view, 0)?.into_iter().for_each(|list| {
-            list.with(0, |item| item.write_to(cx.reply));
-        });
-        tell(&mut cx.view, (from, to));
-        return Ok(true);
+    if list_value::peek(&mut cx.view, 0)?.is_none() {
+        return Ok(false);
     }
+    cx.view.expect_kind(1, Kind::List)?;
     let copy = |bytes: &[u8]| SmallVec::<[u8; 128]>::from_slice(bytes);
     let reply = &mut *cx.reply;
-    let element = list_value::pop_one(&mut cx.view, 0, from, |item| {
+    let take = |item: Item<'_>| {
         item.write_to(reply);
         item.with_bytes(copy)
-    })?;
-    let Some(element) = element else { return Ok(false) };
-    list_value::push(&mut cx.view, 1, to, std::iter::once(&element[..]))?;
+    };
+    if cx.view.key(0) != cx.view.key(1) {
+        let element = list_value::pop_one(&mut cx.view, 0, from, take)?;
+        let Some(element) = element else { return Ok(false) };
+        list_value::push(&mut cx.view, 1, to, std::iter::once(&element[..]))?;
+    } else if let Some(list) = list_value::peek(&mut cx.view, 0)? {
+        let element = list.with(list.first_from(from), take);
+        list_value::turn(&mut cx.view, 0, (from, to), &element)?;
+    }
     tell(&mut cx.view, (from, to));
     Ok(true)
 }
@@ -221,6 +221,15 @@ mod tests {
         check(
             "RPUSH l a; EXPIRE l 100; RPOPLPUSH l l; LRANGE l 0 -1; TTL l",
             ":1; :1; $a; [$a]; :100",
+        );
+        // It is not small while the element is on its way.
+        let part = "v".repeat(1900);
+        check_valkey(
+            &format!(
+                "RPUSH l {part} {part} {part} {part} {part}; RPOP l 2; LMOVE l l LEFT RIGHT; \
+                 OBJECT ENCODING l; RPOP l; OBJECT ENCODING l"
+            ),
+            &format!(":5; [${part} ${part}]; ${part}; $quicklist; ${part}; $listpack"),
         );
         let long = "v".repeat(8000);
         check_valkey(
