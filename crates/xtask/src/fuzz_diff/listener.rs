@@ -44,11 +44,9 @@ impl Listener {
         let discard: Call = vec![b"DISCARD".to_vec()];
         let ping: Call = vec![b"PING".to_vec(), FENCE.to_vec()];
         self.say(&[&discard, &ping])?;
-        let mut theirs = until_fence(&mut self.twins.theirs).context("the peer")?;
+        let theirs = until_fence(&mut self.twins.theirs).context("the peer")?;
         let ours = until_fence(&mut self.twins.ours)?;
-        // Redis 7.0 calls it a deletion when a key is told to have died already.
-        let died: Vec<Raw> = ours.iter().filter(|raw| is_death(raw)).cloned().collect();
-        theirs.retain(|event| !as_death(event).is_some_and(|death| died.contains(&death)));
+        let theirs = with_deaths_of(&ours, theirs);
         let normal = |pushed: Vec<Raw>| {
             let is_told =
                 |raw: &Raw| Event::of(raw).is_none_or(|event| !event.is_death() && is_told(&event));
@@ -112,8 +110,25 @@ fn is_death(raw: &Raw) -> bool {
     Event::of(raw).is_some_and(|event| event.is_death())
 }
 
-/// A key's deletion, told as its death.
+/// Theirs, where a deletion of a key that is a death here is one: Redis 7.0 says `del` where a key
+/// is told to have died already. The ends of a key come in the same order on both sides.
+fn with_deaths_of(ours: &[Raw], theirs: Vec<Raw>) -> Vec<Raw> {
+    let mut ends: Vec<(Raw, &Raw)> =
+        ours.iter().filter_map(|event| Some((as_death(event)?, event))).collect();
+    let told_as_here = |event: Raw| {
+        let Some(death) = as_death(&event) else { return event };
+        let at = ends.iter().position(|(end, _)| *end == death);
+        let is_death_here = at.is_some_and(|at| is_death(ends.remove(at).1));
+        if is_death_here { death } else { event }
+    };
+    theirs.into_iter().map(told_as_here).collect()
+}
+
+/// A key's end, told as its death.
 fn as_death(raw: &Raw) -> Option<Raw> {
+    if is_death(raw) {
+        return Some(raw.clone());
+    }
     let event = Event::of(raw).filter(|event| event.name == b"del")?;
     let Raw::Node(header, items) = raw else { return None };
     let mut items = items.clone();
@@ -161,9 +176,21 @@ mod tests {
         let deleted = [event("__keyspace@0__:k", "del"), event("__keyevent@0__:del", "k")];
         assert!(died.iter().all(is_death) && !deleted.iter().any(is_death));
         assert_eq!(deleted.iter().map(as_death).collect::<Vec<_>>(), died.clone().map(Some));
-        assert_eq!(died.iter().map(as_death).collect::<Vec<_>>(), [None, None]);
+        assert_eq!(died.iter().map(as_death).collect::<Vec<_>>(), died.clone().map(Some));
         assert!(
             Event::of(&event("c1", "expired")).is_none() && !is_death(&event("c:1", "expired"))
         );
+    }
+
+    #[test]
+    fn a_deletion_is_a_death_only_where_it_is_one_here() {
+        let on_key = |name: &str| event("__keyspace@0__:k", name);
+        let told = |names: &[&str]| names.iter().map(|name| on_key(name)).collect::<Vec<_>>();
+        let ours = told(&["expired", "zadd", "del"]);
+        assert_eq!(with_deaths_of(&ours, told(&["del", "zadd", "del"])), ours);
+        assert_eq!(with_deaths_of(&ours, ours.clone()), ours);
+        let other = vec![event("__keyspace@1__:k", "del")];
+        assert_eq!(with_deaths_of(&ours, other.clone()), other);
+        assert_eq!(with_deaths_of(&told(&["del"]), told(&["del", "del"])), told(&["del", "del"]));
     }
 }
