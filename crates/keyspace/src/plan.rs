@@ -7,7 +7,7 @@ use kvasir_structures::{crc16, hash};
 use crate::command::{Command, Run};
 use crate::database::{DbIndex, Keyspace};
 use crate::error::Error;
-use crate::spec::{Begin, Find, KeyFlags, KeySpec, Spec};
+use crate::spec::{Begin, Find, Flags, KeyFlags, KeySpec, Spec};
 
 /// A key of a call: which argument it is, and where it belongs.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,14 @@ pub fn each_key(
         if key_spec.flags.contains(KeyFlags::NOT_KEY) {
             continue;
         }
-        let Some((first, last, step)) = positions(key_spec, args)? else { continue };
+        let Some((first, last, step)) = positions(key_spec, args)? else {
+            // Only a script may count none.
+            let counts = matches!(key_spec.find, Find::Count { .. });
+            if counts && !spec.flags.contains(Flags::NO_MANDATORY_KEYS) {
+                return Err(NoKeys);
+            }
+            continue;
+        };
         for arg in (first..=last).step_by(step) {
             f(arg, key_spec.flags);
         }

@@ -19,6 +19,12 @@ fn keys_of_calls() {
              -ERR Invalid number of arguments specified for command; [$k]",
         ),
         (
+            "COMMAND GETKEYS ZUNIONSTORE d 0 a; COMMAND GETKEYS SINTERCARD 0 a; \
+             COMMAND GETKEYS ZUNIONSTORE d 1 a; COMMAND GETKEYS EVAL x 0 a",
+            "-ERR Invalid arguments specified for command; \
+             -ERR Invalid arguments specified for command; [$d $a]; []",
+        ),
+        (
             "COMMAND GETKEYSANDFLAGS SET k v; COMMAND GETKEYSANDFLAGS SET k v GET; \
              COMMAND GETKEYSANDFLAGS GET k",
             "[[$k [+OW +update]]]; [[$k [+RW +access +update]]]; [[$k [+RO +access]]]",

@@ -35,6 +35,7 @@ pub fn tame(call: &mut Call, peer: Peer) {
             }
         }),
         b"hsetex" if peer == Peer::Valkey => tame_count(call),
+        name if peer == Peer::Valkey && name.starts_with(b"z") => tame_offset(call),
         b"set" if peer == Peer::Redis => tame_past(call),
         // Redis 7.0 lets the last id go back behind a deleted one: beside it none is ever set.
         b"xsetid" if peer == Peer::Redis => call.iter_mut().skip(2).take(1).for_each(|id| {
@@ -78,6 +79,17 @@ fn tame_past(call: &mut Call) {
         if integer(&call[at]).is_some_and(|moment| (1..FAR / 10 * unit).contains(&moment)) {
             call[at] = (FAR * unit).to_string().into_bytes();
         }
+    }
+}
+
+/// From an offset below 0 Valkey counts back from the end, though not in a small set; here, as in
+/// Redis 7.0, there is nothing.
+fn tame_offset(call: &mut Call) {
+    let at = call.iter().position(|word| word.eq_ignore_ascii_case(b"limit"));
+    if let Some(offset) = at.and_then(|at| call.get_mut(at + 1))
+        && integer(offset).is_some_and(|offset| offset < 0)
+    {
+        *offset = b"0".to_vec();
     }
 }
 
@@ -198,6 +210,14 @@ mod tests {
         assert_eq!(tamed("HSETEX fields FIELDS 1 f v"), "HSETEX fields2 FIELDS 1 f v");
         assert_eq!(tamed("XSETID x 5"), "XSETID x 5");
         assert_eq!(tamed_for(Peer::Redis, "XSETID x 5"), "XSETID x -");
+    }
+
+    #[test]
+    fn nothing_begins_behind_the_end() {
+        assert_eq!(tamed("ZRANGEBYSCORE z 1 9 LIMIT -1 2"), "ZRANGEBYSCORE z 1 9 LIMIT 0 2");
+        assert_eq!(tamed("zrangestore d z 1 9 limit 1 -2"), "zrangestore d z 1 9 limit 1 -2");
+        let line = "ZREVRANGEBYLEX z + - LIMIT -1 2";
+        assert_eq!(tamed_for(Peer::Redis, line), line);
     }
 
     #[test]
