@@ -107,6 +107,7 @@ const BYTES_ARE_UNPACKED: &[(&str, &str)] = &[
     (r"cmsgpack.unpack('\223\255\255\255\255')", "error user_script:1: Missing bytes in input."),
     (r"cmsgpack.unpack('\219\255\255\255\255a')", "error user_script:1: Missing bytes in input."),
     (r"cmsgpack.unpack('\129\192\1')", "error table index is nil"),
+    (r"cmsgpack.unpack('\129\192')", "error user_script:1: Missing bytes in input."),
     (r"cmsgpack.unpack('\129\203\127\248\0\0\0\0\0\0\1')", "error table index is NaN"),
     (r"type(cmsgpack.unpack(string.rep('\145',3000)..'\1'))", "table"),
     (

@@ -141,8 +141,9 @@ fn close(stack: &mut Vec<Open>, mut value: Value) -> Result<Option<Value>, Raise
                 *next += 1;
             }
             Kind::Map(key) => match key.take() {
-                Some(key) => open.table.raw_set(key, value)?,
-                None => *key = Some(checked_key(value)?),
+                // That it is none is seen when its value is there to be set.
+                Some(key) => open.table.raw_set(checked_key(key)?, value)?,
+                None => *key = Some(value),
             },
         }
         open.missing -= 1;

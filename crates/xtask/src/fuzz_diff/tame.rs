@@ -34,6 +34,12 @@ pub fn tame(call: &mut Call, peer: Peer) {
                 *count = b"-1".to_vec();
             }
         }),
+        // Of an index that does not fit an int Valkey sees only the lower half, in a small list.
+        b"lset" if peer == Peer::Valkey => call.iter_mut().skip(2).take(1).for_each(|index| {
+            if integer(index).is_some_and(|index| i32::try_from(index).is_err()) {
+                *index = b"1".to_vec();
+            }
+        }),
         b"hsetex" if peer == Peer::Valkey => tame_count(call),
         name if peer == Peer::Valkey && name.starts_with(b"z") => tame_offset(call),
         b"set" if peer == Peer::Redis => tame_past(call),
@@ -209,6 +215,8 @@ mod tests {
         assert_eq!(tamed("XADD x * f v"), "XADD x 7-* f v");
         assert_eq!(tamed("HSETEX fields FIELDS 1 f v"), "HSETEX fields2 FIELDS 1 f v");
         assert_eq!(tamed("XSETID x 5"), "XSETID x 5");
+        assert_eq!(tamed("LSET l 4294967295 x"), "LSET l 1 x");
+        assert_eq!(tamed("LSET l -5 4294967295"), "LSET l -5 4294967295");
         assert_eq!(tamed_for(Peer::Redis, "XSETID x 5"), "XSETID x -");
     }
 
