@@ -110,6 +110,12 @@ fn tame_count(call: &mut Call) {
 }
 
 fn tame_sort(call: &mut Call) {
+    // For COMMAND GETKEYS of the peers a destination of the name STORE is the option once more.
+    for at in 3..call.len() {
+        if [at - 1, at].iter().all(|at| call[*at].eq_ignore_ascii_case(b"store")) {
+            call[at] = b"stored".to_vec();
+        }
+    }
     // Of equal weights, which comes first is nobody's promise.
     if has_word(call, b"by") {
         remove_word(call, b"alpha");
@@ -243,6 +249,7 @@ mod tests {
         assert_eq!(tamed("SORT l STORE l2 DESC"), "SORT l DESC");
         assert_eq!(tamed("SORT l ALPHA STORE l2"), "SORT l ALPHA STORE l2");
         assert_eq!(tamed("SORT l BY w* ALPHA STORE"), "SORT l BY w*");
+        assert_eq!(tamed("SORT l ALPHA STORE Store"), "SORT l ALPHA STORE stored");
     }
 
     #[test]
