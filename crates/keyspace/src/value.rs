@@ -79,6 +79,13 @@ impl Kind {
         matches!(self, Kind::List | Kind::SortedSet | Kind::Stream)
     }
 
+    /// The kind of this name, in any case.
+    pub fn from_name(name: &[u8]) -> Option<Kind> {
+        const ALL: [Kind; 6] =
+            [Kind::String, Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream];
+        ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()))
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",

@@ -11,12 +11,11 @@ pub fn integer(text: &[u8]) -> Result<i64, Error> {
     parse_integer(text).ok_or(Error::NOT_INTEGER)
 }
 
-/// SCAN's cursor as strtoul reads it: up to a zero byte; an empty text is 0, a sign is allowed, a
-/// negative number wraps.
+/// SCAN's cursor as Valkey reads it: up to a zero byte, behind white space; a sign is allowed, a
+/// number below 0 is not.
 pub fn cursor(text: &[u8]) -> Result<u64, Error> {
     let invalid = Error::fixed("ERR invalid cursor");
-    let (digits, is_negative) = match quoted(text) {
-        [] => return Ok(0),
+    let (digits, is_negative) = match quoted(text).trim_ascii_start() {
         [b'-', digits @ ..] => (digits, true),
         [b'+', digits @ ..] => (digits, false),
         digits => (digits, false),
@@ -25,8 +24,8 @@ pub fn cursor(text: &[u8]) -> Result<u64, Error> {
         return Err(invalid);
     }
     let add = |value: u64, digit: &u8| value.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
-    let value = digits.iter().try_fold(0, add).ok_or(invalid)?;
-    Ok(if is_negative { value.wrapping_neg() } else { value })
+    let value = digits.iter().try_fold(0, add);
+    value.filter(|value| !is_negative || *value == 0).ok_or(invalid)
 }
 
 /// How an expiry is given.

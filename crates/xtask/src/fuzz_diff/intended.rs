@@ -345,21 +345,21 @@ pub static INTENDED: &[Rule] = &[
     },
     Rule {
         name: "scan-type",
-        reason: "of a type that does not exist SCAN finds nothing, as in Redis",
-        peer: Some(Peer::Valkey),
+        reason: "SCAN knows the names of types since Valkey 8.0",
+        peer: Some(Peer::Redis),
         matches: |name, _, ours, theirs| {
-            let is_wrong = is_error_with(ours, b"syntax error");
+            let is_wrong = is_error_with(theirs, b"syntax error");
             name == "scan"
-                && (is_wrong || !ours.is_error())
-                && is_error_with(theirs, b"unknown type name")
+                && (is_wrong || !theirs.is_error())
+                && is_error_with(ours, b"unknown type name")
         },
     },
     Rule {
         name: "scan-cursor",
-        reason: "a negative cursor is one, as in Redis, and a wrong option is said first",
-        peer: Some(Peer::Valkey),
-        matches: |name, _, _, theirs| {
-            name.ends_with("scan") && is_error_with(theirs, b"invalid cursor")
+        reason: "a number below 0 and an empty text are no cursors, as in Valkey 9.1",
+        peer: Some(Peer::Redis),
+        matches: |name, _, ours, _| {
+            name.ends_with("scan") && is_error_with(ours, b"invalid cursor")
         },
     },
     Rule {

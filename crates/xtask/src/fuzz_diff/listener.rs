@@ -111,17 +111,19 @@ fn is_death(raw: &Raw) -> bool {
 }
 
 /// Theirs, where a deletion of a key that is a death here is one: Redis 7.0 says `del` where a key
-/// is told to have died already. The ends of a key come in the same order on both sides.
-fn with_deaths_of(ours: &[Raw], theirs: Vec<Raw>) -> Vec<Raw> {
+/// is told to have died already. The ends of a key come in one order on both sides; from the last
+/// to the first, since one side may have told of a death before.
+fn with_deaths_of(ours: &[Raw], mut theirs: Vec<Raw>) -> Vec<Raw> {
     let mut ends: Vec<(Raw, &Raw)> =
         ours.iter().filter_map(|event| Some((as_death(event)?, event))).collect();
-    let told_as_here = |event: Raw| {
-        let Some(death) = as_death(&event) else { return event };
-        let at = ends.iter().position(|(end, _)| *end == death);
-        let is_death_here = at.is_some_and(|at| is_death(ends.remove(at).1));
-        if is_death_here { death } else { event }
-    };
-    theirs.into_iter().map(told_as_here).collect()
+    for event in theirs.iter_mut().rev() {
+        let Some(death) = as_death(event) else { continue };
+        let at = ends.iter().rposition(|(end, _)| *end == death);
+        if at.is_some_and(|at| is_death(ends.remove(at).1)) {
+            *event = death;
+        }
+    }
+    theirs
 }
 
 /// A key's end, told as its death.
@@ -191,6 +193,7 @@ mod tests {
         assert_eq!(with_deaths_of(&ours, ours.clone()), ours);
         let other = vec![event("__keyspace@1__:k", "del")];
         assert_eq!(with_deaths_of(&ours, other.clone()), other);
+        assert_eq!(with_deaths_of(&ours, told(&["zadd", "del"])), told(&["zadd", "del"]));
         assert_eq!(with_deaths_of(&told(&["del"]), told(&["del", "del"])), told(&["del", "del"]));
     }
 }

@@ -12,9 +12,9 @@ use crate::command::{Command, Roam, Run};
 use crate::commands::options::{cursor, integer};
 use crate::database::Database;
 use crate::effect::Effect;
-use crate::error::Error;
+use crate::error::{Error, quoted};
 use crate::spec::{Argument, ArgumentKind, Categories, Flags, Spec};
-use crate::value::{Record, Tag};
+use crate::value::{Kind, Record, Tag};
 use crate::view::Env;
 
 pub static COMMANDS: &[&Command] = &[&KEYS, &SCAN, &RANDOMKEY];
@@ -161,7 +161,7 @@ fn cursor_after(slot: u16, next: Position) -> u64 {
 struct Options<'a> {
     pattern: Pattern<'a>,
     count: u64,
-    kind: Option<&'a [u8]>,
+    kind: Option<Kind>,
 }
 
 impl<'a> Options<'a> {
@@ -179,7 +179,8 @@ impl<'a> Options<'a> {
             } else if word.eq_ignore_ascii_case(b"match") {
                 options.pattern = Pattern::new(value);
             } else if word.eq_ignore_ascii_case(b"type") {
-                options.kind = Some(value);
+                let unknown = || Error::quoting("ERR unknown type name '", value, "'");
+                options.kind = Some(Kind::from_name(quoted(value)).ok_or_else(unknown)?);
             } else {
                 return Err(Error::SYNTAX);
             }
@@ -190,8 +191,7 @@ impl<'a> Options<'a> {
     }
 
     fn wants(&self, record: Record<'_>) -> bool {
-        let kind = || Tag::of(record).kind().name().as_bytes();
-        self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind()))
+        self.kind.is_none_or(|wanted| wanted == Tag::of(record).kind())
             && self.pattern.matches(record.key())
     }
 }
@@ -265,7 +265,7 @@ mod tests {
     use kvasir_resp::reply::Protocol;
     use kvasir_resp::value::Value;
 
-    use crate::testing::{Bench, check, check_ours, check3};
+    use crate::testing::{Bench, check, check_ours, check_valkey, check3};
 
     fn call(bench: &mut Bench, words: &[&str]) -> Value {
         let args: ArgsBuf = words.iter().collect();
@@ -302,12 +302,12 @@ mod tests {
 
     #[test]
     fn scan_and_its_options() {
-        check("SCAN 0; SCAN 0 MATCH x COUNT 5 TYPE foo", "[$0 []]; [$0 []]");
+        check("SCAN 0; SCAN 0 MATCH x COUNT 5 TYPE zset", "[$0 []]; [$0 []]");
         check_ours(
             "SET k v; SCAN 0; SCAN 0 TYPE STRING; SCAN 0 TYPE hash; SCAN 0 MATCH j",
             "+OK; [$0 [$k]]; [$0 [$k]]; [$0 []]; [$0 []]",
         );
-        check("SET k v; SCAN 0 COUNT 100 TYPE foo MATCH * COUNT 5", "+OK; [$0 []]");
+        check("SET k v; SCAN 0 COUNT 100 TYPE ZSet MATCH * COUNT 5", "+OK; [$0 []]");
         check3("SET k v; SCAN 0 COUNT 100 MATCH k", "+OK; [$0 [$k]]");
         check("SET k v PXAT 1; SCAN 0", "+OK; [$0 []]");
     }
@@ -319,18 +319,27 @@ mod tests {
             check(&format!("SCAN 0 {options}"), syntax);
         }
         check("SCAN 0 COUNT x", "-ERR value is not an integer or out of range");
-        for cursor in ["x", "1a", "18446744073709551616", "' 0'", "0x0", "-", "+", "'1 '"] {
+        for cursor in ["x", "1a", "18446744073709551616", "0x0", "-", "+", "'1 '"] {
             check(&format!("SCAN {cursor}"), invalid);
         }
         check("SCAN x COUNT 0", invalid);
+        // Redis 7.0 finds nothing of a type that there is not, and takes any number.
+        check_valkey(
+            "SCAN 0 TYPE foo; SCAN 0 TYPE foo COUNT 0; SCAN 0 COUNT 0 TYPE foo; SCAN ''; SCAN -1",
+            &format!(
+                "-ERR unknown type name 'foo'; -ERR unknown type name 'foo'; {syntax}; {invalid}; \
+                 {invalid}"
+            ),
+        );
     }
 
     #[test]
     fn any_number_is_a_cursor() {
         check(
-            "SCAN 00; SCAN +0; SCAN ''; SCAN -1; SCAN 18446744073709551615",
-            "[$0 []]; [$0 []]; [$0 []]; [$0 []]; [$0 []]",
+            "SCAN 00; SCAN +0; SCAN -0; SCAN 18446744073709551615",
+            "[$0 []]; [$0 []]; [$0 []]; [$0 []]",
         );
+        check_valkey("SCAN ' 0'; SCAN '\t+7'", "[$0 []]; [$0 []]");
         check_ours(
             "SET k v; SCAN 18446744073709551615; SCAN 4611686018427387904",
             "+OK; [$0 []]; [$0 []]",

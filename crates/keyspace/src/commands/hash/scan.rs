@@ -104,7 +104,7 @@ mod tests {
             ":3; [$0 [$aa $1 $ab $2]]; [$0 [$12 $3]]; [$0 []]; [$0 [$aa $1 $ab $2 $12 $3]]",
         );
         check(
-            "HSET h '' 1; HSCAN h 0 MATCH *; HSCAN h ''; HSCAN h 00",
+            "HSET h '' 1; HSCAN h 0 MATCH *; HSCAN h +0; HSCAN h 00",
             ":1; [$0 [$ $1]]; [$0 [$ $1]]; [$0 [$ $1]]",
         );
     }
@@ -139,10 +139,14 @@ mod tests {
             ),
         );
         check(
-            "HSET h f v; HSCAN h -; HSCAN h 0x1; HSCAN h ' 1'; HSCAN h 18446744073709551616",
-            &format!(":1; {invalid}; {invalid}; {invalid}; {invalid}"),
+            "HSET h f v; HSCAN h -; HSCAN h 0x1; HSCAN h 18446744073709551616",
+            &format!(":1; {invalid}; {invalid}; {invalid}"),
         );
-        check("HSET h f v; HSCAN h -1; HSCAN h +7", ":1; [$0 [$f $v]]; [$0 [$f $v]]");
+        check("HSET h f v; HSCAN h -0; HSCAN h +7", ":1; [$0 [$f $v]]; [$0 [$f $v]]");
+        check_valkey(
+            "HSET h f v; HSCAN h -1; HSCAN h ' 1'",
+            &format!(":1; {invalid}; [$0 [$f $v]]"),
+        );
         check(
             "SET s v; HSCAN s 0 FOO; HSCAN s x; HSCAN s",
             &format!(

@@ -87,7 +87,7 @@ mod tests {
              SSCAN s 0 MATCH x",
             ":3; [$0 [$b2 $b1]]; [$0 [$12]]; [$0 [$b2 $b1 $12]]; [$0 []]",
         );
-        check("SADD s 12; SSCAN s ''; SSCAN s 00 MATCH 1?", ":1; [$0 [$12]]; [$0 [$12]]");
+        check("SADD s 12; SSCAN s -0; SSCAN s 00 MATCH 1?", ":1; [$0 [$12]]; [$0 [$12]]");
     }
 
     #[test]
