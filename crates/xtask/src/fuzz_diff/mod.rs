@@ -4,6 +4,7 @@
 //! servers and a seed of its own, so that a difference is found again, and made short, by running
 //! one epoch. Replies have to be equal byte by byte, but for what `intended` lists.
 
+mod alike;
 mod content;
 mod draw;
 mod intended;
