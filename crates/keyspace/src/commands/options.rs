@@ -11,21 +11,24 @@ pub fn integer(text: &[u8]) -> Result<i64, Error> {
     parse_integer(text).ok_or(Error::NOT_INTEGER)
 }
 
-/// SCAN's cursor as Valkey reads it: up to a zero byte, behind white space; a sign is allowed, a
-/// number below 0 is not.
+/// SCAN's cursor as Valkey reads it: up to a zero byte. A number as Redis writes it must not be
+/// below 0; any other text is read as strtoull reads it, behind white space, with a sign, and one
+/// below 0 wraps.
 pub fn cursor(text: &[u8]) -> Result<u64, Error> {
     let invalid = Error::fixed("ERR invalid cursor");
-    let (digits, is_negative) = match quoted(text).trim_ascii_start() {
+    let text = quoted(text);
+    let (digits, is_negative) = match text.trim_ascii_start() {
         [b'-', digits @ ..] => (digits, true),
         [b'+', digits @ ..] => (digits, false),
         digits => (digits, false),
     };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+    let is_below_0 = parse_integer(text).is_some_and(|number| number < 0);
+    if is_below_0 || digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(invalid);
     }
     let add = |value: u64, digit: &u8| value.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
-    let value = digits.iter().try_fold(0, add);
-    value.filter(|value| !is_negative || *value == 0).ok_or(invalid)
+    let value = digits.iter().try_fold(0, add).ok_or(invalid)?;
+    Ok(if is_negative { value.wrapping_neg() } else { value })
 }
 
 /// How an expiry is given.

@@ -329,7 +329,7 @@ pub static INTENDED: &[Rule] = &[
     .beside(Peer::Redis),
     rule(
         "scan-cursor",
-        "a number below 0 and an empty text are no cursors, as in Valkey 9.1",
+        "a number below 0 or an empty text is no cursor, as in Valkey 9.1",
         |name, _, ours, _| name.ends_with("scan") && is_error_with(ours, b"invalid cursor"),
     )
     .beside(Peer::Redis),
