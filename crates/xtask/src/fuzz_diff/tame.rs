@@ -18,7 +18,7 @@ pub fn tame(call: &mut Call, peer: Peer) {
     postpone(call, &name);
     shorten_wait(call, &name);
     if peer == Peer::Valkey {
-        spare_fields(call, &name);
+        spare_words(call, &name);
     }
     match &name[..] {
         b"hrandfield" | b"srandmember" | b"zrandmember" if draws_many(call) => {
@@ -55,10 +55,14 @@ pub fn tame(call: &mut Call, peer: Peer) {
     }
 }
 
-/// Valkey takes a key of the name FIELDS for the word in front of the fields.
-fn spare_fields(call: &mut Call, name: &[u8]) {
+/// Valkey takes a key with the name of an option for the option, and tells of another key then.
+fn spare_words(call: &mut Call, name: &[u8]) {
+    const WORDS: [&str; 11] =
+        ["fields", "nx", "xx", "fnx", "fxx", "ex", "px", "exat", "pxat", "keepttl", "persist"];
+    let is_option =
+        |key: &&mut Vec<u8>| WORDS.iter().any(|word| key.eq_ignore_ascii_case(word.as_bytes()));
     if let b"hgetex" | b"hsetex" = name
-        && let Some(key) = call.get_mut(1).filter(|key| key.eq_ignore_ascii_case(b"fields"))
+        && let Some(key) = call.get_mut(1).filter(is_option)
     {
         key.push(b'2');
     }
@@ -220,6 +224,7 @@ mod tests {
         assert_eq!(tamed("HRANDFIELD h -9000000000"), "HRANDFIELD h -50");
         assert_eq!(tamed("XADD x * f v"), "XADD x 7-* f v");
         assert_eq!(tamed("HSETEX fields FIELDS 1 f v"), "HSETEX fields2 FIELDS 1 f v");
+        assert_eq!(tamed("HSETEX xx FXX FIELDS 1 f v"), "HSETEX xx2 FXX FIELDS 1 f v");
         assert_eq!(tamed("XSETID x 5"), "XSETID x 5");
         assert_eq!(tamed("LSET l 4294967295 x"), "LSET l 1 x");
         assert_eq!(tamed("LSET l -5 4294967295"), "LSET l -5 4294967295");
