@@ -370,15 +370,10 @@ pub static INTENDED: &[Rule] = &[
     )
     .beside(Peer::Valkey)
     .of_mixes(),
-    rule(
-        "script-maps",
-        "the order of a Lua table is nobody's promise; Valkey's is another than Redis's",
-        |name, _, ours, theirs| {
-            let is_map = matches!(name, "lcs" | "xinfo" | "xread" | "xreadgroup");
-            is_map && with_pairs_sorted(ours) == with_pairs_sorted(theirs)
-        },
-    )
-    .beside(Peer::Valkey)
+    rule("script-maps", "the order of a Lua table is nobody's promise", |name, _, ours, theirs| {
+        let is_map = matches!(name, "lcs" | "xinfo" | "xread" | "xreadgroup");
+        is_map && with_pairs_sorted(ours) == with_pairs_sorted(theirs)
+    })
     .of_mixes(),
     rule(
         "text-encoding",

@@ -150,17 +150,25 @@ fn bulk(text: &[u8]) -> Raw {
 
 /// UNSUBSCRIBE leaves channels in any order, and counts down: names and counts apart.
 fn without_order(raw: Raw) -> Vec<Raw> {
-    match &raw {
-        Raw::Node(header, items) if items.len() == 3 => {
-            let [kind, name, count] = [0, 1, 2].map(|at| items[at].clone());
-            if !kind.text().is_some_and(|kind| kind.ends_with(b"unsubscribe")) {
-                return vec![raw];
-            }
-            let half = |item| Raw::Node(header.clone(), vec![kind.clone(), item]);
-            vec![half(name), half(count)]
-        }
-        _ => vec![raw],
+    let Raw::Node(header, items) = &raw else { return vec![raw] };
+    // EXEC's reply holds the first answer, the others follow it.
+    if items.iter().any(is_unsubscription) {
+        let begin = Raw::Node(header.clone(), Vec::new());
+        return std::iter::once(begin)
+            .chain(items.iter().cloned().flat_map(without_order))
+            .collect();
     }
+    if !is_unsubscription(&raw) {
+        return vec![raw];
+    }
+    let half = |item: &Raw| Raw::Node(header.clone(), vec![items[0].clone(), item.clone()]);
+    vec![half(&items[1]), half(&items[2])]
+}
+
+fn is_unsubscription(raw: &Raw) -> bool {
+    let items = raw.items();
+    let kind = items.first().and_then(Raw::text);
+    items.len() == 3 && kind.is_some_and(|kind| kind.ends_with(b"unsubscribe"))
 }
 
 #[cfg(test)]
@@ -170,6 +178,29 @@ mod tests {
     fn event(channel: &str, message: &str) -> Raw {
         let items = ["pmessage", "__key*", channel, message].map(|text| bulk(text.as_bytes()));
         Raw::Node(b"*4\r\n".to_vec(), items.to_vec())
+    }
+
+    #[test]
+    fn channels_are_left_in_any_order() {
+        let left = |name: &str, count: u8| {
+            format!(">3\r\n$11\r\nunsubscribe\r\n$1\r\n{name}\r\n:{count}\r\n")
+        };
+        let sorted = |text: &str| {
+            let mut rest = text.as_bytes();
+            let mut parts = Vec::new();
+            while !rest.is_empty() {
+                let (raw, len) = Raw::parse(rest).expect("complete");
+                parts.extend(without_order(raw));
+                rest = &rest[len..];
+            }
+            parts.sort();
+            parts
+        };
+        let one = format!("*1\r\n{}{}", left("a", 1), left("b", 0));
+        let other = format!("*1\r\n{}{}", left("b", 1), left("a", 0));
+        assert_eq!(sorted(&one), sorted(&other));
+        assert_ne!(sorted(&one), sorted(&left("a", 1)));
+        assert_eq!(without_order(event("c", "x")), [event("c", "x")]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub fn shrink(
     first: Difference,
 ) -> Result<(Vec<Step>, Difference)> {
     steps.truncate(first.step + 1);
-    let mut replayer = Replayer { launches, pair: None, runs: 0 };
+    let mut replayer = Replayer { launches, pair: None, runs: 0, command: command_of(&first) };
     let Some(mut found) = replayer.run(&steps)? else {
         println!("the difference does not show when the sequence is replayed");
         return Ok((steps, first));
@@ -49,6 +49,14 @@ struct Replayer<'a> {
     launches: &'a Launches,
     pair: Option<Pair>,
     runs: usize,
+    /// Another command's difference is another one: that of a transaction, say, whose end was left
+    /// out.
+    command: String,
+}
+
+fn command_of(difference: &Difference) -> String {
+    let word = difference.call.split_whitespace().next();
+    word.unwrap_or_default().to_ascii_lowercase()
 }
 
 impl Replayer<'_> {
@@ -68,6 +76,6 @@ impl Replayer<'_> {
         if found.is_none() {
             self.pair = Some(pair);
         }
-        Ok(found)
+        Ok(found.filter(|difference| command_of(difference) == self.command))
     }
 }
