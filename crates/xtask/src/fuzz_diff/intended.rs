@@ -334,7 +334,9 @@ pub static INTENDED: &[Rule] = &[
         |name, _, ours, theirs| {
             let is_wrong_time =
                 is_error_with(ours, b"invalid expire") || is_error_with(ours, b"not an integer");
-            let is_unseen = is_error_with(theirs, b"WRONGTYPE") || theirs.text().is_none();
+            // A script says nil.
+            let is_nothing = theirs.text().is_none_or(|text| text == b"nil");
+            let is_unseen = is_error_with(theirs, b"WRONGTYPE") || is_nothing;
             name == "getex" && is_unseen && is_wrong_time
         },
     )

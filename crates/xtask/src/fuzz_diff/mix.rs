@@ -101,8 +101,18 @@ impl<'a> Mixer<'a> {
             2 => words("UNWATCH"),
             3 => publish(random),
             4 | 5 => script::draw(&self.drawer, random),
-            6 => words(fixed(self.peer, random)),
+            6 => self.fixed_inside_multi(random),
             _ => self.plain(random),
+        }
+    }
+
+    /// Redis 7.0 queues CLIENT REPLY, which Valkey and Kvasir refuse in a transaction.
+    fn fixed_inside_multi(&self, random: &mut Random) -> Call {
+        loop {
+            let line = fixed(self.peer, random);
+            if self.peer == Peer::Valkey || !line.starts_with("CLIENT REPLY") {
+                return words(line);
+            }
         }
     }
 
