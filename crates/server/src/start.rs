@@ -11,6 +11,7 @@ use kvasir_reactor::{
     BackendChoice, Options, Reactor, Waker, clock, limits, random, signal, thread,
 };
 use kvasir_structures::gate::Gate;
+use kvasir_structures::{hash, slab};
 
 use crate::acl::{self, Acl};
 use crate::check_aof;
@@ -164,6 +165,7 @@ fn start_workers(
     tls: Endpoint,
     listeners: Vec<Open>,
 ) -> Result<Running, Refusal> {
+    slab::use_huge_pages(config.memory.huge_pages);
     let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
     let count = config.io_threads.count(cores);
     let options = reactor_options(&config);
@@ -181,7 +183,7 @@ fn start_workers(
     signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
     let gate: &'static Gate = Box::leak(Box::new(Gate::new(count)));
     let facts = facts(backend, &config, file)?;
-    kvasir_structures::hash::set_seed(facts.hash_seed);
+    hash::set_seed(facts.hash_seed);
     let keyspace = Keyspace::new(gate, config.databases as usize);
     let shared = Shared::new(gate, keyspace, config, tls, facts, access, wakers);
     let shared: &'static Shared = Box::leak(Box::new(shared));

@@ -3,7 +3,8 @@
 //! A general allocator rounds 88 bytes up to 96; at ten million keys that is 76 MB of nothing. Here
 //! a class stands every 8 bytes up to 512 and every sixteenth of a doubling up to 32 KiB. Memory
 //! comes in chunks of 2 MiB, aligned to their size and marked for huge pages, so that a random
-//! access to a large keyspace costs one cache miss and not a page walk as well.
+//! access to a large keyspace costs one cache miss and not a page walk as well; unless the user
+//! would rather not wait for the first touch of a huge page.
 //!
 //! A chunk is cut into 16 pages of 128 KiB, each serving one class; the descriptors of the pages
 //! stand at the start of the chunk (page 0 begins behind them), so a pointer leads to its page by
@@ -18,7 +19,7 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::alloc::{Layout, handle_alloc_error};
 
 use crate::background;
@@ -168,6 +169,12 @@ pub fn purge(kept: usize) -> usize {
     pages * PAGE_BYTES
 }
 
+/// Whether chunks that are mapped from now on are on huge pages, where the system has them.
+pub fn use_huge_pages(are_wanted: bool) {
+    HUGE_PAGES.store(are_wanted, Ordering::Relaxed);
+}
+
+static HUGE_PAGES: AtomicBool = AtomicBool::new(true);
 /// Threads that ever allocated; the n-th has arena n, modulo their number.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 static CHUNKS: AtomicUsize = AtomicUsize::new(0);
@@ -494,8 +501,10 @@ fn map_aligned() -> *mut u8 {
             munmap(base.cast(), before).expect("part of a new mapping");
         }
         munmap(chunk.add(CHUNK_BYTES).cast(), CHUNK_BYTES - before).expect("part of a new mapping");
+        let huge = HUGE_PAGES.load(Ordering::Relaxed);
+        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // Without huge pages everything works, only slower.
-        let _ = madvise(chunk.cast(), CHUNK_BYTES, Advice::LinuxHugepage);
+        let _ = madvise(chunk.cast(), CHUNK_BYTES, advice);
         chunk
     }
 }

@@ -12,7 +12,7 @@ const REASONS: &[(&str, &str)] = &[
     ("bio", CPULIST),
     ("cluster", "there is no cluster yet"),
     ("crash-memcheck", "a crash report is written without a test of the memory"),
-    ("disable-thp", "huge pages are asked for where they help, and nothing is forked"),
+    ("disable-thp", "huge-pages says whether records stand on them; nothing is forked"),
     ("dual-channel", REPLICATION),
     ("dynamic-hz", "housekeeping runs when there is work"),
     ("extended-redis-compatibility", "the server says that it is Redis in any case"),

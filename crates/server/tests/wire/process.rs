@@ -143,6 +143,22 @@ fn a_server_goes_to_the_background() {
     wait_until("it has ended", || !path("pid").exists());
 }
 
+/// What the kernel was told of the memory for records: `hg` in its list of mappings.
+#[test]
+fn records_stand_on_huge_pages_if_wanted() {
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        eprintln!("this kernel has no huge pages: not tested");
+        return;
+    }
+    for (wanted, are_told) in [("yes", true), ("no", false)] {
+        let server = Server::kvasir("epoll", &["--huge-pages", wanted]);
+        server.connect().ask("SET k v");
+        let mappings = std::fs::read_to_string(format!("/proc/{}/smaps", server.pid())).unwrap();
+        let is_told = |line: &str| line.starts_with("VmFlags:") && line.contains(" hg");
+        assert_eq!(mappings.lines().any(is_told), are_told, "{wanted}: {mappings}");
+    }
+}
+
 /// Whatever the oracles can be asked for is an option here, or is known and has a reason.
 #[test]
 fn every_option_of_the_oracles_is_known() {

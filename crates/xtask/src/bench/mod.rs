@@ -59,7 +59,7 @@ pub struct Options {
     /// About how long each single measurement takes
     #[arg(long)]
     seconds: Option<f64>,
-    /// Only these servers: redis, valkey, kvasir, kvasir-epoll
+    /// Only these servers: redis, valkey, kvasir, kvasir-epoll, kvasir-small-pages
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
     /// Of the scenario memory, only the data sets whose names contain this
@@ -196,6 +196,9 @@ fn select(names: &[String]) -> Result<Vec<&'static Scenario>> {
     Ok(SCENARIOS.iter().filter(wanted).collect())
 }
 
+/// Measured only where it is named.
+const SMALL_PAGES: &str = "kvasir-small-pages";
+
 /// The servers to measure, and what there is to say about those that cannot be.
 fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
     let (redis, valkey) = (Oracle::redis()?, Oracle::valkey()?);
@@ -209,6 +212,10 @@ fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
         for (name, backend) in [("kvasir", "io_uring"), ("kvasir-epoll", "epoll")] {
             let args = ["--io-backend", backend];
             all.push(Target::new(name, format!("Kvasir ({backend})"), &kvasir, &args));
+        }
+        if options.servers.iter().any(|name| name == SMALL_PAGES) {
+            let args = ["--huge-pages", "no"];
+            all.push(Target::new(SMALL_PAGES, "Kvasir (small pages)".into(), &kvasir, &args));
         }
     } else {
         notes.push(
