@@ -131,11 +131,13 @@ mod tests {
 
     #[test]
     fn a_cursor_ends_at_a_zero_byte() {
-        let cursors: [(&[u8], Option<u64>); 7] = [
-            (b"", Some(0)),
-            (b"\0\xff", Some(0)),
+        let cursors: [(&[u8], Option<u64>); 9] = [
+            (b"", None),
+            (b"\0\xff", None),
             (b"12\0x", Some(12)),
-            (b"-1", Some(u64::MAX)),
+            (b" +7", Some(7)),
+            (b"-1", None),
+            (b"-01", Some(u64::MAX)),
             (b"1x", None),
             (b"-", None),
             (b"18446744073709551616", None),

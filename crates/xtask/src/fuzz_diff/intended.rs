@@ -210,12 +210,13 @@ pub static INTENDED: &[Rule] = &[
     .beside(Peer::Redis),
     rule(
         "double-digits",
-        "Redis before 7.2 writes a score with 17 digits, Kvasir with as few as are needed; \
-         and it loses the sign of -0 where a call makes a skiplist of what it began as a \
-         listpack",
+        "Redis before 7.2 writes a score, and a script's place, with 17 digits, Kvasir with as \
+         few as are needed; and it loses the sign of -0 where a call makes a skiplist of what it \
+         began as a listpack",
         |name, _, ours, theirs| {
             let has_scores = name.trim_start_matches('b').starts_with('z');
-            has_scores && ours != theirs && are_equal_doubles(ours, theirs)
+            let has_places = name.starts_with("geo");
+            (has_scores || has_places) && ours != theirs && are_equal_doubles(ours, theirs)
         },
     )
     .beside(Peer::Redis),
