@@ -51,6 +51,7 @@ fn calls_are_allowed_or_denied() {
     let user = format!("ACL SETUSER u {RULES}");
     let scripts = [
         "AUTH u pw; ACL WHOAMI; SET a b; GET x; GET a; GET r; GET w; MGET a x; APPEND r 1",
+        "AUTH u pw; ZUNIONSTORE x 0 a; ZUNIONSTORE x 1 a; ZUNIONSTORE w 1 a",
         "AUTH u pw; APPEND w 1; APPEND a 1; EXISTS w; TTL w; RENAME a w; RENAME w a; COPY a w; DBSIZE",
         "AUTH u pw; CONFIG SET hz 10; CONFIG GET hz; CONFIG; CONFIG NOSUCH; NOSUCH; SELECT 1; \
          SELECT 0; SELECT",

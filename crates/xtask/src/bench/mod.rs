@@ -209,21 +209,22 @@ fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
     ];
     let mut notes = Vec::new();
     if kvasir.is_file() {
-        for (name, backend) in [("kvasir", "io_uring"), ("kvasir-epoll", "epoll")] {
-            let args = ["--io-backend", backend];
-            all.push(Target::new(name, format!("Kvasir ({backend})"), &kvasir, &args));
-        }
-        if options.servers.iter().any(|name| name == SMALL_PAGES) {
-            let args = ["--huge-pages", "no"];
-            all.push(Target::new(SMALL_PAGES, "Kvasir (small pages)".into(), &kvasir, &args));
+        for (name, what, args) in [
+            ("kvasir", "io_uring", ["--io-backend", "io_uring"]),
+            ("kvasir-epoll", "epoll", ["--io-backend", "epoll"]),
+            (SMALL_PAGES, "small pages", ["--huge-pages", "no"]),
+        ] {
+            all.push(Target::new(name, format!("Kvasir ({what})"), &kvasir, &args));
         }
     } else {
         notes.push(
             "kvasir-server is not built in release; only the peers were measured".to_string(),
         );
     }
-    let wanted =
-        |name: &str| options.servers.is_empty() || options.servers.iter().any(|s| s == name);
+    let wanted = |name: &str| match &options.servers[..] {
+        [] => name != SMALL_PAGES,
+        servers => servers.iter().any(|server| server == name),
+    };
     all.retain(|target| wanted(target.name));
     ensure!(!all.is_empty(), "none of the servers {} is here", options.servers.join(", "));
     Ok((all, notes))

@@ -325,7 +325,8 @@ pub static INTENDED: &[Rule] = &[
     .beside(Peer::Redis),
     rule(
         "scan-cursor",
-        "a number below 0 or an empty text is no cursor, one behind white space is, as in Valkey 9.1",
+        "a number below 0 or an empty text is no cursor, and one behind white space is one, as in \
+         Valkey 9.1",
         |name, call, ours, theirs| {
             let is_blank = |arg: &Vec<u8>| arg.first().is_some_and(u8::is_ascii_whitespace);
             let is_taken = is_error_with(theirs, b"invalid cursor") && call.iter().any(is_blank);

@@ -79,3 +79,18 @@ impl Replayer<'_> {
         Ok(found.filter(|difference| command_of(difference) == self.command))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_known_by_its_command() {
+        let of = |call: &str| {
+            let call = call.to_owned();
+            command_of(&Difference { step: 0, call, ours: String::new(), theirs: String::new() })
+        };
+        assert_eq!(of("hScan h 0"), of("HSCAN other"));
+        assert_ne!(of("WATCH k"), of("~script eval watch"));
+    }
+}

@@ -29,19 +29,20 @@ pub fn tame(call: &mut Call, peer: Peer) {
             *word = b"7-*".to_vec();
         }),
         // Valkey refuses the least count, and the others remove by it.
-        b"lrem" if peer == Peer::Valkey => call.iter_mut().skip(2).take(1).for_each(|count| {
-            if count[..] == i64::MIN.to_string().into_bytes() {
-                *count = b"-1".to_vec();
-            }
-        }),
+        b"lrem" if peer == Peer::Valkey => {
+            replace_number(call, Some(2), b"-1", |count| count == i64::MIN);
+        }
         // Of an index that does not fit an int Valkey sees only the lower half, in a small list.
-        b"lset" if peer == Peer::Valkey => call.iter_mut().skip(2).take(1).for_each(|index| {
-            if integer(index).is_some_and(|index| i32::try_from(index).is_err()) {
-                *index = b"1".to_vec();
-            }
-        }),
-        b"hsetex" if peer == Peer::Valkey => tame_count(call),
-        name if peer == Peer::Valkey && name.starts_with(b"z") => tame_offset(call),
+        b"lset" if peer == Peer::Valkey => replace_number(call, Some(2), b"1", is_beyond_int),
+        // As of a number of fields.
+        b"hsetex" if peer == Peer::Valkey => {
+            replace_number(call, place_behind(call, b"fields"), b"0", is_beyond_int);
+        }
+        // From an offset below 0 Valkey counts back from the end, though not in a small set; here,
+        // as in Redis 7.0, there is nothing.
+        name if peer == Peer::Valkey && name.starts_with(b"z") => {
+            replace_number(call, place_behind(call, b"limit"), b"0", |offset| offset < 0);
+        }
         b"set" if peer == Peer::Redis => tame_past(call),
         // Redis 7.0 lets the last id go back behind a deleted one: beside it none is ever set.
         b"xsetid" if peer == Peer::Redis => call.iter_mut().skip(2).take(1).for_each(|id| {
@@ -94,25 +95,21 @@ fn tame_past(call: &mut Call) {
     }
 }
 
-/// From an offset below 0 Valkey counts back from the end, though not in a small set; here, as in
-/// Redis 7.0, there is nothing.
-fn tame_offset(call: &mut Call) {
-    let at = call.iter().position(|word| word.eq_ignore_ascii_case(b"limit"));
-    if let Some(offset) = at.and_then(|at| call.get_mut(at + 1))
-        && integer(offset).is_some_and(|offset| offset < 0)
+/// Puts a text in place of an argument that is such a number.
+fn replace_number(call: &mut Call, at: Option<usize>, by: &[u8], is_such: impl Fn(i64) -> bool) {
+    if let Some(number) = at.and_then(|at| call.get_mut(at))
+        && integer(number).is_some_and(is_such)
     {
-        *offset = b"0".to_vec();
+        *number = by.to_vec();
     }
 }
 
-/// Of a number of fields that does not fit an int Valkey sees only the lower half.
-fn tame_count(call: &mut Call) {
-    let at = call.iter().position(|word| word.eq_ignore_ascii_case(b"fields"));
-    if let Some(count) = at.and_then(|at| call.get_mut(at + 1))
-        && integer(count).is_some_and(|count| i32::try_from(count).is_err())
-    {
-        *count = b"0".to_vec();
-    }
+fn place_behind(call: &Call, word: &[u8]) -> Option<usize> {
+    call.iter().position(|arg| arg.eq_ignore_ascii_case(word)).map(|at| at + 1)
+}
+
+fn is_beyond_int(number: i64) -> bool {
+    i32::try_from(number).is_err()
 }
 
 fn tame_sort(call: &mut Call) {
@@ -230,6 +227,8 @@ mod tests {
         assert_eq!(tamed("XSETID x 5"), "XSETID x 5");
         assert_eq!(tamed("LSET l 4294967295 x"), "LSET l 1 x");
         assert_eq!(tamed("LSET l -5 4294967295"), "LSET l -5 4294967295");
+        assert_eq!(tamed("LREM l -9223372036854775808 x"), "LREM l -1 x");
+        assert_eq!(tamed("HSETEX h FIELDS 4294967297 f v"), "HSETEX h FIELDS 0 f v");
         assert_eq!(tamed_for(Peer::Redis, "XSETID x 5"), "XSETID x -");
     }
 

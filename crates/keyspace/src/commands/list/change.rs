@@ -187,11 +187,12 @@ mod tests {
             ":3; +OK; +OK; +OK; [$x $7 $longer-than-before]",
         );
         check(
-            "LSET none 0 x; LSET none x x; RPUSH l a; LSET l 1 x; LSET l -2 x; LSET l x x; SET s v; \
-             LSET s 0 x; LSET s x x",
+            "LSET none 0 x; LSET none x x; RPUSH l a; LSET l 1 x; LSET l -2 x; \
+             LSET l 4294967295 x; LSET l x x; SET s v; LSET s 0 x; LSET s x x",
             &format!(
                 "-ERR no such key; -ERR no such key; :1; -ERR index out of range; \
-                 -ERR index out of range; {NOT_INTEGER}; +OK; {WRONG_TYPE}; {WRONG_TYPE}"
+                 -ERR index out of range; -ERR index out of range; {NOT_INTEGER}; +OK; \
+                 {WRONG_TYPE}; {WRONG_TYPE}"
             ),
         );
         let (long, encoding) = ("v".repeat(9000), "OBJECT ENCODING l");
