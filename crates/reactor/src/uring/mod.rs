@@ -93,6 +93,8 @@ pub(crate) struct Uring {
     ready: Vec<Event>,
     /// Connections with a quiet send that was pushed since the last turn.
     quiet: Vec<ConnectionId>,
+    /// Sends started since the last turn.
+    answered: usize,
     /// Scratch of `wait`.
     completions: Vec<cqueue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel is given addresses inside of the box")]
@@ -115,6 +117,7 @@ impl Uring {
             silence: Silence::default(),
             ready: Vec::new(),
             quiet: Vec::new(),
+            answered: 0,
             completions: Vec::new(),
             spare: Vec::new(),
             waker: Waker::new()?,
@@ -199,6 +202,7 @@ impl Uring {
             return;
         }
         self.connection(id).outgoing = Some(outgoing);
+        self.answered += 1;
         self.continue_send(id);
     }
 
@@ -243,7 +247,8 @@ impl Uring {
         let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
         let mut completions = std::mem::take(&mut self.completions);
         let timeout = self.silence.limit(self.backoff.limit(timeout));
-        let result = self.ring.turn(timeout, &mut completions);
+        let expected = self.expected();
+        let result = self.ring.turn(timeout, expected, &mut completions);
         for completion in completions.drain(..) {
             self.complete(&completion, events);
         }
@@ -252,6 +257,14 @@ impl Uring {
             self.settle_quiet(events);
         }
         result
+    }
+
+    /// How many clients may ask again within a moment: those answered since the last turn. Fewer
+    /// where few are busy: to wait for a large part of them would be to wait for the slowest, turn
+    /// by turn, while nobody works. Who only sends, only hears, or comes and goes does not count.
+    fn expected(&mut self) -> usize {
+        const PART: usize = 8;
+        std::mem::take(&mut self.answered).min(self.silence.heard_count() / PART)
     }
 
     /// Quiet sends never wait: the kernel has made each within the turn's system call, and those

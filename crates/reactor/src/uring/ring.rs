@@ -18,13 +18,13 @@ use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 /// turn ends under any load; what is left comes with the next.
 const FLUSHES_MAX: usize = 16;
 
-/// Where several clients are busy, a turn that takes what is there finds little, and pays for a
-/// sleep and a wake-up each time. So after a turn of several completions the next one waits for
-/// twice as many, but no longer than this, which is a small part of what a busy client waits
-/// anyway. A lone client never waits: its turns have one completion. Needs Linux 6.12.
+/// Where many clients are busy, a turn that takes what is there finds little, and pays for a sleep
+/// and a wake-up each time. Who was answered asks again soon: so after a turn that brought several
+/// requests and answers to them the next one waits for twice as many, but no longer than this,
+/// which is a small part of what one of many waits anyway. Needs Linux 6.12.
 const HOPE_US: u32 = 50;
 /// More would not save much: the sleep is shared by so many.
-const HOPED_MAX: u32 = 16;
+const HOPED_MAX: usize = 16;
 
 /// Interrupted, or short of memory for a moment: nothing was lost, the next turn tries again.
 const PASSING_ERRORS: [i32; 4] = [libc::EINTR, libc::ETIME, libc::EAGAIN, libc::EBUSY];
@@ -33,8 +33,10 @@ pub(crate) struct Ring {
     ring: IoUring,
     /// Entries that found the submission queue full, in their order.
     queued: VecDeque<squeue::Entry>,
-    /// Completions that the next blocking turn hopes for; see `HOPE_US`.
+    /// Completions that the turn in progress hopes for; see `HOPE_US`.
     hoped: u32,
+    /// Completions of the last turn.
+    count: usize,
 }
 
 impl Ring {
@@ -49,7 +51,7 @@ impl Ring {
             .setup_clamp();
         builder.dontfork();
         let ring = builder.build(entries).map_err(|error| step("io_uring_setup", &error))?;
-        let mut ring = Ring { ring, queued: VecDeque::new(), hoped: 1 };
+        let mut ring = Ring { ring, queued: VecDeque::new(), hoped: 1, count: 0 };
         ring.probe()?;
         ring.try_nop()?;
         Ok(ring)
@@ -115,11 +117,14 @@ impl Ring {
     }
 
     /// Submits everything, waits for at least one completion, a moment for more, takes all.
+    /// `expected` clients may ask again within a moment.
     pub(crate) fn turn(
         &mut self,
         timeout: Option<Duration>,
+        expected: usize,
         completions: &mut Vec<cqueue::Entry>,
     ) -> io::Result<()> {
+        self.hoped = self.hope(expected);
         while !self.move_queued() {
             self.enter(Some(Duration::ZERO))?;
             self.take(completions);
@@ -136,10 +141,14 @@ impl Ring {
             self.enter(Some(Duration::ZERO))?;
             self.take(completions);
         }
-        let count = completions.len() as u32;
-        let may_hope = count >= 2 && self.ring.params().is_feature_min_timeout();
-        self.hoped = if may_hope { (2 * count).min(HOPED_MAX) } else { 1 };
+        self.count = completions.len();
         Ok(())
+    }
+
+    fn hope(&self, expected: usize) -> u32 {
+        let busy = self.count.min(expected);
+        let may_hope = busy >= 2 && self.ring.params().is_feature_min_timeout();
+        if may_hope { (2 * busy).min(HOPED_MAX) as u32 } else { 1 }
     }
 
     /// Whether every operation pushed so far was submitted, and every completion there is taken.

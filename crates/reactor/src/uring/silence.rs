@@ -29,6 +29,11 @@ pub(super) struct Silence {
 }
 
 impl Silence {
+    /// Connections that received something in the last 0.1 to 0.2 s.
+    pub(super) fn heard_count(&self) -> usize {
+        self.heard.len()
+    }
+
     /// `timeout`, or less if there is something to do before.
     pub(super) fn limit(&self, timeout: Option<Duration>) -> Option<Duration> {
         let rest = match (self.silent.is_empty(), self.heard.is_empty()) {

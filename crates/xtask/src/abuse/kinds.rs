@@ -12,6 +12,9 @@ use super::Field;
 
 pub const BIG_VALUE_BYTES: usize = 1024 * 1024;
 const MEGABYTE: u64 = 1024 * 1024;
+/// A kernel without preemption leaves the processor to a call until it is done, whatever the
+/// caller's priority, and an attacker's long calls would be on another machine's.
+const PIECE_BYTES: usize = 16 * 1024;
 
 pub struct Kind {
     pub name: &'static str,
@@ -126,7 +129,7 @@ fn send_garbage(field: &Field, _: usize) -> Result<()> {
         let mut stream = connect(field)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         // It is cut off somewhere in the middle.
-        let _ = stream.write_all(&garbage);
+        let _ = garbage.chunks(PIECE_BYTES).try_for_each(|piece| stream.write_all(piece));
         let mut text = Vec::new();
         match stream.read_to_end(&mut text) {
             // What it was told may be lost with the rest of what it has sent.

@@ -130,6 +130,7 @@ fn load_of(call: &str, connections: u32, lab: &Lab) -> Load {
         keys: (lab.keys / 10).max(1),
         count_max: None,
         calibration: CALIBRATION,
+        tls_port: None,
     }
 }
 

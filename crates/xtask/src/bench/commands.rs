@@ -116,6 +116,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
             keys,
             count_max,
             calibration: CALIBRATION,
+            tls_port: None,
         };
         let metrics = kv::measure(lab, &server, &load, &lab.load_core())?;
         measurements.push(Measurement::new("commands", case.name.to_string(), metrics));

@@ -1,7 +1,8 @@
 //! GET and SET over all keys: throughput, latency, server CPU per operation, memory per key.
 //!
 //! Load comes from `redis-benchmark`, which draws keys uniformly from all that are loaded. The
-//! same measurement with one and two worker threads is a scenario of its own.
+//! same measurement with one and two worker threads is a scenario of its own, and so is GET from
+//! few connections to many.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -30,10 +31,13 @@ const CALIBRATION: u64 = 30_000;
 /// The server's memory is read when its first housekeeping is over.
 const SETTLE: Duration = Duration::from_millis(500);
 
+/// From one that waits for each answer to a crowd.
+const FEW_TO_MANY: [u32; 7] = [1, 2, 4, 8, 16, 50, 200];
+
 #[derive(Clone, Copy)]
-struct Point {
-    command: &'static str,
-    pipeline: u32,
+pub struct Point {
+    pub command: &'static str,
+    pub pipeline: u32,
 }
 
 impl Point {
@@ -42,11 +46,11 @@ impl Point {
         commands.flat_map(|command| PIPELINES.map(|pipeline| Self { command, pipeline }))
     }
 
-    fn name(self) -> String {
+    pub fn name(self) -> String {
         format!("{}, pipeline {}", self.command, self.pipeline)
     }
 
-    fn load(self, keys: u64) -> Load {
+    pub fn load(self, keys: u64) -> Load {
         let mut call = vec![self.command.to_string(), "key:__rand_int__".to_string()];
         if self.command == "SET" {
             call.push("v".repeat(VALUE_SIZE));
@@ -58,6 +62,7 @@ impl Point {
             keys,
             count_max: None,
             calibration: CALIBRATION,
+            tls_port: None,
         }
     }
 }
@@ -73,6 +78,8 @@ pub struct Load {
     pub count_max: Option<u64>,
     /// Requests of the run before, at pipeline 1: fewer where a request takes long.
     pub calibration: u64,
+    /// Where the server expects TLS, if it is to be spoken.
+    pub tls_port: Option<u16>,
 }
 
 /// One worker thread: the table of issue 2.
@@ -125,7 +132,23 @@ pub fn run_threads(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     Ok(measurements)
 }
 
-fn fill(lab: &Lab, server: &Server, target: &Target, keys: u64) -> Result<()> {
+/// GET at pipeline 1: what a connection waits, and what the crowd gets.
+pub fn run_clients(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
+    let keys = (lab.keys / 10).max(1);
+    let server = lab.start(target, 1, &lab.server_core())?;
+    fill(lab, &server, target, keys)?;
+    let measurements = FEW_TO_MANY.into_iter().map(|connections| {
+        let case = format!("{connections} connections");
+        lab.say(&format!("{}: {case}", target.label));
+        let point = Point { command: "GET", pipeline: 1 };
+        let load = Load { connections, ..point.load(keys) };
+        let metrics = measure(lab, &server, &load, &lab.load_core())?;
+        Ok(Measurement::new("clients", case, metrics))
+    });
+    measurements.collect()
+}
+
+pub fn fill(lab: &Lab, server: &Server, target: &Target, keys: u64) -> Result<()> {
     lab.say(&format!("{}: loading {keys} keys", target.label));
     load::fill(server.client()?, Keys::Spread, keys, LOAD_BATCH)?;
     load::verify(&mut server.client()?, Keys::Spread, keys)
@@ -187,7 +210,7 @@ fn generate(
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", cores]).arg(&lab.benchmark).arg("--csv");
     let options = [
-        ("-p", u64::from(server.port())),
+        ("-p", u64::from(load.tls_port.unwrap_or(server.port()))),
         ("-c", u64::from(load.connections)),
         ("-P", u64::from(load.pipeline)),
         ("-r", load.keys),
@@ -195,6 +218,9 @@ fn generate(
     ];
     for (name, value) in options {
         command.args([name, &value.to_string()]);
+    }
+    if load.tls_port.is_some() {
+        command.args(["--tls", "--insecure"]);
     }
     command.args(&load.call);
     let text = output(&mut command)?;

@@ -25,6 +25,7 @@ mod shapes;
 mod snapshot;
 mod stall;
 mod tables;
+mod tls;
 mod watch;
 
 use std::cell::RefCell;
@@ -44,7 +45,7 @@ use report::{Machine, Measurement, Record, Report};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Scenarios to run; all of them if none is named: kv, threads, idle, pause,
+    /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, pause,
     /// memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
@@ -96,6 +97,8 @@ struct Scenario {
 static SCENARIOS: &[Scenario] = &[
     Scenario { name: "kv", run: kv::run },
     Scenario { name: "threads", run: kv::run_threads },
+    Scenario { name: "clients", run: kv::run_clients },
+    Scenario { name: "tls", run: tls::run },
     Scenario { name: "idle", run: idle::run },
     Scenario { name: "pause", run: pause::run },
     Scenario { name: "memory", run: memory::run },

@@ -99,6 +99,7 @@ fn load(command: &str, code: &str, pipeline: u32) -> Load {
         keys: BUCKETS,
         count_max: None,
         calibration: CALIBRATION,
+        tls_port: None,
     }
 }
 

@@ -61,6 +61,34 @@ pub static TABLES: &[Table] = &[
         columns: &[compared("cpu_us", "CPU us/op", 3), column("cpu_to_one", "to one worker", 2)],
     },
     Table {
+        name: "clients",
+        title: "GET without a pipeline, from few connections to many, one worker",
+        note: "A tenth of the keys. All connections are redis-benchmark's, on one core: few wait for \
+               each other there, many for that core.",
+        columns: &[
+            compared("ops_s", "operations/s", 0),
+            compared("p50_ms", "p50 ms", 3),
+            column("p99_ms", "p99 ms", 3),
+            compared("cpu_us", "CPU us/op", 2),
+            column("server_busy", "server busy %", 0),
+            column("load_busy", "load busy %", 0),
+        ],
+    },
+    Table {
+        name: "tls",
+        title: "GET and SET over TLS, 50 connections, one worker",
+        note: "A tenth of the keys. TLS 1.3; the server shows a certificate, clients none. What TLS \
+               adds is CPU per operation above that of the same server without.",
+        columns: &[
+            compared("cpu_us", "CPU us/op", 2),
+            compared("added_us", "TLS adds us/op", 2),
+            column("ops_s", "operations/s", 0),
+            column("p99_ms", "p99 ms", 3),
+            column("server_busy", "server busy %", 0),
+            column("load_busy", "load busy %", 0),
+        ],
+    },
+    Table {
         name: "idle",
         title: "Idle connections",
         note: "Memory of the process that they add: only connected, and after one PING each. \
