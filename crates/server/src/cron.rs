@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::expire::expire_slot;
 
+use kvasir_structures::huge_pages;
 use kvasir_structures::slot::SLOTS;
 
 use crate::blocking::serve_ready;
 use crate::defrag;
+use crate::log::warning;
 use crate::pause;
 use crate::pubsub::notifications;
 use crate::shared::Shared;
@@ -75,6 +77,12 @@ impl Cron {
     }
 
     pub fn run(&mut self, shared: &Shared, core: &mut Core) {
+        if let Some(touch) = huge_pages::news() {
+            let touch_us = touch.as_micros();
+            warning!(
+                "huge pages are slow to come: from now on records get small ones touch_us={touch_us}"
+            );
+        }
         if core.env.now_ms >= self.next_defrag.at_ms {
             let options = &core.config.memory.defrag;
             self.next_defrag = defrag::run(shared, self.worker, options, core.env.now_ms);

@@ -11,13 +11,14 @@ use kvasir_reactor::{
     BackendChoice, Options, Reactor, Waker, clock, limits, random, signal, thread,
 };
 use kvasir_structures::gate::Gate;
-use kvasir_structures::{hash, slab};
+use kvasir_structures::{hash, huge_pages};
 
 use crate::acl::{self, Acl};
 use crate::check_aof;
 use crate::check_rdb;
 use crate::config::arguments::{self, Invocation, USAGE};
 use crate::config::load::{self, Loaded};
+use crate::config::memory::HugePages;
 use crate::config::{Config, IoBackend, print};
 use crate::crash;
 use crate::dispatch::Table;
@@ -165,7 +166,8 @@ fn start_workers(
     tls: Endpoint,
     listeners: Vec<Open>,
 ) -> Result<Running, Refusal> {
-    slab::use_huge_pages(config.memory.huge_pages);
+    let choice = config.memory.huge_pages;
+    huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
     let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
     let count = config.io_threads.count(cores);
     let options = reactor_options(&config);

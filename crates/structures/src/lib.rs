@@ -25,6 +25,8 @@ pub mod glob;
 pub mod hash;
 pub mod heap;
 pub mod held;
+#[cfg(not(loom))]
+pub mod huge_pages;
 pub mod hyperloglog;
 pub mod intset;
 pub mod listpack;

@@ -2,9 +2,8 @@
 //!
 //! A general allocator rounds 88 bytes up to 96; at ten million keys that is 76 MB of nothing. Here
 //! a class stands every 8 bytes up to 512 and every sixteenth of a doubling up to 32 KiB. Memory
-//! comes in chunks of 2 MiB, aligned to their size and marked for huge pages, so that a random
-//! access to a large keyspace costs one cache miss and not a page walk as well; unless the user
-//! would rather not wait for the first touch of a huge page.
+//! comes in chunks of 2 MiB, aligned to their size and on huge pages, so that a random access to a
+//! large keyspace costs one cache miss and not a page walk as well (`huge_pages.rs`).
 //!
 //! A chunk is cut into 16 pages of 128 KiB, each serving one class; the descriptors of the pages
 //! stand at the start of the chunk (page 0 begins behind them), so a pointer leads to its page by
@@ -19,15 +18,15 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{Layout, handle_alloc_error};
 
 use crate::background;
+use crate::huge_pages::{CHUNK_BYTES, map_chunk};
 use crate::lock::SlotLock;
 
 /// The largest request served from pages.
 const PAGED_MAX: usize = 32 * 1024;
-const CHUNK_BYTES: usize = 2 << 20;
 pub const PAGE_BYTES: usize = 128 << 10;
 const PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
 /// Start of page 0's objects: the header rounded up, a multiple of every alignment used.
@@ -100,7 +99,7 @@ pub fn mapped_bytes() -> usize {
 /// Contents are undefined. Ends the process when there is no memory.
 #[inline]
 pub fn allocate(size: usize) -> NonNull<u8> {
-    if size > PAGED_MAX || cfg!(kvasir_asan) {
+    if size > PAGED_MAX || cfg!(kvasir_sanitized) {
         return allocate_large(size);
     }
     let class = class_of(size);
@@ -117,7 +116,7 @@ pub fn allocate(size: usize) -> NonNull<u8> {
 /// any more.
 #[inline]
 pub unsafe fn deallocate(pointer: NonNull<u8>, size: usize) {
-    if size > PAGED_MAX || cfg!(kvasir_asan) {
+    if size > PAGED_MAX || cfg!(kvasir_sanitized) {
         // SAFETY: the same size class was allocated, by the same path.
         return unsafe { deallocate_large(pointer, size) };
     }
@@ -138,7 +137,7 @@ pub unsafe fn deallocate(pointer: NonNull<u8>, size: usize) {
 /// # Safety
 /// As for [`deallocate`], and nobody changes the object meanwhile.
 pub unsafe fn copy_to_fuller_page(pointer: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
-    if size > PAGED_MAX || cfg!(kvasir_asan) {
+    if size > PAGED_MAX || cfg!(kvasir_sanitized) {
         return None;
     }
     let chunk = chunk_of(pointer);
@@ -169,12 +168,6 @@ pub fn purge(kept: usize) -> usize {
     pages * PAGE_BYTES
 }
 
-/// Whether chunks that are mapped from now on are on huge pages, where the system has them.
-pub fn use_huge_pages(are_wanted: bool) {
-    HUGE_PAGES.store(are_wanted, Ordering::Relaxed);
-}
-
-static HUGE_PAGES: AtomicBool = AtomicBool::new(true);
 /// Threads that ever allocated; the n-th has arena n, modulo their number.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 static CHUNKS: AtomicUsize = AtomicUsize::new(0);
@@ -434,7 +427,7 @@ impl Lists {
     }
 
     unsafe fn map_chunk(&mut self, arena: u32) {
-        let chunk = map_aligned().cast::<Chunk>();
+        let chunk = map_chunk().cast::<Chunk>();
         CHUNKS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: (whole body) the chunk was just mapped, zeroed and large enough.
         unsafe {
@@ -480,33 +473,6 @@ unsafe fn forget_purge(page: *mut Page) {
 /// Adds to a counter that only the holder of the arena's lock changes.
 fn count(counter: &AtomicUsize, change: isize) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
-}
-
-/// Maps one chunk at a multiple of its size.
-fn map_aligned() -> *mut u8 {
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-    let layout = Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES).expect("powers of two");
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: (whole block) twice the size holds an aligned chunk; the rest of this new mapping,
-    // which nobody knows of, is given back.
-    unsafe {
-        let Ok(base) = mmap_anonymous(null_mut(), 2 * CHUNK_BYTES, protection, MapFlags::PRIVATE)
-        else {
-            handle_alloc_error(layout);
-        };
-        let base = base.cast::<u8>();
-        let before = base.align_offset(CHUNK_BYTES);
-        let chunk = base.add(before);
-        if before > 0 {
-            munmap(base.cast(), before).expect("part of a new mapping");
-        }
-        munmap(chunk.add(CHUNK_BYTES).cast(), CHUNK_BYTES - before).expect("part of a new mapping");
-        let huge = HUGE_PAGES.load(Ordering::Relaxed);
-        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-        // Without huge pages everything works, only slower.
-        let _ = madvise(chunk.cast(), CHUNK_BYTES, advice);
-        chunk
-    }
 }
 
 unsafe fn push(head: &mut *mut Page, page: *mut Page) {

@@ -52,7 +52,7 @@ fn objects_do_not_overlap_and_come_back() {
 /// Pages of a class with one object in ten left; moving empties nearly all of them, and every
 /// object keeps its bytes.
 #[test]
-#[cfg(not(kvasir_asan))]
+#[cfg(not(kvasir_sanitized))]
 fn sparse_pages_empty() {
     // A class that no other test uses.
     const SIZE: usize = 19_000;

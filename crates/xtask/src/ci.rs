@@ -215,7 +215,7 @@ fn asan() -> Result<()> {
     let host = host_triple()?;
     let args = ["test", "-p", "kvasir-structures", "--lib", "--tests", "--target", &host];
     let mut cargo = nightly_cargo(&args)?;
-    cargo.env("RUSTFLAGS", "-Zsanitizer=address --cfg kvasir_asan");
+    cargo.env("RUSTFLAGS", "-Zsanitizer=address --cfg kvasir_sanitized");
     cargo.env("CARGO_TARGET_DIR", target_dir().join("asan"));
     run(&mut cargo)
 }

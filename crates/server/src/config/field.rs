@@ -12,7 +12,7 @@ use kvasir_keyspace::event::Class;
 
 use super::aof::{Fsync, Liburing, Size};
 use super::kind::Value;
-use super::memory::ValueCompression;
+use super::memory::{HugePages, ValueCompression};
 use super::tls::AuthClients;
 use super::{
     FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, PubsubDefault, Supervised,
@@ -198,6 +198,7 @@ choice!(
     Local7 = "local7"
 );
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
+choice!(HugePages, Auto = "auto", Yes = "yes", No = "no");
 choice!(ValueCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");
 choice!(WhoMay, No = "no", Yes = "yes", Local = "local");
 choice!(PubsubDefault, AllChannels = "allchannels", ResetChannels = "resetchannels");

@@ -22,10 +22,20 @@ pub struct Memory {
     /// Minutes.
     pub lfu_decay_time: u32,
     pub defrag: Defragmentation,
-    pub huge_pages: bool,
+    pub huge_pages: HugePages,
     pub value_compression: ValueCompression,
     /// Bytes.
     pub value_compression_min_size: u64,
+}
+
+/// Whether records stand on huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HugePages {
+    /// Until their first touches turn out to be slow.
+    #[default]
+    Auto,
+    Yes,
+    No,
 }
 
 /// How long strings are kept.
@@ -187,15 +197,17 @@ pub(super) const ACTIVE_DEFRAG_CYCLE_MAX: Row = Row::new(
 pub(super) const HUGE_PAGES: Row = Row::new(
     "huge-pages",
     Group::Memory,
-    Kind::Bool,
-    "yes",
+    Kind::Choice(HugePages::WORDS),
+    "auto",
     field!(memory.huge_pages),
     "\
 Whether records stand on huge pages where the system has them (not if its
 transparent_hugepage/enabled is never). With them a large data set is served
-with less CPU. Without them a growing one makes no pauses: the first touch of a
-huge page takes 0.1 ms, and several ms in a virtual machine whose host has yet
-to find the memory for it.",
+with less CPU. But the first touch of a huge page takes 0.1 ms, and several ms,
+a pause for clients while the data set grows, where memory is in pieces or the
+host of a virtual machine has yet to find it. auto: until a first touch has
+taken longer than 1 ms for the second time; what comes then has small pages, and
+the log says so.",
 )
 .at_start();
 

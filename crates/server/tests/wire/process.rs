@@ -150,7 +150,7 @@ fn records_stand_on_huge_pages_if_wanted() {
         eprintln!("this kernel has no huge pages: not tested");
         return;
     }
-    for (wanted, are_told) in [("yes", true), ("no", false)] {
+    for (wanted, are_told) in [("auto", true), ("yes", true), ("no", false)] {
         let server = Server::kvasir("epoll", &["--huge-pages", wanted]);
         server.connect().ask("SET k v");
         let mappings = std::fs::read_to_string(format!("/proc/{}/smaps", server.pid())).unwrap();
