@@ -11,6 +11,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use kvasir_keyspace::database::DbIndex;
@@ -34,6 +35,9 @@ const FILLING: usize = 8;
 /// Bytes of a chunk, about.
 const CHUNK_SIZE_MAX: usize = 256 << 10;
 const CHUNK_SIZE_MIN: usize = 4 << 10;
+/// Bytes of one write. A worker that shares the processor has to wait for the end of the call, or,
+/// if nobody yields, for the next tick.
+const WRITE_BYTES: usize = 128 << 10;
 /// Chunks that are being filled are at most this part of what may wait for the disk.
 const FILLING_PART: usize = 4;
 /// Of what may wait for the disk visitors fill this part: as much as keeps the disk busy.
@@ -212,7 +216,7 @@ impl Chunks {
         file: &mut Replacement<'_, D>,
         cancel: &Cancel,
     ) -> Result<(), SaveError> {
-        for piece in chunk.chunks(self.pace.piece()) {
+        for piece in chunk.chunks(self.pace.piece().min(WRITE_BYTES)) {
             let time = self.pace.take(piece.len(), Instant::now());
             if !time.is_zero() {
                 cancel.wait(time);
@@ -223,6 +227,7 @@ impl Chunks {
             if !self.has_failed() {
                 file.append(piece)?;
             }
+            thread::yield_now();
         }
         Ok(())
     }
