@@ -11,7 +11,6 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Instant;
 
 use kvasir_keyspace::database::DbIndex;
@@ -25,6 +24,7 @@ use kvasir_structures::record::{Body, Record as OwnedRecord};
 use crate::cancel::Cancel;
 use crate::disk::Disk;
 use crate::encode::{Encoder, Format};
+use crate::manners::Manners;
 use crate::pace::Pace;
 use crate::replace::Replacement;
 use crate::save::{Options, SaveError};
@@ -187,7 +187,7 @@ impl Chunks {
         cancel: &Cancel,
         tell: impl Fn(),
     ) -> Result<(), SaveError> {
-        let mut result = Ok(());
+        let (mut result, mut manners) = (Ok(()), Manners::new());
         loop {
             let is_empty = |queue: &Queue| queue.chunks[index].is_empty();
             let mut queue = self.wait_while(|queue| is_empty(queue) && !queue.is_complete);
@@ -198,7 +198,7 @@ impl Chunks {
             drop(queue);
             for chunk in chunks {
                 if result.is_ok() && !self.has_failed() {
-                    result = self.write_one(&chunk, file, cancel);
+                    result = self.write_one(&chunk, file, cancel, &mut manners);
                     if result.is_err() {
                         self.fail();
                     }
@@ -215,6 +215,7 @@ impl Chunks {
         chunk: &[u8],
         file: &mut Replacement<'_, D>,
         cancel: &Cancel,
+        manners: &mut Manners,
     ) -> Result<(), SaveError> {
         for piece in chunk.chunks(self.pace.piece().min(WRITE_BYTES)) {
             let time = self.pace.take(piece.len(), Instant::now());
@@ -227,7 +228,7 @@ impl Chunks {
             if !self.has_failed() {
                 file.append(piece)?;
             }
-            thread::yield_now();
+            manners.give_way();
         }
         Ok(())
     }

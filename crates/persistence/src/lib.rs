@@ -12,6 +12,7 @@ pub mod disk;
 pub mod encode;
 pub mod load;
 pub mod manifest;
+mod manners;
 mod pace;
 pub mod rdb;
 pub mod replace;

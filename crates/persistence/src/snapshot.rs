@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
@@ -17,6 +16,7 @@ use kvasir_structures::slot::SLOTS;
 use crate::cancel::Cancel;
 use crate::chunks::{Chunks, Limits};
 use crate::disk::Disk;
+use crate::manners::Manners;
 use crate::replace::Replacement;
 use crate::save::{
     Beside, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
@@ -191,34 +191,5 @@ impl Snapshot<'_> {
         begun?;
         written?;
         Ok(end(file, chunks.keys_of(index), (chunks.version, options))?)
-    }
-}
-
-/// A thread in the background gives way to workers, which need not wait for the next tick then.
-///
-/// Newer kernels take the whole of its turn from who yields. Where all processors are busy, yields
-/// behind every visit left it hardly anything: snapshots took forty times as long. So it works on
-/// for a part of the time that others had.
-struct Manners {
-    works_until: Instant,
-}
-
-/// This part of the time that a yield took, ...
-const OWN_SHARE: u32 = 4;
-/// ...but no longer, since a worker may wait for it: 100 us doubled what the slowest writers saw.
-const OWN_MAX: Duration = Duration::from_micros(25);
-
-impl Manners {
-    fn new() -> Manners {
-        Manners { works_until: Instant::now() }
-    }
-
-    fn give_way(&mut self) {
-        let start = Instant::now();
-        if start >= self.works_until {
-            thread::yield_now();
-            let end = Instant::now();
-            self.works_until = end + ((end - start) / OWN_SHARE).min(OWN_MAX);
-        }
     }
 }
