@@ -2,14 +2,10 @@
 #![forbid(unsafe_code)]
 
 use kvasir_structures::heap::Counted;
-#[cfg(not(kvasir_sanitized))]
-use mimalloc::MiMalloc as Malloc;
-/// The only one that a sanitizer watches.
-#[cfg(kvasir_sanitized)]
-use std::alloc::System as Malloc;
+use mimalloc::MiMalloc;
 
 #[global_allocator]
-static ALLOCATOR: Counted<Malloc> = Counted(Malloc);
+static ALLOCATOR: Counted<MiMalloc> = Counted(MiMalloc);
 
 fn main() -> std::process::ExitCode {
     kvasir_server::start::main()
