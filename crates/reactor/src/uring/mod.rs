@@ -93,8 +93,8 @@ pub(crate) struct Uring {
     ready: Vec<Event>,
     /// Connections with a quiet send that was pushed since the last turn.
     quiet: Vec<ConnectionId>,
-    /// Sends started since the last turn.
-    answered: usize,
+    /// Those who were answered and have not asked again; none once they did not come in time.
+    awaited: usize,
     /// Scratch of `wait`.
     completions: Vec<cqueue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel is given addresses inside of the box")]
@@ -117,7 +117,7 @@ impl Uring {
             silence: Silence::default(),
             ready: Vec::new(),
             quiet: Vec::new(),
-            answered: 0,
+            awaited: 0,
             completions: Vec::new(),
             spare: Vec::new(),
             waker: Waker::new()?,
@@ -202,7 +202,7 @@ impl Uring {
             return;
         }
         self.connection(id).outgoing = Some(outgoing);
-        self.answered += 1;
+        self.awaited += 1;
         self.continue_send(id);
     }
 
@@ -249,6 +249,9 @@ impl Uring {
         let timeout = self.silence.limit(self.backoff.limit(timeout));
         let expected = self.expected();
         let result = self.ring.turn(timeout, expected, &mut completions);
+        if completions.len() < expected {
+            self.awaited = 0;
+        }
         for completion in completions.drain(..) {
             self.complete(&completion, events);
         }
@@ -259,12 +262,12 @@ impl Uring {
         result
     }
 
-    /// How many clients may ask again within a moment: those answered since the last turn. Fewer
-    /// where few are busy: to wait for a large part of them would be to wait for the slowest, turn
-    /// by turn, while nobody works. Who only sends, only hears, or comes and goes does not count.
-    fn expected(&mut self) -> usize {
+    /// How many clients may ask again within a moment: those who are awaited. Fewer where few are
+    /// busy: to wait for a large part of them would be to wait for the slowest, turn by turn, while
+    /// nobody works. Who only sends, only hears, or comes and goes does not count.
+    fn expected(&self) -> usize {
         const PART: usize = 8;
-        std::mem::take(&mut self.answered).min(self.silence.heard_count() / PART)
+        self.awaited.min(self.silence.heard_count() / PART)
     }
 
     /// Quiet sends never wait: the kernel has made each within the turn's system call, and those
@@ -334,6 +337,7 @@ impl Uring {
         if size > 0 {
             let buffer = buffer.expect("received bytes lie in a provided buffer");
             events.push(Event::Received { connection: id, buffer });
+            self.awaited = self.awaited.saturating_sub(1);
             return self.receive(id);
         }
         buffer.into_iter().for_each(|buffer| self.recycle(buffer));

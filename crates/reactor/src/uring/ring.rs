@@ -19,9 +19,8 @@ use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 const FLUSHES_MAX: usize = 16;
 
 /// Where many clients are busy, a turn that takes what is there finds little, and pays for a sleep
-/// and a wake-up each time. Who was answered asks again soon: so after a turn that brought several
-/// requests and answers to them the next one waits for twice as many, but no longer than this,
-/// which is a small part of what one of many waits anyway. Needs Linux 6.12.
+/// and a wake-up each time. Who was answered asks again soon: so a turn waits for twice as many as
+/// are expected to, but no longer than this, which is a small part of what one of many waits anyway. Needs Linux 6.12.
 const HOPE_US: u32 = 50;
 /// More would not save much: the sleep is shared by so many.
 const HOPED_MAX: usize = 16;
@@ -35,8 +34,6 @@ pub(crate) struct Ring {
     queued: VecDeque<squeue::Entry>,
     /// Completions that the turn in progress hopes for; see `HOPE_US`.
     hoped: u32,
-    /// Completions of the last turn.
-    count: usize,
 }
 
 impl Ring {
@@ -51,7 +48,7 @@ impl Ring {
             .setup_clamp();
         builder.dontfork();
         let ring = builder.build(entries).map_err(|error| step("io_uring_setup", &error))?;
-        let mut ring = Ring { ring, queued: VecDeque::new(), hoped: 1, count: 0 };
+        let mut ring = Ring { ring, queued: VecDeque::new(), hoped: 1 };
         ring.probe()?;
         ring.try_nop()?;
         Ok(ring)
@@ -141,14 +138,12 @@ impl Ring {
             self.enter(Some(Duration::ZERO))?;
             self.take(completions);
         }
-        self.count = completions.len();
         Ok(())
     }
 
     fn hope(&self, expected: usize) -> u32 {
-        let busy = self.count.min(expected);
-        let may_hope = busy >= 2 && self.ring.params().is_feature_min_timeout();
-        if may_hope { (2 * busy).min(HOPED_MAX) as u32 } else { 1 }
+        let may_hope = expected >= 2 && self.ring.params().is_feature_min_timeout();
+        if may_hope { (2 * expected).min(HOPED_MAX) as u32 } else { 1 }
     }
 
     /// Whether every operation pushed so far was submitted, and every completion there is taken.
