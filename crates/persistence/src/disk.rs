@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::num::NonZero;
 use std::path::Path;
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 /// Files in directories.
 pub trait Disk: Sync {
@@ -38,6 +38,11 @@ pub trait Disk: Sync {
 /// A file that is written from its beginning to its end.
 pub trait DiskFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Whether what is appended from here on goes to the disk itself, not into the system's cache:
+    /// it has to be whole blocks then, aligned in memory and in the file (`blocks::BLOCK`). Returns
+    /// false where that can't be had.
+    fn set_direct(&mut self, is_wanted: bool) -> bool;
 
     /// Writes at a place, or less than that; for who knows where the file ends. Takes no more than
     /// [`SLICES_MAX`].
@@ -110,8 +115,28 @@ impl Disk for RealDisk {
 }
 
 impl DiskFile for File {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
+    fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Its blocks are larger, or not where they seem to be.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput && is_direct(self) => {
+                    self.set_direct(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_direct(&mut self, is_wanted: bool) -> bool {
+        let flags = fcntl_getfl(&*self).map(|mut flags| {
+            flags.set(OFlags::DIRECT, is_wanted);
+            flags
+        });
+        flags.and_then(|flags| fcntl_setfl(self, flags)).is_ok() && is_wanted
     }
 
     fn write_at(&mut self, at: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -130,6 +155,10 @@ impl DiskFile for File {
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
     }
+}
+
+fn is_direct(file: &File) -> bool {
+    fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
 /// Reads until `buffer` has `size` bytes more or the input ends; says whether it has ended.
@@ -156,6 +185,18 @@ mod tests {
         drop(file);
         RealDisk.remove_unused(&path).unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_not_of_whole_blocks_is_written_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut file = RealDisk.create(&path).unwrap();
+        file.set_direct(true);
+        file.append(b"no block").unwrap();
+        assert!(!is_direct(&file));
+        file.append(b" at all").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"no block at all");
     }
 
     #[test]

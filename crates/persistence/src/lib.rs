@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aof;
+pub mod blocks;
 pub mod cancel;
 mod chunks;
 pub mod disk;

@@ -3,12 +3,16 @@
 //! It is written under a name of its own, made safe, renamed, and then the directory is made safe.
 //! Power may go at any point: before the rename the old file is there, after it the new one. A file
 //! of a set keeps its own name instead, and counts once another one speaks of it.
+//!
+//! What is large goes past the system's cache: nobody reads it soon, and to fill the cache takes
+//! more processor than to encode what is written.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use kvasir_structures::crc64;
 
+use crate::blocks::Blocks;
 use crate::disk::{Disk, DiskFile, directory_of};
 
 /// How many bytes may wait for the disk: without limit, the last `sync` of a large file takes long
@@ -22,6 +26,8 @@ pub struct Replacement<'d, D: Disk> {
     disk: &'d D,
     file: D::File,
     name: PathBuf,
+    /// What waits to be whole blocks, where they go to the disk directly.
+    blocks: Option<Blocks>,
     syncs_often: bool,
     /// Up to where the disk has begun, and has ended.
     begun: u64,
@@ -34,11 +40,13 @@ pub struct Replacement<'d, D: Disk> {
 impl<'d, D: Disk> Replacement<'d, D> {
     /// Begins a file under `name`, in the same directory as the one it is to replace.
     pub fn begin(disk: &'d D, name: PathBuf, syncs_often: bool) -> io::Result<Replacement<'d, D>> {
-        let file = disk.create(&name)?;
+        let mut file = disk.create(&name)?;
+        let blocks = file.set_direct(true).then(Blocks::new);
         Ok(Replacement {
             disk,
             file,
             name,
+            blocks,
             syncs_often,
             begun: 0,
             synced: 0,
@@ -50,15 +58,19 @@ impl<'d, D: Disk> Replacement<'d, D> {
 
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.checksum = crc64::update(self.checksum, bytes);
-        self.file.append(bytes)?;
         self.written += bytes.len() as u64;
+        match &mut self.blocks {
+            Some(blocks) => write_full(&mut self.file, blocks, bytes)?,
+            None => self.file.append(bytes)?,
+        }
         if !self.syncs_often {
             return Ok(());
         }
-        if self.written - self.synced >= UNSYNCED_MAX {
-            return self.sync();
+        let waiting = self.blocks.as_ref().map_or(0, Blocks::len) as u64;
+        if self.written - waiting - self.synced >= UNSYNCED_MAX {
+            return self.sync_up_to(self.written - waiting);
         }
-        if self.written - self.begun >= AT_ONCE {
+        if self.blocks.is_none() && self.written - self.begun >= AT_ONCE {
             self.file.begin_sync(self.begun, self.written - self.begun);
             self.begun = self.written;
         }
@@ -67,7 +79,17 @@ impl<'d, D: Disk> Replacement<'d, D> {
 
     /// Makes what was written safe from a power cut.
     pub fn sync(&mut self) -> io::Result<()> {
-        (self.begun, self.synced) = (self.written, self.written);
+        if let Some(blocks) = self.blocks.take() {
+            let (whole, rest) = blocks.split();
+            self.file.append(whole)?;
+            self.file.set_direct(false);
+            self.file.append(rest)?;
+        }
+        self.sync_up_to(self.written)
+    }
+
+    fn sync_up_to(&mut self, end: u64) -> io::Result<()> {
+        (self.begun, self.synced) = (end, end);
         self.file.sync()
     }
 
@@ -100,6 +122,18 @@ impl<'d, D: Disk> Replacement<'d, D> {
     pub fn keep(&mut self) {
         self.is_kept = true;
     }
+}
+
+/// Appends as many blocks as are full, and keeps the rest.
+fn write_full(file: &mut impl DiskFile, blocks: &mut Blocks, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        bytes = blocks.fill(bytes);
+        if blocks.is_full() {
+            file.append(blocks.split().0)?;
+            blocks.clear();
+        }
+    }
+    Ok(())
 }
 
 impl<D: Disk> Drop for Replacement<'_, D> {

@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use kvasir_persistence::blocks::BLOCK;
 use kvasir_persistence::disk::{Disk, DiskFile};
 
 use crate::fault::{Fault, Kind, Operation};
@@ -37,6 +38,8 @@ struct State {
     changes: Vec<Change>,
     done: Vec<Operation>,
     faults: Vec<Fault>,
+    /// Files may be written without a cache.
+    has_direct: bool,
     /// A canary: what makes a new name safe does nothing.
     forgets_new_names: bool,
 }
@@ -61,6 +64,7 @@ enum Mark {
 pub struct SimFile {
     disk: SimDisk,
     index: usize,
+    is_direct: bool,
 }
 
 impl SimDisk {
@@ -74,6 +78,11 @@ impl SimDisk {
         }
         state.safe_names = state.names.clone();
         SimDisk(Arc::new(Mutex::new(state)))
+    }
+
+    /// Lets files be written in whole blocks without a cache.
+    pub fn offer_direct(&self) {
+        self.state().has_direct = true;
     }
 
     /// Plants a fault: names of new files are not made safe.
@@ -90,7 +99,7 @@ impl SimDisk {
     pub fn open(&self, path: &Path) -> io::Result<SimFile> {
         let index = self.state().names.get(path).copied();
         let index = index.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
-        Ok(SimFile { disk: self.clone(), index })
+        Ok(SimFile { disk: self.clone(), index, is_direct: false })
     }
 
     /// The files that are there after a power cut, or after the end of the process.
@@ -288,7 +297,7 @@ impl Disk for SimDisk {
             state.change(vec![(path.to_owned(), Some(index))]);
             index
         })?;
-        Ok(SimFile { disk: self.clone(), index })
+        Ok(SimFile { disk: self.clone(), index, is_direct: false })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -337,13 +346,31 @@ impl SimFile {
     }
 }
 
+impl SimFile {
+    /// What a disk would refuse is a mistake of who writes. What is left of blocks of which a part
+    /// was written is the disk's own affair.
+    fn check_blocks(&self, bytes: &[u8]) {
+        let end = self.disk.state().files[self.index].bytes.len();
+        if self.is_direct && end.is_multiple_of(BLOCK) {
+            assert_eq!(bytes.as_ptr().align_offset(BLOCK), 0, "blocks are aligned in memory");
+            assert!(bytes.len().is_multiple_of(BLOCK), "{} bytes are no blocks", bytes.len());
+        }
+    }
+}
+
 impl DiskFile for SimFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.check_blocks(bytes);
         let done = self.operate(Operation::Write(bytes.len()), |content, done| {
             content.write(content.bytes.len(), &bytes[..done]);
             done
         })?;
         if done < bytes.len() { self.append(&bytes[done..]) } else { Ok(()) }
+    }
+
+    fn set_direct(&mut self, is_wanted: bool) -> bool {
+        self.is_direct = is_wanted && self.disk.state().has_direct;
+        self.is_direct
     }
 
     fn write_at(&mut self, at: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {

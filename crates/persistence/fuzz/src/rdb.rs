@@ -136,6 +136,10 @@ impl DiskFile for Memory {
         Ok(())
     }
 
+    fn set_direct(&mut self, _is_wanted: bool) -> bool {
+        false
+    }
+
     fn begin_sync(&mut self, _offset: u64, _len: u64) {}
 
     fn write_at(&mut self, _at: u64, _slices: &[io::IoSlice<'_>]) -> io::Result<usize> {

@@ -20,7 +20,8 @@ const FLUSHES_MAX: usize = 16;
 
 /// Where many clients are busy, a turn that takes what is there finds little, and pays for a sleep
 /// and a wake-up each time. Who was answered asks again soon: so a turn waits for twice as many as
-/// are expected to, but no longer than this, which is a small part of what one of many waits anyway. Needs Linux 6.12.
+/// are expected to, but no longer than this, which is a small part of what one of many waits
+/// anyway. Needs Linux 6.12.
 const HOPE_US: u32 = 50;
 /// More would not save much: the sleep is shared by so many.
 const HOPED_MAX: usize = 16;
