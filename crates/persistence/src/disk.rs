@@ -124,6 +124,9 @@ impl DiskFile for File {
                 // Its blocks are larger, or not where they seem to be.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput && is_direct(self) => {
                     self.set_direct(false);
+                    if is_direct(self) {
+                        return Err(error);
+                    }
                 }
                 Err(error) => return Err(error),
             }

@@ -344,9 +344,7 @@ impl SimFile {
     ) -> io::Result<R> {
         self.disk.operate(operation, |state, done| work(&mut state.files[self.index], done))
     }
-}
 
-impl SimFile {
     /// What a disk would refuse is a mistake of who writes. What is left of blocks of which a part
     /// was written is the disk's own affair.
     fn check_blocks(&self, bytes: &[u8]) {
