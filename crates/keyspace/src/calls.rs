@@ -36,9 +36,9 @@ impl Calls {
         self.bytes.is_empty()
     }
 
-    /// The bytes so far; the next ones follow them.
-    pub fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
+    /// The bytes so far; those that follow them go into `next`.
+    pub fn swap(&mut self, next: Vec<u8>) -> Vec<u8> {
+        std::mem::replace(&mut self.bytes, next)
     }
 
     /// What follows is in this database.

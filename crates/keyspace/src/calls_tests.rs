@@ -19,7 +19,7 @@ fn calls_of(bench: &Bench) -> Vec<ArgsBuf> {
             slot.lock(&pass).for_each(|record| calls.entry(record));
         }
     }
-    parse_calls(&calls.take())
+    parse_calls(&calls.swap(Vec::new()))
 }
 
 fn digest(bench: &Bench) -> String {

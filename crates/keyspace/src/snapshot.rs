@@ -27,8 +27,10 @@ use crate::value::{self, Object, Record};
 const WHOLE_MAX: usize = 4;
 /// Values of more parts than this are large: half a millisecond of work. Tests take all for large.
 const LARGE_PARTS: usize = if cfg!(test) { 0 } else { 256 };
-/// Parts that a visitor saves under one lock: tens of microseconds of small values.
+/// Parts that a visitor saves under one lock: tens of microseconds of small values...
 const PARTS_PER_VISIT: usize = 32;
+/// ...and no more than these bytes of longer ones, about.
+const BYTES_PER_VISIT: usize = 64 << 10;
 /// Room for the records that are saved together, usually.
 const TOGETHER: usize = 64;
 
@@ -154,12 +156,15 @@ impl Image {
         }
         let Saved::Parts(parts) = &mut *saved else { return false };
         let mut records = SmallVec::<[_; TOGETHER]>::new();
-        let mut most = PARTS_PER_VISIT;
-        while parts.left > 0 && most > 0 {
+        let (mut parts_max, mut bytes) = (PARTS_PER_VISIT, 0);
+        while parts.left > 0 && parts_max > 0 && bytes < BYTES_PER_VISIT {
             let part = parts.first_left;
             if parts.mark(part) {
-                table.for_each_of_part(parts.cut, part, |record| records.push(record));
-                most -= 1;
+                table.for_each_of_part(parts.cut, part, |record| {
+                    records.push(record);
+                    bytes += record.allocated_bytes();
+                });
+                parts_max -= 1;
             }
             parts.first_left += 1;
         }

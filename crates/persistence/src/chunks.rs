@@ -6,9 +6,8 @@
 //!
 //! Chunks that wait are limited, all files together. Visitors stop at an eighth of the limit,
 //! before they lock anything; who changes something has the rest, and waits when that is full too.
-//! It ends, since nobody who writes waits for who encodes.
+//! It ends, since nobody who writes waits for who encodes. Their memory is used again (`pool.rs`).
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -26,15 +25,18 @@ use crate::disk::Disk;
 use crate::encode::{Encoder, Format};
 use crate::manners::Manners;
 use crate::pace::Pace;
+use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{Options, SaveError};
 use crate::set::file_of;
 
 /// Chunks that are filled at the same time: more threads than these share them.
 const FILLING: usize = 8;
-/// Bytes of a chunk, about.
+/// Bytes that a chunk has room for.
 const CHUNK_SIZE_MAX: usize = 256 << 10;
 const CHUNK_SIZE_MIN: usize = 4 << 10;
+/// A chunk is full when this part of its room is left: most records still fit.
+const LEFT_PART: usize = 4;
 /// Bytes of one write. A worker that shares the processor has to wait for the end of the call, or,
 /// if nobody yields, for the next tick.
 const WRITE_BYTES: usize = 128 << 10;
@@ -56,11 +58,11 @@ pub(crate) struct Chunks {
     /// Bytes of the strings among them.
     copied_bytes: AtomicUsize,
     compresses: bool,
-    chunk_size: usize,
-    next_thread: AtomicUsize,
+    pool: Pool,
     queue: Mutex<Queue>,
     changed: Condvar,
-    buffer_max: usize,
+    /// How much may wait for the disk, beside what is being filled.
+    queue_max: usize,
     pace: Pace,
     /// Set when the disk has failed: nothing more is taken.
     has_failed: AtomicBool,
@@ -69,6 +71,7 @@ pub(crate) struct Chunks {
 /// The limits of what is written.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
+    /// Bytes of all chunks together.
     pub buffer_max: usize,
     pub bytes_per_second: u64,
 }
@@ -92,35 +95,48 @@ struct Queue {
     is_complete: bool,
 }
 
+impl Limits {
+    /// The memory for chunks, which takes its time.
+    pub(crate) fn pool(self, files: usize) -> Pool {
+        let chunk_size = self.buffer_max / FILLING_PART / (filling(files) * files);
+        let mut manners = Manners::new();
+        let chunk_size = chunk_size.clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX);
+        Pool::new(self.buffer_max, chunk_size, || manners.give_way())
+    }
+}
+
+/// How many chunks of each file are filled at the same time.
+fn filling(files: usize) -> usize {
+    FILLING.div_ceil(files)
+}
+
 impl Chunks {
     pub(crate) fn new(
         env: &Env,
-        limits: Limits,
+        (limits, pool): (Limits, Pool),
         files: usize,
         (version, options): (Version, &Options),
     ) -> Chunks {
-        let encoder = || options.encoder(version);
-        let filling = FILLING.div_ceil(files);
-        let chunk = || Mutex::new(Chunk { encoder: encoder(), db: None });
+        let chunk = |_| Mutex::new(Chunk::new(options.encoder(version), pool.take()));
         let file =
-            || File { filling: (0..filling).map(|_| chunk()).collect(), keys: AtomicU64::new(0) };
-        let chunk_size = limits.buffer_max / FILLING_PART / (filling * files);
+            |_| File { filling: (0..filling(files)).map(chunk).collect(), keys: AtomicU64::new(0) };
+        let files_filling = (0..files).map(file).collect();
+        let filling_bytes = filling(files) * files * pool.buffer_size();
         Chunks {
             version,
             env: env.clone(),
-            files: (0..files).map(|_| file()).collect(),
+            files: files_filling,
             large: Mutex::default(),
             copied_bytes: AtomicUsize::new(0),
             compresses: options.compresses && options.format == Format::Rdb,
-            chunk_size: chunk_size.clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX),
-            next_thread: AtomicUsize::new(0),
+            pool,
             queue: Mutex::new(Queue {
                 chunks: vec![Vec::new(); files].into(),
                 bytes: 0,
                 is_complete: false,
             }),
             changed: Condvar::new(),
-            buffer_max: limits.buffer_max,
+            queue_max: limits.buffer_max.saturating_sub(filling_bytes),
             pace: Pace::new(limits.bytes_per_second),
             has_failed: AtomicBool::new(false),
         }
@@ -146,7 +162,7 @@ impl Chunks {
 
     /// For visitors, who leave most of the room to those who change something.
     pub(crate) fn wait_for_room(&self) {
-        drop(self.wait_while(|queue| queue.bytes > self.buffer_max / VISITORS_PART));
+        drop(self.wait_while(|queue| queue.bytes > self.queue_max / VISITORS_PART));
     }
 
     /// Encodes what is large and was put aside, all of it.
@@ -203,7 +219,9 @@ impl Chunks {
                         self.fail();
                     }
                 }
-                self.queue().bytes -= chunk.len();
+                let size = chunk.capacity();
+                self.pool.give_back(chunk);
+                self.queue().bytes -= size;
                 self.changed.notify_all();
             }
             tell();
@@ -233,20 +251,17 @@ impl Chunks {
         Ok(())
     }
 
-    /// The chunk of a file that this thread fills.
+    /// A chunk of a file that nobody fills, if there is one: who waited for another thread might
+    /// wait for the processor that this one needs.
     fn chunk(&self, file: usize) -> MutexGuard<'_, Chunk> {
-        thread_local! {
-            static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
-        }
-        let index = INDEX.get().unwrap_or_else(|| self.next_thread.fetch_add(1, Relaxed));
-        INDEX.set(Some(index));
         let filling = &self.files[file].filling;
-        filling[index % filling.len()].lock().unwrap_or_else(PoisonError::into_inner)
+        let free = filling.iter().find_map(|chunk| chunk.try_lock().ok());
+        free.unwrap_or_else(|| filling[0].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn send(&self, file: usize, chunk: Vec<u8>) {
-        let mut queue = self.wait_while(|queue| queue.bytes > self.buffer_max);
-        queue.bytes += chunk.len();
+        let mut queue = self.wait_while(|queue| queue.bytes > self.queue_max);
+        queue.bytes += chunk.capacity();
         queue.chunks[file].push(chunk);
         self.changed.notify_all();
     }
@@ -261,6 +276,27 @@ impl Chunks {
     }
 }
 
+impl Chunk {
+    fn new(mut encoder: Encoder, buffer: Vec<u8>) -> Chunk {
+        encoder.swap(buffer);
+        Chunk { encoder, db: None }
+    }
+
+    fn entry(&mut self, db: DbIndex, record: Record<'_>, env: &Env) {
+        if self.db != Some(db) {
+            self.encoder.database(db);
+            self.db = Some(db);
+        }
+        self.encoder.entry(record, env);
+    }
+
+    /// What is in it, for another buffer. It may be written before or after what comes next.
+    fn swap(&mut self, buffer: Vec<u8>) -> Vec<u8> {
+        self.db = None;
+        self.encoder.swap(buffer)
+    }
+}
+
 impl Sink for Chunks {
     /// The records are of one slot.
     fn take(&self, db: DbIndex, records: &[Record<'_>]) {
@@ -269,19 +305,16 @@ impl Sink for Chunks {
         }
         let slot = records.first().map_or(0, |record| crc16::slot_of(record.key()));
         let file = file_of(slot, self.files.len());
-        let mut chunk = self.chunk(file);
-        if chunk.db != Some(db) {
-            chunk.encoder.database(db);
-            chunk.db = Some(db);
-        }
-        records.iter().for_each(|record| chunk.encoder.entry(*record, &self.env));
         self.files[file].keys.fetch_add(records.len() as u64, Relaxed);
-        if chunk.encoder.len() >= self.chunk_size {
-            let bytes = chunk.encoder.take();
-            // The next chunk of any thread may be written before or after this one.
-            chunk.db = None;
-            drop(chunk);
-            self.send(file, bytes);
+        let mut chunk = self.chunk(file);
+        for record in records {
+            chunk.entry(db, *record, &self.env);
+            if chunk.encoder.len() >= self.pool.buffer_size() / LEFT_PART * (LEFT_PART - 1) {
+                let full = chunk.swap(self.pool.take());
+                drop(chunk);
+                self.send(file, full);
+                chunk = self.chunk(file);
+            }
         }
     }
 
@@ -289,7 +322,7 @@ impl Sink for Chunks {
     fn prefers_copy(&self, bytes: usize) -> bool {
         self.compresses
             && bytes >= COPIED_STRING_MIN
-            && self.copied_bytes.load(Relaxed) + bytes <= self.buffer_max / COPIED_PART
+            && self.copied_bytes.load(Relaxed) + bytes <= self.queue_max / COPIED_PART
     }
 
     fn take_large(&self, db: DbIndex, record: OwnedRecord<Object>) {

@@ -67,15 +67,22 @@ impl Encoder {
         self.len() == 0
     }
 
-    /// The bytes so far, calls as a group; the next ones follow them.
-    pub fn take(&mut self) -> Vec<u8> {
+    /// The bytes so far, calls as a group; those that follow them go into `next`, which is empty.
+    pub fn swap(&mut self, next: Vec<u8>) -> Vec<u8> {
         match self {
-            Encoder::Rdb(encoder) => encoder.take(),
+            Encoder::Rdb(encoder) => encoder.swap(next),
             Encoder::Calls { calls, has_checksums: true } if !calls.is_empty() => {
-                let calls = calls.take();
-                [group_head(0, &[&calls]), calls].concat()
+                let mut calls = calls.swap(next);
+                let head = group_head(0, &[&calls]);
+                calls.splice(..0, head);
+                calls
             }
-            Encoder::Calls { calls, .. } => calls.take(),
+            Encoder::Calls { calls, .. } => calls.swap(next),
         }
+    }
+
+    /// The bytes so far, for who writes nothing more.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.swap(Vec::new())
     }
 }

@@ -15,6 +15,7 @@ pub mod load;
 pub mod manifest;
 mod manners;
 mod pace;
+mod pool;
 pub mod rdb;
 pub mod replace;
 pub mod save;

@@ -17,6 +17,7 @@ use crate::cancel::Cancel;
 use crate::chunks::{Chunks, Limits};
 use crate::disk::Disk;
 use crate::manners::Manners;
+use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{
     Beside, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
@@ -28,7 +29,7 @@ pub struct Snapshot<'a> {
     pub env: &'a Env,
     /// Threads that visit.
     pub visitors: usize,
-    /// Bytes that may wait for the disk.
+    /// Bytes that may wait for the disk, or to be whole chunks of it.
     pub buffer_max: usize,
     /// Over all files; 0: as many as the disk takes.
     pub bytes_per_second: u64,
@@ -86,7 +87,8 @@ impl Snapshot<'_> {
         at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
     ) -> Result<Saved, SaveError> {
         let files = place.begin(disk, options.syncs_often)?;
-        let cut = entrance.alone(|pass| self.cut(pass, place, options, at_cut));
+        let pool = self.limits().pool(place.files);
+        let cut = entrance.alone(|pass| self.cut((pass, pool), place, options, at_cut));
         let Cut { chunks, images, heads } = cut.ok_or(SaveError::Cancelled)?;
         let written: Result<Vec<_>, _> = thread::scope(|scope| {
             let chunks = &*chunks;
@@ -105,10 +107,14 @@ impl Snapshot<'_> {
         Ok(self.cancel.commit(commit).ok_or(SaveError::Cancelled)??)
     }
 
+    fn limits(&self) -> Limits {
+        Limits { buffer_max: self.buffer_max, bytes_per_second: self.bytes_per_second }
+    }
+
     /// Begins the images; `None` if nobody wants them any more.
     fn cut(
         &self,
-        pass: &mut ExclusivePass<'_>,
+        (pass, pool): (&mut ExclusivePass<'_>, Pool),
         place: Place<'_>,
         options: &Options,
         at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
@@ -120,10 +126,8 @@ impl Snapshot<'_> {
         let beside = at_cut(pass);
         let heads = place.heads((version, options, &beside), (self.keyspace, pass));
         self.progress.keys_total.store(count_keys(self.keyspace, pass), Relaxed);
-        let limits =
-            Limits { buffer_max: self.buffer_max, bytes_per_second: self.bytes_per_second };
-        let way = (version, options);
-        let chunks = Arc::new(Chunks::new(self.env, limits, place.files, way));
+        let (memory, way) = ((self.limits(), pool), (version, options));
+        let chunks = Arc::new(Chunks::new(self.env, memory, place.files, way));
         let sink: Arc<dyn Sink> = Arc::clone(&chunks) as Arc<dyn Sink>;
         let images = snapshot::cut(self.keyspace, pass, &sink);
         Some(Cut { chunks, images, heads })

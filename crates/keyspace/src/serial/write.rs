@@ -38,9 +38,9 @@ impl Writer {
         self.bytes.is_empty()
     }
 
-    /// The bytes so far; the next ones follow them.
-    pub fn take_bytes(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
+    /// The bytes so far; those that follow them go into `next`.
+    pub fn swap_bytes(&mut self, next: Vec<u8>) -> Vec<u8> {
+        std::mem::replace(&mut self.bytes, next)
     }
 
     pub fn into_bytes(self) -> Vec<u8> {

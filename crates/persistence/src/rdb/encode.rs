@@ -79,8 +79,8 @@ impl Encoder {
         self.len() == 0
     }
 
-    /// The bytes so far; the next ones follow them.
-    pub fn take(&mut self) -> Vec<u8> {
-        self.writer.take_bytes()
+    /// The bytes so far; those that follow them go into `next`.
+    pub fn swap(&mut self, next: Vec<u8>) -> Vec<u8> {
+        self.writer.swap_bytes(next)
     }
 }

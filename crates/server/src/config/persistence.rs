@@ -141,7 +141,7 @@ pub(super) const SNAPSHOT_BUFFER: Row = Row::new(
     "32mb",
     field!(persistence.snapshot_buffer),
     "\
-How much of a snapshot may wait for the disk. Half of it is for those who change
+How much of a snapshot may wait for the disk. Most of it is for those who change
 what was not saved yet.",
 );
 

@@ -29,6 +29,7 @@ use kvasir_structures::gate::ExclusivePass;
 use crate::config::Config;
 use crate::lock;
 use crate::log::{notice, warning};
+use crate::memory;
 use crate::shared::Shared;
 use loading::Loading;
 
@@ -287,7 +288,8 @@ fn snapshot<'a>(
         keyspace: &shared.keyspace,
         env,
         visitors: config.persistence.snapshot_threads as usize,
-        buffer_max: config.persistence.snapshot_buffer as usize,
+        // What is saved is hardly more than what is used.
+        buffer_max: memory::used_bytes().min(config.persistence.snapshot_buffer as usize),
         bytes_per_second: config.persistence.snapshot_bandwidth,
         progress: &shared.saving.progress,
         cancel,

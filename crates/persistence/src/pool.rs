@@ -1,0 +1,70 @@
+//! Memory for what is on its way to the disk, which is used again and again.
+//!
+//! Fresh memory is slow: the system has to find and clear each page at its first touch, and under a
+//! virtual machine its host as well, at 10 us a page. Who is about to change something must not
+//! wait for that, so all of it is touched before the cut.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) struct Pool {
+    free: Mutex<Vec<Vec<u8>>>,
+    /// Bytes that a buffer has room for.
+    buffer_size: usize,
+}
+
+impl Pool {
+    /// Takes memory for as many buffers as fit into `size`, calling `between` after each.
+    pub(crate) fn new(size: usize, buffer_size: usize, mut between: impl FnMut()) -> Pool {
+        let touched = || {
+            let mut buffer = vec![u8::MAX; buffer_size];
+            buffer.clear();
+            between();
+            buffer
+        };
+        let free = std::iter::repeat_with(touched).take(size / buffer_size).collect();
+        Pool { free: Mutex::new(free), buffer_size }
+    }
+
+    pub(crate) fn buffer_size(&self) -> usize {
+        self.buffer_size
+    }
+
+    /// An empty buffer; a fresh one if none is left.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        let free = self.free().pop();
+        free.unwrap_or_else(|| Vec::with_capacity(self.buffer_size))
+    }
+
+    /// One that has grown for something large is not kept.
+    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == self.buffer_size {
+            buffer.clear();
+            self.free().push(buffer);
+        }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_back_empty_unless_they_have_grown() {
+        let mut made = 0;
+        let pool = Pool::new(25, 10, || made += 1);
+        assert_eq!(made, 2);
+        let (mut first, mut second) = (pool.take(), pool.take());
+        let places = [first.as_ptr(), second.as_ptr()];
+        first.extend_from_slice(&[1; 10]);
+        second.extend_from_slice(&[1; 11]);
+        pool.give_back(first);
+        pool.give_back(second);
+        let (again, fresh) = (pool.take(), pool.take());
+        assert_eq!((again.as_ptr(), again.len()), (places[0], 0));
+        assert_eq!((fresh.capacity(), fresh.len()), (10, 0));
+    }
+}
