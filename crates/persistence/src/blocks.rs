@@ -1,54 +1,67 @@
-//! Bytes gathered to whole blocks, as a disk takes them that is written to without the system's
-//! cache in between.
+//! Memory for whole blocks, as a disk takes and gives them without the system's cache in between.
 
 /// What places in memory and in a file, and sizes, are multiples of.
 pub const BLOCK: usize = 4096;
-/// Written at once: the disk is busy, and what a file waits with in memory stays small.
-const SIZE: usize = 1 << 20;
+/// Written or read at once: the disk is busy, and what a file waits with in memory stays small.
+pub(crate) const SIZE: usize = 1 << 20;
 
-/// Never moves, since it never grows beyond what it was made for.
-pub(crate) struct Blocks {
-    bytes: Vec<u8>,
-    /// Where the first block begins.
+/// [`SIZE`] bytes that begin where a block may.
+pub(crate) struct Aligned {
+    bytes: Box<[u8]>,
     start: usize,
+}
+
+impl Aligned {
+    pub(crate) fn new() -> Aligned {
+        let bytes = vec![0; SIZE + BLOCK].into_boxed_slice();
+        let start = bytes.as_ptr().align_offset(BLOCK);
+        Aligned { bytes, start }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.start..][..SIZE]
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..][..SIZE]
+    }
+}
+
+/// Bytes gathered to whole blocks.
+pub(crate) struct Blocks {
+    memory: Aligned,
+    len: usize,
 }
 
 impl Blocks {
     pub(crate) fn new() -> Blocks {
-        let mut bytes = Vec::<u8>::with_capacity(SIZE + BLOCK);
-        let start = bytes.as_ptr().align_offset(BLOCK);
-        bytes.resize(start, 0);
-        Blocks { bytes, start }
+        Blocks { memory: Aligned::new(), len: 0 }
     }
 
     /// Takes what there is room for, and returns the rest.
     pub(crate) fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let room = SIZE - self.len();
-        let (taken, rest) = bytes.split_at(bytes.len().min(room));
-        self.bytes.extend_from_slice(taken);
+        let room = &mut self.memory.as_mut_slice()[self.len..];
+        let (taken, rest) = bytes.split_at(bytes.len().min(room.len()));
+        room[..taken.len()].copy_from_slice(taken);
+        self.len += taken.len();
         rest
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len() == SIZE
+        self.len == SIZE
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.as_slice().len()
+        self.len
     }
 
     /// The whole blocks, and what is left.
     pub(crate) fn split(&self) -> (&[u8], &[u8]) {
-        let bytes = self.as_slice();
-        bytes.split_at(bytes.len() / BLOCK * BLOCK)
+        self.memory.as_slice()[..self.len].split_at(self.len / BLOCK * BLOCK)
     }
 
     pub(crate) fn clear(&mut self) {
-        self.bytes.truncate(self.start);
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        self.len = 0;
     }
 }
 

@@ -121,13 +121,7 @@ impl DiskFile for File {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Its blocks are larger, or not where they seem to be.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput && is_direct(self) => {
-                    self.set_direct(false);
-                    if is_direct(self) {
-                        return Err(error);
-                    }
-                }
+                Err(error) if leaves_direct(self, &error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -164,12 +158,22 @@ fn is_direct(file: &File) -> bool {
     fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
+/// Whether an error came because the disk's blocks are larger, or not where they seem to be, and
+/// the file goes through the cache from here on.
+pub(crate) fn leaves_direct(file: &mut File, error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput && is_direct(file) && {
+        file.set_direct(false);
+        !is_direct(file)
+    }
+}
+
 /// Reads until `buffer` has `size` bytes more or the input ends; says whether it has ended.
 pub(crate) fn read_more(
     input: &mut impl Read,
     buffer: &mut Vec<u8>,
     size: usize,
 ) -> io::Result<bool> {
+    buffer.reserve(size);
     let read = input.take(size as u64).read_to_end(buffer)?;
     Ok(read < size)
 }

@@ -11,6 +11,7 @@ pub mod cancel;
 mod chunks;
 pub mod disk;
 pub mod encode;
+pub mod input;
 pub mod load;
 pub mod manifest;
 mod manners;

@@ -23,6 +23,7 @@ use kvasir_keyspace::view::Env;
 use kvasir_structures::gate::{ExclusivePass, Gate};
 
 use crate::disk::read_more;
+use crate::input::Input;
 use crate::manifest::{MAGIC, Manifest, SIZE_MAX};
 use crate::rdb::{Entry, Item, module_name};
 use claims::Claims;
@@ -151,8 +152,7 @@ pub fn load(
         let manifest = read_manifest(start, file).map_err(in_path)?;
         return load_set(path, &manifest, target, progress, listener);
     }
-    let size = file.metadata().map_err(|error| in_path(error.into()))?.len();
-    progress.bytes_total.store(size, Relaxed);
+    progress.bytes_total.store(file.file_len(), Relaxed);
     let source = Source { input: Cursor::new(start).chain(file), claims: None };
     read_all(vec![source], target, progress, listener).map_err(|(_, error)| in_path(error))
 }
@@ -176,13 +176,13 @@ pub fn manifest(path: &Path) -> Result<Option<Manifest>, FileError> {
 }
 
 /// A file and its first bytes, which tell what it is.
-fn open(path: &Path) -> io::Result<(File, Vec<u8>)> {
-    let (mut file, mut start) = (File::open(path)?, Vec::new());
+fn open(path: &Path) -> io::Result<(Input, Vec<u8>)> {
+    let (mut file, mut start) = (Input::open(path)?, Vec::new());
     read_more(&mut file, &mut start, MAGIC.len())?;
     Ok((file, start))
 }
 
-fn read_manifest(mut text: Vec<u8>, mut file: File) -> Result<Manifest, LoadError> {
+fn read_manifest(mut text: Vec<u8>, mut file: impl Read) -> Result<Manifest, LoadError> {
     let has_ended = read_more(&mut file, &mut text, SIZE_MAX)?;
     if !has_ended {
         return Err(broken(SIZE_MAX as u64, "a manifest longer than any"));
@@ -202,7 +202,9 @@ fn load_set(
     let sources = (0..manifest.files.len()).map(|index| {
         let input = File::open(manifest.path_of(index, path));
         let claims = Claims::of(manifest, index);
-        let source = claims.check_size(input).map(|input| Source { input, claims: Some(claims) });
+        let source = claims
+            .check_size(input)
+            .and_then(|input| Ok(Source { input: Input::new(input, 0)?, claims: Some(claims) }));
         source.map_err(|error| in_file((index, error)))
     });
     let sources = sources.collect::<Result<Vec<_>, _>>()?;

@@ -14,6 +14,7 @@ use kvasir_persistence::aof::manifest::{Manifest, Part};
 use kvasir_persistence::aof::record::group_head;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::{Disk, RealDisk};
+use kvasir_persistence::input::Input;
 use kvasir_persistence::load::Entrance;
 use kvasir_persistence::rdb::CHECKSUM_SIZE;
 
@@ -200,10 +201,10 @@ fn load_file(
         // A log may follow in the same file, as Redis before 7 wrote them.
         offset = shared.saving.loading.progress.bytes.load(Relaxed) + CHECKSUM_SIZE as u64;
     }
-    file.seek(SeekFrom::Start(offset)).map_err(|error| show(&error))?;
+    let log = Input::new(file, offset).map_err(|error| show(&error))?;
     replayer.begin_file();
     let progress = &shared.saving.loading.progress;
-    match load(file, offset, &progress.bytes, replayer) {
+    match load(log, offset, &progress.bytes, replayer) {
         Ok(End { room: 0, .. }) => Ok(()),
         Ok(End { offset, .. }) if is_last => cut(path, offset).map_err(|error| show(&error)),
         Ok(End { offset, .. }) => Err(show(&AofError::Torn { offset })),
