@@ -78,6 +78,12 @@ impl Parts {
         Parts { cut, saved, first_left: 0, left: cut.count() }
     }
 
+    /// Some parts that are next, without those that were saved.
+    fn next(&self) -> impl Iterator<Item = usize> {
+        let parts = self.first_left..self.cut.count().min(self.first_left + PARTS_PER_VISIT);
+        parts.filter(|part| self.saved[part / 64] & 1 << (part % 64) == 0)
+    }
+
     /// Notes that a part is saved; says whether it was not before.
     fn mark(&mut self, part: usize) -> bool {
         let bit = 1 << (part % 64);
@@ -155,6 +161,8 @@ impl Image {
             *saved = self.begin(&table);
         }
         let Saved::Parts(parts) = &mut *saved else { return false };
+        // Most of the time goes to waiting for records to come from memory, so all come at once.
+        parts.next().for_each(|part| table.prefetch_part(parts.cut, part));
         let mut records = SmallVec::<[_; TOGETHER]>::new();
         let (mut parts_max, mut bytes) = (PARTS_PER_VISIT, 0);
         while parts.left > 0 && parts_max > 0 && bytes < BYTES_PER_VISIT {
@@ -188,6 +196,7 @@ impl Image {
     }
 
     fn save_part(&self, table: &Table<Object>, cut: Cut, part: usize) {
+        table.prefetch_part(cut, part);
         let mut records = SmallVec::<[_; TOGETHER]>::new();
         table.for_each_of_part(cut, part, |record| records.push(record));
         self.take(&records);
