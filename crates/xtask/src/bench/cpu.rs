@@ -93,6 +93,15 @@ pub fn resident_bytes(pid: u32) -> Result<f64> {
     Ok(kib.parse::<f64>()? * 1024.0)
 }
 
+/// Seconds for which the host of a virtual machine gave a core to others, since the start.
+pub fn stolen_s(core: usize) -> Result<f64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let name = format!("cpu{core} ");
+    let line = stat.lines().find_map(|line| line.strip_prefix(&name));
+    let ticks = line.and_then(|line| line.split_whitespace().nth(STEAL)).context("no such core")?;
+    Ok(seconds(ticks.parse()?))
+}
+
 /// Keeps the calling thread, and what it starts from now on, on one core.
 pub fn pin(core: usize) -> Result<()> {
     let mut cores = CpuSet::new();
@@ -119,6 +128,8 @@ const UTIME: usize = 14 - 3;
 const STIME: usize = 15 - 3;
 const CUTIME: usize = 16 - 3;
 const CSTIME: usize = 17 - 3;
+/// Place among the numbers of a core in /proc/stat.
+const STEAL: usize = 7;
 
 /// The numbers behind the name; what is no number counts as 0.
 fn stat_fields(stat: &str) -> Result<Vec<u64>> {
@@ -154,5 +165,7 @@ mod tests {
         let spent = CpuTime::of(pid).expect("own process").since(&before);
         assert!(spent.scheduler_s > 0.0 && spent.scheduler_s < 60.0, "{spent:?} {work}");
         assert!(resident_bytes(pid).expect("own process") > 1e5);
+        assert!(stolen_s(0).expect("there is a core") >= 0.0);
+        assert!(stolen_s(1 << 20).is_err());
     }
 }

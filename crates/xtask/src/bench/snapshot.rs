@@ -176,19 +176,20 @@ fn under_load(lab: &Lab, target: &Target, data: Data) -> Result<BTreeMap<&'stati
     let stop = AtomicBool::new(false);
     let measured = thread::scope(|scope| {
         let writer = scope.spawn(|| overwrite(&server, data, &stop));
-        let measured = measure(&server, data);
+        let measured = measure(lab, &server, data);
         stop.store(true, Ordering::Relaxed);
         writer.join().map_err(|_| anyhow!("the thread that writes panicked"))??;
         measured
     });
-    let (before, mut during, took, added) = measured?;
-    during.oversleeps.sort_unstable();
+    let Measured { before, during, took, added_bytes, stolen_s } = measured?;
     Ok(BTreeMap::from([
-        ("added_mb", added / 1e6),
+        ("added_mb", added_bytes / 1e6),
         ("p999_before_ms", quantile_ms(&before.round_trips, 0.999)),
         ("p999_ms", quantile_ms(&during.round_trips, 0.999)),
+        ("max_before_ms", quantile_ms(&before.round_trips, 1.0)),
         ("max_ms", quantile_ms(&during.round_trips, 1.0)),
         ("stall_max_ms", quantile_ms(&during.oversleeps, 1.0)),
+        ("stolen_ms", stolen_s * 1e3),
         ("save_s", took.as_secs_f64()),
     ]))
 }
@@ -203,8 +204,16 @@ fn overwrite(server: &Server, data: Data, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Round trips before and during a snapshot, sorted; how long it took and what memory it took.
-fn measure(server: &Server, data: Data) -> Result<(Watch, Watch, Duration, f64)> {
+/// What a snapshot costs others.
+struct Measured {
+    before: Watch,
+    during: Watch,
+    took: Duration,
+    added_bytes: f64,
+    stolen_s: f64,
+}
+
+fn measure(lab: &Lab, server: &Server, data: Data) -> Result<Measured> {
     let (before, ()) = watch_while(server, setter(data), || {
         thread::sleep(BEFORE);
         Ok(())
@@ -212,14 +221,16 @@ fn measure(server: &Server, data: Data) -> Result<(Watch, Watch, Duration, f64)>
     let mut client = server.client()?;
     let resident = cpu::resident_bytes(server.pid())?;
     let mut most = resident;
+    let stolen = cpu::stolen_s(lab.server_core)?;
     let (during, took) = watch_while(server, setter(data), || {
         save(&mut client, || {
             most = most.max(cpu::resident_bytes(server.pid())?);
             Ok(())
         })
     })?;
+    let stolen_s = cpu::stolen_s(lab.server_core)? - stolen;
     let copied = figure(&mut client, "rdb_last_cow_size")?;
-    Ok((before, during, took, most - resident + copied))
+    Ok(Measured { before, during, took, added_bytes: most - resident + copied, stolen_s })
 }
 
 /// Sets one key after the other.

@@ -203,13 +203,16 @@ pub static TABLES: &[Table] = &[
         note: "One connection overwrites keys in batches of 64, another one by one every 200 us; its \
                round trips are shown. Server on one core, load on the other. Memory added: what \
                the process took at most above what it had, and with a fork what was copied \
-               (`rdb_last_cow_size`).",
+               (`rdb_last_cow_size`). Stolen: for how long during the save the host of a virtual \
+               machine gave the server's core to others.",
         columns: &[
             compared("added_mb", "memory added MB", 0),
             column("p999_before_ms", "p99.9 before ms", 2),
             compared("p999_ms", "p99.9 during ms", 2),
+            column("max_before_ms", "max before ms", 2),
             compared("max_ms", "max during ms", 2),
             column("stall_max_ms", "machine's stall ms", 2),
+            column("stolen_ms", "stolen ms", 0),
             column("save_s", "saving s", 1),
         ],
     },
