@@ -106,19 +106,25 @@ impl Ahead {
 
 impl Read for Ahead {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if let Some(used_up) = self.current.take_if(|filled| filled.used == filled.len) {
-            // If the thread has come to the end, it wants no more.
+        if let Some(used_up) = self.current.take_if(|filled| filled.is_used_up()) {
+            // A thread that has failed wants no more.
             let _ = self.empty.send(used_up.memory);
         }
-        if self.current.is_none() {
-            // Behind the end, or an error, the thread sends nothing.
-            self.current = self.full.recv().ok().transpose()?;
-        }
-        Ok(self.current.as_mut().map_or(0, |filled| filled.take(out)))
+        let current = match &mut self.current {
+            Some(current) => current,
+            // Nobody may take the end of the thread for the end of the file.
+            None => self.current.insert(self.full.recv().map_err(io::Error::other)??),
+        };
+        Ok(current.take(out))
     }
 }
 
 impl Filled {
+    /// What is empty from the beginning is the end of the file, and stays.
+    fn is_used_up(&self) -> bool {
+        self.len > 0 && self.used == self.len
+    }
+
     fn take(&mut self, out: &mut [u8]) -> usize {
         let left = &self.memory.as_slice()[self.used..self.len];
         let taken = left.len().min(out.len());
@@ -213,7 +219,7 @@ mod tests {
     fn errors_come_through() {
         let mut ahead = Ahead::begin(File::open("/").unwrap()).unwrap();
         assert_eq!(ahead.read(&mut [0]).unwrap_err().kind(), ErrorKind::IsADirectory);
-        assert_eq!(ahead.read(&mut [0]).unwrap(), 0);
+        assert_eq!(ahead.read(&mut [0]).unwrap_err().kind(), ErrorKind::Other);
     }
 
     #[test]
