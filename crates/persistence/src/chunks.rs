@@ -35,8 +35,9 @@ const FILLING: usize = 8;
 /// Bytes that a chunk has room for.
 const CHUNK_SIZE_MAX: usize = 256 << 10;
 const CHUNK_SIZE_MIN: usize = 4 << 10;
-/// A chunk is full when this part of its room is left: most records still fit.
-const LEFT_PART: usize = 4;
+/// Bytes that a record takes in a file, beyond those that it takes in memory, at most; more only
+/// where its value is no string.
+const RECORD_OVERHEAD: usize = 64;
 /// Bytes of one write. A worker that shares the processor has to wait for the end of the call, or,
 /// if nobody yields, for the next tick.
 const WRITE_BYTES: usize = 128 << 10;
@@ -290,6 +291,11 @@ impl Chunk {
         self.encoder.entry(record, env);
     }
 
+    /// Whether so many bytes more fit, or there are none yet.
+    fn has_room(&self, needed: usize, size: usize) -> bool {
+        self.encoder.is_empty() || self.encoder.len() + needed <= size
+    }
+
     /// What is in it, for another buffer. It may be written before or after what comes next.
     fn swap(&mut self, buffer: Vec<u8>) -> Vec<u8> {
         self.db = None;
@@ -308,13 +314,14 @@ impl Sink for Chunks {
         self.files[file].keys.fetch_add(records.len() as u64, Relaxed);
         let mut chunk = self.chunk(file);
         for record in records {
-            chunk.entry(db, *record, &self.env);
-            if chunk.encoder.len() >= self.pool.buffer_size() / LEFT_PART * (LEFT_PART - 1) {
+            let needed = record.allocated_bytes() + RECORD_OVERHEAD;
+            while !chunk.has_room(needed, self.pool.buffer_size()) {
                 let full = chunk.swap(self.pool.take());
                 drop(chunk);
                 self.send(file, full);
                 chunk = self.chunk(file);
             }
+            chunk.entry(db, *record, &self.env);
         }
     }
 

@@ -6,6 +6,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Bytes touched without giving way to others, who may have to wait a tenth of a millisecond.
+const AT_ONCE: usize = 32 << 10;
+
 pub(crate) struct Pool {
     free: Mutex<Vec<Vec<u8>>>,
     /// Bytes that a buffer has room for.
@@ -13,12 +16,15 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Takes memory for as many buffers as fit into `size`, calling `between` after each.
+    /// Takes memory for as many buffers as fit into `size`, and calls `between` now and then.
     pub(crate) fn new(size: usize, buffer_size: usize, mut between: impl FnMut()) -> Pool {
         let touched = || {
-            let mut buffer = vec![u8::MAX; buffer_size];
+            let mut buffer = Vec::with_capacity(buffer_size);
+            while buffer.len() < buffer_size {
+                buffer.resize(buffer_size.min(buffer.len() + AT_ONCE), u8::MAX);
+                between();
+            }
             buffer.clear();
-            between();
             buffer
         };
         let free = std::iter::repeat_with(touched).take(size / buffer_size).collect();
