@@ -79,7 +79,7 @@ impl Parts {
     }
 
     /// Some parts that are next, without those that were saved.
-    fn next(&self) -> impl Iterator<Item = usize> {
+    fn upcoming(&self) -> impl Iterator<Item = usize> {
         let parts = self.first_left..self.cut.count().min(self.first_left + PARTS_PER_VISIT);
         parts.filter(|part| self.saved[part / 64] & 1 << (part % 64) == 0)
     }
@@ -162,7 +162,7 @@ impl Image {
         }
         let Saved::Parts(parts) = &mut *saved else { return false };
         // Most of the time goes to waiting for records to come from memory, so all come at once.
-        parts.next().for_each(|part| table.prefetch_part(parts.cut, part));
+        parts.upcoming().for_each(|part| table.prefetch_part(parts.cut, part));
         let mut records = SmallVec::<[_; TOGETHER]>::new();
         let (mut parts_max, mut bytes) = (PARTS_PER_VISIT, 0);
         while parts.left > 0 && parts_max > 0 && bytes < BYTES_PER_VISIT {

@@ -2,9 +2,11 @@
 //!
 //! Fresh memory is slow: the system has to find and clear each page at its first touch, and under a
 //! virtual machine its host as well, at 10 us a page. Who is about to change something must not
-//! wait for that, so all of it is touched before the cut.
+//! wait for that, so all of it is touched before the cut. No key is evicted to make room for it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use kvasir_structures::heap;
 
 /// Bytes touched without giving way to others, who may have to wait a tenth of a millisecond.
 const AT_ONCE: usize = 32 << 10;
@@ -13,6 +15,7 @@ pub(crate) struct Pool {
     free: Mutex<Vec<Vec<u8>>>,
     /// Bytes that a buffer has room for.
     buffer_size: usize,
+    count: usize,
 }
 
 impl Pool {
@@ -20,6 +23,7 @@ impl Pool {
     pub(crate) fn new(size: usize, buffer_size: usize, mut between: impl FnMut()) -> Pool {
         let touched = || {
             let mut buffer = Vec::with_capacity(buffer_size);
+            heap::exempt(buffer_size);
             while buffer.len() < buffer_size {
                 buffer.resize(buffer_size.min(buffer.len() + AT_ONCE), u8::MAX);
                 between();
@@ -27,8 +31,9 @@ impl Pool {
             buffer.clear();
             buffer
         };
-        let free = std::iter::repeat_with(touched).take(size / buffer_size).collect();
-        Pool { free: Mutex::new(free), buffer_size }
+        let count = size / buffer_size;
+        let free = std::iter::repeat_with(touched).take(count).collect();
+        Pool { free: Mutex::new(free), buffer_size, count }
     }
 
     pub(crate) fn buffer_size(&self) -> usize {
@@ -51,6 +56,12 @@ impl Pool {
 
     fn free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        heap::count_again(self.count * self.buffer_size);
     }
 }
 

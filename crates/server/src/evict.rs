@@ -228,7 +228,7 @@ impl Memory {
     fn now(shared: &Shared) -> Memory {
         // Looked at first: what is freed meanwhile is then not counted twice.
         let evicted = shared.freeing.evicted_bytes();
-        let used = memory::used_bytes();
+        let used = memory::used_bytes().saturating_sub(memory::not_counted_bytes());
         shared.samples.note_used_memory(used as u64);
         Memory { used, kept: used.saturating_sub(evicted) }
     }

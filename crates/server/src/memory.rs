@@ -11,6 +11,11 @@ pub fn used_bytes() -> usize {
     slab::allocated_bytes() + heap::allocated_bytes()
 }
 
+/// Of that, what `maxmemory` does not count: to make room for a snapshot's buffer, keys would go.
+pub fn not_counted_bytes() -> usize {
+    heap::exempt_bytes()
+}
+
 /// What allocators have from the system for that, as far as they tell.
 pub fn active_bytes() -> usize {
     slab::mapped_bytes() + heap::allocated_bytes()

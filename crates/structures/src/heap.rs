@@ -8,6 +8,7 @@
 //! what it wraps does.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::sums::Sums;
 
@@ -62,7 +63,23 @@ pub fn charge(bytes: isize) {
     count(bytes);
 }
 
+/// Says that so many bytes of those given out are no data's: no data has to go for them.
+pub fn exempt(bytes: usize) {
+    EXEMPT.fetch_add(bytes, Relaxed);
+}
+
+/// Takes an [`exempt`] back.
+pub fn count_again(bytes: usize) {
+    EXEMPT.fetch_sub(bytes, Relaxed);
+}
+
+/// Bytes that are [`exempt`].
+pub fn exempt_bytes() -> usize {
+    EXEMPT.load(Relaxed)
+}
+
 static BYTES: Sums<1> = Sums::new();
+static EXEMPT: AtomicUsize = AtomicUsize::new(0);
 
 #[inline]
 fn count(change: isize) {

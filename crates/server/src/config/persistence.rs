@@ -141,8 +141,9 @@ pub(super) const SNAPSHOT_BUFFER: Row = Row::new(
     "32mb",
     field!(persistence.snapshot_buffer),
     "\
-How much of a snapshot may wait for the disk. Most of it is for those who change
-what was not saved yet.",
+How much of a snapshot may wait for the disk, at most a quarter of the memory in
+use. Most of it is for those who change what was not saved yet. maxmemory does
+not count it.",
 );
 
 pub(super) const SNAPSHOT_BANDWIDTH: Row = Row::new(

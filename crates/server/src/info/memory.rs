@@ -86,8 +86,8 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("maxmemory_policy", source.config.memory.maxmemory_policy.name());
     fragmentation(&memory, lines);
     compression::memory(lines);
+    lines.field("mem_not_counted_for_evict", memory::not_counted_bytes());
     lines.zeros(&[
-        "mem_not_counted_for_evict",
         "mem_replication_backlog",
         "mem_total_replication_buffers",
         "mem_clients_slaves",

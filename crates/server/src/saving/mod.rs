@@ -35,6 +35,11 @@ use loading::Loading;
 
 pub use thread::start;
 
+/// What waits for the disk takes no more than this part of the memory in use, but as much as it
+/// takes to write at all.
+const BUFFER_PART: usize = 4;
+const BUFFER_MIN: usize = 1 << 20;
+
 /// What all workers see of saving and loading.
 #[derive(Default)]
 pub struct Saving {
@@ -288,12 +293,16 @@ fn snapshot<'a>(
         keyspace: &shared.keyspace,
         env,
         visitors: config.persistence.snapshot_threads as usize,
-        // What is saved is hardly more than what is used.
-        buffer_max: memory::used_bytes().min(config.persistence.snapshot_buffer as usize),
+        buffer_max: buffer_max(config.persistence.snapshot_buffer as usize),
         bytes_per_second: config.persistence.snapshot_bandwidth,
         progress: &shared.saving.progress,
         cancel,
     }
+}
+
+/// Who has little data needs no large buffer: saving it takes no time.
+fn buffer_max(configured: usize) -> usize {
+    configured.min((memory::used_bytes() / BUFFER_PART).max(BUFFER_MIN))
 }
 
 /// Takes the snapshot that a log begins with, in one file. `at_cut` is called with the gate closed,

@@ -333,6 +333,32 @@ fn memory_in_use_is_what_was_given_out() {
     });
 }
 
+/// Its buffer is memory in use, but no reason to give keys up.
+#[test]
+fn a_snapshot_evicts_nothing() {
+    each_backend(&["--snapshot-bandwidth", "4mb", "--maxmemory-policy", "allkeys-lru"], |server| {
+        let mut client = server.connect();
+        let value = "v".repeat(10_000);
+        for key in 0..4000 {
+            client.call(&["SET", &format!("key:{key}"), &value]);
+        }
+        let before = used(&mut client);
+        config_set(&mut client, "maxmemory", before + before / 6);
+        assert_eq!(show(&client.ask("BGSAVE")), "+Background saving started");
+        let buffer = |client: &mut Client| figure(client, "memory", "mem_not_counted_for_evict");
+        wait_until("the buffer is there", || buffer(&mut client) > before / 5);
+        assert!(used(&mut client) > before + before / 5);
+        for key in 0..100 {
+            client.call(&["SET", &format!("key:{key}"), &value]);
+        }
+        assert_eq!(figure(&mut client, "persistence", "rdb_bgsave_in_progress"), 1);
+        assert_eq!(figure(&mut client, "stats", "evicted_keys"), 0);
+        client.ask("BGSAVE CANCEL");
+        wait_until("the buffer is gone", || buffer(&mut client) == 0);
+        wait_until("it is no memory in use", || used(&mut client) < before + before / 10);
+    });
+}
+
 /// A reply that nobody reads is memory in use.
 #[test]
 fn replies_that_wait_are_counted() {
