@@ -348,6 +348,7 @@ fn a_snapshot_evicts_nothing() {
         let buffer = |client: &mut Client| figure(client, "memory", "mem_not_counted_for_evict");
         wait_until("the buffer is there", || buffer(&mut client) > before / 5);
         assert!(used(&mut client) > before + before / 5);
+        assert!(buffer(&mut client) < before * 3 / 10, "it is a quarter of the memory in use");
         for key in 0..100 {
             client.call(&["SET", &format!("key:{key}"), &value]);
         }
