@@ -2,7 +2,8 @@
 
 /// What places in memory and in a file, and sizes, are multiples of.
 pub const BLOCK: usize = 4096;
-/// Written or read at once: the disk is busy, and what a file waits with in memory stays small.
+/// Read at once, and at most what is written at once: the disk is busy, and what a file waits with
+/// in memory stays small.
 pub(crate) const SIZE: usize = 1 << 20;
 
 /// [`SIZE`] bytes that begin where a block may.
@@ -27,41 +28,46 @@ impl Aligned {
     }
 }
 
-/// Bytes gathered to whole blocks.
+/// Bytes gathered to whole blocks. Their memory is touched as they come: to find all of it at once
+/// takes some milliseconds, and whoever begins a snapshot may have a worker's processor.
 pub(crate) struct Blocks {
-    memory: Aligned,
-    len: usize,
+    /// Those from `start` on, where a block may begin.
+    bytes: Vec<u8>,
+    start: usize,
+    size: usize,
 }
 
 impl Blocks {
-    pub(crate) fn new() -> Blocks {
-        Blocks { memory: Aligned::new(), len: 0 }
+    /// For `size` bytes, which are whole blocks.
+    pub(crate) fn new(size: usize) -> Blocks {
+        let mut bytes: Vec<u8> = Vec::with_capacity(size + BLOCK);
+        let start = bytes.as_ptr().align_offset(BLOCK);
+        bytes.resize(start, 0);
+        Blocks { bytes, start, size }
     }
 
     /// Takes what there is room for, and returns the rest.
     pub(crate) fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let room = &mut self.memory.as_mut_slice()[self.len..];
-        let (taken, rest) = bytes.split_at(bytes.len().min(room.len()));
-        room[..taken.len()].copy_from_slice(taken);
-        self.len += taken.len();
+        let (taken, rest) = bytes.split_at(bytes.len().min(self.size - self.len()));
+        self.bytes.extend_from_slice(taken);
         rest
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len == SIZE
+        self.len() == self.size
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.bytes.len() - self.start
     }
 
     /// The whole blocks, and what is left.
     pub(crate) fn split(&self) -> (&[u8], &[u8]) {
-        self.memory.as_slice()[..self.len].split_at(self.len / BLOCK * BLOCK)
+        self.bytes[self.start..].split_at(self.len() / BLOCK * BLOCK)
     }
 
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
+        self.bytes.truncate(self.start);
     }
 }
 
@@ -71,7 +77,7 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_and_hold_what_they_were_given() {
-        let mut blocks = Blocks::new();
+        let mut blocks = Blocks::new(SIZE);
         for round in 0..3 {
             let given: Vec<u8> = (0..SIZE + 10).map(|byte| (byte + round) as u8).collect();
             assert!(blocks.fill(&given[..5000]).is_empty());

@@ -5,12 +5,14 @@
 //! chunk names its databases, so their order does not matter.
 //!
 //! Chunks that wait are limited, all files together. Visitors stop at an eighth of the limit,
-//! before they lock anything; who changes something has the rest, and waits when that is full too.
-//! It ends, since nobody who writes waits for who encodes. Their memory is used again (`pool.rs`).
+//! before they lock anything; who changes something has the rest. From a half on it waits a moment
+//! for the disk, so that a disk that hesitates finds room left; where there is none, it waits as
+//! long as it takes. It ends, since nobody who writes waits for who encodes. Their memory is used
+//! again (`pool.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::serial::Version;
@@ -45,6 +47,10 @@ const WRITE_BYTES: usize = 128 << 10;
 const FILLING_PART: usize = 4;
 /// Of what may wait for the disk visitors fill this part: as much as keeps the disk busy.
 const VISITORS_PART: usize = 8;
+/// Of what may wait for the disk who changes something fills this part at once, ...
+const AT_ONCE_PART: usize = 2;
+/// ...and then waits so long for the disk to have one chunk, as long as there is room for more.
+const PATIENCE: Duration = Duration::from_micros(250);
 /// Strings of so many bytes are copied to be compressed later, without a lock.
 const COPIED_STRING_MIN: usize = 256;
 /// Copies of strings are at most this part of what may wait for the disk.
@@ -61,7 +67,12 @@ pub(crate) struct Chunks {
     compresses: bool,
     pool: Pool,
     queue: Mutex<Queue>,
-    changed: Condvar,
+    /// There are chunks to write, or there never will be.
+    has_more: Condvar,
+    /// There is room for chunks of who changes something.
+    has_room: Condvar,
+    /// There is room for those of visitors.
+    has_much_room: Condvar,
     /// How much may wait for the disk, beside what is being filled.
     queue_max: usize,
     pace: Pace,
@@ -136,7 +147,9 @@ impl Chunks {
                 bytes: 0,
                 is_complete: false,
             }),
-            changed: Condvar::new(),
+            has_more: Condvar::new(),
+            has_room: Condvar::new(),
+            has_much_room: Condvar::new(),
             queue_max: limits.buffer_max.saturating_sub(filling_bytes),
             pace: Pace::new(limits.bytes_per_second),
             has_failed: AtomicBool::new(false),
@@ -163,7 +176,7 @@ impl Chunks {
 
     /// For visitors, who leave most of the room to those who change something.
     pub(crate) fn wait_for_room(&self) {
-        drop(self.wait_while(|queue| queue.bytes > self.queue_max / VISITORS_PART));
+        drop(self.wait_while(&self.has_much_room, |queue| self.is_full(queue, VISITORS_PART)));
     }
 
     /// Encodes what is large and was put aside, all of it.
@@ -193,7 +206,7 @@ impl Chunks {
             }
         }
         self.queue().is_complete = true;
-        self.changed.notify_all();
+        self.has_more.notify_all();
     }
 
     /// Writes the chunks of a file until all are; after a failure of any file they are dropped.
@@ -207,7 +220,8 @@ impl Chunks {
         let (mut result, mut manners) = (Ok(()), Manners::new());
         loop {
             let is_empty = |queue: &Queue| queue.chunks[index].is_empty();
-            let mut queue = self.wait_while(|queue| is_empty(queue) && !queue.is_complete);
+            let is_early = |queue: &Queue| is_empty(queue) && !queue.is_complete;
+            let mut queue = self.wait_while(&self.has_more, is_early);
             let chunks = std::mem::take(&mut queue.chunks[index]);
             if chunks.is_empty() {
                 return result;
@@ -220,10 +234,7 @@ impl Chunks {
                         self.fail();
                     }
                 }
-                let size = chunk.capacity();
-                self.pool.give_back(chunk);
-                self.queue().bytes -= size;
-                self.changed.notify_all();
+                self.forget(chunk);
             }
             tell();
         }
@@ -261,18 +272,42 @@ impl Chunks {
     }
 
     fn send(&self, file: usize, chunk: Vec<u8>) {
-        let mut queue = self.wait_while(|queue| queue.bytes > self.queue_max);
+        let is_filling = |queue: &mut Queue| self.is_full(queue, AT_ONCE_PART);
+        let waited = self.has_room.wait_timeout_while(self.queue(), PATIENCE, is_filling);
+        drop(waited);
+        let mut queue = self.wait_while(&self.has_room, |queue| self.is_full(queue, 1));
         queue.bytes += chunk.capacity();
         queue.chunks[file].push(chunk);
-        self.changed.notify_all();
+        self.has_more.notify_all();
+    }
+
+    /// Of a chunk that is written, or never will be.
+    fn forget(&self, chunk: Vec<u8>) {
+        let size = chunk.capacity();
+        self.pool.give_back(chunk);
+        let mut queue = self.queue();
+        queue.bytes -= size;
+        self.has_room.notify_all();
+        if !self.is_full(&queue, VISITORS_PART) {
+            self.has_much_room.notify_all();
+        }
+    }
+
+    /// Whether this part of what may wait for the disk does.
+    fn is_full(&self, queue: &Queue, part: usize) -> bool {
+        queue.bytes > self.queue_max / part
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait_while(&self, condition: impl Fn(&Queue) -> bool) -> MutexGuard<'_, Queue> {
-        let waited = self.changed.wait_while(self.queue(), |queue| condition(queue));
+    fn wait_while(
+        &self,
+        changed: &Condvar,
+        condition: impl Fn(&Queue) -> bool,
+    ) -> MutexGuard<'_, Queue> {
+        let waited = changed.wait_while(self.queue(), |queue| condition(queue));
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 /// Files in directories.
 pub trait Disk: Sync {
-    type File: DiskFile + Send;
+    type File: DiskFile + Send + 'static;
     /// Opens a directory to others when it is dropped.
     type Lock;
 

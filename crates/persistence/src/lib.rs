@@ -9,6 +9,7 @@ pub mod aof;
 pub mod blocks;
 pub mod cancel;
 mod chunks;
+mod direct;
 pub mod disk;
 pub mod encode;
 pub mod input;

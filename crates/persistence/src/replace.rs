@@ -4,15 +4,15 @@
 //! Power may go at any point: before the rename the old file is there, after it the new one. A file
 //! of a set keeps its own name instead, and counts once another one speaks of it.
 //!
-//! What is large goes past the system's cache: nobody reads it soon, and to fill the cache takes
-//! more processor than to encode what is written.
+//! What is large goes past the system's cache (`direct.rs`): nobody reads it soon, and to fill the
+//! cache takes more processor than to encode what is written.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use kvasir_structures::crc64;
 
-use crate::blocks::Blocks;
+use crate::direct::Direct;
 use crate::disk::{Disk, DiskFile, directory_of};
 
 /// How many bytes may wait for the disk: without limit, the last `sync` of a large file takes long
@@ -24,10 +24,10 @@ const AT_ONCE: u64 = 2 << 20;
 /// The new file while it is written. If it is dropped before `finish` or `keep`, it is gone.
 pub struct Replacement<'d, D: Disk> {
     disk: &'d D,
-    file: D::File,
+    /// None while the bytes go to the disk directly, and after an error of that.
+    file: Option<D::File>,
+    direct: Option<Direct<D::File>>,
     name: PathBuf,
-    /// What waits to be whole blocks, where they go to the disk directly.
-    blocks: Option<Blocks>,
     syncs_often: bool,
     /// Up to where the disk has begun, and has ended.
     begun: u64,
@@ -38,15 +38,24 @@ pub struct Replacement<'d, D: Disk> {
 }
 
 impl<'d, D: Disk> Replacement<'d, D> {
-    /// Begins a file under `name`, in the same directory as the one it is to replace.
-    pub fn begin(disk: &'d D, name: PathBuf, syncs_often: bool) -> io::Result<Replacement<'d, D>> {
+    /// Begins a file under `name`, in the same directory as the one it is to replace; one of so
+    /// many files that are written at once.
+    pub fn begin(
+        disk: &'d D,
+        (name, files): (PathBuf, usize),
+        syncs_often: bool,
+    ) -> io::Result<Replacement<'d, D>> {
         let mut file = disk.create(&name)?;
-        let blocks = file.set_direct(true).then(Blocks::new);
+        let unsynced_max = if syncs_often { UNSYNCED_MAX } else { u64::MAX };
+        let (file, direct) = match file.set_direct(true) {
+            true => (None, Some(Direct::new(file, files, unsynced_max))),
+            false => (Some(file), None),
+        };
         Ok(Replacement {
             disk,
             file,
+            direct,
             name,
-            blocks,
             syncs_often,
             begun: 0,
             synced: 0,
@@ -56,22 +65,25 @@ impl<'d, D: Disk> Replacement<'d, D> {
         })
     }
 
+    /// After an error, which may be that of bytes before, there is nothing left to do but to drop
+    /// this.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.checksum = crc64::update(self.checksum, bytes);
         self.written += bytes.len() as u64;
-        match &mut self.blocks {
-            Some(blocks) => write_full(&mut self.file, blocks, bytes)?,
-            None => self.file.append(bytes)?,
+        match &mut self.direct {
+            Some(direct) => direct.append(bytes),
+            None => self.append_cached(bytes),
         }
-        if !self.syncs_often {
-            return Ok(());
+    }
+
+    fn append_cached(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file()?.append(bytes)?;
+        if self.syncs_often && self.written - self.synced >= UNSYNCED_MAX {
+            return self.sync();
         }
-        let waiting = self.blocks.as_ref().map_or(0, Blocks::len) as u64;
-        if self.written - waiting - self.synced >= UNSYNCED_MAX {
-            return self.sync_up_to(self.written - waiting);
-        }
-        if self.blocks.is_none() && self.written - self.begun >= AT_ONCE {
-            self.file.begin_sync(self.begun, self.written - self.begun);
+        if self.syncs_often && self.written - self.begun >= AT_ONCE {
+            let (offset, len) = (self.begun, self.written - self.begun);
+            self.file()?.begin_sync(offset, len);
             self.begun = self.written;
         }
         Ok(())
@@ -79,18 +91,15 @@ impl<'d, D: Disk> Replacement<'d, D> {
 
     /// Makes what was written safe from a power cut.
     pub fn sync(&mut self) -> io::Result<()> {
-        if let Some(blocks) = self.blocks.take() {
-            let (whole, rest) = blocks.split();
-            self.file.append(whole)?;
-            self.file.set_direct(false);
-            self.file.append(rest)?;
+        if let Some(direct) = self.direct.take() {
+            self.file = Some(direct.end()?);
         }
-        self.sync_up_to(self.written)
+        (self.begun, self.synced) = (self.written, self.written);
+        self.file()?.sync()
     }
 
-    fn sync_up_to(&mut self, end: u64) -> io::Result<()> {
-        (self.begun, self.synced) = (end, end);
-        self.file.sync()
+    fn file(&mut self) -> io::Result<&mut D::File> {
+        self.file.as_mut().ok_or_else(|| io::Error::other("the file was given up after an error"))
     }
 
     /// Bytes written so far.
@@ -124,20 +133,10 @@ impl<'d, D: Disk> Replacement<'d, D> {
     }
 }
 
-/// Appends as many blocks as are full, and keeps the rest.
-fn write_full(file: &mut impl DiskFile, blocks: &mut Blocks, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        bytes = blocks.fill(bytes);
-        if blocks.is_full() {
-            file.append(blocks.split().0)?;
-            blocks.clear();
-        }
-    }
-    Ok(())
-}
-
 impl<D: Disk> Drop for Replacement<'_, D> {
     fn drop(&mut self) {
+        // What is on its way to the disk comes there first.
+        self.direct = None;
         if !self.is_kept {
             // A file that cannot be removed now is removed by the next save that succeeds.
             let _ = self.disk.remove(&self.name);

@@ -115,14 +115,14 @@ impl Place<'_> {
     ) -> io::Result<Vec<Replacement<'d, D>>> {
         if !self.is_set() {
             let name = new_name(self.target, self.id);
-            return Ok(vec![Replacement::begin(disk, name, syncs_often)?]);
+            return Ok(vec![Replacement::begin(disk, (name, 1), syncs_often)?]);
         }
         if self.target.as_os_str().as_encoded_bytes().contains(&b'\n') {
             let what = "a name of two lines can't stand in a manifest";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let names = (0..self.files).map(|file| file_name(self.target, self.id, file));
-        names.map(|name| Replacement::begin(disk, name, syncs_often)).collect()
+        names.map(|name| Replacement::begin(disk, (name, self.files), syncs_often)).collect()
     }
 
     fn is_set(&self) -> bool {
@@ -196,7 +196,7 @@ impl Place<'_> {
         };
         let files = written.iter().enumerate().map(facts).collect();
         let manifest = Manifest { id: self.id, offset: 0, version, files };
-        let mut file = Replacement::begin(disk, new_name(self.target, self.id), false)?;
+        let mut file = Replacement::begin(disk, (new_name(self.target, self.id), 1), false)?;
         file.append(&manifest.to_bytes())?;
         file.sync()?;
         // A rename that fails may have happened all the same: from here on the files stay.

@@ -25,7 +25,7 @@ pub fn start(shared: &'static Shared) {
     let run = move || {
         // As do those who visit and write, which it starts: clients shall not wait for them where
         // they have the same processor.
-        let _ = reactor_thread::wake_late();
+        let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
         loop {
             let cancel = wait_for_work(shared);
             take(shared, &cancel);
