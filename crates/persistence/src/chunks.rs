@@ -381,3 +381,7 @@ fn string_size(record: &OwnedRecord<Object>) -> usize {
         Body::Object(_) => 0,
     }
 }
+
+#[cfg(test)]
+#[path = "chunks_tests.rs"]
+mod tests;
