@@ -1,5 +1,9 @@
 //! Memory for whole blocks, as a disk takes and gives them without the system's cache in between.
 
+use kvasir_structures::heap::Exempt;
+
+use crate::pool::AT_ONCE;
+
 /// What places in memory and in a file, and sizes, are multiples of.
 pub const BLOCK: usize = 4096;
 /// Read at once, and at most what is written at once: the disk is busy, and what a file waits with
@@ -28,13 +32,14 @@ impl Aligned {
     }
 }
 
-/// Bytes gathered to whole blocks. Their memory is touched as they come: to find all of it at once
-/// takes some milliseconds, and whoever begins a snapshot may have a worker's processor.
+/// Bytes gathered to whole blocks. Their memory is touched as they come, unless somebody touches it
+/// before. No key is evicted to make room for it.
 pub(crate) struct Blocks {
     /// Those from `start` on, where a block may begin.
     bytes: Vec<u8>,
     start: usize,
     size: usize,
+    _exempt: Exempt,
 }
 
 impl Blocks {
@@ -43,7 +48,20 @@ impl Blocks {
         let mut bytes: Vec<u8> = Vec::with_capacity(size + BLOCK);
         let start = bytes.as_ptr().align_offset(BLOCK);
         bytes.resize(start, 0);
-        Blocks { bytes, start, size }
+        let exempt = Exempt::default();
+        exempt.add(size + BLOCK);
+        Blocks { bytes, start, size, _exempt: exempt }
+    }
+
+    /// Touches all memory now, and calls `between` now and then.
+    pub(crate) fn touch(&mut self, mut between: impl FnMut()) {
+        let len = self.bytes.len();
+        while self.bytes.len() < self.start + self.size {
+            let end = (self.start + self.size).min(self.bytes.len() + AT_ONCE);
+            self.bytes.resize(end, u8::MAX);
+            between();
+        }
+        self.bytes.truncate(len);
     }
 
     /// Takes what there is room for, and returns the rest.
@@ -81,6 +99,7 @@ mod tests {
         for round in 0..3 {
             let given: Vec<u8> = (0..SIZE + 10).map(|byte| (byte + round) as u8).collect();
             assert!(blocks.fill(&given[..5000]).is_empty());
+            blocks.touch(|| ());
             let (whole, left) = blocks.split();
             assert_eq!((whole, left), (&given[..BLOCK], &given[BLOCK..5000]));
             assert!(!blocks.is_full());

@@ -10,7 +10,7 @@
 //! long as it takes. It ends, since nobody who writes waits for who encodes. Their memory is used
 //! again (`pool.rs`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use kvasir_keyspace::snapshot::Sink;
 use kvasir_keyspace::value::{Object, Record};
 use kvasir_keyspace::view::Env;
 use kvasir_structures::crc16;
+use kvasir_structures::heap::Exempt;
 use kvasir_structures::record::{Body, Record as OwnedRecord};
 
 use crate::cancel::Cancel;
@@ -63,7 +64,7 @@ pub(crate) struct Chunks {
     /// Copies of records whose values are large, to be encoded by visitors.
     large: Mutex<Vec<(DbIndex, OwnedRecord<Object>)>>,
     /// Bytes of the strings among them.
-    copied_bytes: AtomicUsize,
+    copied: Exempt,
     compresses: bool,
     pool: Pool,
     queue: Mutex<Queue>,
@@ -139,7 +140,7 @@ impl Chunks {
             env: env.clone(),
             files: files_filling,
             large: Mutex::default(),
-            copied_bytes: AtomicUsize::new(0),
+            copied: Exempt::default(),
             compresses: options.compresses && options.format == Format::Rdb,
             pool,
             queue: Mutex::new(Queue {
@@ -189,7 +190,7 @@ impl Chunks {
     fn pop_large(&self) -> Option<(DbIndex, OwnedRecord<Object>)> {
         let popped = self.large.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some((_, record)) = &popped {
-            self.copied_bytes.fetch_sub(string_size(record), Relaxed);
+            self.copied.sub(string_size(record));
         }
         popped
     }
@@ -364,12 +365,12 @@ impl Sink for Chunks {
     fn prefers_copy(&self, bytes: usize) -> bool {
         self.compresses
             && bytes >= COPIED_STRING_MIN
-            && self.copied_bytes.load(Relaxed) + bytes <= self.queue_max / COPIED_PART
+            && self.copied.bytes() + bytes <= self.queue_max / COPIED_PART
     }
 
     fn take_large(&self, db: DbIndex, record: OwnedRecord<Object>) {
         if !self.has_failed() {
-            self.copied_bytes.fetch_add(string_size(&record), Relaxed);
+            self.copied.add(string_size(&record));
             self.large.lock().unwrap_or_else(PoisonError::into_inner).push((db, record));
         }
     }

@@ -41,7 +41,7 @@ fn fill(chunks: &Chunks, count: usize) {
 fn write(chunks: &Chunks) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("file");
-    let mut file = Replacement::begin(&RealDisk, (name, 1), false).unwrap();
+    let mut file = Replacement::begin(&RealDisk, (name, 0), false).unwrap();
     chunks.write(0, &mut file, &Cancel::default(), || ()).unwrap();
     file.written()
 }

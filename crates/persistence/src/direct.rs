@@ -12,9 +12,7 @@ use std::thread::{self, JoinHandle};
 use crate::blocks::{BLOCK, Blocks, SIZE};
 use crate::disk::DiskFile;
 
-/// Of files that are written at once, each gathers its part of this, ...
-const GATHERED: usize = 4 << 20;
-/// ...though never so little that the disk is asked all the time.
+/// Less than this is never gathered: the disk would be asked all the time.
 const GATHERED_MIN: usize = 32 * BLOCK;
 
 pub(crate) struct Direct<F> {
@@ -22,6 +20,8 @@ pub(crate) struct Direct<F> {
     file: Option<F>,
     thread: Option<Thread<F>>,
     gathered: Blocks,
+    /// What the thread begins with, if it is there already.
+    spare: Option<Blocks>,
     size: usize,
     /// So many bytes may wait for the disk to say that they are safe.
     unsynced_max: u64,
@@ -35,11 +35,18 @@ struct Thread<F> {
 }
 
 impl<F: DiskFile + Send + 'static> Direct<F> {
-    /// Of a file that `set_direct` has made one for blocks, one of so many that are written at
-    /// once.
-    pub(crate) fn new(file: F, files: usize, unsynced_max: u64) -> Direct<F> {
-        let size = (GATHERED / files / BLOCK * BLOCK).clamp(GATHERED_MIN, SIZE);
-        Direct { file: Some(file), thread: None, gathered: Blocks::new(size), size, unsynced_max }
+    /// Of a file that `set_direct` has made one for blocks. `gathered` is how many bytes are about
+    /// to be gathered before they are written.
+    pub(crate) fn new(file: F, gathered: usize, unsynced_max: u64) -> Direct<F> {
+        let size = (gathered / BLOCK * BLOCK).clamp(GATHERED_MIN, SIZE);
+        let gathered = Blocks::new(size);
+        Direct { file: Some(file), thread: None, gathered, spare: None, size, unsynced_max }
+    }
+
+    /// Takes and touches all memory that a large file needs.
+    pub(crate) fn prepare(&mut self, mut between: impl FnMut()) {
+        self.gathered.touch(&mut between);
+        self.spare.get_or_insert_with(|| Blocks::new(self.size)).touch(between);
     }
 
     /// An error may be that of bytes before. Nothing can be appended after it.
@@ -71,7 +78,8 @@ impl<F: DiskFile + Send + 'static> Direct<F> {
             Some(thread) => thread,
             None => {
                 let file = self.file.take().ok_or_else(no_file)?;
-                Thread::start(file, self.size, self.unsynced_max)?
+                let empty = self.spare.take().unwrap_or_else(|| Blocks::new(self.size));
+                Thread::start(file, empty, self.unsynced_max)?
             }
         };
         let Ok(empty) = thread.empty.recv() else { return Err(thread.error()) };
@@ -82,11 +90,11 @@ impl<F: DiskFile + Send + 'static> Direct<F> {
 }
 
 impl<F: DiskFile + Send + 'static> Thread<F> {
-    /// Begins with empty blocks for `size` bytes, to be exchanged for full ones.
-    fn start(file: F, size: usize, unsynced_max: u64) -> io::Result<Thread<F>> {
+    /// Begins with empty blocks, to be exchanged for full ones.
+    fn start(file: F, first: Blocks, unsynced_max: u64) -> io::Result<Thread<F>> {
         let (full, blocks) = channel();
         let (written, empty) = channel();
-        let _ = written.send(Blocks::new(size));
+        let _ = written.send(first);
         let run = move || write(file, blocks, &written, unsynced_max);
         let handle = thread::Builder::new().name("snapshot-disk".into()).spawn(run)?;
         Ok(Thread { full: Some(full), empty, handle: Some(handle) })
@@ -190,7 +198,7 @@ mod tests {
 
     fn fake(room: usize) -> (Fake, Direct<Fake>) {
         let file = Fake { room, ..Fake::default() };
-        let direct = Direct::new(file.clone(), 64, 2 * GATHERED_MIN as u64);
+        let direct = Direct::new(file.clone(), 0, 2 * GATHERED_MIN as u64);
         (file, direct)
     }
 
@@ -208,6 +216,18 @@ mod tests {
             assert!(*file.bytes.lock().unwrap() == bytes, "{len}");
             assert_eq!(*file.syncs.lock().unwrap(), syncs, "{len}");
         }
+    }
+
+    #[test]
+    fn what_is_prepared_is_empty() {
+        let (file, mut direct) = fake(usize::MAX);
+        let mut steps = 0;
+        direct.prepare(|| steps += 1);
+        assert!(steps >= 2 * GATHERED_MIN / (32 << 10), "{steps}");
+        let bytes = bytes(3 * GATHERED_MIN + 5);
+        direct.append(&bytes).unwrap();
+        direct.end().unwrap();
+        assert!(*file.bytes.lock().unwrap() == bytes);
     }
 
     #[test]

@@ -6,24 +6,25 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kvasir_structures::heap;
+use kvasir_structures::heap::Exempt;
 
 /// Bytes touched without giving way to others, who may have to wait a tenth of a millisecond.
-const AT_ONCE: usize = 32 << 10;
+pub(crate) const AT_ONCE: usize = 32 << 10;
 
 pub(crate) struct Pool {
     free: Mutex<Vec<Vec<u8>>>,
     /// Bytes that a buffer has room for.
     buffer_size: usize,
-    count: usize,
+    _exempt: Exempt,
 }
 
 impl Pool {
     /// Takes memory for as many buffers as fit into `size`, and calls `between` now and then.
     pub(crate) fn new(size: usize, buffer_size: usize, mut between: impl FnMut()) -> Pool {
+        let exempt = Exempt::default();
         let touched = || {
             let mut buffer = Vec::with_capacity(buffer_size);
-            heap::exempt(buffer_size);
+            exempt.add(buffer_size);
             while buffer.len() < buffer_size {
                 buffer.resize(buffer_size.min(buffer.len() + AT_ONCE), u8::MAX);
                 between();
@@ -33,7 +34,7 @@ impl Pool {
         };
         let count = size / buffer_size;
         let free = std::iter::repeat_with(touched).take(count).collect();
-        Pool { free: Mutex::new(free), buffer_size, count }
+        Pool { free: Mutex::new(free), buffer_size, _exempt: exempt }
     }
 
     pub(crate) fn buffer_size(&self) -> usize {
@@ -56,12 +57,6 @@ impl Pool {
 
     fn free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        heap::count_again(self.count * self.buffer_size);
     }
 }
 

@@ -38,17 +38,17 @@ pub struct Replacement<'d, D: Disk> {
 }
 
 impl<'d, D: Disk> Replacement<'d, D> {
-    /// Begins a file under `name`, in the same directory as the one it is to replace; one of so
-    /// many files that are written at once.
+    /// Begins a file under `name`, in the same directory as the one it is to replace. About so many
+    /// bytes may be gathered before they are written, and as many meanwhile.
     pub fn begin(
         disk: &'d D,
-        (name, files): (PathBuf, usize),
+        (name, gathered): (PathBuf, usize),
         syncs_often: bool,
     ) -> io::Result<Replacement<'d, D>> {
         let mut file = disk.create(&name)?;
         let unsynced_max = if syncs_often { UNSYNCED_MAX } else { u64::MAX };
         let (file, direct) = match file.set_direct(true) {
-            true => (None, Some(Direct::new(file, files, unsynced_max))),
+            true => (None, Some(Direct::new(file, gathered, unsynced_max))),
             false => (Some(file), None),
         };
         Ok(Replacement {
@@ -63,6 +63,14 @@ impl<'d, D: Disk> Replacement<'d, D> {
             checksum: 0,
             is_kept: false,
         })
+    }
+
+    /// Takes the memory that a large file needs, and calls `between` now and then: whoever fills it
+    /// has no time for that.
+    pub fn prepare(&mut self, between: impl FnMut()) {
+        if let Some(direct) = &mut self.direct {
+            direct.prepare(between);
+        }
     }
 
     /// After an error, which may be that of bytes before, there is nothing left to do but to drop

@@ -107,22 +107,26 @@ pub(crate) struct Written<'d, D: Disk> {
 }
 
 impl Place<'_> {
-    /// Begins the files, each of which is gone again unless all come to count.
+    /// Begins the files, each of which is gone again unless all come to count; all together gather
+    /// about so many bytes.
     pub(crate) fn begin<'d, D: Disk>(
         &self,
         disk: &'d D,
+        gathered: usize,
         syncs_often: bool,
     ) -> io::Result<Vec<Replacement<'d, D>>> {
         if !self.is_set() {
             let name = new_name(self.target, self.id);
-            return Ok(vec![Replacement::begin(disk, (name, 1), syncs_often)?]);
+            return Ok(vec![Replacement::begin(disk, (name, gathered), syncs_often)?]);
         }
         if self.target.as_os_str().as_encoded_bytes().contains(&b'\n') {
             let what = "a name of two lines can't stand in a manifest";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let names = (0..self.files).map(|file| file_name(self.target, self.id, file));
-        names.map(|name| Replacement::begin(disk, (name, self.files), syncs_often)).collect()
+        names
+            .map(|name| Replacement::begin(disk, (name, gathered / self.files), syncs_often))
+            .collect()
     }
 
     fn is_set(&self) -> bool {
@@ -196,7 +200,7 @@ impl Place<'_> {
         };
         let files = written.iter().enumerate().map(facts).collect();
         let manifest = Manifest { id: self.id, offset: 0, version, files };
-        let mut file = Replacement::begin(disk, (new_name(self.target, self.id), 1), false)?;
+        let mut file = Replacement::begin(disk, (new_name(self.target, self.id), 0), false)?;
         file.append(&manifest.to_bytes())?;
         file.sync()?;
         // A rename that fails may have happened all the same: from here on the files stay.

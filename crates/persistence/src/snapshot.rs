@@ -23,6 +23,9 @@ use crate::save::{
     Beside, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
 };
 
+/// What files gather before they write it is this part of what may wait for the disk, beside it.
+const GATHERED_PART: usize = 8;
+
 /// What a snapshot needs to know beside what it writes.
 pub struct Snapshot<'a> {
     pub keyspace: &'a Keyspace,
@@ -86,7 +89,9 @@ impl Snapshot<'_> {
         options: &Options,
         at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
     ) -> Result<Saved, SaveError> {
-        let files = place.begin(disk, options.syncs_often)?;
+        let mut files = place.begin(disk, self.buffer_max / GATHERED_PART, options.syncs_often)?;
+        let mut manners = Manners::new();
+        files.iter_mut().for_each(|file| file.prepare(|| manners.give_way()));
         let pool = self.limits().pool(place.files);
         let cut = entrance.alone(|pass| self.cut((pass, pool), place, options, at_cut));
         let Cut { chunks, images, heads } = cut.ok_or(SaveError::Cancelled)?;

@@ -343,7 +343,7 @@ fn a_snapshot_evicts_nothing() {
             client.call(&["SET", &format!("key:{key}"), &value]);
         }
         let before = used(&mut client);
-        config_set(&mut client, "maxmemory", before + before / 6);
+        config_set(&mut client, "maxmemory", before + MB);
         assert_eq!(show(&client.ask("BGSAVE")), "+Background saving started");
         let buffer = |client: &mut Client| figure(client, "memory", "mem_not_counted_for_evict");
         wait_until("the buffer is there", || buffer(&mut client) > before / 5);
