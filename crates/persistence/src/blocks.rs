@@ -2,7 +2,7 @@
 
 use kvasir_structures::heap::Exempt;
 
-use crate::pool::AT_ONCE;
+use crate::pool::touch;
 
 /// What places in memory and in a file, and sizes, are multiples of.
 pub const BLOCK: usize = 4096;
@@ -54,14 +54,8 @@ impl Blocks {
     }
 
     /// Touches all memory now, and calls `between` now and then.
-    pub(crate) fn touch(&mut self, mut between: impl FnMut()) {
-        let len = self.bytes.len();
-        while self.bytes.len() < self.start + self.size {
-            let end = (self.start + self.size).min(self.bytes.len() + AT_ONCE);
-            self.bytes.resize(end, u8::MAX);
-            between();
-        }
-        self.bytes.truncate(len);
+    pub(crate) fn touch(&mut self, between: impl FnMut()) {
+        touch(&mut self.bytes, self.start + self.size, between);
     }
 
     /// Takes what there is room for, and returns the rest.

@@ -275,8 +275,9 @@ impl Chunks {
     fn send(&self, file: usize, chunk: Vec<u8>) {
         let is_filling = |queue: &mut Queue| self.is_full(queue, AT_ONCE_PART);
         let waited = self.has_room.wait_timeout_while(self.queue(), PATIENCE, is_filling);
-        drop(waited);
-        let mut queue = self.wait_while(&self.has_room, |queue| self.is_full(queue, 1));
+        let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let waited = self.has_room.wait_while(queue, |queue| self.is_full(queue, 1));
+        let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
         queue.bytes += chunk.capacity();
         queue.chunks[file].push(chunk);
         self.has_more.notify_all();

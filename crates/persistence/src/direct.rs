@@ -147,7 +147,8 @@ fn write<F: DiskFile>(
     Ok(file)
 }
 
-fn no_file() -> io::Error {
+/// What comes of going on after an error.
+pub(crate) fn no_file() -> io::Error {
     io::Error::other("nothing can be written after an error")
 }
 

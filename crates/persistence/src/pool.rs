@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use kvasir_structures::heap::Exempt;
 
 /// Bytes touched without giving way to others, who may have to wait a tenth of a millisecond.
-pub(crate) const AT_ONCE: usize = 32 << 10;
+const AT_ONCE: usize = 32 << 10;
 
 pub(crate) struct Pool {
     free: Mutex<Vec<Vec<u8>>>,
@@ -25,11 +25,7 @@ impl Pool {
         let touched = || {
             let mut buffer = Vec::with_capacity(buffer_size);
             exempt.add(buffer_size);
-            while buffer.len() < buffer_size {
-                buffer.resize(buffer_size.min(buffer.len() + AT_ONCE), u8::MAX);
-                between();
-            }
-            buffer.clear();
+            touch(&mut buffer, buffer_size, &mut between);
             buffer
         };
         let count = size / buffer_size;
@@ -58,6 +54,16 @@ impl Pool {
     fn free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Touches what a buffer has room for, up to `end`, and calls `between` now and then.
+pub(crate) fn touch(buffer: &mut Vec<u8>, end: usize, mut between: impl FnMut()) {
+    let len = buffer.len();
+    while buffer.len() < end {
+        buffer.resize(end.min(buffer.len() + AT_ONCE), u8::MAX);
+        between();
+    }
+    buffer.truncate(len);
 }
 
 #[cfg(test)]

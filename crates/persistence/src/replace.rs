@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use kvasir_structures::crc64;
 
-use crate::direct::Direct;
+use crate::direct::{Direct, no_file};
 use crate::disk::{Disk, DiskFile, directory_of};
 
 /// How many bytes may wait for the disk: without limit, the last `sync` of a large file takes long
@@ -107,7 +107,7 @@ impl<'d, D: Disk> Replacement<'d, D> {
     }
 
     fn file(&mut self) -> io::Result<&mut D::File> {
-        self.file.as_mut().ok_or_else(|| io::Error::other("the file was given up after an error"))
+        self.file.as_mut().ok_or_else(no_file)
     }
 
     /// Bytes written so far.

@@ -13,6 +13,7 @@ use kvasir_keyspace::view::Env;
 use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
 use kvasir_structures::slot::SLOTS;
 
+use crate::blocks;
 use crate::cancel::Cancel;
 use crate::chunks::{Chunks, Limits};
 use crate::disk::Disk;
@@ -23,7 +24,8 @@ use crate::save::{
     Beside, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
 };
 
-/// What files gather before they write it is this part of what may wait for the disk, beside it.
+/// What files gather before they write it is this part of what may wait for the disk, at most, and
+/// what they write meanwhile is as much.
 const GATHERED_PART: usize = 8;
 
 /// What a snapshot needs to know beside what it writes.
@@ -89,10 +91,10 @@ impl Snapshot<'_> {
         options: &Options,
         at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
     ) -> Result<Saved, SaveError> {
-        let mut files = place.begin(disk, self.buffer_max / GATHERED_PART, options.syncs_often)?;
+        let mut files = place.begin(disk, self.gathered(place.files), options.syncs_often)?;
         let mut manners = Manners::new();
         files.iter_mut().for_each(|file| file.prepare(|| manners.give_way()));
-        let pool = self.limits().pool(place.files);
+        let pool = self.limits(place.files).pool(place.files);
         let cut = entrance.alone(|pass| self.cut((pass, pool), place, options, at_cut));
         let Cut { chunks, images, heads } = cut.ok_or(SaveError::Cancelled)?;
         let written: Result<Vec<_>, _> = thread::scope(|scope| {
@@ -112,8 +114,15 @@ impl Snapshot<'_> {
         Ok(self.cancel.commit(commit).ok_or(SaveError::Cancelled)??)
     }
 
-    fn limits(&self) -> Limits {
-        Limits { buffer_max: self.buffer_max, bytes_per_second: self.bytes_per_second }
+    /// Bytes that so many files gather together.
+    fn gathered(&self, files: usize) -> usize {
+        (self.buffer_max / GATHERED_PART).min(files * blocks::SIZE)
+    }
+
+    /// Of chunks, which have what files leave them.
+    fn limits(&self, files: usize) -> Limits {
+        let buffer_max = self.buffer_max - 2 * self.gathered(files);
+        Limits { buffer_max, bytes_per_second: self.bytes_per_second }
     }
 
     /// Begins the images; `None` if nobody wants them any more.
@@ -131,7 +140,7 @@ impl Snapshot<'_> {
         let beside = at_cut(pass);
         let heads = place.heads((version, options, &beside), (self.keyspace, pass));
         self.progress.keys_total.store(count_keys(self.keyspace, pass), Relaxed);
-        let (memory, way) = ((self.limits(), pool), (version, options));
+        let (memory, way) = ((self.limits(place.files), pool), (version, options));
         let chunks = Arc::new(Chunks::new(self.env, memory, place.files, way));
         let sink: Arc<dyn Sink> = Arc::clone(&chunks) as Arc<dyn Sink>;
         let images = snapshot::cut(self.keyspace, pass, &sink);

@@ -69,15 +69,16 @@ pub fn charge(bytes: isize) {
 pub struct Exempt(AtomicUsize);
 
 impl Exempt {
-    pub fn add(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Relaxed);
-        EXEMPT.fetch_add(bytes, Relaxed);
+    /// Adds a block of `size` bytes, as it is counted.
+    pub fn add(&self, size: usize) {
+        self.0.fetch_add(rounded(size), Relaxed);
+        EXEMPT.fetch_add(rounded(size), Relaxed);
     }
 
-    /// Takes out so many of those that were added.
-    pub fn sub(&self, bytes: usize) {
-        self.0.fetch_sub(bytes, Relaxed);
-        EXEMPT.fetch_sub(bytes, Relaxed);
+    /// Takes a block out that was added.
+    pub fn sub(&self, size: usize) {
+        self.0.fetch_sub(rounded(size), Relaxed);
+        EXEMPT.fetch_sub(rounded(size), Relaxed);
     }
 
     pub fn bytes(&self) -> usize {
@@ -87,7 +88,7 @@ impl Exempt {
 
 impl Drop for Exempt {
     fn drop(&mut self) {
-        self.sub(self.bytes());
+        EXEMPT.fetch_sub(self.bytes(), Relaxed);
     }
 }
 
