@@ -12,9 +12,10 @@
 //!
 //! A record whose time has come may be missing: whoever reads an image drops it anyway.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_structures::locks::lock;
 use kvasir_structures::record::{Body, Record as OwnedRecord};
 use kvasir_structures::slot::SLOTS;
 use kvasir_structures::table::{Cut, Table};
@@ -237,11 +238,11 @@ impl Image {
     }
 
     fn saved(&self, slot: u16) -> MutexGuard<'_, Saved> {
-        self.slots[usize::from(slot)].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots[usize::from(slot)])
     }
 
     fn flushed(&self) -> MutexGuard<'_, Option<Arc<Database>>> {
-        self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.flushed)
     }
 }
 

@@ -20,12 +20,13 @@ use std::sync::atomic::{
     AtomicU8, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_structures::gate::Pass;
+use kvasir_structures::locks::lock;
 use kvasir_structures::{crc16, hash};
 
 use crate::command::Command;
@@ -299,7 +300,7 @@ impl Waiting {
 
 impl Shard {
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queues)
     }
 }
 
@@ -369,7 +370,7 @@ pub fn serve(mut server: Server<'_>, deliver: &mut dyn FnMut(&Waiter, Answer)) {
 fn serve_key(server: &mut Server<'_>, ready: &Ready, deliver: &mut dyn FnMut(&Waiter, Answer)) {
     let waiting = &server.keyspace.waiting;
     let shard = waiting.shard(&ready.key);
-    let _order = shard.serving.lock().unwrap_or_else(PoisonError::into_inner);
+    let _order = lock(&shard.serving);
     // Readers of a stream that found nothing: they leave it to those behind them.
     let mut seen = Vec::new();
     while let Some(waiter) = waiting.next(ready, &seen) {

@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use kvasir_structures::gate::ExclusivePass;
+use kvasir_structures::locks::lock;
 use kvasir_structures::slot::SlotGuard;
 use kvasir_structures::{crc16, hash};
 
@@ -159,7 +160,7 @@ impl Shard {
     }
 
     fn lock(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.marks)
     }
 }
 

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kvasir_structures::locks::lock;
+
 /// Shared by who takes a snapshot and who may have enough of it.
 #[derive(Default)]
 pub struct Cancel {
@@ -39,7 +41,7 @@ impl Cancel {
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turn)
     }
 }
 

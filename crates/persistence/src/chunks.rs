@@ -21,6 +21,7 @@ use kvasir_keyspace::value::{Object, Record};
 use kvasir_keyspace::view::Env;
 use kvasir_structures::crc16;
 use kvasir_structures::heap::Exempt;
+use kvasir_structures::locks::lock;
 use kvasir_structures::record::{Body, Record as OwnedRecord};
 
 use crate::cancel::Cancel;
@@ -188,7 +189,7 @@ impl Chunks {
     }
 
     fn pop_large(&self) -> Option<(DbIndex, OwnedRecord<Object>)> {
-        let popped = self.large.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let popped = lock(&self.large).pop();
         if let Some((_, record)) = &popped {
             self.copied.sub(string_size(record));
         }
@@ -200,7 +201,7 @@ impl Chunks {
         self.take_aside();
         for (index, file) in self.files.iter().enumerate() {
             for chunk in &file.filling {
-                let mut chunk = chunk.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut chunk = lock(chunk);
                 if !chunk.encoder.is_empty() {
                     self.send(index, chunk.encoder.take());
                 }
@@ -269,7 +270,7 @@ impl Chunks {
     fn chunk(&self, file: usize) -> MutexGuard<'_, Chunk> {
         let filling = &self.files[file].filling;
         let free = filling.iter().find_map(|chunk| chunk.try_lock().ok());
-        free.unwrap_or_else(|| filling[0].lock().unwrap_or_else(PoisonError::into_inner))
+        free.unwrap_or_else(|| lock(&filling[0]))
     }
 
     fn send(&self, file: usize, chunk: Vec<u8>) {
@@ -301,7 +302,7 @@ impl Chunks {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     fn wait_while(
@@ -372,7 +373,7 @@ impl Sink for Chunks {
     fn take_large(&self, db: DbIndex, record: OwnedRecord<Object>) {
         if !self.has_failed() {
             self.copied.add(string_size(&record));
-            self.large.lock().unwrap_or_else(PoisonError::into_inner).push((db, record));
+            lock(&self.large).push((db, record));
         }
     }
 }

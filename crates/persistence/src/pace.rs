@@ -1,7 +1,9 @@
 //! A limit to how many bytes a second are written, by all threads together.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use kvasir_structures::locks::lock;
 
 /// Pieces are written one by one, this many a second and of at most this size.
 const PIECES_PER_SECOND: u64 = 20;
@@ -32,7 +34,7 @@ impl Pace {
         if self.bytes_per_second == 0 {
             return Duration::ZERO;
         }
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next);
         let start = now.max(*next);
         *next = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
         start - now

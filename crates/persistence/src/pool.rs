@@ -4,9 +4,10 @@
 //! virtual machine its host as well, at 10 us a page. Who is about to change something must not
 //! wait for that, so all of it is touched before the cut. No key is evicted to make room for it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use kvasir_structures::heap::Exempt;
+use kvasir_structures::locks::lock;
 
 /// Bytes touched without giving way to others, who may have to wait a tenth of a millisecond.
 const AT_ONCE: usize = 32 << 10;
@@ -52,7 +53,7 @@ impl Pool {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 }
 

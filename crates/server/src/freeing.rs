@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use kvasir_keyspace::view::Garbage;
 use kvasir_reactor::thread;
 use kvasir_structures::background;
-
-use crate::lock;
+use kvasir_structures::locks::{lock, wait};
 
 /// What is given to it goes away after a while.
 pub struct Freeing {
@@ -105,7 +104,7 @@ impl There {
         loop {
             let mut queue = lock(&self.queue);
             while queue.is_empty() {
-                queue = self.has_work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue = wait(&self.has_work, &self.queue, queue);
             }
             let work = queue.pop_front();
             drop(queue);

@@ -3,8 +3,6 @@
 //! Glue without data structures of its own; how a value is stored is the keyspace's business.
 #![forbid(unsafe_code)]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub mod accept;
 pub mod acks;
 pub mod acl;
@@ -56,7 +54,4 @@ pub mod transaction;
 pub mod tuning;
 pub mod worker;
 
-/// Locks a mutex whose data stays whole when a holder panics.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub use kvasir_structures::locks::lock;

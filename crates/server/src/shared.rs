@@ -1,11 +1,12 @@
 //! What all workers share: the data, the gate, the configuration, the registry of clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use kvasir_keyspace::database::Keyspace;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_structures::gate::Gate;
+use kvasir_structures::locks::{lock, read, write};
 
 use crate::acl::Acl;
 use crate::acl::user::User;
@@ -162,7 +163,7 @@ impl Shared {
     }
 
     pub fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read(&self.config))
     }
 
     /// Changes whenever the configuration does.
@@ -176,7 +177,7 @@ impl Shared {
         &self,
         change: impl FnOnce(&Config) -> Result<Config, E>,
     ) -> Result<Arc<Config>, E> {
-        let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
+        let mut config = write(&self.config);
         *config = Arc::new(change(&config)?);
         self.config_version.fetch_add(1, Ordering::Release);
         Ok(Arc::clone(&config))
@@ -184,7 +185,7 @@ impl Shared {
 
     pub fn send(&self, worker: usize, message: Message) {
         let handle = &self.workers[worker];
-        handle.inbox.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        lock(&handle.inbox).push(message);
         handle.waker.wake();
     }
 

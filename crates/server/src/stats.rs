@@ -109,7 +109,7 @@ impl WorkerStats {
     pub fn count_error(&self, text: &[u8]) {
         let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
         let code = String::from_utf8_lossy(code);
-        let mut errors = self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut errors = lock(&self.errors);
         *errors.entry(code.into_owned()).or_default() += 1;
     }
 
@@ -143,7 +143,7 @@ impl WorkerStats {
             counters.into_iter().for_each(Counter::reset);
             command.latency.reset();
         }
-        self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        lock(&self.errors).clear();
     }
 }
 

@@ -43,6 +43,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
 
+use crate::locks::lock;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Backoff, Mutex, MutexGuard, Ordering, TryLockError, fence,
 };
@@ -138,7 +139,7 @@ impl Gate {
     ///
     /// The calling thread must not hold a [`Pass`]: it would wait for itself.
     pub fn exclusive(&self) -> ExclusivePass<'_> {
-        let closer = self.closer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let closer = lock(&self.closer);
         self.close(closer, || false).expect("nobody gives up")
     }
 
@@ -321,7 +322,7 @@ impl<'g> Pass<'g> {
     /// increment; the list is as long as what the running batches retire.
     pub fn retire(&self, item: Retired) {
         let gate = self.gate;
-        let mut retired = gate.retired.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut retired = lock(&gate.retired);
         let epoch = gate.epoch.fetch_add(1, Ordering::AcqRel) + 1;
         retired.push_back((epoch, item));
         gate.retired_count.store(retired.len(), Ordering::Relaxed);

@@ -31,6 +31,7 @@ pub mod hyperloglog;
 pub mod intset;
 pub mod listpack;
 pub mod lock;
+pub mod locks;
 pub mod log;
 pub mod lzf;
 #[cfg(not(loom))]

@@ -20,7 +20,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::alloc::{Layout, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -249,14 +249,35 @@ impl<T> Slots<T> {
     /// What they take once they are used; the allocator does not know of it.
     pub const BYTES: usize = size_of::<[Slot<T>; SLOTS]>();
 
+    const LAYOUT: Layout = Layout::new::<[Slot<T>; SLOTS]>();
+
     pub fn new() -> Slots<T> {
+        NonNull::new(Self::map().cast()).map_or_else(|| handle_alloc_error(Self::LAYOUT), Slots)
+    }
+
+    /// Zeroed memory; null if there is none. A sanitizer has to see it come and go, and only knows
+    /// the allocator's.
+    fn map() -> *mut u8 {
+        if cfg!(kvasir_sanitized) {
+            // SAFETY: the size is not zero.
+            return unsafe { alloc_zeroed(Self::LAYOUT) };
+        }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new private mapping, which nobody else knows of.
         let start =
             unsafe { mmap_anonymous(null_mut(), Self::BYTES, protection, MapFlags::PRIVATE) };
-        match start.ok().and_then(|start| NonNull::new(start.cast())) {
-            Some(start) => Slots(start),
-            None => handle_alloc_error(Layout::new::<[Slot<T>; SLOTS]>()),
+        start.map_or(null_mut(), <*mut _>::cast)
+    }
+
+    /// # Safety
+    /// It comes from `map`, and nobody looks at it any more.
+    unsafe fn unmap(start: *mut u8) {
+        // SAFETY: as the caller says.
+        unsafe {
+            if cfg!(kvasir_sanitized) {
+                return dealloc(start, Self::LAYOUT);
+            }
+            munmap(start.cast(), Self::BYTES).expect("mapped by `map`");
         }
     }
 }
@@ -275,7 +296,7 @@ impl<T> Drop for Slots<T> {
         // SAFETY: nobody else can reach the slots, and nobody will.
         unsafe {
             self.0.drop_in_place();
-            munmap(self.0.as_ptr().cast(), Self::BYTES).expect("mapped by `new`");
+            Self::unmap(self.0.as_ptr().cast());
         }
     }
 }

@@ -44,7 +44,12 @@ pub fn program() -> Result<PathBuf> {
 
 /// How it is started on a backend with so many workers, and the unix socket `socket`.
 pub fn launch(backend: &str, workers: usize, options: &[&str]) -> Result<Launch> {
+    Ok(launch_build(program()?, backend, workers, options))
+}
+
+/// The same with a build of its own.
+pub fn launch_build(program: PathBuf, backend: &str, workers: usize, options: &[&str]) -> Launch {
     let line = format!("--unixsocket socket --io-threads {workers} --io-backend {backend}");
     let args = line.split(' ').chain(options.iter().copied()).map(str::to_string).collect();
-    Ok(Launch { program: program()?, args, cores: None })
+    Launch { program, args, cores: None }
 }

@@ -28,6 +28,7 @@ mod snapshots;
 mod source;
 mod tidy;
 mod torture;
+mod tsan;
 mod wire;
 mod workspace;
 

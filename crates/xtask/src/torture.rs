@@ -17,8 +17,11 @@ use crate::kvasir::{self, Backends};
 use crate::link::{Call, Link, show};
 use crate::random::Random;
 use crate::raw::Raw;
-use crate::server::Server;
+use crate::server::{Launch, Server};
+use crate::tsan;
 
+/// More than there are cores.
+pub const WORKERS: usize = 4;
 const CONNECTIONS: usize = 32;
 /// Groups of keys that are written together.
 const GROUPS: usize = 6;
@@ -43,6 +46,10 @@ pub struct Options {
     /// Make one reader expect a wrong value: the run has to fail
     #[arg(long)]
     canary: bool,
+    /// Build the server with the thread sanitizer, whose reports fail the run; the canary is then a
+    /// build that is blind to locks which were waited for
+    #[arg(long)]
+    thread_sanitizer: bool,
 }
 
 /// What the threads share.
@@ -58,12 +65,26 @@ struct Field {
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    options.backends.each(|backend| torture(backend, options.seconds, options.canary))
+    let Options { seconds, canary, .. } = *options;
+    if options.thread_sanitizer {
+        return options.backends.each(|backend| tsan::torture(backend, seconds, canary));
+    }
+    options.backends.each(|backend| torture(backend, seconds, canary))
 }
 
 /// One run on one backend.
 pub fn torture(backend: &str, seconds: u64, canary: bool) -> Result<()> {
-    let mut server = Server::start(&kvasir::launch(backend, 4, &[])?)?;
+    torture_server(&kvasir::launch(backend, WORKERS, &[])?, backend, seconds, canary).map(drop)
+}
+
+/// One run on one backend with a server of one's own. Returns what it has printed.
+pub fn torture_server(
+    launch: &Launch,
+    backend: &str,
+    seconds: u64,
+    canary: bool,
+) -> Result<String> {
+    let mut server = Server::start(launch)?;
     let field = Field {
         socket: server.dir().join("socket"),
         replies: AtomicU64::new(0),
@@ -88,7 +109,7 @@ pub fn torture(backend: &str, seconds: u64, canary: bool) -> Result<()> {
     field.check_end()?;
     let replies = field.replies.load(Relaxed);
     println!("torture on {backend}: {replies} replies, every invariant held");
-    Ok(())
+    Ok(server.log())
 }
 
 /// What has to be there before the readers look.

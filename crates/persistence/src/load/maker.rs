@@ -1,14 +1,15 @@
 //! The threads that make values of blocks and add them to their slots.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
-use std::sync::{Mutex, PoisonError};
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::load::add;
 use kvasir_keyspace::serial::{Reader, SerialError, read_value};
 use kvasir_keyspace::view::Env;
 use kvasir_structures::crc16;
+use kvasir_structures::locks::lock;
 
 use super::claims::Claims;
 use super::{Block, Entrance, Failure, LoadError, Progress, Target, broken};
@@ -25,7 +26,7 @@ impl Makers<'_> {
     /// Takes blocks until no more come; after a failure they are dropped.
     pub(super) fn run(&self) {
         loop {
-            let block = self.blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let block = lock(&self.blocks).recv();
             let Ok(block) = block else { return };
             if !self.failure.is_there()
                 && let Err(error) = self.add_all(&block)

@@ -21,6 +21,7 @@ use std::thread;
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::view::Env;
 use kvasir_structures::gate::{ExclusivePass, Gate};
+use kvasir_structures::locks::lock;
 
 use crate::disk::read_more;
 use crate::input::Input;
@@ -236,7 +237,7 @@ struct Failure {
 
 impl Failure {
     fn note(&self, file: usize, error: LoadError) {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = lock(&self.first);
         first.get_or_insert((file, error));
         self.is_there.store(true, Relaxed);
     }
@@ -264,7 +265,7 @@ fn read_all<R: Read + Send>(
     let makers = Makers { target, progress, blocks: Mutex::new(blocks), failure: &failure };
     let readers = target.threads.clamp(1, sources.len());
     let sources = Mutex::new(sources.into_iter().enumerate());
-    let next = || sources.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || lock(&sources).next();
     thread::scope(|scope| {
         for _ in 0..target.threads.max(1) {
             scope.spawn(|| makers.run());

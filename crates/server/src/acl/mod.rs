@@ -24,11 +24,12 @@ pub mod user;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use self::log::Log;
 use self::rule::RuleError;
 use self::user::{Grammar, User};
+use kvasir_structures::locks::{read, write};
 
 /// The users by name, and the log of what was denied.
 pub struct Acl {
@@ -173,10 +174,10 @@ impl Acl {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Users> {
-        self.users.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.users)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Users> {
-        self.users.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.users)
     }
 }

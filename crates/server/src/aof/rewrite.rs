@@ -4,15 +4,15 @@
 //! At the snapshot's cut, with the gate closed, the log's end is the place from which on it goes to
 //! another increment; so the base and that increment fit together to the byte.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::error::Error;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_reactor::clock;
+use kvasir_structures::locks::{lock, wait};
 
 use super::{Aof, Rewrite, switch};
-use crate::lock;
 use crate::log::{notice, warning};
 use crate::saving::save_base;
 use crate::shared::Shared;
@@ -133,6 +133,6 @@ fn wait_for_switch(aof: &Aof) -> Result<u64, String> {
         if let Some(switched) = state.rewrite.switched.take() {
             return switched;
         }
-        state = aof.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state = wait(&aof.changed, &aof.state, state);
     }
 }

@@ -4,9 +4,10 @@
 //! subscribers is not kept.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kvasir_structures::hash;
+use kvasir_structures::locks::{read, write};
 use smallvec::SmallVec;
 
 use super::Names;
@@ -64,7 +65,7 @@ impl Index {
 
     /// The shard with this name; nobody joins or leaves it while the guard lives.
     pub fn read(&self, name: &[u8]) -> RwLockReadGuard<'_, Names<Receivers>> {
-        self.shard(name).read().unwrap_or_else(PoisonError::into_inner)
+        read(self.shard(name))
     }
 
     /// How many subscribers a name has.
@@ -75,7 +76,7 @@ impl Index {
     /// Names that `is_wanted`, in any order.
     pub fn names(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Arc<[u8]>> {
         let wanted = |shard: &RwLock<Names<Receivers>>| -> Vec<Arc<[u8]>> {
-            let names = shard.read().unwrap_or_else(PoisonError::into_inner);
+            let names = read(shard);
             names.keys().filter(|name| is_wanted(name)).cloned().collect()
         };
         self.shards.iter().flat_map(wanted).collect()
@@ -110,7 +111,7 @@ impl Index {
     }
 
     fn write(&self, name: &[u8]) -> RwLockWriteGuard<'_, Names<Receivers>> {
-        self.shard(name).write().unwrap_or_else(PoisonError::into_inner)
+        write(self.shard(name))
     }
 
     fn shard(&self, name: &[u8]) -> &RwLock<Names<Receivers>> {

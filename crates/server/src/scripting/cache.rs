@@ -6,11 +6,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kvasir_lua::analysis::Touches;
 use kvasir_lua::interpreter::Sha;
 use kvasir_lua::shebang::Flags;
+use kvasir_structures::locks::{read, write};
 
 /// As many scripts of EVAL are kept as Valkey keeps.
 const EVAL_SCRIPTS_MAX: usize = 500;
@@ -99,11 +100,11 @@ impl Cache {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Scripts> {
-        self.scripts.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.scripts)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Scripts> {
-        self.scripts.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.scripts)
     }
 }
 

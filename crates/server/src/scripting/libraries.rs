@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use kvasir_keyspace::error::Error;
 use kvasir_lua::analysis::{self, Touches};
 use kvasir_lua::library::FunctionInfo;
+use kvasir_structures::locks::{read, write};
 
 use crate::log::warning;
 use crate::scripting::commands::TableCommands;
@@ -141,14 +142,14 @@ impl Libraries {
         &self,
         change: impl FnOnce(&mut Catalogue) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut catalogue = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+        let mut catalogue = write(&self.catalogue);
         change(&mut catalogue)?;
         self.generation.fetch_add(1, Release);
         Ok(())
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Catalogue> {
-        self.catalogue.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.catalogue)
     }
 }
 

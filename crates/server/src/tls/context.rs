@@ -1,8 +1,9 @@
 //! From the options to the configuration that new connections are made with.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use kvasir_structures::locks::{read, write};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::danger::ClientCertVerifier;
@@ -27,13 +28,13 @@ impl Endpoint {
     pub fn reload(&self, config: &TlsConfig) -> Result<(), String> {
         if config.port != 0 {
             let context = context(config)?;
-            *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(context);
+            *write(&self.0) = Some(context);
         }
         Ok(())
     }
 
     pub fn context(&self) -> Option<Arc<ServerConfig>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read(&self.0).clone()
     }
 }
 

@@ -18,11 +18,12 @@ pub mod local;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock};
 
 use kvasir_keyspace::spec::{Flags, Group};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
+use kvasir_structures::locks::{read, write};
 
 use crate::call_keys::each_key_used;
 use crate::clients::Client;
@@ -343,12 +344,4 @@ fn encode<'k>(keys: impl ExactSizeIterator<Item = &'k [u8]>) -> Arc<Vec<u8>> {
     text.array(keys.len());
     keys.for_each(|key| text.bulk(key));
     Arc::new(text.take().0)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

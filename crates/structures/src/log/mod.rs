@@ -40,9 +40,8 @@ mod block;
 mod reader;
 
 use crate::gate::{ExclusivePass, Gate, Pass};
-use crate::sync::{
-    AtomicBool, AtomicPtr, AtomicU64, Backoff, Mutex, MutexGuard, Ordering, null_pointer,
-};
+use crate::locks::lock;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Backoff, Mutex, Ordering, null_pointer};
 pub use block::BLOCK_SIZE;
 use block::Block;
 pub use reader::Reader;
@@ -349,10 +348,6 @@ impl Drop for Log {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(all(test, not(loom)))]

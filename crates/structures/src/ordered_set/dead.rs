@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use triomphe::Arc;
 
 use super::member::Member;
+use crate::locks::lock;
 
 /// One is the set's, the others are its pictures'.
 #[derive(Default)]
@@ -44,7 +45,7 @@ impl Dead {
                 members.for_each(|member| unsafe { member.free() });
             }
             None => {
-                self.0.0.lock().unwrap_or_else(PoisonError::into_inner).extend(members);
+                lock(&self.0.0).extend(members);
             }
         }
     }
