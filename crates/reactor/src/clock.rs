@@ -56,6 +56,11 @@ impl Ticks {
         Ticks(count)
     }
 
+    /// As a difference; up to four seconds.
+    pub fn from_nanos(nanos: u32) -> Ticks {
+        Ticks((u64::from(nanos) << 32) / rate().nanos_per_tick)
+    }
+
     /// Of a difference.
     #[inline]
     pub fn to_nanos(self) -> u64 {
@@ -158,6 +163,7 @@ mod tests {
         let (start, start_ns) = (ticks(), monotonic_ns());
         while monotonic_ns() - start_ns < 20_000_000 {}
         let (ticks, nanos) = (ticks().since(start).to_nanos(), monotonic_ns() - start_ns);
+        assert!(Ticks::from_nanos(20_000_000).to_nanos().abs_diff(20_000_000) < 100);
         // A loaded machine may stop us between two readings, but seldom for long.
         assert!(ticks.abs_diff(nanos) < 10_000_000, "{ticks} ns by ticks, {nanos} ns by clock");
     }

@@ -16,6 +16,7 @@ use kvasir_structures::gate::Pass;
 use crate::commands::{ServerCommand, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler, NotFound, Table};
+use crate::input::Input;
 
 /// Keys between one step of prefetching and the next: the work on so many takes longer than a
 /// cache miss, and a core can have that many misses under way.
@@ -23,7 +24,7 @@ const DISTANCE: usize = 6;
 /// Keys that one step fetches at once, at the start of a batch or behind a call of many keys.
 const STEP_MAX: usize = 3 * DISTANCE;
 /// Requests of one connection in one turn; the rest waits, so that others get theirs.
-const REQUESTS_PER_CONNECTION: usize = 1024;
+pub const REQUESTS_PER_CONNECTION: usize = 1024;
 /// Requests that a turn of many connections shares out: some milliseconds of work.
 const REQUESTS_PER_TURN: usize = 4096;
 /// What each of very many connections gets all the same, so that pipelines are not cut to pieces.
@@ -67,7 +68,7 @@ impl Source {
     /// Takes the bytes out of the batch.
     pub fn release(&mut self) -> (ConnectionId, Data) {
         self.is_released = true;
-        (self.connection, std::mem::replace(&mut self.data, Data::Own(Vec::new())))
+        (self.connection, std::mem::replace(&mut self.data, Data::Own(Input::default())))
     }
 }
 
@@ -75,7 +76,7 @@ pub enum Data {
     /// The reactor's own buffer, not copied.
     Direct(Buffer),
     /// The connection's input, taken out for the turn.
-    Own(Vec<u8>),
+    Own(Input),
 }
 
 /// A request of the batch.
@@ -104,7 +105,24 @@ impl Data {
     pub fn bytes<'a>(&'a self, reactor: &'a Reactor) -> &'a [u8] {
         match self {
             Data::Direct(buffer) => reactor.bytes(buffer),
-            Data::Own(bytes) => bytes,
+            Data::Own(input) => input,
+        }
+    }
+
+    /// What is left when so many bytes were used up; a buffer goes back to the reactor.
+    pub fn into_rest(self, consumed: usize, reactor: &mut Reactor) -> Input {
+        match self {
+            Data::Direct(buffer) => {
+                // A malformed request uses up all there is.
+                let rest = reactor.bytes(&buffer).get(consumed..).unwrap_or_default();
+                let rest = Input::from(rest);
+                reactor.recycle(buffer);
+                rest
+            }
+            Data::Own(mut input) => {
+                input.use_up(consumed);
+                input
+            }
         }
     }
 }
@@ -130,9 +148,11 @@ impl Batch {
         keyspace: &Keyspace,
     ) {
         let share = REQUESTS_PER_TURN / self.sources.len();
+        let share = share.clamp(REQUESTS_MIN, REQUESTS_PER_CONNECTION);
+        let share = share.min(connection.take_turn_max());
         let Source { data, consumed, has_more, .. } = &mut self.sources[source];
         let bytes = data.bytes(reactor);
-        for _ in 0..share.clamp(REQUESTS_MIN, REQUESTS_PER_CONNECTION) {
+        for _ in 0..share {
             let first_span = self.spans.len();
             let input = &bytes[*consumed..];
             let parsed = connection.parser.parse(input, &mut self.spans, &mut self.scratch, limits);

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::waiting::{self, Answer, Blocked, Caller, Server, Waiter};
 use kvasir_resp::reply::Reply;
-use kvasir_resp::request::Parser;
 use kvasir_structures::gate::Pass;
 
 use crate::acks::Acks;
@@ -229,37 +228,6 @@ impl Worker {
                 self.shared.keyspace.waiting.cancel(waiter);
             }
             self.core.deadlines.remove(waits.place(connection));
-        }
-    }
-}
-
-impl Connection {
-    /// Keeps what a waiting connection sends.
-    pub fn keep_input(&mut self, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
-        self.client.input_bytes.store(self.input.len(), Relaxed);
-    }
-
-    /// Puts what was not executed before what has come meanwhile.
-    pub fn put_back(&mut self, bytes: &[u8], consumed: usize) {
-        // A malformed request uses up all there is.
-        let rest = bytes.get(consumed..).unwrap_or_default();
-        if self.input.is_empty() {
-            self.input.extend_from_slice(rest);
-        } else if !rest.is_empty() {
-            self.input.splice(..0, rest.iter().copied());
-        }
-    }
-
-    /// Takes back what was parsed behind the call that waits: it is parsed again when that was
-    /// answered. Returns how far the source is used up.
-    pub fn used_up_to(&mut self, consumed: usize) -> usize {
-        match self.stopped_at.take() {
-            None => consumed,
-            Some(end) => {
-                self.parser = Parser::default();
-                end
-            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A connection as its worker sees it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::ConnectionId;
@@ -8,9 +9,11 @@ use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::request::Parser;
 
 use crate::acl::access::Access;
+use crate::batch::REQUESTS_PER_CONNECTION;
 use crate::blocking::Waits;
 use crate::clients::Client;
 use crate::config::aof::Fsync;
+use crate::input::Input;
 use crate::pubsub::subscriptions::Subscriptions;
 use crate::tls::transport::Tls;
 use crate::tracking::Tracked;
@@ -24,7 +27,10 @@ pub struct Connection {
     pub tls: Option<Box<Tls>>,
     pub parser: Parser,
     /// Received and not yet executed: the rest of a request, or more than one turn's share.
-    pub input: Vec<u8>,
+    pub input: Input,
+    /// Requests that a turn parses: about as many as its share of one is enough for, since what is
+    /// left is parsed again.
+    pub turn_max: usize,
     pub reply: Reply,
     pub db: DbIndex,
     /// Who it is.
@@ -42,7 +48,7 @@ pub struct Connection {
     pub watched: Option<Box<Watched>>,
     /// Its last call waits for a key; until that is answered nothing else is executed.
     pub waits: Option<Box<Waits>>,
-    /// Of the batch at work: where the call ends that waits.
+    /// Of the batch at work: where what was executed ends, if more was parsed.
     pub stopped_at: Option<usize>,
     /// Its call was put off by CLIENT PAUSE; nothing else is executed either.
     pub is_postponed: bool,
@@ -93,7 +99,8 @@ impl Connection {
             client,
             tls: None,
             parser: Parser::default(),
-            input: Vec::new(),
+            input: Input::default(),
+            turn_max: REQUESTS_PER_CONNECTION,
             reply: Reply::new(Protocol::Resp2),
             db: DbIndex(0),
             access,
@@ -123,6 +130,44 @@ impl Connection {
             durability: None,
         }
     }
+
+    /// Keeps what comes while nothing is executed.
+    pub fn keep_input(&mut self, bytes: &[u8]) {
+        self.input.append(bytes);
+        self.client.input_bytes.store(self.input.len(), Relaxed);
+    }
+
+    /// Puts what was not executed before what has come meanwhile.
+    pub fn put_back(&mut self, mut rest: Input) {
+        rest.append(&self.input);
+        self.input = rest;
+    }
+
+    /// How far a source is used up of which this much was parsed. What stands behind
+    /// `stopped_at` is parsed again.
+    pub fn used_up_to(&mut self, consumed: usize) -> usize {
+        match self.stopped_at.take() {
+            None => consumed,
+            Some(end) => {
+                self.parser = Parser::default();
+                end
+            }
+        }
+    }
+
+    /// Executes no more of this batch than up to `end`, with which so many requests were executed:
+    /// they took its share of a turn.
+    pub fn stop_for_this_turn(&mut self, end: usize, requests: usize) {
+        self.stopped_at = Some(end);
+        self.turn_max = requests;
+    }
+
+    /// How many requests to parse for this turn; for the next one it is a little more.
+    pub fn take_turn_max(&mut self) -> usize {
+        let more = (self.turn_max + self.turn_max / 4 + 1).min(REQUESTS_PER_CONNECTION);
+        std::mem::replace(&mut self.turn_max, more)
+    }
+
     /// Whether there is something to send, as soon as that is possible.
     pub fn has_output(&self) -> bool {
         !self.reply.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_output())

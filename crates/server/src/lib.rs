@@ -28,6 +28,7 @@ pub mod fence;
 pub mod freeing;
 pub mod histogram;
 pub mod info;
+pub mod input;
 pub mod latency;
 pub mod listen;
 pub mod log;

@@ -5,7 +5,8 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::waiting::{Blocking, Caller};
-use kvasir_reactor::{Reactor, clock};
+use kvasir_reactor::Reactor;
+use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Mark;
 use kvasir_structures::gate::{ExclusivePass, Pass};
@@ -18,7 +19,7 @@ use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
 use crate::command_log::Noted;
 use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
-use crate::connection::{Connection, Replies};
+use crate::connection::{Connection, Replies, find};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::evict;
 use crate::log::warning;
@@ -34,11 +35,27 @@ use crate::worker::{Core, Worker};
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
 const REQUESTS_PER_LOOK: usize = 32;
 
+/// Time of a turn that its connections share: whoever comes during it waits for the next one.
+const TURN_NS: u32 = 400_000;
+/// What each of many connections gets all the same. Of a pipeline of usual calls that is some
+/// hundred, so only slow calls and very long pipelines are cut.
+const SHARE_NS_MIN: u32 = 100_000;
+
 /// How far a batch has been run.
 #[derive(Default)]
 pub struct Position {
     next: usize,
     ahead: Lookahead,
+    share: Option<Share>,
+}
+
+/// The turn's time that goes to one source.
+#[derive(Clone, Copy)]
+struct Share {
+    source: u32,
+    /// Its first request.
+    first: usize,
+    since: Ticks,
 }
 
 /// What a batch runs with; the worker's parts, borrowed side by side.
@@ -55,12 +72,16 @@ pub struct Runner<'w> {
     timing: Timing,
     /// The request of the last call, whose time may not have been counted yet.
     last_call: usize,
+    /// Time for each source.
+    share: Ticks,
+    /// Requests that were run.
+    done: u64,
 }
 
 impl<'w> Runner<'w> {
-    /// For a batch of so many requests.
-    pub fn new(worker: &'w mut Worker, requests: usize) -> Runner<'w> {
+    pub fn new(worker: &'w mut Worker, batch: &Batch) -> Runner<'w> {
         let thresholds = worker.core.thresholds;
+        let share = TURN_NS / batch.sources.len().max(1) as u32;
         Runner {
             worker: worker.index,
             shared: worker.shared,
@@ -69,14 +90,16 @@ impl<'w> Runner<'w> {
             core: &mut worker.core,
             pass: None,
             is_within_script: false,
-            timing: Timing::start(requests, &thresholds),
+            timing: Timing::start(batch.requests.len(), &thresholds),
             last_call: 0,
+            share: Ticks::from_nanos(share.max(SHARE_NS_MIN)),
+            done: 0,
         }
     }
 
     /// For what other clients may call while a script of this worker is busy.
-    pub fn within_script(worker: &'w mut Worker, requests: usize) -> Runner<'w> {
-        Runner { is_within_script: true, ..Runner::new(worker, requests) }
+    pub fn within_script(worker: &'w mut Worker, batch: &Batch) -> Runner<'w> {
+        Runner { is_within_script: true, ..Runner::new(worker, batch) }
     }
 
     /// Runs the requests of a batch from `position` on, to its end or to a call that needs a
@@ -86,18 +109,57 @@ impl<'w> Runner<'w> {
             if position.next.is_multiple_of(REQUESTS_PER_LOOK) {
                 self.look_around();
             }
+            if self.has_had_its_share(request.source, position) {
+                self.leave(batch, position);
+                continue;
+            }
             let keyspace = &self.shared.keyspace;
             if let Some(pass) = self.enter() {
                 batch.look_ahead(&mut position.ahead, request, keyspace, pass);
             }
             position.next += 1;
             if let Some(start) = self.run_request(batch, position.next - 1) {
-                self.end_streak(batch, None);
+                self.end(batch);
                 return Some(start);
             }
         }
-        self.end_streak(batch, None);
+        self.end(batch);
         None
+    }
+
+    /// Counts what was run.
+    fn end(&mut self, batch: &Batch) {
+        self.end_streak(batch, None);
+        self.shared.workers[self.worker].stats.commands.add(self.done);
+    }
+
+    /// Whether the next request's source has had its time of this turn.
+    #[inline]
+    fn has_had_its_share(&self, source: u32, position: &mut Position) -> bool {
+        let now = self.timing.last_reading();
+        match position.share {
+            Some(share) if share.source == source => now.since(share.since) > self.share,
+            _ => {
+                position.share = Some(Share { source, first: position.next, since: now });
+                false
+            }
+        }
+    }
+
+    /// Leaves what else there is of a source to the next turn.
+    #[cold]
+    fn leave(&mut self, batch: &Batch, position: &mut Position) {
+        let Some(Share { source, first, .. }) = position.share else { return };
+        let last = &batch.requests[position.next - 1];
+        let id = batch.sources[source as usize].connection;
+        if let Some(connection) = find(self.connections, id)
+            && !connection.is_closing
+            && connection.stopped_at.is_none()
+        {
+            connection.stop_for_this_turn(last.end, position.next - first);
+        }
+        let rest = batch.requests[position.next..].iter();
+        position.next += rest.take_while(|request| request.source == source).count();
     }
 
     /// Brings the time up to date, and lets others close the gate: a long batch is cut in two.
@@ -128,7 +190,9 @@ impl<'w> Runner<'w> {
             self.catch_up(&mut connection);
             let is_muted = mute(&mut connection);
             let mark = connection.reply.mark();
-            if let Some((entry, run)) = self.answer(&mut connection, batch, index) {
+            let session = self.answer(&mut connection, batch, index);
+            self.done += u64::from(!connection.is_postponed);
+            if let Some((entry, run)) = session {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });
             }
             if connection.is_postponed {

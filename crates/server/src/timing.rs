@@ -111,6 +111,12 @@ impl Timing {
         Timing { since: ticks(), command: 0, calls: 0, times_each }
     }
 
+    /// The clock when it was last read: up to a streak of small calls ago.
+    #[inline]
+    pub fn last_reading(&self) -> Ticks {
+        self.since
+    }
+
     /// Whether a call of this command does not belong to the streak under way.
     #[inline]
     pub fn begins_another(&self, command: usize) -> bool {

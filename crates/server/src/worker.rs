@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::connection::{Connection, find};
 use crate::cron::Cron;
 use crate::evict::{self, Evicting};
+use crate::input::Input;
 use crate::listen::Open;
 use crate::log::warning;
 use crate::pause;
@@ -265,14 +266,15 @@ impl Worker {
     pub fn gather(&mut self) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.clear();
-        for connection in std::mem::take(&mut self.ready) {
-            self.add_own_source(&mut batch, connection);
-        }
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             self.take(event, &mut batch);
         }
         self.events = events;
+        // They have had a share of the last turn: whoever is new comes first.
+        for connection in std::mem::take(&mut self.ready) {
+            self.add_own_source(&mut batch, connection);
+        }
         self.parse(&mut batch);
         self.batch = batch;
     }
@@ -281,16 +283,14 @@ impl Worker {
         let mut position = Position::default();
         loop {
             let batch = std::mem::take(&mut self.batch);
-            let start = Runner::new(&mut self, batch.requests.len()).run(&batch, &mut position);
+            let start = Runner::new(&mut self, &batch).run(&batch, &mut position);
             self.batch = batch;
             match start {
                 Some(start) => self = start.run(self),
                 None => break,
             }
         }
-        let stats = &self.shared.workers[self.index].stats;
-        stats.batches.add(1);
-        stats.commands.add(self.batch.requests.len() as u64);
+        self.shared.workers[self.index].stats.batches.add(1);
         self
     }
 
@@ -354,7 +354,7 @@ impl Worker {
             self.copy_direct_source(index, batch);
         }
         let connection = self.connections[index].as_deref_mut().expect("just looked at");
-        connection.input.extend_from_slice(self.reactor.bytes(&buffer));
+        connection.input.append(self.reactor.bytes(&buffer));
         self.reactor.recycle(buffer);
         self.add_own_source(batch, index);
     }
@@ -364,9 +364,10 @@ impl Worker {
         let of_connection = |source: &Source| source.connection.index as usize == index;
         let Some(at) = batch.sources.iter().position(of_connection) else { return };
         let connection = self.connections[index].as_deref_mut().expect("it has a source");
-        let source = std::mem::replace(&mut batch.sources[at].data, Data::Own(Vec::new()));
+        let own = Data::Own(Input::default());
+        let source = std::mem::replace(&mut batch.sources[at].data, own);
         if let Data::Direct(buffer) = source {
-            connection.input.extend_from_slice(self.reactor.bytes(&buffer));
+            connection.input.append(self.reactor.bytes(&buffer));
             self.reactor.recycle(buffer);
         }
     }
@@ -375,7 +376,7 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         if !connection.in_round {
             connection.in_round = true;
-            batch.sources.push(Source::new(connection.id, Data::Own(Vec::new())));
+            batch.sources.push(Source::new(connection.id, Data::Own(Input::default())));
         }
     }
 
@@ -383,8 +384,8 @@ impl Worker {
         for source in 0..batch.sources.len() {
             let index = batch.sources[source].connection.index as usize;
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
-            if let Data::Own(bytes) = &mut batch.sources[source].data {
-                *bytes = std::mem::take(&mut connection.input);
+            if let Data::Own(input) = &mut batch.sources[source].data {
+                *input = std::mem::take(&mut connection.input);
             }
             let limits =
                 Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
@@ -403,16 +404,16 @@ impl Worker {
         for source in sources.drain(..).filter(|source| !source.is_released) {
             let Source { connection: id, data, consumed, mut has_more, .. } = source;
             // Its place may have another one by now, if a script was busy.
-            if let Some(connection) = find(&mut self.connections, id) {
-                let consumed = connection.used_up_to(consumed);
-                // It came while a script of this connection was busy.
-                has_more |= !connection.input.is_empty();
-                connection.put_back(data.bytes(&self.reactor), consumed);
-            }
-            if let Data::Direct(buffer) = data {
-                self.reactor.recycle(buffer);
-            }
-            let Some(connection) = find(&mut self.connections, id) else { continue };
+            let connection = find(&mut self.connections, id);
+            let Some(connection) = connection else {
+                data.into_rest(consumed, &mut self.reactor);
+                continue;
+            };
+            has_more |= connection.stopped_at.is_some();
+            // It came while a script of this connection was busy.
+            has_more |= !connection.input.is_empty();
+            let consumed = connection.used_up_to(consumed);
+            connection.put_back(data.into_rest(consumed, &mut self.reactor));
             let index = id.index as usize;
             connection.in_round = false;
             connection.client.input_bytes.store(connection.input.len(), Relaxed);

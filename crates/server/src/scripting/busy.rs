@@ -15,7 +15,7 @@ use kvasir_reactor::clock::{self, Ticks};
 use kvasir_reactor::{ConnectionId, Event};
 use kvasir_resp::reply::Reply;
 
-use crate::batch::Data;
+use crate::connection::find;
 use crate::lock;
 use crate::log::warning;
 use crate::run::{Position, Runner};
@@ -190,7 +190,7 @@ impl Session {
         });
         self.worker.serve_while_busy();
         let mut away = self.worker.away.take().expect("it was put there");
-        self.connection.input.extend_from_slice(&away.input);
+        self.connection.input.append(&away.input);
         self.connection.is_paused = away.is_paused;
         if !away.messages.is_empty() {
             self.connection.wait_for(away.fence);
@@ -210,17 +210,15 @@ impl Worker {
             let done = done.into_iter().find(|request| request.source as usize == index);
             let done = done.map_or(0, |request| request.end);
             let (id, data) = self.batch.sources[index].release();
-            let connection = self.connections[id.index as usize].as_deref_mut();
-            if let Some(connection) = connection.filter(|connection| connection.id == id) {
-                connection.stopped_at = Some(connection.stopped_at.unwrap_or(done));
-                let done = connection.used_up_to(done);
-                connection.put_back(data.bytes(&self.reactor), done);
-                connection.in_round = false;
-                self.ready.push(id.index as usize);
-            }
-            if let Data::Direct(buffer) = data {
-                self.reactor.recycle(buffer);
-            }
+            let Some(connection) = find(&mut self.connections, id) else {
+                data.into_rest(done, &mut self.reactor);
+                continue;
+            };
+            connection.stopped_at.get_or_insert(done);
+            let done = connection.used_up_to(done);
+            connection.put_back(data.into_rest(done, &mut self.reactor));
+            connection.in_round = false;
+            self.ready.push(id.index as usize);
         }
         let mut index = 0;
         self.batch.requests.retain(|request| {
@@ -239,8 +237,7 @@ impl Worker {
         crate::start::stop_on_signal(self.shared);
         self.gather();
         let batch = std::mem::take(&mut self.batch);
-        let start =
-            Runner::within_script(self, batch.requests.len()).run(&batch, &mut Position::default());
+        let start = Runner::within_script(self, &batch).run(&batch, &mut Position::default());
         debug_assert!(start.is_none(), "no session may begin within another");
         self.batch = batch;
         self.finish_sources();

@@ -133,7 +133,7 @@ impl Worker {
             return self.reactor.recycle(buffer);
         }
         let before = connection.input.len();
-        let result = tls.session.receive(bytes, &mut connection.input);
+        let result = tls.session.receive(bytes, connection.input.end());
         let (length, is_ended) = (connection.input.len(), tls.session.is_ended);
         let has_output = tls.has_output();
         let is_waiting = connection.is_stalled();
@@ -207,7 +207,7 @@ impl Worker {
         let Some(tls) = connection.tls.as_deref_mut() else { return };
         let index = id.index as usize;
         tls.is_queued = false;
-        let result = tls.session.receive(&[], &mut connection.input);
+        let result = tls.session.receive(&[], connection.input.end());
         if let Err(error) = result {
             return self.fail_session(index, &error);
         }

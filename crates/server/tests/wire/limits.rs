@@ -113,3 +113,32 @@ fn a_long_request_behind_many_is_received_to_its_end() {
         }
     });
 }
+
+/// What a pipeline takes is cut into turns, whether its calls are slow or run by a session: others
+/// are served in between, and it goes on where it was.
+#[test]
+fn slow_calls_in_a_pipeline_let_others_in() {
+    const CALLS: i64 = 400;
+    for slow in ["DEBUG SLEEP 0.002", "LPOS l none", "EVAL for_a_while 0"] {
+        each_backend(&["--io-threads", "1", "--enable-debug-command", "yes"], |server| {
+            let (mut patient, mut heavy) = (server.connect(), server.connect());
+            for _ in 0..40 {
+                patient.ask(&format!("RPUSH l{}", " element".repeat(500)));
+            }
+            let while_long = "for _ = 1, 200000 do end";
+            let slow: Vec<String> = slow.split(' ').map(String::from).collect();
+            let slow = slow.iter().map(|word| word.replace("for_a_while", while_long));
+            let calls = [encode_request(&slow.collect::<Vec<_>>()), encode_request(&["INCR", "n"])];
+            heavy.send_raw(&calls.concat().repeat(CALLS as usize));
+            wait_until("it is under way", || patient.ask("EXISTS n").as_integer() == Some(1));
+            let done: i64 = patient.ask_text("GET n").parse().unwrap();
+            assert!((1..CALLS).contains(&done), "{done} of {CALLS}");
+            for call in 1..=CALLS {
+                heavy.read_reply().expect("the slow call is answered");
+                assert_eq!(heavy.read_reply().unwrap().as_integer(), Some(call));
+            }
+            let served = patient.ask_text("INFO commandstats");
+            assert!(served.contains(&format!("cmdstat_incr:calls={CALLS},")), "{served}");
+        });
+    }
+}
