@@ -4,7 +4,8 @@
 //! several ms where the kernel has to move other memory out of the way first, or where the host of
 //! a virtual machine has yet to find some: a pause for whoever waits for the thread. So a chunk is
 //! touched when it is mapped, with an eye on the clock. Where it takes long a second time chunks
-//! have small pages from then on, whose first touches are short, each of them.
+//! have small pages from then on, whose first touches are short, each of them. A few are touched
+//! when the server starts and nobody waits.
 //!
 //! # Safety
 //! Nobody knows of a mapping before `map_chunk` returns it.
@@ -24,6 +25,8 @@ pub(crate) const CHUNK_BYTES: usize = 2 << 20;
 const SLOW: Duration = Duration::from_millis(1);
 /// The first slow one may be chance: the host took the processor away.
 const SLOW_MAX: usize = 1;
+/// Chunks that are touched to see.
+const TRIED: usize = 8;
 
 /// What is decided, and what was seen, in numbers that any thread reads and changes.
 struct Decision {
@@ -37,9 +40,20 @@ struct Decision {
 static DECISION: Decision = Decision::new();
 
 /// Whether chunks that are mapped from now on are on huge pages, where the system has them; and
-/// whether only until their first touches turn out to be slow.
+/// whether only until their first touches turn out to be slow, as they may at once.
 pub fn choose(are_used: bool, are_watched: bool) {
     DECISION.choose(are_used, are_watched);
+    if are_used && are_watched {
+        try_out();
+    }
+}
+
+/// Touches a few at a time, and gives them back.
+fn try_out() {
+    for chunk in [(); TRIED].map(|()| map_chunk()) {
+        // SAFETY: the chunk is a mapping of its own, which nobody else knows of.
+        unsafe { munmap(chunk.cast(), CHUNK_BYTES).expect("a mapping of ours") };
+    }
 }
 
 /// Whether chunks that are mapped now are on huge pages.
