@@ -30,6 +30,7 @@ const DATABASES: usize = 3;
 /// How often a rewrite is asked for.
 const REWRITE: Duration = Duration::from_millis(1500);
 const FOLDER: &str = "appendonlydir";
+const MANIFEST: &str = "appendonly.aof.manifest";
 
 /// What is called; `@x` is a key of the kind `x`, `#` a number, `%` a word.
 /// Scores are whole numbers: Redis 7.0 has others in its digests with 17 digits, Valkey with fewer.
@@ -263,13 +264,12 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds a call to the last increment.
+/// Adds a call to the last increment of the manifest. The folder may have one more, of a rewrite
+/// that the kill came before.
 fn add_call(folder: &Path) -> Result<()> {
-    let last = |name: &String| name.split('.').rev().nth(2).and_then(|part| part.parse().ok());
-    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
-    let names: Vec<Option<String>> = names.collect::<Result<_>>()?;
-    let increments = names.into_iter().flatten().filter(|name| name.ends_with(".incr.aof"));
-    let name = increments.max_by_key(|name| last(name).unwrap_or(0_u64));
+    let manifest = fs::read_to_string(folder.join(MANIFEST))?;
+    let last = manifest.lines().rfind(|line| line.ends_with(" type i"));
+    let name = last.and_then(|line| line.split(' ').nth(1));
     let path = folder.join(name.context("there is no increment")?);
     let mut file = OpenOptions::new().append(true).open(path)?;
     file.write_all(b"*3\r\n$3\r\nSET\r\n$6\r\ncanary\r\n$1\r\n1\r\n")?;
