@@ -102,11 +102,17 @@ pub fn stolen_s(core: usize) -> Result<f64> {
     Ok(seconds(ticks.parse()?))
 }
 
-/// Keeps the calling thread, and what it starts from now on, on one core.
-pub fn pin(core: usize) -> Result<()> {
-    let mut cores = CpuSet::new();
-    cores.set(core);
-    sched_setaffinity(None, &cores).with_context(|| format!("cannot run on core {core}"))
+/// Keeps the calling thread, and what it starts from now on, on these cores.
+pub fn pin(cores: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    sched_setaffinity(None, &set).with_context(|| format!("cannot run on the cores {cores:?}"))
+}
+
+/// Cores as `taskset --cpu-list` takes them, without ranges.
+pub fn parse_list(list: &str) -> Result<Vec<usize>> {
+    let number = |text: &str| text.parse().with_context(|| format!("no list of cores: {list}"));
+    list.split(',').map(number).collect()
 }
 
 /// Lets the calling thread run before any other on its core; false where that is not allowed.
@@ -155,6 +161,12 @@ mod tests {
         assert_eq!(fields[UTIME..=STIME], [100, 20]);
         assert_eq!(fields[CUTIME..=CSTIME], [3, 4]);
         assert!(stat_fields("7 (a) S 1").is_err());
+    }
+
+    #[test]
+    fn cores_are_read_from_a_list() {
+        assert_eq!(parse_list("0,11").expect("a list"), [0, 11]);
+        assert!(parse_list("0,x").is_err());
     }
 
     #[test]

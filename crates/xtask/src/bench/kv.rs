@@ -1,20 +1,19 @@
 //! GET and SET over all keys: throughput, latency, server CPU per operation, memory per key.
 //!
-//! Load comes from `redis-benchmark`, which draws keys uniformly from all that are loaded. The
-//! same measurement with one and two worker threads is a scenario of its own, and so is GET from
-//! few connections to many.
+//! Keys are drawn uniformly from all that are loaded. The same measurement with one and two worker
+//! threads is a scenario of its own, and so is GET from few connections to many.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::cpu::{self, CpuTime};
 use super::load::{self, Keys, VALUE_SIZE};
 use super::report::Measurement;
-use super::{Lab, Target};
+use super::{Lab, Target, crowd};
 use crate::server::Server;
 use crate::workspace::output;
 
@@ -67,7 +66,7 @@ impl Point {
     }
 }
 
-/// What redis-benchmark sends.
+/// What is sent.
 pub struct Load {
     /// `__rand_int__` is a number below `keys`.
     pub call: Vec<String>,
@@ -168,11 +167,11 @@ pub fn measure(
     let count = ((expected * lab.seconds) as u64).max(calibration / 10);
     let count = count.min(most - calibration.min(most)).max(1);
 
-    let (server_before, load_before) = (CpuTime::of(server.pid())?, cpu::of_children()?);
+    let server_before = CpuTime::of(server.pid())?;
     let result = requests(count)?;
     let server_cpu = CpuTime::of(server.pid())?.since(&server_before);
-    let load_cpu_s = cpu::of_children()? - load_before;
-    let took_s = count as f64 / result.ops_s;
+    let count = result.requests;
+    let took_s = count / result.ops_s;
     Ok(BTreeMap::from([
         ("ops_s", result.ops_s),
         ("average_ms", result.average_ms),
@@ -180,27 +179,48 @@ pub fn measure(
         ("p50_ms", result.p50_ms),
         ("p99_ms", result.p99_ms),
         ("max_ms", result.max_ms),
-        ("cpu_us", server_cpu.scheduler_s * 1e6 / count as f64),
-        ("cpu_ticks_us", server_cpu.ticks_s * 1e6 / count as f64),
+        ("cpu_us", server_cpu.scheduler_s * 1e6 / count),
+        ("cpu_ticks_us", server_cpu.ticks_s * 1e6 / count),
         ("server_busy", 100.0 * server_cpu.scheduler_s / took_s),
         ("server_waited", 100.0 * server_cpu.waited_s / took_s),
-        ("load_busy", 100.0 * load_cpu_s / took_s),
-        ("requests", count as f64),
+        ("load_busy", 100.0 * result.cpu_s / took_s),
+        ("requests", count),
     ]))
 }
 
-/// What redis-benchmark saw.
+/// What who made the requests saw, and the processor's time that it took.
 #[derive(Debug, PartialEq)]
-struct Generated {
-    ops_s: f64,
-    average_ms: f64,
-    min_ms: f64,
-    p50_ms: f64,
-    p99_ms: f64,
-    max_ms: f64,
+pub struct Generated {
+    pub requests: f64,
+    pub ops_s: f64,
+    pub average_ms: f64,
+    pub min_ms: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+    pub cpu_s: f64,
 }
 
 fn generate(
+    lab: &Lab,
+    server: &Server,
+    load: &Load,
+    cores: &str,
+    requests: u64,
+) -> Result<Generated> {
+    if lab.uses_redis_benchmark || load.tls_port.is_some() {
+        return run_redis_benchmark(lab, server, load, cores, requests);
+    }
+    thread::scope(|scope| {
+        let crowd = scope.spawn(|| {
+            cpu::pin(&cpu::parse_list(cores)?)?;
+            crowd::generate(server.port(), load, requests)
+        });
+        crowd.join().map_err(|_| anyhow!("the thread that makes requests panicked"))?
+    })
+}
+
+fn run_redis_benchmark(
     lab: &Lab,
     server: &Server,
     load: &Load,
@@ -223,8 +243,10 @@ fn generate(
         command.args(["--tls", "--insecure"]);
     }
     command.args(&load.call);
+    let before = cpu::of_children()?;
     let text = output(&mut command)?;
-    parse_csv(&text).with_context(|| format!("redis-benchmark printed no result: {text}"))
+    let seen = parse_csv(&text).with_context(|| format!("no result of redis-benchmark: {text}"))?;
+    Ok(Generated { requests: requests as f64, cpu_s: cpu::of_children()? - before, ..seen })
 }
 
 /// Finds the line of names and the line of values behind it, whatever stands around them.
@@ -241,6 +263,8 @@ fn parse_csv(text: &str) -> Option<Generated> {
         values.get(place)?.parse::<f64>().ok()
     };
     Some(Generated {
+        requests: 0.0,
+        cpu_s: 0.0,
         ops_s: value("rps")?,
         average_ms: value("avg_latency_ms")?,
         min_ms: value("min_latency_ms")?,
@@ -261,6 +285,8 @@ mod tests {
             \"p99_latency_ms\",\"max_latency_ms\"\n\
             \"SET key:__rand_int__ xxx\",\"465116.25\",\"1.455\",\"0.5\",\"1.271\",\"5.063\",\"7.1\"\n";
         let wanted = Generated {
+            requests: 0.0,
+            cpu_s: 0.0,
             ops_s: 465_116.25,
             average_ms: 1.455,
             min_ms: 0.5,

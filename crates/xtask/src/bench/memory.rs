@@ -21,7 +21,7 @@ const SETTLE: Duration = Duration::from_millis(1500);
 
 pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     let mut measurements = Vec::new();
-    for shape in SHAPES.iter().filter(|shape| shape.name.contains(&lab.only)) {
+    for shape in SHAPES.iter().filter(|shape| lab.wants(shape.name)) {
         let server = lab.start(target, 1, &lab.server_core())?;
         if !knows(&mut server.client()?, shape.needs())? {
             lab.note(&format!("{} does not know {}", target.label, shape.needs()));

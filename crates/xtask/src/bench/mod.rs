@@ -12,6 +12,7 @@ mod commands;
 mod compression;
 mod correctness;
 mod cpu;
+mod crowd;
 mod idle;
 mod kv;
 mod load;
@@ -19,6 +20,7 @@ mod memory;
 mod pause;
 mod plot;
 mod pubsub;
+mod replies;
 mod report;
 mod scripts;
 mod shapes;
@@ -63,7 +65,7 @@ pub struct Options {
     /// Only these servers: redis, valkey, kvasir, kvasir-epoll, kvasir-small-pages
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Of the scenario memory, only the data sets whose names contain this
+    /// Of the scenarios memory, commands and snapshot, only what has this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Of the scenario aof, no figures but the proof: whether all that was answered is there after
@@ -73,6 +75,9 @@ pub struct Options {
     /// Kvasir's program, if not target/release/kvasir-server
     #[arg(long, value_name = "PATH")]
     kvasir: Option<PathBuf>,
+    /// Have redis-benchmark make the requests, which fills its core before the server's is full
+    #[arg(long)]
+    redis_benchmark: bool,
     /// The core that the server runs on
     #[arg(long, default_value_t = 0)]
     server_core: usize,
@@ -126,11 +131,13 @@ pub struct Target {
 pub struct Lab {
     keys: u64,
     seconds: f64,
-    /// What the names of the data sets of `memory` contain that are loaded.
+    /// What the names contain of what is measured by `memory`, `commands`
+    /// and `snapshot`.
     only: String,
     server_core: usize,
     load_core: usize,
     benchmark: PathBuf,
+    uses_redis_benchmark: bool,
     bar: ProgressBar,
     notes: RefCell<Vec<String>>,
 }
@@ -154,7 +161,7 @@ pub fn main(options: &Options) -> Result<()> {
     let out =
         options.out.clone().unwrap_or_else(|| root().join("bench/results").join(machine.id()));
     // Everything xtask does from here on is load; servers get their cores when they start.
-    cpu::pin(options.load_core)?;
+    cpu::pin(&[options.load_core])?;
     let mut report = Report::new(&out, machine)?;
     for scenario in scenarios {
         for run in 1..=options.runs {
@@ -262,6 +269,7 @@ impl Lab {
             server_core: options.server_core,
             load_core: options.load_core,
             benchmark: oracle::benchmark_program()?,
+            uses_redis_benchmark: options.redis_benchmark,
             bar: ProgressBar::new(total as u64).with_style(style),
             notes: RefCell::new(Vec::new()),
         };
@@ -269,6 +277,11 @@ impl Lab {
         lab.bar.enable_steady_tick(Duration::from_millis(250));
         notes.iter().for_each(|note| lab.note(note));
         Ok(lab)
+    }
+
+    /// Whether to measure what has this name.
+    fn wants(&self, name: &str) -> bool {
+        name.contains(&self.only)
     }
 
     /// Starts a server with so many worker threads on the given cores, saving nothing.
@@ -331,9 +344,11 @@ impl Lab {
 
     /// How it was measured, for the report.
     fn describe(&self, runs: u32) -> String {
+        let from = if self.uses_redis_benchmark { "redis-benchmark" } else { "xtask" };
         format!(
             "Medians of {runs} run(s), ± half the distance from smallest to largest. {} keys of {} \
-             B with values of {} B; server on core {}, load on core {}; about {} s each.",
+             B with values of {} B; server on core {}, load on core {}, from {from}; about {} s \
+             each.",
             self.keys,
             load::KEY_SIZE,
             load::VALUE_SIZE,

@@ -72,11 +72,11 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     let mut measurements = Vec::new();
     for data in DATA.map(|data| data.scaled(lab.scale())) {
         measurements.extend(times(lab, target, data)?);
-        if data.size >= 1024 {
-            let case = data.name();
-            lab.say(&format!("{}: {case} under load", target.label));
+        let what = format!("{} under load", data.name());
+        if data.size >= 1024 && lab.wants(&what) {
+            lab.say(&format!("{}: {what}", target.label));
             let metrics = under_load(lab, target, data)?;
-            measurements.push(Measurement::new("snapshot-load", case, metrics));
+            measurements.push(Measurement::new("snapshot-load", data.name(), metrics));
         }
     }
     Ok(measurements)
@@ -89,6 +89,9 @@ fn times(lab: &Lab, target: &Target, data: Data) -> Result<Vec<Measurement>> {
     for way in WAYS {
         let Way { threads, files } = way;
         let case = format!("{}, threads {threads}, files {files}", data.name());
+        if !lab.wants(&case) {
+            continue;
+        }
         lab.say(&format!("{}: {case}", target.label));
         let metrics = match (is_kvasir(target), &of_peer) {
             (false, Some(metrics)) => BTreeMap::clone(metrics),

@@ -63,7 +63,7 @@ pub static TABLES: &[Table] = &[
     Table {
         name: "clients",
         title: "GET without a pipeline, from few connections to many, one worker",
-        note: "A tenth of the keys. All connections are redis-benchmark's, on one core: few wait for \
+        note: "A tenth of the keys. All connections are on one core: few wait for \
                each other there, many for that core.",
         columns: &[
             compared("ops_s", "operations/s", 0),
