@@ -31,12 +31,12 @@ const KEYS_PER_LOOK: usize = 16;
 /// All workers together may use this part of the limit unseen, and evict so much at a time.
 const SLACK_SHARE: usize = 512;
 /// This part of the limit is left free, for what calls add between two looks.
-const MARGIN_SHARE: usize = 256;
+const MARGIN_SHARE: usize = 128;
 /// Bounds of a worker's part of that.
 const ALLOWANCE: std::ops::RangeInclusive<usize> = 4 << 10..=1 << 20;
 
 /// Above the limit by this part of it, a worker frees itself what was evicted...
-const LAG_SHARE: usize = 128;
+const LAG_SHARE: usize = 256;
 /// ...if that takes no more than some milliseconds.
 const HELP_BYTES_MAX: usize = 8 << 20;
 
