@@ -17,6 +17,12 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(change), Relaxed);
     }
 
+    /// Only the owning worker may call this, for what is an amount and not a sum of events.
+    #[inline]
+    pub fn set(&self, amount: u64) {
+        self.0.store(amount, Relaxed);
+    }
+
     #[inline]
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
@@ -57,6 +63,8 @@ pub struct WorkerStats {
     pub output_limited: Counter,
     pub evicted_clients: Counter,
     /// Index of the command that ran last, or runs; `usize::MAX` before the first.
+    /// Memory of the worker's interpreter after its last script.
+    pub interpreter_bytes: Counter,
     pub last_command: AtomicUsize,
     /// By the command's index in the table.
     pub by_command: Box<[CommandStats]>,
@@ -99,6 +107,7 @@ impl WorkerStats {
             input_limited: Counter::default(),
             output_limited: Counter::default(),
             evicted_clients: Counter::default(),
+            interpreter_bytes: Counter::default(),
             last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),

@@ -109,7 +109,7 @@ fn with_interpreter(
     let scripting = session.worker.take_scripting();
     let shared = session.shared();
     let result = f(&|code| scripting.read_library(shared, code), &mut session);
-    session.worker.scripting = Some(scripting);
+    session.worker.give_back_scripting(scripting);
     (session, result)
 }
 

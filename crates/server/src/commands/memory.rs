@@ -10,6 +10,7 @@ use super::{ServerCommand, ServerCx, ServerRun, help_spec, info, write_help};
 use crate::info::data::{Counts, databases};
 use crate::info::memory::Memory;
 use crate::info::ratio;
+use crate::info::scripts::Texts;
 
 pub static COMMANDS: &[&ServerCommand] = &[&MEMORY];
 
@@ -84,7 +85,7 @@ enum Figure {
 fn stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let databases = databases(&info::source(cx));
     let keys = databases.iter().map(|database| database.keys as u64).sum();
-    let figures = figures(&Memory::now(&info::source(cx)), keys);
+    let figures = figures(&Memory::now(&info::source(cx)), &Texts::now(cx.shared), keys);
     let reply = cx.reply();
     reply.map(figures.len() + databases.len());
     for (name, figure) in figures {
@@ -113,7 +114,7 @@ fn write_database(reply: &mut Reply, database: &Counts) {
     reply.integer(0);
 }
 
-fn figures(memory: &Memory, keys: u64) -> Vec<(&'static str, Figure)> {
+fn figures(memory: &Memory, texts: &Texts, keys: u64) -> Vec<(&'static str, Figure)> {
     use Figure::{Bytes, Difference, Ratio};
     let dataset = memory.dataset();
     let difference = |one: u64, other: u64| Difference(one as i64 - other as i64);
@@ -126,8 +127,8 @@ fn figures(memory: &Memory, keys: u64) -> Vec<(&'static str, Figure)> {
         ("clients.normal", Bytes(memory.clients)),
         ("cluster.links", Bytes(0)),
         ("aof.buffer", Bytes(0)),
-        ("lua.caches", Bytes(0)),
-        ("functions.caches", Bytes(0)),
+        ("lua.caches", Bytes(texts.script_bytes)),
+        ("functions.caches", Bytes(texts.library_bytes)),
         ("overhead.total", Bytes(memory.overhead())),
         ("keys.count", Bytes(keys)),
         ("keys.bytes-per-key", Bytes(dataset.checked_div(keys).unwrap_or_default())),

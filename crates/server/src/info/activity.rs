@@ -121,6 +121,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("acl_access_denied_key", source.sum(|stats| &stats.denied_key));
     lines.field("acl_access_denied_channel", source.sum(|stats| &stats.denied_channel));
     lines.field("acl_access_denied_db", source.sum(|stats| &stats.denied_database));
+    lines.field("evicted_scripts", source.shared.scripts.evicted());
     lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
     compression::stats(&source.shared.compression, lines);
 }

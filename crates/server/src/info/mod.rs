@@ -9,6 +9,7 @@ pub mod data;
 mod machine;
 pub mod memory;
 mod replication;
+pub mod scripts;
 
 use std::fmt::{Display, Write};
 

@@ -244,6 +244,12 @@ impl Worker {
     pub fn take_scripting(&mut self) -> Box<Scripting> {
         self.scripting.take().unwrap_or_else(|| Box::new(Scripting::new(&self.core.config)))
     }
+
+    pub fn give_back_scripting(&mut self, scripting: Box<Scripting>) {
+        let bytes = scripting.interpreter.memory_bytes() as u64;
+        self.shared.workers[self.index].stats.interpreter_bytes.set(bytes);
+        self.scripting = Some(scripting);
+    }
 }
 
 /// Runs what `find` finds, in the worker's interpreter.
@@ -258,7 +264,7 @@ fn with_scripting(
         Ok((code, keys)) => run(&mut scripting, session, &code, keys, is_read_only),
         Err(error) => (session, Err(error)),
     };
-    session.worker.scripting = Some(scripting);
+    session.worker.give_back_scripting(scripting);
     (session, result)
 }
 

@@ -1,17 +1,11 @@
 //! What clients may make the server keep: output buffers, and the memory of all clients together.
 
 use crate::check::{run_script, show};
-use crate::harness::{Client, Server, backends, each_backend, wait_until};
+use crate::harness::{Client, Server, backends, each_backend, figure, wait_until};
 
 fn servers(options: &[&str]) -> impl Iterator<Item = Server> {
     let ours = backends().into_iter().map(|backend| Server::kvasir(backend, options));
     ours.chain(Server::redis(&[])).chain(Server::valkey(&[]))
-}
-
-fn figure(client: &mut Client, section: &str, name: &str) -> i64 {
-    let info = client.ask_text(&format!("INFO {section}"));
-    let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
-    line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
 }
 
 #[test]

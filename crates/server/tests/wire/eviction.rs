@@ -6,18 +6,12 @@ use std::time::Duration;
 use kvasir_resp::encode::encode_request;
 
 use crate::check::{check, check_with, run_script, show};
-use crate::harness::{Client, Server, each_backend, wait_until};
+use crate::harness::{Client, Server, each_backend, figure, wait_until};
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 const MB: u64 = 1 << 20;
 
 /// A figure of INFO.
-fn figure(client: &mut Client, section: &str, name: &str) -> u64 {
-    let info = client.ask_text(&format!("INFO {section}"));
-    let mut lines = info.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    lines.next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name}: {info}"))
-}
-
 fn used(client: &mut Client) -> u64 {
     figure(client, "memory", "used_memory")
 }

@@ -297,3 +297,10 @@ impl Client {
         self.read_reply().is_none()
     }
 }
+
+/// A whole number that INFO tells.
+pub fn figure(client: &mut Client, section: &str, name: &str) -> u64 {
+    let info = client.ask_text(&format!("INFO {section}"));
+    let mut lines = info.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    lines.next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name}: {info}"))
+}

@@ -5,7 +5,7 @@ use std::thread;
 use kvasir_resp::value::Value;
 
 use crate::check::{check, check_ours, run_script, show};
-use crate::harness::{Client, Server, each_backend, wait_until};
+use crate::harness::{Client, Server, each_backend, figure, wait_until};
 
 const SHA: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
@@ -35,6 +35,45 @@ fn scripts_answer() {
         ),
         ("EVAL_RO 'return 1' 0; EVAL_RO 'return redis.call(\"get\",KEYS[1])' 1 none", ":1; _"),
     ]);
+}
+
+/// Figures as Redis has them, where they do not depend on how memory is laid out.
+#[test]
+fn what_is_kept_is_told() {
+    each_backend(&["--io-threads", "2"], |server| {
+        let mut client = server.connect();
+        let figures = |client: &mut Client| {
+            let names = ["number_of_cached_scripts", "number_of_functions", "number_of_libraries"];
+            names.map(|name| figure(client, "memory", name))
+        };
+        assert_eq!(figures(&mut client), [0, 0, 0]);
+        assert_eq!(figure(&mut client, "memory", "used_memory_vm_total"), 0);
+        client.call(&["EVAL", "return 1", "0"]);
+        client.call(&["EVAL", "return 2", "0"]);
+        let register = |name| format!("redis.register_function('{name}', function() end)\n");
+        let code = format!("#!lua name=lib\n{}", ["a", "b", "c"].map(register).concat());
+        assert_eq!(show(&client.call(&["FUNCTION", "LOAD", &code])), "$lib");
+        assert_eq!(figures(&mut client), [2, 3, 1]);
+        let bytes = |client: &mut Client| {
+            let names =
+                ["used_memory_scripts_eval", "used_memory_functions", "used_memory_scripts"];
+            names.map(|name| figure(client, "memory", name))
+        };
+        let code_bytes = code.len() as u64;
+        assert_eq!(bytes(&mut client), [16, code_bytes, 16 + code_bytes]);
+        let stats = client.ask("MEMORY STATS");
+        let caches = format!("$lua.caches :16 $functions.caches :{code_bytes} ");
+        assert!(show(&stats).contains(&caches), "{}", show(&stats));
+        let interpreter = figure(&mut client, "memory", "used_memory_vm_total");
+        assert!((10_000..1_000_000).contains(&interpreter), "{interpreter}");
+        client.ask("SCRIPT FLUSH");
+        client.ask("FUNCTION FLUSH");
+        assert_eq!(figures(&mut client), [0, 0, 0]);
+        for number in 0..501 {
+            client.call(&["EVAL", &format!("return {number}"), "0"]);
+        }
+        assert_eq!(figure(&mut client, "stats", "evicted_scripts"), 1);
+    });
 }
 
 #[test]

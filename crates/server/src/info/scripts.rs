@@ -1,0 +1,45 @@
+//! What INFO and MEMORY STATS tell of scripts and functions: how many there are, and their memory.
+//!
+//! One interpreter of each worker runs both, so what interpreters take counts as that of scripts.
+
+use super::{Lines, Source};
+use crate::shared::Shared;
+
+/// Memory of texts that are kept, in bytes, and how many.
+pub struct Texts {
+    pub scripts: usize,
+    pub script_bytes: u64,
+    pub libraries: usize,
+    pub functions: usize,
+    pub library_bytes: u64,
+}
+
+impl Texts {
+    pub fn now(shared: &Shared) -> Texts {
+        let (libraries, functions) = shared.libraries.counts();
+        let codes = shared.libraries.all();
+        Texts {
+            scripts: shared.scripts.len(),
+            script_bytes: shared.scripts.body_bytes() as u64,
+            libraries,
+            functions,
+            library_bytes: codes.iter().map(|library| library.code.len() as u64).sum(),
+        }
+    }
+}
+
+pub fn memory(source: &Source<'_>, lines: &mut Lines) {
+    let texts = Texts::now(source.shared);
+    let interpreters = source.sum(|stats| &stats.interpreter_bytes);
+    lines.field("used_memory_lua", interpreters);
+    lines.field("used_memory_vm_eval", interpreters);
+    lines.field("used_memory_lua_human", super::human(interpreters));
+    lines.field("used_memory_scripts_eval", texts.script_bytes);
+    lines.field("number_of_cached_scripts", texts.scripts);
+    lines.field("number_of_functions", texts.functions);
+    lines.field("number_of_libraries", texts.libraries);
+    lines.field("used_memory_vm_functions", 0);
+    lines.bytes("used_memory_vm_total", interpreters);
+    lines.field("used_memory_functions", texts.library_bytes);
+    lines.bytes("used_memory_scripts", texts.script_bytes + texts.library_bytes);
+}
