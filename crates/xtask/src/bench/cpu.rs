@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
@@ -16,6 +18,11 @@ use crate::workspace::output;
 
 /// A machine with a higher load average over the last minute is not idle.
 const LOAD_AVERAGE_MAX: f64 = 0.7;
+
+/// A server that uses less of a core does nothing but its housekeeping.
+const IDLE_SHARE: f64 = 0.03;
+const LOOK: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// CPU time of a process up to one moment.
 pub struct CpuTime {
@@ -69,6 +76,22 @@ fn grown_s(now: &BTreeMap<String, u64>, earlier: &BTreeMap<String, u64>) -> f64 
     let grown =
         |(id, now): (&String, &u64)| now.saturating_sub(earlier.get(id).copied().unwrap_or(0));
     now.iter().map(grown).sum::<u64>() as f64 / 1e9
+}
+
+/// Waits until a server has put everything away that came with its data: a peer may be growing its
+/// tables, Kvasir be moving memory to huge pages.
+pub fn wait_until_idle(pid: u32) -> Result<()> {
+    let start = Instant::now();
+    let mut before = CpuTime::of(pid)?;
+    while start.elapsed() < PATIENCE {
+        thread::sleep(LOOK);
+        let now = CpuTime::of(pid)?;
+        if now.since(&before).scheduler_s < IDLE_SHARE * LOOK.as_secs_f64() {
+            return Ok(());
+        }
+        before = now;
+    }
+    bail!("the server is still busy after {PATIENCE:?}, with nothing to do")
 }
 
 /// A warning if the machine has other work to do, which spoils what is measured.

@@ -27,7 +27,7 @@ const LOAD_BATCH: u64 = 512;
 /// Requests of the run that finds out how many a run of the wanted length has; it also warms up.
 const CALIBRATION: u64 = 30_000;
 
-/// The server's memory is read when its first housekeeping is over.
+/// The server's memory is read when its first housekeeping has begun, and is over.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// From one that waits for each answer to a crowd.
@@ -90,6 +90,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     fill(lab, &server, target, lab.keys)?;
     let load_s = start.elapsed().as_secs_f64();
     thread::sleep(SETTLE);
+    cpu::wait_until_idle(server.pid())?;
     let per_key = |bytes: f64| (bytes - empty) / lab.keys as f64;
     let loaded = per_key(cpu::resident_bytes(server.pid())?);
     let mut measurements = Vec::new();
@@ -153,7 +154,8 @@ pub fn fill(lab: &Lab, server: &Server, target: &Target, keys: u64) -> Result<()
     load::verify(&mut server.client()?, Keys::Spread, keys)
 }
 
-/// One run of about the wanted length, after a short one that finds its number of requests.
+/// One run of about the wanted length, of a server that has nothing else to do, after a short one
+/// that finds its number of requests.
 pub fn measure(
     lab: &Lab,
     server: &Server,
@@ -167,6 +169,7 @@ pub fn measure(
     let count = ((expected * lab.seconds) as u64).max(calibration / 10);
     let count = count.min(most - calibration.min(most)).max(1);
 
+    cpu::wait_until_idle(server.pid())?;
     let server_before = CpuTime::of(server.pid())?;
     let result = requests(count)?;
     let server_cpu = CpuTime::of(server.pid())?.since(&server_before);

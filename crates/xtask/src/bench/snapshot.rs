@@ -124,6 +124,7 @@ fn save_and_start(
 ) -> Result<BTreeMap<&'static str, f64>> {
     let mut server = start(lab, target, way, &[])?;
     data.write(server.client()?, data.keys, |number| number)?;
+    cpu::wait_until_idle(server.pid())?;
     let mut client = server.client()?;
     let save_s = save(&mut client, || Ok(()))?.as_secs_f64();
     let file_mb = bytes_in(server.dir())? / 1e6;
@@ -176,6 +177,7 @@ fn figure(client: &mut Client, name: &str) -> Result<f64> {
 fn under_load(lab: &Lab, target: &Target, data: Data) -> Result<BTreeMap<&'static str, f64>> {
     let server = start(lab, target, Way { threads: 1, files: 1 }, &[])?;
     data.write(server.client()?, data.keys, |number| number)?;
+    cpu::wait_until_idle(server.pid())?;
     let stop = AtomicBool::new(false);
     let measured = thread::scope(|scope| {
         let writer = scope.spawn(|| overwrite(&server, data, &stop));
