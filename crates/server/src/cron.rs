@@ -80,7 +80,8 @@ impl Cron {
         if let Some(touch) = huge_pages::news() {
             let touch_us = touch.as_micros();
             warning!(
-                "huge pages are slow to come: from now on records get small ones touch_us={touch_us}"
+                "huge pages are slow to come: from now on records get small ones first, and huge ones \
+                 in the background touch_us={touch_us}"
             );
         }
         if core.env.now_ms >= self.next_defrag.at_ms {

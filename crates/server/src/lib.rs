@@ -36,6 +36,7 @@ pub mod log_line;
 pub mod memory;
 pub mod monitor;
 pub mod output_limits;
+pub mod paging;
 pub mod pause;
 pub mod post;
 pub mod process;

@@ -24,6 +24,7 @@ use crate::crash;
 use crate::dispatch::Table;
 use crate::listen::{self, Open};
 use crate::log::{self, notice, warning};
+use crate::paging;
 use crate::process;
 use crate::saving;
 use crate::shared::{Facts, Message, Shared, random_id};
@@ -168,6 +169,9 @@ fn start_workers(
 ) -> Result<Running, Refusal> {
     let choice = config.memory.huge_pages;
     huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
+    if choice == HugePages::Auto {
+        paging::start().map_err(|error| format!("can't start a thread: {error}"))?;
+    }
     let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
     let count = config.io_threads.count(cores);
     let options = reactor_options(&config);

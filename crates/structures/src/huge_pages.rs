@@ -4,11 +4,13 @@
 //! several ms where the kernel has to move other memory out of the way first, or where the host of
 //! a virtual machine has yet to find some: a pause for whoever waits for the thread. So a chunk is
 //! touched when it is mapped, with an eye on the clock. Where it takes long a second time chunks
-//! have small pages from then on, whose first touches are short, each of them. A few are touched
-//! when the server starts and nobody waits.
+//! have small pages from then on, whose first touches are short, each of them, and get huge ones
+//! later (`later.rs`). A few are touched when the server starts and nobody waits.
 //!
 //! # Safety
 //! Nobody knows of a mapping before `map_chunk` returns it.
+
+pub mod later;
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -50,10 +52,7 @@ pub fn choose(are_used: bool, are_watched: bool) {
 
 /// Touches a few at a time, and gives them back.
 fn try_out() {
-    for chunk in [(); TRIED].map(|()| map_chunk()) {
-        // SAFETY: the chunk is a mapping of its own, which nobody else knows of.
-        unsafe { munmap(chunk.cast(), CHUNK_BYTES).expect("a mapping of ours") };
-    }
+    [(); TRIED].map(|()| map_chunk()).into_iter().for_each(unmap_chunk);
 }
 
 /// Whether chunks that are mapped now are on huge pages.
@@ -93,6 +92,11 @@ impl Decision {
         }
     }
 
+    /// Whether huge pages were wanted, and are slow to come.
+    fn has_changed(&self) -> bool {
+        self.are_watched.load(Relaxed) && !self.are_used.load(Relaxed)
+    }
+
     fn news(&self) -> Option<Duration> {
         let is_told = self.news_us.load(Relaxed) == 0;
         let news_us = if is_told { 0 } else { self.news_us.swap(0, Relaxed) };
@@ -102,23 +106,50 @@ impl Decision {
 
 /// Maps one chunk at a multiple of its size. Ends the process when there is no memory.
 pub(crate) fn map_chunk() -> *mut u8 {
-    let chunk = map_aligned();
-    let are_used = are_used();
-    let advice = if are_used { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-    // SAFETY: the mapping is ours. Where the advice is not taken everything works, only slower.
-    let _ = unsafe { madvise(chunk.cast(), CHUNK_BYTES, advice) };
-    if are_used {
-        let before = clock_gettime(ClockId::ThreadCPUTime);
-        // SAFETY: as above. Volatile: nothing reads it, the write itself is wanted.
-        unsafe { chunk.write_volatile(0) };
-        // What other threads did meanwhile is not counted.
-        let took = clock_gettime(ClockId::ThreadCPUTime) - before;
-        DECISION.touched(took.try_into().unwrap_or_default());
+    if !are_used() {
+        return map_small();
     }
+    let before = clock_gettime(ClockId::ThreadCPUTime);
+    let chunk = map_touched();
+    // What other threads did meanwhile is not counted.
+    let took = clock_gettime(ClockId::ThreadCPUTime) - before;
+    DECISION.touched(took.try_into().unwrap_or_default());
     chunk
 }
 
-fn map_aligned() -> *mut u8 {
+/// Each part of the chunk holds objects now.
+pub(crate) fn filled(chunk: *mut u8) {
+    if DECISION.has_changed() {
+        later::add(chunk);
+    }
+}
+
+/// Parts of the chunk hold none any more, and their memory goes back to the system.
+pub(crate) fn emptied(chunk: *mut u8) {
+    if DECISION.has_changed() {
+        later::remove(chunk);
+    }
+}
+
+/// Gives back what `map_chunk` has mapped, and nobody uses any more.
+pub(crate) fn unmap_chunk(chunk: *mut u8) {
+    // SAFETY: nobody uses it, the caller says.
+    unsafe { munmap(chunk.cast(), CHUNK_BYTES).expect("a mapped chunk") };
+}
+
+fn map_small() -> *mut u8 {
+    map_aligned(Advice::LinuxNoHugepage)
+}
+
+/// On a huge page, if there is one, which is touched.
+fn map_touched() -> *mut u8 {
+    let chunk = map_aligned(Advice::LinuxHugepage);
+    // SAFETY: the mapping is ours. Volatile: nothing reads it, the write itself is wanted.
+    unsafe { chunk.write_volatile(0) };
+    chunk
+}
+
+fn map_aligned(advice: Advice) -> *mut u8 {
     let layout = Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES).expect("powers of two");
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: (whole block) twice the size holds an aligned chunk; the rest of this new mapping,
@@ -135,6 +166,8 @@ fn map_aligned() -> *mut u8 {
             munmap(base.cast(), before).expect("part of a new mapping");
         }
         munmap(chunk.add(CHUNK_BYTES).cast(), CHUNK_BYTES - before).expect("part of a new mapping");
+        // Where the advice is not taken everything works, only slower.
+        let _ = madvise(chunk.cast(), CHUNK_BYTES, advice);
         chunk
     }
 }
@@ -156,6 +189,7 @@ mod tests {
         });
         assert_eq!(used, [true, true, true, false, false, false]);
         assert_eq!((decision.news(), decision.news()), (Some(LONG), None));
+        assert!(decision.has_changed());
     }
 
     #[test]
@@ -166,6 +200,7 @@ mod tests {
             (0..3).for_each(|_| decision.touched(LONG));
             assert_eq!(decision.are_used.load(Relaxed), are_used);
             assert_eq!(decision.news(), None);
+            assert!(!decision.has_changed());
         }
     }
 }

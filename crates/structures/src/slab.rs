@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{Layout, handle_alloc_error};
 
 use crate::background;
-use crate::huge_pages::{CHUNK_BYTES, map_chunk};
+use crate::huge_pages::{self, CHUNK_BYTES};
 use crate::lock::SlotLock;
 
 /// The largest request served from pages.
@@ -370,6 +370,7 @@ impl Lists {
                     (*page).is_purged =
                         rustix::mm::madvise(start.cast(), PAGE_BYTES - skipped, advice).is_ok();
                     purged += usize::from((*page).is_purged);
+                    huge_pages::emptied(chunk.cast());
                 }
                 page = (*page).next;
             }
@@ -391,6 +392,9 @@ impl Lists {
             self.empty_count -= 1;
             let (chunk, index) = chunk_and_index(page);
             (*chunk).pages_used += 1;
+            if (*chunk).pages_used == PAGES as u32 {
+                huge_pages::filled(chunk.cast());
+            }
             forget_purge(page);
             let start = if index == 0 { HEADER_BYTES } else { index * PAGE_BYTES };
             (*page).free = null_mut();
@@ -421,13 +425,14 @@ impl Lists {
                 }
                 self.empty_count -= PAGES;
                 CHUNKS.fetch_sub(1, Ordering::Relaxed);
-                rustix::mm::munmap(chunk.cast(), CHUNK_BYTES).expect("a mapped chunk");
+                huge_pages::emptied(chunk.cast());
+                huge_pages::unmap_chunk(chunk.cast());
             }
         }
     }
 
     unsafe fn map_chunk(&mut self, arena: u32) {
-        let chunk = map_chunk().cast::<Chunk>();
+        let chunk = huge_pages::map_chunk().cast::<Chunk>();
         CHUNKS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: (whole body) the chunk was just mapped, zeroed and large enough.
         unsafe {

@@ -206,8 +206,10 @@ transparent_hugepage/enabled is never). With them a large data set is served
 with less CPU. But the first touch of a huge page takes 0.1 ms, and several ms,
 a pause for clients while the data set grows, where memory is in pieces or the
 host of a virtual machine has yet to find it. auto: until a first touch has
-taken longer than 1 ms for the second time; what comes then has small pages, and
-the log says so.",
+taken longer than 1 ms for the second time; what comes then has small pages at
+first and is moved to huge ones in the background, fastest while nobody asks for
+anything, and the log says so. Who wants a record that is being moved waits for
+half a millisecond.",
 )
 .at_start();
 

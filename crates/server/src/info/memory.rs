@@ -2,8 +2,9 @@
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::limits;
+use kvasir_structures::huge_pages::later;
 
-use super::{Lines, Source, compression, human, ratio};
+use super::{Lines, Source, compression, ratio, scripts};
 use crate::memory;
 use crate::shared::Shared;
 
@@ -81,11 +82,12 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("allocator_active", memory.active);
     lines.field("allocator_resident", memory.resident);
     lines.bytes("total_system_memory", limits::total_memory_bytes());
-    scripting(lines);
+    scripts::memory(source, lines);
     lines.bytes("maxmemory", source.config.memory.maxmemory);
     lines.field("maxmemory_policy", source.config.memory.maxmemory_policy.name());
     fragmentation(&memory, lines);
     compression::memory(lines);
+    lines.field("mem_huge_pages_pending", later::waiting_bytes());
     lines.field("mem_not_counted_for_evict", memory::not_counted_bytes());
     lines.zeros(&[
         "mem_replication_backlog",
@@ -98,18 +100,6 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("active_defrag_running", source.shared.defrag.figures().running_percent);
     lines.field("lazyfree_pending_objects", source.shared.freeing.pending());
     lines.field("lazyfreed_objects", source.shared.freeing.freed());
-}
-
-/// There are no scripts yet.
-fn scripting(lines: &mut Lines) {
-    lines.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
-    lines.field("used_memory_lua_human", human(0));
-    lines.zeros(&["used_memory_scripts_eval", "number_of_cached_scripts"]);
-    lines.zeros(&["number_of_functions", "number_of_libraries"]);
-    lines.zeros(&["used_memory_vm_functions", "used_memory_vm_total"]);
-    lines.field("used_memory_vm_total_human", human(0));
-    lines.zeros(&["used_memory_functions", "used_memory_scripts"]);
-    lines.field("used_memory_scripts_human", human(0));
 }
 
 fn fragmentation(memory: &Memory, lines: &mut Lines) {

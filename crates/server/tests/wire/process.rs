@@ -2,7 +2,8 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::harness::{Client, Server, each_backend, wait_until};
+use crate::check::show;
+use crate::harness::{Client, Server, each_backend, figure, wait_until};
 
 const SIGABRT: i32 = 6;
 const SIGSEGV: i32 = 11;
@@ -159,6 +160,34 @@ fn records_stand_on_huge_pages_if_wanted() {
         let mappings = std::fs::read_to_string(format!("/proc/{}/smaps", server.pid())).unwrap();
         let is_told = |line: &str| line.starts_with("VmFlags:") && line.contains(" hg");
         assert_eq!(mappings.lines().any(is_told), are_told, "{wanted}: {mappings}");
+    }
+}
+
+/// At once, or later where they are slow to come.
+#[test]
+fn records_come_to_stand_on_huge_pages() {
+    const KEYS: u64 = 20_000;
+    const SIZE: usize = 2000;
+    let server = Server::kvasir("epoll", &["--logfile", "log"]);
+    let mut client = server.connect();
+    let value = |key: u64| key.to_string().repeat(SIZE / key.to_string().len());
+    for key in 0..KEYS {
+        client.send(&["SET", &key.to_string(), &value(key)]);
+        if key % 100 == 99 {
+            (0..100).for_each(|_| assert_eq!(show(&client.read_reply().unwrap()), "+OK"));
+        }
+    }
+    wait_until("none waits", || figure(&mut client, "memory", "mem_huge_pages_pending") == 0);
+    let memory = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", server.pid())).unwrap();
+    let huge = memory.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+    let huge_kb: u64 = huge.and_then(|kb| kb.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    let is_possible = !server.read_file("log").contains("records stay on small pages")
+        && std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+    // The last chunk of each size is not full yet, and one or another is in use by the kernel.
+    let data_kb = KEYS * SIZE as u64 / 1024;
+    assert!(huge_kb >= data_kb / 4 * 3 || !is_possible, "{huge_kb} of {data_kb}: {memory}");
+    for key in 0..KEYS {
+        assert_eq!(client.ask_text(&format!("GET {key}")), value(key));
     }
 }
 
