@@ -12,6 +12,7 @@
 //!
 //! A record whose time has come may be missing: whoever reads an image drops it anyway.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kvasir_structures::gate::{ExclusivePass, Pass};
@@ -71,18 +72,28 @@ struct Parts {
     /// The first part that may not have been saved.
     first_left: usize,
     left: usize,
+    /// Of the last run, on average.
+    part_bytes: usize,
 }
 
 impl Parts {
     fn new(cut: Cut) -> Parts {
         let saved = vec![0; cut.count().div_ceil(64)].into();
-        Parts { cut, saved, first_left: 0, left: cut.count() }
+        Parts { cut, saved, first_left: 0, left: cut.count(), part_bytes: BYTES_PER_VISIT }
     }
 
-    /// Some parts that are next, without those that were saved.
-    fn upcoming(&self) -> impl Iterator<Item = usize> {
-        let parts = self.first_left..self.cut.count().min(self.first_left + PARTS_PER_VISIT);
-        parts.filter(|part| self.saved[part / 64] & 1 << (part % 64) == 0)
+    /// Takes some parts that were not saved and stand one behind the other, `most` of them if there
+    /// are as many, and notes that they are. There must be one.
+    fn take_run(&mut self, most: usize) -> Range<usize> {
+        while !self.mark(self.first_left) {
+            self.first_left += 1;
+        }
+        let run = self.cut.run(self.first_left, most);
+        self.first_left += 1;
+        while self.first_left < run.end && self.mark(self.first_left) {
+            self.first_left += 1;
+        }
+        run.start..self.first_left
     }
 
     /// Notes that a part is saved; says whether it was not before.
@@ -162,20 +173,18 @@ impl Image {
             *saved = self.begin(&table);
         }
         let Saved::Parts(parts) = &mut *saved else { return false };
-        // Most of the time goes to waiting for records to come from memory, so all come at once.
-        parts.upcoming().for_each(|part| table.prefetch_part(parts.cut, part));
         let mut records = SmallVec::<[_; TOGETHER]>::new();
-        let (mut parts_max, mut bytes) = (PARTS_PER_VISIT, 0);
-        while parts.left > 0 && parts_max > 0 && bytes < BYTES_PER_VISIT {
-            let part = parts.first_left;
-            if parts.mark(part) {
-                table.for_each_of_part(parts.cut, part, |record| {
-                    records.push(record);
-                    bytes += record.allocated_bytes();
-                });
-                parts_max -= 1;
-            }
-            parts.first_left += 1;
+        let (mut parts_max, mut bytes_max) = (PARTS_PER_VISIT, BYTES_PER_VISIT);
+        while parts.left > 0 && parts_max > 0 && bytes_max > 0 {
+            let fitting = (bytes_max / parts.part_bytes).clamp(1, parts_max);
+            let (run, mut bytes) = (parts.take_run(fitting), 0);
+            table.for_each_of_parts(parts.cut, &run, |record| {
+                records.push(record);
+                bytes += record.allocated_bytes();
+            });
+            parts.part_bytes = (bytes / run.len()).max(1);
+            parts_max -= run.len();
+            bytes_max = bytes_max.saturating_sub(bytes);
         }
         self.take(&records);
         let has_more = parts.left > 0;
@@ -197,9 +206,8 @@ impl Image {
     }
 
     fn save_part(&self, table: &Table<Object>, cut: Cut, part: usize) {
-        table.prefetch_part(cut, part);
         let mut records = SmallVec::<[_; TOGETHER]>::new();
-        table.for_each_of_part(cut, part, |record| records.push(record));
+        table.for_each_of_parts(cut, &(part..part + 1), |record| records.push(record));
         self.take(&records);
     }
 

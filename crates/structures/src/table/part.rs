@@ -3,11 +3,15 @@
 //! A part is the hashes that begin with some bits and whose fraction begins with others, the two
 //! orders in which a table keeps its records. So a part's records are in few buckets of few leaves.
 
+use core::ops::Range;
+
+use smallvec::SmallVec;
+
 use super::Table;
 use crate::bucket::{self, Entry, FRACTION_BITS, Fraction};
 use crate::directory::{Parts, slot_at};
-use crate::prefetch;
 use crate::record::RecordRef;
+use crate::{hash, prefetch};
 
 /// How a table is cut: by so many bits of the hash's beginning and of its fraction's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +24,10 @@ pub struct Cut {
 const LEAF_RECORDS: usize = 4096;
 /// Cache lines in which a record's key is, and its value where that is short.
 const LINES: usize = 2;
+/// Records that are fetched together: a core has so many misses under way.
+const GROUP: usize = 8;
+/// Room for the entries of some parts, usually.
+const ENTRIES: usize = 64;
 /// Records that a part should have: who changes one pays for all of them.
 const PART_RECORDS: usize = 2;
 
@@ -44,6 +52,13 @@ impl Cut {
         slot_at(hash, self.prefix_bits) << self.fraction_bits | fraction as usize
     }
 
+    /// From a part on as many as stand one behind the other in a table, up to `most`.
+    pub fn run(self, first: usize, most: usize) -> Range<usize> {
+        let of_prefix = 1 << self.fraction_bits;
+        let end = (first / of_prefix + 1) * of_prefix;
+        first..end.min(first + most)
+    }
+
     /// The least fraction of a part.
     fn first_fraction(self, part: usize) -> Fraction {
         let bits = part & ((1 << self.fraction_bits) - 1);
@@ -56,36 +71,43 @@ impl Cut {
     }
 }
 
+/// Has the processor fetch the first lines of a record.
+fn fetch(entry: &Entry) {
+    for line in 0..LINES {
+        prefetch::read(entry.record().as_ptr().wrapping_add(64 * line));
+    }
+}
+
 impl<T> Table<T> {
-    /// Calls `f` with the records of one part.
-    pub fn for_each_of_part<'a>(
+    /// Calls `f` with the records of some parts, one behind the other in [`Cut::run`], which are
+    /// fetched from memory by groups.
+    pub fn for_each_of_parts<'a>(
         &'a self,
         cut: Cut,
-        part: usize,
+        parts: &Range<usize>,
         mut f: impl FnMut(RecordRef<'a, T>),
     ) {
-        self.for_each_likely(cut, part, |entry| {
+        let mut entries = SmallVec::<[Entry; ENTRIES]>::new();
+        self.for_each_likely(cut, parts, |entry| entries.push(entry));
+        for (at, entry) in entries.iter().enumerate() {
+            if at.is_multiple_of(GROUP) {
+                // The group behind this one, and at the start this one too.
+                let ahead = entries.iter().take(at + 2 * GROUP);
+                ahead.skip(if at == 0 { 0 } else { at + GROUP }).for_each(fetch);
+            }
             // SAFETY: records are live while the table is borrowed.
             let record = unsafe { RecordRef::<T>::from_pointer(entry.record()) };
             // A leaf may have other prefixes.
-            if cut.part_of(crate::hash::of(record.key())) == part {
+            if cut.prefix_bits == 0 || parts.contains(&cut.part_of(hash::of(record.key()))) {
                 f(record);
             }
-        });
+        }
     }
 
-    /// Has the processor fetch the first lines of the records of one part.
-    pub fn prefetch_part(&self, cut: Cut, part: usize) {
-        self.for_each_likely(cut, part, |entry| {
-            for line in 0..LINES {
-                prefetch::read(entry.record().as_ptr().wrapping_add(64 * line));
-            }
-        });
-    }
-
-    /// Calls `f` with each entry of one part, and perhaps of others, without looking at records.
-    fn for_each_likely(&self, cut: Cut, part: usize, mut f: impl FnMut(Entry)) {
-        let (first, last) = (cut.first_fraction(part), cut.last_fraction(part));
+    /// Calls `f` with each entry of some parts, and perhaps of others, without looking at records.
+    fn for_each_likely(&self, cut: Cut, parts: &Range<usize>, mut f: impl FnMut(Entry)) {
+        debug_assert_eq!(cut.run(parts.start, parts.len()), *parts);
+        let (first, last) = (cut.first_fraction(parts.start), cut.last_fraction(parts.end - 1));
         let fractions = first..=last;
         let mut visit = |leaf: bucket::Leaf| {
             // SAFETY: the leaf is live while the table is borrowed.
@@ -98,7 +120,7 @@ impl<T> Table<T> {
             Parts::Empty => {}
             Parts::Leaf(leaf) => visit(leaf),
             Parts::Directory(directory) => {
-                let prefix = part >> cut.fraction_bits;
+                let prefix = parts.start >> cut.fraction_bits;
                 let slot = |prefix: usize| match directory.depth.checked_sub(cut.prefix_bits) {
                     Some(more) => prefix << more,
                     None => prefix >> (cut.prefix_bits - directory.depth),
@@ -119,10 +141,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hash;
     use crate::record::{NewBody, Record};
 
-    /// Parts of a table with keys `0..len`, cut for `cut_len` keys: every key is in one part.
+    /// Parts of a table with keys `0..len`, cut for `cut_len` keys: every key is in one part, and in
+    /// one run of parts.
     fn check(len: usize, cut_len: usize) {
         let cut = Cut::for_len(cut_len);
         let mut table = Table::<()>::new();
@@ -131,15 +153,19 @@ mod tests {
             let record = Record::new(key.as_bytes(), 0, NewBody::Bytes(b""), None);
             table.insert(hash::of(key.as_bytes()), record, &crate::directory::Immediately);
         }
-        let mut seen = vec![0; len];
-        for part in 0..cut.count() {
-            table.for_each_of_part(cut, part, |record| {
-                assert_eq!(cut.part_of(hash::of(record.key())), part);
-                let key: usize = std::str::from_utf8(record.key()).unwrap().parse().unwrap();
-                seen[key] += 1;
-            });
+        for most in [1, 2, 30, usize::MAX / 2] {
+            let (mut seen, mut next) = (vec![0; len], 0);
+            while next < cut.count() {
+                let parts = cut.run(next, most);
+                next = parts.end;
+                table.for_each_of_parts(cut, &parts, |record| {
+                    assert!(parts.contains(&cut.part_of(hash::of(record.key()))));
+                    let key: usize = std::str::from_utf8(record.key()).unwrap().parse().unwrap();
+                    seen[key] += 1;
+                });
+            }
+            assert!(seen.iter().all(|count| *count == 1), "{len} keys cut for {cut_len}, {most}");
         }
-        assert!(seen.iter().all(|count| *count == 1), "{len} keys cut for {cut_len}");
     }
 
     #[test]
