@@ -63,3 +63,19 @@ impl Spent {
         of_others * IDLE_PART < self.at - earlier.at
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_works_a_little_is_idle() {
+        let earlier = Spent::now();
+        let later = |worked_ms| Spent {
+            at: earlier.at + Duration::from_millis(1000),
+            of_others: earlier.of_others + Duration::from_millis(worked_ms),
+        };
+        assert!(later(0).was_idle_since(&earlier) && later(99).was_idle_since(&earlier));
+        assert!(!later(101).was_idle_since(&earlier) && !later(2000).was_idle_since(&earlier));
+    }
+}
