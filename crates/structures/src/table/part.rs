@@ -164,7 +164,8 @@ mod tests {
                     seen[key] += 1;
                 });
             }
-            assert!(seen.iter().all(|count| *count == 1), "{len} keys cut for {cut_len}, {most}");
+            let are_once = seen.iter().all(|count| *count == 1);
+            assert!(are_once, "{len} keys cut for {cut_len}, runs of {most}");
         }
     }
 
