@@ -143,8 +143,7 @@ mod tests {
     use super::*;
     use crate::record::{NewBody, Record};
 
-    /// Parts of a table with keys `0..len`, cut for `cut_len` keys: every key is in one part, and in
-    /// one run of parts.
+    /// Parts of a table with keys `0..len`, cut for `cut_len` keys: each is in one part and one run.
     fn check(len: usize, cut_len: usize) {
         let cut = Cut::for_len(cut_len);
         let mut table = Table::<()>::new();
