@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::record::{NewBody, Record};
 
-    /// Parts of a table with keys `0..len`, cut for `cut_len` keys: each is in one part and one run.
+    /// Parts of a table with keys `0..len`, cut for `cut_len` keys: each key is in one part.
     fn check(len: usize, cut_len: usize) {
         let cut = Cut::for_len(cut_len);
         let mut table = Table::<()>::new();
