@@ -21,7 +21,8 @@ const LOAD_AVERAGE_MAX: f64 = 0.7;
 
 /// A server that uses less of a core does nothing but its housekeeping.
 const IDLE_SHARE: f64 = 0.03;
-const LOOK: Duration = Duration::from_millis(200);
+/// Longer than the thread that moves memory rests while others work.
+const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// CPU time of a process up to one moment.
