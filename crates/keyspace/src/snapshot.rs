@@ -72,7 +72,7 @@ struct Parts {
     /// The first part that may not have been saved.
     first_left: usize,
     left: usize,
-    /// Of the last run, on average.
+    /// Of the last run that had records, on average.
     part_bytes: usize,
 }
 
@@ -182,7 +182,9 @@ impl Image {
                 records.push(record);
                 bytes += record.allocated_bytes();
             });
-            parts.part_bytes = (bytes / run.len()).max(1);
+            if bytes > 0 {
+                parts.part_bytes = (bytes / run.len()).max(1);
+            }
             parts_max -= run.len();
             bytes_max = bytes_max.saturating_sub(bytes);
         }
