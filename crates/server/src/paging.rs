@@ -34,6 +34,7 @@ fn work() {
         if let Err(error) = chunk.collapse()
             && error.kind() == ErrorKind::InvalidInput
         {
+            later::give_up();
             return warning!(
                 "records stay on small pages: this system moves no memory to huge ones"
             );

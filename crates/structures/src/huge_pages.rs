@@ -52,7 +52,10 @@ pub fn choose(are_used: bool, are_watched: bool) {
 
 /// Touches a few at a time, and gives them back.
 fn try_out() {
-    [(); TRIED].map(|()| map_chunk()).into_iter().for_each(unmap_chunk);
+    for chunk in [(); TRIED].map(|()| map_chunk()) {
+        // SAFETY: nobody else knows of it.
+        unsafe { unmap_chunk(chunk) };
+    }
 }
 
 /// Whether chunks that are mapped now are on huge pages.
@@ -131,9 +134,12 @@ pub(crate) fn emptied(chunk: *mut u8) {
     }
 }
 
-/// Gives back what `map_chunk` has mapped, and nobody uses any more.
-pub(crate) fn unmap_chunk(chunk: *mut u8) {
-    // SAFETY: nobody uses it, the caller says.
+/// Gives a chunk back to the system.
+///
+/// # Safety
+/// It was mapped here, and nobody uses it any more.
+pub(crate) unsafe fn unmap_chunk(chunk: *mut u8) {
+    // SAFETY: as the caller says.
     unsafe { munmap(chunk.cast(), CHUNK_BYTES).expect("a mapped chunk") };
 }
 

@@ -30,6 +30,8 @@ struct Waiting {
     chunks: BTreeSet<usize>,
     /// Where to go on.
     next: usize,
+    /// The system cannot do it.
+    is_vain: bool,
 }
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting::new());
@@ -37,13 +39,23 @@ static HAS_COME: Condvar = Condvar::new();
 
 /// A chunk is full, and on small pages.
 pub(super) fn add(chunk: *mut u8) {
-    lock(&WAITING).chunks.insert(chunk.addr());
-    HAS_COME.notify_one();
+    let mut waiting = lock(&WAITING);
+    if !waiting.is_vain {
+        waiting.chunks.insert(chunk.addr());
+        HAS_COME.notify_one();
+    }
 }
 
 /// Some of the chunk's memory goes back to the system.
 pub(super) fn remove(chunk: *mut u8) {
     lock(&WAITING).chunks.remove(&chunk.addr());
+}
+
+/// Chunks stay on the pages that they have: nobody moves them any more.
+pub fn give_up() {
+    let mut waiting = lock(&WAITING);
+    waiting.is_vain = true;
+    waiting.chunks.clear();
 }
 
 /// Bytes that are on small pages and will be put on huge ones.
@@ -76,7 +88,8 @@ impl SmallPages {
         unsafe { madvise(chunk, CHUNK_BYTES, Advice::LinuxHugepage)? };
         let mut result = Ok(());
         for _ in 0..TRIES {
-            unmap_chunk(map_touched());
+            // SAFETY: nobody else knows of that mapping.
+            unsafe { unmap_chunk(map_touched()) };
             // SAFETY: as the module says.
             let code = unsafe { libc::madvise(chunk, CHUNK_BYTES, libc::MADV_COLLAPSE) };
             result = if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
@@ -90,7 +103,7 @@ impl SmallPages {
 
 impl Waiting {
     const fn new() -> Waiting {
-        Waiting { chunks: BTreeSet::new(), next: 0 }
+        Waiting { chunks: BTreeSet::new(), next: 0, is_vain: false }
     }
 
     /// The next one by address, from the last on and then from the first.
@@ -146,7 +159,8 @@ mod tests {
                 assert_eq!(words.add(index).read(), index as u64);
             }
         }
-        unmap_chunk(chunk);
+        // SAFETY: nobody else knows of it.
+        unsafe { unmap_chunk(chunk) };
         assert!(SmallPages(chunk.addr()).collapse().is_err(), "there is nothing any more");
     }
 }
