@@ -6,8 +6,12 @@ use std::sync::Arc;
 /// The kernel refuses more in one call (UIO_MAXIOV).
 pub(crate) const PIECES_MAX: usize = 1024;
 
-/// The kernel sends at most `i32::MAX` rounded down to a page in one call.
-pub(crate) const CALL_BYTES_MAX: usize = 1 << 30;
+/// What one call carries at most: to copy a megabyte takes the kernel a quarter of a millisecond,
+/// and meanwhile nobody else has a turn.
+pub(crate) const CALL_BYTES_MAX: usize = 256 << 10;
+
+/// The first call of a payload carries less: some ask for much and are gone.
+const FIRST_CALL_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes to send. Each chunk of `shared` goes out before `bytes[position..]`; positions ascend.
 #[derive(Debug, Default)]
@@ -73,7 +77,7 @@ impl Cursor {
     /// What is left to send, as much as one call may carry.
     pub fn pieces(self, payload: &Payload) -> impl Iterator<Item = &[u8]> {
         let mut cursor = self;
-        let mut room = CALL_BYTES_MAX;
+        let mut room = if self.is_at_start() { FIRST_CALL_BYTES_MAX } else { CALL_BYTES_MAX };
         let pieces = std::iter::from_fn(move || {
             let (piece, behind) = cursor.next(payload)?;
             let piece = &piece[..piece.len().min(room)];
@@ -82,6 +86,10 @@ impl Cursor {
             (!piece.is_empty()).then_some(piece)
         });
         pieces.take(PIECES_MAX)
+    }
+
+    fn is_at_start(&self) -> bool {
+        self.bytes_done + self.shared_done + self.chunk_done == 0
     }
 
     pub fn is_done(self, payload: &Payload) -> bool {

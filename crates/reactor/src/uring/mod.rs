@@ -35,6 +35,10 @@ use outgoing::Outgoing;
 use ring::Ring;
 use silence::Silence;
 
+/// Connections that are reported in one turn, so that others get theirs; of a long queue an eighth,
+/// since each of them is an open file.
+const ACCEPTS_MAX: usize = 8;
+
 /// How many idle `Outgoing` are kept; about 200 bytes each.
 const SPARE_MAX: usize = 1024;
 
@@ -85,6 +89,8 @@ pub(crate) struct Uring {
     buffers: Buffers,
     connections: Slab<Connection>,
     listeners: Slab<Accepting>,
+    /// The kernel's accept takes all that there are; they are reported by turns.
+    accepted: VecDeque<(ListenerId, Socket)>,
     /// Connections whose receive found no buffer, longest waiting first.
     starved: VecDeque<ConnectionId>,
     backoff: Backoff,
@@ -112,6 +118,7 @@ impl Uring {
             buffers,
             connections: Slab::new(),
             listeners: Slab::new(),
+            accepted: VecDeque::new(),
             starved: VecDeque::new(),
             backoff: Backoff::default(),
             silence: Silence::default(),
@@ -154,6 +161,7 @@ impl Uring {
 
     pub(crate) fn unlisten(&mut self, id: ListenerId) {
         self.backoff.forget(id);
+        self.accepted.retain(|(listener, _)| *listener != id);
         let Some(accepting) = self.listeners.find(id.index, id.generation) else { return };
         accepting.closing = true;
         if accepting.armed {
@@ -243,7 +251,7 @@ impl Uring {
         self.take_ready(events);
         // Those that are still starved although there are buffers come in the next turn, at once.
         let more = !self.starved.is_empty() && self.buffers.available() > 0;
-        let must_not_block = events.len() > had || more;
+        let must_not_block = events.len() > had || more || !self.accepted.is_empty();
         let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
         let mut completions = std::mem::take(&mut self.completions);
         let timeout = self.silence.limit(self.backoff.limit(timeout));
@@ -259,7 +267,14 @@ impl Uring {
         if self.ring.is_settled() {
             self.settle_quiet(events);
         }
+        self.report_accepted(events);
         result
+    }
+
+    fn report_accepted(&mut self, events: &mut Vec<Event>) {
+        let count = ACCEPTS_MAX.max(self.accepted.len() / 8).min(self.accepted.len());
+        let accepted = self.accepted.drain(..count);
+        events.extend(accepted.map(|(listener, socket)| Event::Accepted { listener, socket }));
     }
 
     /// How many clients may ask again within a moment: those who are awaited. Fewer where few are
@@ -394,7 +409,7 @@ impl Uring {
             let fd = unsafe { OwnedFd::from_raw_fd(result) };
             if !closing {
                 let socket = Socket::accepted(fd, is_unix, false);
-                events.push(Event::Accepted { listener: id, socket });
+                self.accepted.push_back((id, socket));
             }
         }
         if closing {

@@ -13,6 +13,7 @@ use kvasir_reactor::{Address, BackendChoice, ConnectionId, Listener, Options, Pa
 crate::for_each_backend! {
     two_thousand_connections_are_echoed
     a_unix_socket_is_echoed
+    a_crowd_of_new_connections_holds_up_nobody
     a_closed_listener_accepts_no_more
     a_connection_knows_both_addresses
     stale_ids_are_ignored_after_slot_reuse
@@ -80,6 +81,23 @@ fn a_unix_socket_is_echoed(backend: BackendChoice) {
     client.join().unwrap();
     assert!(reader.join().unwrap() == bytes);
     std::fs::remove_file(path).unwrap();
+}
+
+fn a_crowd_of_new_connections_holds_up_nobody(backend: BackendChoice) {
+    const CROWD: usize = 100;
+    let mut worker = Worker::new(backend);
+    let (mut stream, id) = worker.connect();
+    let _crowd: Vec<_> =
+        (0..CROWD).map(|_| TcpStream::connect(worker.address).unwrap()).collect();
+    stream.write_all(b"PING").unwrap();
+    let mut most = 0;
+    while worker.ids.len() <= CROWD {
+        let before = worker.ids.len();
+        worker.turn(None);
+        most = most.max(worker.ids.len() - before);
+        assert_eq!(worker.peers[&id].received, b"PING");
+    }
+    assert!(most <= CROWD / 8, "{most} at once");
 }
 
 fn a_closed_listener_accepts_no_more(backend: BackendChoice) {

@@ -12,6 +12,7 @@ crate::for_each_backend! {
     shared_chunks_reach_a_slow_reader_in_order
     more_chunks_than_one_call_takes
     sixty_four_megabytes
+    a_large_payload_takes_several_turns
     closing_with_a_send_on_its_way
     closing_before_the_first_turn
     what_was_sent_before_a_close_arrives
@@ -104,6 +105,22 @@ fn more_chunks_than_one_call_takes(backend: BackendChoice) {
 fn sixty_four_megabytes(backend: BackendChoice) {
     let mut worker = Worker::new(backend);
     check_payload(&mut worker, Payload::from(pattern(64 << 20, 1)), 1 << 20);
+}
+
+fn a_large_payload_takes_several_turns(backend: BackendChoice) {
+    const SIZE: usize = 1 << 20;
+    let mut worker = Worker::new(backend);
+    worker.send_buffer_size = Some(4 * SIZE);
+    let (mut stream, id) = worker.connect();
+    let reader = std::thread::spawn(move || stream.read_exact(&mut vec![0; SIZE]).unwrap());
+    worker.reactor.send(id, Payload::from(vec![7; SIZE]));
+    let mut turns = 0;
+    while !sent(&worker, id) {
+        worker.turn(None);
+        turns += 1;
+    }
+    assert!(turns >= 4, "others had a turn {turns} times");
+    reader.join().unwrap();
 }
 
 fn closing_with_a_send_on_its_way(backend: BackendChoice) {

@@ -7,14 +7,17 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::Field;
 
 pub const BIG_VALUE_BYTES: usize = 1024 * 1024;
 const MEGABYTE: u64 = 1024 * 1024;
 /// A kernel without preemption leaves the processor to a call until it is done, whatever the
-/// caller's priority, and an attacker's long calls would be on another machine's.
+/// caller's priority, and an attacker's long calls would be on another machine's: to send a lot at
+/// once, or to drop a lot that was not sent.
 const PIECE_BYTES: usize = 16 * 1024;
+const UNSENT_BYTES: usize = 4 * PIECE_BYTES;
 
 pub struct Kind {
     pub name: &'static str,
@@ -127,6 +130,7 @@ fn send_garbage(field: &Field, _: usize) -> Result<()> {
     let garbage = vec![b'x'; MEGABYTE as usize];
     while !field.is_over.load(Relaxed) {
         let mut stream = connect(field)?;
+        sockopt::set_socket_send_buffer_size(&stream, UNSENT_BYTES)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         // It is cut off somewhere in the middle.
         let _ = garbage.chunks(PIECE_BYTES).try_for_each(|piece| stream.write_all(piece));
@@ -166,12 +170,23 @@ fn promise(field: &Field, _: usize) -> Result<()> {
     Ok(())
 }
 
+/// From an address of its own for each few connections: to find one of the last free ports of an
+/// address takes the kernel milliseconds, and an attacker's would be another machine's.
 fn connect(field: &Field) -> Result<TcpStream> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, field.port));
+    let count = field.connects.fetch_add(1, Relaxed);
+    let from = SocketAddr::from((Ipv4Addr::new(127, 0, 1 + (count % 250) as u8, 1), 0));
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    // A server may listen where this one's port is not yet forgotten.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &from)?;
     // Longer than the kernel waits before it asks a full queue of connections again.
-    TcpStream::connect_timeout(&address, Duration::from_secs(20)).context("cannot connect")
+    let patience = Some(Duration::from_secs(20));
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, patience)?;
+    let to = SocketAddr::from((Ipv4Addr::LOCALHOST, field.port));
+    rustix::net::connect(&socket, &to).context("cannot connect")?;
+    Ok(TcpStream::from(socket))
 }
 
 fn reset_on_close(stream: &TcpStream) -> Result<()> {
-    Ok(rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
+    Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }

@@ -49,6 +49,8 @@ struct Field {
     port: u16,
     connections: usize,
     is_over: AtomicBool,
+    /// Connections made, or tried.
+    connects: AtomicU64,
     /// What they have done, in a unit of their own.
     done: AtomicU64,
     failures: Mutex<Vec<String>>,
@@ -112,6 +114,7 @@ fn abuse_of(
             port: server.port(),
             connections,
             is_over: AtomicBool::new(false),
+            connects: AtomicU64::new(0),
             done: AtomicU64::new(0),
             failures: Mutex::new(Vec::new()),
         };

@@ -24,6 +24,7 @@ const BUCKET: &str = "local n = tonumber(redis.call('get', KEYS[1]) or ARGV[1]) 
     redis.call('set', KEYS[1], n - 1, 'PX', ARGV[2]) return 1";
 
 const PIPELINES: [u32; 2] = [1, 16];
+const TWO_WORKERS_PIPELINES: [u32; 2] = [16, 64];
 const BUCKETS: u64 = 100_000;
 const CALIBRATION: u64 = 10_000;
 const CONNECTIONS: usize = 50;
@@ -56,20 +57,24 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
         measurements.push(Measurement::new("scripts", case, metrics));
     }
     drop(server);
-    measurements.extend(two_workers(lab, target)?);
+    for pipeline in TWO_WORKERS_PIPELINES {
+        measurements.extend(two_workers(lab, target, pipeline)?);
+    }
     Ok(measurements)
 }
 
-/// EVALSHA on one worker and on two, while server and load share both cores.
-fn two_workers(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
+/// EVALSHA on one worker and on two, while server and load share both cores: the longer the
+/// pipeline, the less of them the load takes.
+fn two_workers(lab: &Lab, target: &Target, pipeline: u32) -> Result<Vec<Measurement>> {
     let mut one: Option<BTreeMap<&str, f64>> = None;
     let mut measurements = Vec::new();
     for threads in [1, 2] {
         let server = lab.start(target, threads, &lab.both_cores())?;
         let sha = load_script(&server)?;
-        let case = format!("EVALSHA, pipeline 16, {threads} io-threads");
+        let case = format!("EVALSHA, pipeline {pipeline}, {threads} io-threads");
         lab.say(&format!("{}: {case}", target.label));
-        let metrics = kv::measure(lab, &server, &load("EVALSHA", &sha, 16), &lab.both_cores())?;
+        let load = load("EVALSHA", &sha, pipeline);
+        let metrics = kv::measure(lab, &server, &load, &lab.both_cores())?;
         let one = one.get_or_insert_with(|| metrics.clone());
         let kept = BTreeMap::from([
             ("ops_s", metrics["ops_s"]),
