@@ -87,8 +87,7 @@ fn a_crowd_of_new_connections_holds_up_nobody(backend: BackendChoice) {
     const CROWD: usize = 100;
     let mut worker = Worker::new(backend);
     let (mut stream, id) = worker.connect();
-    let _crowd: Vec<_> =
-        (0..CROWD).map(|_| TcpStream::connect(worker.address).unwrap()).collect();
+    let _crowd: Vec<_> = (0..CROWD).map(|_| TcpStream::connect(worker.address).unwrap()).collect();
     stream.write_all(b"PING").unwrap();
     let mut most = 0;
     while worker.ids.len() <= CROWD {

@@ -28,7 +28,7 @@ pub struct Kind {
 }
 
 pub static KINDS: &[Kind] = &[
-    Kind { name: "churn", threads: 4, work: churn, grown_bytes_max: Some(64 * MEGABYTE) },
+    Kind { name: "churn", threads: 2, work: churn, grown_bytes_max: Some(64 * MEGABYTE) },
     Kind { name: "half-open", threads: 4, work: half_open, grown_bytes_max: Some(64 * MEGABYTE) },
     Kind { name: "slow-readers", threads: 4, work: read_slowly, grown_bytes_max: None },
     Kind { name: "never-read", threads: 4, work: never_read, grown_bytes_max: None },

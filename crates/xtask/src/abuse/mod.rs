@@ -26,6 +26,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Descriptors of ours beside those of the connections that stay.
 const DESCRIPTORS_MORE: u64 = 1000;
 
+/// Where nothing is compared, more threads find more faults.
+const WORKERS_IN_CI: usize = 2;
+
+/// Half of the cores: the bad clients have the others.
+fn default_workers() -> usize {
+    thread::available_parallelism().map_or(1, |cores| cores.get() / 2).max(1)
+}
+
 #[derive(clap::Args)]
 pub struct Options {
     /// How long each kind lasts
@@ -34,6 +42,9 @@ pub struct Options {
     /// Connections that come and go, or stay
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
+    /// The server's; the bad clients take as many cores
+    #[arg(long, default_value_t = default_workers())]
+    workers: usize,
     #[command(flatten)]
     backends: Backends,
     /// Only these kinds; `list` prints them
@@ -67,9 +78,9 @@ pub fn main(options: &Options) -> Result<()> {
         |kind: &&Kind| options.only.is_empty() || options.only.iter().any(|name| name == kind.name);
     let kinds: Vec<&Kind> = KINDS.iter().filter(wanted).collect();
     let time = Duration::from_secs(options.seconds);
-    options
-        .backends
-        .each(|backend| abuse_of(&kvasir(backend)?, backend, &kinds, options.connections, time))?;
+    options.backends.each(|backend| {
+        abuse_of(&kvasir(backend, options.workers)?, backend, &kinds, options.connections, time)
+    })?;
     if options.redis {
         let args = ["--save", "", "--appendonly", "no", "--maxclients", "20000"];
         let args = args.map(str::to_string).to_vec();
@@ -82,13 +93,14 @@ pub fn main(options: &Options) -> Result<()> {
 /// Every kind for a short time, with fewer connections.
 pub fn abuse(backend: &str, seconds: u64, connections: usize) -> Result<()> {
     let kinds: Vec<&Kind> = KINDS.iter().collect();
-    abuse_of(&kvasir(backend)?, backend, &kinds, connections, Duration::from_secs(seconds))
+    let server = kvasir(backend, WORKERS_IN_CI)?;
+    abuse_of(&server, backend, &kinds, connections, Duration::from_secs(seconds))
 }
 
 /// Where packets come faster than the system takes them it drops some, also the only one that says
 /// that a client has gone. Then only keep-alive finds that out.
-fn kvasir(backend: &str) -> Result<Launch> {
-    kvasir::launch(backend, 2, &["--maxclients", "20000", "--tcp-keepalive", "1"])
+fn kvasir(backend: &str, workers: usize) -> Result<Launch> {
+    kvasir::launch(backend, workers, &["--maxclients", "20000", "--tcp-keepalive", "1"])
 }
 
 fn abuse_of(
