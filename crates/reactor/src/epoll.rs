@@ -15,9 +15,10 @@ use std::time::Duration;
 use bitflags::bitflags;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustix::time::Timespec;
 
+use crate::accept::{Rest, accept_some};
 use crate::backoff::Backoff;
 use crate::memory::Pool;
 use crate::payload::Cursor;
@@ -27,10 +28,6 @@ use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Options, Payload,
 
 /// Events taken from the kernel in one turn.
 const EVENTS_MAX: usize = 1024;
-
-/// Connections accepted in one turn, so that others get theirs: each takes 20 us and more, until it
-/// is closed again.
-const ACCEPTS_MAX: usize = 8;
 
 /// Pieces of a payload in one call; they are gathered on the stack.
 const PIECES_MAX: usize = 64;
@@ -396,22 +393,11 @@ impl Epoll {
         let Some(generation) = self.listeners.generation(token.index) else { return };
         let id = ListenerId { index: token.index, generation };
         let Some(accepting) = self.listeners.find(id.index, generation) else { return };
-        for _ in 0..ACCEPTS_MAX {
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            match rustix::net::accept_with(&accepting.fd, flags) {
-                Ok(fd) => {
-                    let socket = Socket::accepted(fd, accepting.is_unix, true);
-                    events.push(Event::Accepted { listener: id, socket });
-                }
-                Err(Errno::AGAIN) => return,
-                Err(error) if is_exhaustion(error) => {
-                    let _ = epoll::delete(&self.epoll, &accepting.fd);
-                    events.push(Event::AcceptFailed { listener: id, error: error.into() });
-                    return self.backoff.rest(id);
-                }
-                // The client was gone before we came to it.
-                Err(_) => {}
-            }
+        let take = |socket| events.push(Event::Accepted { listener: id, socket });
+        if let Rest::Failed(error) = accept_some(&accepting.fd, accepting.is_unix, true, take) {
+            let _ = epoll::delete(&self.epoll, &accepting.fd);
+            events.push(Event::AcceptFailed { listener: id, error });
+            self.backoff.rest(id);
         }
     }
 }
@@ -445,8 +431,4 @@ impl Connection {
         }
         Ok(cursor.is_done(payload))
     }
-}
-
-fn is_exhaustion(error: Errno) -> bool {
-    matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL)
 }

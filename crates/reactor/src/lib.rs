@@ -11,6 +11,7 @@
 //! `unsafe` says in its header which memory that is and who may touch it when.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod accept;
 mod backoff;
 pub mod clock;
 mod epoll;

@@ -1,5 +1,6 @@
-//! The io_uring backend: multishot accept, multishot receive from provided buffers, one send per
-//! connection, one `io_uring_enter` per turn. Needs Linux 6.1.
+//! The io_uring backend: multishot receive from provided buffers, one send per connection, one
+//! `io_uring_enter` per turn; listeners are polled, and a few connections accepted in a turn. Needs
+//! Linux 6.1.
 //!
 //! Per connection the kernel holds at most one receive and one send. A slot, its descriptor and
 //! its `Outgoing` stay until both have had their last completion.
@@ -19,13 +20,14 @@ mod silence;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use bitflags::bitflags;
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode, squeue};
 
+use crate::accept::{Rest, accept_some};
 use crate::backoff::Backoff;
 use crate::slab::Slab;
 use crate::token::{Kind, Token};
@@ -34,10 +36,6 @@ use buffers::{Buffers, GROUP};
 use outgoing::Outgoing;
 use ring::Ring;
 use silence::Silence;
-
-/// Connections that are reported in one turn, so that others get theirs; of a long queue an eighth,
-/// since each of them is an open file.
-const ACCEPTS_MAX: usize = 8;
 
 /// How many idle `Outgoing` are kept; about 200 bytes each.
 const SPARE_MAX: usize = 1024;
@@ -79,7 +77,7 @@ const _: () = assert!(size_of::<Connection>() <= 16);
 struct Accepting {
     fd: OwnedFd,
     is_unix: bool,
-    /// The kernel has an accept of this listener.
+    /// The kernel has a poll of this listener.
     armed: bool,
     closing: bool,
 }
@@ -89,8 +87,8 @@ pub(crate) struct Uring {
     buffers: Buffers,
     connections: Slab<Connection>,
     listeners: Slab<Accepting>,
-    /// The kernel's accept takes all that there are; they are reported by turns.
-    accepted: VecDeque<(ListenerId, Socket)>,
+    /// Listeners with connections to accept.
+    acceptable: Vec<ListenerId>,
     /// Connections whose receive found no buffer, longest waiting first.
     starved: VecDeque<ConnectionId>,
     backoff: Backoff,
@@ -118,7 +116,7 @@ impl Uring {
             buffers,
             connections: Slab::new(),
             listeners: Slab::new(),
-            accepted: VecDeque::new(),
+            acceptable: Vec::new(),
             starved: VecDeque::new(),
             backoff: Backoff::default(),
             silence: Silence::default(),
@@ -152,16 +150,23 @@ impl Uring {
     pub(crate) fn listen(&mut self, listener: Listener) -> ListenerId {
         let is_unix = listener.is_unix();
         let fd = listener.into_fd();
+        let prepared = rustix::io::ioctl_fionbio(&fd, true);
         let accepting = Accepting { fd, is_unix, armed: false, closing: false };
         let (index, generation) = self.listeners.insert(accepting);
         let id = ListenerId { index, generation };
-        self.accept(id);
+        match prepared {
+            Ok(()) => self.watch_listener(id),
+            Err(error) => {
+                self.ready.push(Event::AcceptFailed { listener: id, error: error.into() });
+                self.backoff.rest(id);
+            }
+        }
         id
     }
 
     pub(crate) fn unlisten(&mut self, id: ListenerId) {
         self.backoff.forget(id);
-        self.accepted.retain(|(listener, _)| *listener != id);
+        self.acceptable.retain(|listener| *listener != id);
         let Some(accepting) = self.listeners.find(id.index, id.generation) else { return };
         accepting.closing = true;
         if accepting.armed {
@@ -243,7 +248,7 @@ impl Uring {
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
         for listener in self.backoff.take_due() {
-            self.accept(listener);
+            self.watch_listener(listener);
         }
         self.feed_starved();
         self.watch_silence();
@@ -251,7 +256,7 @@ impl Uring {
         self.take_ready(events);
         // Those that are still starved although there are buffers come in the next turn, at once.
         let more = !self.starved.is_empty() && self.buffers.available() > 0;
-        let must_not_block = events.len() > had || more || !self.accepted.is_empty();
+        let must_not_block = events.len() > had || more || !self.acceptable.is_empty();
         let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
         let mut completions = std::mem::take(&mut self.completions);
         let timeout = self.silence.limit(self.backoff.limit(timeout));
@@ -267,14 +272,23 @@ impl Uring {
         if self.ring.is_settled() {
             self.settle_quiet(events);
         }
-        self.report_accepted(events);
+        for listener in std::mem::take(&mut self.acceptable) {
+            self.accept(listener, events);
+        }
         result
     }
 
-    fn report_accepted(&mut self, events: &mut Vec<Event>) {
-        let count = ACCEPTS_MAX.max(self.accepted.len() / 8).min(self.accepted.len());
-        let accepted = self.accepted.drain(..count);
-        events.extend(accepted.map(|(listener, socket)| Event::Accepted { listener, socket }));
+    fn accept(&mut self, id: ListenerId, events: &mut Vec<Event>) {
+        let Some(accepting) = self.listeners.find(id.index, id.generation) else { return };
+        let take = |socket| events.push(Event::Accepted { listener: id, socket });
+        match accept_some(&accepting.fd, accepting.is_unix, false, take) {
+            Rest::None => self.watch_listener(id),
+            Rest::Some => self.acceptable.push(id),
+            Rest::Failed(error) => {
+                events.push(Event::AcceptFailed { listener: id, error });
+                self.backoff.rest(id);
+            }
+        }
     }
 
     /// How many clients may ask again within a moment: those who are awaited. Fewer where few are
@@ -316,7 +330,7 @@ impl Uring {
         match token.kind {
             Kind::Receive => self.on_receive(self.connection_id(token), completion, events),
             Kind::Send => self.on_send(self.connection_id(token), completion.result(), events),
-            Kind::Accept => self.on_accept(token, completion, events),
+            Kind::Accept => self.on_listener(token),
             Kind::Wake => self.on_wake(completion, events),
             Kind::Cancel => self.on_cancel_failed(token, completion.result()),
         }
@@ -396,36 +410,16 @@ impl Uring {
         events.push(Event::Sent { connection: id, payload, result });
     }
 
-    fn on_accept(&mut self, token: Token, completion: &cqueue::Entry, events: &mut Vec<Event>) {
+    fn on_listener(&mut self, token: Token) {
         let generation = self.listeners.generation(token.index).expect("it names a slot");
         assert!(token.fits(generation), "a listener was removed before its last completion");
         let id = ListenerId { index: token.index, generation };
-        let accepting = self.listeners.find(id.index, generation).expect("it has an accept");
-        accepting.armed = cqueue::more(completion.flags());
-        let (is_unix, armed, closing) = (accepting.is_unix, accepting.armed, accepting.closing);
-        let result = completion.result();
-        if result >= 0 {
-            // SAFETY: the completion gives us a new descriptor, which nobody else knows.
-            let fd = unsafe { OwnedFd::from_raw_fd(result) };
-            if !closing {
-                let socket = Socket::accepted(fd, is_unix, false);
-                self.accepted.push_back((id, socket));
-            }
-        }
-        if closing {
-            if !armed {
-                self.listeners.remove(id.index, generation);
-            }
-            return;
-        }
-        match -result {
-            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EINVAL => {
-                let error = io::Error::from_raw_os_error(-result);
-                events.push(Event::AcceptFailed { listener: id, error });
-                self.backoff.rest(id);
-            }
-            // Accepted, or the client was gone before we came to it.
-            _ => self.accept(id),
+        let accepting = self.listeners.find(id.index, generation).expect("it is watched");
+        accepting.armed = false;
+        match accepting.closing {
+            true => drop(self.listeners.remove(id.index, id.generation)),
+            // Whatever the poll says: accepting finds out.
+            false => self.acceptable.push(id),
         }
     }
 
@@ -524,15 +518,15 @@ impl Uring {
         unsafe { self.ring.push(entry) };
     }
 
-    fn accept(&mut self, id: ListenerId) {
+    fn watch_listener(&mut self, id: ListenerId) {
         let Some(accepting) = self.listeners.find(id.index, id.generation) else { return };
         if accepting.armed {
             return;
         }
         accepting.armed = true;
         let fd = Fd(accepting.fd.as_raw_fd());
+        let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
         let token = Token::new(Kind::Accept, id.index, id.generation);
-        let entry = opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build();
         // SAFETY: the descriptor stays open while `armed` is set.
         unsafe { self.ring.push(entry.user_data(token.to_u64())) };
     }
