@@ -25,6 +25,11 @@ impl Payload {
         self.bytes.len() + self.shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>()
     }
 
+    /// Whether one call carries all of it.
+    pub(crate) fn fits_one_call(&self) -> bool {
+        2 * self.shared.len() < PIECES_MAX && self.size() <= FIRST_CALL_BYTES_MAX
+    }
+
     /// Empties it; the vectors keep their capacity.
     pub fn clear(&mut self) {
         self.bytes.clear();

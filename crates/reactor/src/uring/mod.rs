@@ -194,9 +194,10 @@ impl Uring {
         id
     }
 
-    /// As `send`, but the report waits for the next event of another kind.
+    /// As `send`, but the report waits for the next event of another kind. So would the rest of what
+    /// one call does not carry.
     pub(crate) fn send_quietly(&mut self, id: ConnectionId, payload: Payload) {
-        if self.open(id).is_some() && payload.size() > 0 {
+        if self.open(id).is_some() && payload.size() > 0 && payload.fits_one_call() {
             self.connection(id).flags.insert(Flags::QUIET);
             self.quiet.push(id);
         }
