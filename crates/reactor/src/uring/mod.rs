@@ -194,8 +194,8 @@ impl Uring {
         id
     }
 
-    /// As `send`, but the report waits for the next event of another kind. So would the rest of what
-    /// one call does not carry.
+    /// As `send`, but the report waits for the next event of another kind. So would the rest of
+    /// what one call does not carry, which is sent as by `send`.
     pub(crate) fn send_quietly(&mut self, id: ConnectionId, payload: Payload) {
         if self.open(id).is_some() && payload.size() > 0 && payload.fits_one_call() {
             self.connection(id).flags.insert(Flags::QUIET);
@@ -294,7 +294,8 @@ impl Uring {
 
     /// How many clients may ask again within a moment: those who are awaited. Fewer where few are
     /// busy: to wait for a large part of them would be to wait for the slowest, turn by turn, while
-    /// nobody works. Who only sends, only hears, or comes and goes does not count.
+    /// nobody works. Who only sends or only hears does not count; who has gone does until the next
+    /// tick of `silence`.
     fn expected(&self) -> usize {
         const PART: usize = 8;
         self.awaited.min(self.silence.heard_count() / PART)
