@@ -234,10 +234,13 @@ impl Uring {
 
     pub(crate) fn close(&mut self, id: ConnectionId) {
         let Some(connection) = self.open(id) else { return };
+        let flags = connection.flags;
         connection.flags.insert(Flags::CLOSING);
-        let is_sending = connection.flags.contains(Flags::SENDING);
+        if flags.contains(Flags::WATCHED) {
+            self.silence.count_gone();
+        }
         self.cancel_receive(id);
-        if is_sending {
+        if flags.contains(Flags::SENDING) {
             self.cancel(Token::new(Kind::Send, id.index, id.generation));
         }
         self.release_if_done(id);
@@ -294,8 +297,8 @@ impl Uring {
 
     /// How many clients may ask again within a moment: those who are awaited. Fewer where few are
     /// busy: to wait for a large part of them would be to wait for the slowest, turn by turn, while
-    /// nobody works. Who only sends or only hears does not count; who has gone does until the next
-    /// tick of `silence`.
+    /// nobody works. Who only sends or only hears does not count; nor does, among the busy, who has
+    /// gone.
     fn expected(&self) -> usize {
         const PART: usize = 8;
         self.awaited.min(self.silence.heard_count() / PART)

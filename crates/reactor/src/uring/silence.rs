@@ -23,15 +23,23 @@ const LOOKS_MAX: usize = 256;
 pub(super) struct Silence {
     /// Have received something at this tick or the one before.
     heard: Vec<ConnectionId>,
+    /// Of those, how many have been closed since.
+    gone: usize,
     /// To be looked at.
     silent: Vec<ConnectionId>,
     next_tick_ms: u64,
 }
 
 impl Silence {
-    /// Connections that received something in the last 0.1 to 0.2 s.
+    /// Open connections that received something in the last 0.1 to 0.2 s, or may do so first.
     pub(super) fn heard_count(&self) -> usize {
-        self.heard.len()
+        // Who had fallen silent and was closed before the look is among the gone as well.
+        self.heard.len().saturating_sub(self.gone)
+    }
+
+    /// One that is watched was closed.
+    pub(super) fn count_gone(&mut self) {
+        self.gone += 1;
     }
 
     /// `timeout`, or less if there is something to do before.
@@ -67,6 +75,7 @@ impl Uring {
 
     fn tick(&mut self) {
         self.silence.next_tick_ms = now_ms() + TICK_MS;
+        self.silence.gone = 0;
         for id in std::mem::take(&mut self.silence.heard) {
             let Some(connection) = self.open(id) else { continue };
             if connection.flags.contains(Flags::HEARD) {
@@ -117,4 +126,30 @@ fn events() -> PollFlags {
 fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::{Options, Socket};
+
+    #[test]
+    fn who_is_gone_is_not_heard() {
+        // None where io_uring is not allowed.
+        let Ok(mut uring) = Uring::new(&Options::default()) else { return };
+        let pairs = (0..8).map(|_| UnixStream::pair().expect("a pair of sockets"));
+        let (servers, _clients): (Vec<_>, Vec<_>) = pairs.unzip();
+        let sockets = servers.into_iter().map(|end| Socket::accepted(end.into(), true, false));
+        let ids: Vec<_> = sockets.map(|socket| uring.register(socket)).collect();
+        assert_eq!(uring.silence.heard_count(), 8);
+        ids[..5].iter().for_each(|&id| uring.close(id));
+        assert_eq!(uring.silence.heard_count(), 3);
+        // A tick later they are no longer among those it counts, and must not be taken off twice.
+        ids[5..].iter().for_each(|&id| uring.hear(id));
+        uring.tick();
+        assert_eq!(uring.silence.heard_count(), 3);
+        assert_eq!(uring.silence.heard.len(), 3);
+    }
 }
