@@ -245,7 +245,7 @@ impl Session {
             }
         }
         fence::post_messages(shared, *index, core);
-        self.connection.wait_for_disk(core);
+        self.connection.wait_for_disk(shared, *index, core);
     }
 
     /// Adds a call that is not about data to what the log gets.

@@ -52,6 +52,9 @@ pub struct WorkerStats {
     pub reads: Counter,
     pub writes: Counter,
     pub batches: Counter,
+    /// See `aof::round`.
+    pub returns: Counter,
+    pub returned: Counter,
     /// Wrong passwords, and calls that ACL rules did not allow, by what was denied.
     pub denied_auth: Counter,
     pub denied_command: Counter,
@@ -62,9 +65,9 @@ pub struct WorkerStats {
     pub input_limited: Counter,
     pub output_limited: Counter,
     pub evicted_clients: Counter,
-    /// Index of the command that ran last, or runs; `usize::MAX` before the first.
     /// Memory of the worker's interpreter after its last script.
     pub interpreter_bytes: Counter,
+    /// Index of the command that ran last, or runs; `usize::MAX` before the first.
     pub last_command: AtomicUsize,
     /// By the command's index in the table.
     pub by_command: Box<[CommandStats]>,
@@ -99,6 +102,8 @@ impl WorkerStats {
             reads: Counter::default(),
             writes: Counter::default(),
             batches: Counter::default(),
+            returns: Counter::default(),
+            returned: Counter::default(),
             denied_auth: Counter::default(),
             denied_command: Counter::default(),
             denied_key: Counter::default(),

@@ -202,6 +202,8 @@ impl Worker {
     fn wait(&mut self) -> std::io::Result<()> {
         let timeout = self.timeout();
         self.awaits_report = false;
+        // The disk serves them together: for others to come a turn would delay that for all.
+        self.reactor.hurry(self.core.env.fences);
         self.reactor.wait(timeout, &mut self.events)?;
         stop_on_signal(self.shared);
         self.core.refresh(self.shared);

@@ -99,6 +99,8 @@ pub(crate) struct Uring {
     quiet: Vec<ConnectionId>,
     /// Those who were answered and have not asked again; none once they did not come in time.
     awaited: usize,
+    /// No turn waits for them.
+    hurries: bool,
     /// Scratch of `wait`.
     completions: Vec<cqueue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel is given addresses inside of the box")]
@@ -123,6 +125,7 @@ impl Uring {
             ready: Vec::new(),
             quiet: Vec::new(),
             awaited: 0,
+            hurries: false,
             completions: Vec::new(),
             spare: Vec::new(),
             waker: Waker::new()?,
@@ -137,6 +140,10 @@ impl Uring {
 
     pub(crate) fn connection_count(&self) -> usize {
         self.connections.count()
+    }
+
+    pub(crate) fn hurry(&mut self, is_wanted: bool) {
+        self.hurries = is_wanted;
     }
 
     pub(crate) fn bytes(&self, buffer: &Buffer) -> &[u8] {
@@ -301,6 +308,9 @@ impl Uring {
     /// gone.
     fn expected(&self) -> usize {
         const PART: usize = 8;
+        if self.hurries {
+            return 0;
+        }
         self.awaited.min(self.silence.heard_count() / PART)
     }
 

@@ -133,16 +133,21 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::{Options, Socket};
+    use crate::{Options, Payload, Socket};
+
+    /// A ring with connections, and their other ends; None where io_uring is not allowed.
+    fn uring(count: usize) -> Option<(Uring, Vec<ConnectionId>, Vec<UnixStream>)> {
+        let mut uring = Uring::new(&Options::default()).ok()?;
+        let pairs = (0..count).map(|_| UnixStream::pair().expect("a pair of sockets"));
+        let (servers, clients): (Vec<_>, Vec<_>) = pairs.unzip();
+        let sockets = servers.into_iter().map(|end| Socket::accepted(end.into(), true, false));
+        let ids = sockets.map(|socket| uring.register(socket)).collect();
+        Some((uring, ids, clients))
+    }
 
     #[test]
     fn who_is_gone_is_not_heard() {
-        // None where io_uring is not allowed.
-        let Ok(mut uring) = Uring::new(&Options::default()) else { return };
-        let pairs = (0..8).map(|_| UnixStream::pair().expect("a pair of sockets"));
-        let (servers, _clients): (Vec<_>, Vec<_>) = pairs.unzip();
-        let sockets = servers.into_iter().map(|end| Socket::accepted(end.into(), true, false));
-        let ids: Vec<_> = sockets.map(|socket| uring.register(socket)).collect();
+        let Some((mut uring, ids, _clients)) = uring(8) else { return };
         assert_eq!(uring.silence.heard_count(), 8);
         ids[..5].iter().for_each(|&id| uring.close(id));
         assert_eq!(uring.silence.heard_count(), 3);
@@ -151,5 +156,18 @@ mod tests {
         uring.tick();
         assert_eq!(uring.silence.heard_count(), 3);
         assert_eq!(uring.silence.heard.len(), 3);
+    }
+
+    #[test]
+    fn a_turn_expects_some_of_those_who_were_answered_unless_it_hurries() {
+        let Some((mut uring, ids, _clients)) = uring(32) else { return };
+        assert_eq!(uring.expected(), 0);
+        ids.iter().for_each(|&id| uring.send(id, Payload::from(b"+OK\r\n".to_vec())));
+        assert_eq!(uring.expected(), 4);
+        uring.hurry(true);
+        assert_eq!(uring.expected(), 0);
+        uring.hurry(false);
+        ids[..16].iter().for_each(|&id| uring.close(id));
+        assert_eq!(uring.expected(), 2);
     }
 }

@@ -9,6 +9,7 @@ pub mod demand;
 mod output;
 mod replay;
 pub mod rewrite;
+mod round;
 pub mod start;
 pub mod switch;
 mod writer;
@@ -47,6 +48,8 @@ pub struct Aof {
     /// By worker: connections of it are held back.
     held_back: Box<[AtomicBool]>,
     refuses_writes: AtomicBool,
+    /// Where in the log the round began that is being measured.
+    round_from: AtomicU64,
     pub demand: Demand,
     /// While it is on. Whoever has both locks took this one first; to change files takes time.
     files: Mutex<Option<Files<RealDisk>>>,
@@ -118,6 +121,7 @@ impl Aof {
             counts: AtomicBool::new(false),
             held_back: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             refuses_writes: AtomicBool::new(false),
+            round_from: AtomicU64::new(0),
             demand: Demand::default(),
             files: Mutex::default(),
             state: Mutex::default(),

@@ -14,6 +14,7 @@ use kvasir_reactor::{clock, thread};
 use kvasir_structures::log::Reader;
 
 use super::output::Output;
+use super::round::Round;
 use super::{AWAKE, Aof, State};
 use crate::config::aof::{AofConfig, Fsync};
 use crate::lock;
@@ -44,6 +45,7 @@ pub(super) struct LogThread {
     output: Output,
     start: Instant,
     last: Group,
+    round: Round,
     /// When a rewrite was last asked for, or was under way.
     last_rewrite: Duration,
 }
@@ -53,7 +55,9 @@ pub(super) struct LogThread {
 struct Group {
     /// How long that took, and to sync it.
     took: Duration,
-    /// Where the log ends when nine tenths have come again of what was in it, and of what had come
+    /// Where the log ends when half a round has come behind it.
+    half_end: u64,
+    /// Where it ends when nine tenths have come again of what was in it, and of what had come
     /// meanwhile.
     next_end: u64,
 }
@@ -80,6 +84,7 @@ impl LogThread {
             output,
             start: Instant::now(),
             last: Group::default(),
+            round: Round::default(),
             last_rewrite: Duration::ZERO,
         }
     }
@@ -119,8 +124,11 @@ impl LogThread {
         let result = self.writer.step(&mut self.output, &turn);
         // Looked up before anybody is told: who is told first may come again at once.
         let in_circulation = self.shared.keyspace.log.end() - from;
-        let next_end = self.writer.written() + in_circulation * 9 / 10;
-        self.last = Group { took: begin.elapsed(), next_end };
+        let written = self.writer.written();
+        let next_end = written + in_circulation * 9 / 10;
+        let half_end =
+            self.round.bytes().map_or(next_end, |bytes| next_end.min(written + bytes / 2));
+        self.last = Group { took: begin.elapsed(), half_end, next_end };
         self.shared.aof.publish_durable(self.shared, self.writer.durable());
         if turn.switch_at.is_some_and(|offset| self.writer.has_reached(offset)) {
             self.switch(config);
@@ -277,25 +285,42 @@ impl LogThread {
         shared.aof.note_end(shared, end);
     }
 
-    /// Waits until almost all have come again who were just answered, or had come meanwhile: one
-    /// sync then serves all who write, where several would each serve some. Ends when nobody comes.
-    fn collect(&self) {
-        let (aof, log) = (&self.shared.aof, &self.shared.keyspace.log);
-        let Group { took, next_end: wanted } = self.last;
-        let (pause, begin) = (took.clamp(PAUSE.start, PAUSE.end), Instant::now());
-        let mut seen = None;
-        aof.wake_at.store(wanted, Relaxed);
-        fence(SeqCst);
-        loop {
-            let end = log.end();
-            let is_late = begin.elapsed() >= (took * WRITES).min(WAIT_MAX);
-            if end >= wanted || seen == Some(end) || is_late {
-                break;
-            }
-            seen = Some(end);
-            std::thread::park_timeout(pause);
+    /// Waits for the next group: until half a round has come. Where that takes less than half of
+    /// what a sync takes, everybody waits for the disk: then until almost all have come who were
+    /// just answered, or had come meanwhile. Ends when nobody comes.
+    fn collect(&mut self) {
+        let (aof, begin) = (&self.shared.aof, Instant::now());
+        let Group { took, half_end, next_end } = self.last;
+        self.round.measure(self.shared, self.start.elapsed(), took);
+        let pause = took.clamp(PAUSE.start, PAUSE.end);
+        let late = begin + (took * WRITES).min(WAIT_MAX);
+        if self.await_end(half_end, pause, late) && begin.elapsed() < took / 2 {
+            self.await_end(next_end, pause, late);
         }
         aof.wake_at.store(AWAKE, Relaxed);
+    }
+
+    /// Waits until the log has come so far; false when nobody has come for as long as a pause, or
+    /// it is late.
+    fn await_end(&self, wanted: u64, pause: Duration, late: Instant) -> bool {
+        let (aof, log) = (&self.shared.aof, &self.shared.keyspace.log);
+        aof.wake_at.store(wanted, Relaxed);
+        fence(SeqCst);
+        let mut seen = (log.end(), Instant::now());
+        loop {
+            let (end, now) = (log.end(), Instant::now());
+            if end >= wanted {
+                return true;
+            }
+            if end > seen.0 {
+                seen = (end, now);
+            }
+            let until = late.min(seen.1 + pause);
+            if now >= until {
+                return false;
+            }
+            std::thread::park_timeout(until - now);
+        }
     }
 
     /// Sleeps until it is woken for something, or the disk is due.
