@@ -145,7 +145,7 @@ fn readers(lab: &Lab, target: &Target) -> Result<Measurement> {
         Ok(())
     })?;
     let writers = first_load(lab);
-    let write = || kv::measure(lab, &server, &writers, &lab.load_core());
+    let write = || kv::drive(lab, &server, &writers, &lab.load_core());
     let (beside, _) = watch_while(&server, get, write)?;
     let p99 = |watch: &Watch| quantile_ms(&watch.round_trips, 0.99);
     let metrics = BTreeMap::from([

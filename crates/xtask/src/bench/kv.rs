@@ -162,16 +162,10 @@ pub fn measure(
     load: &Load,
     cores: &str,
 ) -> Result<BTreeMap<&'static str, f64>> {
-    let most = load.count_max.unwrap_or(u64::MAX);
-    let calibration = (load.calibration * u64::from(load.pipeline.min(16))).min((most / 4).max(1));
-    let requests = |count: u64| generate(lab, server, load, cores, count);
-    let expected = requests(calibration)?.ops_s;
-    let count = ((expected * lab.seconds) as u64).max(calibration / 10);
-    let count = count.min(most - calibration.min(most)).max(1);
-
+    let count = calibrate(lab, server, load, cores)?;
     cpu::wait_until_idle(server.pid())?;
     let server_before = CpuTime::of(server.pid())?;
-    let result = requests(count)?;
+    let result = generate(lab, server, load, cores, count)?;
     let server_cpu = CpuTime::of(server.pid())?.since(&server_before);
     let count = result.requests;
     let took_s = count / result.ops_s;
@@ -189,6 +183,21 @@ pub fn measure(
         ("load_busy", 100.0 * result.cpu_s / took_s),
         ("requests", count),
     ]))
+}
+
+/// The same load on a server that others keep busy too, of which nothing is known then.
+pub fn drive(lab: &Lab, server: &Server, load: &Load, cores: &str) -> Result<()> {
+    let count = calibrate(lab, server, load, cores)?;
+    generate(lab, server, load, cores, count).map(drop)
+}
+
+/// How many requests take about the wanted time, by a short run.
+fn calibrate(lab: &Lab, server: &Server, load: &Load, cores: &str) -> Result<u64> {
+    let most = load.count_max.unwrap_or(u64::MAX);
+    let calibration = (load.calibration * u64::from(load.pipeline.min(16))).min((most / 4).max(1));
+    let expected = generate(lab, server, load, cores, calibration)?.ops_s;
+    let count = ((expected * lab.seconds) as u64).max(calibration / 10);
+    Ok(count.min(most - calibration.min(most)).max(1))
 }
 
 /// What who made the requests saw, and the processor's time that it took.
