@@ -52,7 +52,7 @@ pub struct WorkerStats {
     pub reads: Counter,
     pub writes: Counter,
     pub batches: Counter,
-    /// See `aof::round`.
+    /// Clients that wrote again after an answer: how often, and how many; see `aof::round`.
     pub returns: Counter,
     pub returned: Counter,
     /// Wrong passwords, and calls that ACL rules did not allow, by what was denied.

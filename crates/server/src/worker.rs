@@ -15,7 +15,7 @@ use kvasir_resp::request::Limits;
 
 use crate::batch::{Batch, Data, Source};
 use crate::blocking::{Deadlines, Served};
-use crate::config::Config;
+use crate::config::{Config, aof::Fsync};
 use crate::connection::{Connection, find};
 use crate::cron::Cron;
 use crate::evict::{self, Evicting};
@@ -202,8 +202,9 @@ impl Worker {
     fn wait(&mut self) -> std::io::Result<()> {
         let timeout = self.timeout();
         self.awaits_report = false;
-        // The disk serves them together: for others to come a turn would delay that for all.
-        self.reactor.hurry(self.core.env.fences);
+        // Where the disk serves all together, a turn that waits for others would delay that.
+        let Core { env, config, .. } = &self.core;
+        self.reactor.hurry(env.fences && config.aof.appendfsync == Fsync::Always);
         self.reactor.wait(timeout, &mut self.events)?;
         stop_on_signal(self.shared);
         self.core.refresh(self.shared);

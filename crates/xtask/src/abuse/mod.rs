@@ -12,8 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
+use crate::bench::cpu;
 use crate::kvasir::{self, Backends};
 use crate::oracle::Oracle;
 use crate::server::{Launch, Server};
@@ -113,9 +114,7 @@ fn divide_cores(servers: usize) -> Result<Option<String>> {
     else {
         return Ok(None);
     };
-    let mut own = CpuSet::new();
-    clients.iter().for_each(|&core| own.set(core));
-    sched_setaffinity(None, &own)?;
+    cpu::pin(clients)?;
     Ok(Some(servers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")))
 }
 

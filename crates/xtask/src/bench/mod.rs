@@ -11,7 +11,7 @@ mod churn;
 mod commands;
 mod compression;
 mod correctness;
-mod cpu;
+pub mod cpu;
 mod crowd;
 mod idle;
 mod kv;
