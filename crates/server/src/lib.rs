@@ -29,6 +29,7 @@ pub mod freeing;
 pub mod histogram;
 pub mod info;
 pub mod input;
+pub mod input_limits;
 pub mod latency;
 pub mod listen;
 pub mod log;

@@ -19,6 +19,7 @@ use crate::config::{Config, aof::Fsync};
 use crate::connection::{Connection, find};
 use crate::cron::Cron;
 use crate::evict::{self, Evicting};
+use crate::fence::HeldBack;
 use crate::input::Input;
 use crate::listen::Open;
 use crate::log::warning;
@@ -35,8 +36,6 @@ use crate::tls::transport::Handshakes;
 use crate::tracking::{self, NOBODY};
 use crate::tuning::{env, request_limits};
 
-/// Input that waits beyond this stops receiving, unless it is one request that needs more.
-const INPUT_HIGH: usize = 256 * 1024;
 /// A payload of this size may not be sent at once, so its end is reported as soon as it comes.
 const REPORTED_BYTES_MIN: usize = 128 * 1024;
 /// Emptied reply buffers kept for the next replies, and how large one may be.
@@ -74,8 +73,7 @@ pub struct Worker {
     /// it without waiting.
     awaits_report: bool,
     pub spare: Vec<Vec<u8>>,
-    /// Connections whose replies wait for the disk.
-    pub held_back: Vec<usize>,
+    pub held_back: HeldBack,
 }
 
 /// What running a command needs of its worker.
@@ -175,7 +173,7 @@ impl Worker {
             handshakes: Handshakes::default(),
             awaits_report: false,
             spare: Vec::new(),
-            held_back: Vec::new(),
+            held_back: HeldBack::default(),
         })
     }
 
@@ -235,6 +233,7 @@ impl Worker {
         if !self.ready.is_empty()
             || !self.events.is_empty()
             || self.awaits_report
+            || self.held_back.is_behind()
             || self.handshakes.is_waiting()
             || self.core.evicting.is_behind()
         {
@@ -429,26 +428,6 @@ impl Worker {
             self.count_memory(index);
         }
         self.batch.sources = sources;
-    }
-
-    /// Back-pressure on a client that sends faster than it is served, and the limit on a request.
-    pub fn limit_input(&mut self, index: usize, has_more: bool) {
-        let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        let waiting = connection.input.len();
-        if waiting > self.core.config.client_query_buffer_limit as usize {
-            let id = connection.client.id;
-            warning!("closing client that reached the query buffer limit id={id}");
-            self.shared.workers[self.index].stats.input_limited.add(1);
-            return self.close(index);
-        }
-        if has_more && waiting > INPUT_HIGH && !connection.is_paused {
-            connection.is_paused = true;
-            self.reactor.pause(connection.id);
-        } else if connection.is_paused && (!has_more || waiting <= INPUT_HIGH / 2) {
-            // Without more to run, what waits is the beginning of a request that needs the rest.
-            connection.is_paused = false;
-            self.reactor.resume(connection.id);
-        }
     }
 
     /// Sends what a connection has to say, unless a payload is under way; then closes it if that

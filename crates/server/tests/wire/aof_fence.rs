@@ -113,6 +113,41 @@ fn replies_of_writes_and_of_reads_that_saw_them_wait() {
     assert_eq!((reader.reply(), script.reply()), (text(b"v"), text(b"v")));
 }
 
+/// They are answered some at a time, with nothing else that wakes the worker; one has gone
+/// meanwhile.
+#[test]
+fn all_who_waited_together_are_answered() {
+    let directory = directory();
+    let options = ["--appendfsync", "always", "--io-threads", "1"];
+    let (server, _) = idle(directory.path(), &options);
+    let mut writers: Vec<_> = (0..100).map(|_| Listener::of(&server)).collect();
+    let frozen = Frozen::log(&server);
+    writers.iter_mut().for_each(|writer| writer.send("INCR k"));
+    written(&server);
+    others_go_on(&server, 100);
+    drop(writers.swap_remove(50));
+    drop(frozen);
+    let mut seen: Vec<_> = writers.iter_mut().map(Listener::reply).collect();
+    seen.sort_by_key(|reply| if let Value::Integer(count) = reply { *count } else { 0 });
+    seen.dedup();
+    assert_eq!((seen.len(), seen.last()), (99, Some(&Value::Integer(100))));
+}
+
+#[test]
+fn nobody_waits_any_more_when_always_ends() {
+    let directory = directory();
+    let options = ["--appendfsync", "always", "--io-threads", "1"];
+    let (server, mut client) = idle(directory.path(), &options);
+    let mut writer = Listener::of(&server);
+    let _frozen = Frozen::log(&server);
+    writer.send("SET k v");
+    written(&server);
+    assert!(!writer.has_something());
+    assert_eq!(client.ask("CONFIG SET appendfsync no"), Value::Simple(b"OK".to_vec()));
+    others_go_on(&server, 1);
+    assert_eq!(writer.reply(), Value::Simple(b"OK".to_vec()));
+}
+
 /// Who publishes behind a write, in the same transaction or script, or by a call of its own, tells
 /// of what may be gone after a crash.
 #[test]
