@@ -19,7 +19,8 @@ pub struct KeyAt {
 }
 
 impl KeyAt {
-    #[inline]
+    /// Inline: handed on through memory, it would be waited for.
+    #[inline(always)]
     pub fn new(args: Args<'_>, arg: usize, db: DbIndex) -> KeyAt {
         let key = &args[arg];
         KeyAt { arg: arg as u32, slot: crc16::slot_of(key), db, hash: hash::of(key) }
@@ -59,6 +60,17 @@ pub fn each_key(
 ) -> Result<(), NoKeys> {
     for key_spec in spec.keys {
         if key_spec.flags.contains(KeyFlags::NOT_KEY) {
+            continue;
+        }
+        // Most calls have one key, at a place of its own.
+        if let KeySpec { begin: Begin::Index(arg), find: Find::Range { last: 0, .. }, .. } =
+            key_spec
+        {
+            let arg = usize::from(*arg);
+            if arg >= args.len() {
+                return Err(NoKeys);
+            }
+            f(arg, key_spec.flags);
             continue;
         }
         let Some((first, last, step)) = positions(key_spec, args)? else {

@@ -518,9 +518,14 @@ impl<'a, 'g> View<'a, 'g> {
                 let counted = u64::from(count != Count::Nothing);
                 tally.hits += counted;
                 let keyspace = self.keyspace;
-                let found = Found { occupied, keeper, db, keyspace, env, tally };
-                let parts_expire = found.record().parts_expire();
-                return if parts_expire { found.without_dead_parts(counted) } else { Some(found) };
+                let parts_expire = occupied.record().parts_expire();
+                // Made where it goes: to copy what was just written would be to wait until it is.
+                let found = || Found { occupied, keeper, db, keyspace, env, tally };
+                return if parts_expire {
+                    found().without_dead_parts(counted)
+                } else {
+                    Some(found())
+                };
             }
             Lookup::Absent => {}
             Lookup::Gone(record) => {

@@ -207,6 +207,8 @@ impl Batch {
         *has_more = *consumed < bytes.len();
     }
 
+    /// Inline: what is returned through memory and passed on at once would be waited for.
+    #[inline(always)]
     pub fn args<'a>(&'a self, request: &Request, reactor: &'a Reactor) -> Args<'a> {
         let spans = &self.spans[request.spans.0 as usize..request.spans.1 as usize];
         let data = &self.sources[request.source as usize].data;

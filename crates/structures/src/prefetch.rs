@@ -1,4 +1,5 @@
-//! Asking the processor to fetch a cache line before it is needed.
+//! Asking the processor to fetch a cache line before it is needed: into the second-level cache,
+//! since a core can have hardly more than a dozen lines on their way into the first.
 //!
 //! # Safety
 //! A prefetch is a hint: it never faults and reads nothing that the program can see, so any address
@@ -10,13 +11,13 @@ pub fn read<P>(address: *const P) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction is a hint without architectural effect, for any address.
     unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(address.cast());
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: as above.
     unsafe {
-        core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags));
+        core::arch::asm!("prfm pldl2keep, [{0}]", in(reg) address, options(nostack, preserves_flags));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;

@@ -67,6 +67,21 @@ fn a_million_keys_through_directories_and_back() {
 }
 
 #[test]
+fn keys_of_any_length_are_told_apart() {
+    let long: Vec<u8> = (0..70).collect();
+    for len in 0..long.len() {
+        let key = &long[..len];
+        assert!(is_same(key, &long.clone()[..len]), "{len}");
+        assert!(!is_same(key, &long[..len + 1]) && !is_same(&long[..len + 1], key), "{len}");
+        for at in 0..len {
+            let mut other = key.to_vec();
+            other[at] ^= 0x80;
+            assert!(!is_same(key, &other), "{len} {at}");
+        }
+    }
+}
+
+#[test]
 fn a_scan_sees_what_stays_while_the_table_grows_and_shrinks() {
     for (start, change) in [(100u32, 60_000u32), (60_000, 59_000)] {
         let mut table = Bytes::new();

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Another process may take the port between our choice and the server's bind.
 const START_ATTEMPTS: u32 = 3;
+
+/// Below those of `ip_local_port_range`.
+const PORTS: Range<u16> = 10_000..32_000;
+/// Processes that run at once begin so far apart.
+const PORTS_APART: u32 = 101;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -160,8 +166,19 @@ impl Launch {
     }
 }
 
+/// A port that nobody listens on. None is given away twice, or one server would answer for another
+/// that is still starting; and none is among those that the system gives to whoever connects.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(PORTS_APART);
+    for _ in PORTS {
+        let place = first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u32;
+        let port = PORTS.start + place as u16;
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port of {PORTS:?} is free")
 }
 
 fn temporary_dir() -> Result<PathBuf> {
@@ -170,4 +187,22 @@ fn temporary_dir() -> Result<PathBuf> {
     let dir = Path::new(&std::env::temp_dir()).join(name);
     fs::create_dir_all(&dir)?;
     Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_port_is_given_away_twice() {
+        let all = |_| (0..50).map(|_| free_port().expect("some are free")).collect::<Vec<_>>();
+        let ports = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|n| scope.spawn(move || all(n))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(ports.iter().all(|port| PORTS.contains(port)));
+        assert_eq!(ports.iter().collect::<HashSet<_>>().len(), 200);
+    }
 }

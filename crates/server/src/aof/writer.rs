@@ -29,6 +29,8 @@ const PAUSE: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(
 /// No longer than so many times what writing took, and never longer than this.
 const WRITES: u32 = 16;
 const WAIT_MAX: Duration = Duration::from_millis(4);
+/// Each group makes this part of the fastest one forgotten.
+const FORGOTTEN: u32 = 50;
 /// Zeros are written ahead up to a multiple of so many bytes.
 const ROOM: u64 = 256 << 10;
 /// After a failure it is tried again so much later.
@@ -45,6 +47,8 @@ pub(super) struct LogThread {
     output: Output,
     start: Instant,
     last: Group,
+    /// What writing a group takes of late at the least: what takes longer waits for a processor.
+    fastest: Duration,
     round: Round,
     /// When a rewrite was last asked for, or was under way.
     last_rewrite: Duration,
@@ -85,6 +89,7 @@ impl LogThread {
             start: Instant::now(),
             last: Group::default(),
             round: Round::default(),
+            fastest: Duration::MAX,
             last_rewrite: Duration::ZERO,
         }
     }
@@ -128,7 +133,11 @@ impl LogThread {
         let next_end = written + in_circulation * 9 / 10;
         let half_end =
             self.round.bytes().map_or(next_end, |bytes| next_end.min(written + bytes / 2));
-        self.last = Group { took: begin.elapsed(), half_end, next_end };
+        let took = begin.elapsed();
+        if written > from {
+            self.fastest = took.min(self.fastest.saturating_add(self.fastest / FORGOTTEN));
+        }
+        self.last = Group { took, half_end, next_end };
         self.shared.aof.publish_durable(self.shared, self.writer.durable());
         if turn.switch_at.is_some_and(|offset| self.writer.has_reached(offset)) {
             self.switch(config);
@@ -286,15 +295,15 @@ impl LogThread {
     }
 
     /// Waits for the next group: until half a round has come. Where that takes less than half of
-    /// what a sync takes, everybody waits for the disk: then until almost all have come who were
-    /// just answered, or had come meanwhile. Ends when nobody comes.
+    /// what the disk takes, everybody waits for it: then until almost all have come who were just
+    /// answered, or had come meanwhile. Ends when nobody comes.
     fn collect(&mut self) {
         let (aof, begin) = (&self.shared.aof, Instant::now());
         let Group { took, half_end, next_end } = self.last;
         self.round.measure(self.shared, self.start.elapsed(), took);
         let pause = took.clamp(PAUSE.start, PAUSE.end);
         let late = begin + (took * WRITES).min(WAIT_MAX);
-        if self.await_end(half_end, pause, late) && begin.elapsed() < took / 2 {
+        if self.await_end(half_end, pause, late) && begin.elapsed() < self.fastest / 2 {
             self.await_end(next_end, pause, late);
         }
         aof.wake_at.store(AWAKE, Relaxed);

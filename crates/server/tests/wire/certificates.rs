@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::crypto::ring;
@@ -173,8 +174,15 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// A port that nobody listens on now.
+/// A port that nobody listens on. None is given away twice, or the server of one test would answer
+/// for that of another; and none is among those that the system gives to whoever connects.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    listener.local_addr().expect("its number").port()
+    const FIRST: u16 = 10_000;
+    static GIVEN: AtomicU16 = AtomicU16::new(FIRST);
+    loop {
+        let port = GIVEN.fetch_add(1, Ordering::Relaxed);
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
 }

@@ -51,6 +51,9 @@ const CALLS: [(&str, &str); 4] = [
 const CALIBRATION: u64 = 2000;
 const CONNECTIONS: [u32; 2] = [50, 500];
 
+const READERS: &str = "GET beside 50 writers, always";
+const RESTART: &str = "start from a log";
+
 /// Values of the log that servers start from, and how many: 2 GiB.
 const RESTART_VALUE_SIZE: usize = 1024;
 const RESTART_KEYS: f64 = 2_000_000.0;
@@ -59,8 +62,12 @@ const RESTART_BATCH: u64 = 64;
 pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     let mut measurements = costs(lab, target)?;
     measurements.extend(aof_calls::run(lab, target)?);
-    measurements.push(readers(lab, target)?);
-    measurements.push(restart(lab, target)?);
+    if lab.wants(READERS) {
+        measurements.push(readers(lab, target)?);
+    }
+    if lab.wants(RESTART) {
+        measurements.push(restart(lab, target)?);
+    }
     Ok(measurements)
 }
 
@@ -85,6 +92,9 @@ fn costs(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     for way in ways(target) {
         for (name, call, connections) in loads() {
             let case = format!("{name}, {connections} connections, {}", way.name);
+            if !lab.wants(&case) {
+                continue;
+            }
             lab.say(&format!("{}: {case}", target.label));
             let server = start(lab, target, &way)?;
             let load = load_of(call, connections, lab);
@@ -136,7 +146,7 @@ fn load_of(call: &str, connections: u32, lab: &Lab) -> Load {
 
 /// Round trips of one who reads while 50 write, under `always`, beside those without the writers.
 fn readers(lab: &Lab, target: &Target) -> Result<Measurement> {
-    lab.say(&format!("{}: GET beside writers", target.label));
+    lab.say(&format!("{}: {READERS}", target.label));
     let server = start(lab, target, &ALWAYS)?;
     load::fill(server.client()?, Keys::Spread, 1000, 64)?;
     let get = |client: &mut Client| client.call(&[b"GET", b"key:000000000007"]).map(drop);
@@ -154,13 +164,13 @@ fn readers(lab: &Lab, target: &Target) -> Result<Measurement> {
         ("p99_to_alone", p99(&beside) / p99(&alone)),
         ("max_ms", quantile_ms(&beside.round_trips, 1.0)),
     ]);
-    Ok(Measurement::new("aof-readers", "GET beside 50 writers, always".to_string(), metrics))
+    Ok(Measurement::new("aof-readers", READERS.to_string(), metrics))
 }
 
 /// From a log that was never rewritten, on both cores.
 fn restart(lab: &Lab, target: &Target) -> Result<Measurement> {
     let keys = ((RESTART_KEYS * lab.scale()) as u64).max(1000);
-    lab.say(&format!("{}: starting from a log of {keys} calls", target.label));
+    lab.say(&format!("{}: {RESTART} of {keys} calls", target.label));
     let mut server = start(lab, target, &NO)?;
     load::send_sets(server.client()?, keys, RESTART_BATCH, |index, out| {
         load::write_set(Keys::Spread, index, RESTART_VALUE_SIZE, out);

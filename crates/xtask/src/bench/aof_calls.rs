@@ -37,7 +37,9 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
         lab.note("strace is not here: no system calls were counted");
         return Ok(Vec::new());
     }
-    aof::ways(target).iter().map(|way| measure(lab, target, way)).collect()
+    let name = |way: &Way| format!("system calls, {}", way.name);
+    let wanted = aof::ways(target).into_iter().filter(|way| lab.wants(&name(way)));
+    wanted.map(|way| measure(lab, target, &way)).collect()
 }
 
 fn measure(lab: &Lab, target: &Target, way: &Way) -> Result<Measurement> {
