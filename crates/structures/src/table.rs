@@ -552,10 +552,6 @@ impl<'a, T> Occupied<'a, T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
-#[path = "table_tests.rs"]
-mod tests;
-
 /// As `==`, which calls the C library: for keys of usual length that takes longer than to compare
 /// them.
 #[inline(always)]
@@ -569,3 +565,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     words.iter().zip(others).all(|(one, other)| word(one) == word(other))
         && rest.iter().zip(other_rest).all(|(one, other)| one == other)
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "table_tests.rs"]
+mod tests;
