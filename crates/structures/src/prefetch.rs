@@ -1,5 +1,5 @@
 //! Asking the processor to fetch a cache line before it is needed: into the second-level cache,
-//! since a core can have hardly more than a dozen lines on their way into the first.
+//! since a core can have some ten to sixteen lines on their way into the first.
 //!
 //! # Safety
 //! A prefetch is a hint: it never faults and reads nothing that the program can see, so any address
