@@ -2,7 +2,8 @@
 //!
 //! A scenario is one row of `SCENARIOS`. Each of its runs starts a fresh server of each kind, one
 //! after the other, so that what drifts in the machine meets all of them alike. The server has one
-//! core, the load the other. Results go to `bench/results/<date>-<commit>/`, see `report`.
+//! core, the load the other. Results go to `bench/results/<date>-<commit>-<scenarios>/`, see
+//! `report`.
 
 mod aof;
 mod aof_calls;
@@ -84,7 +85,7 @@ pub struct Options {
     /// The core that the load comes from
     #[arg(long, default_value_t = 1)]
     load_core: usize,
-    /// Where results go, if not to bench/results/<date>-<commit>
+    /// Where results go, if not to bench/results/<date>-<commit>-<scenarios>
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -158,8 +159,9 @@ pub fn main(options: &Options) -> Result<()> {
     let total = scenarios.len() * targets.len() * options.runs as usize;
     let lab = Lab::new(options, notes, total)?;
     let machine = Machine::this()?;
-    let out =
-        options.out.clone().unwrap_or_else(|| root().join("bench/results").join(machine.id()));
+    let folder =
+        || root().join("bench/results").join(folder_name(&machine.id(), &options.scenarios));
+    let out = options.out.clone().unwrap_or_else(folder);
     // Everything xtask does from here on is load; servers get their cores when they start.
     cpu::pin(&[options.load_core])?;
     let mut report = Report::new(&out, machine)?;
@@ -204,6 +206,12 @@ fn select(names: &[String]) -> Result<Vec<&'static Scenario>> {
     }
     let wanted = |row: &&Scenario| names.is_empty() || names.iter().any(|name| name == row.name);
     Ok(SCENARIOS.iter().filter(wanted).collect())
+}
+
+/// Other scenarios at the same commit are results of their own.
+fn folder_name(machine: &str, scenarios: &[String]) -> String {
+    let names = scenarios.iter().map(String::as_str);
+    std::iter::once(machine).chain(names).collect::<Vec<_>>().join("-")
 }
 
 /// Measured only where it is named.
@@ -356,5 +364,16 @@ impl Lab {
             self.load_core,
             self.seconds
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_choice_of_scenarios_has_its_folder() {
+        assert_eq!(folder_name("day-commit", &[]), "day-commit");
+        assert_eq!(folder_name("day-commit", &["kv".into(), "aof".into()]), "day-commit-kv-aof");
     }
 }

@@ -296,7 +296,7 @@ impl Machine {
         })
     }
 
-    /// The name of the folder that the results go to.
+    /// When and of what: with this the name of the folder begins that the results go to.
     pub fn id(&self) -> String {
         format!("{}-{}", self.date, self.commit)
     }
