@@ -27,6 +27,9 @@ const LOAD_BATCH: u64 = 512;
 /// Requests of the run that finds out how many a run of the wanted length has; it also warms up.
 const CALIBRATION: u64 = 30_000;
 
+/// How often something is measured until the machine is at its pace.
+const TRIES: usize = 5;
+
 /// The server's memory is read when its first housekeeping has begun, and is over.
 const SETTLE: Duration = Duration::from_millis(500);
 
@@ -124,7 +127,11 @@ pub fn run_threads(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
             let metrics = measure(lab, &server, &point.load(keys), &lab.both_cores())?;
             let cpu_us = metrics["cpu_us"];
             let one = *one_us.entry(point.name()).or_insert(cpu_us);
-            let kept = BTreeMap::from([("cpu_us", cpu_us), ("cpu_to_one", cpu_us / one)]);
+            let kept = BTreeMap::from([
+                ("cpu_us", cpu_us),
+                ("cpu_to_one", cpu_us / one),
+                ("machine_slowness", metrics["machine_slowness"]),
+            ]);
             let case = format!("{}, {threads} io-threads", point.name());
             measurements.push(Measurement::new("threads", case, kept));
         }
@@ -155,7 +162,8 @@ pub fn fill(lab: &Lab, server: &Server, target: &Target, keys: u64) -> Result<()
 }
 
 /// One run of about the wanted length, of a server that has nothing else to do, after a short one
-/// that finds its number of requests.
+/// that finds its number of requests. Made again where the machine was slow, unless the requests
+/// use up what they find.
 pub fn measure(
     lab: &Lab,
     server: &Server,
@@ -163,7 +171,21 @@ pub fn measure(
     cores: &str,
 ) -> Result<BTreeMap<&'static str, f64>> {
     let count = calibrate(lab, server, load, cores)?;
-    cpu::wait_until_idle(server.pid())?;
+    let tries = if load.count_max.is_some() { 1 } else { TRIES };
+    let ready = || cpu::wait_until_idle(server.pid());
+    let (mut metrics, slowness) =
+        lab.pace.steadily(tries, ready, || measure_once(lab, server, load, cores, count))?;
+    metrics.insert("machine_slowness", slowness);
+    Ok(metrics)
+}
+
+fn measure_once(
+    lab: &Lab,
+    server: &Server,
+    load: &Load,
+    cores: &str,
+    count: u64,
+) -> Result<BTreeMap<&'static str, f64>> {
     let server_before = CpuTime::of(server.pid())?;
     let result = generate(lab, server, load, cores, count)?;
     let server_cpu = CpuTime::of(server.pid())?.since(&server_before);

@@ -18,6 +18,7 @@ mod idle;
 mod kv;
 mod load;
 mod memory;
+mod pace;
 mod pause;
 mod plot;
 mod pubsub;
@@ -44,6 +45,7 @@ use crate::kvasir;
 use crate::oracle::{self, Oracle};
 use crate::server::{Launch, Server};
 use crate::workspace::root;
+use pace::Pace;
 use report::{Machine, Measurement, Record, Report};
 
 #[derive(clap::Args)]
@@ -137,6 +139,7 @@ pub struct Lab {
     only: String,
     server_core: usize,
     load_core: usize,
+    pace: Pace,
     benchmark: PathBuf,
     uses_redis_benchmark: bool,
     bar: ProgressBar,
@@ -276,6 +279,7 @@ impl Lab {
             only: options.only.clone().unwrap_or_default(),
             server_core: options.server_core,
             load_core: options.load_core,
+            pace: Pace::of(&[options.server_core, options.load_core]),
             benchmark: oracle::benchmark_program()?,
             uses_redis_benchmark: options.redis_benchmark,
             bar: ProgressBar::new(total as u64).with_style(style),
