@@ -279,7 +279,7 @@ impl Lab {
             only: options.only.clone().unwrap_or_default(),
             server_core: options.server_core,
             load_core: options.load_core,
-            pace: Pace::of(&[options.server_core, options.load_core]),
+            pace: Pace::of([options.server_core, options.load_core]),
             benchmark: oracle::benchmark_program()?,
             uses_redis_benchmark: options.redis_benchmark,
             bar: ProgressBar::new(total as u64).with_style(style),

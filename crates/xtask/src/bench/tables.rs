@@ -30,9 +30,8 @@ pub static TABLES: &[Table] = &[
         title: "GET and SET, uniform over all keys, 50 connections, one worker",
         note: "CPU is user and system time of all server threads. Where the load's core is busier \
                than the server's, the load generator sets the throughput, not the server. The \
-               server waited while something else had its core: that should be near 0. The \
-               machine's slowness is what fixed work took beside it, to the best that was seen: \
-               where it is above 1.15 the machine did not come to its full speed in five tries.",
+               server waited while something else had its core: that should be near 0. Above a \
+               slowness of 1 the machine did not come to its full pace in five tries.",
         columns: &[
             compared("ops_s", "operations/s", 0),
             column("p50_ms", "p50 ms", 3),
