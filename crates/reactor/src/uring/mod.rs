@@ -17,6 +17,7 @@ mod buffers;
 mod outgoing;
 mod ring;
 mod silence;
+mod trial;
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,8 +35,9 @@ use crate::token::{Kind, Token};
 use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Options, Payload, Socket, Waker};
 use buffers::{Buffers, GROUP};
 use outgoing::Outgoing;
-use ring::Ring;
+use ring::{Hope, Ring};
 use silence::Silence;
+use trial::Trial;
 
 /// How many idle `Outgoing` are kept; about 200 bytes each.
 const SPARE_MAX: usize = 1024;
@@ -93,6 +95,7 @@ pub(crate) struct Uring {
     starved: VecDeque<ConnectionId>,
     backoff: Backoff,
     silence: Silence,
+    trial: Trial,
     /// Events that arose outside of `wait`.
     ready: Vec<Event>,
     /// Connections with a quiet send that was pushed since the last turn.
@@ -122,6 +125,7 @@ impl Uring {
             starved: VecDeque::new(),
             backoff: Backoff::default(),
             silence: Silence::default(),
+            trial: Trial::new(),
             ready: Vec::new(),
             quiet: Vec::new(),
             awaited: 0,
@@ -271,9 +275,12 @@ impl Uring {
         let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
         let mut completions = std::mem::take(&mut self.completions);
         let timeout = self.silence.limit(self.backoff.limit(timeout));
-        let expected = self.expected();
-        let result = self.ring.turn(timeout, expected, &mut completions);
-        if completions.len() < expected {
+        let hope = match self.trial.patience_us() {
+            Some(patience_us) => Hope { expected: self.expected(), patience_us },
+            None => Hope::NONE,
+        };
+        let result = self.ring.turn(timeout, hope, &mut completions);
+        if completions.len() < hope.expected {
             self.awaited = 0;
         }
         for completion in completions.drain(..) {
@@ -307,7 +314,7 @@ impl Uring {
     /// nobody works. Who only sends or only hears does not count; nor does, among the busy, who has
     /// gone.
     fn expected(&self) -> usize {
-        const PART: usize = 8;
+        const PART: usize = 4;
         if self.hurries {
             return 0;
         }
@@ -382,6 +389,7 @@ impl Uring {
             let buffer = buffer.expect("received bytes lie in a provided buffer");
             events.push(Event::Received { connection: id, buffer });
             self.awaited = self.awaited.saturating_sub(1);
+            self.trial.count();
             return self.receive(id);
         }
         buffer.into_iter().for_each(|buffer| self.recycle(buffer));

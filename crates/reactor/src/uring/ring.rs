@@ -19,22 +19,38 @@ use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 const FLUSHES_MAX: usize = 16;
 
 /// Where many clients are busy, a turn that takes what is there finds little, and pays for a sleep
-/// and a wake-up each time. Who was answered asks again soon: so a turn waits for twice as many as
-/// are expected to, but no longer than this, which is a small part of what one of many waits
-/// anyway. Needs Linux 6.12.
-const HOPE_US: u32 = 50;
+/// and a wake-up each time, which take longer than many requests where the machine is a virtual
+/// one. Who was answered asks again soon: so a turn waits for twice as many as are expected to,
+/// where `trial.rs` finds that this is cheaper. Needs Linux 6.12.
+#[derive(Clone, Copy)]
+pub(crate) struct Hope {
+    /// Clients that may ask again within a moment.
+    pub(crate) expected: usize,
+    /// How long that moment is.
+    pub(crate) patience_us: u32,
+}
+
 /// More would not save much: the sleep is shared by so many.
-const HOPED_MAX: usize = 16;
+const HOPED_MAX: usize = 12;
 
 /// Interrupted, or short of memory for a moment: nothing was lost, the next turn tries again.
 const PASSING_ERRORS: [i32; 4] = [libc::EINTR, libc::ETIME, libc::EAGAIN, libc::EBUSY];
+
+impl Hope {
+    pub(crate) const NONE: Hope = Hope { expected: 0, patience_us: 0 };
+
+    /// How many a turn waits for: one is waited for without a limit.
+    fn completions(self) -> u32 {
+        if self.expected < 2 { 1 } else { (2 * self.expected).min(HOPED_MAX) as u32 }
+    }
+}
 
 pub(crate) struct Ring {
     ring: IoUring,
     /// Entries that found the submission queue full, in their order.
     queued: VecDeque<squeue::Entry>,
-    /// Completions that the turn in progress hopes for; see `HOPE_US`.
-    hoped: u32,
+    /// Of the turn in progress.
+    hope: Hope,
 }
 
 impl Ring {
@@ -49,7 +65,7 @@ impl Ring {
             .setup_clamp();
         builder.dontfork();
         let ring = builder.build(entries).map_err(|error| step("io_uring_setup", &error))?;
-        let mut ring = Ring { ring, queued: VecDeque::new(), hoped: 1 };
+        let mut ring = Ring { ring, queued: VecDeque::new(), hope: Hope::NONE };
         ring.probe()?;
         ring.try_nop()?;
         Ok(ring)
@@ -115,14 +131,14 @@ impl Ring {
     }
 
     /// Submits everything, waits for at least one completion, a moment for more, takes all.
-    /// `expected` clients may ask again within a moment.
     pub(crate) fn turn(
         &mut self,
         timeout: Option<Duration>,
-        expected: usize,
+        hope: Hope,
         completions: &mut Vec<cqueue::Entry>,
     ) -> io::Result<()> {
-        self.hoped = self.hope(expected);
+        let may_hope = self.ring.params().is_feature_min_timeout();
+        self.hope = if may_hope { hope } else { Hope::NONE };
         while !self.move_queued() {
             self.enter(Some(Duration::ZERO))?;
             self.take(completions);
@@ -140,11 +156,6 @@ impl Ring {
             self.take(completions);
         }
         Ok(())
-    }
-
-    fn hope(&self, expected: usize) -> u32 {
-        let may_hope = expected >= 2 && self.ring.params().is_feature_min_timeout();
-        if may_hope { (2 * expected).min(HOPED_MAX) as u32 } else { 1 }
     }
 
     /// Whether every operation pushed so far was submitted, and every completion there is taken.
@@ -169,7 +180,8 @@ impl Ring {
     /// One system call. Always with GETEVENTS: deferred completions come only to those who ask.
     fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let to_submit = self.ring.submission().len() as u32;
-        let min_complete = if timeout == Some(Duration::ZERO) { 0 } else { self.hoped };
+        let min_complete =
+            if timeout == Some(Duration::ZERO) { 0 } else { self.hope.completions() };
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
         let mut args = SubmitArgs::new();
         let timespec = timeout.map(Timespec::from).unwrap_or_default();
@@ -177,7 +189,7 @@ impl Ring {
             args = args.timespec(&timespec);
         }
         if min_complete > 1 {
-            args = args.min_wait_usec(HOPE_US);
+            args = args.min_wait_usec(self.hope.patience_us);
         }
         let submitter = self.ring.submitter();
         // SAFETY: the entries are valid by the promise of `push`; `args` and what it points to

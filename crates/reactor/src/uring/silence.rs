@@ -74,7 +74,9 @@ impl Uring {
     }
 
     fn tick(&mut self) {
-        self.silence.next_tick_ms = now_ms() + TICK_MS;
+        let now_ms = now_ms();
+        self.trial.tick(now_ms, self.silence.heard_count());
+        self.silence.next_tick_ms = now_ms + TICK_MS;
         self.silence.gone = 0;
         for id in std::mem::take(&mut self.silence.heard) {
             let Some(connection) = self.open(id) else { continue };
@@ -163,11 +165,11 @@ mod tests {
         let Some((mut uring, ids, _clients)) = uring(32) else { return };
         assert_eq!(uring.expected(), 0);
         ids.iter().for_each(|&id| uring.send(id, Payload::from(b"+OK\r\n".to_vec())));
-        assert_eq!(uring.expected(), 4);
+        assert_eq!(uring.expected(), 8);
         uring.hurry(true);
         assert_eq!(uring.expected(), 0);
         uring.hurry(false);
         ids[..16].iter().for_each(|&id| uring.close(id));
-        assert_eq!(uring.expected(), 2);
+        assert_eq!(uring.expected(), 4);
     }
 }

@@ -28,7 +28,7 @@ const LOAD_BATCH: u64 = 512;
 const CALIBRATION: u64 = 30_000;
 
 /// How often something is measured until the machine is at its pace.
-const TRIES: usize = 5;
+const TRIES: usize = 4;
 
 /// The server's memory is read when its first housekeeping has begun, and is over.
 const SETTLE: Duration = Duration::from_millis(500);

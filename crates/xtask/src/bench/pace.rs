@@ -37,7 +37,7 @@ const WORK_MAX: f64 = 1.15;
 /// Cores that share a cache scatter by a factor of two.
 const TRIP_MAX: f64 = 3.0;
 /// How long full pace is waited for. The cores are busy meanwhile, so that the host moves them.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Pace {
     cores: [usize; 2],

@@ -31,7 +31,7 @@ pub static TABLES: &[Table] = &[
         note: "CPU is user and system time of all server threads. Where the load's core is busier \
                than the server's, the load generator sets the throughput, not the server. The \
                server waited while something else had its core: that should be near 0. Above a \
-               slowness of 1 the machine did not come to its full pace in five tries.",
+               slowness of 1 the machine did not come to its full pace in four tries.",
         columns: &[
             compared("ops_s", "operations/s", 0),
             column("p50_ms", "p50 ms", 3),

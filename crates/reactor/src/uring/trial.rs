@@ -1,0 +1,189 @@
+//! Whether turns wait a moment for more clients (`ring.rs` tells what for), and how long: tried
+//! out, from tick to tick of `silence.rs`.
+//!
+//! Clients that are kept busy by what they are answered don't notice that a turn waits, and come
+//! in groups: fewer sleeps serve them. Others have nothing to do but to wait for us, a network away
+//! perhaps: then they get less done, and the timer costs as much as the sleeps that it saves. No
+//! figure that a server knows tells the ones from the others, or what a sleep costs on this
+//! machine. So it is tried, tick by tick in turn, and kept up for a while if that was cheaper.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Ticks of one trial, half of them with waiting.
+const TRIED: u32 = 6;
+/// Ticks until the next one.
+const KEPT: u32 = 40;
+/// What a tick must have received to count: below, there is nothing to save.
+const RECEIVED_MIN: u64 = 500;
+
+/// Waiting must save so much of the processor's time per request...
+const COST_MAX: f64 = 0.95;
+/// ... and hold nobody up: what counts as the same, since two ticks are never alike.
+const RATE_MIN: f64 = 0.97;
+
+/// Bounds of how long a turn waits.
+const PATIENCE_US: (u32, u32) = (50, 200);
+/// Connections that take longer from one request to the next did not ask at once when they were
+/// answered: to wait for them longer would only make the first of them wait.
+const QUICK_US: u64 = 1000;
+
+/// What was done in some ticks.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    received: u64,
+    passed_us: u64,
+    cpu_us: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Trial {
+    /// Since the last tick, which was then.
+    received: u64,
+    at_ms: u64,
+    at_cpu_us: u64,
+    /// Ticks until this trial is over, or the next one begins, where it is decided.
+    ticks_left: u32,
+    is_decided: bool,
+    /// Work without waiting, and with it.
+    work: [Work; 2],
+    patience_us: Option<u32>,
+}
+
+impl Trial {
+    pub(super) fn new() -> Trial {
+        Trial { ticks_left: TRIED, ..Trial::default() }
+    }
+
+    /// Something was received.
+    pub(super) fn count(&mut self) {
+        self.received += 1;
+    }
+
+    /// How long turns wait for clients that may ask again, if they do.
+    pub(super) fn patience_us(&self) -> Option<u32> {
+        self.patience_us
+    }
+
+    /// A tick, up to which so many connections were busy.
+    pub(super) fn tick(&mut self, now_ms: u64, busy: usize) {
+        let cpu_us = thread_cpu_us();
+        let done = Work {
+            received: std::mem::take(&mut self.received),
+            passed_us: now_ms.saturating_sub(self.at_ms) * 1000,
+            cpu_us: cpu_us.saturating_sub(self.at_cpu_us),
+        };
+        (self.at_ms, self.at_cpu_us) = (now_ms, cpu_us);
+        self.take(done, busy);
+    }
+
+    fn take(&mut self, done: Work, busy: usize) {
+        let waited = self.patience_us.is_some();
+        if done.received < RECEIVED_MIN {
+            return self.begin();
+        }
+        self.work[usize::from(waited)].add(done);
+        self.ticks_left -= 1;
+        let waits = match (self.ticks_left, self.is_decided) {
+            (0, true) => return self.begin(),
+            (0, false) => {
+                (self.ticks_left, self.is_decided) = (KEPT, true);
+                self.work[1].is_better_than(self.work[0])
+            }
+            (_, true) => waited,
+            (_, false) => !waited,
+        };
+        self.patience_us = waits.then(|| patience_us(done.cycle_us(busy)));
+    }
+
+    /// The next tick is the first of a trial, and one without waiting.
+    fn begin(&mut self) {
+        let Trial { at_ms, at_cpu_us, .. } = *self;
+        *self = Trial { at_ms, at_cpu_us, ..Trial::new() };
+    }
+}
+
+impl Work {
+    fn add(&mut self, other: Work) {
+        self.received += other.received;
+        self.passed_us += other.passed_us;
+        self.cpu_us += other.cpu_us;
+    }
+
+    fn is_better_than(self, other: Work) -> bool {
+        let cost = |work: Work| work.cpu_us as f64 / work.received.max(1) as f64;
+        let rate = |work: Work| work.received as f64 / work.passed_us.max(1) as f64;
+        cost(self) <= COST_MAX * cost(other) && rate(self) >= RATE_MIN * rate(other)
+    }
+
+    /// From one request of a connection to its next.
+    fn cycle_us(self, busy: usize) -> u64 {
+        self.passed_us.saturating_mul(busy as u64) / self.received.max(1)
+    }
+}
+
+/// Half a cycle: by then as many have come back as are waited for, unless they are late.
+fn patience_us(cycle_us: u64) -> u32 {
+    let (shortest, longest) = PATIENCE_US;
+    if cycle_us > QUICK_US { shortest } else { (cycle_us as u32 / 2).clamp(shortest, longest) }
+}
+
+fn thread_cpu_us() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Work = Work { received: 10_000, passed_us: 100_000, cpu_us: 70_000 };
+
+    /// A trial to its end, with work of ticks that wait in proportion to those that don't.
+    fn tried(received: f64, cpu: f64) -> Trial {
+        let mut trial = Trial::new();
+        for tick in 0..TRIED {
+            assert_eq!(trial.patience_us().is_some(), tick % 2 == 1);
+            let [received, cpu] = if tick % 2 == 1 { [received, cpu] } else { [1.0, 1.0] };
+            let scaled = |count: u64, by: f64| (count as f64 * by) as u64;
+            trial.take(
+                Work {
+                    received: scaled(TICK.received, received),
+                    cpu_us: scaled(TICK.cpu_us, cpu),
+                    ..TICK
+                },
+                50,
+            );
+        }
+        trial
+    }
+
+    #[test]
+    fn waiting_is_kept_up_where_it_is_cheaper_and_holds_nobody_up() {
+        assert!(tried(1.0, 0.9).patience_us().is_some());
+        assert!(tried(1.1, 1.0).patience_us().is_some());
+        assert!(tried(1.0, 1.0).patience_us().is_none());
+        assert!(tried(0.9, 0.8).patience_us().is_none());
+    }
+
+    #[test]
+    fn it_is_tried_again_after_a_while_and_when_there_was_silence() {
+        let mut trial = tried(1.0, 0.8);
+        for _ in 1..KEPT {
+            trial.take(TICK, 50);
+            assert!(trial.patience_us().is_some());
+        }
+        trial.take(TICK, 50);
+        assert!(trial.patience_us().is_none());
+        let mut trial = tried(1.0, 0.8);
+        trial.take(Work { received: 10, ..TICK }, 50);
+        assert!(trial.patience_us().is_none() && !trial.is_decided);
+        assert_eq!(trial.ticks_left, TRIED);
+    }
+
+    #[test]
+    fn a_turn_waits_for_half_a_cycle_within_bounds() {
+        let cycle = |received| Work { received, ..TICK }.cycle_us(50);
+        let patience = [100_000, 20_000, 8000, 4000].map(|received| patience_us(cycle(received)));
+        assert_eq!(patience, [50, 125, 200, 50]);
+    }
+}
