@@ -35,7 +35,7 @@ use crate::token::{Kind, Token};
 use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Options, Payload, Socket, Waker};
 use buffers::{Buffers, GROUP};
 use outgoing::Outgoing;
-use ring::{Hope, Ring};
+use ring::Ring;
 use silence::Silence;
 use trial::Trial;
 
@@ -275,10 +275,7 @@ impl Uring {
         let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
         let mut completions = std::mem::take(&mut self.completions);
         let timeout = self.silence.limit(self.backoff.limit(timeout));
-        let hope = match self.trial.patience_us() {
-            Some(patience_us) => Hope { expected: self.expected(), patience_us },
-            None => Hope::NONE,
-        };
+        let hope = self.hope();
         let result = self.ring.turn(timeout, hope, &mut completions);
         if completions.len() < hope.expected {
             self.awaited = 0;
@@ -307,18 +304,6 @@ impl Uring {
                 self.backoff.rest(id);
             }
         }
-    }
-
-    /// How many clients may ask again within a moment: those who are awaited. Fewer where few are
-    /// busy: to wait for a large part of them would be to wait for the slowest, turn by turn, while
-    /// nobody works. Who only sends or only hears does not count; nor does, among the busy, who has
-    /// gone.
-    fn expected(&self) -> usize {
-        const PART: usize = 4;
-        if self.hurries {
-            return 0;
-        }
-        self.awaited.min(self.silence.heard_count() / PART)
     }
 
     /// Quiet sends never wait: the kernel has made each within the turn's system call, and those

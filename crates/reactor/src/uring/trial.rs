@@ -9,6 +9,9 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::Uring;
+use super::ring::Hope;
+
 /// Ticks of one trial, half of them with waiting.
 const TRIED: u32 = 6;
 /// Ticks until the next one.
@@ -46,6 +49,7 @@ pub(super) struct Trial {
     is_decided: bool,
     /// Work without waiting, and with it.
     work: [Work; 2],
+    /// How long turns wait for clients that may ask again, if they do.
     patience_us: Option<u32>,
 }
 
@@ -57,11 +61,6 @@ impl Trial {
     /// Something was received.
     pub(super) fn count(&mut self) {
         self.received += 1;
-    }
-
-    /// How long turns wait for clients that may ask again, if they do.
-    pub(super) fn patience_us(&self) -> Option<u32> {
-        self.patience_us
     }
 
     /// A tick, up to which so many connections were busy.
@@ -99,6 +98,28 @@ impl Trial {
     fn begin(&mut self) {
         let Trial { at_ms, at_cpu_us, .. } = *self;
         *self = Trial { at_ms, at_cpu_us, ..Trial::new() };
+    }
+}
+
+impl Uring {
+    /// What the next turn waits for beside the first that comes.
+    pub(super) fn hope(&self) -> Hope {
+        match self.trial.patience_us {
+            Some(patience_us) => Hope { expected: self.expected(), patience_us },
+            None => Hope::NONE,
+        }
+    }
+
+    /// How many clients may ask again within a moment: those who are awaited. Fewer where few are
+    /// busy: to wait for a large part of them would be to wait for the slowest, turn by turn, while
+    /// nobody works. Who only sends or only hears does not count; nor does, among the busy, who has
+    /// gone.
+    pub(super) fn expected(&self) -> usize {
+        const PART: usize = 4;
+        if self.hurries {
+            return 0;
+        }
+        self.awaited.min(self.silence.heard_count() / PART)
     }
 }
 
@@ -142,7 +163,7 @@ mod tests {
     fn tried(received: f64, cpu: f64) -> Trial {
         let mut trial = Trial::new();
         for tick in 0..TRIED {
-            assert_eq!(trial.patience_us().is_some(), tick % 2 == 1);
+            assert_eq!(trial.patience_us.is_some(), tick % 2 == 1);
             let [received, cpu] = if tick % 2 == 1 { [received, cpu] } else { [1.0, 1.0] };
             let scaled = |count: u64, by: f64| (count as f64 * by) as u64;
             trial.take(
@@ -159,10 +180,10 @@ mod tests {
 
     #[test]
     fn waiting_is_kept_up_where_it_is_cheaper_and_holds_nobody_up() {
-        assert!(tried(1.0, 0.9).patience_us().is_some());
-        assert!(tried(1.1, 1.0).patience_us().is_some());
-        assert!(tried(1.0, 1.0).patience_us().is_none());
-        assert!(tried(0.9, 0.8).patience_us().is_none());
+        assert!(tried(1.0, 0.9).patience_us.is_some());
+        assert!(tried(1.1, 1.0).patience_us.is_some());
+        assert!(tried(1.0, 1.0).patience_us.is_none());
+        assert!(tried(0.9, 0.8).patience_us.is_none());
     }
 
     #[test]
@@ -170,13 +191,13 @@ mod tests {
         let mut trial = tried(1.0, 0.8);
         for _ in 1..KEPT {
             trial.take(TICK, 50);
-            assert!(trial.patience_us().is_some());
+            assert!(trial.patience_us.is_some());
         }
         trial.take(TICK, 50);
-        assert!(trial.patience_us().is_none());
+        assert!(trial.patience_us.is_none());
         let mut trial = tried(1.0, 0.8);
         trial.take(Work { received: 10, ..TICK }, 50);
-        assert!(trial.patience_us().is_none() && !trial.is_decided);
+        assert!(trial.patience_us.is_none() && !trial.is_decided);
         assert_eq!(trial.ticks_left, TRIED);
     }
 
