@@ -14,8 +14,11 @@ use super::ring::Hope;
 
 /// Ticks of one trial, half of them with waiting.
 const TRIED: u32 = 6;
-/// Ticks until the next one.
-const KEPT: u32 = 40;
+/// Ticks until the next one, where turns don't wait and where they do. A trial's ticks with waiting
+/// are to be less than one in a hundred where nobody gains from them.
+const KEPT: [u32; 2] = [600, 40];
+/// There is another load when that many times as much or as little is received.
+const OTHER: f64 = 2.0;
 /// What a tick must have received to count: below, there is nothing to save.
 const RECEIVED_MIN: u64 = 500;
 
@@ -80,18 +83,25 @@ impl Trial {
         if done.received < RECEIVED_MIN {
             return self.begin();
         }
-        self.work[usize::from(waited)].add(done);
+        let work = &mut self.work[usize::from(waited)];
         self.ticks_left -= 1;
-        let waits = match (self.ticks_left, self.is_decided) {
-            (0, true) => return self.begin(),
-            (0, false) => {
-                (self.ticks_left, self.is_decided) = (KEPT, true);
-                self.work[1].is_better_than(self.work[0])
+        let waits = if self.is_decided {
+            if self.ticks_left == 0 || done.is_other_than(*work) {
+                return self.begin();
             }
-            (_, true) => waited,
-            (_, false) => !waited,
+            waited
+        } else {
+            work.add(done);
+            if self.ticks_left > 0 { !waited } else { self.decide() }
         };
         self.patience_us = waits.then(|| patience_us(done.cycle_us(busy)));
+    }
+
+    /// Whether turns wait from now on.
+    fn decide(&mut self) -> bool {
+        let waits = self.work[1].is_better_than(self.work[0]);
+        (self.ticks_left, self.is_decided) = (KEPT[usize::from(waits)], true);
+        waits
     }
 
     /// The next tick is the first of a trial, and one without waiting.
@@ -132,8 +142,16 @@ impl Work {
 
     fn is_better_than(self, other: Work) -> bool {
         let cost = |work: Work| work.cpu_us as f64 / work.received.max(1) as f64;
-        let rate = |work: Work| work.received as f64 / work.passed_us.max(1) as f64;
-        cost(self) <= COST_MAX * cost(other) && rate(self) >= RATE_MIN * rate(other)
+        cost(self) <= COST_MAX * cost(other) && self.rate() >= RATE_MIN * other.rate()
+    }
+
+    fn is_other_than(self, other: Work) -> bool {
+        let to_other = self.rate() / other.rate();
+        !(1.0 / OTHER..OTHER).contains(&to_other)
+    }
+
+    fn rate(self) -> f64 {
+        self.received as f64 / self.passed_us.max(1) as f64
     }
 
     /// From one request of a connection to its next.
@@ -187,18 +205,27 @@ mod tests {
     }
 
     #[test]
-    fn it_is_tried_again_after_a_while_and_when_there_was_silence() {
-        let mut trial = tried(1.0, 0.8);
-        for _ in 1..KEPT {
+    fn it_is_tried_again_after_a_while() {
+        for (cpu, kept) in [(1.0, KEPT[0]), (0.8, KEPT[1])] {
+            let mut trial = tried(1.0, cpu);
+            let waits = trial.patience_us.is_some();
+            for _ in 1..kept {
+                trial.take(TICK, 50);
+                assert!(trial.is_decided && trial.patience_us.is_some() == waits);
+            }
             trial.take(TICK, 50);
-            assert!(trial.patience_us.is_some());
+            assert!(!trial.is_decided && trial.patience_us.is_none());
         }
-        trial.take(TICK, 50);
-        assert!(trial.patience_us.is_none());
-        let mut trial = tried(1.0, 0.8);
-        trial.take(Work { received: 10, ..TICK }, 50);
-        assert!(trial.patience_us.is_none() && !trial.is_decided);
-        assert_eq!(trial.ticks_left, TRIED);
+    }
+
+    #[test]
+    fn it_is_tried_again_when_the_load_is_another() {
+        for received in [10, TICK.received / 3, TICK.received * 3] {
+            let mut trial = tried(1.0, 0.8);
+            trial.take(Work { received, ..TICK }, 50);
+            assert!(!trial.is_decided && trial.patience_us.is_none());
+            assert_eq!(trial.ticks_left, TRIED);
+        }
     }
 
     #[test]
