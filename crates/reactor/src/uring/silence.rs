@@ -132,6 +132,7 @@ fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -158,6 +159,20 @@ mod tests {
         uring.tick();
         assert_eq!(uring.silence.heard_count(), 3);
         assert_eq!(uring.silence.heard.len(), 3);
+    }
+
+    #[test]
+    fn a_trial_counts_what_is_received_from_tick_to_tick() {
+        let Some((mut uring, _ids, mut clients)) = uring(1) else { return };
+        uring.tick();
+        clients[0].write_all(b"PING\r\n").unwrap();
+        let mut events = Vec::new();
+        while uring.trial.received == 0 {
+            uring.wait(Some(Duration::from_millis(10)), &mut events).unwrap();
+        }
+        assert_eq!(uring.trial.received, 1);
+        uring.tick();
+        assert_eq!(uring.trial.received, 0);
     }
 
     #[test]

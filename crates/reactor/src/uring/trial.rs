@@ -44,7 +44,7 @@ struct Work {
 #[derive(Default)]
 pub(super) struct Trial {
     /// Since the last tick, which was then.
-    received: u64,
+    pub(super) received: u64,
     at_ms: u64,
     at_cpu_us: u64,
     /// Ticks until this trial is over, or the next one begins, where it is decided.

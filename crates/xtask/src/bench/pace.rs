@@ -154,7 +154,7 @@ fn fixed_work_s() -> Result<f64> {
     Ok(best.as_secs_f64())
 }
 
-/// Seconds for which two threads wait for each other, each on its side.
+/// Seconds of so many round trips between two threads, each of which calls this for its side.
 fn round_trip_s(turn: &AtomicUsize, side: usize) -> f64 {
     let mut best = Duration::MAX;
     for repeat in 0..REPEATS {
