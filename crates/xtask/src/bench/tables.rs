@@ -58,8 +58,8 @@ pub static TABLES: &[Table] = &[
     Table {
         name: "threads",
         title: "One worker and two",
-        note: "A tenth of the keys. Server and load share both cores, so throughput and latency \
-               would say nothing; CPU per operation does.",
+        note: "A tenth of the keys. One worker has a core of its own; two share both cores with the \
+               load, so throughput and latency would say nothing, and CPU per operation does.",
         columns: &[
             compared("cpu_us", "CPU us/op", 3),
             column("cpu_to_one", "to one worker", 2),
