@@ -114,9 +114,8 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
 }
 
 /// One worker thread with a core of its own, and two that share both cores with the load: only CPU
-/// per operation means something here, so only that is kept. Left to
-/// itself, the kernel may put one worker on the core of a load that rests in between, where a request
-/// costs a third less.
+/// per operation means something here, so only that is kept. Left to itself, the kernel may put one
+/// worker on the core of a load that rests in between, where a request costs a third less.
 pub fn run_threads(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     let keys = (lab.keys / 10).max(1);
     let mut one_us = BTreeMap::new();
