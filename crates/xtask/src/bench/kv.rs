@@ -113,17 +113,14 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     Ok(measurements)
 }
 
-/// One worker thread with a core of its own, and two that share both cores with the load: only CPU
-/// per operation means something here, so only that is kept. Left to itself, the kernel may put one
-/// worker on the core of a load that rests in between, where a request costs a third less.
+/// One worker thread, and two that share both cores with the load: only CPU per operation means
+/// something here, so only that is kept.
 pub fn run_threads(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     let keys = (lab.keys / 10).max(1);
     let mut one_us = BTreeMap::new();
     let mut measurements = Vec::new();
-    let both = lab.both_cores();
-    for (threads, server_on, load_on) in
-        [(1, lab.server_core(), lab.load_core()), (2, both.clone(), both)]
-    {
+    for threads in [1, 2] {
+        let [server_on, load_on] = lab.cores_for(threads);
         let server = lab.start(target, threads, &server_on)?;
         fill(lab, &server, target, keys)?;
         for point in Point::all() {

@@ -337,6 +337,16 @@ impl Lab {
         format!("{},{}", self.server_core, self.load_core)
     }
 
+    /// Cores of a server with so many threads at work, and of its load. One thread has a core of
+    /// its own: left to itself, the kernel may put it on that of a load that rests in between,
+    /// where a request costs a third less. More than one share both cores with the load.
+    fn cores_for(&self, threads: u32) -> [String; 2] {
+        match threads {
+            1 => [self.server_core(), self.load_core()],
+            _ => [self.both_cores(), self.both_cores()],
+        }
+    }
+
     /// Shows what runs now: in the bar, or as a line where there is no terminal.
     fn say(&self, what: &str) {
         self.bar.set_message(what.to_string());

@@ -63,18 +63,19 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     Ok(measurements)
 }
 
-/// EVALSHA on one worker and on two, while server and load share both cores: the longer the
-/// pipeline, the less of them the load takes.
+/// EVALSHA on one worker, and on two that share both cores with the load: the longer the pipeline,
+/// the less of them the load takes.
 fn two_workers(lab: &Lab, target: &Target, pipeline: u32) -> Result<Vec<Measurement>> {
     let mut one: Option<BTreeMap<&str, f64>> = None;
     let mut measurements = Vec::new();
     for threads in [1, 2] {
-        let server = lab.start(target, threads, &lab.both_cores())?;
+        let [server_on, load_on] = lab.cores_for(threads);
+        let server = lab.start(target, threads, &server_on)?;
         let sha = load_script(&server)?;
         let case = format!("EVALSHA, pipeline {pipeline}, {threads} io-threads");
         lab.say(&format!("{}: {case}", target.label));
         let load = load("EVALSHA", &sha, pipeline);
-        let metrics = kv::measure(lab, &server, &load, &lab.both_cores())?;
+        let metrics = kv::measure(lab, &server, &load, &load_on)?;
         let one = one.get_or_insert_with(|| metrics.clone());
         let kept = BTreeMap::from([
             ("ops_s", metrics["ops_s"]),

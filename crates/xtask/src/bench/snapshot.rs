@@ -111,7 +111,7 @@ fn start(lab: &Lab, target: &Target, way: Way, options: &[&str]) -> Result<Serve
     let (threads, files) = (way.threads.to_string(), way.files.to_string());
     let own = ["--snapshot-threads", &threads, "--snapshot-files", &files];
     let own = if is_kvasir(target) { &own[..] } else { &[] };
-    let cores = if way.threads == 1 { lab.server_core() } else { lab.both_cores() };
+    let [cores, _] = lab.cores_for(way.threads);
     let options = [&["--rdbcompression", "no"], own, options].concat();
     lab.start_with(target, way.threads, &cores, &options)
 }

@@ -180,7 +180,7 @@ pub static TABLES: &[Table] = &[
     Table {
         name: "scripts-threads",
         title: "Token buckets on one worker and two",
-        note: "Server and load share both cores, so two workers do not have a core each. Capacity is \
+        note: "One worker has a core of its own; two share both cores with the load. Capacity is \
                what the workers would do on cores of their own: their number by CPU per operation.",
         columns: &[
             compared("cpu_us", "CPU us/op", 2),
