@@ -53,7 +53,7 @@ impl Cx<'_, '_> {
     pub fn wait(&mut self, wait: Wait) -> Result<Effect, Error> {
         match self.blocking {
             Blocking::Never => wait.nothing.write_to(self.reply),
-            Blocking::For(_) | Blocking::Resumed => self.wait = Some(Box::new(wait)),
+            Blocking::For(_) | Blocking::Resumed(_) => self.wait = Some(Box::new(wait)),
         }
         Ok(Effect::None)
     }

@@ -60,9 +60,15 @@ pub fn execute(
             (keys, blocking) => {
                 let mut guards = match blocking {
                     // Who is woken because something has come waits for that, whatever it takes.
-                    Blocking::Resumed => lock(keyspace, pass, keys),
+                    Blocking::Resumed(_) => lock(keyspace, pass, keys),
                     Blocking::Never | Blocking::For(_) => lock_unless_busy(keyspace, pass, keys)?,
                 };
+                if let Blocking::Resumed(woken) = blocking
+                    && !woken.is_due(call, &guards, context.env)
+                {
+                    context.tally.blocked = Some(Blocked::Still);
+                    return Ok(Effect::None);
+                }
                 execute_and_log(keyspace, pass, &mut guards, call, context)
             }
         },
@@ -152,7 +158,7 @@ fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_, '_>, wait: Wait) {
         Blocking::For(caller) => {
             Blocked::Waits(keyspace.waiting.add(caller, call, cx.reply.protocol(), wait))
         }
-        Blocking::Resumed => Blocked::Still,
+        Blocking::Resumed(_) => Blocked::Still,
         Blocking::Never => unreachable!("`Cx::wait` answers such a call"),
     });
 }

@@ -73,12 +73,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether a call can wait for a key of this kind.
-    #[inline]
-    pub fn can_be_awaited(self) -> bool {
-        matches!(self, Kind::List | Kind::SortedSet | Kind::Stream)
-    }
-
     /// The kind of this name, in any case.
     pub fn from_name(name: &[u8]) -> Option<Kind> {
         const ALL: [Kind; 6] =

@@ -369,8 +369,7 @@ impl<'a, 'g> View<'a, 'g> {
     #[inline]
     pub fn note_ready(&mut self, key: usize, kind: Kind) {
         if self.keyspace.waiting.count() > 0 {
-            // A value that nobody can wait for has taken the place of what was awaited.
-            self.push_ready(key, kind.can_be_awaited().then_some(kind));
+            self.push_ready(key, Some(kind));
         }
     }
 
@@ -393,10 +392,6 @@ impl<'a, 'g> View<'a, 'g> {
     /// Sets a key to a value, whatever it was.
     pub fn put(&mut self, key: usize, tag: Tag, body: NewBody<'_, Object>, expiry_ms: Option<u64>) {
         self.note_ready(key, tag.kind());
-        if tag.kind() != Kind::Stream {
-            // Who waits as a member of a stream's group waits in vain.
-            self.note_removed(key);
-        }
         self.save_before_change(key);
         let guard = self.guard_of(key);
         let (hash, name) = (self.keys[key].hash, self.key(key));

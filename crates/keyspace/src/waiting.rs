@@ -38,7 +38,7 @@ use crate::plan::{self, KeyAt};
 use crate::rng::Rng;
 use crate::spec::KeyFlags;
 use crate::value::{Kind, Tag};
-use crate::view::{Env, Tally};
+use crate::view::{Env, Guard, Tally};
 
 /// Queues and serving are spread over so many locks, by slot.
 const SHARDS: usize = 64;
@@ -55,7 +55,16 @@ pub enum Blocking {
     /// It waits for this client.
     For(Caller),
     /// It waits already and is run again.
-    Resumed,
+    Resumed(Woken),
+}
+
+/// Why a call that waits is run again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Woken {
+    /// Which of the call's keys is ready.
+    pub key: usize,
+    /// What that key has to hold still when its slot is locked; `None`: whatever it holds.
+    pub kind: Option<Kind>,
 }
 
 /// The client that calls, and the worker that owns its connection.
@@ -74,7 +83,7 @@ pub struct Wait {
     /// In ms since 1970; `None`: forever.
     pub deadline_ms: Option<u64>,
     pub nothing: Nothing,
-    /// Also woken when a key goes away, to say so.
+    /// Also woken when a key goes away or becomes something else, to say so.
     pub wakes_on_removal: bool,
     /// The call to run again, where it is not the one that was made: XREAD's `$` is what it was
     /// then.
@@ -117,7 +126,8 @@ pub struct Waiter {
 pub struct Ready {
     pub db: DbIndex,
     pub key: Vec<u8>,
-    /// What it holds now; `None` if it went away.
+    /// What it held then; `None` if it went away. When those who wait are served, it may hold
+    /// something else: a transaction, a script or another client has gone on since.
     pub kind: Option<Kind>,
 }
 
@@ -285,10 +295,8 @@ impl Waiting {
         let queues = self.shard(&ready.key).lock();
         let queue = queues.get(&ready.db)?.get(ready.key.as_slice())?;
         let is_new = |waiter: &&Arc<Waiter>| !after.iter().any(|seen| Arc::ptr_eq(seen, waiter));
-        let wakes = |waiter: &&Arc<Waiter>| match ready.kind {
-            Some(kind) => waiter.kind == kind,
-            None => waiter.wakes_on_removal,
-        };
+        let wakes =
+            |waiter: &&Arc<Waiter>| waiter.wakes_on_removal || ready.kind == Some(waiter.kind);
         let mut candidates = queue.iter().filter(is_new).filter(wakes);
         candidates.find(|waiter| waiter.state.load(SeqCst) != DONE).cloned()
     }
@@ -326,6 +334,21 @@ pub fn note_all(keyspace: &Keyspace, pass: &Pass<'_>, db: DbIndex, tally: &mut T
         let slot = database.slot(crc16::slot_of(&key)).lock(pass);
         let kind = slot.get(hash::of(&key), &key).map(|record| Tag::of(record).kind());
         tally.ready.push(Ready { db, key, kind });
+    }
+}
+
+impl Woken {
+    /// Whether the key holds, now that its slot is locked, what the call waits for. Whatever else
+    /// came to be there meanwhile, the call has not seen it.
+    #[cold]
+    pub(crate) fn is_due(self, call: &Call<'_>, guards: &[Guard<'_>], env: &Env) -> bool {
+        let Some(kind) = self.kind else { return true };
+        let KeyAt { arg, slot, db, hash } = call.keys[self.key];
+        let guard = guards.iter().find(|guard| guard.place == (db, slot));
+        let slot = &guard.expect("the slots of all keys are locked").slot;
+        let Some(record) = slot.get(hash, &call.args[arg as usize]) else { return false };
+        let has_passed = |expiry_ms| env.has_passed(expiry_ms);
+        Tag::of(record).kind() == kind && !record.expiry_ms().is_some_and(has_passed)
     }
 }
 
@@ -374,7 +397,7 @@ fn serve_key(server: &mut Server<'_>, ready: &Ready, deliver: &mut dyn FnMut(&Wa
     // Readers of a stream that found nothing: they leave it to those behind them.
     let mut seen = Vec::new();
     while let Some(waiter) = waiting.next(ready, &seen) {
-        match resume(server, &waiter) {
+        match resume(server, &waiter, ready) {
             Some(answer) => {
                 waiting.forget(&waiter);
                 waiter.state.store(DONE, SeqCst);
@@ -393,15 +416,18 @@ fn serve_key(server: &mut Server<'_>, ready: &Ready, deliver: &mut dyn FnMut(&Wa
     }
 }
 
-/// Runs a waiting call again; `None` if it still finds nothing.
-fn resume(server: &mut Server<'_>, waiter: &Waiter) -> Option<Answer> {
+/// Runs a waiting call again for a key that is ready; `None` if it still finds nothing.
+fn resume(server: &mut Server<'_>, waiter: &Waiter, ready: &Ready) -> Option<Answer> {
     let Server { keyspace, pass, env, tally, rng } = server;
     let (command, args, db) = (waiter.command, waiter.args(), waiter.db);
     let fence_before = std::mem::take(&mut tally.fence);
     let (mut reply, mut keys) = (Reply::new(waiter.protocol), Vec::new());
     let result = plan::keys(keyspace, command, args, db, &mut keys).and_then(|()| {
         let call = Call { command, args, db, keys: &keys };
-        let blocking = Blocking::Resumed;
+        let is_ready = |key: &KeyAt| key.db == ready.db && args[key.arg as usize] == ready.key;
+        let key = keys.iter().position(is_ready).expect("it waits for a key that it names");
+        let kind = (!waiter.wakes_on_removal).then_some(waiter.kind);
+        let blocking = Blocking::Resumed(Woken { key, kind });
         execute(keyspace, pass, &call, Context { env, tally, rng, reply: &mut reply, blocking })
     });
     // It is the waiting call that waits for the disk, not who serves it.

@@ -7,6 +7,9 @@ use kvasir_resp::reply::Protocol;
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
+const NO_GROUP: &str =
+    "-NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option";
+
 fn bench() -> Bench {
     Bench::new(Protocol::Resp2)
 }
@@ -127,6 +130,61 @@ fn an_element_that_is_gone_again_wakes_nobody() {
     run(&mut bench, &["RPUSH l a", "LPOP l"]);
     assert_eq!(served(&mut bench), "");
     assert_eq!(bench.waiting().count(), 1);
+}
+
+/// It is served when the transaction is over, and what was there then it has not seen.
+#[test]
+fn what_has_become_something_else_wakes_nobody_who_waited_for_the_first() {
+    let lists = ["BLPOP k 0", "BRPOP k 0", "BLMPOP 0 1 k LEFT", "BRPOPLPUSH k d 0"];
+    let sets = ["BZPOPMIN k 0", "BZPOPMAX k 0", "BZMPOP 0 1 k MIN", "BZMPOP 0 2 k j MAX"];
+    let streams = ["XREAD BLOCK 0 STREAMS k 0", "XREAD BLOCK 0 STREAMS j k $ $"];
+    let families = [("RPUSH k a", &lists[..]), ("ZADD k 1 a", &sets), ("XADD k 1-1 f v", &streams)];
+    for (makes, calls) in families {
+        for other in ["SET k v", "HSET k f v", "SADD k m", "RENAME t k", "COPY t k REPLACE"] {
+            let mut bench = bench();
+            wait(&mut bench, calls);
+            run(&mut bench, &["SET t v", makes, "DEL k", other]);
+            assert_eq!(served(&mut bench), "", "{makes}, {other}");
+            run(&mut bench, &["DEL k", makes]);
+            assert_ne!(served(&mut bench), "", "{makes}, {other}");
+        }
+    }
+}
+
+#[test]
+fn what_has_become_what_another_waits_for_wakes_that_one() {
+    let mut bench = bench();
+    wait(&mut bench, &["BLPOP k 0", "BZPOPMIN k 0", "XREAD BLOCK 0 STREAMS k $"]);
+    run(&mut bench, &["RPUSH k a", "DEL k", "XADD k 1-1 f v", "DEL k", "ZADD k 1 a"]);
+    assert_eq!(served(&mut bench), "2 [$k $a $1]; ");
+    run(&mut bench, &["ZADD k 1 a", "DEL k", "XADD k 1-2 f v", "DEL k", "RPUSH k b"]);
+    assert_eq!(served(&mut bench), "1 [$k $b]; ");
+}
+
+/// A key that nobody has touched is looked at only when there is something to take from another.
+#[test]
+fn one_of_several_keys_may_hold_something_else() {
+    let mut bench = bench();
+    wait(&mut bench, &["BLPOP j k 0", "BLPOP k j 0"]);
+    run(&mut bench, &["SET j v", "RPUSH k a", "DEL k"]);
+    assert_eq!(served(&mut bench), "");
+    run(&mut bench, &["RPUSH k a"]);
+    assert_eq!(served(&mut bench), format!("1 {WRONG_TYPE}; 2 [$k $a]; "));
+}
+
+#[test]
+fn a_flush_and_a_swap_of_databases_are_changes_like_others() {
+    let mut bench = bench();
+    let member = "XREADGROUP GROUP g c BLOCK 0 STREAMS s >";
+    run(&mut bench, &["XGROUP CREATE s g $ MKSTREAM"]);
+    wait(&mut bench, &["BLPOP k 0", "XREAD BLOCK 0 STREAMS k 0", member]);
+    run(&mut bench, &["RPUSH k a", "FLUSHALL", "SET k v"]);
+    assert_eq!(served(&mut bench), format!("3 {NO_GROUP}; "));
+    run(&mut bench, &["XGROUP CREATE s g $ MKSTREAM"]);
+    assert!(bench.call_for(3, member).is_err());
+    run(&mut bench, &["SELECT 1", "SET s v", "RPUSH k b", "SWAPDB 0 1", "SELECT 0", "DEL k"]);
+    run(&mut bench, &["SET k v"]);
+    assert_eq!(served(&mut bench), format!("3 {WRONG_TYPE}; "));
 }
 
 #[test]

@@ -162,6 +162,45 @@ fn swapped_and_moved_keys_are_found() {
     });
 }
 
+/// A transaction, a script, a swap make what somebody waits for, and then something else of it: that
+/// goes on waiting, until there is what it can take.
+#[test]
+fn what_was_something_else_in_between_has_not_been_seen() {
+    let waits = [
+        ("BLPOP k 0", "RPUSH k a", "[$k $a]"),
+        ("BLMPOP 0 2 j k LEFT", "RPUSH k a", "[$k [$a]]"),
+        ("BLMOVE k d LEFT LEFT 0", "RPUSH k a", "$a"),
+        ("BRPOPLPUSH k d 0", "RPUSH k a", "$a"),
+        ("BZPOPMAX k 0", "ZADD k 1 a", "[$k $a $1]"),
+        ("BZMPOP 0 1 k MIN", "ZADD k 1 a", "[$k [[$a $1]]]"),
+        ("XREAD BLOCK 0 STREAMS k $", "XADD k 9-9 f v", "[[$k [[$9-9 [$f $v]]]]]"),
+    ];
+    let spoils = [
+        "MULTI; {}; DEL k; SET k v; EXEC",
+        "MULTI; {}; RENAME k t; HSET k f v; EXEC",
+        "MULTI; {}; FLUSHALL; SADD k m; EXEC",
+        "MULTI; {}; SELECT 1; SET k v; SWAPDB 0 1; EXEC; SELECT 0",
+        "EVAL \"redis.call({call}) redis.call('DEL', 'k') redis.call('SET', 'k', 'v')\" 1 k",
+    ];
+    let test = |server: &Server| {
+        for (waits, makes, answer) in waits {
+            for spoil in spoils {
+                let (mut waiting, mut other) = (server.connect(), server.connect());
+                wait_for(server, &mut waiting, waits);
+                let quoted: Vec<String> =
+                    makes.split(' ').map(|word| format!("'{word}'")).collect();
+                let spoil = spoil.replace("{}", makes).replace("{call}", &quoted.join(","));
+                run_script(&mut other, &format!("{spoil}; DEL k; {makes}"));
+                assert_eq!(reply(&mut waiting), answer, "{}: {waits}, {spoil}", server.name);
+                other.ask("FLUSHALL");
+            }
+        }
+    };
+    each_backend(&[], |server| test(server));
+    let peers = [Server::redis(&[]), Server::valkey(&[])];
+    peers.iter().flatten().for_each(test);
+}
+
 /// Many who push and many who wait, on all workers: nothing is lost and nothing comes twice.
 #[test]
 fn nothing_is_lost_between_many() {

@@ -81,7 +81,7 @@ fn xreadgroup(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         count: options.count,
         no_ack: options.no_ack,
         now_ms: env.now_ms,
-        is_resumed: cx.blocking == Blocking::Resumed,
+        is_resumed: matches!(cx.blocking, Blocking::Resumed(_)),
     };
     let (mut streams, mut effect) = (StreamsReply::default(), Effect::None);
     for (key, start) in starts.into_iter().enumerate() {
