@@ -1,15 +1,16 @@
 //! The quoting rules of a line: inline commands, redis.conf, redis-cli.
 //!
 //! The words of a line are separated by space. `"..."` knows the escapes `\n \r \t \b \a \xHH` and
-//! `\` before any other byte; `'...'` knows only `\'`. A closing quote must be followed by space or
-//! by the end; an opening one may stand inside a word (`a"b c"` is the word `ab c`). A NUL byte
-//! ends the line, since Redis (`sdssplitargs`) reads a C string here.
+//! `\` before any other byte; `'...'` knows only `\'`. Quotes may open and close inside a word, as in
+//! a shell (`a"b c"d` is the word `ab cd`): so Valkey from 9.1 on; Redis wanted space behind a closing
+//! one. A backslash before the last byte of a line is one of the word, or no quote would close. A NUL
+//! byte ends the line, since Redis (`sdssplitargs`) reads a C string here.
 
 use std::fmt;
 
 use crate::args::Span;
 
-/// A quote was not closed, or something other than space follows a closing quote.
+/// A quote was not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnbalancedQuotes;
 
@@ -70,8 +71,8 @@ impl Words<'_> {
             self.rest = rest;
             match byte {
                 b' ' | b'\n' | b'\r' | b'\t' => return Ok(()),
-                b'"' => return self.double_quoted(),
-                b'\'' => return self.single_quoted(),
+                b'"' => self.double_quoted()?,
+                b'\'' => self.single_quoted()?,
                 _ => self.out.push(byte),
             }
         }
@@ -82,13 +83,16 @@ impl Words<'_> {
         loop {
             let (byte, len) = match self.rest {
                 [] => return Err(UnbalancedQuotes),
-                [b'"', ..] => return self.close(),
+                [b'"', rest @ ..] => {
+                    self.rest = rest;
+                    return Ok(());
+                }
                 [b'\\', b'x', high, low, ..]
                     if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
                 {
                     (hex_digit(*high) << 4 | hex_digit(*low), 4)
                 }
-                [b'\\', escaped, ..] => (unescape(*escaped), 2),
+                [b'\\', escaped, _, ..] => (unescape(*escaped), 2),
                 [byte, ..] => (*byte, 1),
             };
             self.out.push(byte);
@@ -100,21 +104,15 @@ impl Words<'_> {
         loop {
             let (byte, len) = match self.rest {
                 [] => return Err(UnbalancedQuotes),
-                [b'\'', ..] => return self.close(),
-                [b'\\', b'\'', ..] => (b'\'', 2),
+                [b'\'', rest @ ..] => {
+                    self.rest = rest;
+                    return Ok(());
+                }
+                [b'\\', b'\'', _, ..] => (b'\'', 2),
                 [byte, ..] => (*byte, 1),
             };
             self.out.push(byte);
             self.rest = &self.rest[len..];
-        }
-    }
-
-    /// Steps over the closing quote.
-    fn close(&mut self) -> Result<(), UnbalancedQuotes> {
-        self.rest = &self.rest[1..];
-        match self.rest.first() {
-            Some(byte) if !is_space(*byte) => Err(UnbalancedQuotes),
-            _ => Ok(()),
         }
     }
 }
@@ -154,7 +152,7 @@ mod tests {
 
     #[test]
     fn words_are_unquoted_as_redis_does() {
-        let cases: [(&[u8], &[&[u8]]); 17] = [
+        let cases: [(&[u8], &[&[u8]]); 23] = [
             (b"", &[]),
             (b" \t\x0b\x0c\r\n ", &[]),
             (b"PING", &[b"PING"]),
@@ -168,7 +166,13 @@ mod tests {
             (br"'a\\ '", &[br"a\\ "]),
             (b"\"\" ''", &[b"", b""]),
             (br#"a"b c""#, &[b"ab c"]),
-            (b"a'b c'\x0bd", &[b"ab c", b"d"]),
+            (b"a'b c'\x0bd", &[b"ab c\x0bd"]),
+            (br#"'a'b "a"b a"b"c"#, &[b"ab", b"ab", b"abc"]),
+            (br#"'a''b'"c"d"" ''"#, &[b"abcd", b""]),
+            (br#""a\""#, &[br"a\"]),
+            (br"a'\'", &[br"a\"]),
+            (br#""a\" "b"#, &[br#"a" b"#]),
+            (br#""\\""#, &[br"\"]),
             (b"\xa0a\x85b", &[b"\xa0a\x85b"]),
             (br"a\nb", &[br"a\nb"]),
             (b"a\0b c", &[b"a"]),
@@ -185,7 +189,7 @@ mod tests {
     #[test]
     fn unbalanced_quotes() {
         let cases: [&[u8]; 8] =
-            [b"\"a", b"'a", b"\"a\"b", b"'a'b", b"a\"b\"c", b"\"a\\", b"\"a\\\"", b"ok \"a\0\""];
+            [b"\"a", b"'a", b"a\"b", b"a'b", b"'a''b", b"\"a\\", b"\"a\\\"b", b"ok \"a\0\""];
         for line in cases {
             assert_eq!(split(line), Err(UnbalancedQuotes), "{}", line.escape_ascii());
         }

@@ -78,7 +78,7 @@ pub fn answer_or_wait(cx: &mut ServerCx<'_>, acks: Acks) {
     let connection = &mut *cx.connection;
     connection.client.is_blocked.store(true, Relaxed);
     let is_muted = connection.replies != Replies::On;
-    let waits = Waits { awaited: Awaited::Acks(acks), is_muted };
+    let waits = Waits { awaited: Awaited::Acks(acks), is_muted, made: None, us: 0 };
     cx.core.deadlines.add(waits.place(connection));
     connection.waits = Some(Box::new(waits));
     cx.core.waits_for_acks.push(connection.id.index as usize);

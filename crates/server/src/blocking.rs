@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::waiting::{self, Answer, Blocked, Caller, Server, Waiter};
+use kvasir_reactor::clock;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
 
 use crate::acks::Acks;
+use crate::command_log::Noted;
 use crate::config::aof::Fsync;
 use crate::connection::{Connection, Replies};
+use crate::dispatch::Entry;
 use crate::pubsub::notifications;
 use crate::shared::{Message, Shared};
 use crate::worker::{Core, Worker};
@@ -23,6 +26,10 @@ pub struct Waits {
     pub awaited: Awaited,
     /// Its answer is dropped: CLIENT REPLY.
     pub is_muted: bool,
+    /// Its command, and its bytes on the wire: the command logs are told when it is answered.
+    pub made: Option<(&'static Entry, usize)>,
+    /// How long it took until it waited, if that is worth a note.
+    pub us: u64,
 }
 
 /// What a call waits for.
@@ -32,6 +39,12 @@ pub enum Awaited {
 }
 
 impl Waits {
+    /// Whether the command logs are told of the call when it is answered, since its arguments are
+    /// kept.
+    pub fn is_for_key(&self) -> bool {
+        matches!(self.awaited, Awaited::Key(_))
+    }
+
     /// Where it stands among the deadlines, if it has one.
     pub fn place(&self, connection: &Connection) -> Option<Place> {
         let deadline_ms = match &self.awaited {
@@ -48,6 +61,8 @@ pub struct Served {
     reply: Reply,
     /// How far the log must be on disk before it is sent.
     fence: u64,
+    /// How long serving it took.
+    us: u64,
 }
 
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -101,7 +116,7 @@ pub fn settle(
     if let Some(Blocked::Waits(waiter)) = core.tally.blocked.take() {
         connection.client.is_blocked.store(true, Relaxed);
         let is_muted = connection.replies != Replies::On;
-        let waits = Waits { awaited: Awaited::Key(waiter), is_muted };
+        let waits = Waits { awaited: Awaited::Key(waiter), is_muted, made: None, us: 0 };
         core.deadlines.add(waits.place(connection));
         connection.waits = Some(Box::new(waits));
     }
@@ -115,8 +130,12 @@ pub fn settle(
 pub fn serve_ready(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) {
     let Core { env, tally, rng, served, .. } = core;
     let server = Server { keyspace: &shared.keyspace, pass, env, tally, rng };
+    let mut since = clock::ticks();
     waiting::serve(server, &mut |waiter, Answer { reply, fence, .. }| {
-        let answer = Served { caller: waiter.caller, reply, fence };
+        let now = clock::ticks();
+        let us = now.since(since).to_nanos() / 1000;
+        since = now;
+        let answer = Served { caller: waiter.caller, reply, fence, us };
         if waiter.caller.worker == worker {
             served.push(answer);
         } else {
@@ -162,7 +181,27 @@ impl Worker {
         let is_strict = connection.wants(Fsync::Always);
         let fence = if is_strict { self.shared.keyspace.log.end() } else { served.fence };
         connection.wait_for(fence);
+        self.note_answer(index, &served);
         self.give_answer(index, &mut served.reply);
+    }
+
+    /// Tells the command logs of a call that has waited for a key.
+    fn note_answer(&self, index: usize, served: &Served) {
+        let connection = self.connections[index].as_deref().expect("the caller looked");
+        let Some(waits) = connection.waits.as_deref() else { return };
+        let (Awaited::Key(waiter), Some((entry, request_len))) = (&waits.awaited, waits.made)
+        else {
+            return;
+        };
+        let (shared, core, us) = (self.shared, &self.core, waits.us + served.us);
+        let lengths = [request_len, if waits.is_muted { 0 } else { served.reply.len() }];
+        let noted = Noted { entry, args: waiter.args(), client: &connection.client };
+        if us >= core.thresholds.notable_us() {
+            noted.slow(shared, core, us);
+        }
+        if core.thresholds.is_large(lengths) {
+            noted.large(shared, core, lengths);
+        }
     }
 
     /// Ends the wait of a connection with this answer.
@@ -217,7 +256,7 @@ impl Worker {
                 End::Timeout => waiter.nothing.write_to(&mut reply),
                 End::Error => reply.error(UNBLOCKED),
             }
-            self.unblock(Served { caller: waiter.caller, reply, fence: 0 });
+            self.unblock(Served { caller: waiter.caller, reply, fence: 0, us: 0 });
         }
     }
 

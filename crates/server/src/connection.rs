@@ -67,6 +67,8 @@ pub struct Connection {
     pub is_paused: bool,
     /// Executes nothing more, and closes once everything was sent.
     pub is_closing: bool,
+    /// Nothing more comes from it: it closes when what has come is executed.
+    pub has_ended: bool,
     /// Of the batch at work: has a source in it already.
     pub in_round: bool,
     /// In the list of those that have something to send.
@@ -122,6 +124,7 @@ impl Connection {
             counted_bytes: 0,
             is_paused: false,
             is_closing: false,
+            has_ended: false,
             in_round: false,
             is_dirty: false,
             fence: 0,
@@ -166,6 +169,12 @@ impl Connection {
     pub fn take_turn_max(&mut self) -> usize {
         let more = (self.turn_max + self.turn_max / 4 + 1).min(REQUESTS_PER_CONNECTION);
         std::mem::replace(&mut self.turn_max, more)
+    }
+
+    /// What the log of large calls is told of a request and its reply of so many bytes: a reply that
+    /// is dropped has none.
+    pub fn heard(&self, [request, reply]: [usize; 2]) -> [usize; 2] {
+        [request, if self.replies == Replies::On { reply } else { 0 }]
     }
 
     /// Whether there is something to send, as soon as that is possible.

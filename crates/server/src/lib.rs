@@ -26,6 +26,7 @@ pub mod dispatch;
 pub mod evict;
 pub mod fence;
 pub mod freeing;
+mod goodbye;
 pub mod histogram;
 pub mod info;
 pub mod input;

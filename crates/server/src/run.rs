@@ -210,7 +210,8 @@ impl<'w> Runner<'w> {
             if connection.reply.len() as u64 >= self.core.output_unlimited {
                 connection.stop_beyond_limit(&self.core.config);
             }
-            if connection.waits.is_some() {
+            if let Some(waits) = connection.waits.as_deref_mut() {
+                waits.made = self.entry_of(request).map(|entry| (entry, request.len));
                 connection.stopped_at = Some(request.end);
             }
         }
@@ -329,7 +330,10 @@ impl<'w> Runner<'w> {
         if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
             && let Some(us) = streak.count(stats, &self.core.thresholds, wary)
         {
-            self.note_slow(connection, entry, args, us);
+            match connection.waits.as_deref_mut() {
+                Some(waits) if waits.is_for_key() => waits.us = us,
+                _ => self.note_slow(connection, entry, args, us),
+            }
         }
         let lengths = [request.len, connection.reply.len_since(mark)];
         if self.core.thresholds.is_large(lengths) {
@@ -400,8 +404,13 @@ impl<'w> Runner<'w> {
         Noted { entry, args, client: &connection.client }.slow(self.shared, self.core, us);
     }
 
+    /// A call that waits for a key is told of when it is answered.
     #[cold]
     fn note_large(&self, connection: &Connection, entry: &Entry, args: Args<'_>, len: [usize; 2]) {
+        if connection.waits.as_ref().is_some_and(|waits| waits.is_for_key()) {
+            return;
+        }
+        let len = connection.heard(len);
         Noted { entry, args, client: &connection.client }.large(self.shared, self.core, len);
     }
 

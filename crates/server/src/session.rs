@@ -122,6 +122,8 @@ impl Start {
             session.fail(self.entry, self.mark, &error);
         }
         session.count(self.entry, session.args(), since);
+        let request = session.worker.batch.requests[self.request].len;
+        session.note_large(self.entry, session.args(), request, self.mark);
         let (mut worker, mut connection) = session.end();
         if self.is_muted {
             unmute(&mut connection, self.mark);
@@ -422,18 +424,21 @@ impl Session {
         }
     }
 
-    /// Makes a call that wants the session itself, with arguments of its own.
+    /// Makes a call that wants the session itself, with arguments of its own. What was written since
+    /// `mark` counts for its reply in the log of large ones.
     pub fn hand_on(
         mut self,
         entry: &'static Entry,
         run: SessionRun,
         args: ArgsBuf,
+        mark: Mark,
     ) -> (Session, Result<(), Error>) {
         let since = clock::ticks();
         let outer = std::mem::replace(&mut self.calling, Calling::Queued(args));
         self.feed_monitors(entry, self.args(), false);
         let (mut session, result) = run(self);
         session.count(entry, session.args(), since);
+        session.note_large(entry, session.args(), 0, mark);
         session.calling = outer;
         (session, result)
     }
@@ -454,6 +459,16 @@ impl Session {
         let streak = Streak { command: entry.index, calls: 1, ticks };
         if let Some(us) = streak.count(stats, &core.thresholds, &mut 0) {
             Noted { entry, args, client: &self.connection.client }.slow(shared, core, us);
+        }
+    }
+
+    /// Tells the logs of a call if its request was large, or what it was answered, since `mark`.
+    pub fn note_large(&self, entry: &Entry, args: Args<'_>, request: usize, mark: Mark) {
+        let Worker { shared, core, .. } = &*self.worker;
+        let lengths = [request, self.connection.reply.len_since(mark)];
+        if core.thresholds.is_large(lengths) {
+            let noted = Noted { entry, args, client: &self.connection.client };
+            noted.large(shared, core, self.connection.heard(lengths));
         }
     }
 

@@ -22,6 +22,7 @@ use crate::evict::{self, Evicting};
 use crate::fence::HeldBack;
 use crate::input::Input;
 use crate::listen::Open;
+use crate::input_limits::INPUT_HIGH;
 use crate::log::warning;
 use crate::pause;
 use crate::pubsub::local::Local;
@@ -314,11 +315,7 @@ impl Worker {
             Event::Sent { connection, payload, result } => {
                 self.sent(connection, payload, result.is_ok());
             }
-            Event::Closed { connection: id, .. } => {
-                if find(&mut self.connections, id).is_some() {
-                    self.close(id.index as usize);
-                }
-            }
+            Event::Closed { connection, .. } => self.hear_goodbye(connection, batch),
             Event::Accepted { listener, socket } => self.accept(listener, socket),
             Event::AcceptFailed { error, .. } => {
                 warning!("accept failed error={error}");
@@ -389,6 +386,12 @@ impl Worker {
             if let Data::Own(input) = &mut batch.sources[source].data {
                 *input = std::mem::take(&mut connection.input);
             }
+            let bytes = batch.sources[source].data.bytes(&self.reactor).len();
+            let is_long = bytes > INPUT_HIGH || connection.transaction.is_some();
+            if is_long && self.is_beyond_input_limit(index, bytes) {
+                continue;
+            }
+            let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             let limits =
                 Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
             let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
@@ -416,13 +419,16 @@ impl Worker {
             has_more |= !connection.input.is_empty();
             let consumed = connection.used_up_to(consumed);
             connection.put_back(data.into_rest(consumed, &mut self.reactor));
-            let index = id.index as usize;
+            let (index, has_ended) = (id.index as usize, connection.has_ended);
             connection.in_round = false;
             connection.client.input_bytes.store(connection.input.len(), Relaxed);
             if connection.is_postponed {
                 self.postponed.push(index);
             } else if has_more && !connection.is_closing && connection.waits.is_none() {
                 self.ready.push(index);
+            }
+            if has_ended && !self.see_off(index, has_more) {
+                continue;
             }
             self.limit_input(index, has_more);
             self.count_memory(index);
@@ -551,6 +557,7 @@ impl Worker {
             if let Some(connection) = &self.connections[index]
                 && connection.waits.is_none()
                 && connection.subscriptions.is_none()
+                && !connection.is_monitor
                 && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
             {
                 self.close(index);

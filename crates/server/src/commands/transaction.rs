@@ -7,6 +7,7 @@ use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+use kvasir_resp::reply::Mark;
 
 use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun};
 use crate::acl::admit::Moment;
@@ -148,9 +149,10 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         session.connection.reply.null_array();
         return (session, Ok(()));
     }
+    let mark = session.connection.reply.mark();
     session.connection.reply.array(transaction.calls.len());
     for call in transaction.calls {
-        session = run(session, call);
+        session = run(session, call, mark);
     }
     (session, Ok(()))
 }
@@ -197,28 +199,32 @@ fn has_changed(session: &Session) -> bool {
     })
 }
 
-/// Runs one call of a transaction; its error is its reply, and the others run all the same.
-fn run(mut session: Session, call: Queued) -> Session {
+/// Runs one call of a transaction; its error is its reply, and the others run all the same. The
+/// reply to EXEC begins at `start`: how long that is by now is what the log of large replies tells of
+/// each call, as in Valkey.
+fn run(mut session: Session, call: Queued, start: Mark) -> Session {
     let Queued { entry, args } = call;
     let mark = session.connection.reply.mark();
     if let Err(error) = session.admit(entry, args.as_args(), Moment::Exec) {
         session.fail(entry, mark, &error);
         return session;
     }
-    let result = match entry.handler {
+    match entry.handler {
         Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) => {
-            let (back, result) = session.hand_on(entry, *run, args);
-            session = back;
-            result
+            let (mut session, result) = session.hand_on(entry, *run, args, start);
+            if let Err(error) = result {
+                session.fail(entry, mark, &error);
+            }
+            session
         }
         _ => {
             let result = session.call(entry, args.as_args());
             session.feed_monitors(entry, args.as_args(), false);
-            result
+            if let Err(error) = result {
+                session.fail(entry, mark, &error);
+            }
+            session.note_large(entry, args.as_args(), 0, start);
+            session
         }
-    };
-    if let Err(error) = result {
-        session.fail(entry, mark, &error);
     }
-    session
 }

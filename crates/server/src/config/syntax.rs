@@ -2,9 +2,9 @@
 //!
 //! The rules are those of Redis's configuration file and inline commands: words are separated by
 //! white space; `"..."` knows `\n \r \t \a \b \xHH` and takes any other escaped byte as it is;
-//! `'...'` knows only `\'`; a closing quote must end its word.
+//! `'...'` knows only `\'`; quotes may open and close inside a word.
 
-/// The words of `line`, or `None` where a quote is not closed or does not end its word.
+/// The words of `line`, or `None` where a quote is not closed.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii_start();
@@ -47,22 +47,25 @@ fn next_word(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
         match byte {
-            b'"' => return double_quoted(word, after),
-            b'\'' => return single_quoted(word, after),
+            b'"' => rest = double_quoted(&mut word, after)?,
+            b'\'' => rest = single_quoted(&mut word, after)?,
             0 => break,
             _ if byte.is_ascii_whitespace() => break,
-            _ => word.push(byte),
+            _ => {
+                word.push(byte);
+                rest = after;
+            }
         }
-        rest = after;
     }
     // A NUL byte ends a word as white space does.
     Some((word, rest.strip_prefix(b"\0").unwrap_or(rest)))
 }
 
-fn double_quoted(mut word: Vec<u8>, mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+/// Appends what stands up to the closing quote, and returns what follows it.
+fn double_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a [u8]> {
     loop {
         match rest {
-            [b'"', after @ ..] => return end_of_word(word, after),
+            [b'"', after @ ..] => return Some(after),
             [b'\\', b'x', high, low, after @ ..]
                 if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
             {
@@ -82,10 +85,10 @@ fn double_quoted(mut word: Vec<u8>, mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])>
     }
 }
 
-fn single_quoted(mut word: Vec<u8>, mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+fn single_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a [u8]> {
     loop {
         match rest {
-            [b'\'', after @ ..] => return end_of_word(word, after),
+            [b'\'', after @ ..] => return Some(after),
             [b'\\', b'\'', after @ ..] => {
                 word.push(b'\'');
                 rest = after;
@@ -97,11 +100,6 @@ fn single_quoted(mut word: Vec<u8>, mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])>
             [] => return None,
         }
     }
-}
-
-fn end_of_word(word: Vec<u8>, after: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    let ends = after.first().is_none_or(u8::is_ascii_whitespace);
-    ends.then_some((word, after))
 }
 
 fn unescape(byte: u8) -> u8 {
@@ -147,7 +145,8 @@ mod tests {
         check(r#""\x41\n\t\q\"" x"#, Some(&["A\n\tq\"", "x"]));
         check(r#""\xZZ""#, Some(&["xZZ"]));
         check(r#"pre"quoted""#, Some(&["prequoted"]));
-        check(r#""a"b"#, None);
+        check(r#""a"b 'a''b'"c""#, Some(&["ab", "abc"]));
+        check(r#"a"b"#, None);
         check(r#"a "b"#, None);
         check("a 'b", None);
         check(r#""a\"#, None);

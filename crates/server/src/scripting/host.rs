@@ -126,6 +126,7 @@ impl Running {
         if let Err(error) = result {
             self.session.fail(entry, mark, &error);
         }
+        self.session.note_large(entry, args, 0, mark);
     }
 
     /// What Redis checks before a script's command runs, in its order.

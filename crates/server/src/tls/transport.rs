@@ -60,6 +60,11 @@ impl Handshakes {
 }
 
 impl Tls {
+    /// Whether its handshake is not over yet.
+    pub fn is_new(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
     /// Whether something is to be sent that is no reply, or a reply that is not yet encrypted.
     pub fn has_output(&self) -> bool {
         self.session.has_output()
