@@ -65,8 +65,9 @@ pub struct WorkerStats {
     pub input_limited: Counter,
     pub output_limited: Counter,
     pub evicted_clients: Counter,
-    /// Memory of the worker's interpreter after its last script.
-    pub interpreter_bytes: Counter,
+    /// Memory of the worker's interpreters while none of them runs.
+    pub script_vm_bytes: Counter,
+    pub function_vm_bytes: Counter,
     /// Index of the command that ran last, or runs; `usize::MAX` before the first.
     pub last_command: AtomicUsize,
     /// By the command's index in the table.
@@ -112,7 +113,8 @@ impl WorkerStats {
             input_limited: Counter::default(),
             output_limited: Counter::default(),
             evicted_clients: Counter::default(),
-            interpreter_bytes: Counter::default(),
+            script_vm_bytes: Counter::default(),
+            function_vm_bytes: Counter::default(),
             last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
