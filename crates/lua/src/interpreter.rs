@@ -515,7 +515,6 @@ impl Interpreter {
         let place = format!(", on {}:{}.", place.source, place.line);
         [b" script: ", name, place.as_bytes()].concat()
     }
-
 }
 
 /// The text of a string or a number.

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use crate::error_stats::ErrorCounts;
 use crate::histogram::Histogram;
 use crate::lock;
 
@@ -73,7 +74,7 @@ pub struct WorkerStats {
     /// By the command's index in the table.
     pub by_command: Box<[CommandStats]>,
     /// Error replies by code, of this worker.
-    pub errors: std::sync::Mutex<std::collections::BTreeMap<String, u64>>,
+    pub errors: ErrorCounts,
 }
 
 /// INFO commandstats.
@@ -119,14 +120,6 @@ impl WorkerStats {
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
         }
-    }
-
-    /// Counts an error reply by its code.
-    pub fn count_error(&self, text: &[u8]) {
-        let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let code = String::from_utf8_lossy(code);
-        let mut errors = lock(&self.errors);
-        *errors.entry(code.into_owned()).or_default() += 1;
     }
 
     pub fn reset(&self) {

@@ -128,7 +128,8 @@ pub fn read(
         figure.store(0, Ordering::Relaxed);
     }
     let is_set = manifest(path)?.is_some();
-    let mut listener = Beside { shared, reader: Scripting::new(shared, &config, Kind::Function), is_set };
+    let mut listener =
+        Beside { shared, reader: Scripting::new(shared, &config, Kind::Function), is_set };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
     let [keys, expired, bytes] = [&progress.keys, &progress.keys_expired, &progress.bytes]

@@ -21,6 +21,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::{hash, heap};
 
 use crate::config::Config;
+use crate::error_stats::Author;
 use crate::evict::OUT_OF_MEMORY;
 use crate::scripting::busy;
 use crate::scripting::cache::Script;
@@ -392,22 +393,34 @@ fn run(
         db,
         since: clock::ticks(),
         is_busy: false,
+        has_errors: false,
     };
     let Ran { running, result } = scripting.run(running, code, keys, &mut reply);
-    let Running { mut session, is_busy, .. } = running;
+    let Running { mut session, is_busy, has_errors, .. } = running;
     if is_busy {
         busy::end(shared, worker);
     }
     session.connection.reply = reply;
     give_back_database(&mut session, db);
-    let result = match result {
-        Err(failure) if failure.counted => {
-            session.connection.reply.error_bytes(&failure.text);
-            Ok(())
-        }
-        result => result.map_err(error),
-    };
+    if has_errors && result.is_ok() {
+        count_as_failed(&session);
+    }
+    let result = result.map_err(|failure| {
+        session.author_of_error = match failure.counted {
+            true => Author::Command,
+            false => Author::Script,
+        };
+        error(failure)
+    });
     (session, result)
+}
+
+/// A call whose reply has errors in it has failed, if only in part.
+fn count_as_failed(session: &Session) {
+    let (shared, worker) = (session.shared(), session.worker.index);
+    if let Ok(entry) = shared.table.resolve(session.args()) {
+        shared.workers[worker].stats.by_command[entry.index].failed.add(1);
+    }
 }
 
 /// A script that selects a database does so for itself only.
