@@ -440,9 +440,12 @@ static GCObject **sweeplist (lua_State *L, GCObject **p, lu_mem count) {
 static void checkSizes (lua_State *L) {
   global_State *g = G(L);
   /* check size of string hash */
-  if (g->strt.nuse < cast(lu_int32, g->strt.size/4) &&
-      g->strt.size > MINSTRTABSIZE*2)
-    luaS_resize(L, g->strt.size/2);  /* table is too big */
+  int size = g->strt.size;
+  /* kvasir: at once, not by a half in each cycle */
+  while (g->strt.nuse < cast(lu_int32, size/4) && size > MINSTRTABSIZE*2)
+    size /= 2;
+  if (size < g->strt.size)
+    luaS_resize(L, size);  /* table is too big */
   /* check size of buffer */
   if (luaZ_sizebuffer(&g->buff) > LUA_MINBUFFER*2) {  /* buffer too big? */
     size_t newsize = luaZ_sizebuffer(&g->buff) / 2;

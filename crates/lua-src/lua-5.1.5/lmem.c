@@ -71,6 +71,23 @@ void *luaM_toobig (lua_State *L) {
 
 
 /*
+** kvasir: what new states tell of each block that they take, resize or free;
+** one for the process, so that each state tells all of its blocks
+*/
+static lua_Tally tally_of_new_states = NULL;
+
+
+LUA_API void lua_settally (lua_Tally tally) {
+  __atomic_store_n(&tally_of_new_states, tally, __ATOMIC_RELAXED);
+}
+
+
+lua_Tally luaM_tally (void) {
+  return __atomic_load_n(&tally_of_new_states, __ATOMIC_RELAXED);
+}
+
+
+/*
 ** generic allocation routine.
 */
 void *luaM_realloc_ (lua_State *L, void *block, size_t osize, size_t nsize) {
@@ -83,6 +100,7 @@ void *luaM_realloc_ (lua_State *L, void *block, size_t osize, size_t nsize) {
   if (block == NULL && nsize > 0)
     luaD_throw(L, LUA_ERRMEM);
   lua_assert((nsize == 0) == (block == NULL));
+  if (g->tally != NULL) g->tally(osize, nsize);
   g->totalbytes = (g->totalbytes - osize) + nsize;
   return block;
 }

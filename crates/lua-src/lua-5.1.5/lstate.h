@@ -93,6 +93,7 @@ typedef struct global_State {
   TString *tmname[TM_N];  /* array with tag-method names */
   lu_mem memlimit;  /* kvasir: most bytes while a script runs; 0: no limit */
   lu_byte scripted;  /* kvasir: a script allocates, not a host function */
+  lua_Tally tally;  /* kvasir: is told of each block; may be NULL */
 } global_State;
 
 

@@ -207,6 +207,10 @@ LUA_API int (lua_setscripted) (lua_State *L, int scripted);
 LUA_API void (lua_settlegc) (lua_State *L);
 LUA_API void (lua_tick) (lua_State *L);
 
+/* is told the sizes of a block before and after; 0: there was, is, none */
+typedef void (*lua_Tally) (size_t osize, size_t nsize);
+LUA_API void (lua_settally) (lua_Tally tally);
+
 
 /*
 ** `load' and `call' functions (load and run Lua code)

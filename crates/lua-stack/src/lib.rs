@@ -31,6 +31,19 @@ unsafe extern "C-unwind" {
     fn lua_setscripted(state: *mut lua_State, scripted: c_int) -> c_int;
     /// Undoes what a script has told the collector of garbage.
     fn lua_settlegc(state: *mut lua_State);
+    /// What new states tell of their blocks (`lua-src`, lmem.c).
+    fn lua_settally(tally: Tally);
+}
+
+/// Is told the sizes of a block before and after a change; 0: there was, or is, none.
+pub type Tally = extern "C" fn(before: usize, after: usize);
+
+/// From now on each new state tells `tally` of every block that it takes, resizes or frees, on the
+/// thread that does so.
+pub fn tally_memory(tally: Tally) {
+    // SAFETY: it is stored atomically, and a function lives as long as the process. Its type is
+    // that of Lua's `lua_Tally`.
+    unsafe { lua_settally(tally) }
 }
 
 /// How a function ends: what it has pushed last is what it returns or raises.

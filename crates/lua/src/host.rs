@@ -15,6 +15,9 @@ pub trait Host {
     /// ([`crate::failure::Failure::counted`]).
     fn call(&self, args: Args<'_>, reply: &mut Reply);
 
+    /// Counts an error that is a part of a script's reply, and that no command gave.
+    fn count_error(&self, text: &[u8]);
+
     /// Whether the script's user may run a command; `None` if there is no such command.
     fn acl_check(&self, args: Args<'_>) -> Option<bool>;
 

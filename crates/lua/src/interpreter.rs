@@ -22,11 +22,13 @@ use crate::{api, bit, cjson, cmsgpack, library, random, sandbox, structs, to_rep
 /// How often [`Host::tick`] is called.
 pub const INSTRUCTIONS_PER_TICK: u32 = 100_000;
 
-/// The garbage collector makes a step after so many runs, as it does in Redis, if there is more
-/// than this to collect: what a large script has left behind would stay for as long as it takes
-/// small ones to allocate as much again.
-const RUNS_PER_COLLECTION: u32 = 50;
-const COLLECTED_FROM_BYTES: usize = 1024 * 1024;
+/// Garbage is collected at once where there may be more than this beyond what was kept last time:
+/// what a large script has left behind would stay for as long as it takes small ones to allocate
+/// as much again.
+const GARBAGE_MIN_BYTES: usize = 1024 * 1024;
+
+/// Steps of the collector that are made together, of some 20 us each at most.
+const STEPS_PER_LOOK: u32 = 10;
 
 /// The names of the chunks, which error texts show.
 const SCRIPT_CHUNK: &str = "@user_script";
@@ -62,7 +64,16 @@ pub struct Interpreter {
     functions: HashMap<Vec<u8>, Function>,
     entry: Entry,
     collect: Function,
-    runs: Cell<u32>,
+    collection: Cell<Collection>,
+}
+
+/// How far the garbage of scripts is collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Collection {
+    /// So much was left by the last one.
+    Done { kept_bytes: usize },
+    /// Under way, until the collector has come to the end of so many cycles.
+    Cycles(u32),
 }
 
 /// What the functions that scripts call share with the interpreter.
@@ -211,7 +222,7 @@ impl Interpreter {
             library_environment,
             libraries: HashMap::new(),
             functions: HashMap::new(),
-            runs: Cell::new(0),
+            collection: Cell::new(Collection::Done { kept_bytes: lua.used_memory() }),
             state,
             lua,
         };
@@ -355,12 +366,45 @@ impl Interpreter {
     }
 }
 
-/// The state as a whole.
+/// The state's memory.
 impl Interpreter {
     /// The bytes that the state takes up.
     pub fn memory_bytes(&self) -> usize {
         self.lua.used_memory()
     }
+
+    /// Whether there may be so much garbage that it should be collected. What that costs is in
+    /// proportion to what was allocated since the last time.
+    pub fn has_garbage(&self) -> bool {
+        match self.collection.get() {
+            Collection::Cycles(_) => true,
+            Collection::Done { kept_bytes } => {
+                self.memory_bytes() > 2 * kept_bytes + GARBAGE_MIN_BYTES
+            }
+        }
+    }
+
+    /// Collects for some 200 us at most.
+    pub fn collect_some(&self) {
+        // What was found to be in use before it became garbage goes only in the next cycle.
+        const CYCLES: u32 = 2;
+        let left = match self.collection.get() {
+            Collection::Cycles(left) => left,
+            Collection::Done { .. } => CYCLES,
+        };
+        // Finalizers are ours and raise nothing.
+        let has_ended = self.collect.call::<bool>(("step", STEPS_PER_LOOK)).unwrap_or(true);
+        self.collection.set(match left - u32::from(has_ended) {
+            0 => Collection::Done { kept_bytes: self.memory_bytes() },
+            left => Collection::Cycles(left),
+        });
+    }
+}
+
+/// From now on `tally` is told of the memory of each new interpreter, block by block, on the thread
+/// that runs it: the sizes before and after, 0 where there is no block.
+pub fn tally_memory(tally: extern "C" fn(before: usize, after: usize)) {
+    kvasir_lua_stack::tally_memory(tally);
 }
 
 /// How any of them runs.
@@ -387,6 +431,11 @@ impl Interpreter {
         self.lend(passing, args, keys, reply);
         let result = self.entry.call(function);
         self.lend(passing, args, keys, reply);
+        if passing == Passing::Globals && args.as_args().len_bytes() > BUFFER_KEPT_MAX {
+            // They would stay until the next script gets its own.
+            self.globals.raw_set("KEYS", Value::Nil)?;
+            self.globals.raw_set("ARGV", Value::Nil)?;
+        }
         if let Some(text) = self.state.killed.take() {
             self.set_hook()?;
             return Ok(Ran::Killed(text));
@@ -410,13 +459,11 @@ impl Interpreter {
         reply: &mut Reply,
     ) -> Result<(), Failure> {
         let ran = run.map_err(internal)?;
-        let answer = match (self.failure_of(&ran)?, ran) {
+        match (self.failure_of(&ran)?, ran) {
             (Some(failure), _) => Err(failure.at(&self.place_text(name))),
             (None, Ran::Ended(End::Returned(value))) => self.answer_value(value, reply),
             (None, _) => Ok(()),
-        };
-        self.collect();
-        answer
+        }
     }
 
     fn answer_value(&self, value: Value, reply: &mut Reply) -> Result<(), Failure> {
@@ -467,15 +514,6 @@ impl Interpreter {
         let Some(place) = self.state.place.take() else { return Vec::new() };
         let place = format!(", on {}:{}.", place.source, place.line);
         [b" script: ", name, place.as_bytes()].concat()
-    }
-
-    fn collect(&self) {
-        let runs = self.runs.get() + 1;
-        self.runs.set(runs % RUNS_PER_COLLECTION);
-        if runs == RUNS_PER_COLLECTION && self.memory_bytes() > COLLECTED_FROM_BYTES {
-            // Finalizers are ours and raise nothing.
-            let _ = self.collect.call::<()>(("step", RUNS_PER_COLLECTION));
-        }
     }
 }
 

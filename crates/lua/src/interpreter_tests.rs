@@ -535,3 +535,24 @@ fn libraries() {
 
 const INVALID_NAME: &str = "-ERR Library names can only contain letters, numbers, or \
     underscores(_) and must be at least one character long";
+
+#[test]
+fn what_a_script_leaves_behind_is_collected() {
+    let mut bench = Bench::new(Protocol::Resp2);
+    let before = bench.interpreter.memory_bytes();
+    assert!(!bench.interpreter.has_garbage());
+    bench.eval("local t = {} for i = 1, 200000 do t[i] = 'abc' .. i end return #t", &[], &[]);
+    assert!(bench.interpreter.has_garbage());
+    while bench.interpreter.has_garbage() {
+        bench.interpreter.collect_some();
+    }
+    let left = bench.interpreter.memory_bytes();
+    assert!(left < before + 100_000, "{left} bytes of {before} before");
+    // Large arguments go as well.
+    bench.eval("return 1", &[], &[&"x".repeat(4 << 20)]);
+    while bench.interpreter.has_garbage() {
+        bench.interpreter.collect_some();
+    }
+    let left = bench.interpreter.memory_bytes();
+    assert!(left < before + 100_000, "{left} bytes of {before} before");
+}

@@ -259,6 +259,10 @@ impl Host for TestHost {
         }
     }
 
+    fn count_error(&self, text: &[u8]) {
+        self.log.borrow_mut().push(format!("counted {}", String::from_utf8_lossy(text)));
+    }
+
     fn acl_check(&self, args: Args<'_>) -> Option<bool> {
         (args.name() == b"get").then_some(true)
     }

@@ -176,6 +176,9 @@ impl Writer<'_> {
         let names = &self.state.names;
         let field = |name: &LuaString| table.raw_get::<Value>(name);
         if let Value::String(text) = field(&names.err)? {
+            if !table.raw_get::<bool>(&names.counted)? {
+                self.state.host.count_error(&text.as_bytes());
+            }
             self.reply.error_bytes(&text.as_bytes());
         } else if let Value::String(text) = field(&names.ok)? {
             self.reply.raw(b"+");

@@ -107,5 +107,6 @@ fn write_state(out: &mut String, shared: &'static Shared) {
     }
     let config = shared.config();
     let source = Source { shared, config: &config, pass: None, now_ms };
-    let _ = write!(out, "\n------ INFO ------\n{}", report(&source, &SECTIONS));
+    let info = report(&source, &SECTIONS);
+    let _ = write!(out, "\n------ INFO ------\n{}", String::from_utf8_lossy(&info));
 }

@@ -23,6 +23,7 @@ pub mod crash;
 pub mod cron;
 pub mod defrag;
 pub mod dispatch;
+pub mod error_stats;
 pub mod evict;
 pub mod fence;
 pub mod freeing;

@@ -15,7 +15,7 @@ use jiff::Zoned;
 
 use crate::config::{Config, LogFormat, Loglevel, TimestampFormat};
 use crate::lock;
-use crate::log_line::{Look, line};
+use crate::log_line::{Look, escaped, line};
 use crate::syslog::Syslog;
 
 static LOG: Log = Log::new();
@@ -126,7 +126,7 @@ impl Log {
         let look = *lock(&self.look);
         let _ = self.append(&line(look, severity, &Zoned::now(), message));
         if let Some(syslog) = self.syslog.get() {
-            syslog.send(severity, message);
+            syslog.send(severity, &escaped(message, ""));
         }
     }
 

@@ -25,16 +25,12 @@ pub fn line(look: Look, severity: Loglevel, now: &Zoned, message: &str) -> Strin
     let (pid, time, level) = (std::process::id(), timestamp(look.timestamp, now), name(severity));
     match look.format {
         LogFormat::Legacy => {
-            let mut line = format!("{pid}:M {time} {} ", sign(severity));
-            escape(&mut line, message, "");
-            line + "\n"
+            format!("{pid}:M {time} {} {}\n", sign(severity), escaped(message, ""))
         }
-        LogFormat::Logfmt => {
-            let mut line =
-                format!("pid={pid} role=primary timestamp=\"{time}\" level={level} message=\"");
-            escape(&mut line, message, "\"\\");
-            line + "\"\n"
-        }
+        LogFormat::Logfmt => format!(
+            "pid={pid} role=primary timestamp=\"{time}\" level={level} message=\"{}\"\n",
+            escaped(message, "\"\\")
+        ),
         LogFormat::Json => {
             let mut line = format!(
                 "{{\"pid\":{pid},\"role\":\"primary\",\"timestamp\":\"{time}\",\
@@ -54,8 +50,9 @@ fn timestamp(format: TimestampFormat, now: &Zoned) -> String {
     }
 }
 
-/// Appends text on one line; the characters of `special` get a backslash.
-fn escape(line: &mut String, text: &str, special: &str) {
+/// A text as one line; the characters of `special` get a backslash.
+pub fn escaped(text: &str, special: &str) -> String {
+    let mut line = String::with_capacity(text.len());
     for char in text.chars() {
         if char.is_control() {
             line.extend(char.escape_default());
@@ -66,6 +63,7 @@ fn escape(line: &mut String, text: &str, special: &str) {
             line.push(char);
         }
     }
+    line
 }
 
 fn escape_json(line: &mut String, text: &str) {

@@ -21,6 +21,7 @@ use crate::command_log::Noted;
 use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::connection::{Connection, Replies, find};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
+use crate::error_stats::Author;
 use crate::evict;
 use crate::log::warning;
 use crate::monitor;
@@ -264,7 +265,7 @@ impl<'w> Runner<'w> {
             What::UnknownSubcommand => self.reject(connection, &unknown_subcommand(args)),
             What::Malformed(error) => {
                 connection.reply.protocol_error(*error);
-                self.shared.workers[self.worker].stats.count_error(b"ERR");
+                self.shared.count_error(self.worker, b"ERR", Author::Server);
                 connection.is_closing = true;
             }
         }
@@ -532,14 +533,20 @@ impl<'w> Runner<'w> {
     }
 
     fn fail(&self, connection: &mut Connection, error: &Error) {
-        fail(self.shared, self.worker, connection, error);
+        fail(self.shared, self.worker, connection, error, Author::Server);
     }
 }
 
 /// The one place where errors are written to clients.
-pub fn fail(shared: &Shared, worker: usize, connection: &mut Connection, error: &Error) {
+pub fn fail(
+    shared: &Shared,
+    worker: usize,
+    connection: &mut Connection,
+    error: &Error,
+    author: Author,
+) {
     connection.reply.error_bytes(error.text());
-    shared.workers[worker].stats.count_error(error.text());
+    shared.count_error(worker, error.text(), author);
 }
 
 /// Whether the reply to this command is dropped; CLIENT REPLY SKIP is used up by it.

@@ -33,6 +33,7 @@ use crate::command_log::Noted;
 use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::connection::Connection;
 use crate::dispatch::{Entry, Handler};
+use crate::error_stats::Author;
 use crate::evict;
 use crate::fence;
 use crate::monitor::By;
@@ -59,6 +60,8 @@ pub struct Session {
     keys: Vec<KeyAt>,
     /// There was no memory for calls that add data when that was last looked at.
     is_out_of_memory: bool,
+    /// Who has worded the error that the call at hand ends with.
+    pub author_of_error: Author,
 }
 
 /// Where the arguments of the call are.
@@ -109,6 +112,7 @@ impl Start {
             hold: None,
             keys: Vec::new(),
             is_out_of_memory: false,
+            author_of_error: Author::Server,
         };
         let goes_first = runs_script(self.entry);
         if goes_first {
@@ -448,7 +452,8 @@ impl Session {
         self.connection.reply.truncate(mark);
         let worker = &self.worker;
         worker.shared.workers[worker.index].stats.by_command[entry.index].failed.add(1);
-        fail(worker.shared, worker.index, &mut self.connection, error);
+        let author = std::mem::replace(&mut self.author_of_error, Author::Server);
+        fail(worker.shared, worker.index, &mut self.connection, error, author);
     }
 
     /// Counts a call and its time. What took long is noted as any call is.

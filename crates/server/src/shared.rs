@@ -17,6 +17,7 @@ use crate::command_log::CommandLogs;
 use crate::config::Config;
 use crate::defrag::Defrag;
 use crate::dispatch::Table;
+use crate::error_stats::{Author, ErrorCodes};
 use crate::evict::OverLimit;
 use crate::freeing::Freeing;
 use crate::info::compression::CompressionStats;
@@ -53,6 +54,7 @@ pub struct Shared {
     /// 40 hexadecimal digits that name the history of the data.
     pub replication_id: Mutex<String>,
     pub samples: Samples,
+    pub error_codes: ErrorCodes,
     pub command_logs: CommandLogs,
     pub latencies: Latencies,
     pub freeing: Freeing,
@@ -146,6 +148,7 @@ impl Shared {
             scripts: Cache::default(),
             libraries: Libraries::default(),
             samples: Samples::new(),
+            error_codes: ErrorCodes::default(),
             command_logs: CommandLogs::default(),
             latencies: Latencies::default(),
             freeing: Freeing::start(),
@@ -181,6 +184,11 @@ impl Shared {
         *config = Arc::new(change(&config)?);
         self.config_version.fetch_add(1, Ordering::Release);
         Ok(Arc::clone(&config))
+    }
+
+    /// Counts an error reply.
+    pub fn count_error(&self, worker: usize, text: &[u8], author: Author) {
+        self.error_codes.count(&self.workers[worker].stats.errors, text, author);
     }
 
     pub fn send(&self, worker: usize, message: Message) {

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use crate::error_stats::ErrorCounts;
 use crate::histogram::Histogram;
 use crate::lock;
 
@@ -65,14 +66,15 @@ pub struct WorkerStats {
     pub input_limited: Counter,
     pub output_limited: Counter,
     pub evicted_clients: Counter,
-    /// Memory of the worker's interpreter after its last script.
-    pub interpreter_bytes: Counter,
+    /// Memory of the worker's interpreters while none of them runs.
+    pub script_vm_bytes: Counter,
+    pub function_vm_bytes: Counter,
     /// Index of the command that ran last, or runs; `usize::MAX` before the first.
     pub last_command: AtomicUsize,
     /// By the command's index in the table.
     pub by_command: Box<[CommandStats]>,
     /// Error replies by code, of this worker.
-    pub errors: std::sync::Mutex<std::collections::BTreeMap<String, u64>>,
+    pub errors: ErrorCounts,
 }
 
 /// INFO commandstats.
@@ -112,19 +114,12 @@ impl WorkerStats {
             input_limited: Counter::default(),
             output_limited: Counter::default(),
             evicted_clients: Counter::default(),
-            interpreter_bytes: Counter::default(),
+            script_vm_bytes: Counter::default(),
+            function_vm_bytes: Counter::default(),
             last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
         }
-    }
-
-    /// Counts an error reply by its code.
-    pub fn count_error(&self, text: &[u8]) {
-        let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let code = String::from_utf8_lossy(code);
-        let mut errors = lock(&self.errors);
-        *errors.entry(code.into_owned()).or_default() += 1;
     }
 
     pub fn reset(&self) {

@@ -29,7 +29,7 @@ use crate::pubsub::local::Local;
 use crate::pubsub::notifications;
 use crate::run::{Position, Runner};
 use crate::scripting::busy::Away;
-use crate::scripting::run::Scripting;
+use crate::scripting::interpreters::Interpreters;
 use crate::shared::{Message, Shared};
 use crate::start::stop_on_signal;
 use crate::timing::Thresholds;
@@ -51,8 +51,7 @@ pub struct Worker {
     pub reactor: Reactor,
     pub connections: Vec<Option<Box<Connection>>>,
     pub core: Core,
-    /// Its interpreter, unless a script runs or none has ever run.
-    pub scripting: Option<Box<Scripting>>,
+    pub interpreters: Interpreters,
     /// The connection whose script is busy, while others are served.
     pub away: Option<Away>,
     cron: Cron,
@@ -155,7 +154,7 @@ impl Worker {
     /// Called on the worker's own thread.
     pub fn new(index: usize, shared: &'static Shared, reactor: Reactor) -> Box<Worker> {
         Box::new(Worker {
-            scripting: None,
+            interpreters: Interpreters::default(),
             away: None,
             index,
             shared,
@@ -227,6 +226,7 @@ impl Worker {
         self.limit_slow_readers();
         self.evict_clients();
         self.close_idle();
+        self.collect_garbage();
         self.publish_tally();
     }
 
@@ -237,6 +237,7 @@ impl Worker {
             || self.held_back.is_behind()
             || self.handshakes.is_waiting()
             || self.core.evicting.is_behind()
+            || self.interpreters.have_garbage
         {
             return Some(Duration::ZERO);
         }
@@ -528,7 +529,7 @@ impl Worker {
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
-                Message::Look => {}
+                Message::Look => self.tidy_interpreters(),
             }
         }
     }

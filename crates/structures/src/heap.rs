@@ -63,6 +63,13 @@ pub fn charge(bytes: isize) {
     count(bytes);
 }
 
+/// Takes a block out of the count that is no data's, and may be larger than all data: it is told
+/// the block's sizes before and after a change, 0 where there was none or is none any more.
+pub extern "C" fn set_apart(before: usize, after: usize) {
+    let counted = |size| if size == 0 { 0 } else { rounded(size) as isize };
+    count(counted(before) - counted(after));
+}
+
 /// Bytes of those given out that are no data's: no data has to go for them. They are, until they
 /// are taken out again or this is dropped.
 #[derive(Default)]
@@ -158,6 +165,20 @@ mod tests {
         assert!(exempt_bytes() >= 1 << 39);
         drop(exempt);
         assert!(exempt_bytes() < 1 << 39);
+    }
+
+    #[test]
+    fn what_is_set_apart_is_not_in_the_sum() {
+        let before = own_bytes();
+        count(rounded(1000) as isize);
+        set_apart(0, 1000);
+        assert_eq!(own_bytes(), before);
+        count(rounded(5000) as isize - rounded(1000) as isize);
+        set_apart(1000, 5000);
+        assert_eq!(own_bytes(), before);
+        count(-(rounded(5000) as isize));
+        set_apart(5000, 0);
+        assert_eq!(own_bytes(), before);
     }
 
     #[test]

@@ -36,6 +36,8 @@ impl Host for Server {
         }
     }
 
+    fn count_error(&self, _: &[u8]) {}
+
     fn acl_check(&self, _: Args<'_>) -> Option<bool> {
         Some(true)
     }

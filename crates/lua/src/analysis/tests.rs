@@ -323,6 +323,8 @@ impl Host for Recorder {
         reply.bulk(b"x");
     }
 
+    fn count_error(&self, _: &[u8]) {}
+
     fn acl_check(&self, _: Args<'_>) -> Option<bool> {
         None
     }

@@ -1,5 +1,6 @@
 //! Running the calls of a log: as clients' calls run, but without clients, and nothing expires.
 
+use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
@@ -48,7 +49,7 @@ impl<'a> Replayer<'a> {
             reply: Reply::default(),
             keys: Vec::new(),
             db: DbIndex(0),
-            scripting: Scripting::new(&shared.config()),
+            scripting: Scripting::new(shared, &shared.config(), Kind::Function),
             calls: 0,
             failed: 0,
         }

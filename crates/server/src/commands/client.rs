@@ -182,12 +182,8 @@ fn set_info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if !is_name && !is_word(attribute, "lib-ver") {
         return Err(Error::quoting("ERR Unrecognized option '", attribute, "'"));
     }
-    let attribute = if is_name { "lib-name" } else { "lib-ver" };
-    let value = value.ok_or_else(|| {
-        Error::new(format!(
-            "ERR {attribute} cannot contain spaces, newlines or special characters."
-        ))
-    })?;
+    let wrong = " cannot contain spaces, newlines or special characters.";
+    let value = value.ok_or_else(|| Error::quoting("ERR ", attribute, wrong))?;
     cx.connection.client.rename(|names| match is_name {
         true => names.library = value,
         false => names.library_version = value,

@@ -164,6 +164,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
+        cx.shared.error_codes.reset();
         cx.shared.workers.iter().for_each(|worker| worker.stats.reset());
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();

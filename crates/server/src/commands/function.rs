@@ -9,7 +9,7 @@ use kvasir_structures::glob::{self, Case};
 use super::script::{FUNCTION_ARGUMENTS, RUN, RUN_RO, check_flush_mode};
 use super::{ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
 use crate::scripting::libraries::{Library, Policy};
-use crate::scripting::{busy, run};
+use crate::scripting::{busy, interpreters, run};
 use crate::session::Session;
 
 pub static COMMANDS: &[&ServerCommand] = &[&FCALL, &FCALL_RO, &FUNCTION];
@@ -106,7 +106,7 @@ fn with_interpreter(
     mut session: Session,
     f: impl FnOnce(&dyn Fn(&[u8]) -> Result<Library, Error>, &mut Session) -> Result<(), Error>,
 ) -> (Session, Result<(), Error>) {
-    let scripting = session.worker.take_scripting();
+    let scripting = session.worker.take_scripting(Kind::Function);
     let shared = session.shared();
     let result = f(&|code| scripting.read_library(shared, code), &mut session);
     session.worker.give_back_scripting(scripting);
@@ -220,6 +220,7 @@ static FLUSH: ServerCommand = ServerCommand {
         }
         check_flush_mode(cx.args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
         cx.shared.libraries.flush();
+        interpreters::tell_workers(cx.shared);
         cx.log_call();
         cx.reply().ok();
         Ok(())

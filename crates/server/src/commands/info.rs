@@ -27,7 +27,7 @@ static INFO: ServerCommand = ServerCommand {
 fn info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let words: Vec<&[u8]> = cx.args.from(1).iter().collect();
     let text = report(&source(cx), &words);
-    cx.reply().verbatim(b"txt", text.as_bytes());
+    cx.reply().verbatim(b"txt", &text);
     Ok(())
 }
 

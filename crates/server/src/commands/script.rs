@@ -7,7 +7,7 @@ use kvasir_lua::interpreter::Sha;
 use kvasir_resp::args::Args;
 
 use super::{ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
-use crate::scripting::{busy, run};
+use crate::scripting::{busy, interpreters, run};
 
 pub static COMMANDS: &[&ServerCommand] = &[&EVAL, &EVALSHA, &EVAL_RO, &EVALSHA_RO, &SCRIPT];
 
@@ -134,7 +134,7 @@ static LOAD: ServerCommand = ServerCommand {
         ..SUBCOMMAND
     },
     run: ServerRun::Session(|mut session| {
-        let mut scripting = session.worker.take_scripting();
+        let mut scripting = session.worker.take_scripting(Kind::Script);
         let loaded = scripting.load(session.shared(), &session.args()[2], true);
         session.worker.give_back_scripting(scripting);
         let result = loaded.map(|loaded| session.connection.reply.bulk(&loaded.script.sha));
@@ -206,6 +206,7 @@ static FLUSH: ServerCommand = ServerCommand {
     run: ServerRun::Plain(|cx| {
         check_flush_mode(cx.args, "ERR SCRIPT FLUSH only support SYNC|ASYNC option")?;
         cx.shared.scripts.flush();
+        interpreters::tell_workers(cx.shared);
         cx.reply().ok();
         Ok(())
     }),

@@ -162,6 +162,10 @@ fn check_dbfilename(value: &Value) -> Result<(), String> {
         Value::Text(name) if name.contains(&b'/') => {
             Err("dbfilename can't be a path, just a filename".into())
         }
+        // The manifest of a snapshot has a line for each file.
+        Value::Text(name) if name.contains(&b'\n') => {
+            Err("dbfilename can't have a line break".into())
+        }
         _ => Ok(()),
     }
 }

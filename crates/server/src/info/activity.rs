@@ -175,12 +175,12 @@ pub fn latencystats(source: &Source<'_>, lines: &mut Lines) {
 
 pub fn errorstats(source: &Source<'_>, lines: &mut Lines) {
     for (code, count) in errors(source) {
-        lines.field(&format!("errorstat_{code}"), format!("count={count}"));
+        lines.bytes_field(&[b"errorstat_", &code[..]].concat(), format!("count={count}"));
     }
 }
 
 /// Error replies by code, of all workers.
-fn errors(source: &Source<'_>) -> BTreeMap<String, u64> {
+fn errors(source: &Source<'_>) -> BTreeMap<Vec<u8>, u64> {
     let mut all = BTreeMap::new();
     for worker in &source.shared.workers {
         for (code, count) in lock(&worker.stats.errors).iter() {
@@ -189,6 +189,7 @@ fn errors(source: &Source<'_>) -> BTreeMap<String, u64> {
     }
     all
 }
+
 /// Records are moved whole, so a hit is a key's.
 fn defragmentation(source: &Source<'_>, lines: &mut Lines) {
     let figures = source.shared.defrag.figures();

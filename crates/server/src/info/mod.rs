@@ -11,7 +11,8 @@ pub mod memory;
 mod replication;
 pub mod scripts;
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
+use std::io::Write;
 
 use kvasir_structures::gate::Pass;
 
@@ -59,13 +60,32 @@ static SECTIONS: &[Section] = &[
     section("Keyspace", data::keyspace),
 ];
 
-/// The lines of a reply.
+/// The lines of a reply. Whatever a name or a value quotes, it can't add lines or sections.
 #[derive(Default)]
-pub struct Lines(String);
+pub struct Lines(Vec<u8>);
 
 impl Lines {
     fn field(&mut self, name: &str, value: impl Display) {
-        let _ = write!(self.0, "{name}:{value}\r\n");
+        self.bytes_field(name.as_bytes(), value);
+    }
+
+    /// One whose name may be any bytes. Those that have a meaning become `_`, as in Redis.
+    fn bytes_field(&mut self, name: &[u8], value: impl Display) {
+        let start = self.0.len();
+        self.0.extend_from_slice(name);
+        self.hide(start, b"#:\r\n");
+        self.0.push(b':');
+        let start = self.0.len();
+        let _ = write!(self.0, "{value}");
+        self.hide(start, b"\r\n");
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    fn hide(&mut self, start: usize, bytes: &[u8]) {
+        self.0[start..]
+            .iter_mut()
+            .filter(|byte| bytes.contains(byte))
+            .for_each(|byte| *byte = b'_');
     }
 
     /// Fields that are always 0 here.
@@ -93,7 +113,7 @@ impl Source<'_> {
 }
 
 /// The sections that these words name, in any case; without words, the default ones.
-pub fn report(source: &Source<'_>, words: &[&[u8]]) -> String {
+pub fn report(source: &Source<'_>, words: &[&[u8]]) -> Vec<u8> {
     let mut lines = Lines::default();
     for section in SECTIONS.iter().filter(|section| is_wanted(section, words)) {
         lines.head(section.name);
@@ -134,6 +154,13 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_quoted_adds_no_lines() {
+        let mut lines = Lines::default();
+        lines.bytes_field(b"a:b#c\r\nd\xff", "1\r\n# e\nf:2");
+        assert_eq!(lines.0, b"a_b_c__d\xff:1__# e_f:2\r\n");
+    }
 
     #[test]
     fn sizes_for_people() {

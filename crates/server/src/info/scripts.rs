@@ -1,6 +1,6 @@
 //! What INFO and MEMORY STATS tell of scripts and functions: how many there are, and their memory.
 //!
-//! One interpreter of each worker runs both, so what interpreters take counts as that of scripts.
+//! What the interpreters take is no part of `used_memory`, as in Redis; texts are.
 
 use super::{Lines, Source};
 use crate::shared::Shared;
@@ -30,16 +30,17 @@ impl Texts {
 
 pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     let texts = Texts::now(source.shared);
-    let interpreters = source.sum(|stats| &stats.interpreter_bytes);
-    lines.field("used_memory_lua", interpreters);
-    lines.field("used_memory_vm_eval", interpreters);
-    lines.field("used_memory_lua_human", super::human(interpreters));
+    let scripts = source.sum(|stats| &stats.script_vm_bytes);
+    let functions = source.sum(|stats| &stats.function_vm_bytes);
+    lines.field("used_memory_lua", scripts);
+    lines.field("used_memory_vm_eval", scripts);
+    lines.field("used_memory_lua_human", super::human(scripts));
     lines.field("used_memory_scripts_eval", texts.script_bytes);
     lines.field("number_of_cached_scripts", texts.scripts);
     lines.field("number_of_functions", texts.functions);
     lines.field("number_of_libraries", texts.libraries);
-    lines.field("used_memory_vm_functions", 0);
-    lines.bytes("used_memory_vm_total", interpreters);
+    lines.field("used_memory_vm_functions", functions);
+    lines.bytes("used_memory_vm_total", scripts + functions);
     lines.field("used_memory_functions", texts.library_bytes);
     lines.bytes("used_memory_scripts", texts.script_bytes + texts.library_bytes);
 }

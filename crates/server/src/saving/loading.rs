@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::disk::RealDisk;
@@ -127,7 +128,8 @@ pub fn read(
         figure.store(0, Ordering::Relaxed);
     }
     let is_set = manifest(path)?.is_some();
-    let mut listener = Beside { shared, reader: Scripting::new(&config), is_set };
+    let mut listener =
+        Beside { shared, reader: Scripting::new(shared, &config, Kind::Function), is_set };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
     let [keys, expired, bytes] = [&progress.keys, &progress.keys_expired, &progress.bytes]

@@ -15,6 +15,7 @@ use kvasir_resp::reply::Reply;
 use crate::acl::admit::Moment;
 use crate::config::Loglevel;
 use crate::dispatch::{Entry, NotFound};
+use crate::error_stats::Author;
 use crate::evict::OUT_OF_MEMORY;
 use crate::log;
 use crate::pause::may_write;
@@ -36,6 +37,8 @@ pub struct Running {
     pub since: Ticks,
     /// It has run for longer than scripts should.
     pub is_busy: bool,
+    /// Its reply has errors in it.
+    pub has_errors: bool,
 }
 
 /// The server, for a worker's interpreter.
@@ -67,6 +70,14 @@ impl Host for ServerHost {
         std::mem::swap(reply, &mut running.session.connection.reply);
         running.call(args);
         std::mem::swap(reply, &mut running.session.connection.reply);
+    }
+
+    fn count_error(&self, text: &[u8]) {
+        if let Some(running) = self.running.borrow_mut().as_mut() {
+            running.has_errors = true;
+            let session = &running.session;
+            session.shared().count_error(session.worker.index, text, Author::Script);
+        }
     }
 
     fn acl_check(&self, args: Args<'_>) -> Option<bool> {
@@ -114,7 +125,8 @@ impl Running {
             Ok(entry) => entry,
             Err(error) => {
                 let worker = self.session.worker.index;
-                return fail(shared, worker, &mut self.session.connection, &error);
+                let connection = &mut self.session.connection;
+                return fail(shared, worker, connection, &error, Author::Server);
             }
         };
         if entry.spec.flags.contains(Flags::WRITE) {

@@ -35,6 +35,7 @@ pub struct Libraries {
     catalogue: RwLock<Catalogue>,
     /// Changes with the catalogue.
     generation: AtomicU64,
+    flushes: AtomicU64,
 }
 
 #[derive(Default, Clone)]
@@ -136,6 +137,12 @@ impl Libraries {
             *catalogue = Catalogue::default();
             Ok(())
         });
+        self.flushes.fetch_add(1, Release);
+    }
+
+    /// How often all libraries were deleted together: with them goes all that they kept.
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Acquire)
     }
 
     fn change(

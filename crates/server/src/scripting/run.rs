@@ -18,45 +18,58 @@ use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
-use kvasir_structures::hash;
+use kvasir_structures::{hash, heap};
 
 use crate::config::Config;
+use crate::error_stats::Author;
 use crate::evict::OUT_OF_MEMORY;
 use crate::scripting::busy;
 use crate::scripting::cache::Script;
 use crate::scripting::commands::TableCommands;
 use crate::scripting::host::{Running, ServerHost};
+use crate::scripting::interpreters::{flushes, tell_workers};
 use crate::scripting::libraries::Function;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::worker::Worker;
 
 /// Texts of scripts that a worker knows without hashing them with SHA1.
 const BODIES_MAX: usize = 1024;
 
-/// A worker's interpreter, made when it is first needed.
+/// Memory for the arguments of a call is kept for the next one up to here.
+const ARGUMENTS_KEPT_MAX: usize = 64 * 1024;
+
+/// An interpreter of a worker, and what it has compiled.
 pub struct Scripting {
+    pub kind: Kind,
+    /// How often everything of its kind had been flushed when it was made.
+    pub flushes: u64,
     host: Rc<ServerHost>,
     pub interpreter: Interpreter,
     /// Scripts by the hash of their text, and by that of their name.
     by_body: ByHash,
     by_sha: ByHash,
-    cache_generation: u64,
+    /// When what was forgotten was last looked for ([`Cache::sweeps`]).
+    ///
+    /// [`Cache::sweeps`]: crate::scripting::cache::Cache::sweeps
+    sweeps: u64,
     /// Of the libraries that the interpreter has.
     pub libraries_generation: u64,
     args: ArgsBuf,
 }
 
 impl Scripting {
-    pub fn new(config: &Config) -> Scripting {
+    pub fn new(shared: &Shared, config: &Config, kind: Kind) -> Scripting {
         let host = Rc::new(ServerHost::default());
         let options = Options { memory_limit_bytes: config.script_memory_limit as usize };
+        interpreter::tally_memory(heap::set_apart);
         Scripting {
+            kind,
+            flushes: flushes(shared, kind),
             interpreter: Interpreter::new(Rc::clone(&host) as _, options),
             host,
             by_body: ByHash::default(),
             by_sha: ByHash::default(),
-            cache_generation: 0,
+            sweeps: 0,
             libraries_generation: 0,
             args: ArgsBuf::new(),
         }
@@ -126,15 +139,27 @@ impl Scripting {
         if !stays
             && let Some(loaded) = self.by_body.get(&key)
             && loaded.script.body == body
+            && !loaded.script.is_forgotten()
         {
+            loaded.script.note_use();
             return Ok(Rc::clone(loaded));
         }
         let sha = interpreter::sha(body);
-        let loaded = match shared.scripts.find(&sha) {
-            Some(script) => self.compile(script)?,
-            None => self.read(shared, sha, body)?,
+        let loaded = match self.compiled(&sha) {
+            Some(loaded) => {
+                shared.scripts.add(Arc::clone(&loaded.script), stays);
+                loaded
+            }
+            None => {
+                let known = shared.scripts.find(&sha);
+                let script = known.map_or_else(|| read(shared, sha, body), Ok)?;
+                let compiled = self.compile(&script)?;
+                self.keep(shared.scripts.add(script, stays), compiled)
+            }
         };
-        shared.scripts.add(Arc::clone(&loaded.script), stays);
+        if shared.scripts.sweeps() != self.sweeps {
+            tell_workers(shared);
+        }
         if self.by_body.len() >= BODIES_MAX {
             self.by_body.clear();
         }
@@ -145,44 +170,59 @@ impl Scripting {
     /// The script of this name, compiled.
     fn find(&mut self, shared: &Shared, sha: &[u8]) -> Result<Rc<Loaded>, Error> {
         self.forget_stale(shared);
-        if let Some(loaded) = self.by_sha.get(&hash::of(sha))
-            && loaded.script.sha == *sha
-        {
-            return Ok(Rc::clone(loaded));
+        if let Some(loaded) = self.compiled(sha) {
+            return Ok(loaded);
         }
         let sha = <Sha>::try_from(sha.to_ascii_lowercase()).ok();
         let script = sha.and_then(|sha| shared.scripts.find(&sha));
-        self.compile(script.ok_or(Error::fixed("NOSCRIPT No matching script. Please use EVAL."))?)
-    }
-
-    /// A script that no worker has seen yet.
-    fn read(&mut self, shared: &Shared, sha: Sha, body: &[u8]) -> Result<Rc<Loaded>, Error> {
-        let flags = shebang::parse_script(body).map_err(error)?;
-        let Analysis { touches, .. } = analysis::analyse(body, &TableCommands(&shared.table));
-        self.compile(Arc::new(Script { sha, body: body.to_vec(), flags, touches }))
-    }
-
-    /// Compiles a script unless this worker has it.
-    fn compile(&mut self, script: Arc<Script>) -> Result<Rc<Loaded>, Error> {
-        let key = hash::of(&script.sha);
-        if let Some(loaded) = self.by_sha.get(&key)
-            && loaded.script.sha == script.sha
-        {
-            return Ok(Rc::clone(loaded));
+        let script = script.ok_or(Error::fixed("NOSCRIPT No matching script. Please use EVAL."))?;
+        if let Some(loaded) = self.compiled(&script.sha) {
+            return Ok(loaded);
         }
-        let compiled = self.interpreter.compile_script(&script.body).map_err(error)?;
-        let loaded = Rc::new(Loaded { script, compiled });
-        self.by_sha.insert(key, Rc::clone(&loaded));
-        Ok(loaded)
+        script.note_use();
+        let compiled = self.compile(&script)?;
+        Ok(self.keep(script, compiled))
     }
 
-    /// Forgets what it has compiled if scripts were flushed since.
-    fn forget_stale(&mut self, shared: &Shared) {
-        let generation = shared.scripts.generation();
-        if self.cache_generation != generation {
-            self.cache_generation = generation;
+    /// The script of this name if it is compiled already.
+    #[inline]
+    fn compiled(&self, sha: &[u8]) -> Option<Rc<Loaded>> {
+        let loaded = self.by_sha.get(&hash::of(sha))?;
+        if loaded.script.sha != *sha || loaded.script.is_forgotten() {
+            return None;
+        }
+        loaded.script.note_use();
+        Some(Rc::clone(loaded))
+    }
+
+    fn compile(&self, script: &Script) -> Result<Compiled, Error> {
+        self.interpreter.compile_script(&script.body).map_err(error)
+    }
+
+    fn keep(&mut self, script: Arc<Script>, compiled: Compiled) -> Rc<Loaded> {
+        let loaded = Rc::new(Loaded { script, compiled });
+        self.by_sha.insert(hash::of(&loaded.script.sha), Rc::clone(&loaded));
+        loaded
+    }
+
+    /// Forgets what it has compiled of scripts that are gone.
+    pub fn forget_stale(&mut self, shared: &Shared) {
+        if self.flushes != flushes(shared, self.kind) {
             self.by_body.clear();
             self.by_sha.clear();
+        }
+        let sweeps = shared.scripts.sweeps();
+        if self.sweeps != sweeps {
+            self.sweeps = sweeps;
+            self.by_body.retain(|_, loaded| !loaded.script.is_forgotten());
+            self.by_sha.retain(|_, loaded| !loaded.script.is_forgotten());
+        }
+    }
+
+    /// Gives the memory back that the arguments of one large call took.
+    pub fn free_arguments(&mut self) {
+        if self.args.as_args().len_bytes() > ARGUMENTS_KEPT_MAX {
+            self.args = ArgsBuf::new();
         }
     }
 
@@ -210,13 +250,20 @@ struct Ran {
     result: Result<(), Failure>,
 }
 
+/// A script that no worker has seen yet.
+fn read(shared: &Shared, sha: Sha, body: &[u8]) -> Result<Arc<Script>, Error> {
+    let flags = shebang::parse_script(body).map_err(error)?;
+    let Analysis { touches, .. } = analysis::analyse(body, &TableCommands(&shared.table));
+    Ok(Arc::new(Script::new(sha, body.to_vec(), flags, touches)))
+}
+
 pub fn error(failure: Failure) -> Error {
     Error::from_bytes(failure.text)
 }
 
 /// EVAL and EVAL_RO.
 pub fn eval(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
-    with_scripting(session, is_read_only, |scripting, session| {
+    with_scripting(session, Kind::Script, is_read_only, |scripting, session| {
         let (shared, body) = (session.shared(), &session.args()[1]);
         scripting.load(shared, body, false).map(Code::Script)
     })
@@ -224,14 +271,14 @@ pub fn eval(session: Session, is_read_only: bool) -> (Session, Result<(), Error>
 
 /// EVALSHA and EVALSHA_RO.
 pub fn eval_sha(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
-    with_scripting(session, is_read_only, |scripting, session| {
+    with_scripting(session, Kind::Script, is_read_only, |scripting, session| {
         scripting.find(session.shared(), &session.args()[1]).map(Code::Script)
     })
 }
 
 /// FCALL and FCALL_RO.
 pub fn call_function(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
-    with_scripting(session, is_read_only, |scripting, session| {
+    with_scripting(session, Kind::Function, is_read_only, |scripting, session| {
         let shared = session.shared();
         scripting.refresh_libraries(shared);
         let function = shared.libraries.function(&session.args()[1]);
@@ -239,26 +286,14 @@ pub fn call_function(session: Session, is_read_only: bool) -> (Session, Result<(
     })
 }
 
-impl Worker {
-    /// Takes the worker's interpreter, which is not there while the worker itself is in it.
-    pub fn take_scripting(&mut self) -> Box<Scripting> {
-        self.scripting.take().unwrap_or_else(|| Box::new(Scripting::new(&self.core.config)))
-    }
-
-    pub fn give_back_scripting(&mut self, scripting: Box<Scripting>) {
-        let bytes = scripting.interpreter.memory_bytes() as u64;
-        self.shared.workers[self.index].stats.interpreter_bytes.set(bytes);
-        self.scripting = Some(scripting);
-    }
-}
-
-/// Runs what `find` finds, in the worker's interpreter.
+/// Runs what `find` finds, in the worker's interpreter of this kind.
 fn with_scripting(
     mut session: Session,
+    kind: Kind,
     is_read_only: bool,
     find: impl FnOnce(&mut Scripting, &Session) -> Result<Code, Error>,
 ) -> (Session, Result<(), Error>) {
-    let mut scripting = session.worker.take_scripting();
+    let mut scripting = session.worker.take_scripting(kind);
     let prepared = prepare(&mut scripting, &mut session, is_read_only, find);
     let (mut session, result) = match prepared {
         Ok((code, keys)) => run(&mut scripting, session, &code, keys, is_read_only),
@@ -358,22 +393,34 @@ fn run(
         db,
         since: clock::ticks(),
         is_busy: false,
+        has_errors: false,
     };
     let Ran { running, result } = scripting.run(running, code, keys, &mut reply);
-    let Running { mut session, is_busy, .. } = running;
+    let Running { mut session, is_busy, has_errors, .. } = running;
     if is_busy {
         busy::end(shared, worker);
     }
     session.connection.reply = reply;
     give_back_database(&mut session, db);
-    let result = match result {
-        Err(failure) if failure.counted => {
-            session.connection.reply.error_bytes(&failure.text);
-            Ok(())
-        }
-        result => result.map_err(error),
-    };
+    if has_errors && result.is_ok() {
+        count_as_failed(&session);
+    }
+    let result = result.map_err(|failure| {
+        session.author_of_error = match failure.counted {
+            true => Author::Command,
+            false => Author::Script,
+        };
+        error(failure)
+    });
     (session, result)
+}
+
+/// A call whose reply has errors in it has failed, if only in part.
+fn count_as_failed(session: &Session) {
+    let (shared, worker) = (session.shared(), session.worker.index);
+    if let Ok(entry) = shared.table.resolve(session.args()) {
+        shared.workers[worker].stats.by_command[entry.index].failed.add(1);
+    }
 }
 
 /// A script that selects a database does so for itself only.
