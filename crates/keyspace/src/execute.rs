@@ -51,26 +51,24 @@ pub fn execute(
 ) -> Result<Effect, Error> {
     let Call { command, args, db, keys } = *call;
     match command.run {
-        Run::Keys(_) | Run::Planned(..) => match (keys, context.blocking) {
+        Run::Keys(_) | Run::Planned(..) => match keys {
             // Most calls have one key, whose guard needs no list.
-            ([key], Blocking::Never | Blocking::For(_)) => {
+            [key] if !matches!(context.blocking, Blocking::Resumed(_)) => {
                 let guard = lock_one_unless_busy(keyspace, pass, (key.db, key.slot))?;
                 execute_and_log(keyspace, pass, &mut [guard], call, context)
             }
-            (keys, blocking) => {
-                let mut guards = match blocking {
-                    // Who is woken because something has come waits for that, whatever it takes.
-                    Blocking::Resumed(_) => lock(keyspace, pass, keys),
-                    Blocking::Never | Blocking::For(_) => lock_unless_busy(keyspace, pass, keys)?,
-                };
-                if let Blocking::Resumed(woken) = blocking
-                    && !woken.is_due(call, &guards, context.env)
-                {
-                    context.tally.blocked = Some(Blocked::Still);
-                    return Ok(Effect::None);
+            keys => match lock_unless_busy(keyspace, pass, keys) {
+                Ok(mut guards) => {
+                    if let Blocking::Resumed(woken) = context.blocking
+                        && !woken.is_due(call, &guards, context.env)
+                    {
+                        context.tally.blocked = Some(Blocked::Still);
+                        return Ok(Effect::None);
+                    }
+                    execute_and_log(keyspace, pass, &mut guards, call, context)
                 }
-                execute_and_log(keyspace, pass, &mut guards, call, context)
-            }
+                Err(error) => give_up(context, error),
+            },
         },
         Run::Roam(run) => {
             let Context { env, tally, rng, reply, .. } = context;
@@ -80,6 +78,15 @@ pub fn execute(
         Run::World(_) => unreachable!("the caller closes the gate for such a command"),
         Run::Container(_) => unreachable!("the caller resolves subcommands"),
     }
+}
+
+/// Nothing was done, since a busy script holds a slot. A call that waits already goes on waiting.
+#[cold]
+fn give_up(context: Context<'_>, error: Error) -> Result<Effect, Error> {
+    if matches!(context.blocking, Blocking::Resumed(_)) {
+        context.tally.blocked = Some(Blocked::Locked);
+    }
+    Err(error)
 }
 
 /// Runs a call on its locked slots, and appends what it did while they are.
@@ -163,7 +170,8 @@ fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_, '_>, wait: Wait) {
     });
 }
 
-/// Locks the slots of all keys, each once, in ascending order of database and slot.
+/// Locks the slots of all keys, each once, in ascending order of database and slot: for whoever is
+/// inside the gate alone, since it waits for as long as another one has a slot.
 #[inline]
 pub fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
     lock_each(keys, |place| {

@@ -84,7 +84,7 @@ impl Bench {
         self.blocking = Blocking::Never;
         match self.tally.blocked.take() {
             Some(Blocked::Waits(waiter)) => Err(waiter),
-            Some(Blocked::Still) => panic!("{call} was not resumed"),
+            Some(Blocked::Still | Blocked::Locked) => panic!("{call} was not resumed"),
             None => Ok(show_all(&[bytes])),
         }
     }

@@ -13,7 +13,8 @@
 //!
 //! Locks: serving a key holds its shard's `serving` lock and then locks slots; queues are locked
 //! innermost, under slots. Who serves a call waits for slots and queues only, so whoever waits for
-//! it, holding another shard's `serving` lock, waits in no circle.
+//! it, holding another shard's `serving` lock, waits in no circle; and nobody waits for long, since
+//! who serves gives up when a busy script holds a slot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{
@@ -156,6 +157,8 @@ pub enum Blocked {
     Waits(Arc<Waiter>),
     /// It was run again and still found nothing.
     Still,
+    /// It could not be run again, since a busy script holds a slot that it needs.
+    Locked,
 }
 
 impl Default for Waiting {
@@ -381,16 +384,26 @@ pub struct Answer {
 }
 
 /// Runs calls that wait for the keys that the tally says are ready, and for those which that makes
-/// ready in turn, until none finds anything.
+/// ready in turn, until none finds anything. Keys whose calls cannot be run because of a busy
+/// script are left in the tally, for when it has ended.
 pub fn serve(mut server: Server<'_>, deliver: &mut dyn FnMut(&Waiter, Answer)) {
+    let mut left = Vec::new();
     while !server.tally.ready.is_empty() {
         for ready in std::mem::take(&mut server.tally.ready) {
-            serve_key(&mut server, &ready, deliver);
+            if !serve_key(&mut server, &ready, deliver) {
+                left.push(ready);
+            }
         }
     }
+    server.tally.ready = left;
 }
 
-fn serve_key(server: &mut Server<'_>, ready: &Ready, deliver: &mut dyn FnMut(&Waiter, Answer)) {
+/// False if the calls that wait for the key have to be run later.
+fn serve_key(
+    server: &mut Server<'_>,
+    ready: &Ready,
+    deliver: &mut dyn FnMut(&Waiter, Answer),
+) -> bool {
     let waiting = &server.keyspace.waiting;
     let shard = waiting.shard(&ready.key);
     let _order = lock(&shard.serving);
@@ -398,26 +411,33 @@ fn serve_key(server: &mut Server<'_>, ready: &Ready, deliver: &mut dyn FnMut(&Wa
     let mut seen = Vec::new();
     while let Some(waiter) = waiting.next(ready, &seen) {
         match resume(server, &waiter, ready) {
-            Some(answer) => {
+            Ok(answer) => {
                 waiting.forget(&waiter);
                 waiter.state.store(DONE, SeqCst);
                 deliver(&waiter, answer);
             }
-            None => {
+            Err(blocked) => {
                 waiter.state.store(WAITING, SeqCst);
-                if waiter.kind != Kind::Stream {
+                match blocked {
+                    Blocked::Locked => return false,
+                    _ if waiter.kind == Kind::Stream => seen.push(waiter),
                     // Nothing is left for anyone. What is pushed from now on is served by whoever
                     // pushes it, and must not go to those behind.
-                    return;
+                    _ => return true,
                 }
-                seen.push(waiter);
             }
         }
     }
+    true
 }
 
-/// Runs a waiting call again for a key that is ready; `None` if it still finds nothing.
-fn resume(server: &mut Server<'_>, waiter: &Waiter, ready: &Ready) -> Option<Answer> {
+/// Runs a waiting call again for a key that is ready; fails if it still finds nothing, or cannot be
+/// run now.
+fn resume(
+    server: &mut Server<'_>,
+    waiter: &Waiter,
+    ready: &Ready,
+) -> Result<Answer, Blocked> {
     let Server { keyspace, pass, env, tally, rng } = server;
     let (command, args, db) = (waiter.command, waiter.args(), waiter.db);
     let fence_before = std::mem::take(&mut tally.fence);
@@ -432,15 +452,15 @@ fn resume(server: &mut Server<'_>, waiter: &Waiter, ready: &Ready) -> Option<Ans
     });
     // It is the waiting call that waits for the disk, not who serves it.
     let fence = std::mem::replace(&mut tally.fence, fence_before);
-    if tally.blocked.take().is_some() {
-        return None;
+    if let Some(blocked) = tally.blocked.take() {
+        return Err(blocked);
     }
     let effect = result.unwrap_or_else(|error: Error| {
         reply.clear();
         reply.error_bytes(error.text());
         Effect::None
     });
-    Some(Answer { reply, effect, fence })
+    Ok(Answer { reply, effect, fence })
 }
 
 #[cfg(test)]

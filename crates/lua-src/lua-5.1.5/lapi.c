@@ -268,6 +268,7 @@ LUA_API int lua_iscfunction (lua_State *L, int idx) {
 LUA_API int lua_isnumber (lua_State *L, int idx) {
   TValue n;
   const TValue *o = index2adr(L, idx);
+  luaV_countnumeral(L, o);  /* kvasir */
   return tonumber(o, &n);
 }
 
@@ -321,6 +322,7 @@ LUA_API int lua_lessthan (lua_State *L, int index1, int index2) {
 LUA_API lua_Number lua_tonumber (lua_State *L, int idx) {
   TValue n;
   const TValue *o = index2adr(L, idx);
+  luaV_countnumeral(L, o);  /* kvasir */
   if (tonumber(o, &n))
     return nvalue(o);
   else
@@ -331,6 +333,7 @@ LUA_API lua_Number lua_tonumber (lua_State *L, int idx) {
 LUA_API lua_Integer lua_tointeger (lua_State *L, int idx) {
   TValue n;
   const TValue *o = index2adr(L, idx);
+  luaV_countnumeral(L, o);  /* kvasir */
   if (tonumber(o, &n)) {
     lua_Integer res;
     lua_Number num = nvalue(o);

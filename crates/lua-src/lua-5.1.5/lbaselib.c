@@ -64,6 +64,7 @@ static int luaB_tonumber (lua_State *L) {
     char *s2;
     unsigned long n;
     luaL_argcheck(L, 2 <= base && base <= 36, 2, "base out of range");
+    lua_work(L, lua_objlen(L, 1) / 4);  /* kvasir */
     n = strtoul(s1, &s2, base);
     if (s1 != s2) {  /* at least one valid digit? */
       while (isspace((unsigned char)(*s2))) s2++;  /* skip trailing spaces */
@@ -351,6 +352,7 @@ static int luaB_unpack (lua_State *L) {
   n = (unsigned int)e - (unsigned int)i;  /* one less than elements */
   if (n >= LUAI_MAXCSTACK || !lua_checkstack(L, (int)n + 1))
     return luaL_error(L, "too many results to unpack");
+  lua_work(L, n / 4);  /* kvasir */
   for (; i < e; i++)  /* push arg[i...e - 1] */
     lua_rawgeti(L, 1, i);
   lua_rawgeti(L, 1, e);  /* push last element (avoiding overflow problems) */
@@ -528,7 +530,9 @@ static int auxresume (lua_State *L, lua_State *co, int narg) {
   }
   lua_xmove(L, co, narg);
   lua_setlevel(L, co);
+  lua_handhook(L, co);  /* kvasir */
   status = lua_resume(co, narg);
+  lua_handhook(co, L);  /* kvasir */
   if (status == 0 || status == LUA_YIELD) {
     int nres = lua_gettop(co);
     if (!lua_checkstack(L, nres + 1))

@@ -209,14 +209,42 @@ void luaD_callhook (lua_State *L, int event, int line) {
 
 
 /*
-** kvasir: for loops in C that may take long; calls the count hook, which may
-** end the script
+** kvasir: counts work in C as so many instructions, so that the count hook is
+** called as often in time whatever a script does. Where they are used up it is
+** called at the next instruction
 */
-LUA_API void lua_tick (lua_State *L) {
+void luaD_work (lua_State *L, size_t work) {
+  if ((L->hookmask & LUA_MASKCOUNT) && L->hookcount > 1)
+    L->hookcount = (work < cast(size_t, L->hookcount))
+                   ? L->hookcount - cast_int(work) : 1;
+}
+
+
+/*
+** kvasir: the same for loops in C that may take long: where the instructions
+** are used up it calls the count hook, which may end the script
+*/
+LUA_API void lua_work (lua_State *L, size_t work) {
   lua_lock(L);
-  if (L->hookmask & LUA_MASKCOUNT)
+  luaD_work(L, work);
+  if ((L->hookmask & LUA_MASKCOUNT) && L->hookcount <= 1) {
+    resethookcount(L);
     luaD_callhook(L, LUA_HOOKCOUNT, -1);
+  }
   lua_unlock(L);
+}
+
+
+/*
+** kvasir: a coroutine goes on with the hook, and the instructions left, of who
+** resumes it, who goes on with what it leaves: without that each new one has
+** as many again, and those that it resumes, until the hook comes
+*/
+LUA_API void lua_handhook (lua_State *from, lua_State *to) {
+  to->hook = from->hook;
+  to->hookmask = from->hookmask;
+  to->basehookcount = from->basehookcount;
+  to->hookcount = from->hookcount;
 }
 
 
@@ -225,6 +253,7 @@ static StkId adjust_varargs (lua_State *L, Proto *p, int actual) {
   int nfixargs = p->numparams;
   Table *htab = NULL;
   StkId base, fixed;
+  luaD_work(L, cast(size_t, actual) / 16);
   for (; actual < nfixargs; ++actual)
     setnilvalue(L->top++);
 #if defined(LUA_COMPAT_VARARG)

@@ -619,17 +619,23 @@ static l_mem singlestep (lua_State *L) {
 }
 
 
+/* kvasir: of the collector's costs so much is as an instruction */
+#define GCWORK	8
+
 void luaC_step (lua_State *L) {
   global_State *g = G(L);
   l_mem lim = (GCSTEPSIZE/100) * g->gcstepmul;
+  l_mem all;
   if (lim == 0)
     lim = (MAX_LUMEM-1)/2;  /* no limit */
+  all = lim;
   g->gcdept += g->totalbytes - g->GCthreshold;
   do {
     lim -= singlestep(L);
     if (g->gcstate == GCSpause)
       break;
   } while (lim > 0);
+  luaD_work(L, cast(size_t, all - lim) / GCWORK);
   if (g->gcstate != GCSpause) {
     if (g->gcdept < GCSTEPSIZE)
       g->GCthreshold = g->totalbytes + GCSTEPSIZE;  /* - lim/g->gcstepmul;*/
@@ -667,6 +673,7 @@ void luaC_fullgc (lua_State *L) {
     singlestep(L);
   }
   setthreshold(g);
+  luaD_work(L, g->totalbytes / GCWORK);
 }
 
 

@@ -14,12 +14,23 @@
 #include "lualib.h"
 
 
+/* What is to be read of texts takes time, wherever it is read. */
+static void countarguments (lua_State *L) {
+  size_t bytes = 0;
+  int i;
+  for (i = lua_gettop(L); i > 0; i--)
+    if (lua_type(L, i) == LUA_TSTRING) bytes += lua_objlen(L, i);
+  if (bytes > 64) lua_work(L, bytes / 4);
+}
+
+
 /*
 ** A function of the host, as scripts call it. The host's returns a boolean
 ** before its results; true says that the next one is an error to be raised.
 */
 static int call_host (lua_State *L) {
   int before;
+  countarguments(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   before = lua_setscripted(L, 0);

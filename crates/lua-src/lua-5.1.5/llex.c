@@ -446,14 +446,21 @@ static int llex (LexState *ls, SemInfo *seminfo) {
 }
 
 
+/* kvasir: a token is about so much work, and so is each of its bytes */
+#define TOKENWORK	16
+
 void luaX_next (LexState *ls) {
   ls->lastline = ls->linenumber;
   if (ls->lookahead.token != TK_EOS) {  /* is there a look-ahead token? */
     ls->t = ls->lookahead;  /* use this one */
     ls->lookahead.token = TK_EOS;  /* and discharge it */
   }
-  else
+  else {
+    size_t before = ls->z->n;
     ls->t.token = llex(ls, &ls->t.seminfo);  /* read next token */
+    luaD_work(ls->L, (before > ls->z->n) ? before - ls->z->n : 0);
+    lua_work(ls->L, TOKENWORK);
+  }
 }
 
 

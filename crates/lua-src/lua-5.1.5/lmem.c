@@ -70,6 +70,10 @@ void *luaM_toobig (lua_State *L) {
 
 
 
+/* kvasir: memory that takes time, and how much of it is as an instruction */
+#define LARGEBLOCK	4096
+#define WORKBYTES	32
+
 /*
 ** kvasir: what new states tell of each block that they take, resize or free;
 ** one for the process, so that each state tells all of its blocks
@@ -96,6 +100,8 @@ void *luaM_realloc_ (lua_State *L, void *block, size_t osize, size_t nsize) {
   if (g->scripted && nsize > osize && g->memlimit != 0 &&
       (nsize > g->memlimit || g->totalbytes - osize > g->memlimit - nsize))
     luaD_throw(L, LUA_ERRMEM);
+  if (nsize > osize && nsize >= LARGEBLOCK)
+    luaD_work(L, nsize / WORKBYTES);
   block = (*g->frealloc)(g->ud, block, osize, nsize);
   if (block == NULL && nsize > 0)
     luaD_throw(L, LUA_ERRMEM);

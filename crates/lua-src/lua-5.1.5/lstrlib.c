@@ -20,6 +20,9 @@
 #include "lualib.h"
 
 
+/* kvasir: bytes of a text whose work is counted as an instruction */
+#define BYTES_PER_WORK	4
+
 /* macro to `unsign' a character */
 #define uchar(c)        ((unsigned char)(c))
 
@@ -59,6 +62,7 @@ static int str_reverse (lua_State *L) {
   luaL_Buffer b;
   const char *s = luaL_checklstring(L, 1, &l);
   luaL_buffinit(L, &b);
+  lua_work(L, l / BYTES_PER_WORK);
   while (l--) luaL_addchar(&b, s[l]);
   luaL_pushresult(&b);
   return 1;
@@ -71,6 +75,7 @@ static int str_lower (lua_State *L) {
   luaL_Buffer b;
   const char *s = luaL_checklstring(L, 1, &l);
   luaL_buffinit(L, &b);
+  lua_work(L, l / BYTES_PER_WORK);
   for (i=0; i<l; i++)
     luaL_addchar(&b, tolower(uchar(s[i])));
   luaL_pushresult(&b);
@@ -84,6 +89,7 @@ static int str_upper (lua_State *L) {
   luaL_Buffer b;
   const char *s = luaL_checklstring(L, 1, &l);
   luaL_buffinit(L, &b);
+  lua_work(L, l / BYTES_PER_WORK);
   for (i=0; i<l; i++)
     luaL_addchar(&b, toupper(uchar(s[i])));
   luaL_pushresult(&b);
@@ -97,8 +103,10 @@ static int str_rep (lua_State *L) {
   int n = luaL_checkint(L, 2);
   luaL_buffinit(L, &b);
   if (l == 0) n = 0;  /* kvasir: a loop that takes long and does nothing */
-  while (n-- > 0)
+  while (n-- > 0) {
+    if ((n & 0xff) == 0) lua_work(L, 0x100 + (l * 0x100) / BYTES_PER_WORK);
     luaL_addlstring(&b, s, l);
+  }
   luaL_pushresult(&b);
   return 1;
 }
@@ -174,7 +182,7 @@ typedef struct MatchState {
   lua_State *L;
   int level;  /* total number of captures (finished or unfinished) */
   int depth;  /* kvasir: nested calls of `match' */
-  unsigned int steps;  /* kvasir: calls of `match' in all */
+  unsigned int steps;  /* kvasir: items of the pattern that were tried */
   struct {
     const char *init;
     ptrdiff_t len;
@@ -184,7 +192,7 @@ typedef struct MatchState {
 
 /* kvasir: the C stack is not endless, and a search can take years */
 #define MATCHDEPTH_MAX	1000
-#define STEPS_PER_TICK	0x10000
+#define STEPS_PER_COUNT	0x400
 
 #define L_ESC		'%'
 #define SPECIALS	"^$*+?.([%-"
@@ -206,7 +214,14 @@ static int capture_to_close (MatchState *ms) {
 }
 
 
+/* kvasir: a set may be as long as a text */
+static void countset (MatchState *ms, const char *p, const char *ep) {
+  if (ep - p > 64) lua_work(ms->L, (size_t)(ep - p) / BYTES_PER_WORK);
+}
+
+
 static const char *classend (MatchState *ms, const char *p) {
+  const char *first = p;
   switch (*p++) {
     case L_ESC: {
       if (*p == '\0')
@@ -221,6 +236,7 @@ static const char *classend (MatchState *ms, const char *p) {
         if (*(p++) == L_ESC && *p != '\0')
           p++;  /* skip escapes (e.g. `%]') */
       } while (*p != ']');
+      countset(ms, first, p);
       return p+1;
     }
     default: {
@@ -272,11 +288,14 @@ static int matchbracketclass (int c, const char *p, const char *ec) {
 }
 
 
-static int singlematch (int c, const char *p, const char *ep) {
+static int singlematch (MatchState *ms, int c, const char *p, const char *ep) {
   switch (*p) {
     case '.': return 1;  /* matches any char */
     case L_ESC: return match_class(c, uchar(*(p+1)));
-    case '[': return matchbracketclass(c, p, ep-1);
+    case '[': {
+      countset(ms, p, ep);
+      return matchbracketclass(c, p, ep-1);
+    }
     default:  return (uchar(*p) == c);
   }
 }
@@ -294,12 +313,15 @@ static const char *matchbalance (MatchState *ms, const char *s,
     int b = *p;
     int e = *(p+1);
     int cont = 1;
+    const char *first = s;
     while (++s < ms->src_end) {
       if (*s == e) {
-        if (--cont == 0) return s+1;
+        if (--cont == 0) break;
       }
       else if (*s == b) cont++;
     }
+    lua_work(ms->L, (size_t)(s - first) / BYTES_PER_WORK);
+    if (cont == 0) return s+1;
   }
   return NULL;  /* string ends out of balance */
 }
@@ -308,8 +330,9 @@ static const char *matchbalance (MatchState *ms, const char *s,
 static const char *max_expand (MatchState *ms, const char *s,
                                  const char *p, const char *ep) {
   ptrdiff_t i = 0;  /* counts maximum expand for item */
-  while ((s+i)<ms->src_end && singlematch(uchar(*(s+i)), p, ep))
+  while ((s+i)<ms->src_end && singlematch(ms, uchar(*(s+i)), p, ep))
     i++;
+  lua_work(ms->L, (size_t)i / BYTES_PER_WORK);
   /* keeps trying to match with the maximum repetitions */
   while (i>=0) {
     const char *res = match(ms, (s+i), ep+1);
@@ -326,7 +349,7 @@ static const char *min_expand (MatchState *ms, const char *s,
     const char *res = match(ms, s, ep+1);
     if (res != NULL)
       return res;
-    else if (s<ms->src_end && singlematch(uchar(*s), p, ep))
+    else if (s<ms->src_end && singlematch(ms, uchar(*s), p, ep))
       s++;  /* try with one more repetition */
     else return NULL;
   }
@@ -362,6 +385,7 @@ static const char *match_capture (MatchState *ms, const char *s, int l) {
   size_t len;
   l = check_capture(ms, l);
   len = ms->capture[l].len;
+  lua_work(ms->L, len / (8 * BYTES_PER_WORK));
   if ((size_t)(ms->src_end-s) >= len &&
       memcmp(ms->capture[l].init, s, len) == 0)
     return s+len;
@@ -376,8 +400,6 @@ static const char *match (MatchState *ms, const char *s, const char *p) {
   const char *res;
   if (ms->depth >= MATCHDEPTH_MAX)
     luaL_error(ms->L, "pattern too complex");
-  if (++ms->steps % STEPS_PER_TICK == 0)
-    lua_tick(ms->L);
   ms->depth++;
   res = domatch(ms, s, p);
   ms->depth--;
@@ -387,6 +409,8 @@ static const char *match (MatchState *ms, const char *s, const char *p) {
 
 static const char *domatch (MatchState *ms, const char *s, const char *p) {
   init: /* using goto's to optimize tail recursion */
+  if (++ms->steps % STEPS_PER_COUNT == 0)
+    lua_work(ms->L, STEPS_PER_COUNT);
   switch (*p) {
     case '(': {  /* start capture */
       if (*(p+1) == ')')  /* position capture? */
@@ -436,7 +460,7 @@ static const char *domatch (MatchState *ms, const char *s, const char *p) {
     }
     default: dflt: {  /* it is a pattern item */
       const char *ep = classend(ms, p);  /* points to what is next */
-      int m = s<ms->src_end && singlematch(uchar(*s), p, ep);
+      int m = s<ms->src_end && singlematch(ms, uchar(*s), p, ep);
       switch (*ep) {
         case '?': {  /* optional */
           const char *res;
@@ -471,14 +495,15 @@ static const char *lmemfind (lua_State *L, const char *s1, size_t l1,
   else if (l2 > l1) return NULL;  /* avoids a negative `l1' */
   else {
     const char *init;  /* to search for a `*s2' inside `s1' */
+    lua_work(L, l1 / (8 * BYTES_PER_WORK));
     l2--;  /* 1st char will be checked by `memchr' */
     l1 = l1-l2;  /* `s2' cannot be found after that */
     while (l1 > 0 && (init = (const char *)memchr(s1, *s2, l1)) != NULL) {
       init++;   /* 1st char is already checked */
       work += l2;
-      if (work >= (size_t)STEPS_PER_TICK * 256) {
+      if (work >= 0x10000) {
+        lua_work(L, work / BYTES_PER_WORK);
         work = 0;
-        lua_tick(L);
       }
       if (memcmp(init, s2+1, l2) == 0)
         return init-1;
@@ -624,6 +649,7 @@ static void add_s (MatchState *ms, luaL_Buffer *b, const char *s,
                                                    const char *e) {
   size_t l, i;
   const char *news = lua_tolstring(ms->L, 3, &l);
+  lua_work(ms->L, l / BYTES_PER_WORK);
   for (i = 0; i < l; i++) {
     if (news[i] != L_ESC)
       luaL_addchar(b, news[i]);
@@ -731,6 +757,7 @@ static int str_gsub (lua_State *L) {
 static void addquoted (lua_State *L, luaL_Buffer *b, int arg) {
   size_t l;
   const char *s = luaL_checklstring(L, arg, &l);
+  lua_work(L, l / BYTES_PER_WORK);
   luaL_addchar(b, '"');
   while (l--) {
     switch (*s) {

@@ -159,12 +159,20 @@ static int findindex (lua_State *L, Table *t, StkId key) {
 }
 
 
+/* kvasir: a walk over entries of which most are empty takes long */
+static void countpassed (lua_State *L, int entries) {
+  if (entries > 16) luaD_work(L, cast(size_t, entries));
+}
+
+
 int luaH_next (lua_State *L, Table *t, StkId key) {
   int i = findindex(L, t, key);  /* find original element */
+  int first = i;
   for (i++; i < t->sizearray; i++) {  /* try first array part */
     if (!ttisnil(&t->array[i])) {  /* a non-nil value? */
       setnvalue(key, cast_num(i+1));
       setobj2s(L, key+1, &t->array[i]);
+      countpassed(L, i - first);
       return 1;
     }
   }
@@ -172,9 +180,11 @@ int luaH_next (lua_State *L, Table *t, StkId key) {
     if (!ttisnil(gval(gnode(t, i)))) {  /* a non-nil value? */
       setobj2s(L, key, key2tval(gnode(t, i)));
       setobj2s(L, key+1, gval(gnode(t, i)));
+      countpassed(L, i + t->sizearray - first);
       return 1;
     }
   }
+  countpassed(L, i + t->sizearray - first);
   return 0;  /* no more elements */
 }
 
@@ -335,6 +345,7 @@ static void rehash (lua_State *L, Table *t, const TValue *ek) {
   int nums[MAXBITS+1];  /* nums[i] = number of keys between 2^(i-1) and 2^i */
   int i;
   int totaluse;
+  countpassed(L, t->sizearray + sizenode(t));
   for (i=0; i<=MAXBITS; i++) nums[i] = 0;  /* reset counts */
   nasize = numusearray(t, nums);  /* count keys in array part */
   totaluse = nasize;  /* all those keys are integer keys */

@@ -16,6 +16,9 @@
 #include "lualib.h"
 
 
+/* kvasir: instructions that a few calls of Lua's interface count as */
+#define CALLWORK	4
+
 /* kvasir: what these functions write to must not be readonly */
 #define lua_rawseti(L,i,n)	(luaL_checkwritable(L, i), (lua_rawseti)(L, i, n))
 
@@ -27,6 +30,7 @@ static int foreachi (lua_State *L) {
   int n = aux_getn(L, 1);
   luaL_checktype(L, 2, LUA_TFUNCTION);
   for (i=1; i <= n; i++) {
+    lua_work(L, CALLWORK);
     lua_pushvalue(L, 2);  /* function */
     lua_pushinteger(L, i);  /* 1st argument */
     lua_rawgeti(L, 1, i);  /* 2nd argument */
@@ -44,6 +48,7 @@ static int foreach (lua_State *L) {
   luaL_checktype(L, 2, LUA_TFUNCTION);
   lua_pushnil(L);  /* first key */
   while (lua_next(L, 1)) {
+    lua_work(L, CALLWORK);
     lua_pushvalue(L, 2);  /* function */
     lua_pushvalue(L, -3);  /* key */
     lua_pushvalue(L, -3);  /* value */
@@ -61,6 +66,7 @@ static int maxn (lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_pushnil(L);  /* first key */
   while (lua_next(L, 1)) {
+    lua_work(L, CALLWORK);
     lua_pop(L, 1);  /* remove value */
     if (lua_type(L, -1) == LUA_TNUMBER) {
       lua_Number v = lua_tonumber(L, -1);
@@ -103,7 +109,7 @@ static int tinsert (lua_State *L) {
       pos = luaL_checkint(L, 2);  /* 2nd argument is the position */
       if (pos > e) e = pos;  /* `grow' array if necessary */
       for (i = e; i > pos; i--) {  /* move up elements */
-        if ((i & 0xffff) == 0) lua_tick(L);
+        if ((i & 0xff) == 0) lua_work(L, 0x400);
         lua_rawgeti(L, 1, i-1);
         lua_rawseti(L, 1, i);  /* t[i] = t[i-1] */
       }
@@ -127,6 +133,7 @@ static int tremove (lua_State *L) {
   luaL_setn(L, 1, e - 1);  /* t.n = n-1 */
   lua_rawgeti(L, 1, pos);  /* result = t[pos] */
   for ( ;pos<e; pos++) {
+    if ((pos & 0xff) == 0) lua_work(L, 0x400);
     lua_rawgeti(L, 1, pos+1);
     lua_rawseti(L, 1, pos);  /* t[pos] = t[pos+1] */
   }
@@ -137,6 +144,7 @@ static int tremove (lua_State *L) {
 
 
 static void addfield (lua_State *L, luaL_Buffer *b, int i) {
+  lua_work(L, CALLWORK);
   lua_rawgeti(L, 1, i);
   if (!lua_isstring(L, -1))
     luaL_error(L, "invalid value (%s) at index %d in table for "
@@ -190,8 +198,10 @@ static int sort_comp (lua_State *L, int a, int b) {
     lua_pop(L, 1);
     return res;
   }
-  else  /* a < b? */
+  else {  /* a < b? */
+    lua_work(L, CALLWORK);
     return lua_lessthan(L, a, b);
+  }
 }
 
 static void auxsort (lua_State *L, int l, int u) {

@@ -205,7 +205,8 @@ LUA_API void (lua_setreadonly) (lua_State *L, int idx);
 LUA_API void (lua_setmemlimit) (lua_State *L, size_t limit);
 LUA_API int (lua_setscripted) (lua_State *L, int scripted);
 LUA_API void (lua_settlegc) (lua_State *L);
-LUA_API void (lua_tick) (lua_State *L);
+LUA_API void (lua_work) (lua_State *L, size_t work);
+LUA_API void (lua_handhook) (lua_State *from, lua_State *to);
 
 /* is told the sizes of a block before and after; 0: there was, is, none */
 typedef void (*lua_Tally) (size_t osize, size_t nsize);

@@ -203,11 +203,23 @@ static int call_orderTM (lua_State *L, const TValue *p1, const TValue *p2,
 }
 
 
-static int l_strcmp (const TString *ls, const TString *rs) {
+/* kvasir: texts take time; L counts it */
+static void counttext (lua_State *L, size_t len) {
+  if (len > 64) luaD_work(L, len / 8);
+}
+
+
+void luaV_countnumeral (lua_State *L, const TValue *o) {
+  if (ttisstring(o)) counttext(L, tsvalue(o)->len);
+}
+
+
+static int l_strcmp (lua_State *L, const TString *ls, const TString *rs) {
   const char *l = getstr(ls);
   size_t ll = ls->tsv.len;
   const char *r = getstr(rs);
   size_t lr = rs->tsv.len;
+  counttext(L, (ll < lr) ? ll : lr);
   for (;;) {
     int temp = strcoll(l, r);
     if (temp != 0) return temp;
@@ -232,7 +244,7 @@ int luaV_lessthan (lua_State *L, const TValue *l, const TValue *r) {
   else if (ttisnumber(l))
     return luai_numlt(nvalue(l), nvalue(r));
   else if (ttisstring(l))
-    return l_strcmp(rawtsvalue(l), rawtsvalue(r)) < 0;
+    return l_strcmp(L, rawtsvalue(l), rawtsvalue(r)) < 0;
   else if ((res = call_orderTM(L, l, r, TM_LT)) != -1)
     return res;
   return luaG_ordererror(L, l, r);
@@ -246,7 +258,7 @@ static int lessequal (lua_State *L, const TValue *l, const TValue *r) {
   else if (ttisnumber(l))
     return luai_numle(nvalue(l), nvalue(r));
   else if (ttisstring(l))
-    return l_strcmp(rawtsvalue(l), rawtsvalue(r)) <= 0;
+    return l_strcmp(L, rawtsvalue(l), rawtsvalue(r)) <= 0;
   else if ((res = call_orderTM(L, l, r, TM_LE)) != -1)  /* first try `le' */
     return res;
   else if ((res = call_orderTM(L, r, l, TM_LT)) != -1)  /* else try `lt' */
@@ -321,6 +333,8 @@ static void Arith (lua_State *L, StkId ra, const TValue *rb,
                    const TValue *rc, TMS op) {
   TValue tempb, tempc;
   const TValue *b, *c;
+  luaV_countnumeral(L, rb);
+  luaV_countnumeral(L, rc);
   if ((b = luaV_tonumber(rb, &tempb)) != NULL &&
       (c = luaV_tonumber(rc, &tempc)) != NULL) {
     lua_Number nb = nvalue(b), nc = nvalue(c);
@@ -671,6 +685,9 @@ void luaV_execute (lua_State *L, int nexeccalls) {
         const TValue *plimit = ra+1;
         const TValue *pstep = ra+2;
         L->savedpc = pc;  /* next steps may throw errors */
+        luaV_countnumeral(L, ra);
+        luaV_countnumeral(L, ra+1);
+        luaV_countnumeral(L, ra+2);
         if (!tonumber(init, ra))
           luaG_runerror(L, LUA_QL("for") " initial value must be a number");
         else if (!tonumber(plimit, ra+1))
@@ -754,6 +771,7 @@ void luaV_execute (lua_State *L, int nexeccalls) {
           b = n;
           L->top = ra + n;
         }
+        if (b > 64) luaD_work(L, cast(size_t, b) / 16);
         for (j = 0; j < b; j++) {
           if (j < n) {
             setobjs2s(L, ra + j, ci->base - n + j);

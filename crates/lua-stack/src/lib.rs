@@ -31,8 +31,10 @@ unsafe extern "C-unwind" {
     fn lua_setscripted(state: *mut lua_State, scripted: c_int) -> c_int;
     /// Undoes what a script has told the collector of garbage.
     fn lua_settlegc(state: *mut lua_State);
-    /// What new states tell of their blocks (`lua-src`, lmem.c).
+    /// What new states tell of their blocks (`lua-src`, host.c).
     fn lua_settally(tally: Tally);
+    /// Counts work as so many instructions (`lua-src`, host.c).
+    fn luaD_work(state: *mut lua_State, work: usize);
 }
 
 /// Is told the sizes of a block before and after a change; 0: there was, or is, none.
@@ -163,6 +165,23 @@ impl Stack<'_> {
                 _ => Scalar::Other,
             }
         }
+    }
+}
+
+/// The state as a whole.
+impl Stack<'_> {
+    /// The bytes that the state takes up, to a KiB.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        // SAFETY: it only reads a number.
+        let kilobytes = unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOUNT, 0) };
+        usize::try_from(kilobytes).unwrap_or(0) * 1024
+    }
+
+    /// Has the hook that counts instructions called at the next one.
+    pub fn hurry(&mut self) {
+        // SAFETY: it only changes a counter of the state.
+        unsafe { luaD_work(self.state, usize::MAX) }
     }
 }
 

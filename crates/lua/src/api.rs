@@ -100,13 +100,18 @@ fn call(lua: &Lua, state: &Rc<State>, failed: Outcome) -> mlua::Result<Function>
 
 /// Calls the command that the arguments are, and pushes its reply.
 fn run_command(state: &State, stack: &mut Stack<'_>) -> Result<Pushed, &'static str> {
+    state.check_alive()?;
     let mut buffers = state.buffers.borrow_mut();
     let buffers = &mut *buffers;
     collect(stack, &mut buffers.args, &mut buffers.text)?;
     buffers.reply.set_protocol(state.protocol.get());
     state.host.call(buffers.args.as_args(), &mut buffers.reply);
-    let pushed = from_reply::push(stack, &buffers.reply);
+    let is_alive = if state.host.is_tick_due() { state.tick() } else { Ok(()) };
+    let pushed = is_alive.and_then(|()| from_reply::push(stack, &buffers.reply, state));
     buffers.clear();
+    if state.killed.get().is_some() {
+        stack.hurry();
+    }
     pushed
 }
 

@@ -7,6 +7,8 @@ use kvasir_lua_stack::Stack;
 use kvasir_resp::number::{parse_double, parse_integer};
 use kvasir_resp::reply::{Chunk, Protocol, Reply};
 
+use crate::interpreter::State;
+
 /// The most nested reply that is read; no command comes near it.
 const DEPTH_MAX: usize = 128;
 
@@ -18,22 +20,33 @@ pub enum Pushed {
     Error,
 }
 
+/// Values that are pushed between two looks at the clock and at the memory, and bytes of a text
+/// that take as long as one.
+const VALUES_PER_LOOK: usize = 4096;
+const BYTES_PER_VALUE: usize = 1024;
+
 /// Why a reply can't be read, in words for the script.
 pub type Malformed = &'static str;
 
 const MALFORMED: Malformed = "ERR a command's reply is malformed";
 const TOO_DEEP: Malformed = "ERR reached lua stack limit";
+/// As Lua says it of what a script allocates itself.
+const TOO_LARGE: Malformed = "ERR not enough memory";
 
-/// Pushes the one reply that `reply` holds. What was pushed before it can't be read stays there.
-pub fn push(stack: &mut Stack<'_>, reply: &Reply) -> Result<Pushed, Malformed> {
+/// Pushes the one reply that `reply` holds, within the script's memory. What was pushed before it
+/// can't be read stays there.
+pub fn push(stack: &mut Stack<'_>, reply: &Reply, state: &State) -> Result<Pushed, Malformed> {
     let mut reader = Reader {
         stack,
+        state,
+        work: 0,
         bytes: reply.bytes(),
         chunks: reply.chunks(),
         position: 0,
         is_resp3: reply.protocol() == Protocol::Resp3,
     };
     reader.value(0)?;
+    reader.check_memory()?;
     Ok(if reply.bytes().first() == Some(&b'-') { Pushed::Error } else { Pushed::Value })
 }
 
@@ -47,6 +60,9 @@ pub fn push_error(stack: &mut Stack<'_>, text: &str) {
 
 struct Reader<'a, 's, 'l> {
     stack: &'s mut Stack<'l>,
+    state: &'a State,
+    /// Since the last look, in values.
+    work: usize,
     bytes: &'a [u8],
     chunks: &'a [Chunk],
     position: usize,
@@ -59,6 +75,7 @@ impl<'a> Reader<'a, '_, '_> {
         if depth > DEPTH_MAX {
             return Err(TOO_DEEP);
         }
+        self.count(1)?;
         let (kind, line) = self.line()?;
         match kind {
             b':' => self.stack.push_number(parse_integer(line).ok_or(MALFORMED)? as f64),
@@ -78,6 +95,25 @@ impl<'a> Reader<'a, '_, '_> {
             _ => return Err(MALFORMED),
         }
         Ok(())
+    }
+
+    /// Counts work; looks now and then whether there may be more of it.
+    #[inline]
+    fn count(&mut self, work: usize) -> Result<(), Malformed> {
+        self.work += work;
+        if self.work < VALUES_PER_LOOK {
+            return Ok(());
+        }
+        self.work = 0;
+        self.check_memory()?;
+        self.state.tick()
+    }
+
+    /// The host's own allocations are not limited, but all that is read here is the script's.
+    #[inline]
+    fn check_memory(&self) -> Result<(), Malformed> {
+        let limit = self.state.memory_limit_bytes;
+        if limit > 0 && self.stack.memory_bytes() > limit { Err(TOO_LARGE) } else { Ok(()) }
     }
 
     /// The kind of the reply at the position, and the rest of its line.
@@ -107,11 +143,11 @@ impl<'a> Reader<'a, '_, '_> {
             self.chunks = rest;
             self.position += 2;
             self.stack.push_bytes(value);
-            return Ok(());
+            return self.count(value.len() / BYTES_PER_VALUE);
         }
         let bytes = self.take(len)?;
         self.stack.push_bytes(bytes);
-        Ok(())
+        self.count(len / BYTES_PER_VALUE)
     }
 
     /// The next `len` bytes, which a line end follows.

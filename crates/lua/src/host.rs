@@ -29,8 +29,14 @@ pub trait Host {
     /// Chooses where the effects of the script's next writes go.
     fn set_replication(&self, replication: Replication);
 
-    /// Called every [`crate::interpreter::INSTRUCTIONS_PER_TICK`] instructions.
+    /// Called every [`crate::interpreter::INSTRUCTIONS_PER_TICK`] instructions, or what takes as
+    /// long as those: while a script runs, while one is compiled, and while a reply is read.
     fn tick(&self) -> Tick;
+
+    /// Whether the command that was just called took so long that a tick is due behind it.
+    fn is_tick_due(&self) -> bool {
+        false
+    }
 }
 
 /// What a running script shall do.

@@ -97,17 +97,32 @@ pub(crate) struct State {
     place: RefCell<Option<Place>>,
     /// Why the running code ends.
     pub killed: Cell<Option<&'static str>>,
+    /// Of our own functions, since the last tick in one of them: see `work`.
+    pub steps: Cell<u32>,
 }
+
+/// What a script finds that tries to go on when it has been killed.
+pub(crate) const KILLED: &str = "killed";
+
+/// What Lua says where a script wants more than it may have.
+pub(crate) const NO_MEMORY: &str = "not enough memory";
 
 impl State {
     /// Asks the host whether the script may go on. If not, this error is raised now, and again by
     /// the next instructions.
-    pub fn tick(&self) -> Result<(), Raise> {
-        if self.killed.get().is_none() {
-            let Tick::Kill(text) = self.host.tick() else { return Ok(()) };
+    pub fn tick(&self) -> Result<(), &'static str> {
+        if self.killed.get().is_none()
+            && let Tick::Kill(text) = self.host.tick()
+        {
             self.killed.set(Some(text));
         }
-        Err(Raise::error("killed"))
+        self.check_alive()
+    }
+
+    /// Fails if the script has been killed, but was not ended yet.
+    #[inline]
+    pub fn check_alive(&self) -> Result<(), &'static str> {
+        if self.killed.get().is_some() { Err(KILLED) } else { Ok(()) }
     }
 
     /// The entry of a table behind the key `last`; nil behind the last one.
@@ -200,6 +215,7 @@ impl Interpreter {
             call: RefCell::default(),
             place: RefCell::default(),
             killed: Cell::default(),
+            steps: Cell::default(),
         });
         let globals = lua.globals();
         add_libraries(&lua, &globals, &state)?;
@@ -248,7 +264,7 @@ impl Interpreter {
 }
 
 fn killed() -> mlua::Error {
-    mlua::Error::runtime("killed")
+    mlua::Error::runtime(KILLED)
 }
 
 fn add_libraries(lua: &Lua, globals: &Table, state: &Rc<State>) -> mlua::Result<()> {
@@ -352,6 +368,10 @@ impl Interpreter {
         self.functions.clear();
     }
 
+    pub fn has_function(&self, name: &[u8]) -> bool {
+        self.functions.contains_key(name)
+    }
+
     /// As [`Interpreter::run_script`], of a function. `None` if there is no such function.
     pub fn run_function(
         &self,
@@ -410,10 +430,23 @@ pub fn tally_memory(tally: extern "C" fn(before: usize, after: usize)) {
 /// How any of them runs.
 impl Interpreter {
     fn compile(&self, text: &[u8], chunk: &str) -> Result<Function, String> {
-        self.lua.load(text).set_name(chunk).into_function().map_err(|error| match error {
+        let result = self.lua.load(text).set_name(chunk).into_function();
+        if let Some(text) = self.revive().map_err(|error| error.to_string())? {
+            return Err(text.to_owned());
+        }
+        result.map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => message,
             error => error.to_string(),
         })
+    }
+
+    /// Why what ran was killed, if it was; the next one may run.
+    fn revive(&self) -> mlua::Result<Option<&'static str>> {
+        let killed = self.state.killed.take();
+        if killed.is_some() {
+            self.set_hook()?;
+        }
+        Ok(killed)
     }
 
     /// Calls a function within the memory limit.
@@ -436,8 +469,7 @@ impl Interpreter {
             self.globals.raw_set("KEYS", Value::Nil)?;
             self.globals.raw_set("ARGV", Value::Nil)?;
         }
-        if let Some(text) = self.state.killed.take() {
-            self.set_hook()?;
+        if let Some(text) = self.revive()? {
             return Ok(Ran::Killed(text));
         }
         result.map(Ran::Ended)

@@ -5,7 +5,7 @@
 //! are a reply without end, so the host is asked now and then whether to go on.
 
 use kvasir_lua_stack::Scalar;
-use kvasir_resp::reply::{Protocol, Reply};
+use kvasir_resp::reply::{Mark, Protocol, Reply};
 use mlua::{LuaString, Table, Value};
 
 use crate::arguments::{as_double, double_to_i64};
@@ -103,14 +103,19 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// Whether to go on.
-    fn check(&mut self, mark: kvasir_resp::reply::Mark) -> Result<(), Unwritten> {
-        self.values += 1;
-        if !self.values.is_multiple_of(VALUES_PER_TICK) {
-            return Ok(());
-        }
+    fn check(&mut self, mark: Mark) -> Result<(), Unwritten> {
         let limit = self.state.memory_limit_bytes;
         if limit > 0 && self.reply.len_since(mark) > limit {
             return Err(Unwritten::TooLong);
+        }
+        self.count()
+    }
+
+    /// Counts a value that was looked at, and asks the host now and then.
+    fn count(&mut self) -> Result<(), Unwritten> {
+        self.values += 1;
+        if !self.values.is_multiple_of(VALUES_PER_TICK) {
+            return Ok(());
         }
         match self.state.host.tick() {
             Tick::Continue => Ok(()),
@@ -187,10 +192,12 @@ impl Writer<'_> {
         } else if let Some(number) = as_double(&field(&names.double)?) {
             self.reply.double_shortest(number);
         } else if let Value::Table(map) = field(&names.map)? {
-            self.reply.map(self.count_entries(&map)?);
+            let count = self.count_entries(&map)?;
+            self.reply.map(count);
             self.open(Open::Map { table: map, last: Value::Nil, value: None });
         } else if let Value::Table(set) = field(&names.set)? {
-            self.reply.set(self.count_entries(&set)?);
+            let count = self.count_entries(&set)?;
+            self.reply.set(count);
             self.open(Open::Set { table: set, last: Value::Nil });
         } else if let Value::String(digits) = field(&names.big_number)? {
             self.reply.big_number(&String::from_utf8_lossy(&one_line(&digits)));
@@ -200,7 +207,7 @@ impl Writer<'_> {
         {
             self.verbatim(&format, &text);
         } else {
-            let count = count_elements(&table)?;
+            let count = self.count_elements(&table)?;
             self.reply.array(count);
             self.open(Open::Array { table, next: 0, count });
         }
@@ -212,9 +219,20 @@ impl Writer<'_> {
         self.open.push(open);
     }
 
-    fn count_entries(&self, table: &Table) -> mlua::Result<usize> {
+    /// The elements before the first that is nil.
+    fn count_elements(&mut self, table: &Table) -> Result<usize, Unwritten> {
+        let mut count = 0;
+        while !table.raw_get::<Value>(count + 1)?.is_nil() {
+            count += 1;
+            self.count()?;
+        }
+        Ok(count)
+    }
+
+    fn count_entries(&mut self, table: &Table) -> Result<usize, Unwritten> {
         let (mut count, mut last) = (0, Value::Nil);
         loop {
+            self.count()?;
             last = self.state.next_entry(table, &last)?.0;
             if last.is_nil() {
                 return Ok(count);
@@ -230,15 +248,6 @@ impl Writer<'_> {
         }
         self.reply.verbatim(&three, &text.as_bytes());
     }
-}
-
-/// The elements before the first that is nil.
-fn count_elements(table: &Table) -> mlua::Result<usize> {
-    let mut count = 0;
-    while !table.raw_get::<Value>(count + 1)?.is_nil() {
-        count += 1;
-    }
-    Ok(count)
 }
 
 /// A text of which no byte ends the line.

@@ -15,6 +15,7 @@ use crate::clients::Client;
 use crate::config::aof::Fsync;
 use crate::input::Input;
 use crate::pubsub::subscriptions::Subscriptions;
+use crate::scripting::busy::Awaited;
 use crate::tls::transport::Tls;
 use crate::tracking::Tracked;
 use crate::transaction::{Transaction, Watched};
@@ -52,6 +53,8 @@ pub struct Connection {
     pub stopped_at: Option<usize>,
     /// Its call was put off by CLIENT PAUSE; nothing else is executed either.
     pub is_postponed: bool,
+    /// What its call about scripts waits for.
+    pub awaits_scripts: Option<Awaited>,
     pub is_monitor: bool,
     /// CLIENT TRACKING.
     pub tracking: Option<Box<Tracked>>,
@@ -116,6 +119,7 @@ impl Connection {
             waits: None,
             stopped_at: None,
             is_postponed: false,
+            awaits_scripts: None,
             is_monitor: false,
             tracking: None,
             is_sending: false,

@@ -97,15 +97,29 @@ impl Pause {
 /// How often those whose writes wait for the disk look whether it has caught up.
 const DISK_LOOK_MS: u64 = 5;
 
+/// How often those whose calls wait for a script look what has become of it.
+const SCRIPT_LOOK_MS: u64 = 5;
+
 impl Connection {
     /// Puts a call off that may add to a log of which the disk has too little.
     #[cold]
     pub fn postpone_for_disk(&mut self, pause: &Pause, entry: &Entry) {
         if self.may_write(entry) {
-            pause.mark(self, true);
-            if self.replies == Replies::SkipThis {
-                self.replies = Replies::SkipNext;
-            }
+            self.put_off(pause);
+        }
+    }
+
+    /// Puts a call about scripts off, and says when to look again.
+    #[cold]
+    pub fn postpone_for_script(&mut self, pause: &Pause, now_ms: u64) -> u64 {
+        self.put_off(pause);
+        now_ms + SCRIPT_LOOK_MS
+    }
+
+    fn put_off(&mut self, pause: &Pause) {
+        pause.mark(self, true);
+        if self.replies == Replies::SkipThis {
+            self.replies = Replies::SkipNext;
         }
     }
 
@@ -124,10 +138,7 @@ impl Connection {
         };
         // Who monitors is no client of the data.
         if !self.is_monitor && pause.current(now_ms).is_some_and(|(scope, _)| concerns(scope)) {
-            pause.mark(self, true);
-            if self.replies == Replies::SkipThis {
-                self.replies = Replies::SkipNext;
-            }
+            self.put_off(pause);
         }
     }
 
@@ -150,10 +161,11 @@ pub fn may_write(entry: &Entry) -> bool {
 }
 
 impl Worker {
-    /// Has connections whose calls were put off go on, if the pause is over.
+    /// Has connections whose calls were put off go on, if the pause is over, or it is time to look
+    /// whether what they wait for has come.
     #[inline]
     pub fn end_pause(&mut self) {
-        if !self.postponed.is_empty() && self.pause_end_ms().is_none() {
+        if !self.postponed.is_empty() && self.is_time_to_go_on() {
             for index in std::mem::take(&mut self.postponed) {
                 if let Some(connection) = self.connections[index].as_deref_mut()
                     && connection.is_postponed
@@ -165,12 +177,21 @@ impl Worker {
         }
     }
 
+    fn is_time_to_go_on(&mut self) -> bool {
+        let now_ms = self.core.env.now_ms;
+        let looks_at_scripts = self.core.script_look_ms.take_if(|look_ms| *look_ms <= now_ms);
+        looks_at_scripts.is_some() || self.pause_end_ms().is_none()
+    }
+
     /// When connections of this worker may go on, if calls of some are put off.
     pub fn pause_end_ms(&self) -> Option<u64> {
         if self.postponed.is_empty() {
             return None;
         }
         let now_ms = self.core.env.now_ms;
+        if self.core.script_look_ms.is_some() {
+            return self.core.script_look_ms;
+        }
         let current = self.shared.pause.current(now_ms).map(|(_, until_ms)| until_ms);
         let is_behind = Aof::is_behind(self.shared, self.core.config.aof.buffer_limit);
         current.or(is_behind.then_some(now_ms + DISK_LOOK_MS))

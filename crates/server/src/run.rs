@@ -4,6 +4,7 @@ use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
 use kvasir_keyspace::plan::KeyAt;
+use kvasir_keyspace::spec::Flags;
 use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
@@ -27,6 +28,7 @@ use crate::log::warning;
 use crate::monitor;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
+use crate::scripting::busy;
 use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
 use crate::timing::Timing;
@@ -115,7 +117,7 @@ impl<'w> Runner<'w> {
                 continue;
             }
             let keyspace = &self.shared.keyspace;
-            if let Some(pass) = self.enter() {
+            if let Some(pass) = self.enter(request) {
                 batch.look_ahead(&mut position.ahead, request, keyspace, pass);
             }
             position.next += 1;
@@ -171,15 +173,27 @@ impl<'w> Runner<'w> {
         }
     }
 
-    /// Is inside the gate, or tries to get in; `None` if a busy script has it.
+    /// Is inside the gate, or tries to get in; `None` if a busy script has it, or any script that
+    /// the request has no need to wait for.
     #[inline]
-    fn enter(&mut self) -> Option<&Pass<'static>> {
+    fn enter(&mut self, request: &Request) -> Option<&Pass<'static>> {
         if self.pass.is_none() && !self.is_within_script {
             let Shared { gate, keyspace, .. } = self.shared;
-            self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
+            self.pass = gate.enter_unless(self.worker, || {
+                keyspace.busy.is_busy() || self.can_do_without(request)
+            });
             self.core.see_listeners(self.shared);
         }
         self.pass.as_ref()
+    }
+
+    /// Whether a script runs that keeps others out, and may be run beside it.
+    #[cold]
+    fn can_do_without(&self, request: &Request) -> bool {
+        self.entry_of(request).is_some_and(|entry| {
+            let spec = &entry.spec;
+            spec.flags.contains(Flags::ALLOW_BUSY) && spec.keys.is_empty()
+        }) && busy::is_any_running(self.shared)
     }
 
     fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
@@ -365,6 +379,13 @@ impl<'w> Runner<'w> {
     ) -> Result<(), Error> {
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
         admission::check(scene, connection, entry, args)?;
+        if entry.spec.flags.contains(Flags::ALLOW_BUSY)
+            && busy::has_to_wait(self.shared, connection, entry)
+        {
+            let look_ms = connection.postpone_for_script(&self.shared.pause, self.core.env.now_ms);
+            self.core.script_look_ms = Some(look_ms);
+            return Ok(());
+        }
         if self.shared.pause.is_on() {
             connection.postpone(&self.shared.pause, entry, self.core.env.now_ms);
             if connection.is_postponed {
@@ -475,9 +496,13 @@ impl<'w> Runner<'w> {
         };
         let result = execute_world(run, world);
         drop(exclusive);
-        let pass = self.pass.insert(self.shared.gate.enter(self.worker));
+        // Unless a script that came in first is busy: then those who wait are served later.
+        let Shared { gate, keyspace, .. } = self.shared;
+        self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
         self.core.see_listeners(self.shared);
-        settle(self.shared, self.worker, self.core, pass, connection);
+        if let Some(pass) = &self.pass {
+            settle(self.shared, self.worker, self.core, pass, connection);
+        }
         result.map(drop)
     }
 

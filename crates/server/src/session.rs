@@ -62,6 +62,10 @@ pub struct Session {
     is_out_of_memory: bool,
     /// Who has worded the error that the call at hand ends with.
     pub author_of_error: Author,
+    /// When the last call that it made ended.
+    pub now: clock::Ticks,
+    /// The server ends before it has: the log must not have a part of it.
+    is_cut_short: bool,
 }
 
 /// Where the arguments of the call are.
@@ -113,6 +117,8 @@ impl Start {
             keys: Vec::new(),
             is_out_of_memory: false,
             author_of_error: Author::Server,
+            now: since,
+            is_cut_short: false,
         };
         let goes_first = runs_script(self.entry);
         if goes_first {
@@ -125,6 +131,7 @@ impl Start {
         if let Err(error) = result {
             session.fail(self.entry, self.mark, &error);
         }
+        session.now = clock::ticks();
         session.count(self.entry, session.args(), since);
         let request = session.worker.batch.requests[self.request].len;
         session.note_large(self.entry, session.args(), request, self.mark);
@@ -239,6 +246,9 @@ impl Session {
         let Worker { index, shared, core, .. } = &mut *self.worker;
         let (keyspace, Core { env, tally, .. }) = (&shared.keyspace, &mut *core);
         tally.entry.release();
+        if self.is_cut_short {
+            tally.entry.clear();
+        }
         match &self.hold {
             None => debug_assert!(tally.entry.is_empty(), "who changes something holds it"),
             Some(Hold::World(pass)) => {
@@ -252,6 +262,11 @@ impl Session {
         }
         fence::post_messages(shared, *index, core);
         self.connection.wait_for_disk(shared, *index, core);
+    }
+
+    /// What the session does is not to be logged, since the server ends before it does.
+    pub fn cut_short(&mut self) {
+        self.is_cut_short = true;
     }
 
     /// Adds a call that is not about data to what the log gets.
@@ -327,6 +342,7 @@ impl Session {
             Handler::Server(command) => self.call_server(command, args),
         };
         self.tell(entry, args, result.is_ok());
+        self.now = clock::ticks();
         self.count(entry, args, since);
         result
     }
@@ -441,6 +457,7 @@ impl Session {
         let outer = std::mem::replace(&mut self.calling, Calling::Queued(args));
         self.feed_monitors(entry, self.args(), false);
         let (mut session, result) = run(self);
+        session.now = clock::ticks();
         session.count(entry, session.args(), since);
         session.note_large(entry, session.args(), 0, mark);
         session.calling = outer;
@@ -456,11 +473,11 @@ impl Session {
         fail(worker.shared, worker.index, &mut self.connection, error, author);
     }
 
-    /// Counts a call and its time. What took long is noted as any call is.
+    /// Counts a call that has just ended, and its time. What took long is noted as any call is.
     fn count(&self, entry: &Entry, args: Args<'_>, since: clock::Ticks) {
         let Worker { shared, index, core, .. } = &*self.worker;
         let stats = &shared.workers[*index].stats.by_command[entry.index];
-        let ticks = clock::ticks().since(since);
+        let ticks = self.now.since(since);
         let streak = Streak { command: entry.index, calls: 1, ticks };
         if let Some(us) = streak.count(stats, &core.thresholds, &mut 0) {
             Noted { entry, args, client: &self.connection.client }.slow(shared, core, us);

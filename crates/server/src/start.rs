@@ -312,21 +312,21 @@ fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), String> {
 }
 
 /// Whether a signal asks for the end; the first worker to see it saves the data, if that is to be
-/// done, and tells the others.
+/// done, and tells the others. Scripts look for the signal themselves (`scripting/busy.rs`); while
+/// one keeps the data from being saved, workers come here again.
 pub fn stop_on_signal(shared: &Shared) {
     let Some(signal) = signal::shutdown_requested() else { return };
-    // A busy script has the data; its end, or that of its worker's turn, comes here again.
-    let must_wait = saving::saves_at_end(shared) && shared.keyspace.busy.is_busy();
-    if must_wait || shared.is_stopping.load(Relaxed) || shared.saving.is_ending.swap(true, Relaxed)
-    {
+    if shared.is_stopping.load(Relaxed) || shared.saving.is_ending.swap(true, Relaxed) {
         return;
     }
-    notice!("received {}, shutting down", signal.name());
-    if saving::save_at_end(shared) {
-        shared.is_stopping.store(true, Relaxed);
-        shared.send_all(|| Message::Look);
-    } else {
-        signal::forget_shutdown();
+    match saving::save_at_end(shared) {
+        Some(true) => {
+            notice!("received {}, shutting down", signal.name());
+            shared.is_stopping.store(true, Relaxed);
+            shared.send_all(|| Message::Look);
+        }
+        Some(false) => signal::forget_shutdown(),
+        None => {}
     }
     shared.saving.is_ending.store(false, Relaxed);
 }

@@ -102,19 +102,28 @@ impl Connection {
         self.transaction.take()
     }
 
-    /// Watches a key of the selected database.
-    pub fn watch(&mut self, keyspace: &Keyspace, pass: &Pass<'_>, env: &Env, key: &[u8]) {
+    /// Watches a key of the selected database. Fails if a busy script has it.
+    pub fn watch(
+        &mut self,
+        keyspace: &Keyspace,
+        pass: &Pass<'_>,
+        env: &Env,
+        key: &[u8],
+    ) -> Result<(), Error> {
         let db = self.db;
         let watched = self.watched.get_or_insert_default();
         if watched.keys.iter().any(|other| other.db == db && other.key == key) {
-            return;
+            return Ok(());
         }
-        let slot = keyspace.database(db, pass).slot(crc16::slot_of(key)).lock(pass);
+        let slot = keyspace.database(db, pass).slot(crc16::slot_of(key));
+        let slot = slot.lock_unless(pass, || keyspace.busy.is_busy());
+        let slot = slot.ok_or_else(|| keyspace.busy.error())?;
         let had_expired = has_expired(&slot, env, key);
         keyspace.watching.add(db, key, &watched.mark, had_expired);
         drop(slot);
         watched.keys.push(WatchedKey { db, key: key.to_vec(), had_expired });
         self.client.watched.store(watched.keys.len(), Relaxed);
+        Ok(())
     }
 
     /// Watches nothing any more.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
-use kvasir_reactor::{Buffer, ConnectionId, Event, Payload, Reactor, clock};
+use kvasir_reactor::{Buffer, ConnectionId, Event, Payload, Reactor, clock, signal};
 use kvasir_resp::request::Limits;
 
 use crate::batch::{Batch, Data, Source};
@@ -42,7 +42,7 @@ const REPORTED_BYTES_MIN: usize = 128 * 1024;
 /// Emptied reply buffers kept for the next replies, and how large one may be.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
-/// How often it is tried to serve those whom a busy script has kept from being served.
+/// How often it is tried to do what a busy script has held up.
 const SERVING_RETRY: Duration = Duration::from_millis(20);
 
 pub struct Worker {
@@ -103,6 +103,8 @@ pub struct Core {
     pub waits_for_acks: Vec<usize>,
     /// The offset behind what this worker last wrote to the log.
     pub written_to: u64,
+    /// When calls that wait for a script of another worker look what has become of it.
+    pub script_look_ms: Option<u64>,
 }
 
 impl Core {
@@ -124,6 +126,7 @@ impl Core {
             client_memory_max: 0,
             waits_for_acks: Vec::new(),
             written_to: 0,
+            script_look_ms: None,
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };
@@ -248,8 +251,11 @@ impl Worker {
         let next_wait = self.core.deadlines.next_ms().map(until);
         let next_task = self.cron.timeout(self.shared, &self.core, has_connections);
         let next_handshake = self.handshakes.next_ms().map(until);
+        // A script has kept the data from being saved.
+        let next_stop = signal::shutdown_requested().map(|_| SERVING_RETRY);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
-        let all = [next_wait, next_task, next_handshake, next_serving].into_iter().chain(next_look);
+        let all = [next_wait, next_task, next_handshake, next_serving, next_stop];
+        let all = all.into_iter().chain(next_look);
         all.flatten().min()
     }
 

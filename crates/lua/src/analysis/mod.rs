@@ -73,9 +73,15 @@ pub struct KeyPositions {
     pub in_rest: bool,
 }
 
+/// A longer source is not judged: that would take as long as to compile it, and nobody can end it.
+const JUDGED_BYTES_MAX: usize = 1024 * 1024;
+
 /// What the source of a script tells about the keys it touches. A source that does not compile is
 /// judged as well, but never runs.
 pub fn analyse(body: &[u8], commands: &dyn Commands) -> Analysis {
+    if body.len() > JUDGED_BYTES_MAX {
+        return Analysis::UNKNOWN;
+    }
     judge(parser::parse(shebang::without(body)), commands)
 }
 
@@ -84,6 +90,9 @@ const KEYS_NAMES: [&[u8]; 2] = [b"keys", b"KEYS"];
 
 /// What the functions of a library touch, all of them together.
 pub fn analyse_library(code: &[u8], commands: &dyn Commands) -> Touches {
+    if code.len() > JUDGED_BYTES_MAX {
+        return Touches::Any;
+    }
     let code = shebang::without(code);
     let touches = |keys| judge(parser::parse_library(code, keys), commands).touches;
     let are_declared = KEYS_NAMES.iter().any(|keys| touches(keys) == Touches::Declared);

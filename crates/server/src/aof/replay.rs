@@ -25,8 +25,8 @@ use crate::shared::Shared;
 /// Calls that failed and are named in the log of the server.
 const NAMED_MAX: u64 = 10;
 
-pub(super) struct Replayer<'a> {
-    shared: &'a Shared,
+pub(super) struct Replayer {
+    shared: &'static Shared,
     env: Env,
     tally: Tally,
     rng: Rng,
@@ -38,8 +38,8 @@ pub(super) struct Replayer<'a> {
     pub failed: u64,
 }
 
-impl<'a> Replayer<'a> {
-    pub fn new(shared: &'a Shared, env: &Env) -> Replayer<'a> {
+impl Replayer {
+    pub fn new(shared: &'static Shared, env: &Env) -> Replayer {
         let env = Env { replays: true, events: Class::empty(), ..env.clone() };
         Replayer {
             shared,
@@ -49,7 +49,7 @@ impl<'a> Replayer<'a> {
             reply: Reply::default(),
             keys: Vec::new(),
             db: DbIndex(0),
-            scripting: Scripting::new(shared, &shared.config(), Kind::Function),
+            scripting: Scripting::new(shared, Kind::Function),
             calls: 0,
             failed: 0,
         }
@@ -106,7 +106,7 @@ impl<'a> Replayer<'a> {
     }
 }
 
-impl Replay for Replayer<'_> {
+impl Replay for Replayer {
     fn call(&mut self, args: Args<'_>) -> Result<(), String> {
         let name = || args.name().escape_ascii().to_string();
         let entry = self.shared.table.resolve(args);

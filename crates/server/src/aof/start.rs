@@ -144,7 +144,7 @@ fn show(path: &Path, error: &dyn std::fmt::Display) -> String {
 }
 
 /// Loads the base, then the increments.
-fn load_all(shared: &Shared, files: &Files<RealDisk>, env: &Env) -> Result<(), String> {
+fn load_all(shared: &'static Shared, files: &Files<RealDisk>, env: &Env) -> Result<(), String> {
     let (start, manifest) = (Instant::now(), files.manifest());
     let parts: Vec<PathBuf> = manifest
         .base
@@ -184,10 +184,10 @@ fn load_all(shared: &Shared, files: &Files<RealDisk>, env: &Env) -> Result<(), S
 }
 
 fn load_file(
-    shared: &Shared,
+    shared: &'static Shared,
     path: &Path,
     is_last: bool,
-    replayer: &mut Replayer<'_>,
+    replayer: &mut Replayer,
 ) -> Result<(), String> {
     let show = |error: &dyn std::fmt::Display| error.to_string();
     let mut file = File::open(path).map_err(|error| show(&error))?;

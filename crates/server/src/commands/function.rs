@@ -4,6 +4,7 @@ use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::functions;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_resp::args::Args;
 use kvasir_structures::glob::{self, Case};
 
 use super::script::{FUNCTION_ARGUMENTS, RUN, RUN_RO, check_flush_mode};
@@ -11,6 +12,7 @@ use super::{ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
 use crate::scripting::libraries::{Library, Policy};
 use crate::scripting::{busy, interpreters, run};
 use crate::session::Session;
+use crate::shared::Shared;
 
 pub static COMMANDS: &[&ServerCommand] = &[&FCALL, &FCALL_RO, &FUNCTION];
 
@@ -76,41 +78,64 @@ static LOAD: ServerCommand = ServerCommand {
 };
 
 fn load(session: Session) -> (Session, Result<(), Error>) {
-    with_interpreter(session, |read, session| {
-        let (args, mut replaces, mut next) = (session.args(), false, 2);
-        while next + 1 < args.len() {
-            if !is_word(&args[next], "REPLACE") {
-                return Err(Error::quoting("ERR Unknown option given: ", &args[next], ""));
-            }
-            replaces = true;
-            next += 1;
-        }
-        let code = args.get(next).ok_or(Error::fixed("ERR Function code is missing"))?;
-        let library = read(code)?;
-        let (name, call) = (library.name.clone(), session.args().into());
-        hold_everything(session)?;
-        session.shared().libraries.add(library, replaces)?;
-        session.log_call(&call);
-        session.connection.reply.bulk(&name);
+    let (code, replaces) = match parse_load(session.args()) {
+        Ok((code, replaces)) => (code.to_vec(), replaces),
+        Err(error) => return (session, Err(error)),
+    };
+    let (mut session, read) = read_libraries(session, &[code]);
+    let result = read.and_then(|libraries| {
+        let names: Vec<Vec<u8>> = libraries.iter().map(|library| library.name.clone()).collect();
+        change(&mut session, |shared| {
+            libraries.into_iter().try_for_each(|library| shared.libraries.add(library, replaces))
+        })?;
+        names.iter().for_each(|name| session.connection.reply.bulk(name));
         Ok(())
+    });
+    (session, result)
+}
+
+/// The code, and whether it replaces the library of its name.
+fn parse_load(args: Args<'_>) -> Result<(&[u8], bool), Error> {
+    let (mut replaces, mut next) = (false, 2);
+    while next + 1 < args.len() {
+        if !is_word(&args[next], "REPLACE") {
+            return Err(Error::quoting("ERR Unknown option given: ", &args[next], ""));
+        }
+        replaces = true;
+        next += 1;
+    }
+    let code = args.get(next).ok_or(Error::fixed("ERR Function code is missing"))?;
+    Ok((code, replaces))
+}
+
+/// Runs the code of libraries to learn which functions they have, while others are served.
+fn read_libraries(
+    session: Session,
+    codes: &[Vec<u8>],
+) -> (Session, Result<Vec<Library>, Error>) {
+    let shared = session.shared();
+    run::with_interpreter(session, Kind::Function, |scripting, session| {
+        scripting.within(session, Kind::Function, |scripting| {
+            codes.iter().map(|code| scripting.read_library(shared, code)).collect()
+        })
     })
+}
+
+/// Changes the libraries, and has the log get the call.
+fn change(
+    session: &mut Session,
+    change: impl FnOnce(&Shared) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let call = session.args().into();
+    hold_everything(session)?;
+    change(session.shared())?;
+    session.log_call(&call);
+    Ok(())
 }
 
 /// The log has changes of libraries in their order, on the right side of each snapshot's cut.
 fn hold_everything(session: &mut Session) -> Result<(), Error> {
     if session.is_held() { Ok(()) } else { session.hold_world() }
-}
-
-/// Lets `f` read libraries with the worker's interpreter.
-fn with_interpreter(
-    mut session: Session,
-    f: impl FnOnce(&dyn Fn(&[u8]) -> Result<Library, Error>, &mut Session) -> Result<(), Error>,
-) -> (Session, Result<(), Error>) {
-    let scripting = session.worker.take_scripting(Kind::Function);
-    let shared = session.shared();
-    let result = f(&|code| scripting.read_library(shared, code), &mut session);
-    session.worker.give_back_scripting(scripting);
-    (session, result)
 }
 
 static DELETE: ServerCommand = ServerCommand {
@@ -269,30 +294,34 @@ static RESTORE: ServerCommand = ServerCommand {
 };
 
 fn restore(session: Session) -> (Session, Result<(), Error>) {
-    with_interpreter(session, |read, session| {
-        let args = session.args();
-        if args.len() > 4 {
-            return Err(super::unknown_word("FUNCTION", &args[1]));
-        }
-        let policy = match args.get(3) {
-            None => Policy::Append,
-            Some(word) if is_word(word, "APPEND") => Policy::Append,
-            Some(word) if is_word(word, "FLUSH") => Policy::Flush,
-            Some(word) if is_word(word, "REPLACE") => Policy::Replace,
-            Some(_) => {
-                let text = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
-                return Err(Error::fixed(text));
-            }
-        };
-        let codes = functions::undump(&args[2]).map_err(Error::fixed)?;
-        let libraries = codes.iter().map(|code| read(code)).collect::<Result<Vec<_>, _>>()?;
-        let call = session.args().into();
-        hold_everything(session)?;
-        session.shared().libraries.restore(libraries, policy)?;
-        session.log_call(&call);
+    let (codes, policy) = match parse_restore(session.args()) {
+        Ok(parsed) => parsed,
+        Err(error) => return (session, Err(error)),
+    };
+    let (mut session, read) = read_libraries(session, &codes);
+    let result = read.and_then(|libraries| {
+        change(&mut session, |shared| shared.libraries.restore(libraries, policy))?;
         session.connection.reply.ok();
         Ok(())
-    })
+    });
+    (session, result)
+}
+
+fn parse_restore(args: Args<'_>) -> Result<(Vec<Vec<u8>>, Policy), Error> {
+    if args.len() > 4 {
+        return Err(super::unknown_word("FUNCTION", &args[1]));
+    }
+    let policy = match args.get(3) {
+        None => Policy::Append,
+        Some(word) if is_word(word, "APPEND") => Policy::Append,
+        Some(word) if is_word(word, "FLUSH") => Policy::Flush,
+        Some(word) if is_word(word, "REPLACE") => Policy::Replace,
+        Some(_) => {
+            let text = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
+            return Err(Error::fixed(text));
+        }
+    };
+    Ok((functions::undump(&args[2]).map_err(Error::fixed)?, policy))
 }
 
 static STATS: ServerCommand = ServerCommand {

@@ -133,13 +133,7 @@ static LOAD: ServerCommand = ServerCommand {
         arguments: &[Argument::string("script")],
         ..SUBCOMMAND
     },
-    run: ServerRun::Session(|mut session| {
-        let mut scripting = session.worker.take_scripting(Kind::Script);
-        let loaded = scripting.load(session.shared(), &session.args()[2], true);
-        session.worker.give_back_scripting(scripting);
-        let result = loaded.map(|loaded| session.connection.reply.bulk(&loaded.script.sha));
-        (session, result)
-    }),
+    run: ServerRun::Session(run::load),
 };
 
 static EXISTS: ServerCommand = ServerCommand {

@@ -86,7 +86,7 @@ fn watch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         .filter(|_| !keyspace.busy.is_busy())
         .ok_or_else(|| keyspace.busy.error())?;
     for key in cx.args.from(1) {
-        cx.connection.watch(keyspace, pass, &cx.core.env, key);
+        cx.connection.watch(keyspace, pass, &cx.core.env, key)?;
     }
     cx.reply().ok();
     Ok(())

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::value::Object;
-use kvasir_structures::gate::Pass;
-use kvasir_structures::slot::Slot;
+use kvasir_structures::slot::SlotGuard;
 
 use super::{Lines, Source};
 use crate::saving::loading::eta_s;
@@ -127,27 +126,26 @@ pub fn databases(source: &Source<'_>) -> Vec<Counts> {
         let slots = if keys > 0 { &database.slots()[..] } else { &[] };
         let mut counts =
             Counts { db, keys, expires: 0, with_expiring_parts: 0, ttls: Ttls::default() };
-        slots.iter().for_each(|slot| add_volatile(slot, pass, source.now_ms, &mut counts));
+        // Only a slot with an expiry has to be locked; what a busy script has is left out.
+        let volatile = slots.iter().filter(|slot| slot.next_expiry_ms().is_some());
+        let locked = volatile.filter_map(|slot| slot.lock_unless(pass, || keyspace.busy.is_busy()));
+        locked.for_each(|slot| add_volatile(&slot, source.now_ms, &mut counts));
         counts
     };
     let all = (0..keyspace.database_count() as u16).map(count);
     all.filter(|counts| counts.keys > 0).collect()
 }
 
-/// Only a slot with an expiry has to be locked.
-fn add_volatile(slot: &Slot<Object>, pass: &Pass<'_>, now_ms: u64, counts: &mut Counts) {
-    if slot.next_expiry_ms().is_some() {
-        let slot = slot.lock(pass);
-        counts.expires += slot.expiring_len();
-        counts.with_expiring_parts += slot.with_expiring_parts_len();
-        let ttls = &mut counts.ttls;
-        if ttls.count < TTL_SAMPLES && slot.expiring_len() <= TTL_SLOT_MAX {
-            slot.for_each_volatile(|record| {
-                if let Some(expiry_ms) = record.expiry_ms() {
-                    ttls.sum_ms = ttls.sum_ms.saturating_add(expiry_ms.saturating_sub(now_ms));
-                    ttls.count += 1;
-                }
-            });
-        }
+fn add_volatile(slot: &SlotGuard<'_, Object>, now_ms: u64, counts: &mut Counts) {
+    counts.expires += slot.expiring_len();
+    counts.with_expiring_parts += slot.with_expiring_parts_len();
+    let ttls = &mut counts.ttls;
+    if ttls.count < TTL_SAMPLES && slot.expiring_len() <= TTL_SLOT_MAX {
+        slot.for_each_volatile(|record| {
+            if let Some(expiry_ms) = record.expiry_ms() {
+                ttls.sum_ms = ttls.sum_ms.saturating_add(expiry_ms.saturating_sub(now_ms));
+                ttls.count += 1;
+            }
+        });
     }
 }

@@ -86,7 +86,7 @@ pub fn load_at_start(shared: &'static Shared) -> Result<(), String> {
 }
 
 /// Loads the snapshot of the configuration, if there is one; an error is for the user.
-pub fn read_snapshot(shared: &Shared, env: &Env) -> Result<(), String> {
+pub fn read_snapshot(shared: &'static Shared, env: &Env) -> Result<(), String> {
     let path = &shared.config().persistence.dbfilename;
     if matches!(path.try_exists(), Ok(false)) {
         return Ok(());
@@ -108,7 +108,7 @@ fn warn_of_leftovers(path: &Path) {
 
 /// Loads a snapshot.
 pub fn read(
-    shared: &Shared,
+    shared: &'static Shared,
     path: &Path,
     entrance: Entrance<'_>,
     (env, keeps_present): (&Env, bool),
@@ -128,8 +128,7 @@ pub fn read(
         figure.store(0, Ordering::Relaxed);
     }
     let is_set = manifest(path)?.is_some();
-    let mut listener =
-        Beside { shared, reader: Scripting::new(shared, &config, Kind::Function), is_set };
+    let mut listener = Beside { shared, reader: Scripting::new(shared, Kind::Function), is_set };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
     let [keys, expired, bytes] = [&progress.keys, &progress.keys_expired, &progress.bytes]
@@ -165,14 +164,14 @@ pub fn eta_s(elapsed: Duration, bytes: u64, total: u64) -> u64 {
 }
 
 /// Takes in what stands beside the keys.
-struct Beside<'a> {
-    shared: &'a Shared,
+struct Beside {
+    shared: &'static Shared,
     reader: Scripting,
     /// There is a manifest, so that all files of a set are loaded.
     is_set: bool,
 }
 
-impl Listener for Beside<'_> {
+impl Listener for Beside {
     fn aux(&mut self, name: &[u8], value: &[u8]) {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         if name == AUX_SLOTS.as_bytes() && !self.is_set {

@@ -30,6 +30,7 @@ use crate::config::Config;
 use crate::lock;
 use crate::log::{notice, warning};
 use crate::memory;
+use crate::scripting::busy::is_any_unfinished;
 use crate::shared::Shared;
 use loading::Loading;
 
@@ -265,16 +266,18 @@ pub fn saves_at_end(shared: &Shared) -> bool {
 }
 
 /// Saves the data before a signal ends the server; false if that failed: the server goes on then.
-pub fn save_at_end(shared: &Shared) -> bool {
+/// `None` while a script keeps it from being saved, since it has written and has not ended.
+pub fn save_at_end(shared: &Shared) -> Option<bool> {
     if !saves_at_end(shared) {
-        return true;
+        return Some(true);
     }
     let env = crate::tuning::env(&shared.config(), clock::now_unix_ms());
-    let saved = shared.saving.save_at_last(shared, &mut shared.gate.exclusive(), &env);
+    let mut pass = shared.gate.exclusive_unless(|| is_any_unfinished(shared))?;
+    let saved = shared.saving.save_at_last(shared, &mut pass, &env);
     if saved.is_err() {
         warning!("the data can't be saved, so the server goes on; SHUTDOWN NOSAVE ends it");
     }
-    saved.is_ok()
+    Some(saved.is_ok())
 }
 
 /// Changes of the data since the start.

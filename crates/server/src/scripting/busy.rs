@@ -3,39 +3,48 @@
 //! A busy script still runs on its worker's stack. From its tick the worker serves its connections:
 //! what may be called meanwhile is run, all else is refused. Workers that come upon what the
 //! script has locked give up and refuse as well, so that each of them can be asked to kill it.
+//! Code that is only read, a source that is compiled or the top of a library, is busy in the same
+//! way; a library has, besides, a limit of its own.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_lua::host::Tick;
 use kvasir_reactor::clock::{self, Ticks};
-use kvasir_reactor::{ConnectionId, Event};
+use kvasir_reactor::{ConnectionId, Event, signal};
 use kvasir_resp::reply::Reply;
 
-use crate::connection::find;
+use crate::connection::{Connection, find};
+use crate::dispatch::Entry;
 use crate::lock;
 use crate::log::warning;
 use crate::run::{Position, Runner};
+use crate::saving::saves_at_end;
 use crate::scripting::host::Running;
 use crate::session::Session;
-use crate::shared::Shared;
+use crate::shared::{Message, Shared};
+use crate::start::stop_on_signal;
 use crate::worker::Worker;
 
 /// What others may know of the script that a worker runs.
 #[derive(Default)]
 pub struct ScriptState {
-    /// 0: no script is busy; 1: a script, 2: a function.
+    /// How often a script has begun or ended: odd while one runs.
+    turns: AtomicU64,
+    /// What is busy. 0: nothing; 1: a script, 2: a function.
     busy: AtomicU8,
     has_written: AtomicBool,
     /// Somebody wants it to end.
     is_doomed: AtomicBool,
+    /// Somebody wants to know what it is the answer to.
+    is_asked: AtomicBool,
     call: Mutex<Option<Call>>,
 }
 
-/// The call that a busy script is the answer to.
+/// The call that a script is the answer to.
 #[derive(Clone)]
 struct Call {
     args: Vec<Vec<u8>>,
@@ -43,7 +52,7 @@ struct Call {
     since: Ticks,
 }
 
-/// What FUNCTION STATS tells of a busy script.
+/// What FUNCTION STATS tells of a script.
 pub struct RunningCall {
     pub name: Vec<u8>,
     pub command: Vec<Vec<u8>>,
@@ -69,10 +78,29 @@ pub struct Away {
 /// Input that a client may send while its script is busy, before it is paused.
 const AWAY_INPUT_MAX: usize = 256 * 1024;
 
+/// How long a library may take to register its functions, as in Redis.
+const LIBRARY_MS_MAX: u64 = 500;
+pub const LIBRARY_TIMEOUT: Tick = Tick::Kill("FUNCTION LOAD timeout");
+
+/// What scripts are told that the end of the server ends.
+pub const SERVER_STOPS: Tick = Tick::Kill("The server stops.");
+
+/// How long a signal that asks for the end waits for a script that has written, since to save a
+/// part of what it does is to lose the rest, and so is not to save.
+const STOP_PATIENCE_MS: u64 = 10_000;
+
 impl ScriptState {
+    /// A script begins, which others may see from now on.
     pub fn begin(&self) {
+        self.begin_reading();
+        self.turns.store(self.turns.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Code is read, of which others learn only if that takes long.
+    pub fn begin_reading(&self) {
         self.has_written.store(false, Relaxed);
         self.is_doomed.store(false, Relaxed);
+        self.is_asked.store(false, Relaxed);
     }
 
     pub fn note_write(&self) {
@@ -91,19 +119,30 @@ impl ScriptState {
         let value = kind.map_or(0, |kind| if kind == Kind::Script { 1 } else { 2 });
         self.busy.store(value, Relaxed);
     }
+
+    /// The number of the script that runs, if one does.
+    fn turn(&self) -> Option<u64> {
+        Some(self.turns.load(Relaxed)).filter(|turn| turn % 2 == 1)
+    }
 }
 
-/// Called by a script now and then: whether it may go on.
+/// Called by a script, or by code that is read, now and then: whether it may go on.
 pub fn tick(running: &mut Running) -> Tick {
     let shared = running.session.shared();
+    let now = clock::ticks();
+    running.looked = now;
+    if let Some(end) = end_of_server(running, now) {
+        return end;
+    }
+    if running.library_since.is_some_and(|since| ms_between(since, now) > LIBRARY_MS_MAX) {
+        return LIBRARY_TIMEOUT;
+    }
+    let state = &shared.workers[running.session.worker.index].script;
     let threshold_ms = running.session.core().config.busy_reply_threshold;
-    let elapsed_ms = elapsed_ms(running.since);
+    let elapsed_ms = ms_between(running.since, now);
     if !running.is_busy && threshold_ms > 0 && elapsed_ms >= threshold_ms {
         running.is_busy = true;
-        let state = &shared.workers[running.session.worker.index].script;
-        let args: Vec<Vec<u8>> = running.session.args().iter().map(<[u8]>::to_vec).collect();
-        let name = args[1].clone();
-        *lock(&state.call) = Some(Call { args, name, since: running.since });
+        publish(running);
         state.set_busy(Some(running.kind));
         note_busy(shared);
         running.session.release_others();
@@ -112,43 +151,133 @@ pub fn tick(running: &mut Running) -> Tick {
              elapsed_ms={elapsed_ms}"
         );
     }
-    if running.is_busy {
-        running.session.serve_others();
+    if state.is_asked.load(Relaxed) {
+        publish(running);
     }
-    if shared.is_stopping.load(Relaxed) {
-        return Tick::Kill("The server stops.");
-    }
-    if !shared.workers[running.session.worker.index].script.is_doomed.load(Relaxed) {
+    if !running.is_busy {
         return Tick::Continue;
     }
-    Tick::Kill(match running.kind {
-        Kind::Script => "Script killed by user with SCRIPT KILL.",
-        Kind::Function => "Script killed by user with FUNCTION KILL.",
-    })
+    running.session.serve_others();
+    if shared.is_stopping.load(Relaxed) {
+        running.is_cut_short = true;
+        return SERVER_STOPS;
+    }
+    match (state.is_doomed.load(Relaxed), running.kind) {
+        (false, _) => Tick::Continue,
+        (true, Kind::Script) => Tick::Kill("Script killed by user with SCRIPT KILL."),
+        (true, Kind::Function) => Tick::Kill("Script killed by user with FUNCTION KILL."),
+    }
 }
 
-fn elapsed_ms(since: Ticks) -> u64 {
-    clock::ticks().since(since).to_nanos() / 1_000_000
+/// Ends a script where the server stops. A signal ends one that has not written, since nothing is
+/// lost then, and waits for others for a while.
+fn end_of_server(running: &mut Running, now: Ticks) -> Option<Tick> {
+    let shared = running.session.shared();
+    if signal::shutdown_requested().is_some() {
+        if !saves_at_end(shared) {
+            stop_on_signal(shared);
+        } else if !shared.workers[running.session.worker.index].script.has_written.load(Relaxed) {
+            return Some(SERVER_STOPS);
+        } else if running.awaited_since.is_none() {
+            running.awaited_since = Some(now);
+            warning!(
+                "a script that has written keeps the server from being stopped: without its end \
+                 the data is not saved, and the server stops all the same wait_ms={STOP_PATIENCE_MS}"
+            );
+        } else if running.awaited_since.is_some_and(|since| ms_between(since, now) > STOP_PATIENCE_MS)
+        {
+            warning!("stopping without saving: a script that has written does not end");
+            shared.is_stopping.store(true, Relaxed);
+            shared.send_all(|| Message::Look);
+        }
+    }
+    running.is_cut_short = shared.is_stopping.load(Relaxed);
+    running.is_cut_short.then_some(SERVER_STOPS)
 }
 
-/// The script that is busy, if one is.
+fn ms_between(since: Ticks, now: Ticks) -> u64 {
+    now.since(since).to_nanos() / 1_000_000
+}
+
+/// Lets others know what a script is the answer to.
+fn publish(running: &mut Running) {
+    if running.is_published {
+        return;
+    }
+    running.is_published = true;
+    let args: Vec<Vec<u8>> = running.session.args().iter().map(<[u8]>::to_vec).collect();
+    let call = Call { name: args[1].clone(), args, since: running.since };
+    let worker = running.session.worker.index;
+    *lock(&running.session.shared().workers[worker].script.call) = Some(call);
+}
+
+/// The script that runs, if others know of one.
 pub fn running(shared: &Shared) -> Option<RunningCall> {
     let call = shared.workers.iter().find_map(|worker| lock(&worker.script.call).clone())?;
-    let duration_ms = elapsed_ms(call.since);
+    let duration_ms = ms_between(call.since, clock::ticks());
     Some(RunningCall { name: call.name, command: call.args, duration_ms })
 }
 
-/// Called when a script that was busy has ended.
-pub fn end(shared: &Shared, worker: usize) {
-    let state = &shared.workers[worker].script;
-    state.set_busy(None);
-    *lock(&state.call) = None;
-    note_busy(shared);
+/// Called when what ran has ended.
+pub fn end(running: &Running) {
+    let shared = running.session.shared();
+    let state = &shared.workers[running.session.worker.index].script;
+    if let Some(turn) = state.turn() {
+        state.turns.store(turn + 1, Relaxed);
+    }
+    if running.is_published {
+        *lock(&state.call) = None;
+    }
+    if running.is_busy {
+        state.set_busy(None);
+        note_busy(shared);
+    }
 }
 
 fn note_busy(shared: &Shared) {
     let kind = shared.workers.iter().find_map(|worker| worker.script.kind());
     shared.keyspace.busy.set(kind);
+}
+
+/// Whether a worker runs a script, busy or not.
+pub fn is_any_running(shared: &Shared) -> bool {
+    shared.workers.iter().any(|worker| worker.script.turn().is_some())
+}
+
+/// Whether a script runs that nobody may end, since it has written.
+pub fn is_any_unfinished(shared: &Shared) -> bool {
+    let scripts = shared.workers.iter().map(|worker| &worker.script);
+    scripts.into_iter().any(|script| script.turn().is_some() && script.has_written.load(Relaxed))
+}
+
+/// The scripts that ran when a call about scripts came, by worker.
+pub struct Awaited(Box<[Option<u64>]>);
+
+/// Whether a call about scripts has to wait. Redis reads it only when the script that runs is busy,
+/// or has ended; with several workers it comes while scripts of others have just begun. So SCRIPT
+/// KILL and FUNCTION KILL wait for one of both, and FUNCTION STATS until the script says what it is.
+pub fn has_to_wait(shared: &Shared, connection: &mut Connection, entry: &Entry) -> bool {
+    let is_question = match entry.full_name.as_str() {
+        "function|stats" => true,
+        "script|kill" | "function|kill" => false,
+        _ => return false,
+    };
+    let scripts = || shared.workers.iter().map(|worker| &worker.script);
+    let awaited = connection.awaits_scripts.take();
+    if shared.keyspace.busy.is_busy() || connection.transaction.is_some() {
+        return false;
+    }
+    let awaited = awaited.unwrap_or_else(|| Awaited(scripts().map(ScriptState::turn).collect()));
+    let stays = |(script, turn): (&ScriptState, &Option<u64>)| {
+        let is_known = is_question && lock(&script.call).is_some();
+        let stays = turn.is_some() && script.turn() == *turn && !is_known;
+        script.is_asked.fetch_or(stays && is_question, Relaxed);
+        stays
+    };
+    // Each of them is asked.
+    let waits = scripts().zip(&awaited.0).filter(|pair| stays(*pair)).count() > 0;
+    connection.awaits_scripts = waits.then_some(awaited);
+    waits
 }
 
 /// SCRIPT KILL and FUNCTION KILL: ends every busy script of this kind that has not written yet.
@@ -234,7 +363,6 @@ impl Worker {
         if let Err(error) = self.reactor.wait(Some(Duration::ZERO), &mut self.events) {
             warning!("can't look for events while a script is busy error={error}");
         }
-        crate::start::stop_on_signal(self.shared);
         self.gather();
         let batch = std::mem::take(&mut self.batch);
         let start = Runner::within_script(self, &batch).run(&batch, &mut Position::default());

@@ -52,9 +52,9 @@ impl Worker {
     /// Takes an interpreter, which is not there while the worker itself is in it.
     pub fn take_scripting(&mut self, kind: Kind) -> Box<Scripting> {
         self.drop_flushed(kind);
-        let (shared, config) = (self.shared, &self.core.config);
+        let shared = self.shared;
         let kept = self.interpreters.of(kind).take();
-        kept.unwrap_or_else(|| Box::new(Scripting::new(shared, config, kind)))
+        kept.unwrap_or_else(|| Box::new(Scripting::new(shared, kind)))
     }
 
     pub fn give_back_scripting(&mut self, mut scripting: Box<Scripting>) {

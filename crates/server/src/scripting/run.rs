@@ -14,16 +14,13 @@ use kvasir_lua::analysis::{self, Analysis, Touches};
 use kvasir_lua::failure::Failure;
 use kvasir_lua::interpreter::{self, Compiled, Interpreter, Options, Sha};
 use kvasir_lua::shebang::{self, Flags};
-use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::{hash, heap};
 
-use crate::config::Config;
 use crate::error_stats::Author;
 use crate::evict::OUT_OF_MEMORY;
-use crate::scripting::busy;
 use crate::scripting::cache::Script;
 use crate::scripting::commands::TableCommands;
 use crate::scripting::host::{Running, ServerHost};
@@ -43,7 +40,7 @@ pub struct Scripting {
     pub kind: Kind,
     /// How often everything of its kind had been flushed when it was made.
     pub flushes: u64,
-    host: Rc<ServerHost>,
+    pub host: Rc<ServerHost>,
     pub interpreter: Interpreter,
     /// Scripts by the hash of their text, and by that of their name.
     by_body: ByHash,
@@ -58,9 +55,10 @@ pub struct Scripting {
 }
 
 impl Scripting {
-    pub fn new(shared: &Shared, config: &Config, kind: Kind) -> Scripting {
-        let host = Rc::new(ServerHost::default());
-        let options = Options { memory_limit_bytes: config.script_memory_limit as usize };
+    pub fn new(shared: &'static Shared, kind: Kind) -> Scripting {
+        let host = Rc::new(ServerHost::new(shared));
+        let memory_limit_bytes = shared.config().script_memory_limit as usize;
+        let options = Options { memory_limit_bytes };
         interpreter::tally_memory(heap::set_apart);
         Scripting {
             kind,
@@ -132,18 +130,21 @@ impl Code {
 }
 
 impl Scripting {
+    /// The script of this text, if this worker has it.
+    fn known(&mut self, shared: &Shared, body: &[u8]) -> Option<Rc<Loaded>> {
+        self.forget_stale(shared);
+        let loaded = self.by_body.get(&hash::of(body))?;
+        if loaded.script.body != body || loaded.script.is_forgotten() {
+            return None;
+        }
+        loaded.script.note_use();
+        Some(Rc::clone(loaded))
+    }
+
     /// The script of this text, compiled; the text's SHA1 is its name.
-    pub fn load(&mut self, shared: &Shared, body: &[u8], stays: bool) -> Result<Rc<Loaded>, Error> {
+    fn load(&mut self, shared: &Shared, body: &[u8], stays: bool) -> Result<Rc<Loaded>, Error> {
         self.forget_stale(shared);
         let key = hash::of(body);
-        if !stays
-            && let Some(loaded) = self.by_body.get(&key)
-            && loaded.script.body == body
-            && !loaded.script.is_forgotten()
-        {
-            loaded.script.note_use();
-            return Ok(Rc::clone(loaded));
-        }
         let sha = interpreter::sha(body);
         let loaded = match self.compiled(&sha) {
             Some(loaded) => {
@@ -167,12 +168,14 @@ impl Scripting {
         Ok(loaded)
     }
 
+    /// The script of this name, if this worker has it.
+    fn known_by_sha(&mut self, shared: &Shared, sha: &[u8]) -> Option<Rc<Loaded>> {
+        self.forget_stale(shared);
+        self.compiled(sha)
+    }
+
     /// The script of this name, compiled.
     fn find(&mut self, shared: &Shared, sha: &[u8]) -> Result<Rc<Loaded>, Error> {
-        self.forget_stale(shared);
-        if let Some(loaded) = self.compiled(sha) {
-            return Ok(loaded);
-        }
         let sha = <Sha>::try_from(sha.to_ascii_lowercase()).ok();
         let script = sha.and_then(|sha| shared.scripts.find(&sha));
         let script = script.ok_or(Error::fixed("NOSCRIPT No matching script. Please use EVAL."))?;
@@ -238,10 +241,23 @@ impl Scripting {
             Code::Function(function) => {
                 let name = &function.info.name;
                 let result = self.interpreter.run_function(name, args, keys, reply);
-                result.expect("it was loaded a moment ago")
+                result.expect("it was looked for a moment ago")
             }
         };
         Ran { running: self.host.finish(), result }
+    }
+
+    /// Does something that may run for long without being a script: compiles, reads libraries.
+    /// The host has the session meanwhile, so that others are served.
+    pub fn within<T>(
+        &mut self,
+        session: Session,
+        kind: Kind,
+        read: impl FnOnce(&mut Scripting) -> T,
+    ) -> (Session, T) {
+        self.host.start(Running::reading(session, kind));
+        let result = read(self);
+        (self.host.finish().end(), result)
     }
 }
 
@@ -265,42 +281,93 @@ pub fn error(failure: Failure) -> Error {
 pub fn eval(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
     with_scripting(session, Kind::Script, is_read_only, |scripting, session| {
         let (shared, body) = (session.shared(), &session.args()[1]);
-        scripting.load(shared, body, false).map(Code::Script)
+        if let Some(loaded) = scripting.known(shared, body) {
+            return (session, Ok(Code::Script(loaded)));
+        }
+        let body = body.to_vec();
+        scripting.within(session, Kind::Script, |scripting| {
+            scripting.load(shared, &body, false).map(Code::Script)
+        })
     })
 }
 
 /// EVALSHA and EVALSHA_RO.
 pub fn eval_sha(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
     with_scripting(session, Kind::Script, is_read_only, |scripting, session| {
-        scripting.find(session.shared(), &session.args()[1]).map(Code::Script)
+        let (shared, sha) = (session.shared(), &session.args()[1]);
+        if let Some(loaded) = scripting.known_by_sha(shared, sha) {
+            return (session, Ok(Code::Script(loaded)));
+        }
+        let sha = sha.to_vec();
+        scripting.within(session, Kind::Script, |scripting| {
+            scripting.find(shared, &sha).map(Code::Script)
+        })
     })
 }
 
 /// FCALL and FCALL_RO.
 pub fn call_function(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
     with_scripting(session, Kind::Function, is_read_only, |scripting, session| {
-        let shared = session.shared();
-        scripting.refresh_libraries(shared);
-        let function = shared.libraries.function(&session.args()[1]);
-        function.map(Code::Function).ok_or(Error::fixed("ERR Function not found"))
+        let (shared, name) = (session.shared(), &session.args()[1]);
+        if let Some(function) = scripting.known_function(shared, name) {
+            return (session, Ok(Code::Function(function)));
+        }
+        let name = name.to_vec();
+        scripting.within(session, Kind::Function, |scripting| {
+            scripting.find_function(shared, &name).map(Code::Function)
+        })
     })
 }
 
-/// Runs what `find` finds, in the worker's interpreter of this kind.
-fn with_scripting(
+/// SCRIPT LOAD.
+pub fn load(session: Session) -> (Session, Result<(), Error>) {
+    let (mut session, loaded) = with_interpreter(session, Kind::Script, |scripting, session| {
+        let (shared, body) = (session.shared(), session.args()[2].to_vec());
+        scripting.within(session, Kind::Script, |scripting| scripting.load(shared, &body, true))
+    });
+    let result = loaded.map(|loaded| session.connection.reply.bulk(&loaded.script.sha));
+    (session, result)
+}
+
+/// Does something with the worker's interpreter of this kind.
+pub fn with_interpreter<T>(
     mut session: Session,
     kind: Kind,
-    is_read_only: bool,
-    find: impl FnOnce(&mut Scripting, &Session) -> Result<Code, Error>,
-) -> (Session, Result<(), Error>) {
+    run: impl FnOnce(&mut Scripting, Session) -> (Session, T),
+) -> (Session, T) {
     let mut scripting = session.worker.take_scripting(kind);
-    let prepared = prepare(&mut scripting, &mut session, is_read_only, find);
-    let (mut session, result) = match prepared {
-        Ok((code, keys)) => run(&mut scripting, session, &code, keys, is_read_only),
-        Err(error) => (session, Err(error)),
-    };
+    let (mut session, result) = run(&mut scripting, session);
     session.worker.give_back_scripting(scripting);
     (session, result)
+}
+
+/// Runs what `find` finds, in the worker's interpreter.
+fn with_scripting(
+    session: Session,
+    kind: Kind,
+    is_read_only: bool,
+    find: impl FnOnce(&mut Scripting, Session) -> (Session, Result<Code, Error>),
+) -> (Session, Result<(), Error>) {
+    // Of functions Redis looks at the number of keys later.
+    let is_function = is_function_call(session.args());
+    if !is_function && let Err(error) = count_keys(session.args(), Error::NOT_INTEGER) {
+        return (session, Err(error));
+    }
+    with_interpreter(session, kind, |scripting, session| {
+        let (mut session, found) = find(scripting, session);
+        let prepared = found.and_then(|code| {
+            let keys = prepare(scripting, &mut session, &code, is_read_only)?;
+            Ok((code, keys))
+        });
+        match prepared {
+            Ok((code, keys)) => run(scripting, session, &code, keys, is_read_only),
+            Err(error) => (session, Err(error)),
+        }
+    })
+}
+
+fn is_function_call(args: Args<'_>) -> bool {
+    args.name().get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"fcall"))
 }
 
 /// One without a shebang line is refused the first call that may not be made, and one that has
@@ -320,22 +387,14 @@ fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<()
     Ok(())
 }
 
-/// Finds the code and locks what it will touch; says how many keys the call names.
+/// Locks what the code will touch; says how many keys the call names.
 fn prepare(
     scripting: &mut Scripting,
     session: &mut Session,
+    code: &Code,
     is_read_only: bool,
-    find: impl FnOnce(&mut Scripting, &Session) -> Result<Code, Error>,
-) -> Result<(Code, usize), Error> {
-    let is_function = session.args().name().len() >= 5
-        && session.args().name()[..5].eq_ignore_ascii_case(b"fcall");
-    let (code, keys) = if is_function {
-        let code = find(scripting, session)?;
-        (code, count_keys(session.args(), Error::fixed("ERR Bad number of keys provided"))?)
-    } else {
-        let keys = count_keys(session.args(), Error::NOT_INTEGER)?;
-        (find(scripting, session)?, keys)
-    };
+) -> Result<usize, Error> {
+    let keys = count_keys(session.args(), Error::fixed("ERR Bad number of keys provided"))?;
     let flags = code.flags();
     if !session.is_held() {
         session.may_write();
@@ -349,7 +408,7 @@ fn prepare(
         let pushed = scripting.args.push(arg);
         pushed.map_err(|_| Error::fixed("ERR the call is longer than 4 GiB"))?;
     }
-    Ok((code, keys))
+    Ok(keys)
 }
 
 /// How many keys a call names, which stand behind their number.
@@ -386,20 +445,13 @@ fn run(
     // Its commands write elsewhere meanwhile.
     let mut reply = std::mem::take(&mut session.connection.reply);
     let running = Running {
-        session,
-        kind: code.kind(),
         is_read_only: is_read_only || flags.no_writes,
         refuses_growth,
-        db,
-        since: clock::ticks(),
-        is_busy: false,
-        has_errors: false,
+        ..Running::new(session, code.kind())
     };
     let Ran { running, result } = scripting.run(running, code, keys, &mut reply);
-    let Running { mut session, is_busy, has_errors, .. } = running;
-    if is_busy {
-        busy::end(shared, worker);
-    }
+    let has_errors = running.has_errors;
+    let mut session = running.end();
     session.connection.reply = reply;
     give_back_database(&mut session, db);
     if has_errors && result.is_ok() {
