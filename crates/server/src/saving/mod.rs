@@ -270,7 +270,12 @@ pub fn save_at_end(shared: &Shared) -> bool {
         return true;
     }
     let env = crate::tuning::env(&shared.config(), clock::now_unix_ms());
-    let saved = shared.saving.save_at_last(shared, &mut shared.gate.exclusive(), &env);
+    let pass = &mut shared.gate.exclusive();
+    if !saves_at_end(shared) {
+        // A DEBUG RELOAD had the gate, and was given up.
+        return true;
+    }
+    let saved = shared.saving.save_at_last(shared, pass, &env);
     if saved.is_err() {
         warning!("the data can't be saved, so the server goes on; SHUTDOWN NOSAVE ends it");
     }
