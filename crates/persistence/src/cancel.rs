@@ -1,4 +1,5 @@
-//! The wish that a snapshot be given up, and the moment from which on that is too late.
+//! The wish that a snapshot, or a loading, be given up, and the moment from which on that is too
+//! late.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use kvasir_structures::locks::lock;
 
-/// Shared by who takes a snapshot and who may have enough of it.
+/// Shared by who takes a snapshot, or changes files, and who may have enough of it.
 #[derive(Default)]
 pub struct Cancel {
     is_asked: AtomicBool,
@@ -34,8 +35,8 @@ impl Cancel {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Does what makes a snapshot count; `None` if somebody has asked before.
-    pub(crate) fn commit<R>(&self, commit: impl FnOnce() -> R) -> Option<R> {
+    /// Does what makes a snapshot count, or changes a file; `None` if somebody has asked before.
+    pub fn commit<R>(&self, commit: impl FnOnce() -> R) -> Option<R> {
         let _turn = self.turn();
         (!self.is_asked()).then(commit)
     }

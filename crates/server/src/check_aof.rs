@@ -98,7 +98,7 @@ fn check(wish: &CheckAof) -> Result<(), Finding> {
     let paths = files(&wish.path)?;
     for (index, path) in paths.iter().enumerate() {
         let is_last = index + 1 == paths.len();
-        let found = look(path, wish.until_s)?;
+        let found = look(path, wish)?;
         say(&found.describe(path));
         match (found.late_at, found.torn_at()) {
             (Some(_), _) if !is_last => {
@@ -192,7 +192,7 @@ fn damaged(path: &Path, what: &dyn fmt::Display) -> Finding {
 }
 
 /// Reads one file to its end.
-fn look(path: &Path, until_s: Option<u64>) -> Result<Found, Finding> {
+fn look(path: &Path, wish: &CheckAof) -> Result<Found, Finding> {
     let unknown = |error| Finding::Unknown(path.to_owned(), error);
     let (mut file, start) = open(path).map_err(unknown)?;
     let bytes = file.metadata().map_err(unknown)?.len();
@@ -200,12 +200,12 @@ fn look(path: &Path, until_s: Option<u64>) -> Result<Found, Finding> {
     let offset = match is_snapshot {
         true => {
             let damaged = |error: FileError| Finding::Damaged(error.to_string());
-            check_rdb::check(path).map_err(damaged)?.end
+            check_rdb::check(path, wish.skips_modules).map_err(damaged)?.end
         }
         false => 0,
     };
     file.seek(SeekFrom::Start(offset)).map_err(unknown)?;
-    let mut calls = Calls { count: 0, until_s, late_at: None };
+    let mut calls = Calls { count: 0, until_s: wish.until_s, late_at: None };
     let end = load(file, offset, &AtomicU64::new(0), &mut calls);
     Ok(Found { bytes, is_snapshot, calls: calls.count, end, late_at: calls.late_at })
 }

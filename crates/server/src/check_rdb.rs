@@ -1,4 +1,4 @@
-//! `kvasir-server check-rdb FILE`: what a snapshot holds, and whether it is sound.
+//! `kvasir-server check-rdb [--skip-modules] FILE`: what a snapshot holds, and whether it is sound.
 //!
 //! The file is loaded as a server would load it, into databases that nobody uses: so every byte is
 //! looked at that a server would look at, and a key that occurs twice is found. It takes the memory
@@ -19,10 +19,12 @@ use kvasir_persistence::load::{
     Entrance, FileError, Listener, LoadError, Progress, Target, load, manifest,
 };
 use kvasir_persistence::manifest::Manifest;
-use kvasir_persistence::rdb::{CHECKSUM_SIZE, HEADER_SIZE, parse_header};
+use kvasir_persistence::rdb::{CHECKSUM_SIZE, HEADER_SIZE, parse_header, unknown_module};
 use kvasir_persistence::set::show_slots;
 use kvasir_reactor::{clock, thread};
 use kvasir_structures::gate::{ExclusivePass, Gate};
+
+use crate::config::arguments::CheckRdb;
 
 /// More databases than any server is known to have.
 const DATABASES: usize = 1024;
@@ -30,8 +32,8 @@ const DATABASES: usize = 1024;
 const TELL: Duration = Duration::from_millis(100);
 
 /// Prints what there is to say; fails if the file is not sound.
-pub fn main(path: &Path) -> ExitCode {
-    match check(path) {
+pub fn main(wish: &CheckRdb) -> ExitCode {
+    match check(&wish.path, wish.skips_modules) {
         Ok(Sound { mut text, bytes, .. }) => {
             text.push_str(&format!("bytes {bytes}\nsound\n"));
             // A reader that went away is no failure of ours.
@@ -55,8 +57,8 @@ pub struct Sound {
     pub end: u64,
 }
 
-/// Loads a snapshot.
-pub fn check(path: &Path) -> Result<Sound, FileError> {
+/// Loads a snapshot, one with data of modules only if that is to be left out.
+pub fn check(path: &Path, skips_modules: bool) -> Result<Sound, FileError> {
     let gate: &'static Gate = Box::leak(Box::new(Gate::new(1)));
     // Freeing all keys one by one would take as long as loading them.
     let keyspace: &'static Keyspace = Box::leak(Box::new(Keyspace::new(gate, DATABASES)));
@@ -69,7 +71,8 @@ pub fn check(path: &Path) -> Result<Sound, FileError> {
         drops_expired: false,
         keeps_present: false,
     };
-    let (progress, mut found, is_over) = (Progress::default(), Found::default(), false.into());
+    let (progress, mut found, is_over) =
+        (Progress::default(), Found::new(skips_modules), false.into());
     let manifest = manifest(path)?;
     std::thread::scope(|scope| {
         let teller = scope.spawn(|| tell(&progress, &is_over));
@@ -126,13 +129,15 @@ fn describe_file(path: &Path, text: &mut String) -> Result<(), LoadError> {
 }
 
 /// What stands beside the keys.
-#[derive(Default)]
 struct Found {
+    skips_modules: bool,
     /// Once, though each file of a set has its own.
     aux: BTreeMap<String, String>,
     libraries: usize,
     /// Values of each module.
     modules: BTreeMap<String, usize>,
+    /// Collections without elements.
+    empty: usize,
 }
 
 impl Listener for Found {
@@ -145,18 +150,34 @@ impl Listener for Found {
         Ok(())
     }
 
-    fn module(&mut self, module: &str, _key: Option<&[u8]>) {
+    fn module(&mut self, module: &str, key: Option<&[u8]>) -> Result<(), String> {
+        if !self.skips_modules {
+            return Err(unknown_module(module, key.is_some()));
+        }
         *self.modules.entry(module.to_owned()).or_default() += 1;
+        Ok(())
+    }
+
+    fn empty(&mut self, _key: &[u8]) {
+        self.empty += 1;
     }
 }
 
 impl Found {
+    fn new(skips_modules: bool) -> Found {
+        let (aux, modules) = Default::default();
+        Found { skips_modules, aux, libraries: 0, modules, empty: 0 }
+    }
+
     fn describe(&self, text: &mut String) {
         let aux = self.aux.iter().map(|(name, value)| format!("aux {name} {value}\n"));
         text.extend(aux);
         text.push_str(&format!("libraries {}\n", self.libraries));
         let modules = self.modules.iter();
         text.extend(modules.map(|(name, count)| format!("of module {name} {count}, left out\n")));
+        if self.empty > 0 {
+            text.push_str(&format!("of nothing {}, left out\n", self.empty));
+        }
     }
 }
 

@@ -203,9 +203,11 @@ impl Worker {
     }
 }
 
-/// Whether data may not even be expired or evicted.
+/// Whether data may not even be expired or evicted: in a pause, and while it is loaded. What a log
+/// has yet to say of a key may keep it.
 pub fn keeps_data(shared: &Shared, now_ms: u64) -> bool {
-    shared.pause.is_on() && shared.pause.current(now_ms).is_some()
+    let is_loading = shared.saving.loading.is_under_way();
+    is_loading || shared.pause.is_on() && shared.pause.current(now_ms).is_some()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What all workers share: the data, the gate, the configuration, the registry of clients.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -15,6 +16,7 @@ use crate::blocking::{End, Served};
 use crate::clients::Clients;
 use crate::command_log::CommandLogs;
 use crate::config::Config;
+use crate::config::load::Directive;
 use crate::defrag::Defrag;
 use crate::dispatch::Table;
 use crate::error_stats::{Author, ErrorCodes};
@@ -67,7 +69,7 @@ pub struct Shared {
     pub has_expiries: AtomicBool,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
-    /// Set once: SHUTDOWN or a signal.
+    /// Set once: SHUTDOWN, a signal, or data that cannot be loaded.
     pub is_stopping: AtomicBool,
     config: RwLock<Arc<Config>>,
     config_version: AtomicU64,
@@ -81,6 +83,10 @@ pub struct Facts {
     pub backend: String,
     pub executable: String,
     pub config_file: String,
+    /// Where the server was started, before it went to `dir`.
+    pub start_dir: PathBuf,
+    /// Users of the command line and of standard input.
+    pub users_of_arguments: Vec<Directive>,
     pub hash_seed: u64,
     pub maxclients: usize,
 }
@@ -195,6 +201,12 @@ impl Shared {
         let handle = &self.workers[worker];
         lock(&handle.inbox).push(message);
         handle.waker.wake();
+    }
+
+    /// Has all workers end, and with them the server.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.send_all(|| Message::Look);
     }
 
     pub fn send_all(&self, message: impl Fn() -> Message) {

@@ -1,6 +1,6 @@
 //! From the command line to running workers, and the orderly end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
@@ -17,7 +17,7 @@ use crate::acl::{self, Acl};
 use crate::check_aof;
 use crate::check_rdb;
 use crate::config::arguments::{self, Invocation, USAGE};
-use crate::config::load::{self, Loaded};
+use crate::config::load::{self, Directive, Loaded};
 use crate::config::memory::HugePages;
 use crate::config::{Config, IoBackend, print};
 use crate::crash;
@@ -27,7 +27,7 @@ use crate::log::{self, notice, warning};
 use crate::paging;
 use crate::process;
 use crate::saving;
-use crate::shared::{Facts, Message, Shared, random_id};
+use crate::shared::{Facts, Shared, random_id};
 use crate::tls::context::Endpoint;
 use crate::worker::Worker;
 
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
         Invocation::Version => return say(&format!("{}\n", version_line())),
         Invocation::Help => return say(USAGE),
         Invocation::PrintConfig => return say(&print::sample_file()),
-        Invocation::CheckRdb(file) => return check_rdb::main(&file),
+        Invocation::CheckRdb(wish) => return check_rdb::main(&wish),
         Invocation::CheckAof(check) => return check_aof::main(&check),
         Invocation::Misuse(error) => {
             eprintln!("{error}");
@@ -78,7 +78,7 @@ pub fn main() -> ExitCode {
         }
     };
     let file = sources.file.as_deref().map(std::path::absolute).and_then(Result::ok);
-    match serve(loaded, file.as_deref()) {
+    match serve(loaded, file) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Refusal::Start(text)) => {
             warning!("{text}");
@@ -104,17 +104,29 @@ fn say(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
+/// Where the configuration came from.
+struct ConfiguredBy {
+    file: Option<PathBuf>,
+    start_dir: PathBuf,
+    /// Those that no file declares.
+    users_of_arguments: Vec<Directive>,
+}
+
+fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let role = process::go_to_background(&loaded.config);
     let role = role.map_err(|error| format!("can't go to the background: {error}"))?;
     if let process::Role::Parent = role {
         return Ok(());
     }
     let dir = loaded.config.dir.clone();
+    // Where there is none, names of files are not relative to it.
+    let start_dir = std::env::current_dir().unwrap_or_default();
     std::env::set_current_dir(&dir)
         .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
     let access = acl::start::prepare(&loaded)?;
-    let Loaded { mut config, ignored, .. } = loaded;
+    let Loaded { mut config, ignored, users: mut users_of_arguments, .. } = loaded;
+    users_of_arguments.retain(|user| !user.is_in_file());
+    let configured_by = ConfiguredBy { file, start_dir, users_of_arguments };
     log::init(&config).map_err(|error| format!("can't open the log file: {error}"))?;
     notice!("{} pid={} starting", version_line(), limits::pid());
     for directive in &ignored {
@@ -125,21 +137,31 @@ fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
     limit_clients(&mut config);
     let tls = Endpoint::new(&config.tls)?;
     let listeners = listen::open(&config)?;
-    let (shared, threads) = start_workers(config, access, file, tls, listeners)?;
+    let (shared, threads) = start_workers(config, access, configured_by, tls, listeners)?;
     let config = shared.config();
     write_pid_file(&config);
     if let Err(error) = process::adjust_oom_score(&config) {
         warning!("oom-score-adj has no effect: {error}");
     }
-    saving::loading::load_at_start(shared).map_err(Refusal::Data)?;
-    notice!("{}", listen::ready_line(&config, shared));
-    process::notify_ready(&config);
+    let loader = saving::loading::start(shared, ready)
+        .map_err(|error| format!("can't start a thread: {error}"))?;
     let result = join(threads);
+    loader.give_up(shared);
     shared.saving.end();
     shared.aof.finish();
     remove_files(&config);
+    if let Some(text) = shared.saving.loading.take_failure() {
+        return Err(Refusal::Data(text));
+    }
     notice!("bye bye");
     Ok(result?)
+}
+
+/// Tells everybody that clients are served.
+fn ready(shared: &Shared) {
+    let config = shared.config();
+    notice!("{}", listen::ready_line(&config, shared));
+    process::notify_ready(&config);
 }
 
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
@@ -163,7 +185,7 @@ type Running = (&'static Shared, Vec<JoinHandle<std::io::Result<()>>>);
 fn start_workers(
     config: Config,
     access: (Table, Acl),
-    file: Option<&Path>,
+    configured_by: ConfiguredBy,
     tls: Endpoint,
     listeners: Vec<Open>,
 ) -> Result<Running, Refusal> {
@@ -188,7 +210,7 @@ fn start_workers(
     }
     signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
     let gate: &'static Gate = Box::leak(Box::new(Gate::new(count)));
-    let facts = facts(backend, &config, file)?;
+    let facts = facts(backend, &config, configured_by)?;
     hash::set_seed(facts.hash_seed);
     let keyspace = Keyspace::new(gate, config.databases as usize);
     let shared = Shared::new(gate, keyspace, config, tls, facts, access, wakers);
@@ -256,7 +278,8 @@ impl Start {
     }
 }
 
-fn facts(backend: String, config: &Config, file: Option<&Path>) -> Result<Facts, Refusal> {
+fn facts(backend: String, config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
+    let ConfiguredBy { file, start_dir, users_of_arguments } = by;
     let mut seed = [0; 8];
     let no_randomness = |error| format!("no randomness: {error}");
     random::fill(&mut seed).map_err(no_randomness)?;
@@ -266,7 +289,9 @@ fn facts(backend: String, config: &Config, file: Option<&Path>) -> Result<Facts,
         started_ms: clock::now_unix_ms(),
         backend,
         executable: std::env::current_exe().map_or_else(|_| String::new(), |path| show(&path)),
-        config_file: file.map_or_else(String::new, show),
+        config_file: file.as_deref().map_or_else(String::new, show),
+        start_dir,
+        users_of_arguments,
         hash_seed: u64::from_le_bytes(seed),
         maxclients: config.maxclients as usize,
     })
@@ -322,8 +347,7 @@ pub fn stop_on_signal(shared: &Shared) {
     match saving::save_at_end(shared) {
         Some(true) => {
             notice!("received {}, shutting down", signal.name());
-            shared.is_stopping.store(true, Relaxed);
-            shared.send_all(|| Message::Look);
+            shared.stop();
         }
         Some(false) => signal::forget_shutdown(),
         None => {}

@@ -7,6 +7,7 @@ use kvasir_structures::record::INLINE_MAX;
 
 use super::hash_expiring;
 use super::packed::{Packed, has_twice};
+use super::read::EMPTY;
 use super::{Reader, SerialError, Value, Writer};
 use crate::hash_value::Hash;
 use crate::value::{self, Object, Record, Tag};
@@ -53,8 +54,11 @@ pub(super) fn write(record: Record<'_>, writer: &mut Writer) {
 /// A hash of fields and values in turn.
 pub(super) fn pack(packed: Packed, env: &Env) -> Result<Value, SerialError> {
     let count = packed.listpack.len();
-    if count == 0 || !count.is_multiple_of(2) {
-        return Err(packed.error("a hash of no or of half pairs"));
+    if count == 0 {
+        return Err(packed.error(EMPTY));
+    }
+    if !count.is_multiple_of(2) {
+        return Err(packed.error("a hash of half pairs"));
     }
     if count / 2 > env.hash_listpack_entries_max || packed.listpack.size_bytes() > INLINE_MAX {
         let fields = unpack(&packed.listpack).ok_or(packed.error(TWICE))?;

@@ -11,6 +11,7 @@ use kvasir_structures::packed::PackedTable;
 use kvasir_structures::record::INLINE_MAX;
 
 use super::packed::{self, has_twice};
+use super::read::EMPTY;
 use super::{Reader, SerialError, Value};
 use crate::hash_expiring::{Expiring, PARTS};
 use crate::value::{Object, Tag};
@@ -127,7 +128,7 @@ impl<'a> Draft<'a> {
     fn finish(self, reader: &Reader<'_>) -> Result<Value, SerialError> {
         let fields = match self.fields {
             Fields::Few(fields) if fields.is_empty() => {
-                return Err(reader.error("a hash without fields"));
+                return Err(reader.error(EMPTY));
             }
             Fields::Few(fields) => {
                 let packed = pack(&fields);

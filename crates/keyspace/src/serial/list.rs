@@ -4,6 +4,7 @@ use kvasir_structures::quicklist::{End, NodeRef, Quicklist};
 use kvasir_structures::record::Body;
 
 use super::packed::{self, Packed};
+use super::read::EMPTY;
 use super::{Reader, SerialError, Value, Writer};
 use crate::list_value;
 use crate::value::{Object, Record, Tag};
@@ -99,7 +100,7 @@ fn finish(
     env: &Env,
 ) -> Result<Value, SerialError> {
     match nodes {
-        _ if list.is_empty() => Err(reader.error("a list without elements")),
+        _ if list.is_empty() => Err(reader.error(EMPTY)),
         1 => Ok(list_value::to_value(list, env)),
         _ => Ok(Value::object(Tag::ListQuicklist, Object::List(list))),
     }

@@ -37,9 +37,11 @@ pub(super) fn ziplist(reader: &mut Reader<'_>) -> Result<Packed, SerialError> {
     Ok(Packed::new(listpack, reader))
 }
 
+/// One without elements is broken, as for Redis.
 pub(super) fn zipmap(reader: &mut Reader<'_>) -> Result<Packed, SerialError> {
-    let listpack = zipmap_to_listpack(&reader.string()?);
-    let listpack = listpack.map_err(|_| reader.error("broken zipmap"))?;
+    let listpack = zipmap_to_listpack(&reader.string()?).ok();
+    let listpack = listpack.filter(|listpack| !listpack.view().is_empty());
+    let listpack = listpack.ok_or(reader.error("broken zipmap"))?;
     Ok(Packed::new(listpack, reader))
 }
 

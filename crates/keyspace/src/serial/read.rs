@@ -37,9 +37,16 @@ impl SerialError {
     pub fn is_end_missing(&self) -> bool {
         self.what == END_MISSING
     }
+
+    /// Whether nothing is wrong with the bytes but that they are a collection without elements.
+    pub fn is_value_empty(&self) -> bool {
+        self.what == EMPTY
+    }
 }
 
 const END_MISSING: &str = "the end is missing";
+/// What old versions of Redis wrote at times, and what no key can have.
+pub(super) const EMPTY: &str = "a collection without elements";
 
 /// Takes values off the front of bytes.
 pub struct Reader<'a> {

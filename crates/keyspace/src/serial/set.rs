@@ -5,6 +5,7 @@ use kvasir_structures::listpack::Element;
 use kvasir_structures::record::{Body, INLINE_MAX};
 
 use super::packed::{Packed, has_twice};
+use super::read::EMPTY;
 use super::{Reader, SerialError, Value, Version, Writer};
 use crate::set_value::{Draft, Limits, Set};
 use crate::value::{Record, Tag};
@@ -16,7 +17,6 @@ pub(super) const INTSET: u8 = 11;
 pub(super) const LISTPACK: u8 = 20;
 
 const TWICE: &str = "a member that was there before";
-const EMPTY: &str = "a set without members";
 
 pub(super) fn type_of(record: Record<'_>, version: Version) -> u8 {
     match Tag::of(record) {
@@ -56,7 +56,11 @@ pub(super) fn read_intset(reader: &mut Reader<'_>, env: &Env) -> Result<Value, S
     let bytes = reader.string()?;
     intset::validate(&bytes).map_err(|_| reader.error("broken intset"))?;
     let ints = IntsetRef::new(&bytes);
-    if !ints.is_empty() && ints.len() <= env.set_intset_entries_max && bytes.len() <= INLINE_MAX {
+    if ints.is_empty() {
+        // As for Redis, where other empty sets are passed over.
+        return Err(reader.error("an intset without members"));
+    }
+    if ints.len() <= env.set_intset_entries_max && bytes.len() <= INLINE_MAX {
         return Ok(Value::bytes(Tag::SetIntset, bytes.into_owned()));
     }
     let mut draft = Draft::new(Limits::of(env));

@@ -6,6 +6,7 @@ use kvasir_structures::ordered_set::{Direction, OrderedSet};
 use kvasir_structures::record::{Body, INLINE_MAX};
 
 use super::packed::{Packed, has_twice};
+use super::read::EMPTY;
 use super::{Reader, SerialError, Value, Writer};
 use crate::sorted_set_value;
 use crate::value::{Object, Record, Tag};
@@ -50,8 +51,11 @@ pub(super) fn write(record: Record<'_>, writer: &mut Writer) {
 pub(super) fn pack(packed: Packed, env: &Env) -> Result<Value, SerialError> {
     let view = packed.listpack.view();
     let count = view.len();
-    if count == 0 || !count.is_multiple_of(2) {
-        return Err(packed.error("a sorted set of no or of half pairs"));
+    if count == 0 {
+        return Err(packed.error(EMPTY));
+    }
+    if !count.is_multiple_of(2) {
+        return Err(packed.error("a sorted set of half pairs"));
     }
     check_order(view).map_err(|what| packed.error(what))?;
     if has_twice(view, 2) {
@@ -117,7 +121,7 @@ pub(super) fn read_pairs(
         }
     }
     if set.is_empty() {
-        return Err(reader.error("a sorted set without members"));
+        return Err(reader.error(EMPTY));
     }
     Ok(sorted_set_value::to_value(set, env))
 }

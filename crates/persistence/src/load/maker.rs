@@ -1,8 +1,9 @@
 //! The threads that make values of blocks and add them to their slots.
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SyncSender};
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::load::add;
@@ -12,8 +13,9 @@ use kvasir_structures::crc16;
 use kvasir_structures::locks::lock;
 
 use super::claims::Claims;
+use super::cutter::News;
 use super::{Block, Entrance, Failure, LoadError, Progress, Target, broken};
-use crate::rdb::{Entry, Usage};
+use crate::rdb::{Entry, Item, Usage};
 
 pub(super) struct Makers<'a> {
     pub target: &'a Target<'a>,
@@ -22,36 +24,66 @@ pub(super) struct Makers<'a> {
     pub failure: &'a Failure,
 }
 
+/// Where in an entry something is wrong, and what.
+type Wrong = (usize, &'static str);
+
+/// What becomes of an entry.
+enum Made {
+    Added,
+    /// Its time has come.
+    Dead,
+    /// The databases have its key already.
+    Kept,
+    /// A collection without elements.
+    Empty(Vec<u8>),
+}
+
 impl Makers<'_> {
     /// Takes blocks until no more come; after a failure they are dropped.
-    pub(super) fn run(&self) {
+    pub(super) fn run(&self, news: &SyncSender<News>) {
         loop {
             let block = lock(&self.blocks).recv();
             let Ok(block) = block else { return };
-            if !self.failure.is_there()
-                && let Err(error) = self.add_all(&block)
-            {
+            if let Err(error) = self.add_all(&block, news) {
                 self.failure.note(block.file, error);
             }
         }
     }
 
-    fn add_all(&self, block: &Block) -> Result<(), LoadError> {
-        let mut entries = block.entries.iter();
-        entries.try_for_each(|(db, entry)| {
-            let start = entry.offset;
-            self.add(*db, entry, &block.bytes[start..], block.claims.as_ref())
-                .map_err(|(at, what)| broken(block.offset + (start + at) as u64, what))
-        })
+    fn add_all(&self, block: &Block, news: &SyncSender<News>) -> Result<(), LoadError> {
+        for (db, entry) in &block.entries {
+            // One block may hold a value of any size.
+            if self.failure.is_there() {
+                return Ok(());
+            }
+            let place = |at: usize| block.offset + (entry.offset + at) as u64;
+            let made = self
+                .make(*db, entry, &block.bytes[entry.offset..], block.claims.as_ref())
+                .map_err(|(at, what)| broken(place(at), what))?;
+            let count = match made {
+                Made::Added => &self.progress.keys,
+                Made::Dead => &self.progress.keys_expired,
+                Made::Kept => continue,
+                Made::Empty(key) => {
+                    let item = Item::Empty(Cow::Owned(key));
+                    // The caller takes it as long as there are makers.
+                    let _ = news.send(News { file: block.file, offset: place(0), item });
+                    &self.progress.keys_empty
+                }
+            };
+            count.fetch_add(1, Relaxed);
+        }
+        Ok(())
     }
 
-    fn add(
+    /// The value is looked at even if nobody will see it: what is broken is broken.
+    fn make(
         &self,
         db: DbIndex,
         entry: &Entry,
         bytes: &[u8],
         claims: Option<&Claims>,
-    ) -> Result<(), (usize, &'static str)> {
+    ) -> Result<Made, Wrong> {
         let Target { keyspace, entrance, env, .. } = *self.target;
         let place = |error: SerialError| (error.offset, error.what);
         let mut reader = Reader::new(bytes, env.text_len_max);
@@ -60,12 +92,14 @@ impl Makers<'_> {
         if claims.is_some_and(|claims| !claims.slots().contains(&crc16::slot_of(&key))) {
             return Err((0, "a key of a slot that belongs in another file"));
         }
+        let value = match read_value(value_type, &mut reader, env) {
+            Err(error) if error.is_value_empty() => return Ok(Made::Empty(key.into_owned())),
+            value => value.map_err(place)?,
+        };
         let is_dead = entry.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= env.now_ms);
         if is_dead && self.target.drops_expired {
-            self.progress.keys_expired.fetch_add(1, Relaxed);
-            return Ok(());
+            return Ok(Made::Dead);
         }
-        let value = read_value(value_type, &mut reader, env).map_err(place)?;
         let mut record = value.into_record(&key, entry.expiry_ms);
         record.borrow_mut().set_clock(clock(env, entry.usage));
         let added = match entrance {
@@ -74,11 +108,8 @@ impl Makers<'_> {
         };
         match added {
             Err(_) if !self.target.keeps_present => Err((0, "a key that was there before")),
-            Err(_) => Ok(()),
-            Ok(()) => {
-                self.progress.keys.fetch_add(1, Relaxed);
-                Ok(())
-            }
+            Err(_) => Ok(Made::Kept),
+            Ok(()) => Ok(Made::Added),
         }
     }
 }

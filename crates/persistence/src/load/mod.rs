@@ -14,9 +14,10 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::view::Env;
@@ -35,6 +36,8 @@ use maker::Makers;
 const BLOCKS_AHEAD: usize = 2;
 /// News that wait for the caller's thread.
 const NEWS_AHEAD: usize = 64;
+/// How often it is asked whether anybody still wants the data.
+const ASK: Duration = Duration::from_millis(10);
 
 /// How the threads get at the databases.
 #[derive(Clone, Copy)]
@@ -65,6 +68,18 @@ pub struct Progress {
     pub bytes_total: AtomicU64,
     pub keys: AtomicU64,
     pub keys_expired: AtomicU64,
+    /// Keys of collections without elements, which are left out.
+    pub keys_empty: AtomicU64,
+}
+
+impl Progress {
+    /// Nothing is loaded yet.
+    pub fn reset(&self) {
+        let Progress { bytes, bytes_total: _, keys, keys_expired, keys_empty } = self;
+        for figure in [bytes, keys, keys_expired, keys_empty] {
+            figure.store(0, Relaxed);
+        }
+    }
 }
 
 /// What a file tells beside its keys.
@@ -74,8 +89,17 @@ pub trait Listener {
     /// A library of functions; an error ends the loading.
     fn library(&mut self, code: &[u8]) -> Result<(), String>;
 
-    /// What a module kept, which nobody here can read.
-    fn module(&mut self, module: &str, key: Option<&[u8]>);
+    /// What a module kept, which nobody here can read: a value of its own if there is a key. An
+    /// error ends the loading; otherwise it is left out.
+    fn module(&mut self, module: &str, key: Option<&[u8]>) -> Result<(), String>;
+
+    /// A collection without elements, which is left out.
+    fn empty(&mut self, _key: &[u8]) {}
+
+    /// Whether the data is still wanted.
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
 /// Nobody listens.
@@ -86,7 +110,9 @@ impl Listener for () {
         Ok(())
     }
 
-    fn module(&mut self, _module: &str, _key: Option<&[u8]>) {}
+    fn module(&mut self, _module: &str, _key: Option<&[u8]>) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Why a file was not read to its end.
@@ -100,6 +126,8 @@ pub enum LoadError {
     },
     /// The file is not the one of which its manifest tells.
     NotAsTold(String),
+    /// The listener has enough of it.
+    GivenUp,
 }
 
 impl fmt::Display for LoadError {
@@ -108,6 +136,7 @@ impl fmt::Display for LoadError {
             LoadError::Io(error) => error.fmt(f),
             LoadError::Broken { offset, what } => write!(f, "{what} at byte {offset}"),
             LoadError::NotAsTold(what) => f.write_str(what),
+            LoadError::GivenUp => f.write_str("given up"),
         }
     }
 }
@@ -268,7 +297,8 @@ fn read_all<R: Read + Send>(
     let next = || lock(&sources).next();
     thread::scope(|scope| {
         for _ in 0..target.threads.max(1) {
-            scope.spawn(|| makers.run());
+            let (makers, news) = (&makers, send_news.clone());
+            scope.spawn(move || makers.run(&news));
         }
         for _ in 0..readers {
             let out = Out { blocks: send_block.clone(), news: send_news.clone() };
@@ -283,20 +313,37 @@ fn read_all<R: Read + Send>(
             });
         }
         drop((send_block, send_news));
-        for News { file, offset, item } in news {
-            if let Err(what) = tell(listener, item) {
-                failure.note(file, broken(offset, what));
-            }
-        }
+        listen(&news, listener, &failure);
     });
     failure.into_result()
+}
+
+/// Passes news on until all who have any have ended.
+fn listen(news: &Receiver<News>, listener: &mut impl Listener, failure: &Failure) {
+    loop {
+        match news.recv_timeout(ASK) {
+            Ok(News { file, offset, item }) => {
+                if let Err(what) = tell(listener, item) {
+                    failure.note(file, broken(offset, what));
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if !listener.goes_on() {
+            failure.note(0, LoadError::GivenUp);
+        }
+    }
 }
 
 fn tell(listener: &mut impl Listener, item: Item<'_>) -> Result<(), String> {
     match item {
         Item::Aux { name, value } => listener.aux(&name, &value),
         Item::Library(code) => return listener.library(&code),
-        Item::OfModule { key, module } => listener.module(&module_name(module), key.as_deref()),
+        Item::OfModule { key, module } => {
+            return listener.module(&module_name(module), key.as_deref());
+        }
+        Item::Empty(key) => listener.empty(&key),
         Item::Database(_) | Item::Hint | Item::Entry(_) | Item::End => {}
     }
     Ok(())

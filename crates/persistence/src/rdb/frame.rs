@@ -28,6 +28,8 @@ pub enum Item<'a> {
     /// Says nothing that has to be known.
     Hint,
     Entry(Entry),
+    /// The key of a collection that turned out to have no elements. No frame is read as that.
+    Empty(Cow<'a, [u8]>),
     /// What a module with this number keeps; a value of its own if there is a key.
     OfModule {
         key: Option<Cow<'a, [u8]>>,
@@ -46,6 +48,7 @@ impl Item<'_> {
             Item::OfModule { key, module } => Item::OfModule { key: key.map(own), module },
             Item::Database(index) => Item::Database(index),
             Item::Entry(entry) => Item::Entry(entry),
+            Item::Empty(key) => Item::Empty(own(key)),
             Item::Hint => Item::Hint,
             Item::End => Item::End,
         }

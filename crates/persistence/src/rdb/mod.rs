@@ -24,7 +24,7 @@ mod module;
 pub use encode::Encoder;
 pub use frame::{Entry, Frame, Item, Usage, frame};
 pub use header::{HEADER_SIZE, header, parse_header};
-pub use module::module_name;
+pub use module::{module_name, unknown_module};
 
 /// Bytes of the checksum behind the end.
 pub const CHECKSUM_SIZE: usize = 8;

@@ -16,6 +16,16 @@ pub fn module_name(number: u64) -> String {
     (0..NAME_LEN).rev().map(|place| char::from(character(place))).collect()
 }
 
+/// Why a file is refused that holds data of a module: a value, or what it keeps beside its values.
+pub fn unknown_module(module: &str, is_value: bool) -> String {
+    let (data, what) =
+        if is_value { ("module data", "module type") } else { ("AUX module data", "module") };
+    format!(
+        "The RDB file contains {data} I can't load: no matching {what} '{module}' (rdb-skip-modules \
+         leaves it out)"
+    )
+}
+
 /// Goes past data of a module and returns the module's number.
 pub(super) fn skip_data(reader: &mut Reader<'_>) -> Result<u64, SerialError> {
     let module = reader.number()?;

@@ -12,6 +12,7 @@ pub mod admit;
 pub mod call;
 pub mod check;
 pub mod commands;
+pub mod declared;
 pub mod file;
 pub mod log;
 pub mod password;

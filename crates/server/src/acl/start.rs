@@ -70,7 +70,11 @@ fn describe(error: &std::io::Error) -> String {
 }
 
 /// The users of the configuration's own `user` directives.
-fn declare(acl: &Acl, directives: &[Directive], grammar: Grammar<'_>) -> Result<(), String> {
+pub fn declare<'d>(
+    acl: &Acl,
+    directives: impl IntoIterator<Item = &'d Directive>,
+    grammar: Grammar<'_>,
+) -> Result<(), String> {
     let mut names: Vec<&[u8]> = Vec::new();
     for directive in directives {
         let [name, words @ ..] = &directive.words[..] else { unreachable!("the loader counted") };

@@ -1,5 +1,7 @@
 //! Running the calls of a log: as clients' calls run, but without clients, and nothing expires.
 
+use std::time::{Duration, Instant};
+
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::database::DbIndex;
@@ -21,6 +23,11 @@ use crate::log::warning;
 use crate::scripting::libraries::Policy;
 use crate::scripting::run::Scripting;
 use crate::shared::Shared;
+
+/// A call that keeps everybody out for so long is followed by a moment in which who waits for the
+/// gate, and looks at it now and then, gets in.
+const LONG: Duration = Duration::from_millis(1);
+const OPEN: Duration = Duration::from_micros(200);
 
 /// Calls that failed and are named in the log of the server.
 const NAMED_MAX: u64 = 10;
@@ -64,9 +71,15 @@ impl Replayer {
         let Replayer { shared, env, tally, rng, reply, keys, db, .. } = self;
         let (keyspace, db) = (&shared.keyspace, *db);
         if let Run::World(run) = command.run {
-            let pass = &mut shared.gate.exclusive();
-            return execute_world(run, &mut World { args, db, keyspace, pass, env, tally, reply })
-                .map(drop);
+            let (start, mut pass) = (Instant::now(), shared.gate.exclusive());
+            let world = &mut World { args, db, keyspace, pass: &mut pass, env, tally, reply };
+            let result = execute_world(run, world);
+            drop(pass);
+            if start.elapsed() >= LONG {
+                // Else a row of such calls keeps everybody out until all is loaded.
+                std::thread::sleep(OPEN);
+            }
+            return result.map(drop);
         }
         keys.clear();
         plan::keys(keyspace, command, args, db, keys)?;
@@ -108,6 +121,9 @@ impl Replayer {
 
 impl Replay for Replayer {
     fn call(&mut self, args: Args<'_>) -> Result<(), String> {
+        if !self.shared.saving.loading.is_wanted() {
+            return Err("given up, since the server ends,".into());
+        }
         let name = || args.name().escape_ascii().to_string();
         let entry = self.shared.table.resolve(args);
         let entry = entry.map_err(|_| format!("a call of {}, which is no command,", name()))?;

@@ -12,7 +12,6 @@ use kvasir_persistence::aof::files::{Files, Increment};
 use kvasir_persistence::aof::load::{AofError, End, load};
 use kvasir_persistence::aof::manifest::{Manifest, Part};
 use kvasir_persistence::aof::record::group_head;
-use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::{Disk, RealDisk};
 use kvasir_persistence::input::Input;
 use kvasir_persistence::load::Entrance;
@@ -36,19 +35,21 @@ pub fn run(shared: &'static Shared, env: &Env) -> Result<(), String> {
     let config = shared.config();
     let place = Place::of(&config)?;
     let io = |error: io::Error| format!("can't use dir={} error={error}", place.dir.display());
-    let manifest = place.find().map_err(|error| format!("can't load {error}"))?;
+    let loading = &shared.saving.loading;
+    let manifest = loading.change(|| place.find())?;
+    let manifest = manifest.map_err(|error| format!("can't load {error}"))?;
     let mut files = place.files(manifest.clone().unwrap_or_default());
     if manifest.is_some() {
         load_all(shared, &files, env)?;
-        files.delete_history().map_err(io)?;
+        loading.change(|| files.delete_history())?.map_err(io)?;
         // What cannot be removed harms nobody.
-        let _ = files.remove_unfinished();
+        let _ = loading.change(|| files.remove_unfinished())?;
     } else {
         // The data of the snapshot, if there is one, is where the log begins.
         loading::read_snapshot(shared, env)?;
         begin(shared, &mut files, env).map_err(io)?;
     }
-    let increment = open_last(&mut files, config.aof.checksums).map_err(io)?;
+    let increment = loading.change(|| open_last(&mut files, config.aof.checksums))?.map_err(io)?;
     let output = output(&config)?;
     let thread = spawn(shared, increment, output).map_err(io)?;
     let reader = shared.keyspace.log.open(&mut shared.gate.exclusive());
@@ -206,7 +207,7 @@ fn load_file(
     let progress = &shared.saving.loading.progress;
     match load(log, offset, &progress.bytes, replayer) {
         Ok(End { room: 0, .. }) => Ok(()),
-        Ok(End { offset, .. }) if is_last => cut(path, offset).map_err(|error| show(&error)),
+        Ok(End { offset, .. }) if is_last => cut(shared, path, offset),
         Ok(End { offset, .. }) => Err(show(&AofError::Torn { offset })),
         Err(AofError::Torn { offset }) if is_last && shared.config().aof.load_truncated => {
             warning!(
@@ -215,7 +216,7 @@ fn load_file(
                 path.display(),
                 fs::metadata(path).map_or(0, |file| file.len()).saturating_sub(offset)
             );
-            cut(path, offset).map_err(|error| show(&error))
+            cut(shared, path, offset)
         }
         Err(error) => Err(show(&error)),
     }
@@ -225,10 +226,13 @@ fn replayer_env(shared: &Shared) -> Env {
     crate::tuning::env(&shared.config(), kvasir_reactor::clock::now_unix_ms())
 }
 
-fn cut(path: &Path, offset: u64) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open(path)?;
-    file.set_len(offset)?;
-    file.sync_all()
+fn cut(shared: &Shared, path: &Path, offset: u64) -> Result<(), String> {
+    let cut = shared.saving.loading.change(|| {
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(offset)?;
+        file.sync_all()
+    });
+    cut?.map_err(|error| error.to_string())
 }
 
 /// The first base: what is there now.
@@ -236,12 +240,13 @@ fn begin(shared: &Shared, files: &mut Files<RealDisk>, env: &Env) -> io::Result<
     let format = shared.config().aof.base_format();
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
-    let saved = save_base(shared, (env, &Cancel::default()), (&target, format), |_| {});
+    let cancel = shared.saving.loading.cancel();
+    let saved = save_base(shared, (env, cancel), (&target, format), |_| {});
     let saved = saved.map_err(io::Error::other)?;
     let mut state = lock(&shared.aof.state);
     (state.size, state.base_size) = (saved.bytes, saved.bytes);
     drop(state);
-    files.take_base(base, 1)
+    shared.saving.loading.change(|| files.take_base(base, 1)).map_err(io::Error::other)?
 }
 
 /// The increment that the log goes on in.

@@ -9,6 +9,7 @@ use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
 use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
+use crate::acl::declared;
 use crate::aof;
 use crate::config::Config;
 use crate::config::command::{self, SetError};
@@ -185,12 +186,10 @@ static CONFIG_REWRITE: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
-        let path = &cx.shared.facts.config_file;
-        if path.is_empty() {
+        if cx.shared.facts.config_file.is_empty() {
             return Err(Error::fixed("ERR The server is running without a config file"));
         }
-        let result = rewrite_file(Path::new(path), &cx.shared.config(), Extent::Changed);
-        result.map_err(|error| {
+        rewrite(cx.shared, Extent::Changed).map_err(|error| {
             warning!("CONFIG REWRITE failed error={error}");
             Error::new(format!("ERR Rewriting config file: {error}"))
         })?;
@@ -200,10 +199,16 @@ static CONFIG_REWRITE: ServerCommand = ServerCommand {
     }),
 };
 
+/// Writes options and users into the file; the error is for the user.
+fn rewrite(shared: &Shared, extent: Extent) -> Result<(), String> {
+    let (path, config) = (Path::new(&shared.facts.config_file), shared.config());
+    let users = declared::lines(shared, &config)?;
+    rewrite_file(path, &config, &users, extent).map_err(|error| error.to_string())
+}
+
 /// DEBUG CONFIG-REWRITE-FORCE-ALL.
 pub fn rewrite_all(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let path = Path::new(&cx.shared.facts.config_file);
-    rewrite_file(path, &cx.shared.config(), Extent::All)
+    rewrite(cx.shared, Extent::All)
         .map_err(|error| Error::new(format!("ERR CONFIG-REWRITE-FORCE-ALL failed: {error}")))?;
     cx.reply().ok();
     Ok(())

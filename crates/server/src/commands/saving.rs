@@ -4,7 +4,7 @@ use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_keyspace::view::Garbage;
-use kvasir_persistence::load::Entrance;
+use kvasir_persistence::load::{Entrance, FileError, manifest};
 
 use super::{ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, is_word};
 use crate::log::warning;
@@ -121,18 +121,29 @@ pub(super) fn reload(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         save(cx)?;
     }
     let (shared, env) = (cx.shared, cx.core.env.clone());
+    let path = shared.config().persistence.dbfilename.clone();
+    let failed = |error: FileError| {
+        warning!("can't load {error}");
+        Error::fixed("ERR Error trying to load the RDB dump, check server logs.")
+    };
+    // Nothing is thrown away for a file that is not there.
+    manifest(&path).map_err(failed)?;
     if what.flushes {
         for db in (0..shared.keyspace.database_count() as u16).map(DbIndex) {
             let old = shared.keyspace.flush(db, cx.alone());
             cx.core.tally.garbage.extend(old.map(Garbage::Database));
         }
     }
-    let path = shared.config().persistence.dbfilename.clone();
+    let loading = &shared.saving.loading;
+    loading.begin();
     let entrance = Entrance::Inside(cx.alone());
-    loading::read(shared, &path, entrance, (&env, what.keeps_present)).map_err(|error| {
-        warning!("can't load {error}");
-        Error::fixed("ERR Error trying to load the RDB dump, check server logs.")
-    })?;
+    let read = loading::read(shared, &path, entrance, (&env, what.keeps_present));
+    if read.is_err() && !loading.is_wanted() {
+        // The server ends: nobody shall see or save what is there now.
+        return loading.check();
+    }
+    loading.end();
+    read.map_err(failed)?;
     // The log does not tell of it. Without one there is nothing to rewrite.
     let _ = shared.aof.ask_for_rewrite(shared);
     cx.reply().ok();

@@ -1,7 +1,5 @@
 //! TIME, LOLWUT, SHUTDOWN.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_reactor::clock;
@@ -10,7 +8,7 @@ use kvasir_resp::number::parse_integer;
 
 use super::{ANY_TIME_ADMIN, ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, is_word};
 use crate::saving;
-use crate::shared::{Message, Shared};
+use crate::shared::Shared;
 
 pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &SHUTDOWN];
 
@@ -109,7 +107,8 @@ enum Stop {
 /// Whether a SHUTDOWN saves the data before the server stops.
 fn saves_first(shared: &Shared, args: Args<'_>) -> bool {
     match parse_stop(args) {
-        Ok(Stop::Save) => true,
+        // What is loaded so far would take the place of all there is.
+        Ok(Stop::Save) => !shared.saving.loading.is_under_way(),
         Ok(Stop::Go { nosave }) => !nosave && saving::saves_at_end(shared),
         Ok(Stop::Abort) | Err(_) => false,
     }
@@ -130,8 +129,7 @@ fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         }
     }
     cx.connection.is_closing = true;
-    shared.is_stopping.store(true, Relaxed);
-    shared.send_all(|| Message::Look);
+    shared.stop();
     Ok(())
 }
 

@@ -21,11 +21,19 @@ pub enum Invocation {
     /// Print the sample configuration file.
     PrintConfig,
     /// Look whether a snapshot is sound.
-    CheckRdb(PathBuf),
+    CheckRdb(CheckRdb),
     /// Look whether an append-only file is sound.
     CheckAof(CheckAof),
     /// Say what is wrong with the command line.
     Misuse(String),
+}
+
+/// What is asked of `check-rdb`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct CheckRdb {
+    pub path: PathBuf,
+    /// Data of modules is left out, as `rdb-skip-modules yes` has it.
+    pub skips_modules: bool,
 }
 
 /// What is asked of `check-aof`.
@@ -37,6 +45,8 @@ pub struct CheckAof {
     pub fixes: bool,
     /// Cut off what came after this time, in seconds since 1970.
     pub until_s: Option<u64>,
+    /// As of `check-rdb`.
+    pub skips_modules: bool,
 }
 
 /// Where the configuration comes from; what comes later wins.
@@ -56,8 +66,11 @@ Usage: kvasir-server [/path/to/redis.conf] [--option value ...] [-]
        kvasir-server -v or --version
        kvasir-server -h or --help
        kvasir-server --print-config    print a configuration file with every option
-       kvasir-server check-rdb FILE    tell what a snapshot holds and whether it is sound
-       kvasir-server check-aof [--fix] [--truncate-to-timestamp SECONDS] FILE|MANIFEST
+       kvasir-server check-rdb [--skip-modules] FILE
+                                       tell what a snapshot holds and whether it is sound,
+                                       to a server with 'rdb-skip-modules yes' if so asked
+       kvasir-server check-aof [--fix] [--truncate-to-timestamp SECONDS] [--skip-modules]
+                               FILE|MANIFEST
                                        tell whether an append-only file is sound;
                                        cut off a torn end, or what came after a time
 
@@ -74,10 +87,11 @@ const CHECK_AOF: &str = "check-aof";
 
 /// Reads the arguments after the program's name.
 pub fn parse(arguments: &[OsString]) -> Invocation {
-    if let [command, file] = arguments
+    if let [command, rest @ ..] = arguments
         && command == CHECK_RDB
+        && !rest.is_empty()
     {
-        return Invocation::CheckRdb(file.into());
+        return check_rdb(rest).map_or_else(Invocation::Misuse, Invocation::CheckRdb);
     }
     if let [command, rest @ ..] = arguments
         && command == CHECK_AOF
@@ -97,12 +111,24 @@ pub fn parse(arguments: &[OsString]) -> Invocation {
     }
 }
 
+const SKIP_MODULES: &[u8] = b"--skip-modules";
+
+fn check_rdb(words: &[OsString]) -> Result<CheckRdb, String> {
+    let (options, paths): (Vec<_>, Vec<_>) =
+        words.iter().partition(|word| word.as_bytes() == SKIP_MODULES);
+    match paths[..] {
+        [path] => Ok(CheckRdb { path: path.into(), skips_modules: !options.is_empty() }),
+        _ => Err("check-rdb looks at one file".into()),
+    }
+}
+
 fn check_aof(words: &[OsString]) -> Result<CheckAof, String> {
     let (mut check, mut path) = (CheckAof::default(), None);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_bytes() {
             b"--fix" => check.fixes = true,
+            SKIP_MODULES => check.skips_modules = true,
             b"--truncate-to-timestamp" => {
                 let time_s = words.next().and_then(|time| time.to_str()?.parse().ok());
                 check.until_s =
@@ -197,10 +223,19 @@ mod tests {
         assert_eq!(run(&["-v"]), Invocation::Version);
         assert_eq!(run(&["-h"]), Invocation::Help);
         assert_eq!(run(&["--print-config"]), Invocation::PrintConfig);
-        assert_eq!(run(&["check-rdb", "f"]), Invocation::CheckRdb("f".into()));
+        let check_rdb = |skips_modules| CheckRdb { path: "f".into(), skips_modules };
+        assert_eq!(run(&["check-rdb", "f"]), Invocation::CheckRdb(check_rdb(false)));
+        let skipping = run(&["check-rdb", "f", "--skip-modules"]);
+        assert_eq!(skipping, Invocation::CheckRdb(check_rdb(true)));
+        assert!(matches!(run(&["check-rdb", "f", "g"]), Invocation::Misuse(_)));
         assert_eq!(
             run(&["check-aof", "--truncate-to-timestamp", "17", "f", "--fix"]),
-            Invocation::CheckAof(CheckAof { path: "f".into(), fixes: true, until_s: Some(17) })
+            Invocation::CheckAof(CheckAof {
+                path: "f".into(),
+                fixes: true,
+                until_s: Some(17),
+                skips_modules: false
+            })
         );
         for wrong in [&["--fix"][..], &["a", "b"], &["--truncate-to-timestamp", "x", "f"]] {
             let found = run(&[&["check-aof"], wrong].concat());

@@ -46,6 +46,20 @@ pub struct Directive {
 }
 
 impl Directive {
+    /// Whether it stands in a file.
+    pub fn is_in_file(&self) -> bool {
+        matches!(self.at, Origin::File { .. })
+    }
+
+    /// Where it stands, as a part of a sentence.
+    pub fn place(&self) -> String {
+        match &self.at {
+            Origin::File { path, line } => format!("line {line} of {}", path.display()),
+            Origin::Stdin { line } => format!("line {line} of standard input"),
+            Origin::CommandLine { option } => format!("option {option} of the command line"),
+        }
+    }
+
     pub fn wrong(&self, reason: &str) -> LoadError {
         let (at, line) = (self.at.clone(), self.line.clone());
         LoadError::Directive { at, line, reason: reason.into() }
@@ -98,6 +112,17 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
     loader.finish()
 }
 
+/// The users that a configuration file has from files that it includes. `start_dir` is where the
+/// server was started: names of files may be relative to it.
+pub fn included_users(file: &Path, start_dir: &Path) -> Result<Vec<Directive>, LoadError> {
+    let mut loader = Loader { start_dir: start_dir.to_owned(), only_users: true, ..Loader::new() };
+    loader.files(file)?;
+    let is_included =
+        |user: &Directive| !matches!(&user.at, Origin::File { path, .. } if path == file);
+    loader.users.retain(is_included);
+    Ok(loader.users)
+}
+
 struct Loader {
     config: Config,
     doubtful: Vec<Doubtful>,
@@ -107,6 +132,10 @@ struct Loader {
     users: Vec<Directive>,
     /// Number of files that are open around the current line.
     depth: usize,
+    /// What names of files are relative to; empty: the present directory.
+    start_dir: PathBuf,
+    /// Nothing else is read.
+    only_users: bool,
 }
 
 /// A directive that is known, but not obeyed.
@@ -127,12 +156,14 @@ impl Loader {
             users: Vec::new(),
             depth: 0,
             has_save_points: false,
+            start_dir: PathBuf::new(),
+            only_users: false,
         }
     }
 
     /// Reads the file, or, where `pattern` is one, every file that matches, in order of name.
     fn files(&mut self, pattern: &Path) -> Result<(), LoadError> {
-        for path in matching(pattern) {
+        for path in matching(&self.start_dir.join(pattern)) {
             let text = std::fs::File::open(&path)
                 .map_err(|error| LoadError::Unreadable { path: path.clone(), error })
                 .and_then(|file| read(&path, file))?;
@@ -169,6 +200,9 @@ impl Loader {
                 return Err(wrong(at, BAD_DIRECTIVE.into()));
             }
             list.push(Directive { at, line: text, words: values.to_vec() });
+            return Ok(());
+        }
+        if self.only_users {
             return Ok(());
         }
         let outcome = if let Some((row, _)) = Row::find(name) {

@@ -18,6 +18,7 @@ pub struct Persistence {
     pub rdbchecksum: bool,
     pub rdb_version: u16,
     pub rdb_save_incremental_fsync: bool,
+    pub rdb_skip_modules: bool,
     pub stop_writes_on_bgsave_error: bool,
     pub snapshot_threads: u32,
     /// 0: one for each worker.
@@ -98,6 +99,17 @@ pub(super) const RDB_SAVE_INCREMENTAL_FSYNC: Row = Row::new(
     "yes",
     field!(persistence.rdb_save_incremental_fsync),
     "Bring a snapshot to the disk every 4 MB, so that its end holds nobody up.",
+);
+
+pub(super) const RDB_SKIP_MODULES: Row = Row::new(
+    "rdb-skip-modules",
+    Group::Persistence,
+    Kind::Bool,
+    "no",
+    field!(persistence.rdb_skip_modules),
+    "\
+Load a snapshot that holds data of modules without it, and say how much that is.
+The next save then writes a file that lacks it. Otherwise such a file is refused.",
 );
 
 pub(super) const STOP_WRITES_ON_BGSAVE_ERROR: Row = Row::new(

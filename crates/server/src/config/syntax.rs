@@ -18,7 +18,7 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 /// `word` as it is, or in double quotes where it would not read back as one word.
 pub fn quote(word: &[u8]) -> Vec<u8> {
-    let plain = |byte: &u8| byte.is_ascii_graphic() && !br#""'\#"#.contains(byte);
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !br#""'\"#.contains(byte);
     if !word.is_empty() && word.iter().all(plain) { word.to_vec() } else { quote_always(word) }
 }
 

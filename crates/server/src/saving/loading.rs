@@ -1,31 +1,48 @@
 //! Loading the data set: at the start, while clients are told to wait, and by DEBUG RELOAD.
 
+use std::io;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::Env;
+use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::RealDisk;
 use kvasir_persistence::load::{Entrance, FileError, Listener, Progress, Target, load, manifest};
+use kvasir_persistence::rdb::unknown_module;
 use kvasir_persistence::set::{AUX_SLOTS, files_of_others};
-use kvasir_reactor::clock;
+use kvasir_reactor::{clock, signal};
 use kvasir_structures::gate;
 
 use crate::aof;
+use crate::lock;
 use crate::log::{notice, warning};
 use crate::scripting::run::Scripting;
-use crate::shared::Shared;
+use crate::shared::{Message, Shared};
 use crate::tuning::env;
 
 /// How often the log tells how far it is.
 const TELL: Duration = Duration::from_secs(2);
+/// How long the end of the server waits for the loading to notice. It may be at one value of any
+/// size, or at a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Keys that are left out and named in the log.
+const NAMED_MAX: u64 = 10;
 
 /// Whether data is being loaded, and how far that is.
 #[derive(Default)]
 pub struct Loading {
+    /// Also once it has failed: nobody sees a part of the data.
     is_under_way: AtomicBool,
+    /// Asked when the server ends.
+    end: Cancel,
+    /// Why the data could not be loaded.
+    failure: Mutex<Option<String>>,
     pub progress: Progress,
     pub started_ms: AtomicU64,
 }
@@ -44,13 +61,33 @@ impl Loading {
         if self.is_under_way() { Err(LOADING) } else { Ok(()) }
     }
 
-    fn begin(&self) {
+    /// Whether the data will be of use to anybody.
+    pub fn is_wanted(&self) -> bool {
+        !self.end.is_asked() && signal::shutdown_requested().is_none()
+    }
+
+    /// What gives up a snapshot that is taken while data is loaded.
+    pub fn cancel(&self) -> &Cancel {
+        &self.end
+    }
+
+    /// Changes something on the disk, unless the server ends: then all stays as it is.
+    pub fn change<R>(&self, change: impl FnOnce() -> R) -> Result<R, String> {
+        self.end.commit(change).ok_or_else(|| "given up".into())
+    }
+
+    pub fn begin(&self) {
         self.started_ms.store(clock::now_unix_ms(), Ordering::Relaxed);
         self.is_under_way.store(true, Ordering::Release);
     }
 
-    fn end(&self) {
+    pub fn end(&self) {
         self.is_under_way.store(false, Ordering::Release);
+    }
+
+    /// What to tell the user if the server ended because its data could not be loaded.
+    pub fn take_failure(&self) -> Option<String> {
+        lock(&self.failure).take()
     }
 }
 
@@ -63,9 +100,47 @@ pub fn begin_if_there_is_something(shared: &Shared) {
     }
 }
 
-/// Loads the file of the configuration, if there is one, while clients are told to wait. Returns
-/// what to tell the user if that fails.
-pub fn load_at_start(shared: &'static Shared) -> Result<(), String> {
+/// The thread that loads the data at the start. The server may end before it has.
+pub struct Loader {
+    /// Nothing is ever sent, but the other end is gone once the thread has ended.
+    running: Receiver<()>,
+}
+
+/// Loads what the configuration names while clients are told to wait, then calls `ready`. If that
+/// fails, nobody ever sees what was loaded, and the server ends.
+pub fn start(shared: &'static Shared, ready: fn(&Shared)) -> io::Result<Loader> {
+    let (token, running) = mpsc::channel();
+    let run = move || {
+        let _token: Sender<()> = token;
+        let loading = &shared.saving.loading;
+        match load_at_start(shared) {
+            Ok(()) => {
+                loading.end();
+                // What had to wait for it, as expiry does, is due.
+                shared.send_all(|| Message::Look);
+                ready(shared);
+            }
+            Err(_) if !loading.is_wanted() => {}
+            Err(text) => {
+                *lock(&loading.failure) = Some(text);
+                shared.stop();
+            }
+        }
+    };
+    thread::Builder::new().name("load".into()).spawn(run)?;
+    Ok(Loader { running })
+}
+
+impl Loader {
+    /// Ends the loading, if it is still under way. What does not notice in time only reads: on the
+    /// disk nothing changes any more once this returns.
+    pub fn give_up(self, shared: &Shared) {
+        shared.saving.loading.end.ask();
+        let _ = self.running.recv_timeout(PATIENCE);
+    }
+}
+
+fn load_at_start(shared: &'static Shared) -> Result<(), String> {
     let config = shared.config();
     let path = &config.persistence.dbfilename;
     if !shared.saving.loading.is_under_way() {
@@ -73,14 +148,15 @@ pub fn load_at_start(shared: &'static Shared) -> Result<(), String> {
         return Ok(());
     }
     let env = env(&config, clock::now_unix_ms());
-    std::thread::scope(|scope| {
-        let teller = scope.spawn(|| tell(shared, path));
+    let (over, is_over) = mpsc::channel();
+    thread::scope(|scope| {
+        // Without the thread nobody tells how far it is, and that is all.
+        let _ = thread::Builder::new().spawn_scoped(scope, move || tell(shared, path, &is_over));
         let result = match config.aof.appendonly {
             true => aof::start::run(shared, &env),
             false => read_snapshot(shared, &env),
         };
-        shared.saving.loading.end();
-        teller.thread().unpark();
+        drop(over);
         result
     })
 }
@@ -124,28 +200,36 @@ pub fn read(
         drops_expired: !env.replays,
         keeps_present,
     };
-    for figure in [&progress.bytes, &progress.keys, &progress.keys_expired] {
-        figure.store(0, Ordering::Relaxed);
-    }
-    let is_set = manifest(path)?.is_some();
-    let mut listener = Beside { shared, reader: Scripting::new(shared, Kind::Function), is_set };
+    progress.reset();
+    let mut listener = Beside {
+        shared,
+        reader: Scripting::new(shared, Kind::Function),
+        is_set: manifest(path)?.is_some(),
+        skips_modules: config.persistence.rdb_skip_modules,
+        modules: Modules::default(),
+        empty: 0,
+    };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
-    let [keys, expired, bytes] = [&progress.keys, &progress.keys_expired, &progress.bytes]
-        .map(|figure| figure.load(Ordering::Relaxed));
+    let Progress { bytes, keys, keys_expired, keys_empty, .. } = progress;
+    let [bytes, keys, expired, empty] =
+        [bytes, keys, keys_expired, keys_empty].map(|figure| figure.load(Ordering::Relaxed));
+    let (file, took_ms) = (path.display(), start.elapsed().as_millis());
+    let Modules { values, aux } = listener.modules;
+    if values + aux > 0 {
+        warning!("data of modules was left out file={file} values={values} aux={aux}");
+    }
     notice!(
-        "loaded file={} keys={keys} expired={expired} bytes={bytes} took_ms={}",
-        path.display(),
-        start.elapsed().as_millis()
+        "loaded file={file} keys={keys} expired={expired} empty={empty} bytes={bytes} \
+         took_ms={took_ms}"
     );
     Ok(())
 }
 
-/// Tells in the log how far it is until it has ended.
-fn tell(shared: &Shared, path: &Path) {
+/// Tells in the log how far it is until it is over.
+fn tell(shared: &Shared, path: &Path, is_over: &Receiver<()>) {
     let (loading, start) = (&shared.saving.loading, Instant::now());
-    std::thread::park_timeout(TELL);
-    while loading.is_under_way() {
+    while is_over.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let (bytes, total) =
             (figure(&loading.progress.bytes), figure(&loading.progress.bytes_total));
@@ -153,7 +237,6 @@ fn tell(shared: &Shared, path: &Path) {
         let eta_s = eta_s(start.elapsed(), bytes, total);
         let keys = figure(&loading.progress.keys);
         notice!("loading file={} percent={percent} keys={keys} eta_s={eta_s}", path.display());
-        std::thread::park_timeout(TELL);
     }
 }
 
@@ -169,6 +252,17 @@ struct Beside {
     reader: Scripting,
     /// There is a manifest, so that all files of a set are loaded.
     is_set: bool,
+    skips_modules: bool,
+    modules: Modules,
+    /// Collections without elements.
+    empty: u64,
+}
+
+/// What of modules was left out.
+#[derive(Clone, Copy, Default)]
+struct Modules {
+    values: u64,
+    aux: u64,
 }
 
 impl Listener for Beside {
@@ -189,16 +283,28 @@ impl Listener for Beside {
         self.shared.libraries.add(library, true).map_err(text)
     }
 
-    fn module(&mut self, module: &str, key: Option<&[u8]>) {
-        match key {
-            Some(key) => {
-                let key = key.escape_ascii();
-                warning!(
-                    "a value of a module is left out: there are no modules module={module} key={key}"
-                );
-            }
-            None => warning!("data of a module is left out module={module}"),
+    fn module(&mut self, module: &str, key: Option<&[u8]>) -> Result<(), String> {
+        if !self.skips_modules {
+            return Err(unknown_module(module, key.is_some()));
         }
+        self.modules.values += u64::from(key.is_some());
+        self.modules.aux += u64::from(key.is_none());
+        if self.modules.values + self.modules.aux <= NAMED_MAX {
+            let key = key.unwrap_or_default().escape_ascii();
+            warning!("data of a module is left out module={module} key={key}");
+        }
+        Ok(())
+    }
+
+    fn empty(&mut self, key: &[u8]) {
+        self.empty += 1;
+        if self.empty <= NAMED_MAX {
+            warning!("a key of nothing is left out key={}", key.escape_ascii());
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.shared.saving.loading.is_wanted()
     }
 }
 

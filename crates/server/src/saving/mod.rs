@@ -272,8 +272,12 @@ pub fn save_at_end(shared: &Shared) -> Option<bool> {
         return Some(true);
     }
     let env = crate::tuning::env(&shared.config(), clock::now_unix_ms());
-    let mut pass = shared.gate.exclusive_unless(|| is_any_unfinished(shared))?;
-    let saved = shared.saving.save_at_last(shared, &mut pass, &env);
+    let pass = &mut shared.gate.exclusive_unless(|| is_any_unfinished(shared))?;
+    if !saves_at_end(shared) {
+        // A DEBUG RELOAD had the gate, and was given up.
+        return Some(true);
+    }
+    let saved = shared.saving.save_at_last(shared, pass, &env);
     if saved.is_err() {
         warning!("the data can't be saved, so the server goes on; SHUTDOWN NOSAVE ends it");
     }
