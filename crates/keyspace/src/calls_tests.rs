@@ -13,7 +13,7 @@ use crate::testing::{Bench, parse_calls};
 /// All keys as calls.
 fn calls_of(bench: &Bench) -> Vec<ArgsBuf> {
     let (pass, mut calls) = (bench.gate().enter(0), Calls::default());
-    for db in (0..bench.keyspace().database_count() as u16).map(DbIndex) {
+    for db in bench.keyspace().indexes() {
         calls.select(db);
         for slot in bench.keyspace().database(db, &pass).slots().iter().filter(|s| !s.is_empty()) {
             slot.lock(&pass).for_each(|record| calls.entry(record));

@@ -78,6 +78,7 @@ impl Drop for Database {
 
 /// The databases of a server, behind its gate.
 pub struct Keyspace {
+    count: u16,
     databases: Box<[GateCell<Box<Database>>]>,
     /// Of each database that is being saved; it goes along when that gets another index.
     images: Box<[GateCell<Option<Arc<Image>>>]>,
@@ -91,10 +92,11 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    pub fn new(gate: &Gate, count: usize) -> Keyspace {
+    pub fn new(gate: &Gate, count: u16) -> Keyspace {
         let database = || GateCell::new(gate, Box::new(Database::new()));
         let databases = (0..count).map(|_| database()).collect();
         Keyspace {
+            count,
             databases,
             images: (0..count).map(|_| GateCell::new(gate, None)).collect(),
             waiting: Waiting::default(),
@@ -105,14 +107,18 @@ impl Keyspace {
     }
 
     /// How many databases there are.
-    pub fn database_count(&self) -> usize {
-        self.databases.len()
+    pub fn database_count(&self) -> u16 {
+        self.count
+    }
+
+    /// All indexes, in order.
+    pub fn indexes(&self) -> impl Iterator<Item = DbIndex> + use<> {
+        (0..self.count).map(DbIndex)
     }
 
     /// The index as a database's, if there is one.
     pub fn db_index(&self, index: i64) -> Option<DbIndex> {
-        let index = usize::try_from(index).ok().filter(|index| *index < self.databases.len())?;
-        Some(DbIndex(index as u16))
+        u16::try_from(index).ok().filter(|index| *index < self.count).map(DbIndex)
     }
 
     #[inline(always)]

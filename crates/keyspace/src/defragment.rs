@@ -54,7 +54,7 @@ impl Defragmenter {
 
     /// Goes on to a slot that has keys; false if there is none any more.
     fn seek(&mut self, keyspace: &Keyspace, pass: &Pass<'_>) -> bool {
-        while usize::from(self.db) < keyspace.database_count() {
+        while self.db < keyspace.database_count() {
             let database = keyspace.database(DbIndex(self.db), pass);
             let slots = if database.was_used() { &database.slots()[..] } else { &[] };
             let from = usize::from(self.slot);

@@ -12,7 +12,7 @@ use kvasir_structures::quicklist::End;
 use kvasir_structures::stream::StreamId;
 use sha1::{Digest as _, Sha1};
 
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
 use crate::hash_value::Hash;
 use crate::list_value::List;
 use crate::set_value::Set;
@@ -62,12 +62,12 @@ pub fn of_value(record: Record<'_>, env: &Env) -> Digest {
 /// Of all databases; the caller sees to it that nobody changes them meanwhile.
 pub fn of_data_set(keyspace: &Keyspace, pass: &Pass<'_>, env: &Env) -> Digest {
     let mut all = Digest::default();
-    for db in 0..keyspace.database_count() as u16 {
-        let database = keyspace.database(DbIndex(db), pass);
+    for db in keyspace.indexes() {
+        let database = keyspace.database(db, pass);
         if database.is_empty() {
             continue;
         }
-        all.mix(&u32::from(db).to_be_bytes());
+        all.mix(&u32::from(db.0).to_be_bytes());
         for slot in database.slots().iter().filter(|slot| !slot.is_empty()) {
             slot.lock(pass).for_each(|record| {
                 let is_dead = record.expiry_ms().is_some_and(|expiry_ms| env.has_passed(expiry_ms));

@@ -179,8 +179,7 @@ impl Eviction<'_> {
     /// Slots that have keys which may go, or seem to.
     fn slots(&self) -> impl Iterator<Item = ((DbIndex, u16), &Slot<Object>)> {
         let spares_persistent = self.env.policy.spares_persistent();
-        let databases = (0..self.keyspace.database_count()).map(|db| DbIndex(db as u16));
-        let used = databases.filter_map(|db| {
+        let used = self.keyspace.indexes().filter_map(|db| {
             let database = self.keyspace.database(db, self.pass);
             database.was_used().then_some((db, database))
         });

@@ -113,7 +113,7 @@ pub fn cut(
     sink: &Arc<dyn Sink>,
 ) -> Vec<Arc<Image>> {
     let mut images = Vec::new();
-    for db in (0..keyspace.database_count() as u16).map(DbIndex) {
+    for db in keyspace.indexes() {
         if keyspace.database(db, pass).is_empty() {
             continue;
         }
@@ -131,7 +131,7 @@ pub fn cut(
 
 /// Ends all images: from now on nobody saves anything before a change.
 pub fn end(keyspace: &Keyspace, pass: &mut ExclusivePass<'_>) {
-    for db in (0..keyspace.database_count() as u16).map(DbIndex) {
+    for db in keyspace.indexes() {
         keyspace.set_image(db, pass, None);
     }
 }
@@ -239,7 +239,7 @@ impl Image {
 
     /// Where the database is now: SWAPDB gives it another index.
     fn find_database<'p>(&self, keyspace: &'p Keyspace, pass: &'p Pass<'_>) -> &'p Database {
-        let mut databases = (0..keyspace.database_count() as u16).map(DbIndex);
+        let mut databases = keyspace.indexes();
         let is_its = |db: &DbIndex| {
             keyspace.image(*db, pass).is_some_and(|image| std::ptr::eq(Arc::as_ptr(image), self))
         };

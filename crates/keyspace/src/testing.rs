@@ -166,7 +166,7 @@ impl Bench {
     /// Every record, the expired ones included.
     pub fn content(&self) -> Content {
         let (pass, mut content) = (self.gate.enter(0), Content::new());
-        for db in (0..self.keyspace.database_count()).map(|db| DbIndex(db as u16)) {
+        for db in self.keyspace.indexes() {
             let database = self.keyspace.database(db, &pass);
             if !database.was_used() {
                 continue;

@@ -4,6 +4,8 @@
 //! Knows no client and no command. How a value looks in a file is `kvasir_keyspace::serial`; what
 //! stands around values, and what happens on disk, is here.
 #![forbid(unsafe_code)]
+// What a file says is brought into a smaller type by `try_from` only.
+#![warn(clippy::cast_possible_truncation)]
 
 pub mod aof;
 pub mod blocks;

@@ -231,9 +231,9 @@ fn parse_file(line: &[u8], id: SnapshotId, number: usize) -> Option<FileFacts> {
 
 fn parse_slots(text: &[u8]) -> Option<Range<u16>> {
     let dash = text.iter().position(|byte| *byte == b'-')?;
-    let (first, last) = (parse_number(&text[..dash])?, parse_number(&text[dash + 1..])?);
-    let is_range = first <= last && last < SLOTS as u64;
-    is_range.then_some(first as u16..last as u16 + 1)
+    let slot = |text| u16::try_from(parse_number(text)?).ok();
+    let (first, last) = (slot(&text[..dash])?, slot(&text[dash + 1..])?);
+    (first <= last && usize::from(last) < SLOTS).then(|| first..last + 1)
 }
 
 fn parse_version(text: &[u8]) -> Option<Version> {

@@ -263,7 +263,6 @@ fn used<'p>(
     keyspace: &'p Keyspace,
     pass: &'p ExclusivePass<'_>,
 ) -> impl Iterator<Item = (DbIndex, &'p Database)> {
-    let databases = (0..keyspace.database_count() as u16).map(DbIndex);
-    let databases = databases.map(|db| (db, keyspace.database(db, pass)));
+    let databases = keyspace.indexes().map(|db| (db, keyspace.database(db, pass)));
     databases.filter(|(_, database)| !database.is_empty())
 }

@@ -52,7 +52,7 @@ pub(crate) fn parse_hex(text: &[u8]) -> Option<u64> {
 
 /// The slots of a file of a set of so many.
 pub fn slots_of(file: usize, files: usize) -> Range<u16> {
-    let start = |file| (file * SLOTS / files) as u16;
+    let start = |file| u16::try_from(file * SLOTS / files).expect("a slot, or their end");
     start(file)..start(file + 1)
 }
 

@@ -1,7 +1,8 @@
 //! `kvasir-server check-aof [--fix] FILE|MANIFEST`: whether an append-only file is sound.
 //!
 //! Every byte is looked at that a server would look at: a snapshot at the beginning is loaded into
-//! databases that nobody uses, and of a log each call is read, though not run. Only the end of the
+//! databases that nobody uses, and of a log each call is read, and judged as the server judges it,
+//! though not run. Only the end of the
 //! last file is ever cut off, and only what a power cut may leave there: damage anywhere else is
 //! for people to look at.
 
@@ -17,8 +18,10 @@ use kvasir_persistence::aof::manifest::Manifest;
 use kvasir_persistence::load::FileError;
 use kvasir_resp::args::Args;
 
+use crate::aof::replay::judge;
 use crate::check_rdb;
 use crate::config::arguments::CheckAof;
+use crate::dispatch::Table;
 
 /// The exit statuses beside 0: nobody can tell, an end that was to be cut off and was not, damage.
 const UNKNOWN: u8 = 1;
@@ -205,20 +208,23 @@ fn look(path: &Path, wish: &CheckAof) -> Result<Found, Finding> {
         false => 0,
     };
     file.seek(SeekFrom::Start(offset)).map_err(unknown)?;
-    let mut calls = Calls { count: 0, until_s: wish.until_s, late_at: None };
+    let until_s = wish.until_s;
+    let mut calls = Calls { table: Table::new(), count: 0, until_s, late_at: None };
     let end = load(file, offset, &AtomicU64::new(0), &mut calls);
     Ok(Found { bytes, is_snapshot, calls: calls.count, end, late_at: calls.late_at })
 }
 
 /// Counts calls, and finds the first that is too late.
 struct Calls {
+    table: Table,
     count: u64,
     until_s: Option<u64>,
     late_at: Option<u64>,
 }
 
 impl Replay for Calls {
-    fn call(&mut self, _args: Args<'_>) -> Result<(), String> {
+    fn call(&mut self, args: Args<'_>) -> Result<(), String> {
+        judge(&self.table, args)?;
         self.count += 1;
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::value::Tag;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::load::{
@@ -27,7 +27,7 @@ use kvasir_structures::gate::{ExclusivePass, Gate};
 use crate::config::arguments::CheckRdb;
 
 /// More databases than any server is known to have.
-const DATABASES: usize = 1024;
+const DATABASES: u16 = 1024;
 /// How often a terminal is told how far it is.
 const TELL: Duration = Duration::from_millis(100);
 
@@ -184,7 +184,7 @@ impl Found {
 /// How many keys of each type there are in each database, and how many of them are dead.
 fn describe_keys(keyspace: &Keyspace, pass: &ExclusivePass<'_>, env: &Env, text: &mut String) {
     let (mut all, mut all_expired) = (0, 0);
-    for db in (0..keyspace.database_count() as u16).map(DbIndex) {
+    for db in keyspace.indexes() {
         let database = keyspace.database(db, pass);
         if !database.was_used() {
             continue;

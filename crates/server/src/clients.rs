@@ -72,6 +72,7 @@ impl Default for Names {
 }
 
 /// Where a connection comes from.
+#[derive(Default)]
 pub struct Origin {
     pub address: Box<str>,
     pub local_address: Box<str>,
@@ -82,6 +83,40 @@ pub struct Origin {
 }
 
 impl Client {
+    /// One that no registry has.
+    pub fn new(id: u64, worker: usize, origin: Origin, now_ms: u64) -> Client {
+        Client {
+            id,
+            worker,
+            connection: origin.connection,
+            address: origin.address,
+            local_address: origin.local_address,
+            is_unix: origin.is_unix,
+            is_local: origin.is_local,
+            descriptor: origin.descriptor,
+            created_ms: now_ms,
+            last_ms: AtomicU64::new(now_ms),
+            db: AtomicU16::new(0),
+            protocol: AtomicU16::new(2),
+            last_command: AtomicUsize::new(usize::MAX),
+            input_bytes: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            commands: AtomicU64::new(0),
+            queued: AtomicI64::new(-1),
+            watched: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
+            is_postponed: AtomicBool::new(false),
+            is_monitor: AtomicBool::new(false),
+            can_redirect: AtomicBool::new(false),
+            tracker: Mutex::default(),
+            is_blocked: AtomicBool::new(false),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            subscriptions: Default::default(),
+            names: Mutex::default(),
+        }
+    }
+
     /// How it tracks keys, if it does.
     pub fn tracker(&self) -> Option<Arc<Tracker>> {
         lock(&self.tracker).clone()
@@ -115,36 +150,8 @@ pub struct Clients {
 
 impl Clients {
     pub fn add(&self, worker: usize, origin: Origin, now_ms: u64) -> Arc<Client> {
-        let client = Arc::new(Client {
-            id: self.next_id.fetch_add(1, Relaxed) + 1,
-            worker,
-            connection: origin.connection,
-            address: origin.address,
-            local_address: origin.local_address,
-            is_unix: origin.is_unix,
-            is_local: origin.is_local,
-            descriptor: origin.descriptor,
-            created_ms: now_ms,
-            last_ms: AtomicU64::new(now_ms),
-            db: AtomicU16::new(0),
-            protocol: AtomicU16::new(2),
-            last_command: AtomicUsize::new(usize::MAX),
-            input_bytes: AtomicUsize::new(0),
-            output_bytes: AtomicUsize::new(0),
-            commands: AtomicU64::new(0),
-            queued: AtomicI64::new(-1),
-            watched: AtomicUsize::new(0),
-            queued_bytes: AtomicUsize::new(0),
-            is_postponed: AtomicBool::new(false),
-            is_monitor: AtomicBool::new(false),
-            can_redirect: AtomicBool::new(false),
-            tracker: Mutex::default(),
-            is_blocked: AtomicBool::new(false),
-            no_evict: AtomicBool::new(false),
-            no_touch: AtomicBool::new(false),
-            subscriptions: Default::default(),
-            names: Mutex::default(),
-        });
+        let id = self.next_id.fetch_add(1, Relaxed) + 1;
+        let client = Arc::new(Client::new(id, worker, origin, now_ms));
         self.lock().insert(client.id, Arc::clone(&client));
         client
     }

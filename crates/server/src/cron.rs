@@ -169,7 +169,7 @@ impl Cron {
     /// set meanwhile: the flag was cleared before the round began. Says whether it ended.
     fn next_database(&mut self, shared: &Shared) -> bool {
         self.cursor = (self.cursor.0 + 1, 0);
-        let is_last = self.cursor.0 as usize == shared.keyspace.database_count();
+        let is_last = self.cursor.0 == shared.keyspace.database_count();
         if is_last {
             self.cursor = (0, 0);
             shared.has_expiries.store(self.round_saw_expiry, Relaxed);

@@ -53,8 +53,9 @@ pub struct Session {
     pub worker: Box<Worker>,
     pub connection: Box<Connection>,
     calling: Calling,
-    /// The request of the batch that everything in the session is the answer to.
-    request: usize,
+    /// The request of the batch that everything in the session is the answer to; none where nobody
+    /// has asked: a call of a log that is loaded.
+    request: Option<usize>,
     hold: Option<Hold>,
     /// Of the call at hand; here so that its memory is used again.
     keys: Vec<KeyAt>,
@@ -112,7 +113,7 @@ impl Start {
             worker,
             connection: self.connection,
             calling,
-            request: self.request,
+            request: Some(self.request),
             hold: None,
             keys: Vec::new(),
             is_out_of_memory: false,
@@ -149,6 +150,38 @@ impl Start {
 }
 
 impl Session {
+    /// Runs one call for nobody, alone in the gate: one of a log that is loaded. It is not counted,
+    /// and its reply is in the connection's.
+    pub fn run_alone(
+        worker: Box<Worker>,
+        connection: Box<Connection>,
+        entry: &'static Entry,
+        args: ArgsBuf,
+    ) -> (Box<Worker>, Box<Connection>, Result<(), Error>) {
+        let mut session = Session {
+            worker,
+            connection,
+            calling: Calling::Queued(args.clone()),
+            request: None,
+            hold: None,
+            keys: Vec::new(),
+            is_out_of_memory: false,
+        };
+        if let Err(error) = session.hold_world() {
+            return (session.worker, session.connection, Err(error));
+        }
+        let (session, result) = match entry.handler {
+            Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) => run(session),
+            Handler::Server(command) => {
+                let result = session.call_server(command, args.as_args());
+                (session, result)
+            }
+            Handler::Data(_) => unreachable!("a call about data needs no session"),
+        };
+        let (worker, connection) = session.end();
+        (worker, connection, result)
+    }
+
     pub fn shared(&self) -> &'static Shared {
         self.worker.shared
     }
@@ -171,7 +204,14 @@ impl Session {
     /// Gives the other connections of the batch back what they have in it and was not run yet,
     /// since this call takes long.
     pub fn release_others(&mut self) {
-        self.worker.release_sources(self.request);
+        if let Some(request) = self.request {
+            self.worker.release_sources(request);
+        }
+    }
+
+    /// Whether a client waits for the session's end, and others of its worker with it.
+    pub fn has_client(&self) -> bool {
+        self.request.is_some()
     }
 
     /// Whether somebody further out holds already what this call needs.

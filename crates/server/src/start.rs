@@ -212,7 +212,7 @@ fn start_workers(
     let gate: &'static Gate = Box::leak(Box::new(Gate::new(count)));
     let facts = facts(backend, &config, configured_by)?;
     hash::set_seed(facts.hash_seed);
-    let keyspace = Keyspace::new(gate, config.databases as usize);
+    let keyspace = Keyspace::new(gate, config.databases);
     let shared = Shared::new(gate, keyspace, config, tls, facts, access, wakers);
     let shared: &'static Shared = Box::leak(Box::new(shared));
     crash::install(shared);

@@ -6,7 +6,7 @@ use kvasir_structures::crc64;
 /// The longest line that is passed over, its end included, as in Redis.
 const LINE_MAX: usize = 1024;
 /// The most words of a call, and bytes of one.
-const COUNT_MAX: u64 = i32::MAX as u64;
+const COUNT_MAX: usize = i32::MAX as usize;
 
 const GROUP: &[u8] = b"#KVG:";
 
@@ -84,23 +84,23 @@ fn parse_call(bytes: &[u8]) -> Result<Record, NoRecord> {
     let mut words = Vec::new();
     for _ in 0..count {
         let (len, start) = number(bytes, at, b'$')?;
-        let end = start + len as usize;
+        let end = start + len;
         match bytes.get(end..end + 2) {
             None => return Err(NoRecord::Incomplete),
             Some(b"\r\n") => {}
             Some(_) => return Err(NoRecord::Wrong { at: end, what: "a word has no end" }),
         }
         let long = NoRecord::Wrong { at, what: "a call of more than 4 GiB" };
-        let start = u32::try_from(start).map_err(|_| long)?;
-        u32::try_from(end).map_err(|_| long)?;
-        words.push(Span { start, len: len as u32 });
+        let [start, end] = [start, end].map(|place| u32::try_from(place).map_err(|_| long));
+        let (start, end) = (start?, end?);
+        words.push(Span { start, len: end - start });
         at = end + 2;
     }
     Ok(Record::Call { words, size: at })
 }
 
 /// The number behind `kind` at `at`, and where its line ends.
-fn number(bytes: &[u8], at: usize, kind: u8) -> Result<(u64, usize), NoRecord> {
+fn number(bytes: &[u8], at: usize, kind: u8) -> Result<(usize, usize), NoRecord> {
     let wrong = |what| NoRecord::Wrong { at, what };
     let Some((first, rest)) = bytes.get(at..).and_then(<[u8]>::split_first) else {
         return Err(NoRecord::Incomplete);

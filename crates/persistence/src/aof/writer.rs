@@ -226,8 +226,8 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             return Ok(());
         }
         let to = needed.next_multiple_of(room);
-        let whole = (to - from) as usize / ZEROS.len();
-        let rest = (to - from) as usize % ZEROS.len();
+        let size = usize::try_from(to - from).expect("no more than the room");
+        let (whole, rest) = (size / ZEROS.len(), size % ZEROS.len());
         let mut zeros = vec![IoSlice::new(&ZEROS); whole];
         zeros.push(IoSlice::new(&ZEROS[..rest]));
         match write_all(output, &mut self.file, from, &mut zeros, false) {

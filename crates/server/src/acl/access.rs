@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Acl;
-use super::user::User;
+use super::user::{Grammar, User};
 use crate::dispatch::Table;
 
 /// No version of the rules.
@@ -20,6 +20,8 @@ pub struct Access {
     version: u64,
     /// The version at which everything was allowed; `NEVER` if it is not.
     free_version: u64,
+    /// It is no client's, and everything is allowed whatever the rules become.
+    is_unbound: bool,
 }
 
 /// The user of a connection was deleted: it is to be closed.
@@ -31,9 +33,23 @@ impl Access {
     pub fn new(acl: &Acl, table: &Table) -> Access {
         let (user, version) = acl.default_user();
         let is_authenticated = user.is_open();
-        let mut access = Access { user, is_authenticated, version, free_version: NEVER };
+        let mut access =
+            Access { user, is_authenticated, version, free_version: NEVER, is_unbound: false };
         access.note_freedom(acl, table);
         access
+    }
+
+    /// Of a log that is loaded: what stands in it was allowed when it was done.
+    pub fn unbound(table: &Table) -> Access {
+        let grammar = Grammar { table, with_all_channels: true };
+        let user = Arc::new(User::new_default(0, grammar));
+        let (version, free_version) = (NEVER, NEVER);
+        Access { user, is_authenticated: true, version, free_version, is_unbound: true }
+    }
+
+    /// Whether the rules don't concern it.
+    pub fn is_unbound(&self) -> bool {
+        self.is_unbound
     }
 
     pub fn user(&self) -> &Arc<User> {

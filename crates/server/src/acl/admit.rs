@@ -85,6 +85,9 @@ fn look(
     moment: Moment,
 ) -> Result<(), Error> {
     let Scene { shared, core, .. } = scene;
+    if connection.access.is_unbound() {
+        return Ok(());
+    }
     if connection.access.refresh(&shared.acl, &shared.table).is_err() {
         connection.is_closing = true;
         return Err(NOT_AUTHENTICATED);

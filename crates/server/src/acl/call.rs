@@ -17,7 +17,7 @@ pub struct Call<'a> {
     /// The database that the connection has selected.
     pub db: DbIndex,
     /// How many databases there are.
-    pub databases: u32,
+    pub databases: u16,
 }
 
 impl Call<'_> {
@@ -51,7 +51,7 @@ impl Call<'_> {
 
     fn database(&self, arg: usize) -> Option<u32> {
         let number = parse_integer(self.args.get(arg)?)?;
-        u32::try_from(number).ok().filter(|number| *number < self.databases)
+        u32::try_from(number).ok().filter(|number| *number < u32::from(self.databases))
     }
 
     /// The channel arguments, and whether they are patterns.

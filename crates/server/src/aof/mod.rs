@@ -5,9 +5,10 @@
 //! does, the next group gathers. Replies that wait for it are held back by their own workers
 //! (`fence`). The format of the files is `kvasir_persistence::aof`.
 
+mod aside;
 pub mod demand;
 mod output;
-mod replay;
+pub mod replay;
 pub mod rewrite;
 mod round;
 pub mod start;

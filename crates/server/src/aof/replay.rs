@@ -1,27 +1,29 @@
 //! Running the calls of a log: as clients' calls run, but without clients, and nothing expires.
+//!
+//! A call that fails is counted and passed over, as Redis does, since a log may have anything that
+//! it executed: only what is no call ends the loading. `kvasir-server check-aof` judges by the same
+//! function.
 
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::command::{Command, Run, World};
+use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::event::Class;
 use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::rng::Rng;
-use kvasir_keyspace::serial::functions;
 use kvasir_keyspace::view::{Env, Tally};
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_persistence::aof::load::Replay;
 use kvasir_resp::args::Args;
-use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
 
-use crate::dispatch::Handler;
+use super::aside::{Aside, changes_something};
+use crate::dispatch::{Entry, Handler, Table};
 use crate::log::warning;
-use crate::scripting::libraries::Policy;
-use crate::scripting::run::Scripting;
 use crate::shared::Shared;
 
 /// A call that keeps everybody out for so long is followed by a moment in which who waits for the
@@ -32,15 +34,30 @@ const OPEN: Duration = Duration::from_micros(200);
 /// Calls that failed and are named in the log of the server.
 const NAMED_MAX: u64 = 10;
 
+/// What a call of a log names, or why it is none. In a log commands have their own names, whatever
+/// clients have to call them.
+pub fn judge<'t>(table: &'t Table, args: Args<'_>) -> Result<&'t Entry, String> {
+    let name = || args.name().escape_ascii();
+    let entry = table.resolve(args);
+    let entry = entry.map_err(|_| format!("a call of {}, which is no command,", name()))?;
+    if !entry.spec.accepts_count(args.len()) {
+        return Err(format!("a call of {} with too few words or too many", name()));
+    }
+    Ok(entry)
+}
+
 pub(super) struct Replayer {
     shared: &'static Shared,
+    /// Without new names.
+    table: Table,
     env: Env,
     tally: Tally,
     rng: Rng,
     reply: Reply,
     keys: Vec<KeyAt>,
     db: DbIndex,
-    scripting: Scripting,
+    /// Made when it is first needed.
+    aside: Option<Aside>,
     pub calls: u64,
     pub failed: u64,
 }
@@ -50,13 +67,14 @@ impl Replayer {
         let env = Env { replays: true, events: Class::empty(), ..env.clone() };
         Replayer {
             shared,
+            table: Table::new(),
             env,
             tally: Tally::default(),
             rng: Rng::new(shared.facts.hash_seed),
             reply: Reply::default(),
             keys: Vec::new(),
             db: DbIndex(0),
-            scripting: Scripting::new(shared, Kind::Function),
+            aside: None,
             calls: 0,
             failed: 0,
         }
@@ -88,34 +106,33 @@ impl Replayer {
         execute(keyspace, &shared.gate.enter_extra(), &call, context).map(drop)
     }
 
-    fn run_function(&self, word: &str, args: Args<'_>) -> Result<(), Error> {
-        let libraries = &self.shared.libraries;
-        let read = |code: &[u8]| self.scripting.read_library(self.shared, code);
-        match word {
-            "load" => libraries.add(read(&args[args.len() - 1])?, args.len() > 3),
-            "delete" => libraries.remove(&args[2]),
-            "restore" => {
-                let policy = match args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
-                    Some(b"flush") => Policy::Flush,
-                    Some(b"replace") => Policy::Replace,
-                    _ => Policy::Append,
-                };
-                let codes = functions::undump(&args[2]).map_err(Error::fixed)?;
-                let all = codes.iter().map(|code| read(code)).collect::<Result<Vec<_>, _>>()?;
-                libraries.restore(all, policy)
-            }
-            _ => {
-                libraries.flush();
-                Ok(())
-            }
+    fn aside(&mut self) -> Result<&mut Aside, String> {
+        if self.aside.is_none() {
+            self.aside = Some(Aside::new(self.shared, &self.env)?);
         }
+        Ok(self.aside.as_mut().expect("it is there by now"))
     }
 
-    fn select(&mut self, word: &[u8]) -> Result<(), String> {
-        let index = parse_integer(word).and_then(|index| self.shared.keyspace.db_index(index));
-        let shown = word.escape_ascii();
-        self.db = index.ok_or(format!("database {shown}, which is not among those there are,"))?;
+    /// Where there is no such database the calls that follow go where the last ones went, as in
+    /// Redis.
+    fn select(&mut self, word: &[u8]) -> Result<(), Error> {
+        self.db = db_index(&self.shared.keyspace, word)?;
         Ok(())
+    }
+
+    /// The command that a call names. Another server writes what its clients call it.
+    fn find(&self, args: Args<'_>) -> Result<&'static Entry, String> {
+        let own = judge(&self.table, args);
+        let index = own.or_else(|error| judge(&self.shared.table, args).map_err(|_| error))?.index;
+        Ok(&self.shared.table.entries()[index])
+    }
+
+    fn note_failure(&mut self, args: Args<'_>, error: &Error) {
+        self.failed += 1;
+        if self.failed <= NAMED_MAX {
+            let (name, error) = (args.name().escape_ascii(), error.text().escape_ascii());
+            warning!("a call of the append-only file fails command={name} error={error}");
+        }
     }
 }
 
@@ -124,34 +141,23 @@ impl Replay for Replayer {
         if !self.shared.saving.loading.is_wanted() {
             return Err("given up, since the server ends,".into());
         }
-        let name = || args.name().escape_ascii().to_string();
-        let entry = self.shared.table.resolve(args);
-        let entry = entry.map_err(|_| format!("a call of {}, which is no command,", name()))?;
-        if !entry.spec.accepts_count(args.len()) {
-            return Err(format!("a call of {} with too few words or too many", name()));
-        }
+        let entry = self.find(args)?;
         self.calls += 1;
-        let result = match (entry.handler, entry.full_name.as_str()) {
-            (Handler::Data(command), _) => self.run_data(command, args),
-            (_, "select") => return self.select(&args[1]),
-            (_, "function|load" | "function|delete" | "function|restore" | "function|flush") => {
-                self.run_function(entry.spec.name, args)
+        let result = match entry.handler {
+            Handler::Data(command) => self.run_data(command, args),
+            _ if entry.full_name == "select" => self.select(&args[1]),
+            _ if changes_something(entry) => {
+                let db = self.db;
+                self.aside()?.run(entry, args, db)
             }
-            // What some servers write that changes no data.
-            (_, "publish" | "spublish" | "ping" | "replconf") => Ok(()),
-            _ => return Err(format!("a call of {}, which belongs into no log,", name())),
+            _ => Ok(()),
         };
         self.reply.clear();
         if !self.tally.garbage.is_empty() {
             self.shared.freeing.free(self.tally.garbage.drain(..));
         }
         if let Err(error) = result {
-            // As in Redis the others count all the same.
-            self.failed += 1;
-            if self.failed <= NAMED_MAX {
-                let error = error.text().escape_ascii();
-                warning!("a call of the append-only file fails command={} error={error}", name());
-            }
+            self.note_failure(args, &error);
         }
         Ok(())
     }

@@ -36,11 +36,17 @@ pub fn run(shared: &'static Shared, env: &Env) -> Result<(), String> {
     let place = Place::of(&config)?;
     let io = |error: io::Error| format!("can't use dir={} error={error}", place.dir.display());
     let loading = &shared.saving.loading;
-    let manifest = loading.change(|| place.find())?;
-    let manifest = manifest.map_err(|error| format!("can't load {error}"))?;
-    let mut files = place.files(manifest.clone().unwrap_or_default());
-    if manifest.is_some() {
-        load_all(shared, &files, env)?;
+    let found = loading.change(|| place.find())?;
+    let found = found.map_err(|error| format!("can't load {error}"))?;
+    let is_new = found.is_none();
+    let Found { manifest, old } = found.unwrap_or_default();
+    let mut files = place.files(manifest);
+    if !is_new {
+        load_all(shared, &files, old.as_deref(), env)?;
+        if let Some(old) = &old {
+            let taken = loading.change(|| place.take_in(old, &mut files))?;
+            taken.map_err(|error| format!("can't use {error}"))?;
+        }
         loading.change(|| files.delete_history())?.map_err(io)?;
         // What cannot be removed harms nobody.
         let _ = loading.change(|| files.remove_unfinished())?;
@@ -113,31 +119,46 @@ impl Place {
         }
     }
 
-    /// The manifest, if there is one; a single file of Redis before 7 becomes the base of one.
-    fn find(&self) -> Result<Option<Manifest>, String> {
+    /// What there is, if there is anything. A single file of Redis before 7 is the base of a
+    /// manifest, which it is to get.
+    fn find(&self) -> Result<Option<Found>, String> {
         self.make_dir()?;
-        let old = Path::new(&self.name);
-        let manifest = match self.manifest()? {
-            Some(manifest) => manifest,
-            None if !old.is_file() => return Ok(None),
-            None => {
+        let old = std::path::absolute(&self.name).map_err(|error| format!("error={error}"))?;
+        let old = Some(old).filter(|old| old.is_file());
+        let manifest = match (self.manifest()?, &old) {
+            (Some(manifest), _) => manifest,
+            (None, None) => return Ok(None),
+            (None, Some(_)) => {
                 let base = Some(Part { name: self.name.clone(), seq: 1 });
-                let manifest = Manifest { base, ..Manifest::default() };
-                let replaced = self.files(Manifest::default()).replace_manifest(manifest.clone());
-                replaced.map_err(|error| show(&self.manifest_path(), &error))?;
-                manifest
+                Manifest { base, ..Manifest::default() }
             }
         };
-        let moved = self.dir.join(&self.name);
         let is_base = manifest.base.as_ref().is_some_and(|base| base.name == self.name);
-        if is_base && !moved.exists() && old.is_file() {
-            notice!("the append-only file is moved into its directory file={}", old.display());
-            let dirs =
-                || RealDisk.sync_dir(&self.dir).and_then(|()| RealDisk.sync_dir(Path::new(".")));
-            fs::rename(old, &moved).and_then(|()| dirs()).map_err(|error| show(old, &error))?;
-        }
-        Ok(Some(manifest))
+        let is_inside = self.dir.join(&self.name).exists();
+        Ok(Some(Found { manifest, old: old.filter(|_| is_base && !is_inside) }))
     }
+
+    /// Moves the single file into the directory, where the manifest names it: it has been read.
+    fn take_in(&self, old: &Path, files: &mut Files<RealDisk>) -> Result<(), String> {
+        if self.manifest()?.is_none() {
+            let replaced = files.replace_manifest(files.manifest().clone());
+            replaced.map_err(|error| show(&self.manifest_path(), &error))?;
+        }
+        notice!("the append-only file is moved into its directory file={}", old.display());
+        let above = old.parent().unwrap_or(Path::new("/"));
+        fs::rename(old, self.dir.join(&self.name))
+            .and_then(|()| RealDisk.sync_dir(&self.dir))
+            .and_then(|()| RealDisk.sync_dir(above))
+            .map_err(|error| show(old, &error))
+    }
+}
+
+/// What a start finds.
+#[derive(Default)]
+struct Found {
+    manifest: Manifest,
+    /// Where the base still stands, if it is the single file of Redis before 7.
+    old: Option<PathBuf>,
 }
 
 fn show(path: &Path, error: &dyn std::fmt::Display) -> String {
@@ -145,14 +166,16 @@ fn show(path: &Path, error: &dyn std::fmt::Display) -> String {
 }
 
 /// Loads the base, then the increments.
-fn load_all(shared: &'static Shared, files: &Files<RealDisk>, env: &Env) -> Result<(), String> {
+fn load_all(
+    shared: &'static Shared,
+    files: &Files<RealDisk>,
+    old: Option<&Path>,
+    env: &Env,
+) -> Result<(), String> {
     let (start, manifest) = (Instant::now(), files.manifest());
-    let parts: Vec<PathBuf> = manifest
-        .base
-        .iter()
-        .chain(&manifest.increments)
-        .map(|part| files.path(&part.name))
-        .collect();
+    let place = |part: &Part| files.path(&part.name);
+    let base = manifest.base.iter().map(|base| old.map_or_else(|| place(base), Path::to_owned));
+    let parts: Vec<PathBuf> = base.chain(manifest.increments.iter().map(place)).collect();
     let mut total = 0;
     for path in &parts {
         // What is read must be what a power cut would leave.

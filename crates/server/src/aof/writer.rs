@@ -94,17 +94,23 @@ impl LogThread {
         }
     }
 
-    /// Works until it is to stop and all is written.
+    /// Works until it is to stop and all is written that was there by then. What comes meanwhile is
+    /// written with the gate closed: to wait until nothing comes would take as long as clients like.
     pub fn run(mut self) {
         // It computes little and waits for the disk, as others do for it.
         if let Err(error) = thread::wake_early().and_then(|()| thread::sleep_exactly()) {
             warning!("the append-only file is written with some delay error={error}");
         }
+        let mut last = None;
         loop {
             let is_stopping = lock(&self.shared.aof.state).is_stopping;
             let config = self.shared.config();
+            if is_stopping && last.is_none() {
+                last = Some(self.shared.keyspace.log.end());
+            }
             let next = self.step(&config.aof, is_stopping);
-            if is_stopping && !matches!(next, Next::Collect | Next::Gather) {
+            let has_more = matches!(next, Next::Collect | Next::Gather);
+            if last.is_some_and(|end| self.writer.written() >= end || !has_more) {
                 self.keep_all();
                 return self.close(&config.aof);
             }
@@ -276,8 +282,10 @@ impl LogThread {
     fn close(mut self, config: &AofConfig) {
         let shared = self.shared;
         let turn = Turn { when: When::Never, ..self.turn(config, &lock(&shared.aof.state), false) };
+        // The last sync may have taken long. Behind the gate there is to be little.
+        let caught_up = self.writer.step(&mut self.output, &turn);
         let mut pass = shared.gate.exclusive();
-        let written = self.writer.step(&mut self.output, &turn).map(drop);
+        let written = caught_up.and_then(|_| self.writer.step(&mut self.output, &turn)).map(drop);
         let (reader, file) = self.writer.into_parts();
         let end = reader.cursor();
         shared.keyspace.log.close(reader, &mut pass);

@@ -90,7 +90,7 @@ pub static ACL_GENPASS: ServerCommand = ServerCommand {
 };
 
 const PASSWORD_BITS: i64 = 256;
-const PASSWORD_BITS_MAX: i64 = 4096;
+const PASSWORD_BITS_MAX: usize = 4096;
 
 /// Hexadecimal digits, of four bits each.
 fn generate_password(cx: &mut ServerCx<'_>) -> Result<(), Error> {
@@ -99,13 +99,12 @@ fn generate_password(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         3 => parse_integer(&cx.args[2]).ok_or(Error::NOT_INTEGER)?,
         _ => return Err(unknown_word("ACL", &cx.args[1])),
     };
-    if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
-        return Err(Error::fixed(
-            "ERR ACL GENPASS argument must be the number of bits for the output password, a \
-             positive number up to 4096",
-        ));
-    }
-    let len = (bits as usize).div_ceil(4);
+    let bits = usize::try_from(bits).ok().filter(|bits| (1..=PASSWORD_BITS_MAX).contains(bits));
+    let bits = bits.ok_or(Error::fixed(
+        "ERR ACL GENPASS argument must be the number of bits for the output password, a positive \
+         number up to 4096",
+    ))?;
+    let len = bits.div_ceil(4);
     let mut bytes = vec![0; len.div_ceil(2)];
     random::fill(&mut bytes).map_err(|error| Error::new(format!("ERR no randomness: {error}")))?;
     let mut digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -20,10 +20,10 @@ const WRONG_PASSWORD: Error =
 
 pub fn set_protocol(cx: &mut ServerCx<'_>, protocol: Protocol) {
     cx.connection.reply.set_protocol(protocol);
-    cx.connection.client.protocol.store(protocol_number(protocol) as u16, Relaxed);
+    cx.connection.client.protocol.store(protocol_number(protocol), Relaxed);
 }
 
-fn protocol_number(protocol: Protocol) -> i64 {
+fn protocol_number(protocol: Protocol) -> u16 {
     match protocol {
         Protocol::Resp2 => 2,
         Protocol::Resp3 => 3,
@@ -130,7 +130,7 @@ fn write_hello(cx: &mut ServerCx<'_>) {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }
-    for (field, value) in [("proto", protocol), ("id", id)] {
+    for (field, value) in [("proto", i64::from(protocol)), ("id", id)] {
         reply.bulk(field.as_bytes());
         reply.integer(value);
     }

@@ -81,7 +81,7 @@ impl<'a> Filter<'a> {
         args: Args<'a>,
         spares_caller: bool,
         shared: &Shared,
-        databases: u32,
+        databases: u16,
     ) -> Result<Filter<'a>, Error> {
         let is_user = |name: &[u8]| shared.acl.find(name).is_some();
         Filter::parse_words(args.from(2), spares_caller, is_user, databases)
@@ -91,7 +91,7 @@ impl<'a> Filter<'a> {
         words: Args<'a>,
         spares_caller: bool,
         is_user: impl Fn(&[u8]) -> bool,
-        databases: u32,
+        databases: u16,
     ) -> Result<Filter<'a>, Error> {
         let mut filter = Filter { tests: Vec::new(), spares_caller };
         let mut at = 0;
@@ -156,7 +156,7 @@ impl<'a> Test<'a> {
         name: &[u8],
         value: &'a [u8],
         is_not: bool,
-        databases: u32,
+        databases: u16,
     ) -> Result<Test<'a>, Error> {
         let known = |letters: &[u8], what: &str, name: &str| {
             let filter = if is_not { format!("NOT-{name}") } else { "provided".into() };
@@ -222,12 +222,12 @@ fn parse_seconds(value: &[u8], name: &str) -> Result<u64, Error> {
     }
 }
 
-fn parse_database(value: &[u8], is_not: bool, databases: u32) -> Result<u16, Error> {
+fn parse_database(value: &[u8], is_not: bool, databases: u16) -> Result<u16, Error> {
     let name = if is_not { "NOT-DB" } else { "DB" };
     let number = parse_integer(value)
         .ok_or_else(|| Error::new(format!("ERR {name} is not an integer or out of range")))?;
     let last = databases - 1;
-    let db = u16::try_from(number).ok().filter(|db| u32::from(*db) <= last);
+    let db = u16::try_from(number).ok().filter(|db| *db <= last);
     db.ok_or_else(|| Error::new(format!("ERR {name} number should be between 0 and {last}")))
 }
 

@@ -126,7 +126,7 @@ fn figures(memory: &Memory, texts: &Texts, keys: u64) -> Vec<(&'static str, Figu
         ("clients.slaves", Bytes(0)),
         ("clients.normal", Bytes(memory.clients)),
         ("cluster.links", Bytes(0)),
-        ("aof.buffer", Bytes(0)),
+        ("aof.buffer", Bytes(memory.log)),
         ("lua.caches", Bytes(texts.script_bytes)),
         ("functions.caches", Bytes(texts.library_bytes)),
         ("overhead.total", Bytes(memory.overhead())),

@@ -1,5 +1,8 @@
 //! Commands about the server and its connections, one file a family.
 
+// What a user sets or sends is brought into a smaller type by `try_from` only.
+#![warn(clippy::cast_possible_truncation)]
+
 pub mod acl;
 pub mod acl_check;
 pub mod acl_file;

@@ -1,6 +1,5 @@
 //! SAVE, BGSAVE, LASTSAVE, and DEBUG RELOAD.
 
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_keyspace::view::Garbage;
@@ -129,7 +128,7 @@ pub(super) fn reload(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     // Nothing is thrown away for a file that is not there.
     manifest(&path).map_err(failed)?;
     if what.flushes {
-        for db in (0..shared.keyspace.database_count() as u16).map(DbIndex) {
+        for db in shared.keyspace.indexes() {
             let old = shared.keyspace.flush(db, cx.alone());
             cx.core.tally.garbage.extend(old.map(Garbage::Database));
         }

@@ -203,8 +203,9 @@ static COMMANDLOG_LINES: &[&str] = &[
 fn parse_count(word: &[u8]) -> Result<usize, Error> {
     match parse_integer(word) {
         Some(-1) => Ok(usize::MAX),
-        Some(count @ 0..) => Ok(count as usize),
-        _ => Err(Error::fixed("ERR count should be greater than or equal to -1")),
+        count => count
+            .and_then(|count| usize::try_from(count).ok())
+            .ok_or(Error::fixed("ERR count should be greater than or equal to -1")),
     }
 }
 

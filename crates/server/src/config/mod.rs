@@ -6,6 +6,9 @@
 //!
 //! Nothing here opens a socket or starts a thread: whoever uses an option reads its field.
 
+// What a user sets or sends is brought into a smaller type by `try_from` only.
+#![warn(clippy::cast_possible_truncation)]
+
 pub mod aof;
 pub mod arguments;
 pub mod buffers;
@@ -75,7 +78,7 @@ pub struct Config {
     /// Rounds of housekeeping per second.
     pub hz: u32,
     pub active_expire_effort: u32,
-    pub databases: u32,
+    pub databases: u16,
     pub hash_max_listpack_entries: u64,
     pub hash_max_listpack_value: u64,
     pub hll_sparse_max_bytes: u64,

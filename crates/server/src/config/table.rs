@@ -299,7 +299,7 @@ the range counts as the nearest in it.",
     Row::new(
         "databases",
         Group::Keys,
-        integer(1, I32_MAX),
+        integer(1, u16::MAX as i64),
         "16",
         field!(databases),
         "Number of databases; SELECT takes 0 to this less one.",

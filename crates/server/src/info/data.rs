@@ -120,19 +120,19 @@ const TTL_SLOT_MAX: usize = 1000;
 pub fn databases(source: &Source<'_>) -> Vec<Counts> {
     let Some(pass) = source.pass else { return Vec::new() };
     let keyspace = &source.shared.keyspace;
-    let count = |db: u16| {
-        let database = keyspace.database(DbIndex(db), pass);
+    let count = |db: DbIndex| {
+        let database = keyspace.database(db, pass);
         let keys = database.len();
         let slots = if keys > 0 { &database.slots()[..] } else { &[] };
         let mut counts =
-            Counts { db, keys, expires: 0, with_expiring_parts: 0, ttls: Ttls::default() };
+            Counts { db: db.0, keys, expires: 0, with_expiring_parts: 0, ttls: Ttls::default() };
         // Only a slot with an expiry has to be locked; what a busy script has is left out.
         let volatile = slots.iter().filter(|slot| slot.next_expiry_ms().is_some());
         let locked = volatile.filter_map(|slot| slot.lock_unless(pass, || keyspace.busy.is_busy()));
         locked.for_each(|slot| add_volatile(&slot, source.now_ms, &mut counts));
         counts
     };
-    let all = (0..keyspace.database_count() as u16).map(count);
+    let all = keyspace.indexes().map(count);
     all.filter(|counts| counts.keys > 0).collect()
 }
 

@@ -1,6 +1,5 @@
 //! The section Memory, and the figures that MEMORY STATS shares with it.
 
-use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::limits;
 use kvasir_structures::huge_pages::later;
 
@@ -17,6 +16,8 @@ pub struct Memory {
     pub clients: u64,
     /// Of slots and bucket arrays: what finds the keys.
     pub tables: u64,
+    /// Of the log: what waits for the disk, and for replicas.
+    pub log: u64,
     /// What allocators have from the system for `used`: slabs; the general one does not tell.
     pub active: u64,
     /// Of the whole process.
@@ -33,6 +34,7 @@ impl Memory {
             used_peak: shared.samples.note_used_memory(used),
             clients: client_bytes(shared),
             tables: table_bytes(source),
+            log: shared.keyspace.log.allocated_bytes() as u64,
             active: memory::active_bytes() as u64,
             resident: limits::resident_bytes().unwrap_or_default(),
         }
@@ -40,7 +42,7 @@ impl Memory {
 
     /// All that is no data.
     pub fn overhead(&self) -> u64 {
-        (self.used_at_start + self.clients + self.tables).min(self.used)
+        (self.used_at_start + self.clients + self.tables + self.log).min(self.used)
     }
 
     pub fn dataset(&self) -> u64 {
@@ -62,8 +64,7 @@ fn table_bytes(source: &Source<'_>) -> u64 {
     // A report of a crash goes without.
     let Some(pass) = source.pass else { return 0 };
     let keyspace = &source.shared.keyspace;
-    let indexes = (0..keyspace.database_count()).map(|db| DbIndex(db as u16));
-    let databases = indexes.map(|db| keyspace.database(db, pass));
+    let databases = keyspace.indexes().map(|db| keyspace.database(db, pass));
     let used = databases.filter(|database| database.was_used());
     used.map(|database| database.table_bytes(pass) as u64).sum()
 }
@@ -95,7 +96,8 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
         "mem_clients_slaves",
     ]);
     lines.field("mem_clients_normal", memory.clients);
-    lines.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    lines.zeros(&["mem_cluster_links"]);
+    lines.field("mem_aof_buffer", memory.log);
     lines.field("mem_allocator", "mimalloc");
     lines.field("active_defrag_running", source.shared.defrag.figures().running_percent);
     lines.field("lazyfree_pending_objects", source.shared.freeing.pending());

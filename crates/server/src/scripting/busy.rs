@@ -305,6 +305,10 @@ const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write com
 impl Session {
     /// Serves the worker's other connections for a moment.
     fn serve_others(&mut self) {
+        if !self.has_client() {
+            // A call of a log: its worker serves nobody.
+            return crate::start::stop_on_signal(self.shared());
+        }
         let id = self.connection.id;
         let is_paused = self.connection.is_paused;
         self.worker.away = Some(Away {

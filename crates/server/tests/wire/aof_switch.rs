@@ -1,8 +1,10 @@
 //! The append-only file turned on and off while the server runs.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use kvasir_resp::value::Value;
 
-use crate::aof::{start, wait_for};
+use crate::aof::{start, stop, wait_for};
 use crate::check::check_ours;
 use crate::harness::{Client, Server};
 use crate::saving::{digest, directory, fill, path};
@@ -91,6 +93,39 @@ fn writers_do_not_notice() {
     drop(server);
     let (_server, mut client) = start("epoll", directory.path(), &[]);
     assert_eq!(digest(&mut client), wanted);
+}
+
+/// However much comes all the time, the old log's end is reached.
+#[test]
+fn it_is_turned_off_under_a_load_that_never_pauses() {
+    for fsync in ["always", "everysec"] {
+        let directory = directory();
+        let options = ["--appendfsync", fsync, "--save", ""];
+        let (server, mut client) = start("io_uring", directory.path(), &options);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let mut client = server.connect();
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let call = format!("SET k{writer} {}\r\n", "x".repeat(1000));
+                    while !is_over.load(Relaxed) {
+                        client.send_raw(call.repeat(100).as_bytes());
+                        (0..100).for_each(|_| drop(client.read_reply()));
+                    }
+                });
+            }
+            for _ in 0..5 {
+                off(&mut client);
+                on(&mut client);
+            }
+            is_over.store(true, Relaxed);
+        });
+        let wanted = digest(&mut client);
+        stop(server, client);
+        let (_server, mut client) = start("epoll", directory.path(), &[]);
+        assert_eq!(digest(&mut client), wanted);
+    }
 }
 
 #[test]

@@ -354,6 +354,34 @@ fn a_snapshot_evicts_nothing() {
     });
 }
 
+/// Nor is what the log has not brought to the disk yet.
+#[test]
+fn a_log_that_waits_for_the_disk_evicts_nothing() {
+    for (backend, policy) in [("epoll", "noeviction"), ("io_uring", "allkeys-lru")] {
+        let options = ["--appendonly", "yes", "--maxmemory-policy", policy];
+        let server = Server::kvasir(backend, &options);
+        let mut client = server.connect();
+        wait_until("it has loaded", || show(&client.ask("GET k")) == "_");
+        let limit = used(&mut client) + 20 * MB;
+        config_set(&mut client, "maxmemory", limit);
+        let value = "v".repeat(1000);
+        for _ in 0..4 {
+            let calls: String = (0..12_000).map(|key| format!("SET k{key} {value}\r\n")).collect();
+            client.send_raw(calls.as_bytes());
+            for key in 0..12_000 {
+                let reply = client.read_reply().expect("it answers");
+                assert_eq!(show(&reply), "+OK", "{policy} {key}");
+            }
+        }
+        assert_eq!(show(&client.ask("DBSIZE")), ":12000");
+        assert_eq!(figure(&mut client, "stats", "evicted_keys"), 0);
+        let log = figure(&mut client, "memory", "mem_aof_buffer");
+        assert!(log >= MB, "a block at least: {log}");
+        assert!(figure(&mut client, "memory", "mem_not_counted_for_evict") >= log);
+        assert!(figure(&mut client, "memory", "used_memory_overhead") >= log);
+    }
+}
+
 /// A reply that nobody reads is memory in use.
 #[test]
 fn replies_that_wait_are_counted() {

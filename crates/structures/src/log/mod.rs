@@ -40,6 +40,7 @@ mod block;
 mod reader;
 
 use crate::gate::{ExclusivePass, Gate, Pass};
+use crate::heap::Exempt;
 use crate::locks::lock;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Backoff, Mutex, Ordering, null_pointer};
 pub use block::BLOCK_SIZE;
@@ -69,6 +70,8 @@ pub struct Log {
     is_open: AtomicBool,
     readers: Mutex<Readers>,
     spare: Mutex<Vec<Box<Block>>>,
+    /// What all blocks take: it is no data's, and has limits of its own.
+    memory: Exempt,
     #[cfg(loom)]
     broken: Broken,
 }
@@ -126,6 +129,7 @@ impl Log {
             is_open: AtomicBool::new(false),
             readers: Mutex::new(readers),
             spare: Mutex::new(Vec::new()),
+            memory: Exempt::default(),
             #[cfg(loom)]
             broken: Broken::Nothing,
         }
@@ -189,7 +193,11 @@ impl Log {
 
     #[cold]
     fn add_block(&self, place: &AtomicPtr<Block>) -> *mut Block {
-        let block = lock(&self.spare).pop().unwrap_or_else(Block::new);
+        let spare = lock(&self.spare).pop();
+        let block = spare.unwrap_or_else(|| {
+            self.memory.add(BLOCK_SIZE);
+            Block::new()
+        });
         let new = Box::into_raw(block);
         let (empty, release) = (core::ptr::null_mut(), Ordering::AcqRel);
         match place.compare_exchange(empty, new, release, Ordering::Acquire) {
@@ -206,6 +214,8 @@ impl Log {
         let mut spare = lock(&self.spare);
         if spare.len() < SPARE_MAX {
             spare.push(block);
+        } else {
+            self.memory.sub(BLOCK_SIZE);
         }
     }
 
@@ -228,10 +238,9 @@ impl Log {
         self.end.0.load(Ordering::Relaxed).saturating_sub(self.slowest.load(Ordering::Relaxed))
     }
 
-    /// Memory of the blocks, at some moment.
+    /// Memory of the blocks. Who limits the data does not count it ([`Exempt`]).
     pub fn allocated_bytes(&self) -> usize {
-        let used = self.ring.iter().filter(|place| !place.load(Ordering::Relaxed).is_null());
-        (used.count() + lock(&self.spare).len()) * BLOCK_SIZE
+        self.memory.bytes()
     }
 
     /// The first offset that can still be read.

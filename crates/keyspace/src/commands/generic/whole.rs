@@ -89,8 +89,8 @@ static FLUSHALL: Command = Command {
 
 fn flushall(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
     check_mode(cx.args)?;
-    for db in 0..cx.keyspace.database_count() {
-        flush(cx, DbIndex(db as u16));
+    for db in cx.keyspace.indexes() {
+        flush(cx, db);
     }
     cx.reply.ok();
     Ok(Effect::AsGiven)
