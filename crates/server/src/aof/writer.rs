@@ -278,12 +278,12 @@ impl LogThread {
         let turn = Turn { when: When::Never, ..self.turn(config, &lock(&shared.aof.state), false) };
         let mut pass = shared.gate.exclusive();
         let written = self.writer.step(&mut self.output, &turn).map(drop);
-        let (reader, file) = self.writer.into_parts();
+        let (reader, file) = self.writer.end();
         let end = reader.cursor();
         shared.keyspace.log.close(reader, &mut pass);
         drop(pass);
         let synced = match written {
-            Ok(()) => file.sync_data(),
+            Ok(()) => file.seal(config.checksums),
             Err(Trouble::NotWritten(error) | Trouble::Lost(error) | Trouble::Stuck(error)) => {
                 Err(error)
             }
