@@ -48,6 +48,12 @@ pub trait DiskFile {
     /// [`SLICES_MAX`].
     fn write_at(&mut self, at: u64, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
+    /// Has all that is written go to the end, wherever that is by then and whoever has written
+    /// there; for who can't keep others away.
+    fn set_append(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Cuts off what comes behind.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 
@@ -138,6 +144,11 @@ impl DiskFile for File {
 
     fn write_at(&mut self, at: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(rustix::io::pwritev(self, slices, at)?)
+    }
+
+    fn set_append(&mut self) -> io::Result<()> {
+        let flags = fcntl_getfl(&*self)?;
+        Ok(fcntl_setfl(self, flags | OFlags::APPEND)?)
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {

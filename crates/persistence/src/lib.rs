@@ -11,6 +11,7 @@ pub mod aof;
 pub mod blocks;
 pub mod cancel;
 mod chunks;
+pub mod claim;
 mod direct;
 pub mod disk;
 pub mod encode;

@@ -2,13 +2,12 @@
 //!
 //! Every byte is looked at that a server would look at: a snapshot at the beginning is loaded into
 //! databases that nobody uses, and of a log each call is read, and judged as the server judges it,
-//! though not run. Only the end of the
-//! last file is ever cut off, and only what a power cut may leave there: damage anywhere else is
-//! for people to look at.
+//! though not run. Nothing is changed unless that is asked for; then what is sound at the beginning
+//! is kept (`aof_repair.rs`).
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
@@ -19,6 +18,7 @@ use kvasir_persistence::load::FileError;
 use kvasir_resp::args::Args;
 
 use crate::aof::replay::judge;
+use crate::aof_repair::{self, NotCut, say};
 use crate::check_rdb;
 use crate::config::arguments::CheckAof;
 use crate::dispatch::Table;
@@ -68,6 +68,15 @@ impl fmt::Display for Finding {
     }
 }
 
+impl From<NotCut> for Finding {
+    fn from(why: NotCut) -> Finding {
+        match why {
+            NotCut::Why(why) => Finding::NotCut(why),
+            NotCut::Io(path, error) => Finding::Unknown(path, error),
+        }
+    }
+}
+
 impl Finding {
     fn status(&self) -> u8 {
         match self {
@@ -92,60 +101,54 @@ pub fn main(wish: &CheckAof) -> ExitCode {
     }
 }
 
-fn say(line: &str) {
-    // A reader that went away is no failure of ours.
-    let _ = writeln!(io::stdout(), "{line}");
-}
-
 fn check(wish: &CheckAof) -> Result<(), Finding> {
-    let paths = files(&wish.path)?;
+    let (paths, manifest) = files(&wish.path)?;
     for (index, path) in paths.iter().enumerate() {
         let is_last = index + 1 == paths.len();
         let found = look(path, wish)?;
         say(&found.describe(path));
-        match (found.late_at, found.torn_at()) {
-            (Some(_), _) if !is_last => {
-                let file = path.display();
-                return Err(Finding::NotCut(format!(
-                    "file={file} has later calls than that time, but is not the last file"
-                )));
-            }
-            (Some(offset), _) => cut(path, offset, found.bytes)?,
-            (None, Some(offset)) if is_last && wish.fixes => cut(path, offset, found.bytes)?,
-            (None, Some(offset)) if is_last => {
-                let bytes = found.bytes - offset;
-                return Err(Finding::Torn { path: path.clone(), offset, bytes });
-            }
-            _ => {
-                let bytes = found.bytes;
-                match found.check_end(path)? {
-                    0 => {}
-                    room if !is_last => {
-                        return Err(damaged(path, &format!("{room} zeros at its end")));
-                    }
-                    // Other servers take it for damage.
-                    room if wish.fixes => cut(path, bytes - room, bytes)?,
-                    room => say(&format!("its last {room} bytes are room for more")),
-                }
-            }
+        if found.late_at.is_some() && !is_last {
+            let file = path.display();
+            return Err(Finding::NotCut(format!(
+                "file={file} has later calls than that time, but is not the last file"
+            )));
         }
+        let room = found.room().filter(|room| *room > 0 && !is_last);
+        let good_to = found.good_to().or(room.map(|room| found.bytes - room));
+        let offset = match (found.late_at, good_to) {
+            (Some(late_at), _) => late_at,
+            (None, Some(good_to)) if wish.fixes => good_to,
+            _ => {
+                found.check_end(path, (is_last, wish.fixes))?;
+                continue;
+            }
+        };
+        let _claim = manifest.as_ref().map(|_| aof_repair::claim(&wish.path)).transpose()?;
+        say(&aof_repair::cut(path, offset, false)?);
+        if let Some(manifest) = &manifest {
+            let kept = index + 1 - manifest.base.iter().len();
+            aof_repair::leave_out(&wish.path, manifest, kept)?.iter().for_each(|line| say(line));
+        }
+        return Ok(());
     }
     Ok(())
 }
 
-/// The files that make up the append-only file, in the order in which they are loaded.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Finding> {
+/// The files that make up the append-only file, in the order in which they are loaded, and the
+/// manifest that names them, if there is one.
+fn files(path: &Path) -> Result<(Vec<PathBuf>, Option<Manifest>), Finding> {
     let unknown = |error| Finding::Unknown(path.to_owned(), error);
     let (_, start) = open(path).map_err(unknown)?;
     let is_named_so = path.extension().is_some_and(|extension| extension == "manifest");
     if !is_named_so && !start.to_ascii_lowercase().starts_with(MANIFEST_START) {
-        return Ok(vec![path.to_owned()]);
+        return Ok((vec![path.to_owned()], None));
     }
     let text = fs::read(path).map_err(unknown)?;
     let manifest = Manifest::parse(&text)
         .map_err(|(line, what)| damaged(path, &format!("{what} in line {line}")))?;
     let parts = manifest.base.iter().chain(&manifest.increments);
-    Ok(parts.map(|part| path.with_file_name(&part.name)).collect())
+    let paths = parts.map(|part| path.with_file_name(&part.name)).collect();
+    Ok((paths, Some(manifest)))
 }
 
 /// A file and how it begins.
@@ -173,19 +176,48 @@ impl Found {
         format!("file {} bytes {bytes}{snapshot} calls {calls}", path.display())
     }
 
-    fn torn_at(&self) -> Option<u64> {
+    /// Where the sound beginning of what is not sound ends.
+    fn good_to(&self) -> Option<u64> {
         match self.end {
-            Err(AofError::Torn { offset }) => Some(offset),
+            Err(AofError::Torn { offset: good_to } | AofError::Broken { good_to, .. }) => {
+                Some(good_to)
+            }
             _ => None,
         }
     }
 
     /// How many zeros stand at its end.
-    fn check_end(self, path: &Path) -> Result<u64, Finding> {
+    fn room(&self) -> Option<u64> {
+        self.end.as_ref().ok().map(|end| end.room)
+    }
+
+    /// Whether it is sound. Others take zeros at the end for damage: they are cut off if that is
+    /// wished.
+    fn check_end(self, path: &Path, (is_last, fixes): (bool, bool)) -> Result<(), Finding> {
+        let good_to = self.good_to();
         match self.end {
-            Ok(End { room, .. }) => Ok(room),
+            Ok(End { room: 0, .. }) => Ok(()),
+            Ok(End { room, .. }) if !is_last => {
+                Err(damaged(path, &format!("{room} zeros at its end")))
+            }
+            Ok(End { offset, .. }) if fixes => {
+                say(&aof_repair::cut(path, offset, true)?);
+                Ok(())
+            }
+            Ok(End { room, .. }) => {
+                say(&format!("its last {room} bytes are room for more"));
+                Ok(())
+            }
+            Err(AofError::Torn { offset }) if is_last => {
+                let bytes = self.bytes - offset;
+                Err(Finding::Torn { path: path.to_owned(), offset, bytes })
+            }
             Err(AofError::Io(error)) => Err(Finding::Unknown(path.to_owned(), error)),
-            Err(error) => Err(damaged(path, &error)),
+            Err(error) => {
+                let good_to = good_to.unwrap_or(0);
+                let kept = format!("--fix keeps what is before byte {good_to}");
+                Err(damaged(path, &format!("{error}; {kept}")))
+            }
         }
     }
 }
@@ -236,30 +268,4 @@ impl Replay for Calls {
             self.late_at = Some(good_to);
         }
     }
-}
-
-/// Cuts off what stands behind `offset`. A person is asked, a program knows what it has asked for.
-fn cut(path: &Path, offset: u64, bytes: u64) -> Result<(), Finding> {
-    let file = path.display();
-    let what = format!("{} bytes behind byte {offset} of {file}", bytes - offset);
-    if io::stdin().is_terminal() && !ask(&what) {
-        return Err(Finding::NotCut("as you wish".into()));
-    }
-    let unknown = |error| Finding::Unknown(path.to_owned(), error);
-    let file = OpenOptions::new().write(true).open(path).map_err(unknown)?;
-    // Where a file system has no locks nobody can tell.
-    if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        return Err(Finding::NotCut("a server is writing the file".into()));
-    }
-    file.set_len(offset).and_then(|()| file.sync_all()).map_err(unknown)?;
-    say(&format!("cut off {what}"));
-    Ok(())
-}
-
-fn ask(what: &str) -> bool {
-    eprint!("Cut off {what}? [y/N] ");
-    let mut answer = String::new();
-    // Who says nothing has not said yes.
-    let _ = io::stdin().read_line(&mut answer);
-    answer.trim().eq_ignore_ascii_case("y")
 }

@@ -8,6 +8,7 @@ pub mod acks;
 pub mod acl;
 pub mod admission;
 pub mod aof;
+pub mod aof_repair;
 pub mod batch;
 pub mod blocking;
 pub mod call_keys;

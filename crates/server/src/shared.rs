@@ -79,6 +79,8 @@ pub struct Shared {
 pub struct Facts {
     /// 40 hexadecimal digits, new at every start.
     pub run_id: String,
+    /// Who this is, for other servers: process, port, and that id.
+    pub identity: String,
     pub started_ms: u64,
     pub backend: String,
     pub executable: String,

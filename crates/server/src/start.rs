@@ -14,6 +14,7 @@ use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
 
 use crate::acl::{self, Acl};
+use crate::aof;
 use crate::check_aof;
 use crate::check_rdb;
 use crate::config::arguments::{self, Invocation, USAGE};
@@ -125,6 +126,8 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
         .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
     let access = acl::start::prepare(&loaded)?;
     let Loaded { mut config, ignored, users: mut users_of_arguments, .. } = loaded;
+    // From the root: CONFIG REWRITE writes it, and the next start may be elsewhere.
+    config.dir = std::env::current_dir().unwrap_or(dir);
     users_of_arguments.retain(|user| !user.is_in_file());
     let configured_by = ConfiguredBy { file, start_dir, users_of_arguments };
     log::init(&config).map_err(|error| format!("can't open the log file: {error}"))?;
@@ -136,9 +139,13 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     clock::calibrate();
     limit_clients(&mut config);
     let tls = Endpoint::new(&config.tls)?;
+    let facts = facts(&config, configured_by)?;
+    let claim = aof::start::claim(&config, &facts.identity)?;
     let listeners = listen::open(&config)?;
-    let (shared, threads) = start_workers(config, access, configured_by, tls, listeners)?;
+    let (shared, threads) = start_workers(config, facts, access, tls, listeners)?;
+    shared.aof.hold(claim);
     let config = shared.config();
+    let files = made_files(&config);
     write_pid_file(&config);
     if let Err(error) = process::adjust_oom_score(&config) {
         warning!("oom-score-adj has no effect: {error}");
@@ -149,7 +156,7 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     loader.give_up(shared);
     shared.saving.end();
     shared.aof.finish();
-    remove_files(&config);
+    remove_files(&files);
     if let Some(text) = shared.saving.loading.take_failure() {
         return Err(Refusal::Data(text));
     }
@@ -184,8 +191,8 @@ type Running = (&'static Shared, Vec<JoinHandle<std::io::Result<()>>>);
 /// Starts the workers; the first one accepts. Returns once each has its reactor.
 fn start_workers(
     config: Config,
+    mut facts: Facts,
     access: (Table, Acl),
-    configured_by: ConfiguredBy,
     tls: Endpoint,
     listeners: Vec<Open>,
 ) -> Result<Running, Refusal> {
@@ -201,21 +208,21 @@ fn start_workers(
     let starts: Vec<Start> =
         (0..count).map(|index| Start::new(index, &options, listeners.take())).collect();
     let mut wakers = Vec::new();
-    let mut backend = String::new();
     for start in &starts {
         let ready = start.ready.recv().map_err(|_| "a worker ended at its start".to_owned())?;
         let (waker, name) = ready.map_err(|error| format!("can't start a worker: {error}"))?;
         wakers.push(waker);
-        backend = name;
+        facts.backend = name;
     }
     signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
     let gate: &'static Gate = Box::leak(Box::new(Gate::new(count)));
-    let facts = facts(backend, &config, configured_by)?;
     hash::set_seed(facts.hash_seed);
     let keyspace = Keyspace::new(gate, config.databases);
     let shared = Shared::new(gate, keyspace, config, tls, facts, access, wakers);
     let shared: &'static Shared = Box::leak(Box::new(shared));
     crash::install(shared);
+    shared.saving.file.begin(&shared.config(), &shared.facts.identity);
+    shared.aof.look_around(&shared.config());
     saving::loading::begin_if_there_is_something(shared);
     saving::start(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
@@ -278,16 +285,19 @@ impl Start {
     }
 }
 
-fn facts(backend: String, config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
+/// All but the name of the backend.
+fn facts(config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
     let ConfiguredBy { file, start_dir, users_of_arguments } = by;
     let mut seed = [0; 8];
     let no_randomness = |error| format!("no randomness: {error}");
     random::fill(&mut seed).map_err(no_randomness)?;
     let show = |path: &Path| path.display().to_string();
+    let run_id = random_id().map_err(no_randomness)?;
     Ok(Facts {
-        run_id: random_id().map_err(no_randomness)?,
+        identity: identity(config, &run_id),
+        run_id,
         started_ms: clock::now_unix_ms(),
-        backend,
+        backend: String::new(),
         executable: std::env::current_exe().map_or_else(|_| String::new(), |path| show(&path)),
         config_file: file.as_deref().map_or_else(String::new, show),
         start_dir,
@@ -295,6 +305,21 @@ fn facts(backend: String, config: &Config, by: ConfiguredBy) -> Result<Facts, Re
         hash_seed: u64::from_le_bytes(seed),
         maxclients: config.maxclients as usize,
     })
+}
+
+/// Who a server is, for those that find it in their way: one line, which ends with its id.
+fn identity(config: &Config, run_id: &str) -> String {
+    let mut line = format!("pid={}", limits::pid());
+    let numbers = [("port", config.port), ("tls-port", config.tls.port)];
+    for (name, port) in numbers.into_iter().filter(|(_, port)| *port != 0) {
+        line += &format!(" {name}={port}");
+    }
+    if !config.unixsocket.as_os_str().is_empty() {
+        let plain = |c: char| if c.is_ascii_graphic() && c != '\\' { c } else { '?' };
+        let path: String = config.unixsocket.display().to_string().chars().map(plain).collect();
+        line += &format!(" unixsocket={path}");
+    }
+    line + " run_id=" + run_id
 }
 
 /// A server in the background has one even if none is configured, as Redis.
@@ -314,12 +339,18 @@ fn write_pid_file(config: &Config) {
     }
 }
 
-fn remove_files(config: &Config) {
-    for path in [pid_file(config), &config.unixsocket] {
-        if !path.as_os_str().is_empty() {
-            // It may be gone already.
-            let _ = std::fs::remove_file(path);
-        }
+/// The files that are removed at the end. From the root: in another `dir` the same names may be
+/// another server's.
+fn made_files(config: &Config) -> Vec<PathBuf> {
+    let paths = [pid_file(config), &config.unixsocket].into_iter();
+    let paths = paths.filter(|path| !path.as_os_str().is_empty());
+    paths.filter_map(|path| std::path::absolute(path).ok()).collect()
+}
+
+fn remove_files(files: &[PathBuf]) {
+    for path in files {
+        // It may be gone already.
+        let _ = std::fs::remove_file(path);
     }
 }
 

@@ -12,9 +12,11 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::manifest::{Manifest, Part};
 use super::record::group_head;
+use crate::claim::Claim;
 use crate::disk::{Disk, DiskFile};
 use crate::encode::Format;
 use crate::replace::Replacement;
@@ -34,6 +36,8 @@ pub struct Files<D: Disk> {
     /// The last numbers that were given.
     last_base: u64,
     last_increment: u64,
+    /// Keeps others away while it lives.
+    claim: Option<Arc<Claim>>,
 }
 
 /// An increment that is appended to.
@@ -42,6 +46,8 @@ pub struct Increment<F> {
     pub seq: u64,
     /// Bytes, all of them whole records.
     pub len: u64,
+    /// Others may write to it, since nothing can keep them away: what is written goes to its end.
+    pub is_shared: bool,
 }
 
 impl<D: Disk> Files<D> {
@@ -56,7 +62,23 @@ impl<D: Disk> Files<D> {
             apart: Vec::new(),
             last_base,
             last_increment,
+            claim: None,
         }
+    }
+
+    /// Takes over the claim on them, which ends with this at the earliest.
+    pub fn hold(&mut self, claim: Claim) {
+        self.claim = Some(Arc::new(claim));
+    }
+
+    /// For who goes on with them when this may be gone.
+    pub fn claim(&self) -> Option<Arc<Claim>> {
+        self.claim.clone()
+    }
+
+    /// Whether others may write to them too, since the file system has no locks.
+    pub fn are_shared(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| !claim.is_sure())
     }
 
     pub fn manifest(&self) -> &Manifest {
@@ -97,6 +119,10 @@ impl<D: Disk> Files<D> {
         let seq = self.last_increment;
         let name = format!("{}.{seq}.incr.aof", self.name);
         let mut file = self.disk.create(&self.path(&name))?;
+        let is_shared = self.are_shared();
+        if is_shared {
+            file.set_append()?;
+        }
         // An empty group: whatever becomes of what comes behind it is known to be of groups.
         let opening = if has_checksums { group_head(0, &[]) } else { Vec::new() };
         if has_checksums {
@@ -105,7 +131,7 @@ impl<D: Disk> Files<D> {
         }
         self.disk.sync_dir(&self.dir)?;
         self.apart.push(Part { name, seq });
-        Ok(Increment { file, seq, len: opening.len() as u64 })
+        Ok(Increment { file, seq, len: opening.len() as u64, is_shared })
     }
 
     /// Has the manifest name the increments that wait for a base, for a server that ends before

@@ -38,8 +38,10 @@ pub enum AofError {
     Torn {
         offset: u64,
     },
+    /// Up to `good_to` it is good all the same.
     Broken {
         offset: u64,
+        good_to: u64,
         what: String,
     },
 }
@@ -49,7 +51,7 @@ impl fmt::Display for AofError {
         match self {
             AofError::Io(error) => error.fmt(f),
             AofError::Torn { offset } => write!(f, "the end is missing behind byte {offset}"),
-            AofError::Broken { offset, what } => write!(f, "{what} at byte {offset}"),
+            AofError::Broken { offset, what, .. } => write!(f, "{what} at byte {offset}"),
         }
     }
 }
@@ -91,10 +93,10 @@ pub fn load(
         let record = log.next(good_to)?;
         match record {
             Record::Line { size } => replay.line(good_to, &log.bytes[log.used..log.used + size]),
-            Record::Group(group) => log.check_group(&group)?,
+            Record::Group(group) => log.check_group(&group, good_to)?,
             Record::Call { ref words, .. } => {
                 let args = Args::new(&log.bytes[log.used..], words);
-                let failed = |what| AofError::Broken { offset: start, what };
+                let failed = |what| AofError::Broken { offset: start, good_to, what };
                 let is = |name: &[u8]| args.name().eq_ignore_ascii_case(name);
                 match &mut transaction {
                     None if is(b"multi") => transaction = Some((start, Vec::new())),
@@ -114,6 +116,23 @@ pub fn load(
         log.pass(&record);
         progress.fetch_add(record.size() as u64, Relaxed);
     }
+}
+
+/// How many whole calls stand in what is not loaded: for people, who wonder what they lose.
+pub fn count_calls(mut bytes: &[u8]) -> u64 {
+    let mut count = 0;
+    while !bytes.is_empty() {
+        let size = match parse(bytes) {
+            Ok(record) => {
+                count += u64::from(matches!(record, Record::Call { .. }));
+                record.size()
+            }
+            // The next one begins a line.
+            Err(_) => bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1),
+        };
+        bytes = &bytes[size..];
+    }
+    count
 }
 
 struct Log<R> {
@@ -197,7 +216,7 @@ impl<R: Read> Log<R> {
                         return Err(self.torn(good_to));
                     }
                     let offset = self.place() + at as u64;
-                    return Err(AofError::Broken { offset, what: what.into() });
+                    return Err(AofError::Broken { offset, good_to, what: what.into() });
                 }
             }
         }
@@ -208,13 +227,13 @@ impl<R: Read> Log<R> {
         let (rest, place) = (&self.bytes[self.used..], self.place());
         if has_proof(rest, place, place) {
             let what = "something is broken that was on disk".to_owned();
-            return AofError::Broken { offset: place, what };
+            return AofError::Broken { offset: place, good_to, what };
         }
         AofError::Torn { offset: good_to }
     }
 
     /// Checks the group behind its head.
-    fn check_group(&mut self, group: &Group) -> Result<(), AofError> {
+    fn check_group(&mut self, group: &Group, good_to: u64) -> Result<(), AofError> {
         let len = usize::try_from(group.len).unwrap_or(usize::MAX).saturating_add(group.size);
         while self.bytes.len() - self.used < len && self.read()? {}
         let body = self.bytes.get(self.used + group.size..self.used.saturating_add(len));
@@ -222,16 +241,16 @@ impl<R: Read> Log<R> {
             return Ok(());
         }
         while self.read()? {}
-        Err(self.torn_group())
+        Err(self.torn_group(good_to))
     }
 
-    fn torn_group(&self) -> AofError {
+    fn torn_group(&self, good_to: u64) -> AofError {
         let (rest, place) = (&self.bytes[self.used..], self.place());
         if has_proof(rest, place, place) {
             let what = "a group of calls that is not as it was written".to_owned();
-            return AofError::Broken { offset: place, what };
+            return AofError::Broken { offset: place, good_to, what };
         }
-        AofError::Torn { offset: place }
+        AofError::Torn { offset: good_to }
     }
 }
 
@@ -313,6 +332,36 @@ mod tests {
                 assert_eq!(calls, ["SET a 1"], "{end}");
                 assert_eq!(error, Err(format!("the end is missing behind byte {}", first.len())));
             }
+        }
+    }
+
+    #[test]
+    fn whole_calls_are_counted_among_rubbish() {
+        let text = "x\r\n".to_owned() + &call("SET a 1") + "*2\r\n$3\r\nGETx\r\n" + &call("PING");
+        assert_eq!(count_calls(text.as_bytes()), 2);
+        let (text, starts) = groups(true);
+        assert_eq!(count_calls(&text.as_bytes()[starts[1] + 9..text.len() - 1]), 1);
+        assert_eq!(count_calls(&[0; 9]), 0);
+    }
+
+    /// An empty group behind the last one, which says that it is on disk.
+    #[test]
+    fn what_a_mark_speaks_of_is_no_torn_end() {
+        let (text, starts) = groups(true);
+        let marked = text.clone() + &group(text.len(), "");
+        assert_eq!(read(marked.as_bytes()).1, Ok(marked.len() as u64));
+        for at in starts[2] + 5..text.len() {
+            let mut bytes = marked.clone().into_bytes();
+            bytes[at] ^= 4;
+            let (calls, error) = read(&bytes);
+            assert_eq!(calls, ["SET a 1", "SET b 2"], "{at}");
+            let error = error.expect_err("it is damaged");
+            assert!(!error.contains("the end is missing"), "{at}: {error}");
+        }
+        // Of the mark itself nothing is missed.
+        for end in text.len() + 1..marked.len() {
+            let error = format!("the end is missing behind byte {}", text.len());
+            assert_eq!(read(&marked.as_bytes()[..end]), (read(text.as_bytes()).0, Err(error)));
         }
     }
 

@@ -11,6 +11,11 @@
 //! Where each group is synced, zeros are written ahead of many of them at once: a sync of a file
 //! that has grown makes the file system write its journal, which takes longer than the data. A
 //! start takes zeros at the end for what they are; they are gone when the file is left for good.
+//!
+//! What is broken at the end of a file may never have been on disk, or it may be damage: only a
+//! sound group behind it tells, by what it says of the file. So while there is nothing else to
+//! write an empty group stands at the end, the mark, which says that all before it is on disk. The
+//! next group takes its place. The last one of a file that is left in order is on disk itself.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -19,7 +24,7 @@ use std::time::Duration;
 use kvasir_structures::log::Reader;
 
 use super::files::{Files, Increment};
-use super::output::{Failed, Output, write_all};
+use super::output::{Failed, Output, Plain, write_all};
 use super::record::group_head;
 use crate::disk::{Disk, DiskFile};
 
@@ -38,6 +43,12 @@ pub struct Writer<'l, F> {
     len: u64,
     /// Where the zeros end that stand behind them, if there are any.
     room: u64,
+    /// Where the mark ends that stands behind them, if there is one.
+    marked: u64,
+    /// Something says of all before this that it is on disk, or nothing can.
+    proven: u64,
+    /// What is written goes to the end of the file, behind what others may have written.
+    is_shared: bool,
     /// Those that are known to be on disk.
     synced: u64,
     /// Something was written that may not be on disk.
@@ -91,7 +102,7 @@ pub enum Trouble {
 impl<'l, F: DiskFile> Writer<'l, F> {
     /// Goes on in an increment, all of which is on disk.
     pub fn new(reader: Reader<'l>, increment: Increment<F>, now: Duration) -> Writer<'l, F> {
-        let Increment { file, seq, len } = increment;
+        let Increment { file, seq, len, is_shared } = increment;
         Writer {
             durable: reader.cursor(),
             reader,
@@ -99,6 +110,10 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             seq,
             len,
             room: len,
+            marked: len,
+            // It ends with a group that says so of all before it.
+            proven: len,
+            is_shared,
             synced: len,
             is_dirty: true,
             last_sync: now,
@@ -136,14 +151,10 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         self.lost_in.is_some()
     }
 
-    /// Ends it; what was written may not be on disk.
-    pub fn into_parts(self) -> (Reader<'l>, F) {
-        (self.reader, self.file)
-    }
-
-    /// Ends it; where it has come to is kept by whoever reads the log next.
-    pub fn into_reader(self) -> Reader<'l> {
-        self.reader
+    /// Ends it; what was written may not be on disk yet.
+    pub fn end(self) -> (Reader<'l>, Written<F>) {
+        let can_be_marked = self.lost_in.is_none() && !self.is_shared;
+        (self.reader, Written { file: self.file, len: self.len, can_be_marked })
     }
 
     /// Writes what there is, up to the switch, and syncs if that is due. Returns the bytes that
@@ -169,7 +180,29 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             let synced = output_sync(output, &mut self.file, self.len);
             self.note_sync(synced)?;
         }
+        if turn.has_checksums && !ends_file && matches!(result, Ok(0)) {
+            self.mark(output)?;
+        }
         result
+    }
+
+    /// Says behind the last group that it is on disk, if nothing does so yet. That this comes to the
+    /// disk too is worth no sync.
+    fn mark(&mut self, output: &mut impl Output<F>) -> Result<(), Trouble> {
+        let is_needed = self.proven < self.len && self.synced == self.len;
+        if !is_needed || self.is_shared {
+            return Ok(());
+        }
+        self.proven = self.len;
+        let mark = group_head(self.len, &[]);
+        let end = self.len + mark.len() as u64;
+        match write_all(output, &mut self.file, self.len, &mut [IoSlice::new(&mark)], false) {
+            Ok(()) => {
+                self.marked = end;
+                Ok(())
+            }
+            Err(_) => self.cut(),
+        }
     }
 
     fn is_due(&self, turn: &Turn) -> bool {
@@ -188,6 +221,10 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         turn: &Turn,
         syncs: bool,
     ) -> Result<u64, Trouble> {
+        if !turn.has_checksums {
+            // A call may be shorter than the mark, which stays.
+            self.len = self.len.max(self.marked);
+        }
         let line_s = turn.unix_s.filter(|now_s| *now_s != self.last_line_s);
         let mut head = line_s.map_or(Vec::new(), |now_s| format!("#TS:{now_s}\r\n").into_bytes());
         let body: Vec<&[u8]> = self.reader.slices(range.clone()).collect();
@@ -222,7 +259,7 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         room: u64,
     ) -> Result<(), Trouble> {
         let (from, needed) = (self.room.max(self.len), self.len + size);
-        if needed <= from || size > room {
+        if needed <= from || size > room || self.is_shared {
             return Ok(());
         }
         let to = needed.next_multiple_of(room);
@@ -243,7 +280,11 @@ impl<'l, F: DiskFile> Writer<'l, F> {
     /// Removes whatever stands behind the groups: to go on behind a half of one would damage the
     /// file.
     fn cut(&mut self) -> Result<(), Trouble> {
-        self.room = self.len;
+        if self.is_shared {
+            let what = "others may have written to it, so nothing can be cut off";
+            return Err(Trouble::Stuck(io::Error::other(what)));
+        }
+        (self.room, self.marked) = (self.len, self.len);
         self.file.truncate(self.len).map_err(Trouble::Stuck)
     }
 
@@ -290,9 +331,10 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             None => files.begin_increment(has_checksums),
         };
         match begun {
-            Ok(Increment { file, seq, len }) => {
-                (self.file, self.seq) = (file, seq);
+            Ok(Increment { file, seq, len, is_shared }) => {
+                (self.file, self.seq, self.is_shared) = (file, seq, is_shared);
                 (self.len, self.room, self.synced) = (len, len, len);
+                (self.marked, self.proven) = (len, len);
                 Ok(seq)
             }
             Err(error) if files.is_certain() => Err(Trouble::NotWritten(error)),
@@ -310,6 +352,95 @@ impl<'l, F: DiskFile> Writer<'l, F> {
     }
 }
 
+/// An increment to which nothing is appended any more.
+pub struct Written<F> {
+    file: F,
+    len: u64,
+    can_be_marked: bool,
+}
+
+impl<F: DiskFile> Written<F> {
+    /// Brings it to the disk, and behind it the mark that says so.
+    pub fn seal(mut self, has_checksums: bool) -> io::Result<()> {
+        self.file.sync()?;
+        if !has_checksums || !self.can_be_marked {
+            return Ok(());
+        }
+        let mark = group_head(self.len, &[]);
+        let mut slices = [IoSlice::new(&mark)];
+        match write_all(&mut Plain, &mut self.file, self.len, &mut slices, true) {
+            Ok(()) => Ok(()),
+            // All the rest is on disk: the end is as good as any, if it is an end.
+            Err(Failed::Write(_) | Failed::Sync(_)) => self.file.truncate(self.len),
+        }
+    }
+}
+
 fn output_sync<F>(output: &mut impl Output<F>, file: &mut F, len: u64) -> Result<(), Failed> {
     write_all(output, file, len, &mut [], true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, OpenOptions};
+    use std::sync::atomic::AtomicU64;
+
+    use kvasir_resp::args::Args;
+    use kvasir_structures::gate::Gate;
+    use kvasir_structures::log::Log;
+
+    use super::*;
+    use crate::aof::load::{Replay, load};
+
+    struct Count(usize);
+
+    impl Replay for Count {
+        fn call(&mut self, _args: Args<'_>) -> Result<(), String> {
+            self.0 += 1;
+            Ok(())
+        }
+    }
+
+    /// Where a file system has no locks, two servers may write to one file.
+    #[test]
+    fn what_is_written_to_a_shared_file_goes_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, group_head(0, &[])).unwrap();
+        let len = std::fs::metadata(&path).unwrap().len();
+        let gates = [Gate::new(1), Gate::new(1)];
+        let logs = gates.each_ref().map(|gate| Log::new(gate, 0));
+        let open = |(log, gate): (_, &Gate)| {
+            let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_append().unwrap();
+            let increment = Increment { file, seq: 1, len, is_shared: true };
+            Writer::<File>::new(Log::open(log, &mut gate.exclusive()), increment, Duration::ZERO)
+        };
+        let mut writers: Vec<_> = logs.iter().zip(&gates).map(open).collect();
+        let turn = Turn {
+            when: When::Always,
+            now: Duration::ZERO,
+            unix_s: None,
+            has_checksums: true,
+            room: 1 << 10,
+            switch_at: None,
+            is_last: false,
+        };
+        for number in 0..20 {
+            let each = writers.iter_mut().zip(&logs).zip(&gates).enumerate();
+            for (index, ((writer, log), gate)) in each {
+                if number % (index + 2) == 0 {
+                    let call = b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n";
+                    log.append(&gate.enter(0), call);
+                }
+                writer.step(&mut Plain, &turn).unwrap();
+            }
+        }
+        for writer in writers {
+            writer.end().1.seal(true).unwrap();
+        }
+        let (bytes, mut calls) = (std::fs::read(&path).unwrap(), Count(0));
+        let end = load(&bytes[..], 0, &AtomicU64::new(0), &mut calls).unwrap();
+        assert_eq!((calls.0, end.offset), (10 + 7, bytes.len() as u64));
+    }
 }

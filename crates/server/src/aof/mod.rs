@@ -25,9 +25,11 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::aof::files::Files;
 use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::claim::Claim;
 use kvasir_persistence::disk::RealDisk;
 use kvasir_structures::log::Log;
 
+use crate::config::Config;
 use crate::lock;
 use crate::shared::Shared;
 use demand::Demand;
@@ -54,6 +56,10 @@ pub struct Aof {
     pub demand: Demand,
     /// While it is on. Whoever has both locks took this one first; to change files takes time.
     files: Mutex<Option<Files<RealDisk>>>,
+    /// On the files, from the start of the server until they are loaded.
+    claim: Mutex<Option<Claim>>,
+    /// Who had the files last when this server came to its directory.
+    seen: Mutex<String>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -125,9 +131,21 @@ impl Aof {
             round_from: AtomicU64::new(0),
             demand: Demand::default(),
             files: Mutex::default(),
+            claim: Mutex::default(),
+            seen: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
+    }
+
+    /// Keeps a claim on the files until they are loaded.
+    pub fn hold(&self, claim: Option<Claim>) {
+        *lock(&self.claim) = claim;
+    }
+
+    /// Takes note of whose the files of the present directory were, when it has become so.
+    pub fn look_around(&self, config: &Config) {
+        *lock(&self.seen) = start::last_holder(config);
     }
 
     #[inline]

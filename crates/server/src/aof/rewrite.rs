@@ -92,11 +92,12 @@ fn rewrite(shared: &Shared, cancel: &Cancel) -> Result<u64, String> {
     let aof = &shared.aof;
     let config = shared.config();
     let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
-    let (base, target) = {
+    // What is left to tidy up when the log has been turned off is done before others may come.
+    let (_claim, base, target) = {
         let mut files = lock(&aof.files);
         let files = files.as_mut().ok_or("there is no append-only file")?;
         let base = files.next_base_in(format);
-        (base.clone(), files.path(&base.name))
+        (files.claim(), base.clone(), files.path(&base.name))
     };
     let mut has_switched = false;
     let saved = save_base(shared, (&env, cancel), (&target, format), |_| {

@@ -1,18 +1,19 @@
 //! From the files of the append-only file to the data, and on: at the start, before clients are
 //! served.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::aof::files::{Files, Increment};
-use kvasir_persistence::aof::load::{AofError, End, load};
+use kvasir_persistence::aof::load::{AofError, End, count_calls, load};
 use kvasir_persistence::aof::manifest::{Manifest, Part};
 use kvasir_persistence::aof::record::group_head;
-use kvasir_persistence::disk::{Disk, RealDisk};
+use kvasir_persistence::claim::{self, Claim, ClaimError};
+use kvasir_persistence::disk::{Disk, DiskFile, RealDisk};
 use kvasir_persistence::input::Input;
 use kvasir_persistence::load::Entrance;
 use kvasir_persistence::rdb::CHECKSUM_SIZE;
@@ -30,17 +31,27 @@ use crate::shared::Shared;
 /// another database.
 const SELECT_0: &[u8] = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n";
 
+/// A server that was stopped or killed may have its files for so long.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often they are asked for meanwhile.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// Loads what the configuration names, and has all changes from now on logged.
 pub fn run(shared: &'static Shared, env: &Env) -> Result<(), String> {
     let config = shared.config();
     let place = Place::of(&config)?;
     let io = |error: io::Error| format!("can't use dir={} error={error}", place.dir.display());
     let loading = &shared.saving.loading;
-    let found = loading.change(|| place.find())?;
-    let found = found.map_err(|error| format!("can't load {error}"))?;
+    loading.change(|| place.make_dir())?.map_err(|error| format!("can't load {error}"))?;
+    let claim = match lock(&shared.aof.claim).take() {
+        Some(claim) => claim,
+        None => place.claim(&shared.facts.identity).map_err(Refused::text)?,
+    };
+    let found = place.find().map_err(|error| format!("can't load {error}"))?;
     let is_new = found.is_none();
     let Found { manifest, old } = found.unwrap_or_default();
     let mut files = place.files(manifest);
+    files.hold(claim);
     if !is_new {
         load_all(shared, &files, old.as_deref(), env)?;
         if let Some(old) = &old {
@@ -103,6 +114,57 @@ impl Place {
         made.map_err(|error| show(&self.dir, &error))
     }
 
+    /// Keeps other servers away from the files, in a directory that is there.
+    pub fn claim(&self, identity: &str) -> Result<Claim, Refused> {
+        let path = self.claim_path();
+        match Claim::take(&path, PATIENCE) {
+            Ok(claim) => {
+                claim.say(identity);
+                if !claim.is_sure() {
+                    let file = path.display();
+                    warning!("no locks here, so no second server would be noticed file={file}");
+                }
+                Ok(claim)
+            }
+            Err(ClaimError::Held(holder)) => Err(Refused::Held(self.held_by(&holder))),
+            Err(ClaimError::Io(error)) => Err(Refused::Io(show(&path, &error))),
+        }
+    }
+
+    /// Fails if another server has them, or has had them since this one came: a new log would take
+    /// the place of what this one has never read.
+    pub fn check_claim(&self, run_id: &str, seen: &str) -> Result<(), String> {
+        let said = claim::said(&self.claim_path());
+        match claim::holder(&self.claim_path()) {
+            // One that ends may still be ours.
+            _ if said.contains(run_id) => Ok(()),
+            Some(holder) => Err(self.held_by(&holder)),
+            None if said == seen => Ok(()),
+            None => {
+                let dir = self.dir.display();
+                Err(format!(
+                    "another server has written the append-only file since this one came here \
+                     dir={dir} server: {said}"
+                ))
+            }
+        }
+    }
+
+    /// Who had them last, if nobody has them now.
+    pub fn last_holder(&self) -> String {
+        let path = self.claim_path();
+        if claim::holder(&path).is_some() { String::new() } else { claim::said(&path) }
+    }
+
+    fn held_by(&self, holder: &str) -> String {
+        let dir = self.dir.display();
+        format!("another server has the append-only file dir={dir} holder: {holder}")
+    }
+
+    fn claim_path(&self) -> PathBuf {
+        claim::file_for(&self.dir.join(&self.name))
+    }
+
     fn manifest_path(&self) -> PathBuf {
         self.dir.join(Files::<RealDisk>::manifest_name(&self.name))
     }
@@ -122,7 +184,6 @@ impl Place {
     /// What there is, if there is anything. A single file of Redis before 7 is the base of a
     /// manifest, which it is to get.
     fn find(&self) -> Result<Option<Found>, String> {
-        self.make_dir()?;
         let old = std::path::absolute(&self.name).map_err(|error| format!("error={error}"))?;
         let old = Some(old).filter(|old| old.is_file());
         let manifest = match (self.manifest()?, &old) {
@@ -159,6 +220,40 @@ struct Found {
     manifest: Manifest,
     /// Where the base still stands, if it is the single file of Redis before 7.
     old: Option<PathBuf>,
+}
+
+/// Why the files can't be used, for the user.
+pub enum Refused {
+    /// Somebody else has it.
+    Held(String),
+    Io(String),
+}
+
+impl Refused {
+    pub fn text(self) -> String {
+        match self {
+            Refused::Held(text) | Refused::Io(text) => text,
+        }
+    }
+}
+
+/// Keeps others away from the files of the configuration before anything else is begun. What else
+/// may be wrong with them is told by who loads them.
+pub fn claim(config: &Config, identity: &str) -> Result<Option<Claim>, String> {
+    let Ok(place) = Place::of(config) else { return Ok(None) };
+    if !config.aof.appendonly || place.make_dir().is_err() {
+        return Ok(None);
+    }
+    match place.claim(identity) {
+        Ok(claim) => Ok(Some(claim)),
+        Err(Refused::Held(text)) => Err(text),
+        Err(Refused::Io(_)) => Ok(None),
+    }
+}
+
+/// Who had the files of the present directory last, for who may turn them on later.
+pub fn last_holder(config: &Config) -> String {
+    Place::of(config).map_or_else(|_| String::new(), |place| place.last_holder())
 }
 
 fn show(path: &Path, error: &dyn std::fmt::Display) -> String {
@@ -233,11 +328,13 @@ fn load_file(
         Ok(End { offset, .. }) if is_last => cut(shared, path, offset),
         Ok(End { offset, .. }) => Err(show(&AofError::Torn { offset })),
         Err(AofError::Torn { offset }) if is_last && shared.config().aof.load_truncated => {
+            let dropped = tail(path, offset).map_err(|error| show(&error))?;
             warning!(
-                "the end of the append-only file is torn and is cut off file={} at={offset} \
-                 bytes={}",
+                "the end of the append-only file is torn, was never synced, and is cut off \
+                 file={} at={offset} bytes={} calls={}",
                 path.display(),
-                fs::metadata(path).map_or(0, |file| file.len()).saturating_sub(offset)
+                dropped.len(),
+                count_calls(&dropped)
             );
             cut(shared, path, offset)
         }
@@ -247,6 +344,14 @@ fn load_file(
 
 fn replayer_env(shared: &Shared) -> Env {
     crate::tuning::env(&shared.config(), kvasir_reactor::clock::now_unix_ms())
+}
+
+/// What stands behind `offset`.
+fn tail(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
+    let (mut file, mut bytes) = (File::open(path)?, Vec::new());
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn cut(shared: &Shared, path: &Path, offset: u64) -> Result<(), String> {
@@ -279,8 +384,13 @@ fn open_last(files: &mut Files<RealDisk>, has_checksums: bool) -> io::Result<Inc
     };
     let seq = last.seq;
     let mut file = OpenOptions::new().write(true).open(files.path(&last.name))?;
-    // Keeps `check-aof --fix` out, where the file system has locks.
-    let _ = file.try_lock();
+    // Keeps `check-aof --fix` out, where the file system has locks. Another server is kept out by
+    // the claim, unless it came to the same file by a link to that alone.
+    keep_others_out(&file, &last.name)?;
+    let is_shared = files.are_shared();
+    if is_shared {
+        file.set_append()?;
+    }
     let mut len = file.seek(SeekFrom::End(0))?;
     if len > 0 {
         let head = if has_checksums { group_head(len, &[SELECT_0]) } else { Vec::new() };
@@ -289,7 +399,18 @@ fn open_last(files: &mut Files<RealDisk>, has_checksums: bool) -> io::Result<Inc
         file.sync_data()?;
         len += bytes.len() as u64;
     }
-    Ok(Increment { file, seq, len })
+    Ok(Increment { file, seq, len, is_shared })
+}
+
+fn keep_others_out(file: &File, name: &str) -> io::Result<()> {
+    let begin = Instant::now();
+    while let Err(TryLockError::WouldBlock) = file.try_lock() {
+        if begin.elapsed() >= PATIENCE {
+            return Err(io::Error::other(format!("somebody else is writing the file {name}")));
+        }
+        std::thread::sleep(AGAIN);
+    }
+    Ok(())
 }
 
 /// How the log is written.

@@ -22,7 +22,7 @@ use kvasir_structures::log::Reader;
 
 use super::Aof;
 use super::output::Output;
-use super::start::{Place, output};
+use super::start::{Place, Refused, output};
 use super::writer::LogThread;
 use crate::config::Config;
 use crate::lock;
@@ -63,10 +63,16 @@ pub(super) fn spawn(
 }
 
 /// Whether the file can be turned on in a directory, as far as that can be told.
-pub fn check(dir: &Path, config: &Config) -> Result<(), String> {
-    let place = Place::under(dir, config)?;
-    place.make_dir()?;
-    place.manifest().map(drop)
+pub fn check(shared: &Shared, dir: &Path, config: &Config) -> Result<(), Refused> {
+    let place = Place::under(dir, config).map_err(Refused::Io)?;
+    place.make_dir().map_err(Refused::Io)?;
+    // Of another directory nothing was seen before.
+    let seen = match dir == Path::new(".") {
+        true => lock(&shared.aof.seen).clone(),
+        false => place.last_holder(),
+    };
+    place.check_claim(&shared.facts.run_id, &seen).map_err(Refused::Held)?;
+    place.manifest().map(drop).map_err(Refused::Io)
 }
 
 /// Begins a file with the data that is there. Returns the bytes of its base. Called by the thread
@@ -77,7 +83,11 @@ pub(super) fn turn_on(shared: &'static Shared, cancel: &Cancel) -> Result<u64, S
     let config = shared.config();
     let place = Place::of(&config)?;
     place.make_dir()?;
+    // One that was never used, since the file was turned off while it was to be loaded.
+    drop(lock(&shared.aof.claim).take());
+    let claim = place.claim(&shared.facts.identity).map_err(Refused::text)?;
     let mut files = place.files(place.manifest()?.unwrap_or_default());
+    files.hold(claim);
     let output = output(&config)?;
     let increment = files.begin_apart(config.aof.checksums).map_err(text)?;
     let seq = increment.seq;

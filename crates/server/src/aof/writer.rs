@@ -286,12 +286,12 @@ impl LogThread {
         let caught_up = self.writer.step(&mut self.output, &turn);
         let mut pass = shared.gate.exclusive();
         let written = caught_up.and_then(|_| self.writer.step(&mut self.output, &turn)).map(drop);
-        let (reader, file) = self.writer.into_parts();
+        let (reader, file) = self.writer.end();
         let end = reader.cursor();
         shared.keyspace.log.close(reader, &mut pass);
         drop(pass);
         let synced = match written {
-            Ok(()) => file.sync_data(),
+            Ok(()) => file.seal(config.checksums),
             Err(Trouble::NotWritten(error) | Trouble::Lost(error) | Trouble::Stuck(error)) => {
                 Err(error)
             }

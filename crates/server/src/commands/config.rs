@@ -2,6 +2,8 @@
 //!
 //! What an option is, and which value it takes, is `crate::config`'s business.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use kvasir_keyspace::error::Error;
@@ -11,6 +13,7 @@ use kvasir_structures::glob::{self, Case};
 use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
 use crate::acl::declared;
 use crate::aof;
+use crate::aof::start::Refused;
 use crate::config::Config;
 use crate::config::command::{self, SetError};
 use crate::config::rewrite::{Extent, rewrite_file};
@@ -101,11 +104,10 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         had_log = config.aof.appendonly;
         if !had_log && changed.aof.appendonly {
             let is_here = config.dir == changed.dir;
-            check_log(if is_here { Path::new(".") } else { &changed.dir }, &changed)?;
+            check_log(cx.shared, if is_here { Path::new(".") } else { &changed.dir }, &changed)?;
         }
         reload_tls(cx.shared, &changed, &pairs)?;
-        change_directory(config, &changed)?;
-        Ok(changed)
+        change_files(cx.shared, config, changed)
     });
     let config = changed.map_err(|error: SetError| Error::from_bytes(error.message()))?;
     if pairs.iter().step_by(2).any(|name| is_word(name, "requirepass")) {
@@ -135,23 +137,41 @@ fn reload_tls(shared: &Shared, config: &Config, pairs: &[&[u8]]) -> Result<(), S
 }
 
 /// Whether an append-only file can be begun in a directory.
-fn check_log(dir: &Path, config: &Config) -> Result<(), SetError> {
-    aof::switch::check(dir, config).map_err(|reason| {
-        warning!("the append-only file can't be turned on: {reason}");
-        let reason = "Unable to turn on AOF. Check server logs.".into();
+fn check_log(shared: &Shared, dir: &Path, config: &Config) -> Result<(), SetError> {
+    aof::switch::check(shared, dir, config).map_err(|refused| {
+        let reason = match refused {
+            Refused::Held(text) => text,
+            Refused::Io(text) => {
+                warning!("the append-only file can't be turned on: {text}");
+                "Unable to turn on AOF. Check server logs.".into()
+            }
+        };
         SetError::Failed { name: b"appendonly".to_vec(), reason }
     })
 }
 
-/// The last thing that can fail.
-fn change_directory(before: &Config, after: &Config) -> Result<(), SetError> {
-    if before.dir == after.dir {
-        return Ok(());
+/// Goes to other files, if the options say so. The last thing that can fail.
+fn change_files(shared: &Shared, before: &Config, mut after: Config) -> Result<Config, SetError> {
+    let failed = |(name, reason): (&str, String)| SetError::Failed { name: name.into(), reason };
+    if before.aof.appendonly && after.aof.appendonly && !is_same_dir(before, &after) {
+        let reason = "the append-only file can't move while it is written: set appendonly to no \
+                      first, then dir, then appendonly to yes";
+        return Err(failed(("dir", reason.into())));
     }
-    std::env::set_current_dir(&after.dir).map_err(|error| {
-        let reason = error.to_string().split(" (os error").next().unwrap_or_default().to_owned();
-        SetError::Failed { name: b"dir".to_vec(), reason }
-    })
+    shared.saving.file.turn_to((before, &after), &shared.facts.identity).map_err(failed)?;
+    if before.dir != after.dir {
+        // From the root, as at the start.
+        after.dir = std::env::current_dir().unwrap_or(after.dir);
+        shared.aof.look_around(&after);
+    }
+    Ok(after)
+}
+
+/// A path that leads nowhere is refused by who goes there.
+fn is_same_dir(before: &Config, after: &Config) -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|dir| (dir.dev(), dir.ino()));
+    let Ok(after_is) = identity(&after.dir) else { return true };
+    before.dir == after.dir || identity(Path::new(".")).is_ok_and(|before| before == after_is)
 }
 
 static CONFIG_RESETSTAT: ServerCommand = ServerCommand {

@@ -79,7 +79,7 @@ fn bgsave(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         2 if is_word(&cx.args[1], "cancel") => return cancel(cx),
         _ => return Err(Error::SYNTAX),
     }
-    cx.shared.saving.ask()?;
+    cx.shared.saving.ask(cx.shared)?;
     cx.reply().simple("Background saving started");
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! point is reached. SAVE, DEBUG RELOAD and the end of the server save while everybody waits; the
 //! end gives up the snapshot that is under way. How files look is `kvasir_persistence`.
 
+mod file;
 pub mod loading;
 mod thread;
 
@@ -32,6 +33,7 @@ use crate::log::{notice, warning};
 use crate::memory;
 use crate::scripting::busy::is_any_unfinished;
 use crate::shared::Shared;
+use file::SnapshotFile;
 use loading::Loading;
 
 pub use thread::start;
@@ -48,6 +50,8 @@ pub struct Saving {
     /// Tells the thread that there is something to do, and others that it has done it.
     changed: Condvar,
     pub loading: Loading,
+    /// Where snapshots go, if that is this server's.
+    pub file: SnapshotFile,
     pub progress: Progress,
     /// Changes when the last snapshot was begun.
     changes_saved: AtomicU64,
@@ -140,7 +144,8 @@ impl Saving {
     }
 
     /// Has a snapshot taken in the background; fails if one is under way.
-    pub fn ask(&self) -> Result<(), Error> {
+    pub fn ask(&self, shared: &Shared) -> Result<(), Error> {
+        self.file.check(&shared.facts.identity)?;
         let mut state = lock(&self.state);
         if state.current.is_some() || state.is_wanted {
             return Err(IN_PROGRESS);
@@ -185,6 +190,7 @@ impl Saving {
         if lock(&self.state).current.is_some() {
             return Err(IN_PROGRESS);
         }
+        self.file.check(&shared.facts.identity)?;
         let saved = self.save(shared, Entrance::Inside(pass), env, &Cancel::default());
         saved.map(drop).map_err(|_| Error::fixed("ERR"))
     }
@@ -199,8 +205,46 @@ impl Saving {
         self.cancel();
         // Who takes it cannot end its images before the gate is open again.
         snapshot::end(&shared.keyspace, pass);
-        let saved = self.save(shared, Entrance::Inside(pass), env, &Cancel::default());
-        saved.map(drop).map_err(|_| Error::fixed("ERR"))
+        let saved = match self.file.take(&shared.facts.identity) {
+            Err(why) if why.is_other_servers() => {
+                self.save_beside(shared, pass, env, &why.to_string())
+            }
+            // Another error comes again.
+            _ => self.save(shared, Entrance::Inside(pass), env, &Cancel::default()).map(drop),
+        };
+        saved.map_err(|_| Error::fixed("ERR"))
+    }
+
+    /// Saves before the end of a server that must not replace the snapshot: what it has to tell goes
+    /// to another file.
+    fn save_beside(
+        &self,
+        shared: &Shared,
+        pass: &mut ExclusivePass<'_>,
+        env: &Env,
+        why: &str,
+    ) -> Result<(), SaveError> {
+        if shared.aof.counts() || self.changes_since_save(changes(shared)) == 0 {
+            notice!("nothing is saved at the end, as nothing would be lost: {why}");
+            return Ok(());
+        }
+        let place = Place { files: 1, ..place(&shared.config(), shared, Path::new(""))? };
+        let target = self.file.beside(place.id)?;
+        let place = Place { target: &target, ..place };
+        let (config, cancel) = (shared.config(), Cancel::default());
+        let snapshot = Snapshot { bytes_per_second: 0, ..snapshot(shared, &config, env, &cancel) };
+        let disk = (&RealDisk, place);
+        let saved = snapshot
+            .run(Entrance::Inside(pass), disk, &options(&config), |_| beside(shared, env, false));
+        let file = target.display();
+        match saved {
+            Ok(Saved { keys, .. }) => warning!("saved into another file={file} keys={keys}: {why}"),
+            Err(error) => {
+                warning!("can't save file={file} error={error}: {why}");
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Saves, and writes down how it went.
@@ -217,9 +261,13 @@ impl Saving {
         if !is_in_background {
             snapshot.bytes_per_second = 0;
         }
-        let saved = place(&config, shared).and_then(|place| {
-            let disk = (&RealDisk, place);
-            snapshot.run(entrance, disk, &options(&config), |_| beside(shared, env, false))
+        let taken = self.file.take(&shared.facts.identity).map_err(io::Error::other);
+        let saved = taken.map_err(SaveError::from).and_then(|taken| {
+            let disk = (&RealDisk, place(&config, shared, &taken.target)?);
+            let beside = |_: &mut ExclusivePass<'_>| beside(shared, env, false);
+            let saved = snapshot.run(entrance, disk, &options(&config), beside)?;
+            self.file.note_saved(&taken, &shared.facts.identity);
+            Ok(saved)
         });
         self.note_end(shared, &saved, (start, changes));
         saved
@@ -340,12 +388,11 @@ fn new_id() -> io::Result<SnapshotId> {
 }
 
 /// Where the next snapshot goes.
-fn place<'a>(config: &'a Config, shared: &Shared) -> Result<Place<'a>, SaveError> {
+fn place<'a>(config: &Config, shared: &Shared, target: &'a Path) -> Result<Place<'a>, SaveError> {
     let files = match config.persistence.snapshot_files as usize {
         0 => shared.workers.len().min(FILES_MAX),
         files => files,
     };
-    let target = &config.persistence.dbfilename;
     Ok(Place { target, id: new_id()?, files })
 }
 

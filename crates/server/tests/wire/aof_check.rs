@@ -1,4 +1,4 @@
-//! `check-aof`: what is sound, torn or damaged, and that only a torn end is ever cut off.
+//! `check-aof`: what is sound, torn or damaged. What it does about damage is in `aof_damage`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use crate::aof::{last_increment, start, stop, wait_for};
 use crate::saving::{digest, directory, fill};
 
 /// Runs it on a file; its exit status and all it says.
-fn check(options: &[&str], file: &Path) -> (i32, String) {
+pub fn check(options: &[&str], file: &Path) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvasir-server"));
     command.arg("check-aof").args(options).arg(file).stdin(Stdio::null());
     let output = command.output().expect("it can be started");
@@ -15,7 +15,7 @@ fn check(options: &[&str], file: &Path) -> (i32, String) {
     (output.status.code().expect("no signal"), String::from_utf8(text).unwrap())
 }
 
-fn manifest(dir: &Path) -> PathBuf {
+pub fn manifest(dir: &Path) -> PathBuf {
     dir.join("appendonlydir/appendonly.aof.manifest")
 }
 
@@ -46,7 +46,7 @@ fn a_sound_log_is_called_so() {
 }
 
 #[test]
-fn only_a_torn_end_is_cut_off() {
+fn a_torn_end_is_cut_off() {
     let directory = directory();
     let wanted = prepare(directory.path());
     let (manifest, file) = (manifest(directory.path()), last_increment(directory.path()));
@@ -74,7 +74,7 @@ fn only_a_torn_end_is_cut_off() {
     let at = sound.windows(2).position(|window| window == b"k1").unwrap();
     damaged[at] ^= 1;
     std::fs::write(&file, &damaged).unwrap();
-    let (status, text) = check(&["--fix"], &manifest);
+    let (status, text) = check(&[], &manifest);
     assert!(status == 3 && text.contains("not as it was written"), "{status} {text}");
     assert_eq!(std::fs::read(&file).unwrap(), damaged, "damage is left alone");
 }
@@ -90,10 +90,10 @@ fn a_torn_file_in_the_middle_and_a_broken_base_are_damage() {
     std::fs::write(&last, &cut[..cut.len() - 1]).unwrap();
     std::fs::write(last.with_file_name("later"), "").unwrap();
     std::fs::write(&manifest, format!("{text}file later seq 9 type i\n")).unwrap();
-    assert_eq!(check(&["--fix"], &manifest).0, 3);
+    assert_eq!(check(&[], &manifest).0, 3);
     assert_eq!(std::fs::read(&last).unwrap().len(), cut.len() - 1);
     std::fs::write(&last, [&cut[..], &[0; 100]].concat()).unwrap();
-    let (status, said) = check(&["--fix"], &manifest);
+    let (status, said) = check(&[], &manifest);
     assert!(status == 3 && said.contains("100 zeros at its end"), "{said}");
 
     std::fs::write(&manifest, format!("{text}file gone seq 9 type i\n")).unwrap();

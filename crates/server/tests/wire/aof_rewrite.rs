@@ -2,7 +2,7 @@
 
 use crate::aof::{refused, start, wait_for};
 use crate::harness::{Client, wait_until};
-use crate::saving::{digest, directory, fill};
+use crate::saving::{digest, directory, fill, names};
 
 /// Writes 400 kB over the same key.
 fn grow(client: &mut Client) {
@@ -55,8 +55,7 @@ fn begin_rewrite(client: &mut Client, dir: &std::path::Path) {
 
 /// Manifest, base, the increment before the cut and the one behind it: nothing by half.
 fn has_whole_files_only(dir: &std::path::Path) {
-    let files = std::fs::read_dir(dir.join("appendonlydir")).unwrap();
-    let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    let names = names(&dir.join("appendonlydir"));
     assert_eq!(names.len(), 4, "{names:?}");
 }
 

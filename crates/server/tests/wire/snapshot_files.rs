@@ -6,15 +6,7 @@ use std::process::{Command, Output, Stdio};
 use kvasir_resp::value::Value;
 
 use crate::harness::{Client, Server, wait_until};
-use crate::saving::{digest, directory, fill, path, terminate, wait_for_snapshot};
-
-/// Names in a directory, in order.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap().flatten();
-    let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
+use crate::saving::{digest, directory, fill, names, path, terminate, wait_for_snapshot};
 
 /// Starts a server on files that it cannot load, or has files checked.
 fn run(arguments: &[&str]) -> Output {

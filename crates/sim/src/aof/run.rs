@@ -106,7 +106,7 @@ pub fn run(disk: &SimDisk, setup: &Setup, found: &Found) -> Promise {
             break;
         }
     }
-    driver.promise()
+    driver.end()
 }
 
 /// From what was found to an increment that can be appended to.
@@ -133,7 +133,8 @@ fn begin(disk: &SimDisk, found: &Found) -> io::Result<(AofFiles<SimDisk>, Increm
     let select = [group_head(found.good_to, &[&select]), select].concat();
     file.append(&select)?;
     file.sync()?;
-    Ok((files, Increment { file, seq, len: found.good_to + select.len() as u64 }))
+    let len = found.good_to + select.len() as u64;
+    Ok((files, Increment { file, seq, len, is_shared: false }))
 }
 
 struct Driver<'a> {
@@ -170,6 +171,16 @@ struct Rewrite<'a> {
 }
 
 impl Driver<'_> {
+    /// The log ends as a server's does that stops.
+    fn end(self) -> Promise {
+        let promise = self.promise();
+        if !self.disk.has_stopped() && !self.writer.is_dirty() {
+            // What is promised stays so, whatever becomes of it.
+            let _ = self.writer.end().1.seal(true);
+        }
+        promise
+    }
+
     /// None: a server would have ended.
     fn turn(&mut self, is_last: bool) -> Option<()> {
         self.pass_time();
