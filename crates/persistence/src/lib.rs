@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aof;
+pub mod apart;
 pub mod blocks;
 pub mod cancel;
 mod chunks;
@@ -23,3 +24,4 @@ pub mod replace;
 pub mod save;
 pub mod set;
 pub mod snapshot;
+mod stall;

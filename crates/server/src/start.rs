@@ -136,8 +136,11 @@ fn serve(loaded: Loaded, file: Option<&Path>) -> Result<(), Refusal> {
     process::notify_ready(&config);
     let result = join(threads);
     shared.saving.end();
-    shared.aof.finish();
+    let is_whole = shared.aof.finish(shared);
     remove_files(&config);
+    if !is_whole {
+        return Err(Refusal::Start("the server ends without the end of its log".into()));
+    }
     notice!("bye bye");
     Ok(result?)
 }

@@ -136,6 +136,10 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         self.lost_in.is_some()
     }
 
+    pub fn reader(&self) -> &Reader<'l> {
+        &self.reader
+    }
+
     /// Ends it; what was written may not be on disk.
     pub fn into_parts(self) -> (Reader<'l>, F) {
         (self.reader, self.file)

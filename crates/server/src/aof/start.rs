@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;
 
@@ -12,7 +13,6 @@ use kvasir_persistence::aof::files::{Files, Increment};
 use kvasir_persistence::aof::load::{AofError, End, load};
 use kvasir_persistence::aof::manifest::{Manifest, Part};
 use kvasir_persistence::aof::record::group_head;
-use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::{Disk, RealDisk};
 use kvasir_persistence::input::Input;
 use kvasir_persistence::load::Entrance;
@@ -236,7 +236,7 @@ fn begin(shared: &Shared, files: &mut Files<RealDisk>, env: &Env) -> io::Result<
     let format = shared.config().aof.base_format();
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
-    let saved = save_base(shared, (env, &Cancel::default()), (&target, format), |_| {});
+    let saved = save_base(shared, (env, &Arc::default()), (&target, format), |_| {});
     let saved = saved.map_err(io::Error::other)?;
     let mut state = lock(&shared.aof.state);
     (state.size, state.base_size) = (saved.bytes, saved.bytes);

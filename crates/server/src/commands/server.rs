@@ -109,7 +109,8 @@ enum Stop {
 /// Whether a SHUTDOWN saves the data before the server stops.
 fn saves_first(shared: &Shared, args: Args<'_>) -> bool {
     match parse_stop(args) {
-        Ok(Stop::Save) => true,
+        // Half of the data would take the place of all of it.
+        Ok(Stop::Save) => !shared.saving.loading.is_under_way(),
         Ok(Stop::Go { nosave }) => !nosave && saving::saves_at_end(shared),
         Ok(Stop::Abort) | Err(_) => false,
     }
