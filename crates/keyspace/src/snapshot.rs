@@ -106,12 +106,20 @@ impl Parts {
     }
 }
 
-/// Begins an image of each database that has keys. At most one is under way at a time.
+/// Whether there are images that were begun and have not ended.
+pub fn is_any(keyspace: &Keyspace, pass: &Pass<'_>) -> bool {
+    let mut databases = (0..keyspace.database_count() as u16).map(DbIndex);
+    databases.any(|db| keyspace.image(db, pass).is_some())
+}
+
+/// Begins an image of each database that has keys. There must be none: who visits those would miss
+/// what it has not saved yet.
 pub fn cut(
     keyspace: &Keyspace,
     pass: &mut ExclusivePass<'_>,
     sink: &Arc<dyn Sink>,
 ) -> Vec<Arc<Image>> {
+    assert!(!is_any(keyspace, pass), "one image is taken at a time");
     let mut images = Vec::new();
     for db in keyspace.indexes() {
         if keyspace.database(db, pass).is_empty() {

@@ -6,12 +6,12 @@
 //!
 //! Chunks that wait are limited, all files together. Visitors stop at an eighth of the limit,
 //! before they lock anything; who changes something has the rest. From a half on it waits a moment
-//! for the disk, so that a disk that hesitates finds room left; where there is none, it waits as
-//! long as it takes. It ends, since nobody who writes waits for who encodes. Their memory is used
-//! again (`pool.rs`).
+//! for the disk, so that a disk that hesitates finds room left; where there is none, it waits for
+//! the disk as long as that works (`stall.rs`). If it hangs, all is given up: the snapshot fails,
+//! and nobody waits any more. Their memory is used again (`pool.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::database::DbIndex;
@@ -24,6 +24,7 @@ use kvasir_structures::heap::Exempt;
 use kvasir_structures::locks::lock;
 use kvasir_structures::record::{Body, Record as OwnedRecord};
 
+use crate::apart::{LOOK, SILENCE_MAX};
 use crate::cancel::Cancel;
 use crate::disk::Disk;
 use crate::encode::{Encoder, Format};
@@ -33,6 +34,7 @@ use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{Options, SaveError};
 use crate::set::file_of;
+use crate::stall::Stall;
 
 /// Chunks that are filled at the same time: more threads than these share them.
 const FILLING: usize = 8;
@@ -53,6 +55,11 @@ const VISITORS_PART: usize = 8;
 const AT_ONCE_PART: usize = 2;
 /// ...and then waits so long for the disk to have one chunk, as long as there is room for more.
 const PATIENCE: Duration = Duration::from_micros(250);
+/// Where this part waits for the disk, a limit to how much is written a second gives way: it is
+/// there to leave others the disk, not to have them wait.
+const URGENT_PART: usize = 4;
+/// How long clients are held up, all in all, by a disk that does nothing.
+const HELD_UP_MAX: Duration = Duration::from_secs(2);
 /// Strings of so many bytes are copied to be compressed later, without a lock.
 const COPIED_STRING_MIN: usize = 256;
 /// Copies of strings are at most this part of what may wait for the disk.
@@ -78,16 +85,22 @@ pub(crate) struct Chunks {
     /// How much may wait for the disk, beside what is being filled.
     queue_max: usize,
     pace: Pace,
+    cancel: Arc<Cancel>,
+    holds_up_all: bool,
     /// Set when the disk has failed: nothing more is taken.
     has_failed: AtomicBool,
+    /// Set before that if it hangs.
+    is_stuck: AtomicBool,
 }
 
 /// The limits of what is written.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct Limits<'a> {
     /// Bytes of all chunks together.
     pub buffer_max: usize,
-    pub bytes_per_second: u64,
+    pub bytes_per_second: &'a Arc<AtomicU64>,
+    /// The world stands still: nobody is served, so the disk has all the time that it may need.
+    pub holds_up_all: bool,
 }
 
 struct File {
@@ -106,10 +119,13 @@ struct Queue {
     chunks: Box<[Vec<Vec<u8>>]>,
     /// Of all of them, and of those that are being written.
     bytes: usize,
+    /// Bytes that were written.
+    written: u64,
+    stall: Stall,
     is_complete: bool,
 }
 
-impl Limits {
+impl Limits<'_> {
     /// The memory for chunks, which takes its time.
     pub(crate) fn pool(self, files: usize) -> Pool {
         let chunk_size = self.buffer_max / FILLING_PART / (filling(files) * files);
@@ -127,10 +143,12 @@ fn filling(files: usize) -> usize {
 impl Chunks {
     pub(crate) fn new(
         env: &Env,
-        (limits, pool): (Limits, Pool),
+        (limits, pool): (Limits<'_>, Pool),
         files: usize,
         (version, options): (Version, &Options),
+        cancel: &Arc<Cancel>,
     ) -> Chunks {
+        let stall_max = if limits.holds_up_all { SILENCE_MAX } else { HELD_UP_MAX };
         let chunk = |_| Mutex::new(Chunk::new(options.encoder(version), pool.take()));
         let file =
             |_| File { filling: (0..filling(files)).map(chunk).collect(), keys: AtomicU64::new(0) };
@@ -147,14 +165,19 @@ impl Chunks {
             queue: Mutex::new(Queue {
                 chunks: vec![Vec::new(); files].into(),
                 bytes: 0,
+                written: 0,
+                stall: Stall::new(stall_max),
                 is_complete: false,
             }),
             has_more: Condvar::new(),
             has_room: Condvar::new(),
             has_much_room: Condvar::new(),
             queue_max: limits.buffer_max.saturating_sub(filling_bytes),
-            pace: Pace::new(limits.bytes_per_second),
+            pace: Pace::new(Arc::clone(limits.bytes_per_second)),
+            cancel: Arc::clone(cancel),
+            holds_up_all: limits.holds_up_all,
             has_failed: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
         }
     }
 
@@ -162,9 +185,21 @@ impl Chunks {
         self.has_failed.load(Relaxed)
     }
 
-    /// Nothing more is taken or written.
+    /// Nothing more is taken or written, and nobody waits.
     pub(crate) fn fail(&self) {
         self.has_failed.store(true, Relaxed);
+        self.has_room.notify_all();
+        self.has_much_room.notify_all();
+    }
+
+    /// Whether it was given up because the disk hangs.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Relaxed)
+    }
+
+    /// Bytes that the disk has taken.
+    pub(crate) fn written(&self) -> u64 {
+        self.queue().written
     }
 
     /// Keys that were taken for a file.
@@ -178,7 +213,8 @@ impl Chunks {
 
     /// For visitors, who leave most of the room to those who change something.
     pub(crate) fn wait_for_room(&self) {
-        drop(self.wait_while(&self.has_much_room, |queue| self.is_full(queue, VISITORS_PART)));
+        let way = (&self.has_much_room, VISITORS_PART);
+        drop(self.wait_for_disk(self.queue(), way, self.holds_up_all));
     }
 
     /// Encodes what is large and was put aside, all of it.
@@ -215,7 +251,7 @@ impl Chunks {
     pub(crate) fn write<D: Disk>(
         &self,
         index: usize,
-        file: &mut Replacement<'_, D>,
+        file: &mut Replacement<D>,
         cancel: &Cancel,
         tell: impl Fn(),
     ) -> Result<(), SaveError> {
@@ -226,7 +262,12 @@ impl Chunks {
             let mut queue = self.wait_while(&self.has_more, is_early);
             let chunks = std::mem::take(&mut queue.chunks[index]);
             if chunks.is_empty() {
-                return result;
+                // What is not whole need not be synced.
+                return if self.has_failed() {
+                    result.and(Err(SaveError::Cancelled))
+                } else {
+                    result
+                };
             }
             drop(queue);
             for chunk in chunks {
@@ -238,31 +279,64 @@ impl Chunks {
                 }
                 self.forget(chunk);
             }
-            tell();
+            if !self.has_failed() {
+                tell();
+            }
         }
     }
 
     fn write_one<D: Disk>(
         &self,
         chunk: &[u8],
-        file: &mut Replacement<'_, D>,
+        file: &mut Replacement<D>,
         cancel: &Cancel,
         manners: &mut Manners,
     ) -> Result<(), SaveError> {
-        for piece in chunk.chunks(self.pace.piece().min(WRITE_BYTES)) {
-            let time = self.pace.take(piece.len(), Instant::now());
-            if !time.is_zero() {
-                cancel.wait(time);
-            }
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let size =
+                if self.is_urgent() { WRITE_BYTES } else { self.pace.piece().min(WRITE_BYTES) };
+            let (piece, behind) = rest.split_at(size.min(rest.len()));
+            self.wait_for_pace(piece.len(), cancel);
             if cancel.is_asked() {
                 return Err(SaveError::Cancelled);
             }
             if !self.has_failed() {
                 file.append(piece)?;
+                self.note_written(piece.len());
             }
+            rest = behind;
             manners.give_way();
         }
         Ok(())
+    }
+
+    fn wait_for_pace(&self, bytes: usize, cancel: &Cancel) {
+        let rate = self.pace.bytes_per_second();
+        if rate == 0 || self.is_urgent() {
+            return;
+        }
+        let now = Instant::now();
+        let until = now + self.pace.take(bytes, now);
+        let is_over = || cancel.is_asked() || self.has_failed() || self.is_urgent();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || is_over() || self.pace.bytes_per_second() != rate {
+                return;
+            }
+            cancel.wait(left.min(LOOK));
+        }
+    }
+
+    /// Whether somebody would soon wait for the pace.
+    fn is_urgent(&self) -> bool {
+        self.pace.is_limited() && self.is_full(&self.queue(), URGENT_PART)
+    }
+
+    fn note_written(&self, bytes: usize) {
+        let mut queue = self.queue();
+        queue.written += bytes as u64;
+        queue.stall.note_written(bytes, Instant::now());
     }
 
     /// A chunk of a file that nobody fills, if there is one: who waited for another thread might
@@ -274,14 +348,49 @@ impl Chunks {
     }
 
     fn send(&self, file: usize, chunk: Vec<u8>) {
-        let is_filling = |queue: &mut Queue| self.is_full(queue, AT_ONCE_PART);
+        let is_filling =
+            |queue: &mut Queue| !self.has_failed() && self.is_full(queue, AT_ONCE_PART);
         let waited = self.has_room.wait_timeout_while(self.queue(), PATIENCE, is_filling);
         let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let waited = self.has_room.wait_while(queue, |queue| self.is_full(queue, 1));
-        let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.wait_for_disk(queue, (&self.has_room, 1), true);
+        if self.has_failed() {
+            return;
+        }
         queue.bytes += chunk.capacity();
         queue.chunks[file].push(chunk);
         self.has_more.notify_all();
+    }
+
+    /// Waits as long as this part is full. Somebody who is to be served waits, if that counts: then
+    /// a disk that hangs is waited for no longer than there is credit for.
+    fn wait_for_disk<'q>(
+        &self,
+        mut queue: MutexGuard<'q, Queue>,
+        (changed, part): (&Condvar, usize),
+        counts: bool,
+    ) -> MutexGuard<'q, Queue> {
+        let is_waiting = |queue: &Queue| self.is_full(queue, part) && !self.has_failed();
+        if !is_waiting(&queue) {
+            return queue;
+        }
+        if counts {
+            queue.stall.begin(Instant::now());
+        }
+        while is_waiting(&queue) {
+            let left = if counts { queue.stall.left(Instant::now()) } else { LOOK };
+            if left.is_zero() || self.cancel.is_asked() {
+                self.is_stuck.fetch_or(left.is_zero(), Relaxed);
+                self.fail();
+            } else {
+                // Nobody else tells of a wish to cancel while the disk hangs.
+                let waited = changed.wait_timeout(queue, left.min(LOOK));
+                (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        if counts {
+            queue.stall.end(Instant::now());
+        }
+        queue
     }
 
     /// Of a chunk that is written, or never will be.

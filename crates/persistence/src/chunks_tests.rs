@@ -15,6 +15,15 @@ const VALUE: [u8; 1000] = [b'v'; 1000];
 const WHILE: Duration = Duration::from_millis(100);
 
 fn chunks() -> Arc<Chunks> {
+    chunks_unless(&Arc::default(), true)
+}
+
+fn chunks_unless(cancel: &Arc<Cancel>, holds_up_all: bool) -> Arc<Chunks> {
+    let bytes_per_second = &Arc::default();
+    chunks_within(Limits { buffer_max: BUFFER, bytes_per_second, holds_up_all }, cancel)
+}
+
+fn chunks_within(limits: Limits<'_>, cancel: &Arc<Cancel>) -> Arc<Chunks> {
     let options = Options {
         format: Format::Rdb,
         version: Version::REDIS_7_0,
@@ -22,9 +31,9 @@ fn chunks() -> Arc<Chunks> {
         has_checksum: true,
         syncs_often: false,
     };
-    let limits = Limits { buffer_max: BUFFER, bytes_per_second: 0 };
     let memory = (limits, limits.pool(1));
-    Arc::new(Chunks::new(&Env::default(), memory, 1, (Version::REDIS_7_0, &options)))
+    let way = (Version::REDIS_7_0, &options);
+    Arc::new(Chunks::new(&Env::default(), memory, 1, way, cancel))
 }
 
 /// Has so many records taken, one by one.
@@ -62,6 +71,51 @@ fn who_changes_something_waits_where_there_is_no_room_left() {
     assert!(write(&chunks) > (count * VALUE.len()) as u64);
     filling.join().unwrap();
     assert_eq!(chunks.queue().bytes, 0);
+}
+
+#[test]
+fn a_disk_that_hangs_is_given_up() {
+    let chunks = chunks_unless(&Arc::default(), false);
+    fill(&chunks, 3 * BUFFER / VALUE.len());
+    assert!(chunks.has_failed() && chunks.is_stuck());
+    assert!(chunks.queue().bytes <= BUFFER);
+    chunks.complete();
+}
+
+#[test]
+fn who_waits_for_a_disk_that_hangs_hears_of_a_wish_to_cancel() {
+    let cancel = Arc::<Cancel>::default();
+    let chunks = chunks_unless(&cancel, true);
+    let (filled, visited) = (Arc::clone(&chunks), Arc::clone(&chunks));
+    let filling = thread::spawn(move || fill(&filled, 3 * BUFFER / VALUE.len()));
+    while !chunks.is_full(&chunks.queue(), 1) {
+        thread::yield_now();
+    }
+    let visiting = thread::spawn(move || visited.wait_for_room());
+    cancel.ask();
+    filling.join().unwrap();
+    visiting.join().unwrap();
+    assert!(chunks.has_failed() && !chunks.is_stuck());
+}
+
+#[test]
+fn a_limit_gives_way_to_who_would_wait_for_it() {
+    let bytes_per_second = &Arc::new(1.into());
+    let limits = Limits { buffer_max: BUFFER, bytes_per_second, holds_up_all: false };
+    let chunks = chunks_within(limits, &Arc::default());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            fill(&chunks, 3 * BUFFER / VALUE.len());
+            chunks.cancel.ask();
+            chunks.complete();
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = Replacement::begin(&RealDisk, (dir.path().join("file"), 0), false).unwrap();
+        let written = chunks.write(0, &mut file, &chunks.cancel, || ());
+        assert!(matches!(written, Err(SaveError::Cancelled)), "{written:?}");
+        assert!(file.written() > BUFFER as u64, "{}", file.written());
+    });
+    assert!(!chunks.is_stuck());
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
-/// Files in directories.
-pub trait Disk: Sync {
+/// Files in directories. Threads that may hang with it have one each.
+pub trait Disk: Clone + Send + Sync + 'static {
     type File: DiskFile + Send + 'static;
     /// Opens a directory to others when it is dropped.
     type Lock;
@@ -75,6 +75,7 @@ pub fn directory_of(path: &Path) -> &Path {
 }
 
 /// The machine's.
+#[derive(Clone, Copy)]
 pub struct RealDisk;
 
 impl Disk for RealDisk {

@@ -8,6 +8,7 @@
 #![warn(clippy::cast_possible_truncation)]
 
 pub mod aof;
+pub mod apart;
 pub mod blocks;
 pub mod cancel;
 mod chunks;
@@ -26,3 +27,4 @@ pub mod replace;
 pub mod save;
 pub mod set;
 pub mod snapshot;
+mod stall;

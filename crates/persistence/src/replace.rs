@@ -22,8 +22,8 @@ const UNSYNCED_MAX: u64 = 32 << 20;
 const AT_ONCE: u64 = 2 << 20;
 
 /// The new file while it is written. If it is dropped before `finish` or `keep`, it is gone.
-pub struct Replacement<'d, D: Disk> {
-    disk: &'d D,
+pub struct Replacement<D: Disk> {
+    disk: D,
     /// None while the bytes go to the disk directly, and after an error of that.
     file: Option<D::File>,
     direct: Option<Direct<D::File>>,
@@ -37,14 +37,14 @@ pub struct Replacement<'d, D: Disk> {
     is_kept: bool,
 }
 
-impl<'d, D: Disk> Replacement<'d, D> {
+impl<D: Disk> Replacement<D> {
     /// Begins a file under `name`, in the same directory as the one it is to replace. About so many
     /// bytes may be gathered before they are written, and as many meanwhile.
     pub fn begin(
-        disk: &'d D,
+        disk: &D,
         (name, gathered): (PathBuf, usize),
         syncs_often: bool,
-    ) -> io::Result<Replacement<'d, D>> {
+    ) -> io::Result<Replacement<D>> {
         let mut file = disk.create(&name)?;
         let unsynced_max = if syncs_often { UNSYNCED_MAX } else { u64::MAX };
         let (file, direct) = match file.set_direct(true) {
@@ -52,7 +52,7 @@ impl<'d, D: Disk> Replacement<'d, D> {
             false => (Some(file), None),
         };
         Ok(Replacement {
-            disk,
+            disk: disk.clone(),
             file,
             direct,
             name,
@@ -141,7 +141,7 @@ impl<'d, D: Disk> Replacement<'d, D> {
     }
 }
 
-impl<D: Disk> Drop for Replacement<'_, D> {
+impl<D: Disk> Drop for Replacement<D> {
     fn drop(&mut self) {
         // What is on its way to the disk comes there first.
         self.direct = None;

@@ -79,6 +79,8 @@ pub enum SaveError {
     Io(io::Error),
     /// Somebody wished so.
     Cancelled,
+    /// There is an image of the data already, and room for one.
+    Busy,
 }
 
 impl fmt::Display for SaveError {
@@ -86,11 +88,19 @@ impl fmt::Display for SaveError {
         match self {
             SaveError::Io(error) => error.fmt(f),
             SaveError::Cancelled => f.write_str("it was cancelled"),
+            SaveError::Busy => f.write_str("another one is being taken"),
         }
     }
 }
 
 impl std::error::Error for SaveError {}
+
+impl SaveError {
+    /// The disk hangs, or as good as.
+    pub(crate) fn stuck(what: &'static str) -> SaveError {
+        SaveError::Io(io::Error::new(io::ErrorKind::TimedOut, what))
+    }
+}
 
 impl From<io::Error> for SaveError {
     fn from(error: io::Error) -> SaveError {
@@ -99,8 +109,8 @@ impl From<io::Error> for SaveError {
 }
 
 /// An RDB file that is whole and on the disk, but does not count yet.
-pub(crate) struct Written<'d, D: Disk> {
-    pub file: Replacement<'d, D>,
+pub(crate) struct Written<D: Disk> {
+    pub file: Replacement<D>,
     pub keys: u64,
     /// CRC64 of all but the last bytes, which are the checksum.
     pub checksum: u64,
@@ -109,12 +119,12 @@ pub(crate) struct Written<'d, D: Disk> {
 impl Place<'_> {
     /// Begins the files, each of which is gone again unless all come to count; all together gather
     /// about so many bytes.
-    pub(crate) fn begin<'d, D: Disk>(
+    pub(crate) fn begin<D: Disk>(
         &self,
-        disk: &'d D,
+        disk: &D,
         gathered: usize,
         syncs_often: bool,
-    ) -> io::Result<Vec<Replacement<'d, D>>> {
+    ) -> io::Result<Vec<Replacement<D>>> {
         if !self.is_set() {
             let name = new_name(self.target, self.id);
             return Ok(vec![Replacement::begin(disk, (name, gathered), syncs_often)?]);
@@ -165,7 +175,7 @@ impl Place<'_> {
         &self,
         disk: &D,
         version: Version,
-        written: Vec<Written<'_, D>>,
+        written: Vec<Written<D>>,
     ) -> io::Result<Saved> {
         let keys = written.iter().map(|written| written.keys).sum();
         let bytes = written.iter().map(|written| written.file.written()).sum();
@@ -186,9 +196,9 @@ impl Place<'_> {
         &self,
         disk: &D,
         version: Version,
-        mut written: Vec<Written<'_, D>>,
+        mut written: Vec<Written<D>>,
     ) -> io::Result<()> {
-        let facts = |(file, written): (usize, &Written<'_, D>)| {
+        let facts = |(file, written): (usize, &Written<D>)| {
             let path = file_name(self.target, self.id, file);
             FileFacts {
                 name: path.file_name().unwrap_or_default().into(),
@@ -210,11 +220,11 @@ impl Place<'_> {
 }
 
 /// Ends a file and brings it to the disk.
-pub(crate) fn end<'d, D: Disk>(
-    mut file: Replacement<'d, D>,
+pub(crate) fn end<D: Disk>(
+    mut file: Replacement<D>,
     keys: u64,
     (version, options): (Version, &Options),
-) -> io::Result<Written<'d, D>> {
+) -> io::Result<Written<D>> {
     if options.format == Format::Rdb {
         file.append(&[END])?;
     }

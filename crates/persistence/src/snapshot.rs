@@ -1,11 +1,14 @@
 //! Writing a data set into files, while it changes or while the world stands still.
 //!
 //! The cut is taken with the gate closed; then visitors, and whoever changes something first, save
-//! records (`chunks.rs`), and each file has a thread that writes it.
+//! records (`chunks.rs`), and each file has a thread that writes it. Only threads that may be left
+//! behind wait for the disk itself (`apart.rs`): it may hang.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
@@ -13,6 +16,7 @@ use kvasir_keyspace::view::Env;
 use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
 use kvasir_structures::slot::SLOTS;
 
+use crate::apart::{Apart, LeftBehind, Patience, SILENCE_MAX};
 use crate::blocks;
 use crate::cancel::Cancel;
 use crate::chunks::{Chunks, Limits};
@@ -36,10 +40,10 @@ pub struct Snapshot<'a> {
     pub visitors: usize,
     /// Bytes that may wait for the disk, or to be whole chunks of it.
     pub buffer_max: usize,
-    /// Over all files; 0: as many as the disk takes.
-    pub bytes_per_second: u64,
-    pub progress: &'a Progress,
-    pub cancel: &'a Cancel,
+    /// Over all files; 0: as many as the disk takes. It may be changed meanwhile.
+    pub bytes_per_second: &'a Arc<AtomicU64>,
+    pub progress: &'a Arc<Progress>,
+    pub cancel: &'a Arc<Cancel>,
 }
 
 /// How the threads get at the databases.
@@ -55,6 +59,8 @@ pub enum Entrance<'a, 'g> {
 pub struct Progress {
     pub keys_total: AtomicU64,
     pub keys: AtomicU64,
+    /// Of snapshots before.
+    pub left_behind: LeftBehind,
 }
 
 /// What is known of the data at the cut.
@@ -65,7 +71,15 @@ struct Cut {
     heads: Vec<Vec<u8>>,
 }
 
+/// A file that comes to count with all others, or why there is none.
+type Outcome<D> = Result<Written<D>, SaveError>;
+
 impl Entrance<'_, '_> {
+    /// Whether nobody is served meanwhile.
+    fn holds_up_all(&self) -> bool {
+        matches!(self, Entrance::Inside(_))
+    }
+
     fn alone<R>(&mut self, run: impl FnOnce(&mut ExclusivePass<'_>) -> R) -> R {
         match self {
             Entrance::Gate(gate) => run(&mut gate.exclusive()),
@@ -91,27 +105,102 @@ impl Snapshot<'_> {
         options: &Options,
         at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
     ) -> Result<Saved, SaveError> {
-        let mut files = place.begin(disk, self.gathered(place.files), options.syncs_often)?;
-        let mut manners = Manners::new();
-        files.iter_mut().for_each(|file| file.prepare(|| manners.give_way()));
-        let pool = self.limits(place.files).pool(place.files);
-        let cut = entrance.alone(|pass| self.cut((pass, pool), place, options, at_cut));
-        let Cut { chunks, images, heads } = cut.ok_or(SaveError::Cancelled)?;
-        let written: Result<Vec<_>, _> = thread::scope(|scope| {
-            let chunks = &*chunks;
-            let write = |(index, (file, head))| {
-                scope.spawn(move || self.write(chunks, index, file, head, options))
-            };
-            let writers: Vec<_> = files.into_iter().zip(heads).enumerate().map(write).collect();
-            self.visit_all(&entrance, chunks, place, &images);
-            entrance.alone(|pass| snapshot::end(self.keyspace, pass));
-            chunks.complete();
-            let written = writers.into_iter().map(|writer| writer.join());
-            written.map(|written| written.expect("a writer's panic")).collect()
-        });
-        let written = written?;
-        let commit = || place.commit(disk, chunks.version, written);
-        Ok(self.cancel.commit(commit).ok_or(SaveError::Cancelled)??)
+        if self.progress.left_behind.is_any() {
+            let what = "the disk hangs with what an earlier snapshot was to write";
+            return Err(SaveError::stuck(what));
+        }
+        let limits = self.limits(place.files, &entrance);
+        // Where a file's bytes are synced now and then, no single call takes long.
+        let silence_max = (limits.holds_up_all && options.syncs_often).then_some(SILENCE_MAX);
+        let files = self.begin((disk, place), options, silence_max)?;
+        let pool = limits.pool(place.files);
+        let cut = entrance.alone(|pass| self.cut((pass, (limits, pool)), place, options, at_cut));
+        let Cut { chunks, images, heads } = match cut {
+            Ok(cut) => cut,
+            Err(error) => {
+                self.apart(
+                    move || drop(files),
+                    &mut Patience::new(self.cancel, None, silence_max),
+                )?;
+                return Err(error);
+            }
+        };
+        let files = files.into_iter().zip(heads).enumerate();
+        let writers = files.map(|file| self.begin_writing(&chunks, file, options)).collect();
+        self.visit_all(&entrance, &chunks, place, &images);
+        entrance.alone(|pass| snapshot::end(self.keyspace, pass));
+        chunks.complete();
+        self.commit((disk, place), &chunks, writers, silence_max)
+    }
+
+    /// Begins the files, and takes the memory that they need.
+    fn begin<D: Disk>(
+        &self,
+        (disk, place): (&D, Place<'_>),
+        options: &Options,
+        silence_max: Option<Duration>,
+    ) -> Result<Vec<Replacement<D>>, SaveError> {
+        let (target, Place { id, files, .. }) = (place.target.to_owned(), place);
+        let (disk, gathered) = (disk.clone(), self.gathered(files));
+        let syncs_often = options.syncs_often;
+        let begin = move || {
+            let place = Place { target: &target, id, files };
+            let mut files = place.begin(&disk, gathered, syncs_often)?;
+            let mut manners = Manners::new();
+            files.iter_mut().for_each(|file| file.prepare(|| manners.give_way()));
+            Ok(files)
+        };
+        self.apart(begin, &mut Patience::new(self.cancel, None, silence_max))?
+    }
+
+    /// Has all files count once each is written; after an error none is left.
+    fn commit<D: Disk>(
+        &self,
+        (disk, place): (&D, Place<'_>),
+        chunks: &Chunks,
+        writers: Vec<io::Result<Apart<Outcome<D>>>>,
+        silence_max: Option<Duration>,
+    ) -> Result<Saved, SaveError> {
+        let patience = &mut Patience::new(self.cancel, Some(chunks), silence_max);
+        let wait = |writer: io::Result<_>| self.wait(writer?, patience)?;
+        let written: Vec<Outcome<D>> = writers.into_iter().map(wait).collect();
+        let (target, Place { id, files, .. }) = (place.target.to_owned(), place);
+        let (disk, cancel, version) = (disk.clone(), Arc::clone(self.cancel), chunks.version);
+        let is_whole = !chunks.has_failed();
+        let commit = move || {
+            let written = all(written)?;
+            // Others have given it up, and it is not known here why.
+            if !is_whole {
+                return Err(SaveError::Cancelled);
+            }
+            let place = Place { target: &target, id, files };
+            let commit = || place.commit(&disk, version, written);
+            Ok(cancel.commit(commit).ok_or(SaveError::Cancelled)??)
+        };
+        let patience = &mut Patience::new(self.cancel, None, silence_max);
+        let saved = self.apart(commit, patience)?;
+        if chunks.is_stuck() { Err(too_slow()) } else { saved }
+    }
+
+    /// Does something that may hang.
+    fn apart<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+        patience: &mut Patience<'_>,
+    ) -> Result<R, SaveError> {
+        self.wait(Apart::begin(work)?, patience)
+    }
+
+    fn wait<R: Send + 'static>(
+        &self,
+        apart: Apart<R>,
+        patience: &mut Patience<'_>,
+    ) -> Result<R, SaveError> {
+        let result = apart.wait(&self.progress.left_behind, || patience.is_over());
+        result.ok_or_else(|| match self.cancel.is_asked() {
+            true => SaveError::Cancelled,
+            false => SaveError::stuck("the disk hangs"),
+        })
     }
 
     /// Bytes that so many files gather together.
@@ -120,31 +209,35 @@ impl Snapshot<'_> {
     }
 
     /// Of chunks, which have what files leave them.
-    fn limits(&self, files: usize) -> Limits {
+    fn limits(&self, files: usize, entrance: &Entrance<'_, '_>) -> Limits<'_> {
         let buffer_max = self.buffer_max - 2 * self.gathered(files);
-        Limits { buffer_max, bytes_per_second: self.bytes_per_second }
+        let (bytes_per_second, holds_up_all) = (self.bytes_per_second, entrance.holds_up_all());
+        Limits { buffer_max, bytes_per_second, holds_up_all }
     }
 
-    /// Begins the images; `None` if nobody wants them any more.
+    /// Begins the images, unless nobody wants them any more, or there are others.
     fn cut(
         &self,
-        (pass, pool): (&mut ExclusivePass<'_>, Pool),
+        (pass, memory): (&mut ExclusivePass<'_>, (Limits<'_>, Pool)),
         place: Place<'_>,
         options: &Options,
         at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
-    ) -> Option<Cut> {
+    ) -> Result<Cut, SaveError> {
         if self.cancel.is_asked() {
-            return None;
+            return Err(SaveError::Cancelled);
+        }
+        if snapshot::is_any(self.keyspace, pass) {
+            return Err(SaveError::Busy);
         }
         let version = options.version.max(needed_version(self.keyspace, pass));
         let beside = at_cut(pass);
         let heads = place.heads((version, options, &beside), (self.keyspace, pass));
         self.progress.keys_total.store(count_keys(self.keyspace, pass), Relaxed);
-        let (memory, way) = ((self.limits(place.files), pool), (version, options));
-        let chunks = Arc::new(Chunks::new(self.env, memory, place.files, way));
+        let way = (version, options);
+        let chunks = Arc::new(Chunks::new(self.env, memory, place.files, way, self.cancel));
         let sink: Arc<dyn Sink> = Arc::clone(&chunks) as Arc<dyn Sink>;
         let images = snapshot::cut(self.keyspace, pass, &sink);
-        Some(Cut { chunks, images, heads })
+        Ok(Cut { chunks, images, heads })
     }
 
     /// Has all slots visited.
@@ -191,23 +284,51 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Writes one of the files; if that fails, it is gone.
-    fn write<'d, D: Disk>(
+    /// Has one of the files written; if that fails, it is gone.
+    fn begin_writing<D: Disk>(
         &self,
-        chunks: &Chunks,
-        index: usize,
-        mut file: Replacement<'d, D>,
-        head: Vec<u8>,
+        chunks: &Arc<Chunks>,
+        (index, (file, head)): (usize, (Replacement<D>, Vec<u8>)),
         options: &Options,
-    ) -> Result<Written<'d, D>, SaveError> {
-        let begun = file.append(&head);
+    ) -> io::Result<Apart<Outcome<D>>> {
+        let (all_chunks, options) = (Arc::clone(chunks), options.clone());
+        let (cancel, progress) = (Arc::clone(self.cancel), Arc::clone(self.progress));
+        let begun = Apart::begin(move || {
+            let tell = || progress.keys.store(all_chunks.keys(), Relaxed);
+            write((&all_chunks, index), (file, &head), &options, (&cancel, &tell))
+        });
         if begun.is_err() {
             chunks.fail();
         }
-        let tell = || self.progress.keys.store(chunks.keys(), Relaxed);
-        let written = chunks.write(index, &mut file, self.cancel, tell);
-        begun?;
-        written?;
-        Ok(end(file, chunks.keys_of(index), (chunks.version, options))?)
+        begun
     }
+}
+
+fn write<D: Disk>(
+    (chunks, index): (&Chunks, usize),
+    (mut file, head): (Replacement<D>, &[u8]),
+    options: &Options,
+    (cancel, tell): (&Cancel, &dyn Fn()),
+) -> Outcome<D> {
+    let begun = file.append(head);
+    if begun.is_err() {
+        chunks.fail();
+    }
+    let written = chunks.write(index, &mut file, cancel, tell);
+    begun?;
+    written?;
+    Ok(end(file, chunks.keys_of(index), (chunks.version, options))?)
+}
+
+/// All files, or an error of the disk, if there is one, or another.
+fn all<D: Disk>(written: Vec<Outcome<D>>) -> Result<Vec<Written<D>>, SaveError> {
+    let is_io = |outcome: &Outcome<D>| matches!(outcome, Err(SaveError::Io(_)));
+    match written.iter().position(is_io) {
+        Some(index) => written.into_iter().nth(index).into_iter().collect(),
+        None => written.into_iter().collect(),
+    }
+}
+
+fn too_slow() -> SaveError {
+    SaveError::stuck("the disk hangs, or takes far less than clients change")
 }

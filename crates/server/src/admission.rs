@@ -44,7 +44,7 @@ pub fn check(
         saving.loading.check()?;
     }
     if entry.spec.flags.contains(Flags::WRITE) {
-        saving.check_write()?;
+        saving.check_write(scene.shared)?;
         scene.shared.aof.check_write()?;
     }
     Ok(())

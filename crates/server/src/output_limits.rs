@@ -87,8 +87,15 @@ impl Worker {
         true
     }
 
-    /// Looks at the clients above their soft limits, whose time may be over without an event.
+    /// Looks at the clients above their soft limits, whose time may be over without an event; at all
+    /// of them when the limits may have changed.
     pub fn limit_slow_readers(&mut self) {
+        if self.core.config_version != self.limited_for {
+            self.limited_for = self.core.config_version;
+            (0..self.connections.len()).for_each(|index| {
+                self.limit_output(index);
+            });
+        }
         if self.over_soft.is_empty() || self.core.env.now_ms < self.next_soft_look_ms {
             return;
         }

@@ -155,10 +155,13 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let result = join(threads);
     loader.give_up(shared);
     shared.saving.end();
-    shared.aof.finish();
+    let is_whole = shared.aof.finish(shared);
     remove_files(&files);
     if let Some(text) = shared.saving.loading.take_failure() {
         return Err(Refusal::Data(text));
+    }
+    if !is_whole {
+        return Err(Refusal::Start("the server ends without the end of its log".into()));
     }
     notice!("bye bye");
     Ok(result?)

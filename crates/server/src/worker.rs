@@ -64,6 +64,8 @@ pub struct Worker {
     /// Connections above the soft limit of their output, and when to look at them.
     pub over_soft: BTreeSet<usize>,
     pub next_soft_look_ms: u64,
+    /// The configuration whose limits its connections' output was last held against, all of it.
+    pub limited_for: u64,
     /// The limit on the memory of clients that its connections are counted for.
     pub counted_for: usize,
     /// Connections whose replies or state want a look after the batch.
@@ -79,7 +81,7 @@ pub struct Worker {
 /// What running a command needs of its worker.
 pub struct Core {
     pub config: Arc<Config>,
-    config_version: u64,
+    pub config_version: u64,
     pub limits: Limits,
     pub thresholds: Thresholds,
     /// Calls still to be timed one by one: see `timing`.
@@ -171,6 +173,7 @@ impl Worker {
             postponed: Vec::new(),
             over_soft: BTreeSet::new(),
             next_soft_look_ms: 0,
+            limited_for: 0,
             counted_for: 0,
             touched: Vec::new(),
             handshakes: Handshakes::default(),

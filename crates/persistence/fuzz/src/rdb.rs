@@ -13,7 +13,6 @@ use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::digest::of_data_set;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
-use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::{Disk, DiskFile};
 use kvasir_persistence::encode::Format;
 use kvasir_persistence::load::{Entrance, Progress, Target, load_from};
@@ -76,9 +75,9 @@ impl Data {
             env: &self.env,
             visitors: 1,
             buffer_max: 1 << 20,
-            bytes_per_second: 0,
-            progress: &snapshot::Progress::default(),
-            cancel: &Cancel::default(),
+            bytes_per_second: &Arc::default(),
+            progress: &Arc::default(),
+            cancel: &Arc::default(),
         };
         let mut pass = self.gate.exclusive();
         let entrance = snapshot::Entrance::Inside(&mut pass);

@@ -151,6 +151,10 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         self.lost_in.is_some()
     }
 
+    pub fn reader(&self) -> &Reader<'l> {
+        &self.reader
+    }
+
     /// Ends it; what was written may not be on disk yet.
     pub fn end(self) -> (Reader<'l>, Written<F>) {
         let can_be_marked = self.lost_in.is_none() && !self.is_shared;

@@ -1,6 +1,7 @@
 //! A snapshot that is given up leaves nothing behind.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_persistence::cancel::Cancel;
@@ -23,7 +24,7 @@ fn neither_files_nor_images_are_left() {
     let data = Data::of(20_000);
     data.save(&RealDisk, place(&target, 1, 1), Way::InBackground).unwrap();
     for files in [1, 3] {
-        let cancel = Cancel::default();
+        let cancel = Arc::<Cancel>::default();
         std::thread::scope(|scope| {
             let saving = scope.spawn(|| {
                 let place = place(&target, 2, files);
@@ -47,7 +48,7 @@ fn neither_files_nor_images_are_left() {
 #[test]
 fn what_is_cancelled_before_it_begins_does_not_begin() {
     let dir = tempfile::tempdir().unwrap();
-    let cancel = Cancel::default();
+    let cancel = Arc::<Cancel>::default();
     cancel.ask();
     let target = dir.path().join(TARGET);
     let place = place(&target, 1, 2);

@@ -3,5 +3,6 @@
 mod cancel;
 mod crash;
 mod damage;
+mod hang;
 mod old;
 mod support;

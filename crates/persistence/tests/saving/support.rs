@@ -38,13 +38,15 @@ pub enum Way {
 pub struct Data {
     pub gate: Arc<Gate>,
     pub keyspace: Keyspace,
+    /// Of all snapshots.
+    pub progress: Arc<snapshot::Progress>,
 }
 
 impl Data {
     pub fn empty() -> Data {
         let gate = Arc::new(Gate::new(1));
         let keyspace = Keyspace::new(&gate, 2);
-        Data { gate, keyspace }
+        Data { gate, keyspace, progress: Arc::default() }
     }
 
     /// So many strings.
@@ -76,7 +78,7 @@ impl Data {
     }
 
     pub fn save<D: Disk>(&self, disk: &D, place: Place<'_>, way: Way) -> Result<Saved, SaveError> {
-        self.save_unless(disk, place, way, (&Cancel::default(), 0))
+        self.save_unless(disk, place, way, (&Arc::default(), 0))
     }
 
     /// Saves at most so many bytes a second, unless that is cancelled.
@@ -85,16 +87,16 @@ impl Data {
         disk: &D,
         place: Place<'_>,
         way: Way,
-        (cancel, bytes_per_second): (&Cancel, u64),
+        (cancel, bytes_per_second): (&Arc<Cancel>, u64),
     ) -> Result<Saved, SaveError> {
-        let (env, progress) = (Env::default(), snapshot::Progress::default());
+        let env = Env::default();
         let snapshot = Snapshot {
             keyspace: &self.keyspace,
             env: &env,
             visitors: 2,
             buffer_max: 1 << 20,
-            bytes_per_second,
-            progress: &progress,
+            bytes_per_second: &Arc::new(bytes_per_second.into()),
+            progress: &self.progress,
             cancel,
         };
         let run = |entrance| snapshot.run(entrance, (disk, place), &OPTIONS, |_| Beside::default());

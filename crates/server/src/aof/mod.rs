@@ -17,7 +17,7 @@ mod writer;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,9 @@ use kvasir_persistence::disk::RealDisk;
 use kvasir_structures::log::Log;
 
 use crate::config::Config;
+use crate::config::aof::Fsync;
 use crate::lock;
+use crate::log::warning;
 use crate::shared::Shared;
 use demand::Demand;
 
@@ -38,6 +40,10 @@ use demand::Demand;
 const AWAKE: u64 = u64::MAX;
 /// How long the end of the server waits for a rewrite to tidy up, which a busy disk makes long.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it waits for the log to be written, without which what was answered is lost, ...
+const LOG_PATIENCE: Duration = Duration::from_secs(60);
+/// ...and where nobody was answered before.
+const UNANSWERED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What all threads see of it.
 pub struct Aof {
@@ -67,6 +73,8 @@ pub struct Aof {
 #[derive(Default)]
 struct State {
     running: Option<JoinHandle<()>>,
+    /// The thread does not use the disk any more, or never did.
+    has_ended: bool,
     /// The thread is to end when all is written.
     is_stopping: bool,
     /// The server ends: nothing is begun any more.
@@ -88,6 +96,8 @@ struct Rewrite {
     began: Option<Instant>,
     /// Of the one under way.
     cancel: Arc<Cancel>,
+    /// It was given up for an image that could not wait.
+    begins_again: bool,
     /// When to turn the file on has failed: when to try it again.
     retry_at: Option<Instant>,
     /// From this offset on the log goes to another increment.
@@ -250,16 +260,34 @@ impl Aof {
     }
 
     /// Writes what is left and ends the thread; called when no worker runs any more. A rewrite
-    /// under way is given up, which ends after what counts is safe: it has but to tidy up.
-    pub fn finish(&self) {
+    /// under way is given up, which ends after what counts is safe: it has but to tidy up. False if
+    /// the disk hangs, so that not all is written.
+    pub fn finish(&self, shared: &Shared) -> bool {
         let mut state = lock(&self.state);
         (state.is_closed, state.is_stopping) = (true, true);
         let cancel = Arc::clone(&state.rewrite.cancel);
+        let is_on = state.running.is_some();
         drop(state);
         cancel.ask();
         self.unpark();
+        let patience = match shared.config().aof.appendfsync {
+            Fsync::Always => UNANSWERED_PATIENCE,
+            Fsync::EverySecond | Fsync::No => LOG_PATIENCE,
+        };
+        if is_on && !self.ends_within(patience) {
+            let bytes = shared.keyspace.log.end() - self.durable();
+            warning!("the disk hangs: the end of the append-only file isn't there bytes={bytes}");
+            return false;
+        }
         self.join();
         let is_under_way = |state: &mut State| state.rewrite.began.is_some();
         drop(self.changed.wait_timeout_while(lock(&self.state), PATIENCE, is_under_way));
+        true
+    }
+
+    fn ends_within(&self, time: Duration) -> bool {
+        let runs = |state: &mut State| !state.has_ended;
+        let waited = self.changed.wait_timeout_while(lock(&self.state), time, runs);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }

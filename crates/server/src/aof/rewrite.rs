@@ -40,6 +40,21 @@ impl Aof {
         Ok(())
     }
 
+    /// Whether a rewrite is under way, or is about to be.
+    pub fn is_rewrite_due(&self) -> bool {
+        let state = lock(&self.state);
+        state.rewrite.began.is_some() || state.rewrite.is_wanted
+    }
+
+    /// Gives up the rewrite under way, which begins again; waits for nothing.
+    pub fn put_off_rewrite(&self) {
+        let mut state = lock(&self.state);
+        state.rewrite.begins_again = true;
+        let cancel = Arc::clone(&state.rewrite.cancel);
+        drop(state);
+        cancel.ask();
+    }
+
     pub fn wants_rewrite(&self) -> bool {
         let state = lock(&self.state);
         let Rewrite { is_wanted, retry_at, .. } = state.rewrite;
@@ -67,9 +82,11 @@ pub fn run(shared: &'static Shared) {
     (rewrite.began, rewrite.last_took) = (None, Some(start.elapsed()));
     shared.aof.changed.notify_all();
     if done.is_err() && cancel.is_asked() {
+        rewrite.is_wanted |= std::mem::take(&mut rewrite.begins_again);
         drop(state);
         return notice!("rewriting of the append-only file given up took_ms={took_ms}");
     }
+    rewrite.begins_again = false;
     rewrite.has_failed = done.is_err();
     match done {
         Ok(bytes) => {
@@ -82,13 +99,14 @@ pub fn run(shared: &'static Shared) {
         Err(error) => {
             rewrite.failures_in_row += 1;
             rewrite.retry_at = (!is_on).then(|| Instant::now() + RETRY);
+            drop(state);
             warning!("can't rewrite the append-only file error={error} took_ms={took_ms}");
         }
     }
 }
 
 /// Returns the bytes of the new base.
-fn rewrite(shared: &Shared, cancel: &Cancel) -> Result<u64, String> {
+fn rewrite(shared: &Shared, cancel: &Arc<Cancel>) -> Result<u64, String> {
     let aof = &shared.aof;
     let config = shared.config();
     let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));

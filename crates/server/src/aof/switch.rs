@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 
@@ -52,7 +53,10 @@ pub(super) fn spawn(
         if let Ok(reader) = receive.recv() {
             LogThread::new(shared, reader, increment, output).run();
         }
+        lock(&shared.aof.state).has_ended = true;
+        shared.aof.changed.notify_all();
     };
+    lock(&shared.aof.state).has_ended = false;
     let running = std::thread::Builder::new().name("log".into()).spawn(run)?;
     *lock(&shared.aof.thread) = Some(running.thread().clone());
     let mut state = lock(&shared.aof.state);
@@ -77,7 +81,7 @@ pub fn check(shared: &Shared, dir: &Path, config: &Config) -> Result<(), Refused
 
 /// Begins a file with the data that is there. Returns the bytes of its base. Called by the thread
 /// that takes snapshots.
-pub(super) fn turn_on(shared: &'static Shared, cancel: &Cancel) -> Result<u64, String> {
+pub(super) fn turn_on(shared: &'static Shared, cancel: &Arc<Cancel>) -> Result<u64, String> {
     let text = |error: io::Error| error.to_string();
     shared.aof.join();
     let config = shared.config();

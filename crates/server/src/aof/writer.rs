@@ -197,9 +197,8 @@ impl LogThread {
         let mut state = lock(&aof.state);
         state.size += added;
         let recovers = state.error.is_some() && !self.writer.has_lost();
-        if added > 0 {
-            rewrite_if_grown(&mut state, config);
-        }
+        // Also where nothing was added: the configuration may have changed.
+        rewrite_if_grown(&mut state, config);
         let wants_rewrite = state.rewrite.is_wanted;
         drop(state);
         if recovers {
@@ -278,18 +277,16 @@ impl LogThread {
         }
     }
 
-    /// Ends the log, if nobody else reads it. What has come meanwhile is written.
+    /// Ends the log, if nobody else reads it. What has come meanwhile is written, with the gate open:
+    /// the disk may hang.
     fn close(mut self, config: &AofConfig) {
         let shared = self.shared;
+        shared.keyspace.log.stop(self.writer.reader(), &mut shared.gate.exclusive());
         let turn = Turn { when: When::Never, ..self.turn(config, &lock(&shared.aof.state), false) };
-        // The last sync may have taken long. Behind the gate there is to be little.
-        let caught_up = self.writer.step(&mut self.output, &turn);
-        let mut pass = shared.gate.exclusive();
-        let written = caught_up.and_then(|_| self.writer.step(&mut self.output, &turn)).map(drop);
+        let written = self.writer.step(&mut self.output, &turn).map(drop);
         let (reader, file) = self.writer.end();
         let end = reader.cursor();
-        shared.keyspace.log.close(reader, &mut pass);
-        drop(pass);
+        shared.keyspace.log.close(reader, &mut shared.gate.exclusive());
         let synced = match written {
             Ok(()) => file.seal(config.checksums),
             Err(Trouble::NotWritten(error) | Trouble::Lost(error) | Trouble::Stuck(error)) => {

@@ -22,6 +22,7 @@ use crate::config::tls::is_tls;
 use crate::log::{self, notice, warning};
 use crate::process;
 use crate::shared::{Message, Shared};
+use crate::tracking;
 
 pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];
 
@@ -115,6 +116,8 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     cx.core.refresh(cx.shared);
     cx.shared.aof.obey(cx.shared, had_log, &config);
+    cx.shared.saving.obey(&config);
+    cx.shared.tracking.keep_limit(tracking::Scene::of(cx.shared, cx.worker, &config));
     log::refresh(&cx.core.config);
     if let Err(error) = process::adjust_oom_score(&cx.core.config) {
         warning!("oom-score-adj has no effect: {error}");

@@ -79,18 +79,22 @@ fn bgsave(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         2 if is_word(&cx.args[1], "cancel") => return cancel(cx),
         _ => return Err(Error::SYNTAX),
     }
-    cx.shared.saving.ask(cx.shared)?;
-    cx.reply().simple("Background saving started");
+    let begins = cx.shared.saving.ask(cx.shared, cx.args.len() == 2)?;
+    let what = if begins { "started" } else { "scheduled" };
+    cx.reply().simple(&format!("Background saving {what}"));
     Ok(())
 }
 
 fn cancel(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    if !cx.shared.saving.cancel() {
+    let (saving, aof) = (&cx.shared.saving, &cx.shared.aof);
+    let waits = !saving.is_under_way() && aof.is_rewrite_due();
+    if !saving.cancel() {
         return Err(Error::fixed(
             "ERR Background saving is currently not in progress or scheduled",
         ));
     }
-    cx.reply().simple("Background saving cancelled");
+    let what = if waits { "Scheduled background" } else { "Background" };
+    cx.reply().simple(&format!("{what} saving cancelled"));
     Ok(())
 }
 
@@ -103,6 +107,8 @@ struct Reload {
 
 /// Saves the data, forgets it, and loads the file, all while everybody waits.
 pub(super) fn reload(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    // What is there by now would take the place of all that is to come.
+    cx.shared.saving.loading.check()?;
     let mut what = Reload { saves: true, flushes: true, keeps_present: false };
     for word in cx.args.from(2).iter() {
         match word {

@@ -165,7 +165,7 @@ fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> 
     }
     let shared = session.shared();
     if has(Flags::WRITE) {
-        shared.saving.check_write()?;
+        shared.saving.check_write(shared)?;
         shared.aof.check_write()?;
     }
     Ok(())

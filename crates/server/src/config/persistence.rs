@@ -30,6 +30,11 @@ pub struct Persistence {
 }
 
 impl Persistence {
+    /// Whether writes are refused while the last snapshot is one that failed.
+    pub fn stops_writes_after_failure(&self) -> bool {
+        self.stop_writes_on_bgsave_error && !self.save.is_empty()
+    }
+
     /// After how many seconds a snapshot is taken if there were so many changes.
     pub fn save_points(&self) -> impl Iterator<Item = (u64, u64)> {
         let number = |word: &String| word.parse().expect("the row's kind checked it");
@@ -166,7 +171,9 @@ pub(super) const SNAPSHOT_BANDWIDTH: Row = Row::new(
     field!(persistence.snapshot_bandwidth),
     "\
 How many bytes a second a snapshot in the background writes at most, all files
-together. 0: as many as the disk takes. Nobody is held up by the limit in SAVE.",
+together. 0: as many as the disk takes. Nobody is held up by the limit: SAVE does
+not keep to it, nor does a snapshot of which much waits for the disk because it
+is about to change.",
 );
 
 fn check_dbfilename(value: &Value) -> Result<(), String> {

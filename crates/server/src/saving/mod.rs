@@ -1,8 +1,10 @@
 //! Saving the data set and loading it: what is known of the last save, and who does the next.
 //!
 //! One thread, `snapshot`, takes snapshots in the background: when BGSAVE asks, and when a save
-//! point is reached. SAVE, DEBUG RELOAD and the end of the server save while everybody waits; the
-//! end gives up the snapshot that is under way. How files look is `kvasir_persistence`.
+//! point is reached. SAVE, DEBUG RELOAD and the end of the server save while everybody waits. There
+//! is one image of the data at a time: what is saved while everybody waits takes the place of that
+//! of a rewrite, which begins again, and at the end also that of a snapshot. How files look is
+//! `kvasir_persistence`.
 
 mod file;
 pub mod loading;
@@ -11,7 +13,7 @@ mod thread;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::error::Error;
@@ -27,6 +29,7 @@ use kvasir_persistence::snapshot::{Entrance, Progress, Snapshot};
 use kvasir_reactor::{clock, random};
 use kvasir_structures::gate::ExclusivePass;
 
+use crate::aof::Aof;
 use crate::config::Config;
 use crate::lock;
 use crate::log::{notice, warning};
@@ -42,6 +45,8 @@ pub use thread::start;
 /// takes to write at all.
 const BUFFER_PART: usize = 4;
 const BUFFER_MIN: usize = 1 << 20;
+/// How long the end of the server waits for a snapshot to take its place, or to be tidied up.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What all workers see of saving and loading.
 #[derive(Default)]
@@ -52,11 +57,13 @@ pub struct Saving {
     pub loading: Loading,
     /// Where snapshots go, if that is this server's.
     pub file: SnapshotFile,
-    pub progress: Progress,
+    pub progress: Arc<Progress>,
+    /// `snapshot-bandwidth`, which counts for a snapshot under way as well.
+    bandwidth: Arc<AtomicU64>,
     /// Changes when the last snapshot was begun.
     changes_saved: AtomicU64,
-    /// Set while writes are refused because the last snapshot failed.
-    refuses_writes: AtomicBool,
+    /// Set after the last snapshot failed.
+    has_failed: AtomicBool,
     /// Set while a worker ends the server at the wish of a signal.
     pub is_ending: AtomicBool,
 }
@@ -110,16 +117,22 @@ const MISCONF_OF_SCRIPTS: Error = Error::fixed(
 
 const IN_PROGRESS: Error = Error::fixed("ERR Background save already in progress");
 
+const IS_REWRITING: Error = Error::fixed(
+    "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in \
+     order to schedule a BGSAVE whenever possible.",
+);
+
 impl Saving {
     /// What keeps writes from being made, if anything does.
     #[inline]
-    pub fn check_write(&self) -> Result<(), Error> {
-        if self.refuses_writes.load(Relaxed) { Err(MISCONF) } else { Ok(()) }
+    pub fn check_write(&self, shared: &Shared) -> Result<(), Error> {
+        let refuses = || shared.config().persistence.stops_writes_after_failure();
+        if self.has_failed.load(Relaxed) && refuses() { Err(MISCONF) } else { Ok(()) }
     }
 
     /// What keeps a script that may write from being begun.
-    pub fn check_script(&self) -> Result<(), Error> {
-        self.check_write().map_err(|_| MISCONF_OF_SCRIPTS)
+    pub fn check_script(&self, shared: &Shared) -> Result<(), Error> {
+        self.check_write(shared).map_err(|_| MISCONF_OF_SCRIPTS)
     }
 
     pub fn facts(&self, shared: &Shared) -> Facts {
@@ -143,16 +156,26 @@ impl Saving {
         changes.saturating_sub(self.changes_saved.load(Relaxed))
     }
 
-    /// Has a snapshot taken in the background; fails if one is under way.
-    pub fn ask(&self, shared: &Shared) -> Result<(), Error> {
+    /// Has a snapshot taken in the background; fails if one is under way, and during a rewrite if it
+    /// may not wait for that. Says whether it begins at once.
+    pub fn ask(&self, shared: &Shared, may_wait: bool) -> Result<bool, Error> {
         self.file.check(&shared.facts.identity)?;
+        let is_rewriting = shared.aof.is_rewrite_due();
         let mut state = lock(&self.state);
-        if state.current.is_some() || state.is_wanted {
+        if state.current.is_some() || state.is_wanted && !is_rewriting {
             return Err(IN_PROGRESS);
+        }
+        if is_rewriting && !may_wait {
+            return Err(IS_REWRITING);
         }
         state.is_wanted = true;
         self.changed.notify_all();
-        Ok(())
+        Ok(!is_rewriting)
+    }
+
+    /// Does what the configuration says now.
+    pub fn obey(&self, config: &Config) {
+        self.bandwidth.store(config.persistence.snapshot_bandwidth, Relaxed);
     }
 
     /// Has the thread look whether somebody wants something of it.
@@ -160,24 +183,29 @@ impl Saving {
         self.changed.notify_one();
     }
 
-    /// Gives up the snapshot that is under way or wanted; says whether there was one. It counts
-    /// already, or never will, once this returns.
+    /// Whether a snapshot is under way.
+    pub fn is_under_way(&self) -> bool {
+        lock(&self.state).current.is_some()
+    }
+
+    /// Gives up the snapshot that is under way or wanted; false if there is none, or it is too late
+    /// for that. Waits for nothing.
     pub fn cancel(&self) -> bool {
         let mut state = lock(&self.state);
         let was_wanted = std::mem::take(&mut state.is_wanted);
         let current = state.current.clone();
         drop(state);
-        current.iter().for_each(|current| current.cancel.ask());
-        was_wanted || current.is_some()
+        let is_given_up = current.is_some_and(|current| current.cancel.ask());
+        is_given_up || was_wanted
     }
 
-    /// Gives up the snapshot under way and waits until nothing is left of it; it was the last.
+    /// Gives up the snapshot under way and waits until nothing is left of it; it was the last. A
+    /// disk that hangs is left alone with it.
     pub fn end(&self) {
         lock(&self.state).is_closed = true;
         self.cancel();
         let is_under_way = |state: &mut State| state.current.is_some();
-        let waited = self.changed.wait_while(lock(&self.state), is_under_way);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        drop(self.changed.wait_timeout_while(lock(&self.state), PATIENCE, is_under_way));
     }
 
     /// Saves while the world stands still; says in the log how it went.
@@ -187,12 +215,11 @@ impl Saving {
         pass: &mut ExclusivePass<'_>,
         env: &Env,
     ) -> Result<(), Error> {
-        if lock(&self.state).current.is_some() {
+        if self.is_under_way() {
             return Err(IN_PROGRESS);
         }
         self.file.check(&shared.facts.identity)?;
-        let saved = self.save(shared, Entrance::Inside(pass), env, &Cancel::default());
-        saved.map(drop).map_err(|_| Error::fixed("ERR"))
+        self.save_alone(shared, pass, env)
     }
 
     /// As `save_now`, instead of the snapshot that is under way.
@@ -202,17 +229,22 @@ impl Saving {
         pass: &mut ExclusivePass<'_>,
         env: &Env,
     ) -> Result<(), Error> {
+        let current = lock(&self.state).current.clone();
         self.cancel();
-        // Who takes it cannot end its images before the gate is open again.
-        snapshot::end(&shared.keyspace, pass);
-        let saved = match self.file.take(&shared.facts.identity) {
+        // One that takes its place is older than this one, and must not do so after it.
+        if current.is_some_and(|current| !current.cancel.is_settled_within(PATIENCE)) {
+            warning!("can't save: the disk hangs with the snapshot before");
+            return Err(Error::fixed("ERR"));
+        }
+        match self.file.take(&shared.facts.identity) {
             Err(why) if why.is_other_servers() => {
-                self.save_beside(shared, pass, env, &why.to_string())
+                snapshot::end(&shared.keyspace, pass);
+                let saved = self.save_beside(shared, pass, env, &why.to_string());
+                saved.map_err(|_| Error::fixed("ERR"))
             }
             // Another error comes again.
-            _ => self.save(shared, Entrance::Inside(pass), env, &Cancel::default()).map(drop),
-        };
-        saved.map_err(|_| Error::fixed("ERR"))
+            _ => self.save_alone(shared, pass, env),
+        }
     }
 
     /// Saves before the end of a server that must not replace the snapshot: what it has to tell goes
@@ -231,8 +263,9 @@ impl Saving {
         let place = Place { files: 1, ..place(&shared.config(), shared, Path::new(""))? };
         let target = self.file.beside(place.id)?;
         let place = Place { target: &target, ..place };
-        let (config, cancel) = (shared.config(), Cancel::default());
-        let snapshot = Snapshot { bytes_per_second: 0, ..snapshot(shared, &config, env, &cancel) };
+        let (config, cancel, unlimited) = (shared.config(), Arc::default(), Arc::default());
+        let snapshot = snapshot(shared, &config, env, &cancel);
+        let snapshot = Snapshot { bytes_per_second: &unlimited, ..snapshot };
         let disk = (&RealDisk, place);
         let saved = snapshot
             .run(Entrance::Inside(pass), disk, &options(&config), |_| beside(shared, env, false));
@@ -247,19 +280,36 @@ impl Saving {
         Ok(())
     }
 
+    /// Takes the only image there is. Who takes the one that is given up for it cannot end that
+    /// before the gate is open again.
+    fn save_alone(
+        &self,
+        shared: &Shared,
+        pass: &mut ExclusivePass<'_>,
+        env: &Env,
+    ) -> Result<(), Error> {
+        if snapshot::is_any(&shared.keyspace, pass) {
+            shared.aof.put_off_rewrite();
+            snapshot::end(&shared.keyspace, pass);
+        }
+        let saved = self.save(shared, Entrance::Inside(pass), env, &Arc::default());
+        saved.map(drop).map_err(|_| Error::fixed("ERR"))
+    }
+
     /// Saves, and writes down how it went.
     fn save(
         &self,
         shared: &Shared,
         entrance: Entrance<'_, '_>,
         env: &Env,
-        cancel: &Cancel,
+        cancel: &Arc<Cancel>,
     ) -> Result<Saved, SaveError> {
         let (start, changes, config) = (Instant::now(), changes(shared), shared.config());
         let is_in_background = matches!(entrance, Entrance::Gate(_));
+        let unlimited = Arc::default();
         let mut snapshot = snapshot(shared, &config, env, cancel);
         if !is_in_background {
-            snapshot.bytes_per_second = 0;
+            snapshot.bytes_per_second = &unlimited;
         }
         let taken = self.file.take(&shared.facts.identity).map_err(io::Error::other);
         let saved = taken.map_err(SaveError::from).and_then(|taken| {
@@ -283,28 +333,25 @@ impl Saving {
         self.progress.keys.store(0, Relaxed);
         let (took, config) = (start.elapsed(), shared.config());
         let (file, took_ms) = (config.persistence.dbfilename.display(), took.as_millis());
-        let mut state = lock(&self.state);
+        // Told first: where the log hangs with the disk, nobody else waits for it.
         match saved {
             Ok(Saved { keys, bytes }) => {
-                state.last_save_s = clock::now_unix_ms() / 1000;
-                state.saves += 1;
-                state.failed = None;
-                self.changes_saved.store(changes, Relaxed);
                 notice!("saved file={file} keys={keys} bytes={bytes} took_ms={took_ms}");
             }
             Err(SaveError::Cancelled) => {
-                notice!("snapshot given up file={file} took_ms={took_ms}");
-                return;
+                return notice!("snapshot given up file={file} took_ms={took_ms}");
             }
-            Err(SaveError::Io(error)) => {
-                state.failed = Some(Instant::now());
-                warning!("can't save file={file} error={error} took_ms={took_ms}");
-            }
+            Err(error) => warning!("can't save file={file} error={error} took_ms={took_ms}"),
         }
+        let mut state = lock(&self.state);
         state.last_took = Some(took);
-        let refuses =
-            config.persistence.stop_writes_on_bgsave_error && !config.persistence.save.is_empty();
-        self.refuses_writes.store(saved.is_err() && refuses, Relaxed);
+        state.failed = saved.is_err().then(Instant::now);
+        if saved.is_ok() {
+            state.last_save_s = clock::now_unix_ms() / 1000;
+            state.saves += 1;
+            self.changes_saved.store(changes, Relaxed);
+        }
+        self.has_failed.store(saved.is_err(), Relaxed);
     }
 }
 
@@ -342,14 +389,15 @@ fn snapshot<'a>(
     shared: &'a Shared,
     config: &Config,
     env: &'a Env,
-    cancel: &'a Cancel,
+    cancel: &'a Arc<Cancel>,
 ) -> Snapshot<'a> {
+    shared.saving.obey(config);
     Snapshot {
         keyspace: &shared.keyspace,
         env,
         visitors: config.persistence.snapshot_threads as usize,
         buffer_max: buffer_max(config.persistence.snapshot_buffer as usize),
-        bytes_per_second: config.persistence.snapshot_bandwidth,
+        bytes_per_second: &shared.saving.bandwidth,
         progress: &shared.saving.progress,
         cancel,
     }
@@ -364,7 +412,7 @@ fn buffer_max(configured: usize) -> usize {
 /// at the moment that the file shows.
 pub fn save_base(
     shared: &Shared,
-    (env, cancel): (&Env, &Cancel),
+    (env, cancel): (&Env, &Arc<Cancel>),
     (target, format): (&Path, Format),
     at_cut: impl FnOnce(&mut ExclusivePass<'_>),
 ) -> Result<Saved, SaveError> {

@@ -78,7 +78,7 @@ fn is_due(
     since_failure.is_none_or(|since| since >= RETRY) && persistence.save_points().any(is_reached)
 }
 
-fn take(shared: &Shared, cancel: &Cancel) {
+fn take(shared: &Shared, cancel: &Arc<Cancel>) {
     let config = shared.config();
     let env = env(&config, clock::now_unix_ms());
     notice!("snapshot begun file={}", config.persistence.dbfilename.display());

@@ -269,7 +269,7 @@ impl Running {
             return Err(Error::fixed(text));
         }
         if flags.contains(Flags::WRITE) {
-            shared.saving.check_write()?;
+            shared.saving.check_write(shared)?;
             shared.aof.check_write()?;
         }
         if self.refuses_growth && flags.contains(Flags::DENYOOM) {

@@ -82,6 +82,18 @@ impl Keys {
         None
     }
 
+    /// Forgets any keys beyond so many, and says who may have them.
+    pub fn take_beyond(&self, max: usize) -> Vec<(Arc<[u8]>, Readers)> {
+        let mut taken = Vec::new();
+        for shard in &self.shards {
+            let surplus = self.count().saturating_sub(max);
+            let of_shard: Vec<_> = lock(shard).extract_if(|_, _| true).take(surplus).collect();
+            of_shard.iter().for_each(|(_, readers)| self.note_taken(readers));
+            taken.extend(of_shard);
+        }
+        taken
+    }
+
     pub fn clear(&self) {
         for shard in &self.shards {
             let keys = std::mem::take(&mut *lock(shard));
@@ -120,6 +132,15 @@ mod tests {
         assert_eq!((keys.count(), keys.reader_count()), (1, 1));
         keys.clear();
         assert_eq!((keys.count(), keys.reader_count()), (0, 0));
+    }
+
+    #[test]
+    fn as_many_are_taken_as_are_too_many() {
+        let keys = Keys::default();
+        (0..1000u32).for_each(|key| keys.add(&key.to_le_bytes(), 1));
+        assert_eq!(keys.take_beyond(1000), Vec::new());
+        assert_eq!(keys.take_beyond(10).len(), 990);
+        assert_eq!((keys.count(), keys.reader_count()), (10, 10));
     }
 
     #[test]

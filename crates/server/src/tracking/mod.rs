@@ -189,6 +189,15 @@ impl Tracking {
         });
     }
 
+    /// Forgets keys until there are no more than a limit that may have changed.
+    pub fn keep_limit(&self, scene: Scene<'_>) {
+        if scene.keys_max > 0 && self.keys.count() > scene.keys_max {
+            for (key, readers) in self.keys.take_beyond(scene.keys_max) {
+                self.tell_readers(scene.shared, (scene.worker, 0), &key, &readers, NOBODY);
+            }
+        }
+    }
+
     /// Tells of a key that `by` has changed.
     pub fn invalidate(
         &self,

@@ -159,3 +159,21 @@ fn what_is_queued_counts() {
         assert!(client.ask_text("CLIENT INFO").contains(" multi-mem=0 "));
     });
 }
+
+#[test]
+fn a_lower_limit_counts_for_output_that_waits_already() {
+    each_backend(&[], |server| {
+        let (mut client, mut slow) = (server.connect(), server.connect());
+        client.call(&["SET", "big", &"x".repeat(1_000_000)]);
+        (0..20).for_each(|_| slow.send(&["GET", "big"]));
+        let is_waiting = |line: &&str| {
+            let bytes = line.split(" omem=").nth(1).and_then(|rest| rest.split(' ').next());
+            bytes.and_then(|bytes| bytes.parse().ok()).is_some_and(|bytes: u64| bytes > 10_000_000)
+        };
+        wait_until("its replies wait", || {
+            client.ask_text("CLIENT LIST").lines().any(|line| is_waiting(&line))
+        });
+        client.call(&["CONFIG", "SET", "client-output-buffer-limit", "normal 5mb 0 0"]);
+        wait_until("it is closed", || figure(&mut client, "clients", "connected_clients") == 1);
+    });
+}

@@ -356,8 +356,21 @@ fn a_failed_snapshot_stops_writes_until_one_succeeds() {
     let Value::Error(text) = client.ask("SHUTDOWN") else { panic!("the data would be lost") };
     assert_eq!(text, b"ERR Errors trying to SHUTDOWN. Check logs.");
     assert_eq!(client.ask("PING"), Value::Simple(b"PONG".to_vec()));
-    client.call(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    // Each option counts from its change on, not from the next snapshot on.
+    for (option, value, is_refused) in [
+        ("stop-writes-on-bgsave-error", "no", false),
+        ("stop-writes-on-bgsave-error", "yes", true),
+        ("save", "", false),
+        ("save", "3600 1", true),
+    ] {
+        client.call(&["CONFIG", "SET", option, value]);
+        let reply = client.ask("SET k w");
+        assert_eq!(matches!(reply, Value::Error(_)), is_refused, "{option} {value}: {reply:?}");
+    }
     assert!(matches!(client.ask("SAVE"), Value::Error(_)));
+    std::fs::create_dir(&gone).unwrap();
+    client.call(&["CONFIG", "SET", "dir", gone.to_str().unwrap()]);
+    assert_eq!(client.ask("SAVE"), Value::Simple(b"OK".to_vec()));
     assert_eq!(client.ask("SET k w"), Value::Simple(b"OK".to_vec()));
 }
 

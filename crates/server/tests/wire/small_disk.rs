@@ -1,4 +1,4 @@
-//! A small file system of its own, on a loop device, that can be full.
+//! A small file system of its own, on a loop device, that can be full, or hang.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::saving::directory;
 
-const SIZE: u64 = 8 << 20;
+const SIZE: u64 = 32 << 20;
 /// So much is left while it is full.
 const LEFT: u64 = 300 << 10;
 
@@ -49,6 +49,19 @@ impl SmallDisk {
         std::fs::remove_file(self.filler()).unwrap();
     }
 
+    /// Has every write to it hang. False: that can't be had here.
+    pub fn freeze(&self) -> bool {
+        let is_frozen = run(Command::new("fsfreeze").arg("-f").arg(self.path()));
+        if !is_frozen {
+            eprintln!("no file system can be frozen here: no disk hangs");
+        }
+        is_frozen
+    }
+
+    pub fn thaw(&self) {
+        run(Command::new("fsfreeze").arg("-u").arg(self.path()));
+    }
+
     fn filler(&self) -> PathBuf {
         self.path().join("filler")
     }
@@ -56,6 +69,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
+        self.thaw();
         run(Command::new("umount").arg("--lazy").arg(self.path()));
     }
 }

@@ -1,7 +1,7 @@
 //! CLIENT TRACKING: caches at clients, here and at the oracles.
 
 use crate::check::{check, show};
-use crate::harness::{Client, Server, backends, each_backend, wait_until};
+use crate::harness::{Client, Server, backends, each_backend, figure, wait_until};
 use crate::talk::{talk, talk_as_valkey};
 
 #[test]
@@ -321,4 +321,18 @@ fn eviction_is_told() {
         ("a3: GET k", "a3 $1"),
         ("b: CONFIG SET maxmemory-policy allkeys-lru maxmemory 1", "b +OK; a3 >[$invalidate [$k]]"),
     ]);
+}
+
+#[test]
+fn a_lower_limit_counts_for_keys_that_are_listed_already() {
+    each_backend(&[], |server| {
+        let mut client = server.connect();
+        client.ask("HELLO 3");
+        client.ask("CLIENT TRACKING on");
+        (0..50).for_each(|number| drop(client.ask(&format!("GET key{number}"))));
+        let mut other = server.connect();
+        assert_eq!(figure(&mut other, "stats", "tracking_total_keys"), 50);
+        other.ask("CONFIG SET tracking-table-max-keys 10");
+        assert_eq!(figure(&mut other, "stats", "tracking_total_keys"), 10);
+    });
 }

@@ -154,15 +154,15 @@ struct Driver<'a> {
     /// Writes are refused.
     refused_since: Option<Duration>,
     switch_at: Option<u64>,
-    rewrite: Option<Rewrite<'a>>,
+    rewrite: Option<Rewrite>,
     wants_rewrite: bool,
 }
 
 /// A rewrite under way.
-struct Rewrite<'a> {
+struct Rewrite {
     base: Part,
     /// While it is written.
-    file: Option<Replacement<'a, SimDisk>>,
+    file: Option<Replacement<SimDisk>>,
     /// The entries that are still to be written to it.
     rest: Range<usize>,
     /// The increment behind the cut, once the log is there.

@@ -270,6 +270,16 @@ impl Log {
         is_there.then(|| Reader::new(self, &mut readers, offset))
     }
 
+    /// Has nothing appended any more that only this reader would take. What is there it takes when
+    /// it likes, before it is closed.
+    pub fn stop(&self, reader: &Reader<'_>, _alone: &mut ExclusivePass<'_>) {
+        let readers = lock(&self.readers);
+        let is_other =
+            |(index, cursor): (usize, &Option<u64>)| index != reader.index() && cursor.is_some();
+        let has_others = readers.cursors.iter().enumerate().any(is_other);
+        self.is_open.store(readers.backlog > 0 || has_others, Ordering::Relaxed);
+    }
+
     /// Ends a reader.
     pub fn close(&self, reader: Reader<'_>, _alone: &mut ExclusivePass<'_>) {
         let mut readers = lock(&self.readers);
