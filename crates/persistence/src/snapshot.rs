@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
@@ -100,14 +100,17 @@ impl Snapshot<'_> {
         let written: Result<Vec<_>, _> = thread::scope(|scope| {
             let chunks = &*chunks;
             let write = |(index, (file, head))| {
-                scope.spawn(move || self.write(chunks, index, file, head, options))
+                let run = move || self.write(chunks, index, file, head, options);
+                let writer = thread::Builder::new().spawn_scoped(scope, run);
+                // What belongs into the file would wait for ever.
+                writer.inspect_err(|_| chunks.fail())
             };
             let writers: Vec<_> = files.into_iter().zip(heads).enumerate().map(write).collect();
             self.visit_all(&entrance, chunks, place, &images);
             entrance.alone(|pass| snapshot::end(self.keyspace, pass));
             chunks.complete();
-            let written = writers.into_iter().map(|writer| writer.join());
-            written.map(|written| written.expect("a writer's panic")).collect()
+            let written = writers.into_iter().map(|writer| writer.map(ScopedJoinHandle::join));
+            written.map(|written| written?.expect("a writer's panic")).collect()
         });
         let written = written?;
         let commit = || place.commit(disk, chunks.version, written);
@@ -147,7 +150,7 @@ impl Snapshot<'_> {
         Some(Cut { chunks, images, heads })
     }
 
-    /// Has all slots visited.
+    /// Has all slots visited: by the calling thread, and by others as far as they can be started.
     fn visit_all(
         &self,
         entrance: &Entrance<'_, '_>,
@@ -157,9 +160,13 @@ impl Snapshot<'_> {
     ) {
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
-            for _ in 0..self.visitors.max(1) {
-                scope.spawn(|| self.visit(entrance, chunks, place, (images, &next)));
+            let visit = || self.visit(entrance, chunks, place, (images, &next));
+            for _ in 1..self.visitors {
+                if thread::Builder::new().spawn_scoped(scope, visit).is_err() {
+                    break;
+                }
             }
+            visit();
         });
     }
 

@@ -72,10 +72,11 @@ pub fn check(path: &Path) -> Result<Sound, FileError> {
     let (progress, mut found, is_over) = (Progress::default(), Found::default(), false.into());
     let manifest = manifest(path)?;
     std::thread::scope(|scope| {
-        let teller = scope.spawn(|| tell(&progress, &is_over));
+        let tell = || tell(&progress, &is_over);
+        let teller = std::thread::Builder::new().spawn_scoped(scope, tell);
         let loaded = load(path, &target, &progress, &mut found);
         is_over.store(true, Relaxed);
-        teller.thread().unpark();
+        teller.iter().for_each(|teller| teller.thread().unpark());
         loaded
     })?;
     let mut text = String::new();

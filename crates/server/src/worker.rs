@@ -12,6 +12,7 @@ use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
 use kvasir_reactor::{Buffer, ConnectionId, Event, Payload, Reactor, clock};
 use kvasir_resp::request::Limits;
+use kvasir_structures::heap;
 
 use crate::batch::{Batch, Data, Source};
 use crate::blocking::{Deadlines, Served};
@@ -256,6 +257,7 @@ impl Worker {
         if !self.batch.sources.is_empty() {
             self = self.run_batch();
             self.finish_sources();
+            self.shared.freeing.tidy_later();
             self.answer_served();
         }
         // Who has a reply in hand finds it counted.
@@ -509,6 +511,7 @@ impl Worker {
         connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
+        self.shared.freeing.tidy_later();
         self.shared.workers[self.index].connection_count.fetch_sub(1, Relaxed);
     }
 
@@ -522,6 +525,7 @@ impl Worker {
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
+                Message::GiveBack => heap::give_back(),
                 Message::Look => {}
             }
         }

@@ -267,20 +267,22 @@ fn read_all<R: Read + Send>(
     let sources = Mutex::new(sources.into_iter().enumerate());
     let next = || lock(&sources).next();
     thread::scope(|scope| {
-        for _ in 0..target.threads.max(1) {
-            scope.spawn(|| makers.run());
-        }
-        for _ in 0..readers {
+        let reader = || {
             let out = Out { blocks: send_block.clone(), news: send_news.clone() };
             let (next, failure) = (&next, &failure);
-            scope.spawn(move || {
+            move || {
                 while let Some((file, source)) = next() {
                     let cutter = Cutter::new(file, source, target, progress);
                     if let Err(error) = cutter.run(&out, failure) {
                         failure.note(file, error);
                     }
                 }
-            });
+            }
+        };
+        let started = start(scope, target.threads.max(1), || || makers.run())
+            .and_then(|()| start(scope, readers, reader));
+        if let Err(error) = started {
+            failure.note(0, error.into());
         }
         drop((send_block, send_news));
         for News { file, offset, item } in news {
@@ -290,6 +292,22 @@ fn read_all<R: Read + Send>(
         }
     });
     failure.into_result()
+}
+
+/// Starts so many threads; fewer where the system has no more, but one at the least.
+fn start<'scope, F: FnOnce() + Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    count: usize,
+    run: impl Fn() -> F,
+) -> io::Result<()> {
+    for number in 0..count {
+        match thread::Builder::new().spawn_scoped(scope, run()) {
+            Err(error) if number == 0 => return Err(error),
+            Err(_) => break,
+            Ok(_) => {}
+        }
+    }
+    Ok(())
 }
 
 fn tell(listener: &mut impl Listener, item: Item<'_>) -> Result<(), String> {

@@ -73,13 +73,15 @@ pub fn load_at_start(shared: &'static Shared) -> Result<(), String> {
     }
     let env = env(&config, clock::now_unix_ms());
     std::thread::scope(|scope| {
-        let teller = scope.spawn(|| tell(shared, path));
+        // Without a thread for it nobody is told.
+        let teller = std::thread::Builder::new().spawn_scoped(scope, || tell(shared, path));
         let result = match config.aof.appendonly {
             true => aof::start::run(shared, &env),
             false => read_snapshot(shared, &env),
         };
         shared.saving.loading.end();
-        teller.thread().unpark();
+        shared.freeing.tidy_later();
+        teller.iter().for_each(|teller| teller.thread().unpark());
         result
     })
 }
