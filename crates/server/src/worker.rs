@@ -430,6 +430,7 @@ impl Worker {
             self.count_memory(index);
         }
         self.batch.sources = sources;
+        self.batch.give_back();
     }
 
     /// Sends what a connection has to say, unless a payload is under way; then closes it if that

@@ -120,7 +120,8 @@ fn without_memory_the_server_says_so_and_keeps_what_it_has_acknowledged() {
         let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
         assert!(log.contains("out of memory, so the server ends"), "{log}");
 
-        let mut client = Server::kvasir(backend, &dir).connect();
+        let again = Server::kvasir(backend, &dir);
+        let mut client = again.connect();
         wait_until("all is there", || client.ask("DBSIZE").as_integer() == Some(100));
     }
 }
