@@ -185,8 +185,9 @@ impl Chunks {
         self.has_failed.load(Relaxed)
     }
 
-    /// Nothing more is taken or written, and nobody waits.
+    /// Nothing more is taken or written, and nobody waits for room, which may never come.
     pub(crate) fn fail(&self) {
+        let _queue = self.queue();
         self.has_failed.store(true, Relaxed);
         self.has_room.notify_all();
         self.has_much_room.notify_all();
@@ -407,7 +408,7 @@ impl Chunks {
 
     /// Whether this part of what may wait for the disk does.
     fn is_full(&self, queue: &Queue, part: usize) -> bool {
-        queue.bytes > self.queue_max / part
+        queue.bytes > self.queue_max / part && !self.has_failed()
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -69,10 +69,17 @@ impl Input {
         Ok(())
     }
 
+    /// Reads through the cache where no thread can be started.
+
     fn begin_past_the_cache(&mut self, offset: u64) -> io::Result<()> {
         let skipped = offset % BLOCK as u64;
         self.file.seek(SeekFrom::Start(offset - skipped))?;
-        let ahead = self.ahead.insert(Ahead::begin(self.file.try_clone()?)?);
+        let Ok(ahead) = Ahead::begin(self.file.try_clone()?) else {
+            self.file.set_direct(false);
+            self.file.seek(SeekFrom::Start(offset))?;
+            return Ok(());
+        };
+        let ahead = self.ahead.insert(ahead);
         io::copy(&mut ahead.take(skipped), &mut io::sink())?;
         Ok(())
     }

@@ -240,7 +240,7 @@ impl Snapshot<'_> {
         Ok(Cut { chunks, images, heads })
     }
 
-    /// Has all slots visited.
+    /// Has all slots visited: by the calling thread, and by others as far as they can be started.
     fn visit_all(
         &self,
         entrance: &Entrance<'_, '_>,
@@ -250,9 +250,13 @@ impl Snapshot<'_> {
     ) {
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
-            for _ in 0..self.visitors.max(1) {
-                scope.spawn(|| self.visit(entrance, chunks, place, (images, &next)));
+            let visit = || self.visit(entrance, chunks, place, (images, &next));
+            for _ in 1..self.visitors {
+                if thread::Builder::new().spawn_scoped(scope, visit).is_err() {
+                    break;
+                }
             }
+            visit();
         });
     }
 

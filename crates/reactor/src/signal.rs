@@ -63,6 +63,12 @@ pub fn shutdown_requested() -> Option<Signal> {
     }
 }
 
+/// Asks for a shutdown as SIGTERM does.
+pub fn request_shutdown() {
+    // It is caught, unless nobody watches.
+    let _ = low_level::raise(SIGTERM);
+}
+
 /// Forgets the request, for a shutdown that was called off.
 pub fn forget_shutdown() {
     REQUESTED.store(0, Ordering::Release);

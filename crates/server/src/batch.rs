@@ -44,6 +44,9 @@ pub struct Batch {
     last_name: LastName,
 }
 
+/// More words of requests than this have no place in memory between turns.
+const SPANS_KEPT_MAX: usize = 64 * 1024;
+
 /// The name of the last call and its command: pipelines repeat it.
 #[derive(Default)]
 struct LastName {
@@ -138,6 +141,14 @@ impl Batch {
         self.spans.clear();
         self.keys.clear();
         self.scratch.clear();
+    }
+
+    /// Gives back what a call of very many words or keys took, once it was made.
+    pub fn give_back(&mut self) {
+        if self.spans.capacity() > SPANS_KEPT_MAX {
+            (self.spans, self.keys, self.scratch) = Default::default();
+            self.requests.clear();
+        }
     }
 
     /// Parses what is complete in one source, and plans the keys of every call.

@@ -75,10 +75,11 @@ pub fn check(path: &Path, skips_modules: bool) -> Result<Sound, FileError> {
         (Progress::default(), Found::new(skips_modules), false.into());
     let manifest = manifest(path)?;
     std::thread::scope(|scope| {
-        let teller = scope.spawn(|| tell(&progress, &is_over));
+        let tell = || tell(&progress, &is_over);
+        let teller = std::thread::Builder::new().spawn_scoped(scope, tell);
         let loaded = load(path, &target, &progress, &mut found);
         is_over.store(true, Relaxed);
-        teller.thread().unpark();
+        teller.iter().for_each(|teller| teller.thread().unpark());
         loaded
     })?;
     let mut text = String::new();

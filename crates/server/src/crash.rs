@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use kvasir_reactor::clock;
+use kvasir_structures::heap;
 
 use crate::info::{Source, report};
 use crate::log;
@@ -40,6 +41,15 @@ const SECTIONS: [&[u8]; 8] = [
 pub fn install(shared: &'static Shared) {
     let _ = SHARED.set(shared);
     std::panic::set_hook(Box::new(|panic| end(&message(panic), &place(panic))));
+    heap::on_failure(end_for_want_of_memory);
+}
+
+/// A report would want memory too. The line may have some, where what failed was large.
+fn end_for_want_of_memory(bytes: usize) {
+    if !IS_REPORTING.swap(true, Relaxed) {
+        log::warning!("out of memory, so the server ends: the system has no more bytes={bytes}");
+    }
+    std::process::abort();
 }
 
 /// Ends the process with a report, for failures that are no panics.

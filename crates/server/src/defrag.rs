@@ -163,7 +163,7 @@ fn waste() -> (u64, u64) {
 }
 
 /// Gives empty pages back, but for some spare ones.
-fn purge() {
+pub fn purge() {
     slab::purge(slab::allocated_bytes() / SPARE_SHARE / slab::PAGE_BYTES);
 }
 

@@ -167,6 +167,11 @@ fn make_room(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) -
 fn evict(shared: &Shared, core: &mut Core, pass: &Pass<'_>) -> Outcome {
     let limit = core.evicting.limit;
     let mut memory = Memory::now(shared);
+    if memory.used > limit && shared.gate.retired_count() > 0 {
+        // It is no data, and goes before a key has to.
+        while shared.gate.reclaim() {}
+        memory = Memory::now(shared);
+    }
     if memory.used <= limit || shared.freeing.has_database() {
         core.evicting.left = memory.kept.max(limit);
         core.evicting.grant(limit.saturating_sub(memory.used), shared.workers.len());

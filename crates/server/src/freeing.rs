@@ -1,29 +1,50 @@
 //! Freeing what takes long, values of many parts and whole databases, on a thread of its own.
+//!
+//! The same thread gives memory back to the system. What was retired behind the gate is freed by
+//! who leaves it, and the allocator gives pages back while it allocates, so both would stay where
+//! nothing more happens. A second after the last turn the thread looks; then all sleep.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use kvasir_keyspace::view::Garbage;
-use kvasir_reactor::thread;
-use kvasir_structures::background;
+use kvasir_reactor::{limits, thread};
 use kvasir_structures::locks::{lock, wait};
+use kvasir_structures::{background, heap};
+
+use crate::shared::{Message, Shared};
+use crate::{defrag, memory};
+
+/// After a turn, or after something was freed, it is looked so much later whether there is memory to
+/// give back: what is needed again at once shall stay.
+const TIDY_DELAY: Duration = Duration::from_secs(1);
+/// Pages that nobody uses are left alone while they are no more than this, or this part of what is
+/// in use, above what could not be given back the last time.
+const WASTE_MIN: usize = 4 << 20;
+const WASTE_PART: usize = 16;
 
 /// What is given to it goes away after a while.
-pub struct Freeing {
-    there: Arc<There>,
-}
-
-/// What the thread shares with those who give it work.
 #[derive(Default)]
-struct There {
-    queue: Mutex<VecDeque<Work>>,
+pub struct Freeing {
+    queue: Mutex<Queue>,
     has_work: Condvar,
+    /// `Queue::tidy_at` is set.
+    will_tidy: AtomicBool,
     /// Not freed yet.
     values: AtomicUsize,
     databases: AtomicUsize,
     evicted_bytes: AtomicUsize,
     freed: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    works: VecDeque<Work>,
+    /// When to look for memory to give back; unset while nothing has happened since the last time.
+    tidy_at: Option<Instant>,
 }
 
 /// Something to free, and its bytes if it was evicted.
@@ -32,91 +53,136 @@ struct Work {
     evicted_bytes: usize,
 }
 
-impl Freeing {
-    /// Starts the thread, which ends with the process.
-    pub fn start() -> Freeing {
-        let there: Arc<There> = Arc::default();
-        let of_thread = Arc::clone(&there);
-        std::thread::Builder::new()
-            .name("free".into())
-            .spawn(move || of_thread.work())
-            .expect("a thread can be started at the start");
-        Freeing { there }
-    }
+/// Starts the thread, which ends with the process.
+pub fn start(shared: &'static Shared) -> io::Result<()> {
+    std::thread::Builder::new().name("free".into()).spawn(move || work(shared))?;
+    Ok(())
+}
 
+impl Freeing {
     pub fn free(&self, garbage: impl IntoIterator<Item = Garbage>) {
         garbage.into_iter().for_each(|garbage| self.free_evicted(garbage, 0));
     }
 
     /// Frees something of so many bytes that was evicted.
     pub fn free_evicted(&self, garbage: Garbage, evicted_bytes: usize) {
-        self.there.pending(&garbage).fetch_add(1, Relaxed);
-        self.there.evicted_bytes.fetch_add(evicted_bytes, Relaxed);
-        lock(&self.there.queue).push_back(Work { garbage, evicted_bytes });
-        self.there.has_work.notify_one();
+        self.pending_of(&garbage).fetch_add(1, Relaxed);
+        self.evicted_bytes.fetch_add(evicted_bytes, Relaxed);
+        lock(&self.queue).works.push_back(Work { garbage, evicted_bytes });
+        self.has_work.notify_one();
     }
 
     /// Frees here and now something that was evicted, of `bytes_max` at most; says whether there
     /// was any.
     pub fn help(&self, bytes_max: usize) -> bool {
-        let mut queue = lock(&self.there.queue);
+        let mut queue = lock(&self.queue);
         let fits = |work: &Work| (1..=bytes_max).contains(&work.evicted_bytes);
-        let work = queue.iter().position(fits).and_then(|at| queue.remove(at));
+        let work = queue.works.iter().position(fits).and_then(|at| queue.works.remove(at));
         drop(queue);
         let has_helped = work.is_some();
-        work.into_iter().for_each(|work| self.there.free(work));
+        work.into_iter().for_each(|work| self.free_now(work));
         has_helped
+    }
+
+    /// Has the thread look, in a moment, for memory that can be given back to the system. Who frees
+    /// memory, or leaves the gate with much retired behind it, can't know that nobody comes after.
+    #[inline]
+    pub fn tidy_later(&self) {
+        if !self.will_tidy.load(Relaxed) && !self.will_tidy.swap(true, Relaxed) {
+            lock(&self.queue).tidy_at.get_or_insert_with(|| Instant::now() + TIDY_DELAY);
+            self.has_work.notify_one();
+        }
     }
 
     /// Bytes that were evicted and are not freed yet.
     pub fn evicted_bytes(&self) -> usize {
-        self.there.evicted_bytes.load(Relaxed)
+        self.evicted_bytes.load(Relaxed)
     }
 
     /// Values and databases that are not freed yet.
     pub fn pending(&self) -> usize {
-        self.there.values.load(Relaxed) + self.there.databases.load(Relaxed)
+        self.values.load(Relaxed) + self.databases.load(Relaxed)
     }
 
     /// Whether a whole database is among them.
     pub fn has_database(&self) -> bool {
-        self.there.databases.load(Relaxed) > 0
+        self.databases.load(Relaxed) > 0
     }
 
     /// How many were freed since the start.
     pub fn freed(&self) -> u64 {
-        self.there.freed.load(Relaxed)
+        self.freed.load(Relaxed)
     }
-}
 
-impl There {
-    fn pending(&self, garbage: &Garbage) -> &AtomicUsize {
+    fn pending_of(&self, garbage: &Garbage) -> &AtomicUsize {
         match garbage {
             Garbage::Database(_) => &self.databases,
             Garbage::Record(_) | Garbage::Object(_) => &self.values,
         }
     }
 
-    fn work(&self) -> ! {
-        // Where a worker has the same processor, clients shall not wait for what is freed.
-        let _ = thread::wake_late();
-        background::enter();
+    /// The next thing to free; nothing if it is time to look for memory to give back.
+    fn next(&self) -> Option<Work> {
+        let mut queue = lock(&self.queue);
         loop {
-            let mut queue = lock(&self.queue);
-            while queue.is_empty() {
-                queue = wait(&self.has_work, &self.queue, queue);
+            if let Some(work) = queue.works.pop_front() {
+                queue.tidy_at.get_or_insert_with(|| Instant::now() + TIDY_DELAY);
+                return Some(work);
             }
-            let work = queue.pop_front();
-            drop(queue);
-            work.into_iter().for_each(|work| self.free(work));
+            let Some(at) = queue.tidy_at else {
+                queue = wait(&self.has_work, &self.queue, queue);
+                continue;
+            };
+            let left = at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                queue.tidy_at = None;
+                self.will_tidy.store(false, Relaxed);
+                return None;
+            }
+            let waited = self.has_work.wait_timeout(queue, left);
+            (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn free(&self, Work { garbage, evicted_bytes }: Work) {
-        let pending = self.pending(&garbage);
+    fn free_now(&self, Work { garbage, evicted_bytes }: Work) {
+        let pending = self.pending_of(&garbage);
         drop(garbage);
         self.freed.fetch_add(1, Relaxed);
         self.evicted_bytes.fetch_sub(evicted_bytes, Relaxed);
         pending.fetch_sub(1, Relaxed);
     }
+}
+
+fn work(shared: &'static Shared) -> ! {
+    // Where a worker has the same processor, clients shall not wait for what is freed.
+    let _ = thread::wake_late();
+    background::enter();
+    let mut waste_left = 0;
+    loop {
+        match shared.freeing.next() {
+            Some(work) => shared.freeing.free_now(work),
+            None => tidy(shared, &mut waste_left),
+        }
+    }
+}
+
+/// Frees what the gate keeps, and gives pages back that nobody uses, if these are many.
+/// `waste_left` is what could not be given back the last time.
+fn tidy(shared: &Shared, waste_left: &mut usize) {
+    while shared.gate.reclaim() {}
+    let waste = waste();
+    *waste_left = waste.min(*waste_left);
+    if waste > *waste_left + WASTE_MIN.max(memory::used_bytes() / WASTE_PART) {
+        defrag::purge();
+        heap::give_back();
+        // There is little left for them to do, which they alone can.
+        shared.send_all(|| Message::GiveBack);
+        *waste_left = self::waste();
+    }
+}
+
+/// Bytes that the process takes up beyond what is in use.
+fn waste() -> usize {
+    let resident = limits::resident_bytes().unwrap_or(0) as usize;
+    resident.saturating_sub(memory::used_bytes())
 }

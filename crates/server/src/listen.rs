@@ -1,11 +1,14 @@
 //! Opening the listening sockets that the configuration asks for.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use kvasir_reactor::Listener;
 
 use crate::config::{BindHost, Config};
+use crate::log::notice;
 use crate::shared::Shared;
 
 /// What a client from elsewhere is told while there is no password.
@@ -21,6 +24,10 @@ mode option to 'no', and then restarting the server. 3) If you started the serve
 for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication \
 password for the default user. NOTE: You only need to do one of the above things in order for \
 the server to start accepting connections from the outside.\r\n";
+
+/// So long an address in use is waited for, and tried so often.
+const PATIENCE: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_millis(10);
 
 /// An open socket.
 pub struct Open {
@@ -56,7 +63,7 @@ fn open_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
     let mut listeners = Vec::new();
     for address in config.bind_addresses() {
         for socket in resolve(address.host, port)? {
-            match Listener::tcp(socket, backlog(config)) {
+            match listen(|| Listener::tcp(socket, backlog(config))) {
                 Ok(listener) => listeners.push(listener),
                 Err(error) if address.optional && is_unavailable(&error) => {}
                 Err(error) => return Err(error.to_string()),
@@ -64,6 +71,29 @@ fn open_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
         }
     }
     Ok(listeners)
+}
+
+/// Tries for a while to get an address that is in use: a server that was killed a moment ago may
+/// still have it, since the system takes an io_uring apart after the process has ended.
+fn listen(listen: impl Fn() -> io::Result<Listener>) -> io::Result<Listener> {
+    let start = Instant::now();
+    loop {
+        match listen() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if start.elapsed() >= PATIENCE {
+                    return Err(error);
+                }
+                std::thread::sleep(RETRY);
+            }
+            result => {
+                let waited_ms = start.elapsed().as_millis();
+                if result.is_ok() && start.elapsed() >= RETRY {
+                    notice!("a port was in use and became free waited_ms={waited_ms}");
+                }
+                return result;
+            }
+        }
+    }
 }
 
 fn backlog(config: &Config) -> i32 {

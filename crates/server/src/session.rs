@@ -45,6 +45,9 @@ use crate::timing::Streak;
 use crate::tracking;
 use crate::worker::{Core, Worker};
 
+/// More is not kept while the gate is closed.
+const RETIRED_MAX: usize = 1024;
+
 /// How a command runs that runs others: it gets the session and gives it back.
 pub type SessionRun = fn(Session) -> (Session, Result<(), Error>);
 
@@ -384,7 +387,17 @@ impl Session {
         self.tell(entry, args, result.is_ok());
         self.now = clock::ticks();
         self.count(entry, args, since);
+        self.reclaim();
         result
+    }
+
+    /// A session of many calls retires much, and who is alone need not keep it to the end.
+    fn reclaim(&mut self) {
+        if let Some(Hold::World(pass)) = &mut self.hold
+            && pass.gate().retired_count() >= RETIRED_MAX
+        {
+            pass.reclaim();
+        }
     }
 
     fn remember_keys(&self, entry: &Entry, args: Args<'_>) {

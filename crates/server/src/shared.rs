@@ -116,6 +116,8 @@ pub enum Message {
     Unblock(Served),
     /// This user has lost channels.
     CheckSubscribers(Arc<User>),
+    /// Much memory was freed: give back to the system what the worker's allocator keeps.
+    GiveBack,
     /// The configuration changed, or the server stops: look.
     Look,
 }
@@ -159,7 +161,7 @@ impl Shared {
             error_codes: ErrorCodes::default(),
             command_logs: CommandLogs::default(),
             latencies: Latencies::default(),
-            freeing: Freeing::start(),
+            freeing: Freeing::default(),
             defrag: Defrag::default(),
             compression: CompressionStats::new(),
             over_limit: OverLimit::default(),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use kvasir_keyspace::database::Keyspace;
 use kvasir_reactor::{
@@ -23,6 +24,7 @@ use crate::config::memory::HugePages;
 use crate::config::{Config, IoBackend, print};
 use crate::crash;
 use crate::dispatch::Table;
+use crate::freeing;
 use crate::listen::{self, Open};
 use crate::log::{self, notice, warning};
 use crate::paging;
@@ -40,6 +42,9 @@ const DAEMON_PID_FILE: &str = "/var/run/kvasir.pid";
 
 /// The exit status of a server whose data cannot be loaded: `EX_DATAERR` of sysexits.h.
 const BROKEN_DATA: u8 = 65;
+
+/// How often a server with a worker that has failed tries to save its data and to end.
+const LAST_ATTEMPTS: Duration = Duration::from_secs(1);
 
 /// Why the server does not start, for the user.
 #[derive(Debug)]
@@ -202,14 +207,14 @@ fn start_workers(
     let choice = config.memory.huge_pages;
     huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
     if choice == HugePages::Auto {
-        paging::start().map_err(|error| format!("can't start a thread: {error}"))?;
+        paging::start().map_err(no_thread)?;
     }
     let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
     let count = config.io_threads.count(cores);
     let options = reactor_options(&config);
     let mut listeners = Some(listeners);
-    let starts: Vec<Start> =
-        (0..count).map(|index| Start::new(index, &options, listeners.take())).collect();
+    let starts = (0..count).map(|index| Start::new(index, &options, listeners.take()));
+    let starts = starts.collect::<Result<Vec<Start>, _>>().map_err(no_thread)?;
     let mut wakers = Vec::new();
     for start in &starts {
         let ready = start.ready.recv().map_err(|_| "a worker ended at its start".to_owned())?;
@@ -227,9 +232,13 @@ fn start_workers(
     shared.saving.file.begin(&shared.config(), &shared.facts.identity);
     shared.aof.look_around(&shared.config());
     saving::loading::begin_if_there_is_something(shared);
-    saving::start(shared);
+    saving::start(shared).and_then(|()| freeing::start(shared)).map_err(no_thread)?;
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
+}
+
+fn no_thread(error: std::io::Error) -> String {
+    format!("can't start a thread: {error}")
 }
 
 fn reactor_options(config: &Config) -> Options {
@@ -249,7 +258,11 @@ struct Start {
 }
 
 impl Start {
-    fn new(index: usize, options: &Options, listeners: Option<Vec<Open>>) -> Start {
+    fn new(
+        index: usize,
+        options: &Options,
+        listeners: Option<Vec<Open>>,
+    ) -> std::io::Result<Start> {
         let (tell, ready) = mpsc::channel();
         let (shared, learn) = mpsc::channel::<&'static Shared>();
         let options = options.clone();
@@ -274,11 +287,14 @@ impl Start {
             for open in listeners.into_iter().flatten() {
                 worker.listen(open);
             }
-            worker.run()
+            let result = worker.run();
+            if let Err(error) = &result {
+                end_with(shared, index, error);
+            }
+            result
         };
-        let run = std::thread::Builder::new().name(format!("worker-{index}")).spawn(run);
-        let thread = run.expect("a thread can be started at the start");
-        Start { ready, shared, thread }
+        let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(run)?;
+        Ok(Start { ready, shared, thread })
     }
 
     fn go(self, shared: &'static Shared) -> JoinHandle<std::io::Result<()>> {
@@ -368,6 +384,20 @@ fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), String> {
         }
     }
     result
+}
+
+/// Has the server end, in order, for a worker whose reactor has failed: its connections are gone, and
+/// who connects anew might come to it. While the data can't be saved the others go on.
+fn end_with(shared: &Shared, worker: usize, error: &std::io::Error) {
+    shared.workers[worker].connection_count.store(usize::MAX / 2, Relaxed);
+    warning!("a worker has failed, so the server ends worker={worker} error={error}");
+    while !shared.is_stopping.load(Relaxed) {
+        if signal::shutdown_requested().is_none() {
+            signal::request_shutdown();
+        }
+        stop_on_signal(shared);
+        std::thread::sleep(LAST_ATTEMPTS);
+    }
 }
 
 /// Whether a signal asks for the end; the first worker to see it saves the data, if that is to be

@@ -12,6 +12,7 @@ use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
 use kvasir_reactor::{Buffer, ConnectionId, Event, Payload, Reactor, clock, signal};
 use kvasir_resp::request::Limits;
+use kvasir_structures::heap;
 
 use crate::batch::{Batch, Data, Source};
 use crate::blocking::{Deadlines, Served};
@@ -267,6 +268,7 @@ impl Worker {
         if !self.batch.sources.is_empty() {
             self = self.run_batch();
             self.finish_sources();
+            self.shared.freeing.tidy_later();
             self.answer_served();
         }
         // Who has a reply in hand finds it counted.
@@ -444,6 +446,7 @@ impl Worker {
             self.count_memory(index);
         }
         self.batch.sources = sources;
+        self.batch.give_back();
     }
 
     /// Sends what a connection has to say, unless a payload is under way; then closes it if that
@@ -525,6 +528,7 @@ impl Worker {
         connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
+        self.shared.freeing.tidy_later();
         self.shared.workers[self.index].connection_count.fetch_sub(1, Relaxed);
     }
 
@@ -538,6 +542,7 @@ impl Worker {
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
+                Message::GiveBack => heap::give_back(),
                 Message::Look => self.tidy_interpreters(),
             }
         }

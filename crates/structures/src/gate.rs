@@ -239,23 +239,24 @@ impl Gate {
     }
 
     /// Frees up to [`RECLAIMED_MAX`] items that no batch can be looking at, unless somebody else
-    /// is at it.
+    /// is at it. Who leaves does that; where nobody does any more, what is left has to be asked
+    /// for. Says whether there may be more.
     #[cold]
-    fn reclaim(&self) {
+    pub fn reclaim(&self) -> bool {
         let free: Vec<_> = {
             let mut retired = match self.retired.try_lock() {
                 Ok(retired) => retired,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::WouldBlock) => return false,
             };
             let oldest_epoch = self.oldest_epoch_inside();
             let ripe = retired.partition_point(|(epoch, _)| *epoch <= oldest_epoch);
-            let free = retired.drain(..ripe.min(RECLAIMED_MAX)).collect();
+            let free: Vec<_> = retired.drain(..ripe.min(RECLAIMED_MAX)).collect();
             self.retired_count.store(retired.len(), Ordering::Relaxed);
             free
         };
         // Freed here, without the lock: a value's own drop may take long, or use the gate.
-        drop(free);
+        free.len() == RECLAIMED_MAX
     }
 
     /// The epoch of the oldest batch that has not ended.
@@ -353,6 +354,14 @@ pub struct ExclusivePass<'g> {
     _closer: MutexGuard<'g, ()>,
 }
 
+impl ExclusivePass<'_> {
+    /// Frees what was retired, before the end: nobody else is inside to look at it, and nobody
+    /// borrows the pass.
+    pub fn reclaim(&mut self) {
+        while self.pass.gate.reclaim() {}
+    }
+}
+
 impl<'g> Deref for ExclusivePass<'g> {
     type Target = Pass<'g>;
 
@@ -424,6 +433,27 @@ mod tests {
         assert_eq!((drops.load(SeqCst), gate.retired_count()), (RECLAIMED_MAX, 1));
         drop(gate.enter(0));
         assert_eq!((drops.load(SeqCst), gate.retired_count()), (RECLAIMED_MAX + 1, 0));
+    }
+
+    #[test]
+    fn what_is_left_is_freed_without_a_batch() {
+        let (gate, drops) = (Gate::new(1), Arc::new(AtomicUsize::new(0)));
+        let pass = gate.enter(0);
+        (0..2 * RECLAIMED_MAX + 1).for_each(|_| pass.retire(canary(&drops)));
+        assert!(!gate.reclaim(), "the pass is inside");
+        drop(pass);
+        assert!(gate.reclaim());
+        assert!(!gate.reclaim());
+        assert_eq!((drops.load(SeqCst), gate.retired_count()), (2 * RECLAIMED_MAX + 1, 0));
+    }
+
+    #[test]
+    fn who_is_alone_frees_at_once() {
+        let (gate, drops) = (Gate::new(1), Arc::new(AtomicUsize::new(0)));
+        let mut pass = gate.exclusive();
+        (0..RECLAIMED_MAX + 1).for_each(|_| pass.retire(canary(&drops)));
+        pass.reclaim();
+        assert_eq!(drops.load(SeqCst), RECLAIMED_MAX + 1);
     }
 
     #[test]

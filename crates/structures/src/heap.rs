@@ -5,9 +5,10 @@
 //!
 //! # Safety
 //! `Counted` hands every call on as it came, so it keeps the contract of `GlobalAlloc` as far as
-//! what it wraps does.
+//! what it wraps does. `mi_collect` is declared as in mimalloc's header.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::sums::Sums;
@@ -22,14 +23,14 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(rounded(layout.size()) as isize);
         // SAFETY: the caller's promise, handed on.
-        unsafe { self.0.alloc(layout) }
+        had(unsafe { self.0.alloc(layout) }, layout.size())
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(rounded(layout.size()) as isize);
         // SAFETY: as above.
-        unsafe { self.0.alloc_zeroed(layout) }
+        had(unsafe { self.0.alloc_zeroed(layout) }, layout.size())
     }
 
     #[inline]
@@ -43,7 +44,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count(rounded(new_size) as isize - rounded(layout.size()) as isize);
         // SAFETY: as above.
-        unsafe { self.0.realloc(block, layout, new_size) }
+        had(unsafe { self.0.realloc(block, layout, new_size) }, new_size)
     }
 }
 
@@ -68,6 +69,49 @@ pub fn charge(bytes: isize) {
 pub extern "C" fn set_apart(before: usize, after: usize) {
     let counted = |size| if size == 0 { 0 } else { rounded(size) as isize };
     count(counted(before) - counted(after));
+}
+
+/// Calls `last_words` with the size of a block that cannot be had. Whoever wanted it ends the process
+/// then.
+pub fn on_failure(last_words: fn(usize)) {
+    let _ = LAST_WORDS.set(last_words);
+}
+
+static LAST_WORDS: OnceLock<fn(usize)> = OnceLock::new();
+
+#[inline]
+fn had(block: *mut u8, size: usize) -> *mut u8 {
+    if block.is_null() {
+        failed(size);
+    }
+    block
+}
+
+/// There is no memory for so many bytes.
+#[cold]
+pub(crate) fn failed(size: usize) {
+    if let Some(last_words) = LAST_WORDS.get() {
+        last_words(size);
+    }
+}
+
+/// Has the allocator give back to the system what it keeps in hand: empty pages of the calling
+/// thread, and whatever all threads have given up. By itself it does that only as it goes on
+/// allocating. Takes as long as it takes the system to unmap that.
+pub fn give_back() {
+    // SAFETY: it may be called at any time.
+    #[cfg(not(miri))]
+    unsafe {
+        mi_collect(true);
+    }
+}
+
+#[cfg(not(miri))]
+use libmimalloc_sys as _;
+
+#[cfg(not(miri))]
+unsafe extern "C" {
+    fn mi_collect(force: bool);
 }
 
 /// Bytes of those given out that are no data's: no data has to go for them. They are, until they

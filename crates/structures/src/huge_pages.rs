@@ -20,6 +20,8 @@ use std::alloc::{Layout, handle_alloc_error};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::heap;
+
 /// The size of a huge page on the machines that this is for, and of a chunk.
 pub(crate) const CHUNK_BYTES: usize = 2 << 20;
 
@@ -163,6 +165,7 @@ fn map_aligned(advice: Advice) -> *mut u8 {
     unsafe {
         let Ok(base) = mmap_anonymous(null_mut(), 2 * CHUNK_BYTES, protection, MapFlags::PRIVATE)
         else {
+            heap::failed(CHUNK_BYTES);
             handle_alloc_error(layout);
         };
         let base = base.cast::<u8>();

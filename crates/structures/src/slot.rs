@@ -27,6 +27,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use crate::bucket::{self, Fraction};
 use crate::directory::{Outgrown, Probe, Retire, Root};
 use crate::gate::{Pass, Retired};
+use crate::heap;
 use crate::lock::{SlotLock, SlotLockGuard};
 use crate::prefetch;
 use crate::table::Table;
@@ -252,7 +253,11 @@ impl<T> Slots<T> {
     const LAYOUT: Layout = Layout::new::<[Slot<T>; SLOTS]>();
 
     pub fn new() -> Slots<T> {
-        NonNull::new(Self::map().cast()).map_or_else(|| handle_alloc_error(Self::LAYOUT), Slots)
+        let no_memory = || {
+            heap::failed(Self::BYTES);
+            handle_alloc_error(Self::LAYOUT)
+        };
+        NonNull::new(Self::map().cast()).map_or_else(no_memory, Slots)
     }
 
     /// Zeroed memory; null if there is none. A sanitizer has to see it come and go, and only knows

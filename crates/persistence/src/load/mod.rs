@@ -296,21 +296,26 @@ fn read_all<R: Read + Send>(
     let sources = Mutex::new(sources.into_iter().enumerate());
     let next = || lock(&sources).next();
     thread::scope(|scope| {
-        for _ in 0..target.threads.max(1) {
+        let maker = || {
             let (makers, news) = (&makers, send_news.clone());
-            scope.spawn(move || makers.run(&news));
-        }
-        for _ in 0..readers {
+            move || makers.run(&news)
+        };
+        let reader = || {
             let out = Out { blocks: send_block.clone(), news: send_news.clone() };
             let (next, failure) = (&next, &failure);
-            scope.spawn(move || {
+            move || {
                 while let Some((file, source)) = next() {
                     let cutter = Cutter::new(file, source, target, progress);
                     if let Err(error) = cutter.run(&out, failure) {
                         failure.note(file, error);
                     }
                 }
-            });
+            }
+        };
+        let started = start(scope, target.threads.max(1), maker)
+            .and_then(|()| start(scope, readers, reader));
+        if let Err(error) = started {
+            failure.note(0, error.into());
         }
         drop((send_block, send_news));
         listen(&news, listener, &failure);
@@ -334,6 +339,22 @@ fn listen(news: &Receiver<News>, listener: &mut impl Listener, failure: &Failure
             failure.note(0, LoadError::GivenUp);
         }
     }
+}
+
+/// Starts so many threads; fewer where the system has no more, but one at the least.
+fn start<'scope, F: FnOnce() + Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    count: usize,
+    run: impl Fn() -> F,
+) -> io::Result<()> {
+    for number in 0..count {
+        match thread::Builder::new().spawn_scoped(scope, run()) {
+            Err(error) if number == 0 => return Err(error),
+            Err(_) => break,
+            Ok(_) => {}
+        }
+    }
+    Ok(())
 }
 
 fn tell(listener: &mut impl Listener, item: Item<'_>) -> Result<(), String> {

@@ -27,6 +27,7 @@ use std::time::Duration;
 use bitflags::bitflags;
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode, squeue};
+use rustix::event::epoll;
 
 use crate::accept::{Rest, accept_some};
 use crate::backoff::Backoff;
@@ -78,6 +79,10 @@ const _: () = assert!(size_of::<Connection>() <= 16);
 
 struct Accepting {
     fd: OwnedFd,
+    /// What the ring polls: an epoll set of the listener alone. Where the process is killed, the
+    /// kernel gives up what a ring has some ms later than all else, but an epoll set keeps no file
+    /// open: whoever starts next finds the port free.
+    watch: Option<OwnedFd>,
     is_unix: bool,
     /// The kernel has a poll of this listener.
     armed: bool,
@@ -161,18 +166,19 @@ impl Uring {
     pub(crate) fn listen(&mut self, listener: Listener) -> ListenerId {
         let is_unix = listener.is_unix();
         let fd = listener.into_fd();
-        let prepared = rustix::io::ioctl_fionbio(&fd, true);
-        let accepting = Accepting { fd, is_unix, armed: false, closing: false };
+        let prepared = rustix::io::ioctl_fionbio(&fd, true).map_err(io::Error::from);
+        let accepting = Accepting { fd, watch: None, is_unix, armed: false, closing: false };
         let (index, generation) = self.listeners.insert(accepting);
         let id = ListenerId { index, generation };
-        match prepared {
-            Ok(()) => self.watch_listener(id),
-            Err(error) => {
-                self.ready.push(Event::AcceptFailed { listener: id, error: error.into() });
-                self.backoff.rest(id);
-            }
+        if let Err(error) = prepared.and_then(|()| self.watch_listener(id)) {
+            self.accept_failed(id, error);
         }
         id
+    }
+
+    fn accept_failed(&mut self, listener: ListenerId, error: io::Error) {
+        self.ready.push(Event::AcceptFailed { listener, error });
+        self.backoff.rest(listener);
     }
 
     pub(crate) fn unlisten(&mut self, id: ListenerId) {
@@ -263,7 +269,9 @@ impl Uring {
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
         for listener in self.backoff.take_due() {
-            self.watch_listener(listener);
+            if let Err(error) = self.watch_listener(listener) {
+                self.accept_failed(listener, error);
+            }
         }
         self.feed_starved();
         self.watch_silence();
@@ -290,19 +298,23 @@ impl Uring {
         for listener in std::mem::take(&mut self.acceptable) {
             self.accept(listener, events);
         }
+        self.take_ready(events);
         result
     }
 
     fn accept(&mut self, id: ListenerId, events: &mut Vec<Event>) {
         let Some(accepting) = self.listeners.find(id.index, id.generation) else { return };
         let take = |socket| events.push(Event::Accepted { listener: id, socket });
-        match accept_some(&accepting.fd, accepting.is_unix, false, take) {
+        let done = match accept_some(&accepting.fd, accepting.is_unix, false, take) {
             Rest::None => self.watch_listener(id),
-            Rest::Some => self.acceptable.push(id),
-            Rest::Failed(error) => {
-                events.push(Event::AcceptFailed { listener: id, error });
-                self.backoff.rest(id);
+            Rest::Some => {
+                self.acceptable.push(id);
+                Ok(())
             }
+            Rest::Failed(error) => Err(error),
+        };
+        if let Err(error) = done {
+            self.accept_failed(id, error);
         }
     }
 
@@ -526,17 +538,22 @@ impl Uring {
         unsafe { self.ring.push(entry) };
     }
 
-    fn watch_listener(&mut self, id: ListenerId) {
-        let Some(accepting) = self.listeners.find(id.index, id.generation) else { return };
+    fn watch_listener(&mut self, id: ListenerId) -> io::Result<()> {
+        let Some(accepting) = self.listeners.find(id.index, id.generation) else { return Ok(()) };
         if accepting.armed {
-            return;
+            return Ok(());
         }
+        let watch = match accepting.watch.take() {
+            Some(watch) => watch,
+            None => epoll_set_of(&accepting.fd)?,
+        };
         accepting.armed = true;
-        let fd = Fd(accepting.fd.as_raw_fd());
-        let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
+        let entry = opcode::PollAdd::new(Fd(watch.as_raw_fd()), libc::POLLIN as u32).build();
+        accepting.watch = Some(watch);
         let token = Token::new(Kind::Accept, id.index, id.generation);
         // SAFETY: the descriptor stays open while `armed` is set.
         unsafe { self.ring.push(entry.user_data(token.to_u64())) };
+        Ok(())
     }
 
     fn watch_waker(&mut self) {
@@ -564,6 +581,12 @@ impl Uring {
             self.buffers.serve(self.connections.count());
         }
     }
+}
+
+fn epoll_set_of(listener: &OwnedFd) -> io::Result<OwnedFd> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&set, listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    Ok(set)
 }
 
 impl Drop for Uring {

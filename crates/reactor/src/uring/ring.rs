@@ -34,7 +34,8 @@ pub(crate) struct Hope {
 const HOPED_MAX: usize = 12;
 
 /// Interrupted, or short of memory for a moment: nothing was lost, the next turn tries again.
-const PASSING_ERRORS: [i32; 4] = [libc::EINTR, libc::ETIME, libc::EAGAIN, libc::EBUSY];
+const PASSING_ERRORS: [i32; 5] =
+    [libc::EINTR, libc::ETIME, libc::EAGAIN, libc::EBUSY, libc::ENOMEM];
 
 impl Hope {
     pub(crate) const NONE: Hope = Hope { expected: 0, patience_us: 0 };

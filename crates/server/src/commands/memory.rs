@@ -4,13 +4,14 @@ use kvasir_keyspace::commands::internal::{self, PLACE_BYTES};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use kvasir_resp::reply::Reply;
-use kvasir_structures::slab;
+use kvasir_structures::{heap, slab};
 
 use super::{ServerCommand, ServerCx, ServerRun, help_spec, info, write_help};
 use crate::info::data::{Counts, databases};
 use crate::info::memory::Memory;
 use crate::info::ratio;
 use crate::info::scripts::Texts;
+use crate::shared::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&MEMORY];
 
@@ -201,9 +202,10 @@ static MEMORY_PURGE: ServerCommand = ServerCommand {
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         ..Spec::BLANK
     },
-    // The general allocator gives free pages back by itself.
     run: ServerRun::Plain(|cx| {
         slab::purge(0);
+        heap::give_back();
+        cx.shared.send_all(|| Message::GiveBack);
         cx.reply().ok();
         Ok(())
     }),

@@ -157,6 +157,7 @@ fn load_at_start(shared: &'static Shared) -> Result<(), String> {
             false => read_snapshot(shared, &env),
         };
         drop(over);
+        shared.freeing.tidy_later();
         result
     })
 }

@@ -1,5 +1,6 @@
 //! The thread that takes snapshots in the background.
 
+use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Starts the thread, which ends with the process.
-pub fn start(shared: &'static Shared) {
+pub fn start(shared: &'static Shared) -> io::Result<()> {
     let run = move || {
         // As do those who visit and write, which it starts: clients shall not wait for them where
         // they have the same processor.
@@ -30,11 +31,12 @@ pub fn start(shared: &'static Shared) {
             let cancel = wait_for_work(shared);
             take(shared, &cancel);
             lock(&shared.saving.state).current = None;
+            shared.freeing.tidy_later();
             shared.saving.changed.notify_all();
         }
     };
-    let thread = std::thread::Builder::new().name("snapshot".into()).spawn(run);
-    thread.expect("a thread can be started at the start");
+    std::thread::Builder::new().name("snapshot".into()).spawn(run)?;
+    Ok(())
 }
 
 /// Returns once a snapshot is wanted, by somebody or by a save point, which is under way then.
@@ -54,6 +56,7 @@ fn wait_for_work(shared: &'static Shared) -> Arc<Cancel> {
         if shared.aof.wants_rewrite() && !saving.loading.is_under_way() {
             drop(state);
             aof::rewrite::run(shared);
+            shared.freeing.tidy_later();
             state = lock(&saving.state);
         }
     }

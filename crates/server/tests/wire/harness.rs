@@ -3,6 +3,7 @@
 //! Tests wait for conditions, never for time to pass; everything has a deadline.
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -77,10 +78,38 @@ impl Server {
         Server::start("short files", command, options)
     }
 
+    /// Kvasir as a user whose threads can be limited, which root's can't. None: root may not be
+    /// nobody here, or nobody may not run the program.
+    pub fn of_nobody(backend: &'static str, options: &[&str]) -> Option<Server> {
+        let program = env!("CARGO_BIN_EXE_kvasir-server");
+        let mut command = Command::new(program);
+        if user_of("self") == 0 {
+            let mut test = as_nobody(&["test", "-x", program]);
+            if !test.status().is_ok_and(|status| status.success()) {
+                eprintln!("nobody can't run the server here: its threads are not limited");
+                return None;
+            }
+            command = as_nobody(&[program]);
+        }
+        command.args(["--io-backend", backend, "--io-threads", "2"]);
+        command.args(["--enable-debug-command", "yes"]);
+        Some(Server::start(backend, command, options))
+    }
+
+    /// Changes a limit while it runs: an option of prlimit.
+    pub fn limit(&self, what: &str) {
+        let pid = self.pid().to_string();
+        let call = ["prlimit", "--pid", &pid, what];
+        let mut command = match user_of(&pid) == user_of("self") {
+            true => Command::new(call[0]),
+            false => as_nobody(&call[..1]),
+        };
+        let status = command.args(&call[1..]).status();
+        assert!(status.expect("util-linux is here").success(), "{what}");
+    }
+
     pub fn let_files_grow(&self) {
-        let mut command = Command::new("prlimit");
-        command.args(["--pid", &self.pid().to_string(), "--fsize=unlimited"]);
-        assert!(command.status().expect("util-linux is here").success());
+        self.limit("--fsize=unlimited");
     }
 
     pub fn pid(&self) -> u32 {
@@ -114,6 +143,9 @@ impl Server {
         let directory =
             std::env::temp_dir().join(format!("kvasir-wire-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a temporary directory");
+        // Of whoever runs the server there.
+        let anybody = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&directory, anybody).expect("it is ours");
         command.args(["--port", "0", "--unixsocket"]).arg(directory.join("socket")).args(options);
         command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -148,6 +180,18 @@ impl Server {
         });
         status.expect("just seen")
     }
+}
+
+/// Who a process is of.
+fn user_of(pid: &str) -> u32 {
+    std::fs::metadata(format!("/proc/{pid}")).expect("it runs").uid()
+}
+
+/// Root's call, as somebody who may do nothing.
+fn as_nobody(call: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).args(call);
+    command
 }
 
 impl Drop for Server {

@@ -24,6 +24,7 @@ mod plot;
 mod pubsub;
 mod replies;
 mod report;
+mod rest;
 mod scripts;
 mod shapes;
 mod snapshot;
@@ -50,8 +51,8 @@ use report::{Machine, Measurement, Record, Report};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, pause,
-    /// memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof
+    /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
+    /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -68,7 +69,7 @@ pub struct Options {
     /// Only these servers: redis, valkey, kvasir, kvasir-epoll, kvasir-small-pages
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Of the scenarios memory, commands, snapshot and aof, only what has this in its name
+    /// Of the scenarios rest, memory, commands, snapshot and aof, only what has this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Of the scenario aof, no figures but the proof: whether all that was answered is there after
@@ -108,6 +109,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "clients", run: kv::run_clients },
     Scenario { name: "tls", run: tls::run },
     Scenario { name: "idle", run: idle::run },
+    Scenario { name: "rest", run: rest::run },
     Scenario { name: "pause", run: pause::run },
     Scenario { name: "memory", run: memory::run },
     Scenario { name: "commands", run: commands::run },
@@ -134,7 +136,7 @@ pub struct Target {
 pub struct Lab {
     keys: u64,
     seconds: f64,
-    /// What the names contain of what is measured by `memory`, `commands`
+    /// What the names contain of what is measured by `rest`, `memory`, `commands`
     /// and `snapshot`.
     only: String,
     server_core: usize,

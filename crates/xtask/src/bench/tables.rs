@@ -106,6 +106,17 @@ pub static TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "rest",
+        title: "Resident memory when what a server was given is gone",
+        note: "VmRSS at the start; when all keys were deleted and all clients have left; and 30 s \
+               later, in which nobody asked anything.",
+        columns: &[
+            column("empty_mb", "empty MB", 1),
+            column("loaded_mb", "after the load MB", 1),
+            compared("rested_mb", "after a rest MB", 1),
+        ],
+    },
+    Table {
         name: "pause",
         title: "Longest round trip of a PING while the data set grows",
         note: "Another connection sends PING about every 200 us. The machine's own longest stall \
