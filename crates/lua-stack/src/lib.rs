@@ -27,7 +27,7 @@ use std::marker::PhantomData;
 use mlua::{Function, LightUserData, Lua, ffi, lua_State};
 
 unsafe extern "C-unwind" {
-    /// Whether it is a script that allocates now (`lua-src`, lapi.c); returns what it was before.
+    /// Whether it is a script that allocates now (`lua-src`, host.c); returns what it was before.
     fn lua_setscripted(state: *mut lua_State, scripted: c_int) -> c_int;
     /// Undoes what a script has told the collector of garbage.
     fn lua_settlegc(state: *mut lua_State);
@@ -98,7 +98,7 @@ where
     direct.call((LightUserData(enter as *mut c_void), LightUserData(address), keeper))
 }
 
-/// What `call_direct` (`lua-src`, lhost.c) calls: the number of results, or -1 for an error. A
+/// What `call_direct` (`lua-src`, host.c) calls: the number of results, or -1 for an error. A
 /// panic ends the process here, since there is C below.
 extern "C" fn enter(context: *mut c_void, state: *mut lua_State) -> c_int {
     // SAFETY: `function` made the address from a box that the calling closure keeps alive, and

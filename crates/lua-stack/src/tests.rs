@@ -2,12 +2,17 @@
 
 use super::*;
 
+fn state() -> Lua {
+    let libraries = mlua::StdLib::TABLE | mlua::StdLib::STRING;
+    Lua::new_with(libraries, mlua::LuaOptions::new()).expect("these libraries are built")
+}
+
 /// Runs a chunk in a fresh state in which `f` is the function.
 fn eval<R: mlua::FromLuaMulti>(
     run: impl Fn(&mut Stack<'_>) -> Outcome + 'static,
     chunk: &str,
 ) -> mlua::Result<R> {
-    let lua = Lua::new();
+    let lua = state();
     lua.globals().set("f", function(&lua, run)?)?;
     lua.load(chunk).eval()
 }
@@ -96,7 +101,7 @@ fn code_is_run_and_its_errors_are_caught() {
 #[test]
 fn a_state_frees_what_its_functions_hold() {
     let held = std::rc::Rc::new(());
-    let lua = Lua::new();
+    let lua = state();
     let copy = held.clone();
     let f = function(&lua, move |_| {
         let _ = &copy;

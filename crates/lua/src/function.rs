@@ -2,7 +2,7 @@
 //!
 //! A Rust function under `mlua` can only raise an error that is a userdata to Lua. Scripts expect
 //! what C functions raise: a text behind the position of the caller, or a table. So each function
-//! returns a flag before its result, and `host.wrap` (`lua-src`, lhost.c) raises in C.
+//! returns a flag before its result, and `host.wrap` (`lua-src`, host.c) raises in C.
 
 use mlua::{Function, Lua, MultiValue, Value};
 
