@@ -1,9 +1,9 @@
 //! What memory the process uses: `used_memory`, which `maxmemory` limits.
 //!
 //! It is what records, tables and values take in the slabs, what the general allocator has given
-//! out, buffers of clients among it, and the slots of databases in use. Interpreters of scripts, whose
-//! garbage may be more than all data (`heap::set_apart`), threads, the program itself and what
-//! allocators keep in hand are seen in the resident size only.
+//! out, buffers of clients among it, and the slots of databases in use. Interpreters of scripts,
+//! whose garbage may be more than all data (`heap::set_apart`), threads, the program itself and
+//! what allocators keep in hand are seen in the resident size only.
 
 use kvasir_structures::{heap, slab};
 

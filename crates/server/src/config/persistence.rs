@@ -113,8 +113,8 @@ pub(super) const RDB_SKIP_MODULES: Row = Row::new(
     "no",
     field!(persistence.rdb_skip_modules),
     "\
-Load a snapshot that holds data of modules without it, and say how much that is.
-The next save then writes a file that lacks it. Otherwise such a file is refused.",
+Load a snapshot that holds data of modules without it, and say how much
+that is: the next save writes a file that lacks it. `no` refuses such a file.",
 );
 
 pub(super) const STOP_WRITES_ON_BGSAVE_ERROR: Row = Row::new(

@@ -1,8 +1,8 @@
 //! Scripts and functions in the server.
 //!
 //! The language is `kvasir-lua`'s business; here are the scripts that all workers share (`cache`),
-//! a worker's interpreters (`interpreters`), how a call gets into one (`run`), what scripts may call (`host`), and
-//! scripts that do not end (`busy`).
+//! a worker's interpreters (`interpreters`), how a call gets into one (`run`), what scripts may
+//! call (`host`), and scripts that do not end (`busy`).
 
 pub mod busy;
 pub mod cache;

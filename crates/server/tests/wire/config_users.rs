@@ -154,7 +154,7 @@ fn users_of_the_command_line_stay_there() {
     let before = client.ask("ACL LIST");
     client.ask("ACL SETUSER bob off");
     assert!(matches!(client.ask("CONFIG REWRITE"), Value::Error(_)));
-    client.ask("SHUTDOWN NOSAVE");
+    client.send(&["SHUTDOWN", "NOSAVE"]);
     process.wait().unwrap();
     let (mut process, mut client) = start("second");
     assert_eq!(client.ask("ACL LIST"), before);

@@ -190,8 +190,9 @@ fn a_start_that_fails_has_told_nobody_anything() {
         make_files(options, path(&model));
         for _ in 0..wanted.div_ceil(KINDS.len()) {
             let copy = directory();
-            let status = Command::new("cp").arg("-r").arg(model.path().join(".")).arg(copy.path());
-            assert!({ status }.status().unwrap().success());
+            let mut command = Command::new("cp");
+            command.arg("-r").arg(model.path().join(".")).arg(copy.path());
+            assert!(command.status().unwrap().success());
             let all: Vec<_> = files(copy.path())
                 .into_iter()
                 .filter(|file| fs::metadata(file).is_ok_and(|facts| facts.len() > 0))

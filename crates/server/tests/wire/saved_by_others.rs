@@ -79,7 +79,7 @@ fn keys_of_nothing_are_left_out() {
             crate::aof::wait_for(&mut client, "\nloading:0");
             let wanted = (1, 0, "good".to_owned());
             assert_eq!(told(&mut client), wanted, "type {kind}");
-            let log = fs::read_to_string(log).unwrap();
+            let log = fs::read_to_string(&log).unwrap();
             assert!(log.contains("a key of nothing is left out key=empty"), "{log}");
             assert!(log.contains("keys=1 expired=0 empty=1"), "{log}");
             let (status, text) = check_rdb(&[], &dump);

@@ -89,11 +89,11 @@ fn a_script_adds_no_line_to_the_log() {
     for format in ["legacy", "logfmt", "json"] {
         each_backend(&["--logfile", "log", "--log-format", format], |server| {
             let mut client = server.connect();
-            let lines = server.read_file("log").lines().count();
             client.call(&["EVAL", "redis.log(redis.LOG_WARNING, ARGV[1])", "0", HOSTILE]);
             client.call(&["DEBUG", "LOG", HOSTILE]);
             let log = server.read_file("log");
-            assert_eq!(log.lines().count(), lines + 2, "{format} {log}");
+            let whole = |line: &&str| line.contains("role:slave") && line.contains("x=1");
+            assert_eq!(log.lines().filter(whole).count(), 2, "{format} {log}");
             assert!(!log.contains('\u{1b}') && !log.contains('\r'), "{format} {log}");
         });
     }
@@ -111,7 +111,7 @@ fn a_rewritten_configuration_has_no_line_of_a_client() {
     assert_eq!(hostile.collect::<Vec<_>>(), [expected], "{file}");
     // A name with a line break can't stand in the manifest of a snapshot.
     check_ours(
-        &[],
+        &["--enable-protected-configs", "yes"],
         &[(
             r#"CONFIG SET dbfilename "a\nb""#,
             "-ERR CONFIG SET failed (possibly related to argument 'dbfilename') - dbfilename \
