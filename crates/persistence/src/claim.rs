@@ -59,7 +59,8 @@ impl Claim {
         &self.before
     }
 
-    /// Says who this is, and what others should know. What a full disk does not take is missed by nobody but people.
+    /// Says who this is, and what others should know. What a full disk does not take is missed by
+    /// nobody but people.
     pub fn say(&self, text: &str) {
         let len = text.len().min(TEXT_MAX);
         let _ = self.file.write_all_at(&text.as_bytes()[..len], 0);
@@ -67,7 +68,7 @@ impl Claim {
     }
 }
 
-/// The file for a claim on what is called `path`, or begins so: hidden, since it is nothing to copy.
+/// The file for a claim on what is called `path`, or begins so: hidden, as it is nothing to copy.
 pub fn file_for(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Leaving out what is not sound of an append-only file. The sound beginning is kept, the original is
-//! saved beside it under a name that no server looks at, and what is dropped is said.
+//! Leaving out what is not sound of an append-only file. The sound beginning is kept, the original
+//! is saved beside it under a name that no server looks at, and what is dropped is said.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};

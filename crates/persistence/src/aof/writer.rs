@@ -190,7 +190,7 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         result
     }
 
-    /// Says behind the last group that it is on disk, if nothing does so yet. That this comes to the
+    /// Says behind the last group that it is on disk, if nothing does so yet. To bring this to the
     /// disk too is worth no sync.
     fn mark(&mut self, output: &mut impl Output<F>) -> Result<(), Trouble> {
         let is_needed = self.proven < self.len && self.synced == self.len;

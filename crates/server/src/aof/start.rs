@@ -331,8 +331,8 @@ fn load_file(
         Err(AofError::Torn { offset }) if is_last && shared.config().aof.load_truncated => {
             let dropped = tail(path, offset).map_err(|error| show(&error))?;
             warning!(
-                "the end of the append-only file is torn, was never synced, and is cut off \
-                 file={} at={offset} bytes={} calls={}",
+                "the end of the append-only file is torn and is cut off, as nothing says that it was \
+                 on disk file={} at={offset} bytes={} calls={}",
                 path.display(),
                 dropped.len(),
                 count_calls(&dropped)

@@ -247,8 +247,8 @@ impl Saving {
         }
     }
 
-    /// Saves before the end of a server that must not replace the snapshot: what it has to tell goes
-    /// to another file.
+    /// Saves before the end of a server that must not replace the snapshot: its data goes to
+    /// another file.
     fn save_beside(
         &self,
         shared: &Shared,
