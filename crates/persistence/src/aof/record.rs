@@ -91,9 +91,8 @@ fn parse_call(bytes: &[u8]) -> Result<Record, NoRecord> {
             Some(_) => return Err(NoRecord::Wrong { at: end, what: "a word has no end" }),
         }
         let long = NoRecord::Wrong { at, what: "a call of more than 4 GiB" };
-        let [start, end] = [start, end].map(|place| u32::try_from(place).map_err(|_| long));
-        let (start, end) = (start?, end?);
-        words.push(Span { start, len: end - start });
+        let narrow = |place: usize| u32::try_from(place).map_err(|_| long);
+        words.push(Span { start: narrow(start)?, len: narrow(end)? - narrow(start)? });
         at = end + 2;
     }
     Ok(Record::Call { words, size: at })

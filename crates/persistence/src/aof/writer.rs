@@ -267,7 +267,7 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             return Ok(());
         }
         let to = needed.next_multiple_of(room);
-        let size = usize::try_from(to - from).expect("no more than the room");
+        let size = usize::try_from(to - from).expect("less than twice the room");
         let (whole, rest) = (size / ZEROS.len(), size % ZEROS.len());
         let mut zeros = vec![IoSlice::new(&ZEROS); whole];
         zeros.push(IoSlice::new(&ZEROS[..rest]));

@@ -95,7 +95,7 @@ impl LogThread {
     }
 
     /// Works until it is to stop and all is written that was there by then. What comes meanwhile is
-    /// written with the gate closed: to wait until nothing comes would take as long as clients like.
+    /// written with the gate closed: until nothing comes may be as long as clients like.
     pub fn run(mut self) {
         // It computes little and waits for the disk, as others do for it.
         if let Err(error) = thread::wake_early().and_then(|()| thread::sleep_exactly()) {

@@ -171,7 +171,8 @@ impl ClientMemory {
         match self {
             ClientMemory::Bytes(bytes) => bytes,
             ClientMemory::Percent(percent) => {
-                (u128::from(maxmemory) * u128::from(percent) / 100) as u64
+                let part = u128::from(maxmemory) * u128::from(percent) / 100;
+                u64::try_from(part).unwrap_or(u64::MAX)
             }
         }
     }
