@@ -433,11 +433,7 @@ fn serve_key(
 
 /// Runs a waiting call again for a key that is ready; fails if it still finds nothing, or cannot be
 /// run now.
-fn resume(
-    server: &mut Server<'_>,
-    waiter: &Waiter,
-    ready: &Ready,
-) -> Result<Answer, Blocked> {
+fn resume(server: &mut Server<'_>, waiter: &Waiter, ready: &Ready) -> Result<Answer, Blocked> {
     let Server { keyspace, pass, env, tally, rng } = server;
     let (command, args, db) = (waiter.command, waiter.args(), waiter.db);
     let fence_before = std::mem::take(&mut tally.fence);

@@ -112,18 +112,7 @@ impl Start {
         let since = clock::ticks();
         self.connection.in_session = true;
         let calling = Calling::Request(self.request);
-        let session = Session {
-            worker,
-            connection: self.connection,
-            calling,
-            request: Some(self.request),
-            hold: None,
-            keys: Vec::new(),
-            is_out_of_memory: false,
-            author_of_error: Author::Server,
-            now: since,
-            is_cut_short: false,
-        };
+        let session = Session::new((worker, self.connection), calling, Some(self.request), since);
         let goes_first = runs_script(self.entry);
         if goes_first {
             session.feed_monitors(self.entry, session.args(), false);
@@ -153,6 +142,26 @@ impl Start {
 }
 
 impl Session {
+    fn new(
+        (worker, connection): (Box<Worker>, Box<Connection>),
+        calling: Calling,
+        request: Option<usize>,
+        now: clock::Ticks,
+    ) -> Session {
+        Session {
+            worker,
+            connection,
+            calling,
+            request,
+            hold: None,
+            keys: Vec::new(),
+            is_out_of_memory: false,
+            author_of_error: Author::Server,
+            now,
+            is_cut_short: false,
+        }
+    }
+
     /// Runs one call for nobody, alone in the gate: one of a log that is loaded. It is not counted,
     /// and its reply is in the connection's.
     pub fn run_alone(
@@ -161,15 +170,8 @@ impl Session {
         entry: &'static Entry,
         args: ArgsBuf,
     ) -> (Box<Worker>, Box<Connection>, Result<(), Error>) {
-        let mut session = Session {
-            worker,
-            connection,
-            calling: Calling::Queued(args.clone()),
-            request: None,
-            hold: None,
-            keys: Vec::new(),
-            is_out_of_memory: false,
-        };
+        let parts = (worker, connection);
+        let mut session = Session::new(parts, Calling::Queued(args.clone()), None, clock::ticks());
         if let Err(error) = session.hold_world() {
             return (session.worker, session.connection, Err(error));
         }

@@ -312,8 +312,8 @@ fn read_all<R: Read + Send>(
                 }
             }
         };
-        let started = start(scope, target.threads.max(1), maker)
-            .and_then(|()| start(scope, readers, reader));
+        let started =
+            start(scope, target.threads.max(1), maker).and_then(|()| start(scope, readers, reader));
         if let Err(error) = started {
             failure.note(0, error.into());
         }

@@ -92,8 +92,10 @@ fn failure(reply: &[u8]) -> Result<(), Error> {
 impl Drop for Aside {
     fn drop(&mut self) {
         if let Some((worker, _)) = &self.parts {
-            // Its interpreter goes with it.
-            worker.shared.workers[INDEX].stats.interpreter_bytes.set(0);
+            // Its interpreters go with it.
+            let stats = &worker.shared.workers[INDEX].stats;
+            stats.script_vm_bytes.set(0);
+            stats.function_vm_bytes.set(0);
         }
     }
 }

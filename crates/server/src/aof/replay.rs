@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;

@@ -109,10 +109,7 @@ fn parse_load(args: Args<'_>) -> Result<(&[u8], bool), Error> {
 }
 
 /// Runs the code of libraries to learn which functions they have, while others are served.
-fn read_libraries(
-    session: Session,
-    codes: &[Vec<u8>],
-) -> (Session, Result<Vec<Library>, Error>) {
+fn read_libraries(session: Session, codes: &[Vec<u8>]) -> (Session, Result<Vec<Library>, Error>) {
     let shared = session.shared();
     run::with_interpreter(session, Kind::Function, |scripting, session| {
         scripting.within(session, Kind::Function, |scripting| {
@@ -317,7 +314,8 @@ fn parse_restore(args: Args<'_>) -> Result<(Vec<Vec<u8>>, Policy), Error> {
         Some(word) if is_word(word, "FLUSH") => Policy::Flush,
         Some(word) if is_word(word, "REPLACE") => Policy::Replace,
         Some(_) => {
-            let text = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
+            let text =
+                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
             return Err(Error::fixed(text));
         }
     };

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ pub struct Loading {
     /// Also once it has failed: nobody sees a part of the data.
     is_under_way: AtomicBool,
     /// Asked when the server ends.
-    end: Cancel,
+    end: Arc<Cancel>,
     /// Why the data could not be loaded.
     failure: Mutex<Option<String>>,
     pub progress: Progress,
@@ -67,7 +67,7 @@ impl Loading {
     }
 
     /// What gives up a snapshot that is taken while data is loaded.
-    pub fn cancel(&self) -> &Cancel {
+    pub fn cancel(&self) -> &Arc<Cancel> {
         &self.end
     }
 
@@ -135,7 +135,10 @@ impl Loader {
     /// Ends the loading, if it is still under way. What does not notice in time only reads: on the
     /// disk nothing changes any more once this returns.
     pub fn give_up(self, shared: &Shared) {
-        shared.saving.loading.end.ask();
+        let end = &shared.saving.loading.end;
+        if !end.ask() && !end.is_settled_within(PATIENCE) {
+            warning!("the disk hangs with what the loading was to change");
+        }
         let _ = self.running.recv_timeout(PATIENCE);
     }
 }

@@ -29,7 +29,6 @@ use kvasir_persistence::snapshot::{Entrance, Progress, Snapshot};
 use kvasir_reactor::{clock, random};
 use kvasir_structures::gate::ExclusivePass;
 
-use crate::aof::Aof;
 use crate::config::Config;
 use crate::lock;
 use crate::log::{notice, warning};

@@ -184,7 +184,9 @@ fn end_of_server(running: &mut Running, now: Ticks) -> Option<Tick> {
                 "a script that has written keeps the server from being stopped: without its end \
                  the data is not saved, and the server stops all the same wait_ms={STOP_PATIENCE_MS}"
             );
-        } else if running.awaited_since.is_some_and(|since| ms_between(since, now) > STOP_PATIENCE_MS)
+        } else if running
+            .awaited_since
+            .is_some_and(|since| ms_between(since, now) > STOP_PATIENCE_MS)
         {
             warning!("stopping without saving: a script that has written does not end");
             shared.is_stopping.store(true, Relaxed);

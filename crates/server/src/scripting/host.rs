@@ -95,9 +95,8 @@ impl ServerHost {
     /// As for a script, of the libraries of a file. Those at the start were loaded once, however
     /// slow this machine is now, and clients are told to wait.
     fn tick_of_file(&self) -> Tick {
-        let is_late = |since: Ticks| {
-            clock::ticks().since(since).to_nanos() / 1_000_000 > RELOAD_MS_MAX
-        };
+        let is_late =
+            |since: Ticks| clock::ticks().since(since).to_nanos() / 1_000_000 > RELOAD_MS_MAX;
         if self.shared.is_stopping.load(Relaxed) {
             busy::SERVER_STOPS
         } else if !self.shared.saving.loading.is_under_way()

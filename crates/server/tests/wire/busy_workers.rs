@@ -29,7 +29,9 @@ fn connect_many(server: &Server) -> Vec<Client> {
 fn a_kill_before_the_threshold_waits_for_it() {
     let run = |server: &Server| {
         let mut clients = connect_many(server);
-        for (kind, script) in [("SCRIPT", ENDLESS), ("SCRIPT", "while true do redis.pcall('GET', 'k') end")] {
+        for (kind, script) in
+            [("SCRIPT", ENDLESS), ("SCRIPT", "while true do redis.pcall('GET', 'k') end")]
+        {
             let mut runner = server.connect();
             runner.send(&["EVAL", script, "1", "k"]);
             // Redis reads the KILL when the script is busy, not before.
@@ -64,7 +66,8 @@ fn a_script_is_seen_from_its_first_moment() {
             // Of the other worker.
             let shown = wait_for_script(&mut clients[1]);
             let words: Vec<String> = call.iter().map(|word| format!("${word}")).collect();
-            let expected = format!("$name {} $command [{}] $duration_ms :", words[1], words.join(" "));
+            let expected =
+                format!("$name {} $command [{}] $duration_ms :", words[1], words.join(" "));
             assert!(shown.contains(&expected), "{shown}");
             clients[1].send(&["SHUTDOWN", "NOSAVE"]);
             assert!(server.wait_for_end().success());
@@ -118,7 +121,8 @@ fn a_call_that_is_woken_behind_a_busy_script_waits_on() {
 #[test]
 fn what_needs_a_slot_of_a_script_gives_up_when_it_is_busy() {
     each_backend(&["--io-threads", "2", "--busy-reply-threshold", "300"], |server| {
-        for call in ["WATCH k", "INFO keyspace", "SUNION k other", "SCAN 0", "RANDOMKEY", "DBSIZE"] {
+        for call in ["WATCH k", "INFO keyspace", "SUNION k other", "SCAN 0", "RANDOMKEY", "DBSIZE"]
+        {
             let mut clients = connect_many(server);
             assert_eq!(show(&clients[0].ask("SETEX k 1000 v")), "+OK");
             clients[0].send(&["EVAL", ENDLESS, "1", "k"]);

@@ -91,7 +91,9 @@ fn unread_replies(server: &Server, client: &mut Client) -> Result<()> {
 }
 
 fn hits(client: &mut Client) -> Result<u64> {
-    let Reply::Bulk(Some(info)) = client.call(&[b"INFO", b"stats"])? else { bail!("INFO has no text") };
+    let Reply::Bulk(Some(info)) = client.call(&[b"INFO", b"stats"])? else {
+        bail!("INFO has no text")
+    };
     let info = String::from_utf8_lossy(&info);
     let hits = info.lines().find_map(|line| line.strip_prefix("keyspace_hits:"));
     Ok(hits.unwrap_or("0").parse()?)

@@ -63,7 +63,9 @@ impl Waiters {
         execute(keyspace, &gate.enter(0), &call, context).unwrap();
         match self.tally.blocked.take() {
             Some(Blocked::Waits(_)) => None,
-            Some(Blocked::Still | Blocked::Locked) => panic!("a new call waits, it does not go on waiting"),
+            Some(Blocked::Still | Blocked::Locked) => {
+                panic!("a new call waits, it does not go on waiting")
+            }
             None => Some(text(&reply)),
         }
     }
