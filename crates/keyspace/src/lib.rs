@@ -55,6 +55,8 @@ mod change_tests;
 #[cfg(test)]
 mod describe;
 #[cfg(test)]
+mod number_tests;
+#[cfg(test)]
 mod replay_tests;
 #[cfg(test)]
 mod testing;

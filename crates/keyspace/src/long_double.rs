@@ -68,6 +68,26 @@ impl LongDouble {
         number.map(Parsed::Finite)
     }
 
+    /// The least whole number that is not less than a thousand times this one, of which the product
+    /// is rounded first; at the ends of the type for what is beyond them.
+    pub fn thousandfold_ceil(self) -> i128 {
+        let product = u128::from(self.mantissa) * 1000;
+        let beyond = if self.negative { i128::MIN } else { i128::MAX };
+        let Some(product) = LongDouble::round(self.negative, product, false, self.exponent) else {
+            return beyond;
+        };
+        let LongDouble { negative, mantissa, exponent } = product;
+        let mantissa = i128::from(mantissa);
+        match exponent {
+            63.. => beyond,
+            0..63 => (if negative { -mantissa } else { mantissa }) << exponent,
+            // Shifted to the right a number is rounded down.
+            -64..0 if negative => -(mantissa >> -exponent),
+            -64..0 => -(-mantissa >> -exponent),
+            _ => i128::from(mantissa > 0 && !negative),
+        }
+    }
+
     /// The rounded sum; none if that is infinite.
     pub fn checked_add(self, other: LongDouble) -> Option<LongDouble> {
         if self.mantissa == 0 || other.mantissa == 0 {

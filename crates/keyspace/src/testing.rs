@@ -284,6 +284,12 @@ pub fn compare(script: &str) -> Vec<String> {
     ours.iter().map(|reply| show_all(std::slice::from_ref(reply))).collect()
 }
 
+/// Checks that Valkey's replies are ours.
+pub fn compare_valkey(script: &str) {
+    let ours = run_here(Protocol::Resp2, script);
+    check_at(valkey(), Protocol::Resp2, script, &show_all(&ours));
+}
+
 /// As [`compare`], with strings from so few bytes on compressed as they can be, in every way: the
 /// oracle's replies are ours all the same.
 pub fn compare_compressed(script: &str) {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use kvasir_resp::number::{parse_double, write_integer};
+use kvasir_resp::number::{parse_c_double, write_integer};
 
 /// The significant digits that `tostring` shows.
 const DIGITS: usize = 14;
@@ -60,7 +60,7 @@ pub fn parse_number(text: &[u8]) -> Option<f64> {
     let text = &text[start..=end];
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     if digits.starts_with(b"0x") || digits.starts_with(b"0X") {
-        return parse_double(text);
+        return parse_c_double(text);
     }
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -80,7 +80,7 @@ pub fn number_prefix(text: &[u8]) -> Option<(f64, usize)> {
         (f64::NAN, 3 + parenthesis_len(&rest[3..]))
     } else if starts_with(b"0x") && hex_len(rest) > 2 {
         let len = hex_len(rest);
-        (parse_double(&rest[..len])?, len)
+        (parse_c_double(&rest[..len])?, len)
     } else {
         let len = decimal_len(rest);
         (std::str::from_utf8(&rest[..len]).ok()?.parse().ok()?, len)

@@ -35,9 +35,19 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
-/// A floating point number as C's strtod reads it, the whole text, no space before it. Not NaN, and
-/// nothing that is too large or too small for a double.
+/// A decimal floating point number, the whole text, no space before it. Not NaN, and nothing that is
+/// too large or too small for a double. Redis reads hexadecimal ones as well; Valkey from 9.1 on does
+/// not.
 pub fn parse_double(text: &[u8]) -> Option<f64> {
+    let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    match digits {
+        [b'0', b'x' | b'X', ..] => None,
+        _ => parse_c_double(text),
+    }
+}
+
+/// A floating point number as C's strtod reads it, in hexadecimal too; else as [`parse_double`].
+pub fn parse_c_double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let value: f64 = match digits.get(..2) {
@@ -443,11 +453,13 @@ mod tests {
             ("0x.8", 0.5),
         ];
         for (text, value) in good {
-            assert_eq!(parse_double(text.as_bytes()), Some(value), "{text}");
+            assert_eq!(parse_c_double(text.as_bytes()), Some(value), "{text}");
+            let decimal = Some(value).filter(|_| !text.contains('x'));
+            assert_eq!(parse_double(text.as_bytes()), decimal, "{text}");
         }
         for text in ["", " 1", "1 ", "nan", "1e400", "1e-400", "x", "0x", "0xp1", "1e", "--1", "\0"]
         {
-            assert_eq!(parse_double(text.as_bytes()), None, "{text}");
+            assert_eq!(parse_c_double(text.as_bytes()), None, "{text}");
         }
     }
 }

@@ -232,7 +232,7 @@ impl Parser {
         limits: &Limits,
     ) -> Result<Parsed, ProtocolError> {
         let mut cursor = self.partial.take().map(|partial| partial.cursor).unwrap_or_default();
-        let end = match find_line_end(input, b'\n', &mut cursor.scanned, limits) {
+        let end = match find_line_end(input, b'\n', Some(0), &mut cursor.scanned, limits) {
             LineEnd::At(end) => end,
             LineEnd::Later { wanted } => {
                 self.remember(cursor, spans, spans.len());
@@ -403,7 +403,7 @@ fn parse_header_slow(
         HeaderKind::Bulk => (ProtocolError::BulkLenTooLong, ProtocolError::BulkLenInvalid),
     };
     let line = input.get(cursor.pos..).unwrap_or_default();
-    let len = match find_line_end(line, b'\r', &mut cursor.scanned, limits) {
+    let len = match find_line_end(line, b'\r', None, &mut cursor.scanned, limits) {
         LineEnd::At(len) if len + 2 <= line.len() => len,
         LineEnd::At(len) => return Ok(Err(cursor.pos + len + 2)),
         LineEnd::Later { wanted } => return Ok(Err(cursor.pos + wanted)),
@@ -430,17 +430,24 @@ enum LineEnd {
     TooFar,
 }
 
-/// Looks for the end mark of a line, behind the `scanned` bytes where it is known not to be.
-fn find_line_end(line: &[u8], mark: u8, scanned: &mut usize, limits: &Limits) -> LineEnd {
+/// Looks for the end mark of a line, behind the `scanned` bytes where it is known not to be. Behind
+/// a byte that `hides` the rest there is none.
+fn find_line_end(
+    line: &[u8],
+    mark: u8,
+    hides: Option<u8>,
+    scanned: &mut usize,
+    limits: &Limits,
+) -> LineEnd {
     let len_max = limits.inline_len_max as usize;
     let window = &line[..line.len().min(len_max + 1)];
     let unseen = window.get(*scanned..).unwrap_or_default();
-    let found = memchr::memchr2(mark, 0, unseen).map(|offset| *scanned + offset);
+    let found = memchr::memchr2(mark, hides.unwrap_or(mark), unseen);
+    let found = found.map(|offset| *scanned + offset);
     *scanned = found.unwrap_or(window.len());
     match found {
         Some(end) if line[end] == mark => LineEnd::At(end),
         _ if line.len() > len_max => LineEnd::TooFar,
-        // Behind a NUL byte there is no end.
         Some(_) => LineEnd::Later { wanted: len_max + 1 },
         None => LineEnd::Later { wanted: line.len() + 1 },
     }
@@ -511,19 +518,20 @@ mod tests {
         check(b"*1x\r", Parsed::Incomplete { wanted: 5 }, &[]);
         check(b"*2147483647\r\n", Parsed::Incomplete { wanted: 14 }, &[]);
         check(b"*1\r\n$536870912\r\n", Parsed::Incomplete { wanted: 536_870_930 }, &[]);
-        // Behind a NUL byte a line does not end.
+        // Behind a NUL byte an inline request does not end.
         check(b"a\0b\r\n", Parsed::Incomplete { wanted: 65_537 }, &[]);
-        check(b"*\0\r\n", Parsed::Incomplete { wanted: 65_537 }, &[]);
-        check(b"*1\r\n\0\r\n", Parsed::Incomplete { wanted: 65_541 }, &[]);
     }
 
     #[test]
     fn errors_are_those_of_redis() {
-        let cases: [(&[u8], &str); 37] = [
+        let cases: [(&[u8], &str); 40] = [
             (b"*2147483648\r\n", "invalid multibulk length"),
             (b"*9223372036854775808\r\n", "invalid multibulk length"),
             (b"*99999999999999999999999\r\n", "invalid multibulk length"),
             (b"*\r\n", "invalid multibulk length"),
+            (b"*\0\r\n", "invalid multibulk length"),
+            (b"*1\r\n$\0\r\n", "invalid bulk length"),
+            (b"*1\r\n\0\r\n", "expected '$', got '\0'"),
             (b"*-0\r\n", "invalid multibulk length"),
             (b"*+1\r\n", "invalid multibulk length"),
             (b"* 1\r\n", "invalid multibulk length"),

@@ -439,8 +439,8 @@ impl Worker {
             } else if has_more && !connection.is_closing && connection.waits.is_none() {
                 self.ready.push(index);
             }
-            if has_ended && !self.see_off(index, has_more) {
-                continue;
+            if has_ended {
+                self.see_off(index, has_more);
             }
             self.limit_input(index, has_more);
             self.count_memory(index);

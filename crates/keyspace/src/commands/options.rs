@@ -1,9 +1,10 @@
 //! Arguments that several commands share: numbers, expiry times.
 
-use kvasir_resp::number::{parse_double, parse_integer};
+use kvasir_resp::number::parse_integer;
 
 use crate::database::{DbIndex, Keyspace};
 use crate::error::{Error, quoted};
+use crate::long_double::{LongDouble, Parsed};
 use crate::view::Env;
 
 /// An integer argument.
@@ -17,7 +18,8 @@ pub fn integer(text: &[u8]) -> Result<i64, Error> {
 pub fn cursor(text: &[u8]) -> Result<u64, Error> {
     let invalid = Error::fixed("ERR invalid cursor");
     let text = quoted(text);
-    let (digits, is_negative) = match text.trim_ascii_start() {
+    let space = |byte: &&u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let (digits, is_negative) = match &text[text.iter().take_while(space).count()..] {
         [b'-', digits @ ..] => (digits, true),
         [b'+', digits @ ..] => (digits, false),
         digits => (digits, false),
@@ -86,32 +88,31 @@ pub fn expiry_ms(text: &[u8], unit: TimeUnit, env: &Env, command: &str) -> Resul
     unit.unix_ms(time, env).map(|ms| ms as u64).ok_or_else(invalid)
 }
 
-/// BLPOP's timeout, in seconds with a fraction, 0 for none; the moment it ends, in ms since 1970.
+/// BLPOP's timeout, in seconds with a fraction, 0 for none; the moment it ends, in ms since 1970. A
+/// fraction of a millisecond is a whole one, so that only 0 waits forever.
 pub fn deadline_ms(text: &[u8], env: &Env) -> Result<Option<u64>, Error> {
     let not_float = Error::fixed("ERR timeout is not a float or out of range");
-    let seconds = parse_double(text).filter(|seconds| !seconds.is_nan()).ok_or(not_float)?;
-    deadline(seconds * 1000.0, env)
+    let timeout_ms = match LongDouble::parse(text).ok_or(not_float)? {
+        Parsed::Finite(seconds) => seconds.thousandfold_ceil(),
+        Parsed::Infinite if text.starts_with(b"-") => i128::MIN,
+        Parsed::Infinite => i128::MAX,
+    };
+    deadline(timeout_ms, env)
 }
 
 /// XREAD's timeout, in whole milliseconds, 0 for none.
 pub fn block_deadline_ms(text: &[u8], env: &Env) -> Result<Option<u64>, Error> {
     let not_integer = Error::fixed("ERR timeout is not an integer or out of range");
-    deadline(parse_integer(text).ok_or(not_integer)? as f64, env)
+    deadline(parse_integer(text).ok_or(not_integer)?.into(), env)
 }
 
-fn deadline(timeout_ms: f64, env: &Env) -> Result<Option<u64>, Error> {
-    let out_of_range = Error::fixed("ERR timeout is out of range");
-    if timeout_ms < 0.0 {
+fn deadline(timeout_ms: i128, env: &Env) -> Result<Option<u64>, Error> {
+    if timeout_ms < 0 {
         return Err(Error::fixed("ERR timeout is negative"));
     }
-    if timeout_ms > i64::MAX as f64 {
-        return Err(out_of_range);
-    }
-    // A fraction of a millisecond is a whole one: only 0 waits forever.
-    let timeout_ms = timeout_ms.ceil() as u64;
-    let end = env.now_ms.checked_add(timeout_ms).filter(|end| *end <= i64::MAX as u64);
-    let end = end.ok_or(out_of_range)?;
-    Ok((timeout_ms > 0).then_some(end))
+    let end = i64::try_from(timeout_ms.saturating_add(env.now_ms.into()));
+    let end = end.map_err(|_| Error::fixed("ERR timeout is out of range"))?;
+    Ok((timeout_ms > 0).then_some(end as u64))
 }
 
 /// The index of a database that there is.
@@ -131,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_cursor_ends_at_a_zero_byte() {
-        let cursors: [(&[u8], Option<u64>); 9] = [
+        let cursors: [(&[u8], Option<u64>); 10] = [
+            (b"\x0b1", Some(1)),
             (b"", None),
             (b"\0\xff", None),
             (b"12\0x", Some(12)),

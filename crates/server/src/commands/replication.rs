@@ -56,14 +56,14 @@ static WAIT: ServerCommand = ServerCommand {
         summary: "Waits until replicas have what this connection wrote.",
         since: "3.0.0",
         arity: 3,
-        flags: Flags::NOSCRIPT,
+        flags: Flags::BLOCKING,
         categories: Categories::CONNECTION,
         tips: &["request_policy:all_shards", "response_policy:agg_min"],
         arguments: &[Argument::integer("numreplicas"), Argument::integer("timeout")],
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
-        let replicas = integer(&cx.args[1])?;
+        let replicas = replica_count(integer(&cx.args[1])?);
         let deadline_ms = block_deadline_ms(&cx.args[2], &cx.core.env)?;
         let acks = Acks::of_wait(cx, replicas, deadline_ms);
         answer_or_wait(cx, acks);
@@ -100,6 +100,7 @@ fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     };
     let replicas = parse_integer(&cx.args[2]).filter(|count| *count >= 0);
     let replicas = replicas.ok_or(Error::fixed("ERR value is out of range, must be positive"))?;
+    let replicas = replica_count(replicas);
     let deadline_ms = block_deadline_ms(&cx.args[3], &cx.core.env)?;
     if local && !cx.shared.config().aof.appendonly {
         return Err(Error::fixed(
@@ -109,6 +110,11 @@ fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let acks = Acks::of_waitaof(cx, (local, replicas), deadline_ms);
     answer_or_wait(cx, acks);
     Ok(())
+}
+
+/// How many replicas a call waits for. Redis keeps 32 bits of what the client says.
+fn replica_count(count: i64) -> i64 {
+    i64::from(count as i32)
 }
 
 fn integer(word: &[u8]) -> Result<i64, Error> {

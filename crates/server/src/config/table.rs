@@ -169,7 +169,9 @@ limit on open files cannot be raised far enough.",
         Kind::Memory { min: 1 << 20, max: i64::MAX },
         "1gb",
         field!(client_query_buffer_limit),
-        "A client with more unprocessed input than this is disconnected.",
+        "\
+What a client has sent and the server has not taken in yet, one argument most of
+all, and what is queued since MULTI: a client with more than this is disconnected.",
     ),
     buffers::CLIENT_OUTPUT_BUFFER_LIMIT,
     buffers::MAXMEMORY_CLIENTS,

@@ -178,7 +178,7 @@ impl Scripting {
     fn find(&mut self, shared: &Shared, sha: &[u8]) -> Result<Rc<Loaded>, Error> {
         let sha = <Sha>::try_from(sha.to_ascii_lowercase()).ok();
         let script = sha.and_then(|sha| shared.scripts.find(&sha));
-        let script = script.ok_or(Error::fixed("NOSCRIPT No matching script. Please use EVAL."))?;
+        let script = script.ok_or(NO_SCRIPT)?;
         if let Some(loaded) = self.compiled(&script.sha) {
             return Ok(loaded);
         }
@@ -291,8 +291,14 @@ pub fn eval(session: Session, is_read_only: bool) -> (Session, Result<(), Error>
     })
 }
 
+const NO_SCRIPT: Error = Error::fixed("NOSCRIPT No matching script. Please use EVAL.");
+
 /// EVALSHA and EVALSHA_RO.
 pub fn eval_sha(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
+    // What can't be one is no script, whatever else may be wrong with the call.
+    if session.args()[1].len() != size_of::<Sha>() {
+        return (session, Err(NO_SCRIPT));
+    }
     with_scripting(session, Kind::Script, is_read_only, |scripting, session| {
         let (shared, sha) = (session.shared(), &session.args()[1]);
         if let Some(loaded) = scripting.known_by_sha(shared, sha) {

@@ -237,7 +237,7 @@ impl Worker {
     /// Closes a connection whose session is of no use, behind the alert that says so.
     fn fail_session(&mut self, index: usize, error: &Error) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        note_failure(connection, &error);
+        note_failure(connection, &explain(error));
         connection.is_closing = true;
         self.touched.push(index);
     }
@@ -254,6 +254,16 @@ impl Worker {
         let tls = find(&mut self.connections, id).and_then(|connection| connection.tls.as_deref());
         tls.is_some_and(|tls| tls.session.is_handshaking())
     }
+}
+
+/// An error as an administrator understands it.
+fn explain(error: &Error) -> String {
+    let text = error.to_string();
+    // The library that judges certificates is none of ours, so its error is known by its text.
+    if matches!(error, Error::InvalidCertificate(_)) && text.contains("UnsupportedCertVersion") {
+        return format!("{text}: a client's certificate must be of X.509 version 3");
+    }
+    text
 }
 
 fn note_failure(connection: &Connection, why: &dyn Display) {

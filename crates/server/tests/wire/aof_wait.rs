@@ -27,6 +27,10 @@ fn wait_waits_for_replicas_that_are_not_there() {
         ("WAIT -1 0", ":0"),
         ("SET a b; WAIT 1 20; GET a", "+OK; :0; $b"),
         ("MULTI; WAIT 1 0; EXEC", "+OK; +QUEUED; [:0]"),
+        ("WAIT 4294967295 0; WAIT 9223372036854775807 0; WAIT 4294967296 0", ":0; :0; :0"),
+        ("EVAL \"return redis.call('WAIT', ARGV[1], 0)\" 0 1", ":0"),
+        ("EVAL \"return redis.call('WAITAOF', 0, ARGV[1], 0)\" 0 1", "[:0 :0]"),
+        ("EVAL \"return redis.call('BLPOP', KEYS[1], 0)\" 1 none", "_"),
         ("WAITAOF 0 0 0", "[:0 :0]"),
         ("WAITAOF 0 1 20", "[:0 :0]"),
         (

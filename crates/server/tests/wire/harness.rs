@@ -282,7 +282,12 @@ impl Client {
 
     /// Sends a call; false if the server has closed the connection.
     pub fn try_send(&mut self, call: &[impl AsRef<[u8]>]) -> bool {
-        match self.stream.write_all(&encode_request(call)) {
+        self.try_send_raw(&encode_request(call))
+    }
+
+    /// As `try_send`, of bytes as they are.
+    pub fn try_send_raw(&mut self, bytes: &[u8]) -> bool {
+        match self.stream.write_all(bytes) {
             Ok(()) => true,
             Err(error) if is_closed(&error) => false,
             Err(error) => panic!("the server does not read: {error}"),

@@ -2,7 +2,8 @@
 
 use kvasir_resp::value::Value;
 
-use crate::check::{check, check_ours, show};
+use crate::blocking::wait_for;
+use crate::check::{check, check_ours, run_script, show};
 use crate::harness::{Client, Server, each_backend, wait_until};
 
 #[test]
@@ -141,6 +142,85 @@ fn large_requests_and_replies_are_kept() {
         assert_eq!(ours[1], format!(":128 [$SET $k ${}]", "x".repeat(100)));
         assert_eq!(ours[0], ":108 [$GET $k]");
         assert!(theirs.as_ref().is_none_or(|theirs| *theirs == ours), "{theirs:?}");
+    });
+}
+
+/// What runs others, what they run, and who has waited, are told of as any call is.
+#[test]
+fn large_replies_of_scripts_transactions_and_woken_clients_are_kept() {
+    let options =
+        ["--commandlog-request-larger-than", "250", "--commandlog-reply-larger-than", "250"];
+    let run = |server: &Server| {
+        let big = "x".repeat(300);
+        let (mut admin, mut client) = (server.connect(), server.connect());
+        let library = "#!lua name=l\nredis.register_function('f', function(keys) return \
+                       redis.call('GET', keys[1]) end)";
+        admin.call(&["FUNCTION", "LOAD", library]);
+        admin.call(&["SET", "k", &big]);
+        let mut shown = Vec::new();
+        let mut take = |admin: &mut Client| {
+            for kind in ["large-reply", "large-request"] {
+                let reply = admin.ask(&format!("COMMANDLOG GET -1 {kind}"));
+                shown.extend(reply.as_array().unwrap().iter().map(|entry| {
+                    let fields = entry.as_array().unwrap();
+                    let call = show(&fields[3]);
+                    format!("{kind} {} {:.12}", show(&fields[2]), call)
+                }));
+                admin.ask(&format!("COMMANDLOG RESET {kind}"));
+            }
+            admin.ask("COMMANDLOG RESET large-reply");
+        };
+        take(&mut admin);
+        let calls = [
+            "EVAL \"return redis.call('GET', KEYS[1])\" 1 k",
+            "EVAL \"redis.call('GET', KEYS[1]) return 1\" 1 k",
+            "EVAL_RO \"return redis.call('GET', KEYS[1])\" 1 k",
+            "FCALL f 1 k",
+            "MULTI; GET k; STRLEN k; LPOS none 1; EXEC",
+            "MULTI; EVAL \"return redis.call('GET', KEYS[1])\" 1 k; EXEC",
+            &format!("EVAL \"return 1\" 0 {big}"),
+            &format!("EVAL \"return redis.call('SET', 'q', ARGV[1])\" 0 {big}"),
+            &format!("SCRIPT LOAD \"return 1 --{big}\""),
+            &format!("MULTI; SET q {big}; EXEC; MULTI; GET {big}; DISCARD"),
+        ];
+        for call in calls {
+            run_script(&mut client, call);
+            take(&mut admin);
+        }
+        for (waits, wakes) in [
+            ("BLPOP l 0".to_owned(), format!("RPUSH l {big}")),
+            (format!("BLPOP l{big} 0"), format!("RPUSH l{big} v")),
+            ("BZPOPMIN z 0".to_owned(), format!("ZADD z 1 {big}")),
+            ("XREAD BLOCK 0 STREAMS x 0".to_owned(), format!("XADD x 1-1 f {big}")),
+        ] {
+            wait_for(server, &mut client, &waits);
+            admin.ask("COMMANDLOG RESET large-reply");
+            admin.ask(&wakes);
+            client.read_reply();
+            take(&mut admin);
+        }
+        assert_eq!(show(&client.ask(&format!("BLPOP none{big} 0.01"))), "_");
+        take(&mut admin);
+        client.send(&["CLIENT", "REPLY", "SKIP"]);
+        client.send(&["GET", "k"]);
+        assert_eq!(show(&client.ask("PING")), "+PONG");
+        take(&mut admin);
+        shown.sort();
+        shown
+    };
+    let theirs = Server::valkey(&options).map(|server| run(&server));
+    each_backend(&options, |server| {
+        let ours = run(server);
+        for line in [
+            "large-reply :308 [$EVAL $retu",
+            "large-reply :312 [$GET $k]",
+            "large-reply :308 [$FCALL $f $",
+        ] {
+            assert!(ours.iter().any(|shown| shown == line), "{line}: {ours:#?}");
+        }
+        if let Some(theirs) = &theirs {
+            assert_eq!(ours, *theirs);
+        }
     });
 }
 

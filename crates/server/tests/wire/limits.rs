@@ -41,14 +41,18 @@ fn encodings_follow_the_configuration() {
 fn who_is_idle_for_too_long_is_closed() {
     each_backend(&["--timeout", "1"], |server| {
         let (mut idle, mut busy) = (server.connect(), server.connect());
+        let mut monitor = server.connect();
+        assert_eq!(show(&monitor.ask("MONITOR")), "+OK");
         assert_eq!(show(&idle.ask("PING")), "+PONG");
         let start = Instant::now();
         wait_until("the idle client is closed", || {
-            busy.ask_text("INFO clients").contains("connected_clients:1\r\n")
+            busy.ask_text("INFO clients").contains("connected_clients:2\r\n")
         });
         assert!(start.elapsed().as_millis() >= 900, "{:?}", start.elapsed());
         assert!(idle.ends());
         assert_eq!(show(&busy.ask("PING")), "+PONG");
+        // Who monitors has nothing to say.
+        assert!(show(&monitor.read_reply().expect("it goes on")).contains("PING"));
     });
 }
 

@@ -45,6 +45,7 @@ mod pause;
 mod process;
 mod pubsub;
 mod pubsub_workers;
+mod requests;
 mod rest;
 mod saved_by_others;
 mod saving;

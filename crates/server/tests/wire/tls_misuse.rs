@@ -2,10 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::Instant;
 
 use kvasir_resp::encode::encode_request;
-use rustls::{ClientConnection, StreamOwned};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::certificates::{BOTH, Certificates, TlsServer};
 use crate::check::show;
@@ -188,6 +193,63 @@ fn protected_mode_keeps_strangers_out_and_tells_them() {
         assert_eq!(show(&local.ask("EXISTS k")), ":0");
         assert!(local.ask_text("INFO stats").contains("rejected_connections:2\r\n"));
     }
+}
+
+/// An authority, and what `openssl x509 -req` made with it: a certificate of version 1 and its key.
+const AUTHORITY: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBfzCCASWgAwIBAgIUIot6zi0XKmLlSTY+4+8gQPcrhF8wCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJYXV0aG9yaXR5MCAXDTI2MTEyNjAxNDcyMloYDzIxMjYxMTAy
+MDE0NzIyWjAUMRIwEAYDVQQDDAlhdXRob3JpdHkwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARmVMcslPtClROusESztuCfQXxy6YDxMiriQ5SsB3fwvb5Y2B7rRhNn
+JRWLzKZtqjXTK+uCiIaRLmnD9O+P3dPBo1MwUTAdBgNVHQ4EFgQUsjGvAfrExV+z
+50/7rHe+m247ZwcwHwYDVR0jBBgwFoAUsjGvAfrExV+z50/7rHe+m247ZwcwDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiA4677sW/vTi6SQZu0uJZPx
+Neexfj7Iq9neHQA0mpJ8kwIhAKpB/k/rY44eNJ8nWsi2b6c24lglecXWbhCqDGZ1
+NR05
+-----END CERTIFICATE-----
+";
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBITCByAIUej+uorRg49kJn/zhK5cxqh7kw5wwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJYXV0aG9yaXR5MCAXDTI2MTEyNjAxNDcyMloYDzIxMjYxMTAyMDE0NzIy
+WjARMQ8wDQYDVQQDDAZjbGllbnQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAT4
+RvAsGBkutIXySbAGBdPq8tV+AX7HHsTEW5ULScKRpL0rE/TV7MlvxwetQjKfA/lu
+vl7sY9u29BP7e24riEjbMAoGCCqGSM49BAMCA0gAMEUCIAIQPXmsr4kEpx1802Gg
+5EjoMzhU+LUpzHxM5X0J+aVtAiEAgOfv6OAam5f4NMDEcbT/FAEoFyvoYuscVTOi
+5tlKLe0=
+-----END CERTIFICATE-----
+";
+const VERSION_1_KEY: &str = "\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgG9TzYZ1dCDMFeLAT
+NLzw+OXIv3eyHDn5YkBPpcG1ZmuhRANCAAT4RvAsGBkutIXySbAGBdPq8tV+AX7H
+HsTEW5ULScKRpL0rE/TV7MlvxwetQjKfA/luvl7sY9u29BP7e24riEjb
+-----END PRIVATE KEY-----
+";
+
+/// OpenSSL would take it; the library that judges certificates here does not, and the log says why.
+#[test]
+fn a_certificate_of_version_1_is_named_in_the_log() {
+    let certificates = Certificates::new();
+    let authority = certificates.name("authority", "crt");
+    std::fs::write(&authority, AUTHORITY).unwrap();
+    let provider = Arc::new(ring::default_provider());
+    let key = PrivateKeyDer::from_pem_slice(VERSION_1_KEY.as_bytes()).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap()];
+    let identity = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+    let mut roots = RootCertStore::empty();
+    roots.add(certificates.certificate("ca")).unwrap();
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&BOTH)
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_cert_resolver(Arc::new(identity));
+    let options = ["--tls-ca-cert-file", &authority, "--tls-auth-clients", "yes"];
+    let server = TlsServer::start("epoll", &certificates, &options);
+    assert!(server.try_ping(&Arc::new(client)).is_err());
+    server.wait_for_log("a client's certificate must be of X.509 version 3");
 }
 
 /// An address of this machine that others would use.

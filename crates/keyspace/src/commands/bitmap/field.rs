@@ -9,7 +9,7 @@ use super::integer::{Overflow, Type};
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::effect::Effect;
-use crate::error::{Error, quoted};
+use crate::error::Error;
 use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value::{edit, find_or_create};
@@ -221,7 +221,8 @@ fn offset(text: &[u8], integer: Type, env: &Env) -> Result<u64, Error> {
     let at = match text.strip_prefix(b"#") {
         None => parse_integer(text),
         Some(index) => {
-            parse_integer(index).and_then(|index| index.checked_mul(i64::from(integer.width)))
+            // Beyond its range it wraps, as in Redis.
+            parse_integer(index).map(|index| index.wrapping_mul(i64::from(integer.width)))
         }
     };
     check_offset(at, env)
@@ -230,7 +231,7 @@ fn offset(text: &[u8], integer: Type, env: &Env) -> Result<u64, Error> {
 impl Type {
     /// `i16`, `u8`: signed up to 64 bits, unsigned up to 63, since a reply is signed.
     fn parse(text: &[u8]) -> Result<Type, Error> {
-        let (is_signed, digits) = match quoted(text) {
+        let (is_signed, digits) = match text {
             [b'i', digits @ ..] => (true, digits),
             [b'u', digits @ ..] => (false, digits),
             _ => return Err(INVALID_TYPE),

@@ -113,8 +113,13 @@ static LREM: Command = Command {
 };
 
 /// A positive count is taken from the head, a negative one from the tail; 0 means all.
+const OUT_OF_RANGE: Error = Error::fixed(
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+);
+
 fn lrem(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let (count, start) = match integer(&cx.args[2])? {
+        i64::MIN => return Err(OUT_OF_RANGE),
         0 => (usize::MAX, End::Head),
         count if count < 0 => (count.unsigned_abs() as usize, End::Tail),
         count => (count as usize, End::Head),
@@ -242,7 +247,12 @@ mod tests {
         check(&format!("{list}; LREM l -2 a; LRANGE l 0 -1"), ":7; :2; [$a $b $1 $b $1]");
         check(&format!("{list}; LREM l 0 1; LRANGE l 0 -1"), ":7; :2; [$a $b $a $b $a]");
         check(&format!("{list}; LREM l 9 x; LREM none 0 a"), ":7; :0; :0");
-        check("RPUSH l a a; LREM l -9223372036854775808 a; EXISTS l", ":2; :2; :0");
+        check("RPUSH l a a; LREM l -9223372036854775807 a; EXISTS l", ":2; :2; :0");
+        check_valkey(
+            "RPUSH l a a; LREM l -9223372036854775808 a",
+            ":2; -ERR value is out of range, value must between -9223372036854775807 and \
+             9223372036854775807",
+        );
         check(
             "SET s v; LREM s 0 a; LREM s x a; LREM s 0",
             &format!(

@@ -159,7 +159,8 @@ fn setid(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let text = &args[4];
     let set = change(cx, |stream, group| {
-        group.last_id = group_id(text, stream.last_id())?;
+        let last_id = if text == b"$" { Ok(stream.last_id()) } else { id::bound(text, 0) };
+        group.last_id = last_id?;
         group.entries_read = options.entries_read;
         Ok::<(), Error>(())
     });

@@ -5,7 +5,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::listpack::Element;
 use kvasir_structures::stream::{Entry, StreamId};
 
-use crate::error::Error;
+use crate::error::{Error, quoted};
 
 pub const INVALID_ID: Error =
     Error::fixed("ERR Invalid stream ID specified as stream command argument");
@@ -13,9 +13,10 @@ pub const INVALID_ID: Error =
 /// Longer texts are no ids, whatever they say.
 const ID_LEN_MAX: usize = 127;
 
-/// `ms-seq`, or `ms` alone, which has `seq` then.
+/// `ms-seq`, or `ms` alone, which has `seq` then; up to a zero byte.
 pub fn id(text: &[u8], seq: u64) -> Result<StreamId, Error> {
     let text = Some(text).filter(|text| text.len() <= ID_LEN_MAX).ok_or(INVALID_ID)?;
+    let text = quoted(text);
     let (ms, seq) = match text.iter().position(|byte| *byte == b'-') {
         Some(dash) => (&text[..dash], part(&text[dash + 1..])),
         None => (text, Some(seq)),
