@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
@@ -40,6 +41,15 @@ pub(crate) fn accept_some(
         }
     }
     Rest::Some
+}
+
+/// An epoll set of a listener alone, for a ring to poll. Where the process is killed, the kernel
+/// gives up what a ring has open some ms after all else. What is in an epoll set is not kept open
+/// by it, so whoever starts next finds the port free.
+pub(crate) fn set_of(listener: &OwnedFd) -> io::Result<OwnedFd> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&set, listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    Ok(set)
 }
 
 fn is_exhaustion(error: Errno) -> bool {

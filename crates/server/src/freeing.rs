@@ -18,8 +18,8 @@ use kvasir_structures::{background, heap};
 use crate::shared::{Message, Shared};
 use crate::{defrag, memory};
 
-/// After a turn, or after something was freed, it is looked so much later whether there is memory to
-/// give back: what is needed again at once shall stay.
+/// After a turn, or after something was freed, it is looked so much later whether there is memory
+/// to give back: what is needed again at once shall stay.
 const TIDY_DELAY: Duration = Duration::from_secs(1);
 /// Pages that nobody uses are left alone while they are no more than this, or this part of what is
 /// in use, above what could not be given back the last time.

@@ -386,8 +386,8 @@ fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), String> {
     result
 }
 
-/// Has the server end, in order, for a worker whose reactor has failed: its connections are gone, and
-/// who connects anew might come to it. While the data can't be saved the others go on.
+/// Has the server end, in order, for a worker whose reactor has failed: its connections are gone,
+/// and who connects anew might come to it. While the data can't be saved the others go on.
 fn end_with(shared: &Shared, worker: usize, error: &std::io::Error) {
     shared.workers[worker].connection_count.store(usize::MAX / 2, Relaxed);
     warning!("a worker has failed, so the server ends worker={worker} error={error}");

@@ -253,6 +253,9 @@ impl Gate {
             let ripe = retired.partition_point(|(epoch, _)| *epoch <= oldest_epoch);
             let free: Vec<_> = retired.drain(..ripe.min(RECLAIMED_MAX)).collect();
             self.retired_count.store(retired.len(), Ordering::Relaxed);
+            if retired.is_empty() && retired.capacity() > RECLAIMED_MAX {
+                *retired = VecDeque::new();
+            }
             free
         };
         // Freed here, without the lock: a value's own drop may take long, or use the gate.

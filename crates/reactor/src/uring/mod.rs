@@ -27,9 +27,8 @@ use std::time::Duration;
 use bitflags::bitflags;
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode, squeue};
-use rustix::event::epoll;
 
-use crate::accept::{Rest, accept_some};
+use crate::accept::{Rest, accept_some, set_of};
 use crate::backoff::Backoff;
 use crate::slab::Slab;
 use crate::token::{Kind, Token};
@@ -79,9 +78,7 @@ const _: () = assert!(size_of::<Connection>() <= 16);
 
 struct Accepting {
     fd: OwnedFd,
-    /// What the ring polls: an epoll set of the listener alone. Where the process is killed, the
-    /// kernel gives up what a ring has some ms later than all else, but an epoll set keeps no file
-    /// open: whoever starts next finds the port free.
+    /// What the ring polls: see [`set_of`].
     watch: Option<OwnedFd>,
     is_unix: bool,
     /// The kernel has a poll of this listener.
@@ -307,10 +304,7 @@ impl Uring {
         let take = |socket| events.push(Event::Accepted { listener: id, socket });
         let done = match accept_some(&accepting.fd, accepting.is_unix, false, take) {
             Rest::None => self.watch_listener(id),
-            Rest::Some => {
-                self.acceptable.push(id);
-                Ok(())
-            }
+            Rest::Some => return self.acceptable.push(id),
             Rest::Failed(error) => Err(error),
         };
         if let Err(error) = done {
@@ -543,10 +537,7 @@ impl Uring {
         if accepting.armed {
             return Ok(());
         }
-        let watch = match accepting.watch.take() {
-            Some(watch) => watch,
-            None => epoll_set_of(&accepting.fd)?,
-        };
+        let watch = accepting.watch.take().map_or_else(|| set_of(&accepting.fd), Ok)?;
         accepting.armed = true;
         let entry = opcode::PollAdd::new(Fd(watch.as_raw_fd()), libc::POLLIN as u32).build();
         accepting.watch = Some(watch);
@@ -581,12 +572,6 @@ impl Uring {
             self.buffers.serve(self.connections.count());
         }
     }
-}
-
-fn epoll_set_of(listener: &OwnedFd) -> io::Result<OwnedFd> {
-    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&set, listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-    Ok(set)
 }
 
 impl Drop for Uring {

@@ -1,9 +1,10 @@
 //! The process: its log, its last words, its configuration file.
 
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 
 use crate::check::show;
-use crate::harness::{Client, Server, each_backend, figure, wait_until};
+use crate::harness::{Client, Server, backends, each_backend, figure, wait_until};
 
 const SIGABRT: i32 = 6;
 const SIGSEGV: i32 = 11;
@@ -211,4 +212,23 @@ fn every_option_of_the_oracles_is_known() {
         }
     }
     assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+/// With clients, and with a ring, which the system takes apart after the process has ended.
+#[test]
+fn a_port_is_free_once_its_holder_was_killed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let name = port.to_string();
+    drop(listener);
+    for backend in backends() {
+        for _ in 0..5 {
+            let options = ["--bind", "127.0.0.1", "--port", &name, "--logfile", "log"];
+            let server = Server::kvasir(backend, &options);
+            let clients = [(); 20].map(|()| TcpStream::connect(("127.0.0.1", port)).unwrap());
+            let log = server.read_file("log");
+            assert!(!log.contains("was in use"), "{backend}: {log}");
+            drop((server, clients));
+        }
+    }
 }
