@@ -143,7 +143,8 @@ impl Evictor {
         let is_volatile = self.policy.spares_persistent();
         let sample = Sample { start, most, buckets_max: BUCKETS_MAX, is_volatile };
         let mut seen = 0;
-        eviction.lock(place).sample(sample, |record| {
+        let Some(slot) = eviction.lock(place) else { return 0 };
+        slot.sample(sample, |record| {
             if let Some(score) = score(record, env) {
                 seen += 1;
                 self.offer(score, place, record.key());
@@ -172,8 +173,10 @@ impl Evictor {
 }
 
 impl Eviction<'_> {
-    fn lock(&self, (db, slot): (DbIndex, u16)) -> SlotGuard<'_, Object> {
-        self.keyspace.database(db, self.pass).slot(slot).lock(self.pass)
+    /// `None` where a busy script has the slot.
+    fn lock(&self, (db, slot): (DbIndex, u16)) -> Option<SlotGuard<'_, Object>> {
+        let slot = self.keyspace.database(db, self.pass).slot(slot);
+        slot.lock_unless(self.pass, || self.keyspace.busy.is_busy())
     }
 
     /// Slots that have keys which may go, or seem to.
@@ -196,7 +199,7 @@ impl Eviction<'_> {
     fn delete(&mut self, candidate: &Candidate) -> Option<Freed> {
         let (keyspace, env, place) = (self.keyspace, self.env, candidate.place);
         let slot = keyspace.database(place.0, self.pass).slot(place.1);
-        let mut guard = slot.lock(self.pass);
+        let mut guard = slot.lock_unless(self.pass, || keyspace.busy.is_busy())?;
         if let Some(image) = keyspace.image(place.0, self.pass) {
             image.save_before_change(place.1, &guard, candidate.hash);
         }
@@ -225,7 +228,7 @@ impl Eviction<'_> {
     }
 
     fn worst_of(&self, place: (DbIndex, u16)) -> Option<Candidate> {
-        let slot = self.lock(place);
+        let slot = self.lock(place)?;
         if self.env.policy.spares_persistent() && slot.expiring_len() == 0 {
             return None;
         }

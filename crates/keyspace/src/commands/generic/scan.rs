@@ -48,8 +48,7 @@ fn keys(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let header = reply.deferred_array();
     let mut count = 0;
     for slot in used_slots(keyspace.database(cx.db, pass)) {
-        let slot = slot.lock_unless(pass, || keyspace.busy.is_busy());
-        slot.ok_or_else(|| keyspace.busy.error())?.for_each(|record| {
+        lock(keyspace, pass, slot)?.for_each(|record| {
             if is_live(record, env) && pattern.matches(record.key()) {
                 count += 1;
                 reply.bulk(record.key());
@@ -60,7 +59,17 @@ fn keys(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     Ok(Effect::None)
 }
 
-type Slot = kvasir_structures::slot::Slot<crate::value::Object>;
+/// Fails where a busy script has the slot.
+fn lock<'a>(
+    keyspace: &Keyspace,
+    pass: &'a Pass<'_>,
+    slot: &'a Slot,
+) -> Result<SlotGuard<'a, Object>, Error> {
+    let guard = slot.lock_unless(pass, || keyspace.busy.is_busy());
+    guard.ok_or_else(|| keyspace.busy.error())
+}
+
+type Slot = kvasir_structures::slot::Slot<Object>;
 
 /// The slots with keys, as far as one can see from outside.
 fn used_slots(database: &Database) -> impl Iterator<Item = &Slot> {
@@ -119,7 +128,8 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
             cursor = 0;
             break;
         };
-        let next = database.slot(slot).lock(cx.pass).scan(position, |record| {
+        let guard = lock(cx.keyspace, cx.pass, database.slot(slot))?;
+        let next = guard.scan(position, |record| {
             seen += 1;
             if options.wants(record) && is_live(record, cx.env) {
                 let _ = found.push(record.key());
@@ -221,30 +231,30 @@ fn randomkey(cx: &mut Roam<'_>) -> Result<Effect, Error> {
 }
 
 /// One of all keys; `None` if it has expired, or was deleted while we went there.
-fn draw(cx: &mut Roam<'_>) -> Option<Vec<u8>> {
+fn draw(cx: &mut Roam<'_>) -> Result<Option<Vec<u8>>, Error> {
     let database = cx.keyspace.database(cx.db, cx.pass);
     let len = database.len();
     if len == 0 {
-        return None;
+        return Ok(None);
     }
     let mut index = cx.rng.below(len);
     for slot in used_slots(database) {
         if index < slot.len() {
-            let guard = slot.lock(cx.pass);
+            let guard = lock(cx.keyspace, cx.pass, slot)?;
             let record = guard.nth(index).filter(|record| is_live(*record, cx.env));
-            return record.map(|record| record.key().to_vec());
+            return Ok(record.map(|record| record.key().to_vec()));
         }
         index -= slot.len();
     }
-    None
+    Ok(None)
 }
 
 /// One of the live keys, for when most have expired: the n-th replaces the choice made before
 /// with probability 1/n, so all are as likely in the end.
-fn draw_of_all(cx: &mut Roam<'_>) -> Option<Vec<u8>> {
+fn draw_of_all(cx: &mut Roam<'_>) -> Result<Option<Vec<u8>>, Error> {
     let (mut chosen, mut count) = (None, 0);
     for slot in used_slots(cx.keyspace.database(cx.db, cx.pass)) {
-        slot.lock(cx.pass).for_each(|record| {
+        lock(cx.keyspace, cx.pass, slot)?.for_each(|record| {
             if is_live(record, cx.env) {
                 count += 1;
                 if cx.rng.below(count) == 0 {
@@ -253,7 +263,7 @@ fn draw_of_all(cx: &mut Roam<'_>) -> Option<Vec<u8>> {
             }
         });
     }
-    chosen
+    Ok(chosen)
 }
 
 #[cfg(test)]
