@@ -56,3 +56,23 @@ fn what_is_cancelled_before_it_begins_does_not_begin() {
     assert!(matches!(result, Err(SaveError::Cancelled)), "{result:?}");
     assert!(names(dir.path()).is_empty());
 }
+
+#[test]
+fn one_image_is_taken_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, other) = (dir.path().join(TARGET), dir.path().join("other.rdb"));
+    let (data, cancel) = (Data::of(20_000), Arc::<Cancel>::default());
+    std::thread::scope(|scope| {
+        let saving = scope.spawn(|| {
+            data.save_unless(&RealDisk, place(&target, 1, 1), Way::InBackground, (&cancel, 1000))
+        });
+        while data.keyspace.image(DbIndex(0), &data.gate.enter_extra()).is_none() {
+            std::thread::yield_now();
+        }
+        let result = data.save(&RealDisk, place(&other, 2, 1), Way::WorldStopped);
+        assert!(matches!(result, Err(SaveError::Busy)), "{result:?}");
+        cancel.ask();
+        assert!(matches!(saving.join().unwrap(), Err(SaveError::Cancelled)));
+    });
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}

@@ -46,10 +46,10 @@ impl Aof {
         state.rewrite.began.is_some() || state.rewrite.is_wanted
     }
 
-    /// Gives up the rewrite under way, which begins again; waits for nothing.
+    /// Gives up the rewrite under way, if there is one, which begins again; waits for nothing.
     pub fn put_off_rewrite(&self) {
         let mut state = lock(&self.state);
-        state.rewrite.begins_again = true;
+        state.rewrite.begins_again = state.rewrite.began.is_some();
         let cancel = Arc::clone(&state.rewrite.cancel);
         drop(state);
         cancel.ask();
