@@ -64,7 +64,6 @@ pub fn charge(bytes: isize) {
     count(bytes);
 }
 
-<<<<<<< ours
 /// Takes a block out of the count that is no data's, and may be larger than all data: it is told
 /// the block's sizes before and after a change, 0 where there was none or is none any more.
 pub extern "C" fn set_apart(before: usize, after: usize) {
@@ -72,12 +71,8 @@ pub extern "C" fn set_apart(before: usize, after: usize) {
     count(counted(before) - counted(after));
 }
 
-/// Calls `last_words` with the size of a block that cannot be had. Whoever wanted it ends the process
-/// then.
-=======
 /// Calls `last_words` with the size of a block that cannot be had. Whoever wanted it ends the
 /// process then.
->>>>>>> theirs
 pub fn on_failure(last_words: fn(usize)) {
     let _ = LAST_WORDS.set(last_words);
 }
