@@ -39,7 +39,7 @@ const ENDLESS: &[&str] = &[
     "local s = string.rep('x', 5e7) while true do redis.sha1hex(s) end",
     "local s = string.rep('x', 5e7) while true do redis.pcall('nope', s) end",
     "while true do redis.call('LRANGE', KEYS[1], 0, -1) end",
-    "while true do redis.call('SORT', KEYS[1], 'LIMIT', 0, 1) end",
+    "while true do redis.call('SORT', KEYS[1], 'ALPHA', 'LIMIT', 0, 1) end",
     // Its reply has no end.
     "local a, b = {}, {} for i = 1, 10 do a[i] = b b[i] = a end return a",
 ];
@@ -96,16 +96,17 @@ fn a_library_that_does_not_end_is_given_up() {
         assert_eq!(show(&client.call(&["FUNCTION", "LOAD", &sound])), "$endless");
         assert_eq!(show(&client.call(&["FUNCTION", "LOAD", "REPLACE", code])), TIMEOUT);
         assert_eq!(run_script(&mut client, "FCALL f 0; GET k"), ":1; $v", "{}", server.name);
-        let payload = dump(&[sound.replace("endless", "a"), code.into()]);
-        let call: [&[u8]; 4] = [b"FUNCTION", b"RESTORE", &payload, b"FLUSH"];
-        assert_eq!(show(&client.call(&call)), TIMEOUT, "{}", server.name);
-        assert_eq!(run_script(&mut client, "FCALL f 0; PING"), ":1; +PONG");
-        let script = "MULTI; FUNCTION STATS; EXEC";
-        let shown = run_script(&mut client, script);
-        assert!(shown.contains("$running_script _"), "{}: {shown}", server.name);
     };
     for workers in ["1", "2", "4"] {
-        each_backend(&["--io-threads", workers], |server| test(server));
+        each_backend(&["--io-threads", workers], |server| {
+            test(server);
+            // Here both Redis and Valkey hang.
+            let mut client = server.connect();
+            let payload = dump(&[code.into()]);
+            let call: [&[u8]; 4] = [b"FUNCTION", b"RESTORE", &payload, b"FLUSH"];
+            assert_eq!(show(&client.call(&call)), TIMEOUT, "{}", server.name);
+            assert_eq!(run_script(&mut client, "FCALL f 0; PING"), ":1; +PONG");
+        });
     }
     [Server::redis(&[]), Server::valkey(&[])].iter().flatten().for_each(test);
 }
@@ -161,7 +162,7 @@ fn a_function_that_does_not_end_can_be_killed() {
 #[test]
 fn hostile_sources_are_answered() {
     let deep = 100_000;
-    let deep: Vec<String> = ["(", "{", "-", "not ", "f(", "do ", "a[", "if a then ", "a..", "a^"]
+    let deep: Vec<String> = ["(", "{", "- ", "not ", "f(", "do ", "a[", "if a then ", "a..", "a^"]
         .iter()
         .map(|piece| format!("return {}", piece.repeat(deep)))
         .chain(["function() ", "a.b", "a()", "[==["].map(|piece| piece.repeat(deep)))
@@ -204,8 +205,12 @@ fn replies_count_for_the_memory_of_a_script() {
             "local t = {} for i = 1, 1e9 do t[i] = redis.call('LRANGE', KEYS[1], 0, -1) end";
         let reply = show(&client.call(&["EVAL", script, "1", "list"]));
         assert!(reply.contains("not enough memory"), "{reply}");
+<<<<<<< ours
         let script =
             "local s, t = string.rep('x', 1e6), {} for i = 1, 9999 do t[i] = s end return t";
+=======
+        let script = "local s, t = string.rep('x', 1e5), {} for i = 1, 9999 do t[i] = s end return t";
+>>>>>>> theirs
         let reply = show(&client.call(&["EVAL", script, "0"]));
         assert_eq!(reply, "-ERR the reply of the script is too large");
         assert_eq!(run_script(&mut client, "LLEN list; EVAL 'return 1' 0"), ":20000; :1");
@@ -267,7 +272,7 @@ fn the_log_has_no_part_of_a_script_that_the_end_of_the_server_ends() {
         let options = ["--appendonly", "yes", "--save", "", "--logfile", "log"];
         each_backend(&[threshold, &options].concat(), |server| {
             let mut other = server.connect();
-            assert_eq!(show(&other.ask("SET whole v")), "+OK");
+            wait_until("it has loaded", || show(&other.ask("SET whole v")) == "+OK");
             let runner = run_endless(server, "redis.call('SET', KEYS[1], 'half')");
             other.send(&["SHUTDOWN", "NOSAVE"]);
             assert!(server.wait_for_end().success());

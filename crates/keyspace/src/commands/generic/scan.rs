@@ -4,17 +4,18 @@
 //! moment of the whole database. Expired keys are passed over, not deleted.
 
 use kvasir_resp::args::ArgsBuf;
+use kvasir_structures::gate::Pass;
 use kvasir_structures::glob::{self, Case};
-use kvasir_structures::slot::SLOTS;
+use kvasir_structures::slot::{SLOTS, SlotGuard};
 use kvasir_structures::table::Position;
 
 use crate::command::{Command, Roam, Run};
 use crate::commands::options::{cursor, integer};
-use crate::database::Database;
+use crate::database::{Database, Keyspace};
 use crate::effect::Effect;
 use crate::error::{Error, quoted};
 use crate::spec::{Argument, ArgumentKind, Categories, Flags, Spec};
-use crate::value::{Kind, Record, Tag};
+use crate::value::{Kind, Object, Record, Tag};
 use crate::view::Env;
 
 pub static COMMANDS: &[&Command] = &[&KEYS, &SCAN, &RANDOMKEY];
@@ -222,8 +223,9 @@ static RANDOMKEY: Command = Command {
 };
 
 fn randomkey(cx: &mut Roam<'_>) -> Result<Effect, Error> {
-    let drawn = (0..DRAWS_MAX).find_map(|_| draw(cx));
-    match drawn.or_else(|| draw_of_all(cx)) {
+    let drawn = (0..DRAWS_MAX).find_map(|_| draw(cx).transpose()).transpose()?;
+    let drawn = if drawn.is_none() { draw_of_all(cx)? } else { drawn };
+    match drawn {
         Some(key) => cx.reply.bulk(&key),
         None => cx.reply.null(),
     }
