@@ -31,15 +31,8 @@ fn connect_many(server: &Server) -> Vec<Client> {
 #[test]
 fn a_kill_before_the_threshold_waits_for_it() {
     let run = |server: &Server| {
-<<<<<<< ours
-        let mut clients = connect_many(server);
-        for (kind, script) in
-            [("SCRIPT", ENDLESS), ("SCRIPT", "while true do redis.pcall('GET', 'k') end")]
-        {
-=======
         let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
         for script in [ENDLESS, "while true do redis.pcall('GET', 'k') end"] {
->>>>>>> theirs
             let mut runner = server.connect();
             runner.send(&["EVAL", script, "1", "k"]);
             // Who comes before the beginning, or behind the end, finds nothing. Redis reads the
@@ -129,16 +122,10 @@ fn a_call_that_is_woken_behind_a_busy_script_waits_on() {
 
 #[test]
 fn what_needs_a_slot_of_a_script_gives_up_when_it_is_busy() {
-<<<<<<< ours
-    each_backend(&["--io-threads", "2", "--busy-reply-threshold", "300"], |server| {
-        for call in ["WATCH k", "INFO keyspace", "SUNION k other", "SCAN 0", "RANDOMKEY", "DBSIZE"]
-        {
-=======
     for call in ["WATCH k", "INFO keyspace", "SUNION k other", "SCAN 0", "RANDOMKEY", "SET n v"] {
         // The last one makes room.
         let memory = if call == "SET n v" { "1" } else { "0" };
         each_backend(&["--io-threads", "2", "--busy-reply-threshold", "300"], |server| {
->>>>>>> theirs
             let mut clients = connect_many(server);
             assert_eq!(show(&clients[0].ask("SETEX k 1000 v")), "+OK");
             clients[0].ask("CONFIG SET maxmemory-policy allkeys-random");

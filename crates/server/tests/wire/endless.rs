@@ -205,12 +205,8 @@ fn replies_count_for_the_memory_of_a_script() {
             "local t = {} for i = 1, 1e9 do t[i] = redis.call('LRANGE', KEYS[1], 0, -1) end";
         let reply = show(&client.call(&["EVAL", script, "1", "list"]));
         assert!(reply.contains("not enough memory"), "{reply}");
-<<<<<<< ours
         let script =
-            "local s, t = string.rep('x', 1e6), {} for i = 1, 9999 do t[i] = s end return t";
-=======
-        let script = "local s, t = string.rep('x', 1e5), {} for i = 1, 9999 do t[i] = s end return t";
->>>>>>> theirs
+            "local s, t = string.rep('x', 1e5), {} for i = 1, 9999 do t[i] = s end return t";
         let reply = show(&client.call(&["EVAL", script, "0"]));
         assert_eq!(reply, "-ERR the reply of the script is too large");
         assert_eq!(run_script(&mut client, "LLEN list; EVAL 'return 1' 0"), ":20000; :1");
