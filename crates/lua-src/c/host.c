@@ -55,14 +55,26 @@ LUA_API void lua_settlegc (lua_State *L) {
 }
 
 
+/* Whether scripts have less than a quarter of their memory left */
+int host_isnearlimit (global_State *g) {
+  return g->memlimit != 0 && g->totalbytes > g->memlimit - g->memlimit / 4;
+}
+
+
 /*
 ** When the next cycle of the collector starts: before scripts reach their
-** limit, since without memory they fail, however much of it is garbage
+** limit, since without memory they fail, however much of it is garbage. Where
+** what is alive comes near the limit it starts when a part of the room that is
+** left is used: one that always runs takes a step with each string, and a step
+** may be a table
 */
 size_t host_threshold (global_State *g) {
   lu_mem most = g->memlimit - g->memlimit / 4;
   lu_mem threshold = (g->estimate/100) * g->gcpause;
-  return (g->memlimit != 0 && threshold > most) ? most : threshold;
+  lu_mem room = (g->totalbytes < g->memlimit) ? g->memlimit - g->totalbytes
+                                              : g->memlimit / 4;
+  if (g->memlimit == 0 || threshold <= most) return threshold;
+  return host_isnearlimit(g) ? g->totalbytes + room / 4 : most;
 }
 
 

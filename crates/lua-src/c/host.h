@@ -27,6 +27,7 @@ lua_Tally luaM_tally (void);
 LUA_API void luaL_checkwritable (lua_State *L, int narg);
 LUA_API void luaopen_host (lua_State *L);
 void host_growstack (lua_State *L, void *size);
+int host_isnearlimit (struct global_State *g);
 size_t host_threshold (struct global_State *g);
 
 #endif
