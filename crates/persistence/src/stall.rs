@@ -2,8 +2,8 @@
 //!
 //! Memory is bounded, so where they change more than the disk takes they wait for it; and so is
 //! their waiting: there is a credit of time, which waiting uses up and the disk earns by what it
-//! writes. A disk that works earns more than it costs, so clients go at its pace for as long as that
-//! takes. One that hangs uses up the credit, and the image is given up.
+//! writes. A disk that works earns more than it costs, so clients go at its pace for as long as
+//! that takes. One that hangs uses up the credit, and the image is given up.
 
 use std::time::{Duration, Instant};
 

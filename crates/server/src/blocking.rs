@@ -153,8 +153,8 @@ impl Worker {
     }
 
     /// Serves those who wait for keys that became ready outside of the gate, unless a busy script
-    /// has it closed, or their slots: then they are served between turns, when it has ended. What they change was
-    /// changed `by` a client, or nobody.
+    /// has it closed, or their slots: then they are served between turns, when it has ended. What
+    /// they change was changed `by` a client, or nobody.
     pub fn serve_left(&mut self, by: u64) {
         if self.core.tally.ready.is_empty() {
             return;

@@ -87,8 +87,8 @@ impl Worker {
         true
     }
 
-    /// Looks at the clients above their soft limits, whose time may be over without an event; at all
-    /// of them when the limits may have changed.
+    /// Looks at the clients above their soft limits, whose time may be over without an event; at
+    /// all of them when the limits may have changed.
     pub fn limit_slow_readers(&mut self) {
         if self.core.config_version != self.limited_for {
             self.limited_for = self.core.config_version;

@@ -277,8 +277,8 @@ impl LogThread {
         }
     }
 
-    /// Ends the log, if nobody else reads it. What has come meanwhile is written, with the gate open:
-    /// the disk may hang.
+    /// Ends the log, if nobody else reads it. What has come meanwhile is written, with the gate
+    /// open: the disk may hang.
     fn close(mut self, config: &AofConfig) {
         let shared = self.shared;
         shared.keyspace.log.stop(self.writer.reader(), &mut shared.gate.exclusive());

@@ -171,9 +171,8 @@ pub(super) const SNAPSHOT_BANDWIDTH: Row = Row::new(
     field!(persistence.snapshot_bandwidth),
     "\
 How many bytes a second a snapshot in the background writes at most, all files
-together. 0: as many as the disk takes. Nobody is held up by the limit: SAVE does
-not keep to it, nor does a snapshot of which much waits for the disk because it
-is about to change.",
+together. 0: as many as the disk takes. Nobody is held up by the limit: SAVE
+does not keep to it, nor does a snapshot of which much waits for the disk.",
 );
 
 fn check_dbfilename(value: &Value) -> Result<(), String> {

@@ -155,8 +155,8 @@ impl Saving {
         changes.saturating_sub(self.changes_saved.load(Relaxed))
     }
 
-    /// Has a snapshot taken in the background; fails if one is under way, and during a rewrite if it
-    /// may not wait for that. Says whether it begins at once.
+    /// Has a snapshot taken in the background; fails if one is under way, and during a rewrite if
+    /// it may not wait for that. Says whether it begins at once.
     pub fn ask(&self, shared: &Shared, may_wait: bool) -> Result<bool, Error> {
         self.file.check(&shared.facts.identity)?;
         let is_rewriting = shared.aof.is_rewrite_due();

@@ -257,7 +257,7 @@ pub struct Awaited(Box<[Option<u64>]>);
 
 /// Whether a call about scripts has to wait. Redis reads it only when the script that runs is busy,
 /// or has ended; with several workers it comes while scripts of others have just begun. So SCRIPT
-/// KILL and FUNCTION KILL wait for one of both, and FUNCTION STATS until the script says what it is.
+/// KILL and FUNCTION KILL wait for one of both, and FUNCTION STATS for what the script says it is.
 pub fn has_to_wait(shared: &Shared, connection: &mut Connection, entry: &Entry) -> bool {
     let is_question = match entry.full_name.as_str() {
         "function|stats" => true,

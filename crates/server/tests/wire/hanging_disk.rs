@@ -1,5 +1,5 @@
-//! A disk that hangs, or may take next to nothing, while a snapshot or the log waits for it: clients
-//! are served on, what waits can be given up, and the server ends when it is told to.
+//! A disk that hangs, or may take next to nothing, while a snapshot or the log waits for it:
+//! clients are served on, what waits can be given up, and the server ends when it is told to.
 
 use std::path::Path;
 

@@ -223,6 +223,7 @@ fn bgsave_waits_for_a_rewrite_only_if_it_may() {
     assert_eq!(client.ask_text("BGSAVE CANCEL"), "Scheduled background saving cancelled");
     assert_eq!(client.ask_text("BGSAVE SCHEDULE"), "Background saving scheduled");
     client.ask("CONFIG SET appendonly no");
+    client.ask("CONFIG SET snapshot-bandwidth 0");
     wait_for(&mut client, "rdb_saves:1\r\n");
     assert_eq!(keys_saved(directory.path()), Some(1000));
 }

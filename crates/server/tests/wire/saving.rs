@@ -368,8 +368,7 @@ fn a_failed_snapshot_stops_writes_until_one_succeeds() {
         assert_eq!(matches!(reply, Value::Error(_)), is_refused, "{option} {value}: {reply:?}");
     }
     assert!(matches!(client.ask("SAVE"), Value::Error(_)));
-    std::fs::create_dir(&gone).unwrap();
-    client.call(&["CONFIG", "SET", "dir", gone.to_str().unwrap()]);
+    client.call(&["CONFIG", "SET", "dir", path(&directory)]);
     assert_eq!(client.ask("SAVE"), Value::Simple(b"OK".to_vec()));
     assert_eq!(client.ask("SET k w"), Value::Simple(b"OK".to_vec()));
 }
