@@ -187,7 +187,11 @@ impl Chunks {
 
     /// Nothing more is taken or written, and nobody waits for room, which may never come.
     pub(crate) fn fail(&self) {
-        let _queue = self.queue();
+        self.fail_with(&self.queue());
+    }
+
+    /// With the queue locked: who is about to wait has seen it, or will be woken.
+    fn fail_with(&self, _locked: &MutexGuard<'_, Queue>) {
         self.has_failed.store(true, Relaxed);
         self.has_room.notify_all();
         self.has_much_room.notify_all();
@@ -381,7 +385,7 @@ impl Chunks {
             let left = if counts { queue.stall.left(Instant::now()) } else { LOOK };
             if left.is_zero() || self.cancel.is_asked() {
                 self.is_stuck.fetch_or(left.is_zero(), Relaxed);
-                self.fail();
+                self.fail_with(&queue);
             } else {
                 // Nobody else tells of a wish to cancel while the disk hangs.
                 let waited = changed.wait_timeout(queue, left.min(LOOK));
