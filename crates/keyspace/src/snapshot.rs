@@ -108,7 +108,7 @@ impl Parts {
 
 /// Whether there are images that were begun and have not ended.
 pub fn is_any(keyspace: &Keyspace, pass: &Pass<'_>) -> bool {
-    let mut databases = (0..keyspace.database_count() as u16).map(DbIndex);
+    let mut databases = (0..keyspace.database_count()).map(DbIndex);
     databases.any(|db| keyspace.image(db, pass).is_some())
 }
 

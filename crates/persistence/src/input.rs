@@ -70,7 +70,6 @@ impl Input {
     }
 
     /// Reads through the cache where no thread can be started.
-
     fn begin_past_the_cache(&mut self, offset: u64) -> io::Result<()> {
         let skipped = offset % BLOCK as u64;
         self.file.seek(SeekFrom::Start(offset - skipped))?;

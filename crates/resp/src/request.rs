@@ -122,6 +122,8 @@ pub struct Parser {
 
 /// A request with fewer arguments than this is cheaper to read again than to remember.
 const ARGS_REMEMBERED_MIN: usize = 16;
+/// A line that has the length of an argument is no longer.
+const LENGTH_LINE_MAX: usize = 32;
 /// The same for the bytes of a line without an end.
 const LINE_REMEMBERED_MIN: usize = 1024;
 
@@ -139,6 +141,17 @@ struct Cursor {
     scanned: usize,
     /// Arguments that are still to come; 0 before the first line has been read.
     args_left: u32,
+}
+
+impl Cursor {
+    /// Up to where the input is taken in: behind the arguments that are complete, and behind the
+    /// length of the next one.
+    fn settled(&self, input: &[u8]) -> usize {
+        let rest = input.get(self.pos..).unwrap_or_default();
+        let line = rest.get(..LENGTH_LINE_MAX.min(rest.len())).unwrap_or_default();
+        let end = line.iter().position(|byte| *byte == b'\n').filter(|_| rest[0] == b'$');
+        self.pos + end.map_or(0, |end| end + 1)
+    }
 }
 
 impl Parser {
@@ -170,7 +183,7 @@ impl Parser {
         let parsed = parse_array(&mut cursor, input, spans, limits);
         match parsed {
             Ok(Parsed::Request { .. }) => {}
-            Ok(Parsed::Incomplete { .. }) => self.remember(cursor, spans, spans_before),
+            Ok(Parsed::Incomplete { .. }) => self.remember(cursor, input, spans, spans_before),
             _ => spans.truncate(spans_before),
         }
         parsed
@@ -191,8 +204,14 @@ impl Parser {
 
     /// Takes back the spans of a request that is not complete, keeping them if there are many.
     #[cold]
-    fn remember(&mut self, cursor: Cursor, spans: &mut Vec<Span>, spans_before: usize) {
-        self.settled = cursor.pos;
+    fn remember(
+        &mut self,
+        cursor: Cursor,
+        input: &[u8],
+        spans: &mut Vec<Span>,
+        spans_before: usize,
+    ) {
+        self.settled = cursor.settled(input);
         let long = spans.len() - spans_before >= ARGS_REMEMBERED_MIN
             || cursor.scanned >= LINE_REMEMBERED_MIN;
         if long {
@@ -215,7 +234,7 @@ impl Parser {
         let parsed = parse_array(&mut partial.cursor, input, &mut partial.spans, limits)?;
         match parsed {
             Parsed::Incomplete { .. } => {
-                self.settled = partial.cursor.pos;
+                self.settled = partial.cursor.settled(input);
                 self.partial = Some(partial);
             }
             _ => spans.append(&mut partial.spans),
@@ -235,7 +254,7 @@ impl Parser {
         let end = match find_line_end(input, b'\n', Some(0), &mut cursor.scanned, limits) {
             LineEnd::At(end) => end,
             LineEnd::Later { wanted } => {
-                self.remember(cursor, spans, spans.len());
+                self.remember(cursor, input, spans, spans.len());
                 return Ok(Parsed::Incomplete { wanted });
             }
             LineEnd::TooFar => return Err(ProtocolError::InlineTooLong),

@@ -113,6 +113,7 @@ fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 }
 
 /// How many replicas a call waits for. Redis keeps 32 bits of what the client says.
+#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
 fn replica_count(count: i64) -> i64 {
     i64::from(count as i32)
 }

@@ -171,7 +171,8 @@ limit on open files cannot be raised far enough.",
         field!(client_query_buffer_limit),
         "\
 What a client has sent and the server has not taken in yet, one argument most of
-all, and what is queued since MULTI: a client with more than this is disconnected.",
+all, and what is queued since MULTI: a client with more than this is
+disconnected.",
     ),
     buffers::CLIENT_OUTPUT_BUFFER_LIMIT,
     buffers::MAXMEMORY_CLIENTS,

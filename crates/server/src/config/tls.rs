@@ -121,8 +121,9 @@ pub const AUTH_CLIENTS: Row = row(
     field!(tls.auth_clients),
     "\
 Whether clients must show a certificate signed by one of the above: `yes`, `no`,
-or `optional`, where only a certificate that is shown must be valid. They must be of
-X.509 version 3: `openssl x509 -req` makes version 1 unless it is given `-extfile`.",
+or `optional`, where only a certificate that is shown must be valid. It must be
+of X.509 version 3: `openssl x509 -req` makes version 1 unless it is given
+`-extfile`.",
 );
 
 pub const PROTOCOLS: Row = row(

@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn scripts_in_use_outlive_those_that_are_not() {
         let cache = Cache::default();
-        let all: Vec<_> = (0..EVAL_SCRIPTS_MAX).map(|number| script(number)).collect();
+        let all: Vec<_> = (0..EVAL_SCRIPTS_MAX).map(script).collect();
         all.iter().for_each(|script| drop(cache.add(Arc::clone(script), false)));
         all.iter().filter(|script| script.sha != all[7].sha).for_each(|script| script.note_use());
         cache.add(script(1000), false);

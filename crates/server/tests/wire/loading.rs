@@ -48,7 +48,9 @@ fn write_log(directory: &Path, [base, first, second]: [&[u8]; 3]) {
 /// All files below a directory, and what is in them.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
-    for entry in fs::read_dir(directory).unwrap().flatten() {
+    let is_shown = |entry: &fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
+    // Hidden ones say whose the others are.
+    for entry in fs::read_dir(directory).unwrap().flatten().filter(is_shown) {
         match entry.file_type().unwrap().is_dir() {
             true => all.extend(files(&entry.path())),
             false => drop(all.insert(entry.path(), fs::read(entry.path()).unwrap())),

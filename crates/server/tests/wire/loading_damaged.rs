@@ -68,7 +68,9 @@ fn make_files(options: &[&str], dir: &str) {
 
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(directory).unwrap().flatten() {
+    let is_shown = |entry: &fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
+    // Hidden ones say whose the others are.
+    for entry in fs::read_dir(directory).unwrap().flatten().filter(is_shown) {
         match entry.file_type().unwrap().is_dir() {
             true => all.extend(files(&entry.path())),
             false => all.push(entry.path()),

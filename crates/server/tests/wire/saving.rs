@@ -335,7 +335,9 @@ fn a_failed_snapshot_stops_writes_until_one_succeeds() {
     let directory = directory();
     let gone = directory.path().join("gone");
     std::fs::create_dir(&gone).unwrap();
-    let server = Server::kvasir("io_uring", &["--dir", gone.to_str().unwrap(), "--save", "3600 1"]);
+    let options =
+        ["--dir", gone.to_str().unwrap(), "--save", "3600 1", "--enable-protected-configs", "yes"];
+    let server = Server::kvasir("io_uring", &options);
     let mut client = server.connect();
     client.ask("SET k v");
     let mut queuing = server.connect();
