@@ -1,9 +1,9 @@
 //! What is changed in Lua's sources while they are built: the files of `patches/`, in order.
 //!
-//! A patch begins with its reason. `--- FILE` names a file, and each `@@` begins a place in it: lines
-//! with ` ` or `-` before them are what stands there, lines with ` ` or `+` what stands there then.
-//! They name a place by what it says, not by a number, so what stands there must stand there once;
-//! else the build ends, since a change that is silently left out would be a hole.
+//! A patch begins with its reason. `--- FILE` names a file, and each `@@` begins a place in it:
+//! lines with ` ` or `-` before them are what stands there, lines with ` ` or `+` what stands there
+//! then. They name a place by what it says, not by a number, so what stands there must stand there
+//! once; else the build ends, since a change that is silently left out would be a hole.
 
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! The quoting rules of a line: inline commands, redis.conf, redis-cli.
 //!
 //! The words of a line are separated by space. `"..."` knows the escapes `\n \r \t \b \a \xHH` and
-//! `\` before any other byte; `'...'` knows only `\'`. Quotes may open and close inside a word, as in
-//! a shell (`a"b c"d` is the word `ab cd`): so Valkey from 9.1 on; Redis wanted space behind a closing
-//! one. A backslash before the last byte of a line is one of the word, or no quote would close. A NUL
-//! byte ends the line, since Redis (`sdssplitargs`) reads a C string here.
+//! `\` before any other byte; `'...'` knows only `\'`. Quotes may open and close inside a word, as
+//! in a shell (`a"b c"d` is the word `ab cd`): so Valkey from 9.1 on; Redis wanted space behind a
+//! closing one. A backslash before the last byte of a line is one of the word, or no quote would
+//! close. A NUL byte ends the line, since Redis (`sdssplitargs`) reads a C string here.
 
 use std::fmt;
 

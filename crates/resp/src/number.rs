@@ -35,9 +35,9 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
-/// A decimal floating point number, the whole text, no space before it. Not NaN, and nothing that is
-/// too large or too small for a double. Redis reads hexadecimal ones as well; Valkey from 9.1 on does
-/// not.
+/// A decimal floating point number, the whole text, no space before it. Not NaN, and nothing that
+/// is too large or too small for a double. Redis reads hexadecimal ones as well; Valkey from 9.1 on
+/// does not.
 pub fn parse_double(text: &[u8]) -> Option<f64> {
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     match digits {

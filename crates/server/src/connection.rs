@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::ConnectionId;
-use kvasir_resp::reply::{Protocol, Reply};
+use kvasir_resp::reply::{Mark, Protocol, Reply};
 use kvasir_resp::request::Parser;
 
 use crate::acl::access::Access;
@@ -138,6 +138,24 @@ impl Connection {
         }
     }
 
+    /// Whether the reply to the next command is dropped; CLIENT REPLY SKIP is used up by it.
+    pub fn mute(&mut self) -> bool {
+        if self.replies == Replies::SkipNext {
+            self.replies = Replies::SkipThis;
+        }
+        self.replies != Replies::On
+    }
+
+    /// Drops the reply to a command that was muted and has not turned replies on.
+    pub fn unmute(&mut self, mark: Mark) {
+        if self.replies != Replies::On {
+            self.reply.truncate(mark);
+        }
+        if self.replies == Replies::SkipThis {
+            self.replies = Replies::On;
+        }
+    }
+
     /// Keeps what comes while nothing is executed.
     pub fn keep_input(&mut self, bytes: &[u8]) {
         self.input.append(bytes);
@@ -175,8 +193,8 @@ impl Connection {
         std::mem::replace(&mut self.turn_max, more)
     }
 
-    /// What the log of large calls is told of a request and its reply of so many bytes: a reply that
-    /// is dropped has none.
+    /// What the log of large calls is told of a request and its reply of so many bytes: a reply
+    /// that is dropped has none.
     pub fn heard(&self, [request, reply]: [usize; 2]) -> [usize; 2] {
         [request, if self.replies == Replies::On { reply } else { 0 }]
     }

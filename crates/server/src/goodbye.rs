@@ -29,8 +29,8 @@ impl Worker {
         }
     }
 
-    /// After a turn of a client that has ended its stream: has it close once all is sent, if nothing
-    /// more is to be executed.
+    /// After a turn of a client that has ended its stream: has it close once all is sent, if
+    /// nothing more is to be executed.
     pub fn see_off(&mut self, index: usize, has_more: bool) {
         let Some(mut connection) = self.connections[index].take() else { return };
         let is_stalled = connection.is_stalled();

@@ -1,8 +1,8 @@
 //! Clients that send faster than they are served wait, and `client-query-buffer-limit`.
 //!
-//! As in Valkey the limit is for what was not taken in yet, one argument most of all, and for what is
-//! queued since MULTI. The arguments of a request that are complete do not count, so that a call may
-//! be as long as its arguments are many.
+//! As in Valkey the limit is for what was not taken in yet, one argument most of all, and for what
+//! is queued since MULTI. The arguments of a request that are complete do not count, so that a call
+//! may be as long as its arguments are many.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -9,7 +9,6 @@ use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
-use kvasir_resp::reply::Mark;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,7 +19,7 @@ use crate::batch::{Batch, Lookahead, Request, What, plan_keys};
 use crate::blocking::settle;
 use crate::command_log::Noted;
 use crate::commands::{Inside, ServerCommand, ServerCx, ServerRun};
-use crate::connection::{Connection, Replies, find};
+use crate::connection::{Connection, find};
 use crate::dispatch::{Entry, Handler, is_http, unknown_command, unknown_subcommand};
 use crate::error_stats::Author;
 use crate::evict;
@@ -31,6 +30,7 @@ use crate::pubsub::subscriptions::Subscriber;
 use crate::scripting::busy;
 use crate::session::{SessionRun, Start};
 use crate::shared::Shared;
+use crate::stats::CommandStats;
 use crate::timing::Timing;
 use crate::tracking;
 use crate::worker::{Core, Worker};
@@ -203,7 +203,7 @@ impl<'w> Runner<'w> {
         let mut connection = self.connections[id.index as usize].take_if(|open| open.id == id)?;
         if !connection.is_closing && !connection.is_stalled() {
             self.catch_up(&mut connection);
-            let is_muted = mute(&mut connection);
+            let is_muted = connection.mute();
             let mark = connection.reply.mark();
             let session = self.answer(&mut connection, batch, index);
             self.done += u64::from(!connection.is_postponed);
@@ -216,7 +216,7 @@ impl<'w> Runner<'w> {
                 return None;
             }
             if is_muted {
-                unmute(&mut connection, mark);
+                connection.unmute(mark);
             }
             if connection.tracking.is_some() {
                 connection.use_up_choice(self.entry_of(request));
@@ -294,9 +294,7 @@ impl<'w> Runner<'w> {
     ) -> Option<(&'static Entry, SessionRun)> {
         let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
         let args = batch.args(request, self.reactor);
-        let stats = &self.shared.workers[self.worker].stats;
-        stats.last_command.store(command, Relaxed);
-        let stats = &stats.by_command[command];
+        let stats = self.stats_of(command);
         note_use(connection, command, self.core.env.now_ms);
         let admitted = self.admit(connection, entry, args);
         if connection.is_postponed {
@@ -355,6 +353,14 @@ impl<'w> Runner<'w> {
             self.note_large(connection, entry, args, lengths);
         }
         None
+    }
+
+    /// Of the command that is the worker's last one from now on.
+    #[inline]
+    fn stats_of(&self, command: usize) -> &'static CommandStats {
+        let stats = &self.shared.workers[self.worker].stats;
+        stats.last_command.store(command, Relaxed);
+        &stats.by_command[command]
     }
 
     /// Tells those whom it concerns what a call has done.
@@ -572,24 +578,6 @@ pub fn fail(
 ) {
     connection.reply.error_bytes(error.text());
     shared.count_error(worker, error.text(), author);
-}
-
-/// Whether the reply to this command is dropped; CLIENT REPLY SKIP is used up by it.
-fn mute(connection: &mut Connection) -> bool {
-    if connection.replies == Replies::SkipNext {
-        connection.replies = Replies::SkipThis;
-    }
-    connection.replies != Replies::On
-}
-
-/// Drops the reply to a command that was muted and has not turned replies on.
-pub fn unmute(connection: &mut Connection, mark: Mark) {
-    if connection.replies != Replies::On {
-        connection.reply.truncate(mark);
-    }
-    if connection.replies == Replies::SkipThis {
-        connection.replies = Replies::On;
-    }
 }
 
 fn note_use(connection: &Connection, index: usize, now_ms: u64) {

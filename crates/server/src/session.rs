@@ -39,7 +39,7 @@ use crate::fence;
 use crate::monitor::By;
 use crate::pubsub::notifications;
 use crate::pubsub::subscriptions::Subscriber;
-use crate::run::{fail, unmute};
+use crate::run::fail;
 use crate::shared::Shared;
 use crate::timing::Streak;
 use crate::tracking;
@@ -130,7 +130,7 @@ impl Start {
         session.note_large(self.entry, session.args(), request, self.mark);
         let (mut worker, mut connection) = session.end();
         if self.is_muted {
-            unmute(&mut connection, self.mark);
+            connection.unmute(self.mark);
         }
         connection.in_session = false;
         connection.use_up_choice(Some(self.entry));
@@ -499,8 +499,8 @@ impl Session {
         }
     }
 
-    /// Makes a call that wants the session itself, with arguments of its own. What was written since
-    /// `mark` counts for its reply in the log of large ones.
+    /// Makes a call that wants the session itself, with arguments of its own. What was written
+    /// since `mark` counts for its reply in the log of large ones.
     pub fn hand_on(
         mut self,
         entry: &'static Entry,

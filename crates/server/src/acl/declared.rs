@@ -1,8 +1,8 @@
 //! Users for the configuration file: what CONFIG REWRITE writes of them.
 //!
-//! A user may be declared once, so what an included file or the command line declares is not written
-//! again: the next start would refuse that. If such a user was changed or deleted meanwhile, there
-//! is nothing that could be written, and the rewrite is refused.
+//! A user may be declared once, so what an included file or the command line declares is not
+//! written again: the next start would refuse that. If such a user was changed or deleted
+//! meanwhile, there is nothing that could be written, and the rewrite is refused.
 
 use std::path::Path;
 

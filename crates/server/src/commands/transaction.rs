@@ -200,8 +200,8 @@ fn has_changed(session: &Session) -> bool {
 }
 
 /// Runs one call of a transaction; its error is its reply, and the others run all the same. The
-/// reply to EXEC begins at `start`: how long that is by now is what the log of large replies tells of
-/// each call, as in Valkey.
+/// reply to EXEC begins at `start`: how long that is by now is what the log of large replies tells
+/// of each call, as in Valkey.
 fn run(mut session: Session, call: Queued, start: Mark) -> Session {
     let Queued { entry, args } = call;
     let mark = session.connection.reply.mark();

@@ -2,8 +2,8 @@
 //!
 //! Comments, order and what the file says of other things stay. A line whose option has another
 //! value now gets the new one; of several lines about one option the first is kept. Options that
-//! the file does not mention are added at its end, if they do not have their default. Lines of users
-//! are replaced by those that there are now, in their order.
+//! the file does not mention are added at its end, if they do not have their default. Lines of
+//! users are replaced by those that there are now, in their order.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -37,15 +37,17 @@ fn check(file: &Path) -> (i32, String) {
     (output.status.code().expect("no signal"), String::from_utf8(text).unwrap())
 }
 
+type Start = fn(&[&str]) -> Option<Server>;
+
 /// Loads a log here and in both others, and has each asked the same.
 fn check_loads(script: &str, asked: &str, answers: &str) {
     let (script, bytes) = (script.replace("SET_SHA", SET_SHA).replace("SETTER", SET), Vec::new());
     let bytes = [bytes, log(&script)].concat();
-    let peers: [&dyn Fn(&[&str]) -> Option<Server>; 4] = [
-        &|options| Some(Server::kvasir("epoll", options)),
-        &|options| Some(Server::kvasir("io_uring", options)),
-        &Server::redis,
-        &Server::valkey,
+    let peers: [Start; 4] = [
+        |options| Some(Server::kvasir("epoll", options)),
+        |options| Some(Server::kvasir("io_uring", options)),
+        Server::redis,
+        Server::valkey,
     ];
     for peer in peers {
         let directory = directory();

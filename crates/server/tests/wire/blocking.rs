@@ -162,8 +162,8 @@ fn swapped_and_moved_keys_are_found() {
     });
 }
 
-/// A transaction, a script, a swap make what somebody waits for, and then something else of it: that
-/// goes on waiting, until there is what it can take.
+/// A transaction, a script, a swap make what somebody waits for, and then something else of it:
+/// that goes on waiting, until there is what it can take.
 #[test]
 fn what_was_something_else_in_between_has_not_been_seen() {
     let waits = [

@@ -19,8 +19,8 @@ fn rewritten(server: &Server, calls: &[&str]) -> String {
 }
 
 /// The lines of users, comments and passwords, in their order.
-/// Lines that are about users, each with its words in some order: Redis writes commands in that of a
-/// table that it seeds at each start.
+/// Lines that are about users, each with its words in some order: Redis writes commands in that of
+/// a table that it seeds at each start.
 fn told(file: &str) -> Vec<Vec<&str>> {
     let starts = ["user ", "# c", "maxclients"];
     let told = file.lines().filter(|line| starts.iter().any(|start| line.starts_with(start)));

@@ -145,6 +145,22 @@ fn large_requests_and_replies_are_kept() {
     });
 }
 
+/// What the logs of large calls have, which forget it: length and the beginning of the call.
+fn take_large(admin: &mut Client) -> Vec<String> {
+    let mut shown = Vec::new();
+    for kind in ["large-reply", "large-request"] {
+        let reply = admin.ask(&format!("COMMANDLOG GET -1 {kind}"));
+        shown.extend(reply.as_array().unwrap().iter().map(|entry| {
+            let fields = entry.as_array().unwrap();
+            let call = show(&fields[3]);
+            format!("{kind} {} {:.12}", show(&fields[2]), call)
+        }));
+        admin.ask(&format!("COMMANDLOG RESET {kind}"));
+    }
+    admin.ask("COMMANDLOG RESET large-reply");
+    shown
+}
+
 /// What runs others, what they run, and who has waited, are told of as any call is.
 #[test]
 fn large_replies_of_scripts_transactions_and_woken_clients_are_kept() {
@@ -158,18 +174,7 @@ fn large_replies_of_scripts_transactions_and_woken_clients_are_kept() {
         admin.call(&["FUNCTION", "LOAD", library]);
         admin.call(&["SET", "k", &big]);
         let mut shown = Vec::new();
-        let mut take = |admin: &mut Client| {
-            for kind in ["large-reply", "large-request"] {
-                let reply = admin.ask(&format!("COMMANDLOG GET -1 {kind}"));
-                shown.extend(reply.as_array().unwrap().iter().map(|entry| {
-                    let fields = entry.as_array().unwrap();
-                    let call = show(&fields[3]);
-                    format!("{kind} {} {:.12}", show(&fields[2]), call)
-                }));
-                admin.ask(&format!("COMMANDLOG RESET {kind}"));
-            }
-            admin.ask("COMMANDLOG RESET large-reply");
-        };
+        let mut take = |admin: &mut Client| shown.extend(take_large(admin));
         take(&mut admin);
         let calls = [
             "EVAL \"return redis.call('GET', KEYS[1])\" 1 k",

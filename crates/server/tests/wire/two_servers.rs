@@ -159,7 +159,7 @@ fn check(first: Way, second: Way, end: End, by_link: bool) {
 fn check_all(first: Way) {
     for (index, second) in [Log, OneFile, FourFiles, Asked, Default].into_iter().enumerate() {
         for end in [End::First, End::Last, End::Killed] {
-            check(first, second, end, (index + end as usize) % 2 == 0);
+            check(first, second, end, (index + end as usize).is_multiple_of(2));
         }
     }
 }

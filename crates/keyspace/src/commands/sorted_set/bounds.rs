@@ -21,8 +21,8 @@ fn score_bound(text: &[u8]) -> Option<(f64, bool)> {
     }
 }
 
-/// A number as Valkey reads it here, with fewer checks than elsewhere: up to a zero byte, nothing is
-/// 0, too large is infinite.
+/// A number as Valkey reads it here, with fewer checks than elsewhere: up to a zero byte, nothing
+/// is 0, too large is infinite.
 fn number(text: &[u8]) -> Option<f64> {
     let text = quoted(text);
     if text.is_empty() {
