@@ -289,6 +289,8 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             return Err(Trouble::Stuck(io::Error::other(what)));
         }
         (self.room, self.marked) = (self.len, self.len);
+        // Until a sync a power cut may bring back what is cut off.
+        self.is_dirty = true;
         self.file.truncate(self.len).map_err(Trouble::Stuck)
     }
 
