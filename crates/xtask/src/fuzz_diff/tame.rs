@@ -19,6 +19,8 @@ pub fn tame(call: &mut Call, peer: Peer) {
     shorten_wait(call, &name);
     if peer == Peer::Valkey {
         spare_words(call, &name);
+    } else {
+        spare_old_numbers(call);
     }
     match &name[..] {
         b"hrandfield" | b"srandmember" | b"zrandmember" if draws_many(call) => {
@@ -28,8 +30,8 @@ pub fn tame(call: &mut Call, peer: Peer) {
         b"xadd" => call.iter_mut().filter(|word| *word == b"*").for_each(|word| {
             *word = b"7-*".to_vec();
         }),
-        // Valkey refuses the least count, and the others remove by it.
-        b"lrem" if peer == Peer::Valkey => {
+        // Redis removes by the least count, which the others refuse.
+        b"lrem" if peer == Peer::Redis => {
             replace_number(call, Some(2), b"-1", |count| count == i64::MIN);
         }
         // Of an index that does not fit an int Valkey sees only the lower half, in a small list.
@@ -53,6 +55,18 @@ pub fn tame(call: &mut Call, peer: Peer) {
         // Any so many of those found: which are they?
         b"geosearchstore" | b"georadius" | b"georadiusbymember" => remove_word(call, b"any"),
         _ => {}
+    }
+}
+
+/// Redis 7.0 reads numbers that Valkey 9.1 refuses, as we do: hexadecimal ones, and behind a space.
+fn spare_old_numbers(call: &mut Call) {
+    for word in call.iter_mut().skip(1) {
+        match &word[..] {
+            b"0x10" => *word = b"16".to_vec(),
+            b"(0x10" => *word = b"(16".to_vec(),
+            b" 1" | b"( 1" => *word = b"1".to_vec(),
+            _ => {}
+        }
     }
 }
 
