@@ -19,8 +19,8 @@ const LONG_SILENCE: Duration = Duration::from_secs(3);
 /// For Kvasir to do what the oracle did.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Surplus behind an argument, and quotes inside a word, are as in Valkey, with which the server's own
-/// tests compare.
+/// Surplus behind an argument, and quotes inside a word, are as in Valkey, with which the server's
+/// own tests compare.
 static CASES: &[&[u8]] = &[
     b"*1\r\nPING\r\n",
     b"*1\r\n:4\r\nPING\r\n",
