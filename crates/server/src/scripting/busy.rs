@@ -25,7 +25,7 @@ use crate::run::{Position, Runner};
 use crate::saving::saves_at_end;
 use crate::scripting::host::Running;
 use crate::session::Session;
-use crate::shared::{Message, Shared};
+use crate::shared::Shared;
 use crate::start::stop_on_signal;
 use crate::worker::Worker;
 
@@ -189,8 +189,7 @@ fn end_of_server(running: &mut Running, now: Ticks) -> Option<Tick> {
             .is_some_and(|since| ms_between(since, now) > STOP_PATIENCE_MS)
         {
             warning!("stopping without saving: a script that has written does not end");
-            shared.is_stopping.store(true, Relaxed);
-            shared.send_all(|| Message::Look);
+            shared.stop();
         }
     }
     running.is_cut_short = shared.is_stopping.load(Relaxed);
