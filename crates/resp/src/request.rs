@@ -23,6 +23,9 @@ use crate::number::parse_integer;
 pub struct Limits {
     /// The longest argument, in bytes: `proto-max-bulk-len`. The link from a master has no limit.
     pub bulk_len_max: u64,
+    /// The most bytes of one argument and its end that may be there: what Redis's
+    /// `client-query-buffer-limit` comes to, however the bytes were cut into packets.
+    pub unread_max: u64,
     /// The most arguments of a request.
     pub args_max: u32,
     /// The longest line, inline command or header, in bytes without its end.
@@ -40,6 +43,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             bulk_len_max: 512 * 1024 * 1024,
+            unread_max: u64::MAX,
             args_max: i32::MAX as u32,
             inline_len_max: 64 * 1024,
             authenticated: true,
@@ -78,7 +82,7 @@ pub enum ProtocolError {
     },
     InlineTooLong,
     UnbalancedQuotes,
-    /// Past 4 GiB. Redis closes such a client without a word (`client-query-buffer-limit`).
+    /// Past 4 GiB, or past [`Limits::unread_max`]. Redis closes such a client without a word.
     RequestTooLong,
 }
 
@@ -116,14 +120,10 @@ impl std::error::Error for ProtocolError {}
 #[derive(Default)]
 pub struct Parser {
     partial: Option<Box<Partial>>,
-    /// Of a request that was not complete when it was parsed last: how far its arguments were.
-    settled: usize,
 }
 
 /// A request with fewer arguments than this is cheaper to read again than to remember.
 const ARGS_REMEMBERED_MIN: usize = 16;
-/// A line that has the length of an argument is no longer.
-const LENGTH_LINE_MAX: usize = 32;
 /// The same for the bytes of a line without an end.
 const LINE_REMEMBERED_MIN: usize = 1024;
 
@@ -141,17 +141,6 @@ struct Cursor {
     scanned: usize,
     /// Arguments that are still to come; 0 before the first line has been read.
     args_left: u32,
-}
-
-impl Cursor {
-    /// Up to where the input is taken in: behind the arguments that are complete, and behind the
-    /// length of the next one.
-    fn settled(&self, input: &[u8]) -> usize {
-        let rest = input.get(self.pos..).unwrap_or_default();
-        let line = rest.get(..LENGTH_LINE_MAX.min(rest.len())).unwrap_or_default();
-        let end = line.iter().position(|byte| *byte == b'\n').filter(|_| rest[0] == b'$');
-        self.pos + end.map_or(0, |end| end + 1)
-    }
 }
 
 impl Parser {
@@ -183,16 +172,10 @@ impl Parser {
         let parsed = parse_array(&mut cursor, input, spans, limits);
         match parsed {
             Ok(Parsed::Request { .. }) => {}
-            Ok(Parsed::Incomplete { .. }) => self.remember(cursor, input, spans, spans_before),
+            Ok(Parsed::Incomplete { .. }) => self.remember(cursor, spans, spans_before),
             _ => spans.truncate(spans_before),
         }
         parsed
-    }
-
-    /// Of the incomplete request that was parsed last: the bytes up to where its arguments were
-    /// complete.
-    pub fn settled_bytes(&self) -> usize {
-        self.settled
     }
 
     /// The memory held for an incomplete request.
@@ -207,11 +190,9 @@ impl Parser {
     fn remember(
         &mut self,
         cursor: Cursor,
-        input: &[u8],
         spans: &mut Vec<Span>,
         spans_before: usize,
     ) {
-        self.settled = cursor.settled(input);
         let long = spans.len() - spans_before >= ARGS_REMEMBERED_MIN
             || cursor.scanned >= LINE_REMEMBERED_MIN;
         if long {
@@ -234,7 +215,6 @@ impl Parser {
         let parsed = parse_array(&mut partial.cursor, input, &mut partial.spans, limits)?;
         match parsed {
             Parsed::Incomplete { .. } => {
-                self.settled = partial.cursor.settled(input);
                 self.partial = Some(partial);
             }
             _ => spans.append(&mut partial.spans),
@@ -254,7 +234,7 @@ impl Parser {
         let end = match find_line_end(input, b'\n', Some(0), &mut cursor.scanned, limits) {
             LineEnd::At(end) => end,
             LineEnd::Later { wanted } => {
-                self.remember(cursor, input, spans, spans.len());
+                self.remember(cursor, spans, spans.len());
                 return Ok(Parsed::Incomplete { wanted });
             }
             LineEnd::TooFar => return Err(ProtocolError::InlineTooLong),
@@ -278,7 +258,7 @@ impl Parser {
 /// Returns where that ends, which for most requests is their end.
 #[inline]
 fn parse_short(input: &[u8], spans: &mut Vec<Span>, limits: &Limits) -> Cursor {
-    let plain = limits.bulk_len_max >= 999 && limits.args_max >= 9;
+    let plain = limits.bulk_len_max.min(limits.unread_max) > 1000 && limits.args_max >= 9;
     let [b'*', count @ b'1'..=b'9', b'\r', b'\n', rest @ ..] = input else {
         return Cursor::default();
     };
@@ -343,8 +323,13 @@ fn parse_array(
         };
         let span = check_bulk(header, limits)?;
         let end = header.end + span.len as usize + 2;
+        let end_max = (header.end as u64).saturating_add(limits.unread_max);
+        if end.min(input.len()) as u64 > end_max {
+            return Err(ProtocolError::RequestTooLong);
+        }
         if end > input.len() {
-            return Ok(Parsed::Incomplete { wanted: end });
+            let wanted = end.min(end_max.saturating_add(1) as usize);
+            return Ok(Parsed::Incomplete { wanted });
         }
         if input[end - 2..end] != *b"\r\n" {
             return Err(ProtocolError::InvalidLineEnd);

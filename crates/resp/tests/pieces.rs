@@ -8,7 +8,7 @@ mod driver;
 use driver::{Event, run};
 use kvasir_resp::args::Span;
 use kvasir_resp::encode::encode_request;
-use kvasir_resp::request::{Limits, Parsed, Parser};
+use kvasir_resp::request::{Limits, Parsed, Parser, ProtocolError};
 use proptest::prelude::*;
 
 fn any_args() -> impl Strategy<Value = Vec<Vec<u8>>> {
@@ -73,6 +73,31 @@ proptest! {
         prop_assert_eq!(&run(&stream, &[], &limits), &expected);
         prop_assert_eq!(&run(&stream, &cuts, &limits), &expected);
         let everywhere: Vec<usize> = (1..stream.len()).collect();
+        prop_assert_eq!(&run(&stream, &everywhere, &limits), &expected);
+    }
+
+    #[test]
+    fn an_argument_is_too_long_wherever_it_is_cut(
+        requests in prop::collection::vec(any_args(), 1..4),
+        cuts in any_cuts(),
+        unread_max in 2u64..2000,
+    ) {
+        let fits = |args: &[Vec<u8>]| args.iter().all(|arg| arg.len() as u64 + 2 <= unread_max);
+        let mut stream = vec![];
+        let mut expected = vec![];
+        for args in requests {
+            let start = stream.len();
+            stream.extend(encode_request(&args));
+            if !fits(&args) {
+                expected.push(Event::Error(start, ProtocolError::RequestTooLong));
+                break;
+            }
+            expected.push(Event::Request(stream.len(), args));
+        }
+        let limits = Limits { unread_max, ..Limits::default() };
+        let everywhere: Vec<usize> = (1..stream.len()).collect();
+        prop_assert_eq!(&run(&stream, &[], &limits), &expected);
+        prop_assert_eq!(&run(&stream, &cuts, &limits), &expected);
         prop_assert_eq!(&run(&stream, &everywhere, &limits), &expected);
     }
 

@@ -1,26 +1,28 @@
 //! Clients that send faster than they are served wait, and `client-query-buffer-limit`.
 //!
-//! As in Valkey the limit is for what was not taken in yet, one argument most of all, and for what
-//! is queued since MULTI. The arguments of a request that are complete do not count, so that a call
-//! may be as long as its arguments are many.
+//! As in Valkey the limit is for one argument ([`Limits::unread_max`] says it to the parser), and
+//! for what is queued since MULTI. The arguments of a request that are complete do not count, so
+//! that a call may be as long as its arguments are many.
+//!
+//! [`Limits::unread_max`]: kvasir_resp::request::Limits::unread_max
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_resp::args::Args;
+
+use crate::connection::Connection;
 use crate::log::warning;
+use crate::stats::WorkerStats;
 use crate::worker::Worker;
 
 /// Input that waits beyond this stops receiving, unless it is one request that needs more.
-pub const INPUT_HIGH: usize = 256 * 1024;
+const INPUT_HIGH: usize = 256 * 1024;
 
 impl Worker {
-    /// Back-pressure on a client that sends faster than it is served, and the limit on a request.
+    /// Back-pressure on a client that sends faster than it is served.
     pub fn limit_input(&mut self, index: usize, has_more: bool) {
-        let Some(connection) = self.connections[index].as_deref() else { return };
-        let waiting = connection.input.len();
-        if self.is_beyond_input_limit(index, waiting) {
-            return;
-        }
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        let waiting = connection.input.len();
         if has_more && waiting > INPUT_HIGH && !connection.is_paused {
             connection.is_paused = true;
             self.reactor.pause(connection.id);
@@ -30,22 +32,21 @@ impl Worker {
             self.reactor.resume(connection.id);
         }
     }
+}
 
-    /// Whether input of so many bytes, with what is queued, is beyond the limit; closes the
-    /// connection then.
-    pub fn is_beyond_input_limit(&mut self, index: usize, bytes: usize) -> bool {
-        let Some(connection) = self.connections[index].as_deref() else { return false };
-        let unsettled = bytes.saturating_sub(connection.parser.settled_bytes());
-        let queued = connection.client.queued_bytes.load(Relaxed);
-        let limit = self.core.config.client_query_buffer_limit as usize;
-        // What is queued is held against a client when it sends more.
-        if bytes == 0 || unsettled + queued <= limit {
-            return false;
-        }
-        let id = connection.client.id;
-        warning!("closing client that reached the query buffer limit id={id}");
-        self.shared.workers[self.index].stats.input_limited.add(1);
-        self.close(index);
-        true
+impl Connection {
+    /// Whether a call is more than may be queued.
+    #[inline]
+    pub fn would_queue_too_much(&self, args: Args<'_>, limit: u64) -> bool {
+        self.transaction.is_some()
+            && (self.client.queued_bytes.load(Relaxed) + args.len_bytes()) as u64 > limit
+    }
+
+    /// Ends a connection that has sent too much at once, without a word.
+    #[cold]
+    pub fn close_beyond_input_limit(&mut self, stats: &WorkerStats) {
+        warning!("closing client that reached the query buffer limit id={}", self.client.id);
+        stats.input_limited.add(1);
+        self.is_closing = true;
     }
 }

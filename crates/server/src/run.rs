@@ -9,6 +9,7 @@ use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
+use kvasir_resp::request::ProtocolError;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -277,6 +278,9 @@ impl<'w> Runner<'w> {
             }
             What::UnknownCommand => self.reject(connection, &unknown_command(args)),
             What::UnknownSubcommand => self.reject(connection, &unknown_subcommand(args)),
+            What::Malformed(ProtocolError::RequestTooLong) => {
+                connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
+            }
             What::Malformed(error) => {
                 connection.reply.protocol_error(*error);
                 self.shared.count_error(self.worker, b"ERR", Author::Server);
@@ -294,6 +298,10 @@ impl<'w> Runner<'w> {
     ) -> Option<(&'static Entry, SessionRun)> {
         let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
         let args = batch.args(request, self.reactor);
+        if connection.would_queue_too_much(args, self.core.config.client_query_buffer_limit) {
+            connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
+            return None;
+        }
         let stats = self.stats_of(command);
         note_use(connection, command, self.core.env.now_ms);
         let admitted = self.admit(connection, entry, args);

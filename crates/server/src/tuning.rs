@@ -14,6 +14,7 @@ const INLINE_LEN_MAX: u32 = 64 * 1024;
 pub fn request_limits(config: &Config) -> Limits {
     Limits {
         bulk_len_max: config.proto_max_bulk_len,
+        unread_max: config.client_query_buffer_limit,
         args_max: ARGS_MAX,
         inline_len_max: INLINE_LEN_MAX,
         authenticated: true,

@@ -22,7 +22,6 @@ use crate::cron::Cron;
 use crate::evict::{self, Evicting};
 use crate::fence::HeldBack;
 use crate::input::Input;
-use crate::input_limits::INPUT_HIGH;
 use crate::listen::Open;
 use crate::log::warning;
 use crate::pause;
@@ -397,12 +396,6 @@ impl Worker {
             if let Data::Own(input) = &mut batch.sources[source].data {
                 *input = std::mem::take(&mut connection.input);
             }
-            let bytes = batch.sources[source].data.bytes(&self.reactor).len();
-            let is_long = bytes > INPUT_HIGH || connection.transaction.is_some();
-            if is_long && self.is_beyond_input_limit(index, bytes) {
-                continue;
-            }
-            let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             let limits =
                 Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
             let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
