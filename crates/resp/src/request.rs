@@ -187,12 +187,7 @@ impl Parser {
 
     /// Takes back the spans of a request that is not complete, keeping them if there are many.
     #[cold]
-    fn remember(
-        &mut self,
-        cursor: Cursor,
-        spans: &mut Vec<Span>,
-        spans_before: usize,
-    ) {
+    fn remember(&mut self, cursor: Cursor, spans: &mut Vec<Span>, spans_before: usize) {
         let long = spans.len() - spans_before >= ARGS_REMEMBERED_MIN
             || cursor.scanned >= LINE_REMEMBERED_MIN;
         if long {

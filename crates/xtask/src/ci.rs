@@ -39,7 +39,7 @@ const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
 const FUZZ_DIFF_COMMANDS_COMPRESSED: usize = 50_000;
 
 /// Long enough to run through every branch, short enough for every change.
-const FUZZ_SECONDS: u64 = 12;
+const FUZZ_SECONDS: u64 = 8;
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -1,7 +1,7 @@
 //! Fuzzing with libFuzzer, without cargo-fuzz: the flags it would pass are passed here.
 //!
-//! A fuzz crate lies in `crates/*/fuzz`, a workspace of its own; its programs are the targets. All
-//! are built a second time with the feature `canary`. A target whose source speaks of it plants a
+//! A fuzz crate lies in `crates/*/fuzz`, all of them in the workspace `fuzz`; their programs are the
+//! targets. All are built a second time with the feature `canary`. A target whose source speaks of it plants a
 //! bug there, and then has to fail: a fuzzer that cannot find a planted bug proves nothing.
 //!
 //! As many run at a time as there are cores, each with a log of its own.
@@ -25,7 +25,7 @@ const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
-    -Ccodegen-units=1 -Cdebug-assertions --cfg fuzzing";
+    -Cdebug-assertions --cfg fuzzing";
 
 /// The planted bug must be found in this time.
 const CANARY_SECONDS: u64 = 60;
@@ -98,10 +98,7 @@ fn run_all(targets: &[Target], seconds: u64, seed: u32) -> Result<()> {
     if which("c++").is_none() {
         apt_install(&["g++"])?;
     }
-    // The targets of one crate stand together.
-    for crate_targets in targets.chunk_by(|one, other| one.dir == other.dir) {
-        build(crate_targets)?;
-    }
+    build(targets)?;
     in_parallel(targets, |target| target.check(seconds, seed))?;
     println!("fuzz: {} target(s), nothing found, every canary was found", targets.len());
     Ok(())
@@ -132,47 +129,44 @@ fn in_parallel(targets: &[Target], work: impl Fn(&Target) -> Result<()> + Sync) 
     Ok(())
 }
 
+/// The programs of all fuzz crates, as cargo sees them.
 fn targets() -> Result<Vec<Target>> {
+    let args = ["metadata", "--no-deps", "--format-version", "1", "--manifest-path"];
+    let text = output(cargo(&args).arg(root().join("fuzz/Cargo.toml")))?;
+    let metadata: Value = serde_json::from_str(&text)?;
+    let list =
+        |of: &Value, name: &str| of[name].as_array().cloned().context("cargo metadata has changed");
     let mut found = Vec::new();
-    for entry in fs::read_dir(root().join("crates"))? {
-        let dir = entry?.path().join("fuzz");
-        if dir.join("Cargo.toml").is_file() {
-            found.extend(targets_of(&dir)?);
+    for package in list(&metadata, "packages")? {
+        let manifest = package["manifest_path"].as_str().context("a package is somewhere")?;
+        let dir = Path::new(manifest).parent().context("a manifest is in a folder")?;
+        for program in list(&package, "targets")? {
+            found.push(Target::new(dir, &program)?);
         }
     }
     found.sort_by(|one, other| (&one.dir, &one.name).cmp(&(&other.dir, &other.name)));
     Ok(found)
 }
 
-/// Builds these targets of one fuzz crate, as they are and with the bugs planted. What they depend
-/// on does not know of the feature, so that the canaries cost seconds and not a second libFuzzer.
+/// Builds these targets, as they are and with the bugs planted. What they depend on does not know
+/// of the feature, so that the canaries cost seconds and not a second libFuzzer.
 fn build(targets: &[Target]) -> Result<()> {
+    let host = host_triple()?;
+    let out = target_dir().join("fuzz/build");
     for kind in [Kind::Plain, Kind::Canary] {
-        let host = host_triple()?;
-        let out = target_dir().join("fuzz/build");
-        let mut cargo = nightly_cargo(&["build", "--release", "--target", &host])?;
-        cargo.arg("--manifest-path").arg(targets[0].dir.join("Cargo.toml"));
+        let mut cargo = nightly_cargo(&["build", "--workspace", "--release", "--target", &host])?;
+        cargo.arg("--manifest-path").arg(root().join("fuzz/Cargo.toml"));
         cargo.arg("--target-dir").arg(&out).env("RUSTFLAGS", FLAGS).args(kind.features());
         targets.iter().for_each(|target| _ = cargo.args(["--bin", &target.name]));
         run(&mut cargo)?;
-        let built = out.join(host).join("release");
+        // Aside, since the next kind is built in the same place.
+        fs::create_dir_all(kind.dir())?;
+        let built = out.join(&host).join("release");
         for target in targets {
-            // Aside, since the next kind is built in the same place.
-            fs::create_dir_all(kind.dir())?;
             fs::copy(built.join(&target.name), kind.dir().join(&target.name))?;
         }
     }
     Ok(())
-}
-
-/// The programs of one fuzz crate, as cargo sees them.
-fn targets_of(dir: &Path) -> Result<Vec<Target>> {
-    let args = ["metadata", "--no-deps", "--format-version", "1", "--manifest-path"];
-    let text = output(cargo(&args).arg(dir.join("Cargo.toml")))?;
-    let metadata: Value = serde_json::from_str(&text)?;
-    let programs = metadata["packages"][0]["targets"].as_array().context("no targets")?;
-    let programs = programs.iter().filter(|program| program["kind"][0] == "bin");
-    programs.map(|program| Target::new(dir, program)).collect()
 }
 
 /// Whether a program's file, or a module beside it that it uses, has a bug to plant.
