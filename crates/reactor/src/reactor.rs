@@ -139,14 +139,6 @@ impl Reactor {
         backend!(self, backend => backend.wait(timeout, events))
     }
 
-    /// Whether a wait ends with the first event there is, as it does on epoll anyway. Else it may
-    /// last a moment longer where many clients are about to come, to serve them together.
-    pub fn hurry(&mut self, is_wanted: bool) {
-        if let Implementation::Uring(uring) = &mut self.implementation {
-            uring.hurry(is_wanted);
-        }
-    }
-
     pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
         match &self.implementation {
             Implementation::Uring(uring) => uring.bytes(buffer),

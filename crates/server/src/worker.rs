@@ -16,7 +16,7 @@ use kvasir_structures::heap;
 
 use crate::batch::{Batch, Data, Source};
 use crate::blocking::{Deadlines, Served};
-use crate::config::{Config, aof::Fsync};
+use crate::config::Config;
 use crate::connection::{Connection, find};
 use crate::cron::Cron;
 use crate::evict::{self, Evicting};
@@ -205,9 +205,6 @@ impl Worker {
     fn wait(&mut self) -> std::io::Result<()> {
         let timeout = self.timeout();
         self.awaits_report = false;
-        // Where the disk serves all together, a turn that waits for others would delay that.
-        let Core { env, config, .. } = &self.core;
-        self.reactor.hurry(env.fences && config.aof.appendfsync == Fsync::Always);
         self.reactor.wait(timeout, &mut self.events)?;
         stop_on_signal(self.shared);
         self.core.refresh(self.shared);

@@ -17,7 +17,6 @@ mod buffers;
 mod outgoing;
 mod ring;
 mod silence;
-mod trial;
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,7 +36,6 @@ use buffers::{Buffers, GROUP};
 use outgoing::Outgoing;
 use ring::Ring;
 use silence::Silence;
-use trial::Trial;
 
 /// How many idle `Outgoing` are kept; about 200 bytes each.
 const SPARE_MAX: usize = 1024;
@@ -97,15 +95,10 @@ pub(crate) struct Uring {
     starved: VecDeque<ConnectionId>,
     backoff: Backoff,
     silence: Silence,
-    trial: Trial,
     /// Events that arose outside of `wait`.
     ready: Vec<Event>,
     /// Connections with a quiet send that was pushed since the last turn.
     quiet: Vec<ConnectionId>,
-    /// Those who were answered and have not asked again; none once they did not come in time.
-    awaited: usize,
-    /// No turn waits for them.
-    hurries: bool,
     /// Scratch of `wait`.
     completions: Vec<cqueue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel is given addresses inside of the box")]
@@ -127,11 +120,8 @@ impl Uring {
             starved: VecDeque::new(),
             backoff: Backoff::default(),
             silence: Silence::default(),
-            trial: Trial::new(),
             ready: Vec::new(),
             quiet: Vec::new(),
-            awaited: 0,
-            hurries: false,
             completions: Vec::new(),
             spare: Vec::new(),
             waker: Waker::new()?,
@@ -146,10 +136,6 @@ impl Uring {
 
     pub(crate) fn connection_count(&self) -> usize {
         self.connections.count()
-    }
-
-    pub(crate) fn hurry(&mut self, is_wanted: bool) {
-        self.hurries = is_wanted;
     }
 
     pub(crate) fn bytes(&self, buffer: &Buffer) -> &[u8] {
@@ -230,7 +216,6 @@ impl Uring {
             return;
         }
         self.connection(id).outgoing = Some(outgoing);
-        self.awaited += 1;
         self.continue_send(id);
     }
 
@@ -250,9 +235,6 @@ impl Uring {
         let Some(connection) = self.open(id) else { return };
         let flags = connection.flags;
         connection.flags.insert(Flags::CLOSING);
-        if flags.contains(Flags::WATCHED) {
-            self.silence.count_gone();
-        }
         self.cancel_receive(id);
         if flags.contains(Flags::SENDING) {
             self.cancel(Token::new(Kind::Send, id.index, id.generation));
@@ -280,11 +262,7 @@ impl Uring {
         let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
         let mut completions = std::mem::take(&mut self.completions);
         let timeout = self.silence.limit(self.backoff.limit(timeout));
-        let hope = self.hope();
-        let result = self.ring.turn(timeout, hope, &mut completions);
-        if completions.len() < hope.expected {
-            self.awaited = 0;
-        }
+        let result = self.ring.turn(timeout, &mut completions);
         for completion in completions.drain(..) {
             self.complete(&completion, events);
         }
@@ -379,8 +357,6 @@ impl Uring {
         if size > 0 {
             let buffer = buffer.expect("received bytes lie in a provided buffer");
             events.push(Event::Received { connection: id, buffer });
-            self.awaited = self.awaited.saturating_sub(1);
-            self.trial.count();
             return self.receive(id);
         }
         buffer.into_iter().for_each(|buffer| self.recycle(buffer));

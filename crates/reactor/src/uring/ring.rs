@@ -18,40 +18,14 @@ use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 /// turn ends under any load; what is left comes with the next.
 const FLUSHES_MAX: usize = 16;
 
-/// Where many clients are busy, a turn that takes what is there finds little, and pays for a sleep
-/// and a wake-up each time, which take longer than many requests where the machine is a virtual
-/// one. Who was answered asks again soon: so a turn waits for twice as many as are expected to,
-/// where `trial.rs` finds that this is cheaper. Needs Linux 6.12.
-#[derive(Clone, Copy)]
-pub(crate) struct Hope {
-    /// Clients that may ask again within a moment.
-    pub(crate) expected: usize,
-    /// How long that moment is.
-    pub(crate) patience_us: u32,
-}
-
-/// More would not save much: the sleep is shared by so many.
-const HOPED_MAX: usize = 12;
-
 /// Interrupted, or short of memory for a moment: nothing was lost, the next turn tries again.
 const PASSING_ERRORS: [i32; 5] =
     [libc::EINTR, libc::ETIME, libc::EAGAIN, libc::EBUSY, libc::ENOMEM];
-
-impl Hope {
-    pub(crate) const NONE: Hope = Hope { expected: 0, patience_us: 0 };
-
-    /// How many a turn waits for: one is waited for without a limit.
-    fn completions(self) -> u32 {
-        if self.expected < 2 { 1 } else { (2 * self.expected).min(HOPED_MAX) as u32 }
-    }
-}
 
 pub(crate) struct Ring {
     ring: IoUring,
     /// Entries that found the submission queue full, in their order.
     queued: VecDeque<squeue::Entry>,
-    /// Of the turn in progress.
-    hope: Hope,
 }
 
 impl Ring {
@@ -66,7 +40,7 @@ impl Ring {
             .setup_clamp();
         builder.dontfork();
         let ring = builder.build(entries).map_err(|error| step("io_uring_setup", &error))?;
-        let mut ring = Ring { ring, queued: VecDeque::new(), hope: Hope::NONE };
+        let mut ring = Ring { ring, queued: VecDeque::new() };
         ring.probe()?;
         ring.try_nop()?;
         Ok(ring)
@@ -131,15 +105,12 @@ impl Ring {
         self.queued.push_back(entry);
     }
 
-    /// Submits everything, waits for at least one completion, a moment for more, takes all.
+    /// Submits everything, waits for at least one completion, takes all.
     pub(crate) fn turn(
         &mut self,
         timeout: Option<Duration>,
-        hope: Hope,
         completions: &mut Vec<cqueue::Entry>,
     ) -> io::Result<()> {
-        let may_hope = self.ring.params().is_feature_min_timeout();
-        self.hope = if may_hope { hope } else { Hope::NONE };
         while !self.move_queued() {
             self.enter(Some(Duration::ZERO))?;
             self.take(completions);
@@ -181,16 +152,12 @@ impl Ring {
     /// One system call. Always with GETEVENTS: deferred completions come only to those who ask.
     fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let to_submit = self.ring.submission().len() as u32;
-        let min_complete =
-            if timeout == Some(Duration::ZERO) { 0 } else { self.hope.completions() };
+        let min_complete = u32::from(timeout != Some(Duration::ZERO));
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
         let mut args = SubmitArgs::new();
         let timespec = timeout.map(Timespec::from).unwrap_or_default();
         if timeout.is_some() {
             args = args.timespec(&timespec);
-        }
-        if min_complete > 1 {
-            args = args.min_wait_usec(self.hope.patience_us);
         }
         let submitter = self.ring.submitter();
         // SAFETY: the entries are valid by the promise of `push`; `args` and what it points to

@@ -23,25 +23,12 @@ const LOOKS_MAX: usize = 256;
 pub(super) struct Silence {
     /// Have received something at this tick or the one before.
     heard: Vec<ConnectionId>,
-    /// Of those, how many have been closed since.
-    gone: usize,
     /// To be looked at.
     silent: Vec<ConnectionId>,
     next_tick_ms: u64,
 }
 
 impl Silence {
-    /// Open connections that received something in the last 0.1 to 0.2 s, or may do so first.
-    pub(super) fn heard_count(&self) -> usize {
-        // Who had fallen silent and was closed before the look is among the gone as well.
-        self.heard.len().saturating_sub(self.gone)
-    }
-
-    /// One that is watched was closed.
-    pub(super) fn count_gone(&mut self) {
-        self.gone += 1;
-    }
-
     /// `timeout`, or less if there is something to do before.
     pub(super) fn limit(&self, timeout: Option<Duration>) -> Option<Duration> {
         let rest = match (self.silent.is_empty(), self.heard.is_empty()) {
@@ -75,9 +62,7 @@ impl Uring {
 
     fn tick(&mut self) {
         let now_ms = now_ms();
-        self.trial.tick(now_ms, self.silence.heard_count());
         self.silence.next_tick_ms = now_ms + TICK_MS;
-        self.silence.gone = 0;
         for id in std::mem::take(&mut self.silence.heard) {
             let Some(connection) = self.open(id) else { continue };
             if connection.flags.contains(Flags::HEARD) {
@@ -132,11 +117,10 @@ fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::{Options, Payload, Socket};
+    use crate::{Options, Socket};
 
     /// A ring with connections, and their other ends; None where io_uring is not allowed.
     fn uring(count: usize) -> Option<(Uring, Vec<ConnectionId>, Vec<UnixStream>)> {
@@ -149,42 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_not_heard() {
+    fn who_is_gone_is_watched_no_longer() {
         let Some((mut uring, ids, _clients)) = uring(8) else { return };
-        assert_eq!(uring.silence.heard_count(), 8);
         ids[..5].iter().for_each(|&id| uring.close(id));
-        assert_eq!(uring.silence.heard_count(), 3);
-        // A tick later they are no longer among those it counts, and must not be taken off twice.
         ids[5..].iter().for_each(|&id| uring.hear(id));
         uring.tick();
-        assert_eq!(uring.silence.heard_count(), 3);
         assert_eq!(uring.silence.heard.len(), 3);
-    }
-
-    #[test]
-    fn a_trial_counts_what_is_received_from_tick_to_tick() {
-        let Some((mut uring, _ids, mut clients)) = uring(1) else { return };
-        uring.tick();
-        clients[0].write_all(b"PING\r\n").unwrap();
-        let mut events = Vec::new();
-        while uring.trial.received == 0 {
-            uring.wait(Some(Duration::from_millis(10)), &mut events).unwrap();
-        }
-        assert_eq!(uring.trial.received, 1);
-        uring.tick();
-        assert_eq!(uring.trial.received, 0);
-    }
-
-    #[test]
-    fn a_turn_expects_some_of_those_who_were_answered_unless_it_hurries() {
-        let Some((mut uring, ids, _clients)) = uring(32) else { return };
-        assert_eq!(uring.expected(), 0);
-        ids.iter().for_each(|&id| uring.send(id, Payload::from(b"+OK\r\n".to_vec())));
-        assert_eq!(uring.expected(), 8);
-        uring.hurry(true);
-        assert_eq!(uring.expected(), 0);
-        uring.hurry(false);
-        ids[..16].iter().for_each(|&id| uring.close(id));
-        assert_eq!(uring.expected(), 4);
     }
 }
