@@ -13,7 +13,7 @@ use std::time::Duration;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
 use kvasir_keyspace::view::Env;
-use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
+use kvasir_structures::gate::{ExclusivePass, Gate, Guests, Pass};
 use kvasir_structures::slot::SLOTS;
 
 use crate::apart::{Apart, LeftBehind, Patience, SILENCE_MAX};
@@ -87,10 +87,26 @@ impl Entrance<'_, '_> {
         }
     }
 
-    fn enter<R>(&self, run: impl FnOnce(&Pass<'_>) -> R) -> R {
+    fn of_visitors(&self) -> Door<'_> {
         match self {
-            Entrance::Gate(gate) => run(&gate.enter_extra()),
-            Entrance::Inside(pass) => run(pass),
+            Entrance::Gate(gate) => Door::Gate(gate),
+            Entrance::Inside(pass) => Door::Guests(pass.guests()),
+        }
+    }
+}
+
+/// How one visitor gets in.
+#[derive(Clone, Copy)]
+enum Door<'a> {
+    Gate(&'a Gate),
+    Guests(Guests<'a>),
+}
+
+impl<'a> Door<'a> {
+    fn enter(self) -> Pass<'a> {
+        match self {
+            Door::Gate(gate) => gate.enter_extra(),
+            Door::Guests(guests) => guests.enter(),
         }
     }
 }
@@ -127,7 +143,7 @@ impl Snapshot<'_> {
         };
         let files = files.into_iter().zip(heads).enumerate();
         let writers = files.map(|file| self.begin_writing(&chunks, file, options)).collect();
-        self.visit_all(&entrance, &chunks, place, &images);
+        self.visit_all(entrance.of_visitors(), &chunks, place, &images);
         entrance.alone(|pass| snapshot::end(self.keyspace, pass));
         chunks.complete();
         self.commit((disk, place), &chunks, writers, silence_max)
@@ -241,16 +257,10 @@ impl Snapshot<'_> {
     }
 
     /// Has all slots visited: by the calling thread, and by others as far as they can be started.
-    fn visit_all(
-        &self,
-        entrance: &Entrance<'_, '_>,
-        chunks: &Chunks,
-        place: Place<'_>,
-        images: &[Arc<Image>],
-    ) {
+    fn visit_all(&self, door: Door<'_>, chunks: &Chunks, place: Place<'_>, images: &[Arc<Image>]) {
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
-            let visit = || self.visit(entrance, chunks, place, (images, &next));
+            let visit = || self.visit(door, chunks, place, (images, &next));
             for _ in 1..self.visitors {
                 if thread::Builder::new().spawn_scoped(scope, visit).is_err() {
                     break;
@@ -263,7 +273,7 @@ impl Snapshot<'_> {
     /// Visits slots until none is left, of one file after the other, so that all are written.
     fn visit(
         &self,
-        entrance: &Entrance<'_, '_>,
+        door: Door<'_>,
         chunks: &Chunks,
         place: Place<'_>,
         (images, next): (&[Arc<Image>], &AtomicUsize),
@@ -279,10 +289,10 @@ impl Snapshot<'_> {
             while has_more && !chunks.has_failed() {
                 chunks.take_aside();
                 chunks.wait_for_room();
-                has_more = entrance.enter(|pass| {
-                    // Who has cancelled may have ended the images, but not while this is inside.
-                    !self.cancel.is_asked() && image.visit(self.keyspace, pass, slot)
-                });
+                let pass = door.enter();
+                // Who has cancelled may have ended the images, but not while this is inside.
+                has_more = !self.cancel.is_asked() && image.visit(self.keyspace, &pass, slot);
+                drop(pass);
                 manners.give_way();
             }
         }

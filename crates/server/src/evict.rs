@@ -98,7 +98,7 @@ impl Evicting {
     }
 
     #[inline]
-    fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.limit == 0 || memory::own_bytes() < self.room_until
     }
 }

@@ -260,10 +260,15 @@ impl<'w> Runner<'w> {
         index: usize,
     ) -> Option<(&'static Entry, SessionRun)> {
         let request = &batch.requests[index];
+        let args = batch.args(request, self.reactor);
+        if connection.would_queue_too_much(args, self.core.config.client_query_buffer_limit) {
+            connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
+            return None;
+        }
         if let What::Call(command) = request.what {
             return self.run_call(connection, batch, index, command as usize);
         }
-        self.refuse(connection, &request.what, batch.args(request, self.reactor));
+        self.refuse(connection, &request.what, args);
         None
     }
 
@@ -298,10 +303,6 @@ impl<'w> Runner<'w> {
     ) -> Option<(&'static Entry, SessionRun)> {
         let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
         let args = batch.args(request, self.reactor);
-        if connection.would_queue_too_much(args, self.core.config.client_query_buffer_limit) {
-            connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
-            return None;
-        }
         let stats = self.stats_of(command);
         note_use(connection, command, self.core.env.now_ms);
         let admitted = self.admit(connection, entry, args);

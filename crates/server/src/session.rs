@@ -393,10 +393,12 @@ impl Session {
         result
     }
 
-    /// A session of many calls retires much, and who is alone need not keep it to the end.
+    /// A session of many calls retires much, and who is alone need not keep it to the end, nor
+    /// have keys evicted for it.
     fn reclaim(&mut self) {
+        let has_room = self.worker.core.evicting.has_room();
         if let Some(Hold::World(pass)) = &mut self.hold
-            && pass.gate().retired_count() >= RETIRED_MAX
+            && pass.gate().retired_count() >= if has_room { RETIRED_MAX } else { 1 }
         {
             pass.reclaim();
         }

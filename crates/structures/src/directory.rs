@@ -5,11 +5,13 @@
 //! bit set.
 //!
 //! # Safety
-//! - A directory's `depth` and boxes never change once it is published; its leaves are atomics. So
-//!   a probe may read it while the table's owner replaces leaves in it.
+//! - A directory's `depth` and boxes never change once it is published; its leaves are atomics, and
+//!   its facts are cells that only the table's owner looks at. Both only ever borrow it shared, so
+//!   a probe may read it while the owner replaces leaves in it.
 //! - What a root led to is freed by `Outgrown` only, which a table makes when it has given up its
 //!   own name for it.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bucket::{self, Bucket, Fraction, Leaf};
@@ -64,7 +66,8 @@ impl Drop for Outgrown {
 pub(crate) struct Directory {
     pub(crate) depth: u32,
     pub(crate) leaves: Box<[AtomicU64]>,
-    pub(crate) facts: Box<[LeafFacts]>,
+    /// The owner's alone.
+    pub(crate) facts: Box<[Cell<LeafFacts>]>,
 }
 
 #[derive(Clone, Copy)]
@@ -88,15 +91,15 @@ impl Directory {
 
     /// The slots that name the same leaf as `slot`.
     pub(crate) fn range(&self, slot: usize) -> core::ops::Range<usize> {
-        let width = 1 << (self.depth - self.facts[slot].depth);
+        let width = 1 << (self.depth - self.facts[slot].get().depth);
         let first = slot & !(width - 1);
         first..first + width
     }
 
-    pub(crate) fn put(&mut self, range: core::ops::Range<usize>, leaf: Leaf, facts: LeafFacts) {
+    pub(crate) fn put(&self, range: core::ops::Range<usize>, leaf: Leaf, facts: LeafFacts) {
         for slot in range {
             self.leaves[slot].store(leaf.word(), Ordering::Relaxed);
-            self.facts[slot] = facts;
+            self.facts[slot].set(facts);
         }
     }
 
@@ -104,7 +107,7 @@ impl Directory {
         let twice = |slot: usize| slot / 2;
         let slots = self.leaves.len() * 2;
         let leaves = (0..slots).map(|slot| AtomicU64::new(self.leaf(twice(slot)).word()));
-        let facts = (0..slots).map(|slot| self.facts[twice(slot)]);
+        let facts = (0..slots).map(|slot| self.facts[twice(slot)].clone());
         Directory { depth: self.depth + 1, leaves: leaves.collect(), facts: facts.collect() }
     }
 }

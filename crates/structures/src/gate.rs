@@ -39,8 +39,10 @@
 //! | `epoch` | incremented while `retired` is locked, read by everybody |
 //! | `retired` | under its mutex; what leaves it is freed outside of it |
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::locks::lock;
@@ -125,7 +127,7 @@ impl Gate {
     pub fn enter_extra(&self) -> Pass<'_> {
         let mut backoff = Backoff::new();
         loop {
-            match (self.workers..self.flags.len()).find(|&index| self.try_claim(index)) {
+            match self.claim_extra() {
                 Some(index) => {
                     return self.pass_or_wait(index, || false).expect("nobody gives up");
                 }
@@ -168,8 +170,7 @@ impl Gate {
         self.is_closed.store(true, Ordering::Relaxed);
         self.fence();
         // Opens the gate again if it is dropped.
-        let exclusive =
-            ExclusivePass { pass: Pass { gate: self, index: EXCLUSIVE }, _closer: closer };
+        let exclusive = ExclusivePass { pass: Pass::new(self, EXCLUSIVE), _closer: closer };
         for flag in &self.flags {
             let mut backoff = Backoff::new();
             while flag.0.load(Ordering::Acquire) != OUTSIDE {
@@ -198,6 +199,11 @@ impl Gate {
         self.retired_count.load(Ordering::Relaxed)
     }
 
+    /// Sets a flag that belongs to no worker; `None` while all are set.
+    fn claim_extra(&self) -> Option<usize> {
+        (self.workers..self.flags.len()).find(|&index| self.try_claim(index))
+    }
+
     /// Sets the flag of `index`, unless it is set.
     #[inline]
     fn try_claim(&self, index: usize) -> bool {
@@ -215,7 +221,7 @@ impl Gate {
         if self.is_closed.load(Ordering::Acquire) && !self.wait_outside(index, gives_up) {
             return None;
         }
-        Some(Pass { gate: self, index })
+        Some(Pass::new(self, index))
     }
 
     /// Waits until the gate is open and the flag of `index` is set again; `false`, outside, if it
@@ -243,12 +249,22 @@ impl Gate {
     /// for. Says whether there may be more.
     #[cold]
     pub fn reclaim(&self) -> bool {
+        self.reclaim_unless(|| self.is_closed.load(Ordering::Acquire))
+    }
+
+    /// [`Gate::reclaim`], unless what is looked at under the lock says that somebody may be alone
+    /// inside, who has no flag. What that one retires comes behind the lock, and behind its closing
+    /// of the gate.
+    fn reclaim_unless(&self, is_unsafe: impl FnOnce() -> bool) -> bool {
         let free: Vec<_> = {
             let mut retired = match self.retired.try_lock() {
                 Ok(retired) => retired,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return false,
             };
+            if is_unsafe() {
+                return false;
+            }
             let oldest_epoch = self.oldest_epoch_inside();
             let ripe = retired.partition_point(|(epoch, _)| *epoch <= oldest_epoch);
             let free: Vec<_> = retired.drain(..ripe.min(RECLAIMED_MAX)).collect();
@@ -305,9 +321,16 @@ impl fmt::Debug for Gate {
 pub struct Pass<'g> {
     gate: &'g Gate,
     index: usize,
+    /// A lane of the log is its holder's alone, and so is a locked slot: not shared by threads.
+    one_thread: PhantomData<Cell<()>>,
 }
 
 impl<'g> Pass<'g> {
+    #[inline]
+    fn new(gate: &'g Gate, index: usize) -> Pass<'g> {
+        Pass { gate, index, one_thread: PhantomData }
+    }
+
     /// The gate that was passed, so that an owner can assert that it is its own.
     #[inline]
     pub fn gate(&self) -> &'g Gate {
@@ -357,11 +380,36 @@ pub struct ExclusivePass<'g> {
     _closer: MutexGuard<'g, ()>,
 }
 
-impl ExclusivePass<'_> {
+impl<'g> ExclusivePass<'g> {
+    /// For threads that do the holder's work while it keeps everybody else out.
+    pub fn guests(&self) -> Guests<'_> {
+        Guests { gate: self.gate }
+    }
+
     /// Frees what was retired, before the end: nobody else is inside to look at it, and nobody
     /// borrows the pass.
     pub fn reclaim(&mut self) {
-        while self.pass.gate.reclaim() {}
+        while self.pass.gate.reclaim_unless(|| false) {}
+    }
+}
+
+/// Lets threads of an exclusive holder in; ends before the gate is opened, since it borrows the
+/// holder's pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Guests<'e> {
+    gate: &'e Gate,
+}
+
+impl<'e> Guests<'e> {
+    /// A pass for this thread; waits while [`EXTRAS`] others have one.
+    pub fn enter(&self) -> Pass<'e> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.gate.claim_extra() {
+                Some(index) => return Pass::new(self.gate, index),
+                None => backoff.snooze(),
+            }
+        }
     }
 }
 
@@ -391,169 +439,5 @@ impl fmt::Debug for Retired {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::SeqCst};
-
-    use super::*;
-
-    /// Counts its drops.
-    struct Canary(Arc<AtomicUsize>);
-
-    impl Drop for Canary {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, SeqCst);
-        }
-    }
-
-    fn canary(drops: &Arc<AtomicUsize>) -> Retired {
-        Retired::value(Box::new(Canary(drops.clone())))
-    }
-
-    #[test]
-    fn freed_when_the_last_older_batch_ends() {
-        let gate = Gate::new(3);
-        let drops = Arc::new(AtomicUsize::new(0));
-        let (retirer, reader) = (gate.enter(0), gate.enter(1));
-        retirer.retire(canary(&drops));
-        drop(retirer);
-        assert_eq!((drops.load(SeqCst), gate.retired_count()), (0, 1), "the reader is inside");
-        let newcomer = gate.enter(2);
-        drop(gate.enter(0));
-        assert_eq!(drops.load(SeqCst), 0, "the reader is still inside");
-        drop(reader);
-        assert_eq!((drops.load(SeqCst), gate.retired_count()), (1, 0), "the newcomer is no reason");
-        drop(newcomer);
-    }
-
-    #[test]
-    fn one_leave_frees_a_bounded_number() {
-        let gate = Gate::new(1);
-        let drops = Arc::new(AtomicUsize::new(0));
-        let pass = gate.enter(0);
-        (0..RECLAIMED_MAX + 1).for_each(|_| pass.retire(canary(&drops)));
-        drop(pass);
-        assert_eq!((drops.load(SeqCst), gate.retired_count()), (RECLAIMED_MAX, 1));
-        drop(gate.enter(0));
-        assert_eq!((drops.load(SeqCst), gate.retired_count()), (RECLAIMED_MAX + 1, 0));
-    }
-
-    #[test]
-    fn what_is_left_is_freed_without_a_batch() {
-        let (gate, drops) = (Gate::new(1), Arc::new(AtomicUsize::new(0)));
-        let pass = gate.enter(0);
-        (0..2 * RECLAIMED_MAX + 1).for_each(|_| pass.retire(canary(&drops)));
-        assert!(!gate.reclaim(), "the pass is inside");
-        drop(pass);
-        assert!(gate.reclaim());
-        assert!(!gate.reclaim());
-        assert_eq!((drops.load(SeqCst), gate.retired_count()), (2 * RECLAIMED_MAX + 1, 0));
-    }
-
-    #[test]
-    fn who_is_alone_frees_at_once() {
-        let (gate, drops) = (Gate::new(1), Arc::new(AtomicUsize::new(0)));
-        let mut pass = gate.exclusive();
-        (0..RECLAIMED_MAX + 1).for_each(|_| pass.retire(canary(&drops)));
-        pass.reclaim();
-        assert_eq!(drops.load(SeqCst), RECLAIMED_MAX + 1);
-    }
-
-    #[test]
-    fn what_is_left_is_freed_with_the_gate() {
-        let drops = Arc::new(AtomicUsize::new(0));
-        let gate = Gate::new(2);
-        let reader = gate.enter(0);
-        gate.enter(1).retire(canary(&drops));
-        std::mem::forget(reader);
-        drop(gate);
-        assert_eq!(drops.load(SeqCst), 1);
-    }
-
-    #[test]
-    #[should_panic(expected = "worker 0 is inside the gate already")]
-    fn a_worker_enters_once() {
-        let gate = Gate::new(1);
-        let _pass = gate.enter(0);
-        let _ = gate.enter(0);
-    }
-
-    #[test]
-    fn exclusive_excludes_workers_extras_and_other_exclusives() {
-        const ROUNDS: usize = 2_000;
-        let gate = Gate::new(2);
-        let (inside, sections) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (gate, inside, sections) = (&gate, &inside, &sections);
-        let shared = |_pass: &Pass<'_>| {
-            inside.fetch_add(1, SeqCst);
-            std::hint::spin_loop();
-            inside.fetch_sub(1, SeqCst);
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(move || (0..ROUNDS).for_each(|_| shared(&gate.enter(0))));
-            scope.spawn(move || (0..ROUNDS).for_each(|_| shared(&gate.enter(1))));
-            scope.spawn(move || (0..ROUNDS).for_each(|_| shared(&gate.enter_extra())));
-            for _ in 0..2 {
-                scope.spawn(move || {
-                    for _ in 0..ROUNDS / 10 {
-                        let pass = gate.exclusive();
-                        assert_eq!(inside.load(SeqCst), 0);
-                        shared(&pass);
-                        sections.fetch_add(1, SeqCst);
-                    }
-                });
-            }
-        });
-        assert_eq!(sections.load(SeqCst), 2 * ROUNDS / 10);
-        assert!(!gate.is_closing());
-    }
-
-    /// What a table does that grows: a reader follows a pointer without a lock, a writer swaps it.
-    #[test]
-    fn readers_do_not_find_freed_memory() {
-        const ROUNDS: u64 = if cfg!(miri) { 100 } else { 20_000 };
-        const ALIVE: u64 = 0xA11E;
-        struct Array(AtomicU64);
-        impl Drop for Array {
-            fn drop(&mut self) {
-                self.0.store(0, SeqCst);
-            }
-        }
-        let array = || Box::new(Array(AtomicU64::new(ALIVE)));
-        /// An array that nobody new finds, as a table's `Outgrown`.
-        struct Unlinked(*mut Array);
-        // SAFETY: it is the only owner, and an array may be dropped anywhere.
-        unsafe impl Send for Unlinked {}
-        impl Drop for Unlinked {
-            fn drop(&mut self) {
-                // SAFETY: it came from `Box::into_raw`, was unlinked, and nobody else swaps.
-                drop(unsafe { Box::from_raw(self.0) });
-            }
-        }
-
-        let gate = Gate::new(3);
-        let current = AtomicPtr::new(Box::into_raw(array()));
-        std::thread::scope(|scope| {
-            for reader in 1..3 {
-                let (gate, current) = (&gate, &current);
-                scope.spawn(move || {
-                    for _ in 0..ROUNDS {
-                        let _pass = gate.enter(reader);
-                        // SAFETY: the writer retires what it unlinks, and this thread is inside.
-                        let array = unsafe { &*current.load(SeqCst) };
-                        (0..8).for_each(|_| assert_eq!(array.0.load(SeqCst), ALIVE));
-                    }
-                });
-            }
-            for _ in 0..ROUNDS {
-                let pass = gate.enter(0);
-                let old = current.swap(Box::into_raw(array()), SeqCst);
-                pass.retire(Retired::value(Box::new(Unlinked(old))));
-            }
-        });
-        (0..=ROUNDS as usize / RECLAIMED_MAX).for_each(|_| drop(gate.enter(0)));
-        assert_eq!(gate.retired_count(), 0);
-        // SAFETY: all threads have ended, and the last array was never retired.
-        drop(unsafe { Box::from_raw(current.into_inner()) });
-    }
-}
+#[path = "gate_tests.rs"]
+mod tests;

@@ -21,6 +21,7 @@ mod moving;
 mod part;
 mod sample;
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::AtomicU64;
 
@@ -234,10 +235,11 @@ impl<T> Table<T> {
         unsafe { parts(self.root) }
     }
 
-    fn directory_mut(&mut self) -> Option<&mut Directory> {
-        // SAFETY: as in `parts`, and the table is borrowed exclusively. A prefetch reads only the
-        // atomics behind `leaves`, never through this reference's fields while they change.
-        (self.root & DIRECTORY != 0).then(|| unsafe { &mut *directory_at(self.root) })
+    fn directory(&self) -> Option<&Directory> {
+        match self.parts() {
+            Parts::Directory(directory) => Some(directory),
+            _ => None,
+        }
     }
 
     #[inline(always)]
@@ -269,7 +271,7 @@ impl<T> Table<T> {
         match self.parts() {
             Parts::Directory(directory) => {
                 let first = directory.range(directory.slot_of(hash)).start;
-                directory.facts[first].len as usize
+                directory.facts[first].get().len as usize
             }
             _ => self.len,
         }
@@ -277,17 +279,18 @@ impl<T> Table<T> {
 
     fn leaf_depth(&self, hash: u64) -> u32 {
         match self.parts() {
-            Parts::Directory(directory) => directory.facts[directory.slot_of(hash)].depth,
+            Parts::Directory(directory) => directory.facts[directory.slot_of(hash)].get().depth,
             _ => 0,
         }
     }
 
     fn add_len(&mut self, hash: u64, change: isize) {
         self.len = self.len.wrapping_add_signed(change);
-        if let Some(directory) = self.directory_mut() {
+        if let Some(directory) = self.directory() {
             let first = directory.range(directory.slot_of(hash)).start;
-            let len = &mut directory.facts[first].len;
-            *len = len.wrapping_add_signed(change as i32);
+            let facts = directory.facts[first].get();
+            let len = facts.len.wrapping_add_signed(change as i32);
+            directory.facts[first].set(LeafFacts { len, ..facts });
         }
     }
 
@@ -335,11 +338,11 @@ impl<T> Table<T> {
                 bucket::insert(new.buckets(), fraction, entry);
             });
         }
-        match self.directory_mut() {
+        match self.directory() {
             None => self.root = new.word(),
             Some(directory) => {
                 let range = directory.range(directory.slot_of(hash));
-                let facts = directory.facts[range.start];
+                let facts = directory.facts[range.start].get();
                 directory.put(range, new, facts);
             }
         }
@@ -350,9 +353,9 @@ impl<T> Table<T> {
     /// only: this is the one step that touches records.
     fn split(&mut self, hash: u64, retire: &impl Retire) {
         self.ensure_directory(self.leaf_depth(hash) + 1, retire);
-        let directory = self.directory_mut().expect("just ensured");
+        let directory = self.directory().expect("just ensured");
         let range = directory.range(directory.slot_of(hash));
-        let (leaf, facts) = (directory.leaf(range.start), directory.facts[range.start]);
+        let (leaf, facts) = (directory.leaf(range.start), directory.facts[range.start].get());
         let depth = facts.depth + 1;
         // SAFETY: the leaf and its records are live.
         let halves = unsafe { halves::<T>(leaf, depth) };
@@ -370,7 +373,7 @@ impl<T> Table<T> {
             Parts::Leaf(leaf) => Directory {
                 depth: 1,
                 leaves: (0..2).map(|_| AtomicU64::new(leaf.word())).collect(),
-                facts: vec![LeafFacts { len: self.len as u32, depth: 0 }; 2].into(),
+                facts: vec![Cell::new(LeafFacts { len: self.len as u32, depth: 0 }); 2].into(),
             },
             Parts::Empty => unreachable!("an empty table has nothing to split"),
         };

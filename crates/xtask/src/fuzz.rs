@@ -1,8 +1,9 @@
 //! Fuzzing with libFuzzer, without cargo-fuzz: the flags it would pass are passed here.
 //!
-//! A fuzz crate lies in `crates/*/fuzz`, all of them in the workspace `fuzz`; their programs are the
-//! targets. All are built a second time with the feature `canary`. A target whose source speaks of it plants a
-//! bug there, and then has to fail: a fuzzer that cannot find a planted bug proves nothing.
+//! A fuzz crate lies in `crates/*/fuzz`, all of them in the workspace `fuzz`; their programs are
+//! the targets. All are built a second time with the feature `canary`. A target whose source speaks
+//! of it plants a bug there, and then has to fail: a fuzzer that cannot find a planted bug proves
+//! nothing.
 //!
 //! As many run at a time as there are cores, each with a log of its own.
 

@@ -104,7 +104,7 @@ impl Makers<'_> {
         record.borrow_mut().set_clock(clock(env, entry.usage));
         let added = match entrance {
             Entrance::Gate(gate) => add(keyspace, &gate.enter_extra(), db, record),
-            Entrance::Inside(pass) => add(keyspace, pass, db, record),
+            Entrance::Inside(guests) => add(keyspace, &guests.enter(), db, record),
         };
         match added {
             Err(_) if !self.target.keeps_present => Err((0, "a key that was there before")),

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::view::Env;
-use kvasir_structures::gate::{ExclusivePass, Gate};
+use kvasir_structures::gate::{Gate, Guests};
 use kvasir_structures::locks::lock;
 
 use crate::disk::read_more;
@@ -45,7 +45,7 @@ pub enum Entrance<'a> {
     /// Each on its own, while others may be inside.
     Gate(&'a Gate),
     /// With who has closed the gate.
-    Inside(&'a ExclusivePass<'a>),
+    Inside(Guests<'a>),
 }
 
 /// Where the data goes.
