@@ -31,6 +31,7 @@ mod snapshot;
 mod stall;
 mod tables;
 mod tls;
+mod turns;
 mod watch;
 
 use std::cell::RefCell;
@@ -79,6 +80,9 @@ pub struct Options {
     /// Kvasir's program, if not target/release/kvasir-server
     #[arg(long, value_name = "PATH")]
     kvasir: Option<PathBuf>,
+    /// An earlier program of Kvasir: only its server CPU per operation and today's, by turns
+    #[arg(long, value_name = "PATH", conflicts_with = "scenarios")]
+    before: Option<PathBuf>,
     /// Have redis-benchmark make the requests, which fills its core before the server's is full
     #[arg(long)]
     redis_benchmark: bool,
@@ -155,6 +159,9 @@ pub fn main(options: &Options) -> Result<()> {
         return correctness::main(options.keys.unwrap_or(correctness::REQUESTS));
     }
     let scenarios = select(&options.scenarios)?;
+    if let Some(before) = &options.before {
+        return compare(options, before);
+    }
     let cores = thread::available_parallelism()?.get();
     ensure!(cores >= 2, "the server needs one core and the load another; this machine has {cores}");
     ensure!(options.server_core != options.load_core, "server and load need a core each");
@@ -177,6 +184,14 @@ pub fn main(options: &Options) -> Result<()> {
     }
     lab.bar.finish_and_clear();
     report.finish(&labels(&targets), &lab.notes.borrow(), &lab.describe(options.runs))
+}
+
+/// Two programs of Kvasir's, in rounds of a moment each.
+fn compare(options: &Options, before: &Path) -> Result<()> {
+    let now = options.kvasir.clone().unwrap_or_else(kvasir::path);
+    let lab = Lab::new(options, cpu::other_load()?.into_iter().collect(), 0)?;
+    cpu::pin(&[options.load_core])?;
+    turns::main(&lab, before, &now, options.runs.max(turns::ROUNDS))
 }
 
 /// One turn of all servers.

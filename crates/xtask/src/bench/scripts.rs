@@ -88,14 +88,14 @@ fn two_workers(lab: &Lab, target: &Target, pipeline: u32) -> Result<Vec<Measurem
     Ok(measurements)
 }
 
-fn load_script(server: &Server) -> Result<String> {
+pub fn load_script(server: &Server) -> Result<String> {
     match server.client()?.call(&[b"SCRIPT", b"LOAD", BUCKET.as_bytes()])? {
         Reply::Bulk(Some(sha)) => Ok(String::from_utf8(sha)?),
         other => bail!("SCRIPT LOAD replied {other:?}"),
     }
 }
 
-fn load(command: &str, code: &str, pipeline: u32) -> Load {
+pub fn load(command: &str, code: &str, pipeline: u32) -> Load {
     // A bucket lasts for the whole run, and is refilled when its minute is over.
     let call = [command, code, "1", "bucket:__rand_int__", "100", "60000"];
     Load {
