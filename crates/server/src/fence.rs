@@ -52,13 +52,10 @@ impl HeldBack {
 impl Connection {
     /// Has what the call at hand replied wait for what it wrote or saw.
     #[inline]
-    pub fn wait_for_disk(&mut self, shared: &Shared, worker: usize, core: &mut Core) {
-        let Core { env, tally, written_to, .. } = core;
+    pub fn wait_for_disk(&mut self, core: &mut Core) {
+        let Core { tally, written_to, .. } = core;
         self.fence = self.fence.max(std::mem::take(&mut tally.fence));
         let written = std::mem::take(&mut tally.written_to);
-        if written > 0 && env.fences {
-            shared.aof.count_return(&shared.workers[worker].stats, self.written_to);
-        }
         self.written_to = self.written_to.max(written);
         *written_to = written.max(*written_to);
     }

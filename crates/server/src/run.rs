@@ -341,7 +341,7 @@ impl<'w> Runner<'w> {
             }
             Handler::Server(command) => self.run_server(connection, command.run, args),
         };
-        connection.wait_for_disk(self.shared, self.worker, self.core);
+        connection.wait_for_disk(self.core);
         self.tell(connection, entry, args, result.is_ok());
         if let Err(error) = result {
             connection.reply.truncate(mark);

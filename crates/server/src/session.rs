@@ -306,7 +306,7 @@ impl Session {
             }
         }
         fence::post_messages(shared, *index, core);
-        self.connection.wait_for_disk(shared, *index, core);
+        self.connection.wait_for_disk(core);
     }
 
     /// What the session does is not to be logged, since the server ends before it does.

@@ -53,9 +53,6 @@ pub struct WorkerStats {
     pub reads: Counter,
     pub writes: Counter,
     pub batches: Counter,
-    /// Clients that wrote again after an answer: how often, and how many; see `aof::round`.
-    pub returns: Counter,
-    pub returned: Counter,
     /// Wrong passwords, and calls that ACL rules did not allow, by what was denied.
     pub denied_auth: Counter,
     pub denied_command: Counter,
@@ -104,8 +101,6 @@ impl WorkerStats {
             reads: Counter::default(),
             writes: Counter::default(),
             batches: Counter::default(),
-            returns: Counter::default(),
-            returned: Counter::default(),
             denied_auth: Counter::default(),
             denied_command: Counter::default(),
             denied_key: Counter::default(),

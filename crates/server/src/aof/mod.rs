@@ -10,7 +10,6 @@ pub mod demand;
 mod output;
 pub mod replay;
 pub mod rewrite;
-mod round;
 pub mod start;
 pub mod switch;
 mod writer;
@@ -36,8 +35,6 @@ use crate::log::warning;
 use crate::shared::Shared;
 use demand::Demand;
 
-/// No offset: the thread `log` works.
-const AWAKE: u64 = u64::MAX;
 /// How long the end of the server waits for a rewrite to tidy up, which a busy disk makes long.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it waits for the log to be written, without which what was answered is lost, ...
@@ -49,16 +46,14 @@ const UNANSWERED_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Aof {
     /// Changes before this offset of the log survive a power cut.
     durable: AtomicU64,
-    /// The thread waits, and wants to be woken when the log has come so far. `AWAKE`: it does not.
-    wake_at: AtomicU64,
+    /// The thread wants to be woken when there is something for it.
+    is_asleep: AtomicBool,
     thread: Mutex<Option<Thread>>,
     /// The manifest names what is written; before that it does not count.
     counts: AtomicBool,
     /// By worker: connections of it are held back.
     held_back: Box<[AtomicBool]>,
     refuses_writes: AtomicBool,
-    /// Where in the log the round began that is being measured.
-    round_from: AtomicU64,
     pub demand: Demand,
     /// While it is on. Whoever has both locks took this one first; to change files takes time.
     files: Mutex<Option<Files<RealDisk>>>,
@@ -133,12 +128,11 @@ impl Aof {
     pub fn new(workers: usize) -> Aof {
         Aof {
             durable: AtomicU64::new(0),
-            wake_at: AtomicU64::new(AWAKE),
+            is_asleep: AtomicBool::new(false),
             thread: Mutex::default(),
             counts: AtomicBool::new(false),
             held_back: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             refuses_writes: AtomicBool::new(false),
-            round_from: AtomicU64::new(0),
             demand: Demand::default(),
             files: Mutex::default(),
             claim: Mutex::default(),
@@ -194,15 +188,14 @@ impl Aof {
     pub fn wake_for(&self, log: &Log, env: &Env) {
         // Whoever reads only wakes it if what was read is not on disk.
         if env.logs && (log.waiting_bytes() > 0 || env.fences && log.end() > self.durable()) {
-            self.wake(log.end());
+            self.wake();
         }
     }
 
-    fn wake(&self, end: u64) {
+    fn wake(&self) {
         // Either the thread sees what was appended, or this sees that it is about to wait.
         fence(SeqCst);
-        let is_due = |at: u64| at != AWAKE && at <= end;
-        if is_due(self.wake_at.load(Relaxed)) && self.wake_at.swap(AWAKE, Relaxed) != AWAKE {
+        if self.is_asleep.load(Relaxed) && self.is_asleep.swap(false, Relaxed) {
             self.unpark();
         }
     }

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 use std::time::{Duration, Instant};
@@ -14,8 +13,7 @@ use kvasir_reactor::{clock, thread};
 use kvasir_structures::log::Reader;
 
 use super::output::Output;
-use super::round::Round;
-use super::{AWAKE, Aof, State};
+use super::{Aof, State};
 use crate::config::aof::{AofConfig, Fsync};
 use crate::lock;
 use crate::log::warning;
@@ -23,14 +21,6 @@ use crate::shared::Shared;
 
 /// How long it gathers where nobody waits for the disk: what a crash of the process may take back.
 const GATHER: Duration = Duration::from_millis(10);
-/// `always`: the next group waits for those who were just answered as long as some of them came so
-/// long ago at most.
-const PAUSE: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(500);
-/// No longer than so many times what writing took, and never longer than this.
-const WRITES: u32 = 16;
-const WAIT_MAX: Duration = Duration::from_millis(4);
-/// Each group makes this part of the fastest one forgotten.
-const FORGOTTEN: u32 = 50;
 /// Zeros are written ahead up to a multiple of so many bytes.
 const ROOM: u64 = 256 << 10;
 /// After a failure it is tried again so much later.
@@ -46,29 +36,14 @@ pub(super) struct LogThread {
     writer: Writer<'static, File>,
     output: Output,
     start: Instant,
-    last: Group,
-    /// What writing a group takes of late at the least: what takes longer waits for a processor.
-    fastest: Duration,
-    round: Round,
     /// When a rewrite was last asked for, or was under way.
     last_rewrite: Duration,
 }
 
-/// The last group that was written.
-#[derive(Clone, Copy, Default)]
-struct Group {
-    /// How long that took, and to sync it.
-    took: Duration,
-    /// Where the log ends when half a round has come behind it.
-    half_end: u64,
-    /// Where it ends when nine tenths have come again of what was in it, and of what had come
-    /// meanwhile.
-    next_end: u64,
-}
-
 /// What the thread does next.
 enum Next {
-    Collect,
+    /// Write what came meanwhile, or wait for it a little before the end is marked.
+    Linger,
     Gather,
     Sleep,
     Retry,
@@ -82,16 +57,7 @@ impl LogThread {
         output: Output,
     ) -> LogThread {
         let writer = Writer::new(reader, increment, Duration::ZERO);
-        LogThread {
-            shared,
-            writer,
-            output,
-            start: Instant::now(),
-            last: Group::default(),
-            round: Round::default(),
-            fastest: Duration::MAX,
-            last_rewrite: Duration::ZERO,
-        }
+        LogThread { shared, writer, output, start: Instant::now(), last_rewrite: Duration::ZERO }
     }
 
     /// Works until it is to stop and all is written that was there by then. What comes meanwhile is
@@ -109,15 +75,15 @@ impl LogThread {
                 last = Some(self.shared.keyspace.log.end());
             }
             let next = self.step(&config.aof, is_stopping);
-            let has_more = matches!(next, Next::Collect | Next::Gather);
+            let has_more = matches!(next, Next::Linger | Next::Gather);
             if last.is_some_and(|end| self.writer.written() >= end || !has_more) {
                 self.keep_all();
                 return self.close(&config.aof);
             }
             match next {
                 Next::Gather if !is_stopping => std::thread::park_timeout(GATHER),
-                Next::Collect if !is_stopping => self.collect(),
-                Next::Collect | Next::Gather => {}
+                Next::Linger if !is_stopping => self.linger(),
+                Next::Linger | Next::Gather => {}
                 Next::Sleep => self.sleep(&config.aof),
                 Next::Retry => std::thread::park_timeout(RETRY),
             }
@@ -131,19 +97,7 @@ impl LogThread {
         }
         let turn = self.turn(config, &state, is_stopping);
         drop(state);
-        let (from, begin) = (self.writer.written(), Instant::now());
         let result = self.writer.step(&mut self.output, &turn);
-        // Looked up before anybody is told: who is told first may come again at once.
-        let in_circulation = self.shared.keyspace.log.end() - from;
-        let written = self.writer.written();
-        let next_end = written + in_circulation * 9 / 10;
-        let half_end =
-            self.round.bytes().map_or(next_end, |bytes| next_end.min(written + bytes / 2));
-        let took = begin.elapsed();
-        if written > from {
-            self.fastest = took.min(self.fastest.saturating_add(self.fastest / FORGOTTEN));
-        }
-        self.last = Group { took, half_end, next_end };
         self.shared.aof.publish_durable(self.shared, self.writer.durable());
         if turn.switch_at.is_some_and(|offset| self.writer.has_reached(offset)) {
             self.switch(config);
@@ -157,7 +111,7 @@ impl LogThread {
                 }
                 match self.fsync(config) {
                     _ if added == 0 => Next::Sleep,
-                    Fsync::Always => Next::Collect,
+                    Fsync::Always => Next::Linger,
                     Fsync::EverySecond | Fsync::No => Next::Gather,
                 }
             }
@@ -177,8 +131,7 @@ impl LogThread {
         };
         Turn {
             when,
-            // Where only some ask for it, a log that others load as it is, is worth more.
-            room: if config.appendfsync == Fsync::Always { ROOM } else { 0 },
+            room: if config.preallocate && config.appendfsync == Fsync::Always { ROOM } else { 0 },
             now: self.start.elapsed(),
             unix_s: config.timestamp_enabled.then(|| clock::now_unix_ms() / 1000),
             has_checksums: config.checksums,
@@ -299,48 +252,21 @@ impl LogThread {
         shared.aof.note_end(shared, end);
     }
 
-    /// Waits for the next group: until half a round has come. Where that takes less than half of
-    /// what the disk takes, everybody waits for it: then until almost all have come who were just
-    /// answered, or had come meanwhile. Ends when nobody comes.
-    fn collect(&mut self) {
-        let (aof, begin) = (&self.shared.aof, Instant::now());
-        let Group { took, half_end, next_end } = self.last;
-        self.round.measure(self.shared, self.start.elapsed(), took);
-        let pause = took.clamp(PAUSE.start, PAUSE.end);
-        let late = begin + (took * WRITES).min(WAIT_MAX);
-        if self.await_end(half_end, pause, late) && begin.elapsed() < self.fastest / 2 {
-            self.await_end(next_end, pause, late);
-        }
-        aof.wake_at.store(AWAKE, Relaxed);
-    }
-
-    /// Waits until the log has come so far; false when nobody has come for as long as a pause, or
-    /// it is late.
-    fn await_end(&self, wanted: u64, pause: Duration, late: Instant) -> bool {
-        let (aof, log) = (&self.shared.aof, &self.shared.keyspace.log);
-        aof.wake_at.store(wanted, Relaxed);
+    /// Waits for the next group, unless something came meanwhile, but not for long.
+    fn linger(&mut self) {
+        let aof = &self.shared.aof;
+        aof.is_asleep.store(true, Relaxed);
         fence(SeqCst);
-        let mut seen = (log.end(), Instant::now());
-        loop {
-            let (end, now) = (log.end(), Instant::now());
-            if end >= wanted {
-                return true;
-            }
-            if end > seen.0 {
-                seen = (end, now);
-            }
-            let until = late.min(seen.1 + pause);
-            if now >= until {
-                return false;
-            }
-            std::thread::park_timeout(until - now);
+        if !self.writer.has_work() {
+            std::thread::park_timeout(GATHER);
         }
+        aof.is_asleep.store(false, Relaxed);
     }
 
     /// Sleeps until it is woken for something, or the disk is due.
     fn sleep(&mut self, config: &AofConfig) {
         let aof = &self.shared.aof;
-        aof.wake_at.store(0, Relaxed);
+        aof.is_asleep.store(true, Relaxed);
         fence(SeqCst);
         let state = lock(&aof.state);
         let rewrite = &state.rewrite;
@@ -357,7 +283,7 @@ impl LogThread {
                 _ => std::thread::park(),
             }
         }
-        aof.wake_at.store(AWAKE, Relaxed);
+        aof.is_asleep.store(false, Relaxed);
     }
 }
 

@@ -18,6 +18,7 @@ pub struct AofConfig {
     pub load_truncated: bool,
     pub timestamp_enabled: bool,
     pub checksums: bool,
+    pub preallocate: bool,
     pub use_rdb_preamble: bool,
     /// Growth since the last rewrite, in percent; 0: it is rewritten only when somebody asks.
     pub auto_rewrite_percentage: u32,
@@ -83,7 +84,7 @@ impl Size {
     }
 }
 
-pub(super) static ROWS: [Row; 16] = [
+pub(super) static ROWS: [Row; 17] = [
     Row::new(
         "appendonly",
         Group::Persistence,
@@ -125,9 +126,19 @@ begins with the data that is there; it counts once that is written.",
         "\
 When the log is brought to the disk. `always`: before anybody is told of a
 change, also before anybody reads it; other clients do not wait. `everysec`:
-every second. `no`: when the system likes. With `always` a server that is
-killed leaves zeros at the end of its log: Redis loads that only after
-`kvasir-server check-aof --fix`. One that stops leaves none.",
+every second. `no`: when the system likes.",
+    ),
+    Row::new(
+        "aof-preallocate",
+        Group::Persistence,
+        Kind::Bool,
+        "no",
+        field!(aof.preallocate),
+        "\
+With `appendfsync always`: write zeros ahead of the log, so that a sync need not
+bring the file's new length to the disk. A server that is killed leaves them at
+the end, which Redis loads only after `kvasir-server check-aof --fix`. One that
+stops leaves none.",
     ),
     Row::new(
         "aof-load-truncated",
