@@ -80,7 +80,7 @@ fn serve(backend: BackendChoice, connections: usize, tell: impl FnOnce(SocketAdd
                     reactor.close(connection);
                 }
                 Event::AcceptFailed { error, .. } => panic!("{error}"),
-                Event::Woken => {}
+                Event::Connected { .. } | Event::Woken => {}
             }
         }
         counts.received_max = counts.received_max.max(echo.waiting.len());
