@@ -1,11 +1,11 @@
 //! The data as it was at one moment, taken while it changes.
 //!
-//! The moment is the cut: with the gate closed, each database in use gets an image, of all its slots
-//! or a range of them, which knows what of these was saved already: nothing. From then on, whoever is about to change a key
-//! first saves the part of the slot to which the key belongs, some records, unless that was done
-//! before; and visitors save what nobody changes. Both do so under the slot's lock, so each record
-//! is saved once, as it was at the cut. A part is defined by bits of hashes (`table::Cut`), so it
-//! stays the same however the table grows.
+//! The moment is the cut: with the gate closed, each database in use gets an image, of all its
+//! slots or a range of them, which knows what of these was saved already: nothing. From then on,
+//! whoever is about to change a key first saves the part of the slot to which the key belongs, some
+//! records, unless that was done before; and visitors save what nobody changes. Both do so under
+//! the slot's lock, so each record is saved once, as it was at the cut. A part is defined by bits
+//! of hashes (`table::Cut`), so it stays the same however the table grows.
 //!
 //! Of a large value a copy is taken, which shares with it what neither changes, and which may be
 //! looked at without any lock. So who is about to change one of its elements pays for a part of it.

@@ -14,16 +14,16 @@
 //! waits for all of them, or leaks what they name.
 
 mod buffers;
+mod connection;
 mod outgoing;
 mod ring;
 mod silence;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use bitflags::bitflags;
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode, squeue};
 
@@ -34,58 +34,13 @@ use crate::socket::connect_result;
 use crate::token::{Kind, Token};
 use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Options, Payload, Socket, Waker};
 use buffers::{Buffers, GROUP};
+use connection::{Accepting, Connection, Flags};
 use outgoing::Outgoing;
 use ring::Ring;
 use silence::Silence;
 
 /// How many idle `Outgoing` are kept; about 200 bytes each.
 const SPARE_MAX: usize = 1024;
-
-bitflags! {
-    #[derive(Clone, Copy)]
-    struct Flags: u16 {
-        /// The kernel has a receive of this connection.
-        const RECEIVING = 1 << 0;
-        /// The kernel has a send of this connection.
-        const SENDING = 1 << 1;
-        /// The receive is being cancelled.
-        const CANCELLING = 1 << 2;
-        const PAUSED = 1 << 3;
-        /// In the queue of those that found no buffer.
-        const STARVED = 1 << 4;
-        /// `Closed` has been reported.
-        const ENDED = 1 << 5;
-        /// The owner has closed it; nothing is reported any more.
-        const CLOSING = 1 << 6;
-        /// The send reports only failure: without one it is over when its turn's system call is.
-        const QUIET = 1 << 7;
-        /// Something was received since the last tick of `silence`.
-        const HEARD = 1 << 8;
-        /// `silence` knows it.
-        const WATCHED = 1 << 9;
-        /// The kernel has a poll of this connection, which is not there yet.
-        const CONNECTING = 1 << 10;
-    }
-}
-
-/// All that an idle connection costs: 16 bytes, and 8 for its slot.
-struct Connection {
-    fd: OwnedFd,
-    flags: Flags,
-    outgoing: Option<Box<Outgoing>>,
-}
-
-const _: () = assert!(size_of::<Connection>() <= 16);
-
-struct Accepting {
-    fd: OwnedFd,
-    /// What the ring polls: see [`set_of`].
-    watch: Option<OwnedFd>,
-    is_unix: bool,
-    /// The kernel has a poll of this listener.
-    armed: bool,
-    closing: bool,
-}
 
 pub(crate) struct Uring {
     ring: Ring,

@@ -22,8 +22,8 @@
 //!
 //! Block `n` has the bytes from `n * BLOCK_SIZE` on; an entry may lie in several. A ring of
 //! pointers leads to them. Whoever comes first to a block adds it. Blocks that lie before what
-//! every reader has done with, and before the backlog, are taken out of the ring, and used again: by
-//! readers, and where there is none, by who needs a new one.
+//! every reader has done with, and before the backlog, are taken out of the ring, and used again:
+//! by readers, and where there is none, by who needs a new one.
 //! An entry's writer touches blocks from the entry's beginning on, and no reader is past that
 //! before the entry is published: so nobody writes into a block that is taken out. `first_block`
 //! tells how far they are taken out, so a place of the ring is empty when it is needed again.
