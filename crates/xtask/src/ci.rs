@@ -9,15 +9,17 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-
-use crate::fuzz_diff::Peer;
-use crate::kvasir::{self, BACKENDS};
-use crate::oracle::Oracle;
-use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
-use crate::{
-    abuse, aside, crashes, fuzz, fuzz_diff, isolation, linear, missing, oracle, programs, replay,
-    robust, sim, snapshots, tidy, torture,
+use kvasir_harness::kvasir::{self, BACKENDS};
+use kvasir_harness::oracle::{self, Oracle};
+use kvasir_harness::workspace::{
+    cargo, command, host_triple, nightly_cargo, output, run, target_dir,
 };
+use kvasir_torture::fuzz_diff::Peer;
+use kvasir_torture::{
+    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, robust, snapshots, torture,
+};
+
+use crate::{aside, fuzz, missing, sim, tidy};
 
 /// Of the tests that run a server for a while, on each backend.
 const SERVER_TEST_SECONDS: u64 = 20;

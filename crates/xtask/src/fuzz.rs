@@ -14,11 +14,10 @@ use std::sync::Mutex;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
-
-use crate::workspace::{
+use kvasir_harness::workspace::{
     apt_install, cargo, command, host_triple, nightly_cargo, output, root, run, target_dir, which,
 };
+use serde_json::Value;
 
 /// What libFuzzer needs: coverage of every edge, and address sanitizer to see bad accesses.
 const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \

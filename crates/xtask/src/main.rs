@@ -1,40 +1,25 @@
-//! All automation of the repository: checks, tests, oracles, benchmarks.
+//! All automation of the repository: `cargo xtask <command>`.
 //!
-//! `cargo xtask <command>`; each command is one module. Nothing here ships with the server.
+//! What runs against a server lies in `kvasir-torture`, what measures in `kvasir-bench`; here are
+//! CI, the house rules, and what looks at the repository itself. None of it ships with the server.
 #![forbid(unsafe_code)]
 
-mod abuse;
 mod aside;
-mod bench;
 mod ci;
-mod crashes;
 mod fuzz;
-mod fuzz_diff;
-mod isolation;
-mod kvasir;
-mod linear;
-mod link;
 mod missing;
-mod oracle;
 mod packages;
-mod programs;
-mod random;
-mod raw;
-mod replay;
-mod robust;
-mod server;
 mod sim;
-mod snapshots;
 mod source;
 mod tidy;
-mod torture;
-mod tsan;
-mod wire;
-mod workspace;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use kvasir_harness::oracle;
+use kvasir_torture::{
+    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, robust, snapshots, torture,
+};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "All automation of Kvasir's repository")]
@@ -78,7 +63,7 @@ enum Task {
     /// Bad clients of every kind, while a good one measures how long its calls take
     Abuse(abuse::Options),
     /// Measure Kvasir beside Redis and Valkey
-    Bench(bench::Options),
+    Bench(kvasir_bench::Options),
     /// Load Debian's package index into a server, read it back and compare
     Packages(packages::Options),
 }
@@ -107,7 +92,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Programs(options) => programs::main(&options),
         Task::Robust(options) => robust::main(&options),
         Task::Abuse(options) => abuse::main(&options),
-        Task::Bench(options) => bench::main(&options),
+        Task::Bench(options) => kvasir_bench::main(&options),
         Task::Packages(options) => packages::main(&options),
     }
 }

@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use kvasir_harness::workspace::{command, output, root};
 
 use crate::source::{Source, words};
-use crate::workspace::{command, output, root};
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
