@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use kvasir_harness::client::Client;
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::Client;
 
 use super::aof_calls;
 use super::kv::{self, Load};

@@ -10,10 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use kvasir_harness::client::Client;
 use kvasir_harness::cpu::{self, CpuTime};
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::{Client, Reply};
 use kvasir_resp::encode::encode_request;
+use kvasir_resp::value::Value;
 
 use super::report::Measurement;
 use super::{Lab, Target};
@@ -54,7 +55,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
 
 pub fn set(client: &mut Client, option: &str, value: &str) -> Result<()> {
     let reply = client.call(&[b"CONFIG", b"SET", option.as_bytes(), value.as_bytes()])?;
-    ensure!(reply == Reply::Simple("OK".to_string()), "CONFIG SET {option}: {reply:?}");
+    ensure!(reply == Value::Simple(b"OK".to_vec()), "CONFIG SET {option}: {reply:?}");
     Ok(())
 }
 

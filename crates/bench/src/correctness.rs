@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use kvasir_harness::client::Client;
 use kvasir_harness::kvasir::{self, BACKENDS};
 use kvasir_harness::random::Random;
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::{Client, Reply};
 use kvasir_resp::encode::encode_request;
+use kvasir_resp::value::Value;
 
 use super::load;
 
@@ -141,7 +142,7 @@ fn rewrite(mut client: Client, is_over: &AtomicBool) -> Result<u64> {
         thread::sleep(Duration::from_millis(random.below(REWRITE_MS) as u64));
         // It is refused while one is under way.
         let reply = client.call(&[b"BGREWRITEAOF"])?;
-        rewrites += u64::from(matches!(reply, Reply::Simple(_)));
+        rewrites += u64::from(matches!(reply, Value::Simple(_)));
     }
     Ok(rewrites)
 }

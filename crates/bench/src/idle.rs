@@ -5,9 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use kvasir_harness::client::Client;
 use kvasir_harness::cpu::{self, CpuTime};
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::{Client, Reply};
+use kvasir_resp::value::Value;
 
 use super::report::Measurement;
 use super::{Lab, Target};
@@ -65,7 +66,7 @@ pub fn connect(server: &Server, count: usize) -> Result<Vec<Client>> {
 
 fn ping(client: &mut Client) -> Result<()> {
     let reply = client.call(&[b"PING"])?;
-    ensure!(reply == Reply::Simple("PONG".to_string()), "PING was answered with {reply:?}");
+    ensure!(reply == Value::Simple(b"PONG".to_vec()), "PING was answered with {reply:?}");
     Ok(())
 }
 

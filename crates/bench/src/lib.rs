@@ -8,7 +8,6 @@
 
 mod aof;
 mod aof_calls;
-mod canvas;
 mod churn;
 mod commands;
 mod compression;

@@ -7,7 +7,8 @@
 use std::io::{Read, Write};
 
 use anyhow::{Result, bail, ensure};
-use kvasir_harness::wire::{Client, Reply};
+use kvasir_harness::client::Client;
+use kvasir_resp::value::Value;
 
 /// Bytes of a value.
 pub const VALUE_SIZE: usize = 64;
@@ -109,7 +110,7 @@ pub fn verify(client: &mut Client, keys: Keys, count: u64) -> Result<()> {
         keys.write(index, &mut key);
         write_value(index, VALUE_SIZE, &mut wanted);
         let reply = client.call(&[b"GET", &key])?;
-        ensure!(reply == Reply::Bulk(Some(wanted)), "key {index} has a wrong value: {reply:?}");
+        ensure!(reply == Value::Bulk(wanted), "key {index} has a wrong value: {reply:?}");
     }
     Ok(())
 }

@@ -5,9 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use kvasir_harness::client::Client;
 use kvasir_harness::cpu;
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::{Client, Reply};
+use kvasir_resp::value::Value;
 
 use super::report::Measurement;
 use super::shapes::{SHAPES, Shape};
@@ -61,7 +62,7 @@ fn usage(client: &mut Client, shape: &Shape) -> Result<f64> {
     for index in (0..shape.keys).step_by(usize::try_from(step)?) {
         let key = shape.key(index);
         let reply = client.call(&[b"MEMORY", b"USAGE", key.as_bytes(), b"SAMPLES", b"0"])?;
-        let Reply::Integer(bytes) = reply else { anyhow::bail!("MEMORY USAGE: {reply:?}") };
+        let Value::Integer(bytes) = reply else { anyhow::bail!("MEMORY USAGE: {reply:?}") };
         sum += bytes as f64;
         count += 1.0;
     }
@@ -71,5 +72,5 @@ fn usage(client: &mut Client, shape: &Shape) -> Result<f64> {
 /// Whether a server has a command: a call without arguments is of the wrong number, not unknown.
 pub fn knows(client: &mut Client, command: &str) -> Result<bool> {
     let reply = client.call(&[command.as_bytes()])?;
-    Ok(!matches!(reply, Reply::Error(text) if text.contains("unknown command")))
+    Ok(!matches!(reply, Value::Error(text) if text.starts_with(b"ERR unknown command")))
 }

@@ -1,10 +1,6 @@
-//! A bar chart: one group per case, one horizontal bar per server, each with its number.
+//! A bar chart as SVG: one group per case, one horizontal bar per server, each with its number.
 
-use std::path::Path;
-
-use anyhow::Result;
-
-use super::canvas::{Anchor, Canvas, Color};
+use std::fmt::{Display, Write as _};
 
 /// A server's name and value, or nothing where it was not measured. A server has the same place,
 /// and so the same colour, in every group.
@@ -17,42 +13,68 @@ pub struct Chart {
     pub groups: Vec<(String, Vec<Bar>)>,
 }
 
-const WIDTH: u32 = 900;
-const MARGIN: f32 = 20.0;
-const BAR_LEFT: f32 = 170.0;
-const BAR_WIDTH_MAX: f32 = 600.0;
-const BAR_HEIGHT: f32 = 18.0;
-const LINE: f32 = 22.0;
-const HEAD: f32 = 50.0;
-
-const DARK: Color = [0x22, 0x22, 0x22];
+const WIDTH: f64 = 900.0;
+const MARGIN: f64 = 20.0;
+const BAR_LEFT: f64 = 170.0;
+const BAR_WIDTH_MAX: f64 = 600.0;
+const BAR_HEIGHT: f64 = 18.0;
+const LINE: f64 = 22.0;
+const HEAD: f64 = 50.0;
 
 /// Redis, Valkey, Kvasir, Kvasir with epoll: apart also for eyes that see few colours.
-const COLORS: [Color; 4] =
-    [[0xb0, 0xb0, 0xb0], [0x6f, 0x7f, 0x95], [0xd5, 0x5e, 0x00], [0xe9, 0xa3, 0x5c]];
+const COLORS: [&str; 4] = ["#b0b0b0", "#6f7f95", "#d55e00", "#e9a35c"];
 
-/// Writes the chart as SVG and as PNG; the ending is added to the path.
-pub fn save(chart: &Chart, path: &Path) -> Result<()> {
-    let bars = chart.groups.iter().map(|(_, bars)| bars.iter().flatten().count());
-    let lines: usize = bars.map(|count| count + 2).sum();
-    let mut canvas = Canvas::new(WIDTH, (HEAD + LINE * lines as f32) as u32);
-    canvas.text(MARGIN, 28.0, 15.0, Anchor::Start, DARK, &chart.title);
-    let values = chart.groups.iter().flat_map(|(_, bars)| bars.iter().flatten());
-    let largest = values.map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
+/// Adds up the chart's marks from the top to the bottom.
+pub fn svg(chart: &Chart) -> String {
+    let values = || chart.groups.iter().flat_map(|(_, bars)| bars.iter().flatten());
+    let largest = values().map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
+    let mut marks = text(MARGIN, 28.0, 15, "start", &chart.title);
     let mut y = HEAD;
     for (case, bars) in &chart.groups {
-        canvas.text(MARGIN, y + 14.0, 13.0, Anchor::Start, DARK, case);
+        marks += &text(MARGIN, y + 14.0, 13, "start", case);
         y += LINE;
-        for (place, bar) in bars.iter().enumerate() {
+        for (bar, color) in bars.iter().zip(COLORS.iter().cycle()) {
             let Some((server, value)) = bar else { continue };
-            let width = (value.max(0.0) / largest) as f32 * BAR_WIDTH_MAX;
+            let width = value.max(0.0) / largest * BAR_WIDTH_MAX;
             let number = format!("{value:.*}", chart.decimals);
-            canvas.text(BAR_LEFT - 8.0, y + 13.0, 12.0, Anchor::End, DARK, server);
-            canvas.rectangle(BAR_LEFT, y, width, BAR_HEIGHT, COLORS[place % COLORS.len()]);
-            canvas.text(BAR_LEFT + width + 6.0, y + 13.0, 12.0, Anchor::Start, DARK, &number);
+            marks += &text(BAR_LEFT - 8.0, y + 13.0, 12, "end", server);
+            let _ = writeln!(
+                marks,
+                r#"<rect x="{BAR_LEFT}" y="{y}" width="{width:.1}" height="{BAR_HEIGHT}" fill="{color}"/>"#
+            );
+            marks += &text(BAR_LEFT + width + 6.0, y + 13.0, 12, "start", number);
             y += LINE;
         }
         y += LINE;
     }
-    canvas.save(path)
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {y}\" \
+         width=\"{WIDTH}\" height=\"{y}\" font-family=\"DejaVu Sans, sans-serif\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{marks}</svg>\n"
+    )
+}
+
+/// `y` is the base line; the anchor is the end of the text that lies at `x`.
+fn text(x: f64, y: f64, size: u32, anchor: &str, text: impl Display) -> String {
+    let text = text.to_string().replace('&', "&amp;").replace('<', "&lt;");
+    format!(
+        "<text x=\"{x:.1}\" y=\"{y}\" font-size=\"{size}\" text-anchor=\"{anchor}\" \
+         fill=\"#222222\">{text}</text>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_values() {
+        let bars = vec![Some(("a".to_string(), 2.0)), None, Some(("b".to_string(), 1.0))];
+        let groups = vec![("x < y & z".to_string(), bars)];
+        let drawn = svg(&Chart { title: "Title".to_string(), decimals: 1, groups });
+        assert!(drawn.contains(">x &lt; y &amp; z</text>"), "{drawn}");
+        assert!(drawn.contains("width=\"600.0\" height=\"18\" fill=\"#b0b0b0\""), "{drawn}");
+        assert!(drawn.contains("width=\"300.0\" height=\"18\" fill=\"#d55e00\""), "{drawn}");
+        assert!(drawn.contains(">2.0</text>"), "{drawn}");
+    }
 }

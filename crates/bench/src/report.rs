@@ -97,9 +97,9 @@ impl Report {
             text.push_str(&self.ratios(table, &cases, servers));
             for column in table.columns.iter().filter(|column| column.compared) {
                 let chart = self.chart(table, column, &cases, servers);
-                let file = format!("{}-{}", table.name, column.metric);
-                plot::save(&chart, &self.dir.join(&file))?;
-                let _ = writeln!(text, "![{}]({file}.svg)\n", chart.title);
+                let file = format!("{}-{}.svg", table.name, column.metric);
+                fs::write(self.dir.join(&file), plot::svg(&chart))?;
+                let _ = writeln!(text, "![{}]({file})\n", chart.title);
             }
         }
         let summary = self.dir.join("summary.md");

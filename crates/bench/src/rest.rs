@@ -6,9 +6,9 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
+use kvasir_harness::client::Client;
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::{Client, Reply};
 
 use super::report::Measurement;
 use super::{Lab, Target, cpu, idle};
@@ -64,7 +64,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
 
 fn expect_ok(client: &mut Client, call: &[&[u8]]) -> Result<()> {
     let reply = client.call(call)?;
-    ensure!(!matches!(reply, Reply::Error(_)), "{}: {reply:?}", call[0].escape_ascii());
+    ensure!(!reply.is_error(), "{}: {reply:?}", call[0].escape_ascii());
     Ok(())
 }
 
@@ -91,10 +91,7 @@ fn unread_replies(server: &Server, client: &mut Client) -> Result<()> {
 }
 
 fn hits(client: &mut Client) -> Result<u64> {
-    let Reply::Bulk(Some(info)) = client.call(&[b"INFO", b"stats"])? else {
-        bail!("INFO has no text")
-    };
-    let info = String::from_utf8_lossy(&info);
+    let info = client.text(&[b"INFO", b"stats"])?;
     let hits = info.lines().find_map(|line| line.strip_prefix("keyspace_hits:"));
     Ok(hits.unwrap_or("0").parse()?)
 }

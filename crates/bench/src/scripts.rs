@@ -9,10 +9,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use kvasir_harness::cpu::CpuTime;
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::Reply;
 
 use super::idle::connect;
 use super::kv::{self, Load};
@@ -89,10 +88,7 @@ fn two_workers(lab: &Lab, target: &Target, pipeline: u32) -> Result<Vec<Measurem
 }
 
 pub fn load_script(server: &Server) -> Result<String> {
-    match server.client()?.call(&[b"SCRIPT", b"LOAD", BUCKET.as_bytes()])? {
-        Reply::Bulk(Some(sha)) => Ok(String::from_utf8(sha)?),
-        other => bail!("SCRIPT LOAD replied {other:?}"),
-    }
+    server.client()?.text(&[b"SCRIPT", b"LOAD", BUCKET.as_bytes()])
 }
 
 pub fn load(command: &str, code: &str, pipeline: u32) -> Load {

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 
 use anyhow::{Result, ensure};
-use kvasir_harness::raw::Raw;
-use kvasir_harness::wire::Client;
+use kvasir_harness::client::Client;
+use kvasir_resp::decode::Decoder;
 
 /// Requests in one write.
 const BATCH: u64 = 256;
@@ -199,7 +199,7 @@ pub static LARGE: [Shape; 5] = [
 /// Sends requests in batches, one on its way while the replies to the one before are read.
 pub fn pipeline(client: Client, count: u64, write: impl Fn(u64, &mut Vec<u8>)) -> Result<()> {
     let mut stream = client.into_stream();
-    let (mut requests, mut received) = (Vec::new(), Vec::new());
+    let (mut requests, mut replies) = (Vec::new(), Decoder::default());
     let (mut sent, mut done) = (0, 0);
     while done < count {
         let next = (sent + BATCH).min(count);
@@ -207,27 +207,25 @@ pub fn pipeline(client: Client, count: u64, write: impl Fn(u64, &mut Vec<u8>)) -
         (sent..next).for_each(|number| write(number, &mut requests));
         stream.write_all(&requests)?;
         let answered = if next == count { count } else { sent };
-        read_replies(&mut stream, &mut received, answered - done)?;
+        read_replies(&mut stream, &mut replies, answered - done)?;
         (sent, done) = (next, answered);
     }
     Ok(())
 }
 
-fn read_replies(stream: &mut impl Read, received: &mut Vec<u8>, count: u64) -> Result<()> {
-    let (mut left, mut at) = (count, 0);
+fn read_replies(stream: &mut impl Read, replies: &mut Decoder, count: u64) -> Result<()> {
+    let mut left = count;
     let mut chunk = [0; 16 * 1024];
     while left > 0 {
-        if let Some((reply, len)) = Raw::parse(&received[at..]) {
+        if let Some(reply) = replies.next_value()? {
             ensure!(!reply.is_error(), "a request was answered with {reply:?}");
-            (left, at) = (left - 1, at + len);
+            left -= 1;
             continue;
         }
-        received.drain(..std::mem::take(&mut at));
         let len = stream.read(&mut chunk)?;
         ensure!(len > 0, "the server closed the connection");
-        received.extend_from_slice(&chunk[..len]);
+        replies.feed(&chunk[..len]);
     }
-    received.drain(..at);
     Ok(())
 }
 

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use kvasir_harness::client::Client;
 use kvasir_harness::cpu;
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::{Client, Reply};
+use kvasir_resp::value::Value;
 
 use super::load::{self, Keys};
 use super::report::Measurement;
@@ -148,7 +149,7 @@ fn save_and_start(
 fn save(client: &mut Client, mut look: impl FnMut() -> Result<()>) -> Result<Duration> {
     let began = Instant::now();
     let reply = client.call(&[b"BGSAVE"])?;
-    ensure!(matches!(reply, Reply::Simple(_)), "BGSAVE was answered with {reply:?}");
+    ensure!(matches!(reply, Value::Simple(_)), "BGSAVE was answered with {reply:?}");
     while figure(client, "rdb_bgsave_in_progress")? != 0.0 {
         ensure!(began.elapsed() < PATIENCE, "a snapshot takes longer than {PATIENCE:?}");
         look()?;
@@ -161,10 +162,7 @@ fn save(client: &mut Client, mut look: impl FnMut() -> Result<()>) -> Result<Dur
 }
 
 fn persistence(client: &mut Client) -> Result<String> {
-    match client.call(&[b"INFO", b"persistence"])? {
-        Reply::Bulk(Some(text)) => Ok(String::from_utf8(text)?),
-        other => Err(anyhow!("INFO was answered with {other:?}")),
-    }
+    client.text(&[b"INFO", b"persistence"])
 }
 
 fn figure(client: &mut Client, name: &str) -> Result<f64> {
@@ -246,7 +244,7 @@ fn setter(data: Data) -> impl FnMut(&mut Client) -> Result<()> {
         number += 1;
         let key = format!("key:{:012}", number * STEP / 3 % data.keys);
         let reply = client.call(&[b"SET", key.as_bytes(), &value])?;
-        ensure!(reply == Reply::Simple("OK".to_string()), "SET was answered with {reply:?}");
+        ensure!(reply == Value::Simple(b"OK".to_vec()), "SET was answered with {reply:?}");
         Ok(())
     }
 }

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
+use kvasir_harness::client::Client;
 use kvasir_harness::cpu;
 use kvasir_harness::server::Server;
-use kvasir_harness::wire::{Client, Reply};
+use kvasir_resp::value::Value;
 
 const INTERVAL: Duration = Duration::from_micros(200);
 
@@ -64,7 +65,7 @@ fn watch(
 /// The call that takes a server the least time.
 pub fn ping(client: &mut Client) -> Result<()> {
     let reply = client.call(&[b"PING"])?;
-    ensure!(reply == Reply::Simple("PONG".to_string()), "PING was answered with {reply:?}");
+    ensure!(reply == Value::Simple(b"PONG".to_vec()), "PING was answered with {reply:?}");
     Ok(())
 }
 

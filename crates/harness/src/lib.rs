@@ -3,6 +3,7 @@
 //! What torture, measurements and automation have in common, and no more: it knows no scenario.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod cpu;
 pub mod kvasir;
 pub mod link;
@@ -10,5 +11,5 @@ pub mod oracle;
 pub mod random;
 pub mod raw;
 pub mod server;
-pub mod wire;
+
 pub mod workspace;

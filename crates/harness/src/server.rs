@@ -13,8 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use kvasir_resp::value::Value;
 
-use crate::wire::{Client, Reply};
+use crate::client::Client;
 
 /// Longer than any server needs to start with an empty data set on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -123,13 +124,13 @@ impl Server {
             }
             let reply = self.client().and_then(|mut client| client.call(&[b"PING"]));
             match reply {
-                Ok(Reply::Simple(text)) if text == "PONG" => return Ok(()),
+                Ok(Value::Simple(text)) if text == b"PONG" => return Ok(()),
                 // As long as its data takes.
-                Ok(Reply::Error(text)) if text.starts_with("LOADING") => {
+                Ok(Value::Error(text)) if text.starts_with(b"LOADING") => {
                     deadline = Instant::now() + START_TIMEOUT;
                 }
                 // It serves those who know its password.
-                Ok(Reply::Error(text)) if text.starts_with("NOAUTH") => return Ok(()),
+                Ok(Value::Error(text)) if text.starts_with(b"NOAUTH") => return Ok(()),
                 _ => {}
             }
             thread::sleep(Duration::from_millis(10));

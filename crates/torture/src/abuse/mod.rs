@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use kinds::{BIG_VALUE_BYTES, KINDS, Kind};
+use kvasir_harness::client::Client;
 use kvasir_harness::cpu;
 use kvasir_harness::kvasir::{self, Backends};
 use kvasir_harness::oracle::Oracle;
 use kvasir_harness::server::{Launch, Server};
-use kvasir_harness::wire::{Client, Reply};
+use kvasir_resp::value::Value;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// What a server may have grown by when all abusers are gone: buffers and pages that it keeps.
@@ -245,8 +246,8 @@ fn measure(server: &Server, time: Duration, name: &str) -> Result<Figures> {
         }
         let value = format!("{name} {count}");
         let asked = Instant::now();
-        call(&mut client, &[b"SET", b"good", value.as_bytes()], &Reply::Simple("OK".into()))?;
-        let wanted = Reply::Bulk(Some(value.into_bytes()));
+        call(&mut client, &[b"SET", b"good", value.as_bytes()], &Value::Simple(b"OK".to_vec()))?;
+        let wanted = Value::Bulk(value.into_bytes());
         call(&mut client, &[b"GET", b"good"], &wanted)?;
         latencies_us.push(asked.elapsed().as_micros() as u64 / 2);
         if count.is_multiple_of(256) {
@@ -257,7 +258,7 @@ fn measure(server: &Server, time: Duration, name: &str) -> Result<Figures> {
     Ok(Figures { latencies_us, rss_bytes_max })
 }
 
-fn call(client: &mut Client, args: &[&[u8]], wanted: &Reply) -> Result<()> {
+fn call(client: &mut Client, args: &[&[u8]], wanted: &Value) -> Result<()> {
     let reply = client.call(args)?;
     ensure!(reply == *wanted, "the good client was told {reply:?} instead of {wanted:?}");
     Ok(())
@@ -269,10 +270,7 @@ fn settle(server: &Server, before: u64) -> Result<u64> {
     let (start, mut client) = (Instant::now(), server.client()?);
     loop {
         let kept = (cpu::resident_bytes(server.pid())? as u64).saturating_sub(before);
-        let Reply::Bulk(Some(info)) = client.call(&[b"INFO", b"clients"])? else {
-            bail!("INFO is no text");
-        };
-        let info = String::from_utf8_lossy(&info).into_owned();
+        let info = client.text(&[b"INFO", b"clients"])?;
         if info.contains("connected_clients:1\r") && kept <= KEPT_BYTES_MAX {
             return Ok(kept);
         }
