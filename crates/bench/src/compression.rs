@@ -65,7 +65,7 @@ fn corpora() -> Result<Vec<Corpus>> {
     let text: Vec<_> = index.as_bytes().chunks_exact(VALUE_SIZE).map(<[u8]>::to_vec).collect();
     ensure!(text.len() > 1000, "the package index is too short: apt-get update");
     let mut random = Random::new(1);
-    let mut noise = || (0..VALUE_SIZE).map(|_| random.next() as u8).collect();
+    let mut noise = || (0..VALUE_SIZE).map(|_| random.next_u64() as u8).collect();
     let noise = (0..1000).map(|_| noise()).collect();
     Ok(vec![
         Corpus { name: "package index", values: text },

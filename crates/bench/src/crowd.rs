@@ -93,7 +93,7 @@ impl Member {
     /// Sends the pipeline with new numbers.
     fn send(&mut self, pipeline: u64, keys: u64, random: &mut Random) -> Result<()> {
         for at in &self.numbers {
-            let mut number = random.next() % keys;
+            let mut number = random.next_u64() % keys;
             for digit in self.requests[*at..][..NUMBER.len()].iter_mut().rev() {
                 *digit = b'0' + (number % 10) as u8;
                 number /= 10;

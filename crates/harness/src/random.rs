@@ -9,7 +9,7 @@ impl Random {
         Random(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,22 +19,22 @@ impl Random {
 
     /// Below `end`, which is not zero.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        (self.next_u64() % end as u64) as usize
     }
 
     /// From `low` to `high`, both included.
     pub fn range(&mut self, low: i64, high: i64) -> i64 {
-        low + (self.next() % (high - low + 1) as u64) as i64
+        low + (self.next_u64() % (high - low + 1) as u64) as i64
     }
 
     /// True in so many of a hundred cases.
     pub fn percent(&mut self, chance: u64) -> bool {
-        self.next() % 100 < chance
+        self.next_u64() % 100 < chance
     }
 
     /// True once in so many cases.
     pub fn once_in(&mut self, cases: u64) -> bool {
-        self.next().is_multiple_of(cases)
+        self.next_u64().is_multiple_of(cases)
     }
 
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
@@ -42,6 +42,6 @@ impl Random {
     }
 
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
+        (0..len).map(|_| self.next_u64() as u8).collect()
     }
 }

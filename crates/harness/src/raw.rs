@@ -1,7 +1,7 @@
 //! Replies as trees that keep every byte: two replies are equal only if their bytes are.
 //!
-//! `kvasir_resp::decode` gives values, for which `$-1` and `_` are one null and a double is a number;
-//! who compares servers must see the difference.
+//! `kvasir_resp::decode` gives values, for which `$-1` and `_` are one null and a double is a
+//! number; who compares servers must see the difference.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! `cargo xtask programs`: real clients, queues, limiters and locks, unmodified, against a server.
 //!
-//! Each program is a script of `crates/torture/programs`, which drives a library of a pinned version
-//! and checks what comes of it. The libraries are installed below `target/programs`. Every program
-//! has to pass on redis-server as well: what fails on Kvasir only is a fault of Kvasir.
+//! Each program is a script of `crates/torture/programs`, which drives a library of a pinned
+//! version and checks what comes of it. The libraries are installed below `target/programs`. Every
+//! program has to pass on redis-server as well: what fails on Kvasir only is a fault of Kvasir.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

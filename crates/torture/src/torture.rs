@@ -262,7 +262,7 @@ impl Field {
 
 /// A writer's call. Two of the writers never come back to database 0.
 fn write(kind: usize, index: usize, random: &mut Random) -> Call {
-    let value = random.next().to_string();
+    let value = random.next_u64().to_string();
     let (group, wanderer) = (random.below(GROUPS), random.below(WANDERERS));
     // The last connection moves keys between databases 1 and 2, the one before makes noise in 3.
     if index == CONNECTIONS - 1 {

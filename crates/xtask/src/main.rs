@@ -7,6 +7,7 @@
 mod aside;
 mod ci;
 mod fuzz;
+mod licences;
 mod missing;
 mod packages;
 mod sim;
@@ -36,6 +37,8 @@ enum Task {
     Ci(ci::Options),
     /// Check the house rules that a machine can check
     Tidy,
+    /// Check that we may link what the server links, and that NOTICE names it
+    Licences(licences::Options),
     /// Run the fuzz targets of crates/*/fuzz and their canary
     Fuzz(fuzz::Options),
     /// Send the same random calls to Kvasir and to Redis and compare the replies
@@ -79,6 +82,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Oracle => oracle::main(),
         Task::Ci(options) => ci::main(&options),
         Task::Tidy => tidy::main(),
+        Task::Licences(options) => licences::main(&options),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),
         Task::Linearizability(options) => linear::main(&options),

@@ -191,7 +191,7 @@ fn epochs(options: &Options, seed: u64, launches: &Launches, syntaxes: &[Syntax]
 
 fn draw_epoch(seed: u64, len: usize, syntaxes: &[Syntax], options: &Options) -> Vec<Step> {
     // Neighbouring seeds shall not give neighbouring streams.
-    let mut random = Random::new(Random::new(seed).next());
+    let mut random = Random::new(Random::new(seed).next_u64());
     let peer = options.peer;
     let drawer = Drawer::new(syntaxes, peer, &mut random);
     let mut mixer = Mixer::new(drawer, peer, options.mix);

@@ -264,7 +264,7 @@ impl Values {
         match random.below(10) {
             0 => self.no_number(random),
             1..4 => random.pick(&NUMBERS).as_bytes().to_vec(),
-            4 => (random.next() as i64).to_string().into_bytes(),
+            4 => (random.next_u64() as i64).to_string().into_bytes(),
             _ => random.range(-20, 100).to_string().into_bytes(),
         }
     }

@@ -185,7 +185,7 @@ fn work(
     round: u64,
     start: Instant,
 ) -> Result<Vec<(usize, Operation)>> {
-    let mut random = Random::new(Random::new(round * 1000 + connection as u64).next());
+    let mut random = Random::new(Random::new(round * 1000 + connection as u64).next_u64());
     let mut operations = Vec::with_capacity(CALLS * kinds.len());
     for turn in 0..CALLS * kinds.len() {
         // In this order, so that all are on the same key at about the same time.

@@ -158,7 +158,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     let at = random.below(bytes.len().max(1));
     match random.below(6) {
         _ if bytes.is_empty() => {}
-        0 => bytes[at] = random.next() as u8,
+        0 => bytes[at] = random.next_u64() as u8,
         1 => bytes[at] ^= 1 << random.below(8),
         2 => bytes.truncate(at),
         3 => drop(bytes.remove(at)),
