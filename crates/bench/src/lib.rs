@@ -12,7 +12,6 @@ mod churn;
 mod commands;
 mod compression;
 mod correctness;
-
 mod crowd;
 mod idle;
 mod kv;

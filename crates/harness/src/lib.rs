@@ -11,5 +11,4 @@ pub mod oracle;
 pub mod random;
 pub mod raw;
 pub mod server;
-
 pub mod workspace;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 pub fn root() -> PathBuf {
     let manifest = env::var_os("CARGO_MANIFEST_DIR")
         .unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
-    Path::new(&manifest).ancestors().nth(2).expect("crates/xtask lies two below").to_path_buf()
+    Path::new(&manifest).ancestors().nth(2).expect("a crate lies two below").to_path_buf()
 }
 
 /// Cargo's output folder; everything that is made or installed goes below it.
