@@ -1,5 +1,7 @@
 //! What one backend costs per message: an echo server on one thread, and on another a generator
 //! of closed-loop clients. Usage: `echo [uring|epoll] [connections] [messages] [size]`.
+// What fails here fails as a whole.
+#![allow(clippy::unwrap_used)]
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
