@@ -55,11 +55,31 @@ type Marks = HashMap<DbIndex, HashMap<Box<[u8]>, Vec<Watcher>>>;
 /// Who watches a key.
 struct Watcher {
     mark: Arc<Mark>,
-    /// When it began the key was there, but its time was over: that it goes changes nothing.
+    /// When it began the key was there, but its time was over: that it goes changes nothing. So is
+    /// one that has taken the place of a missing one.
     had_expired: bool,
 }
 
+/// What a key is in a database.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Missing,
+    /// It is there, but its time is over.
+    Expired,
+    There,
+}
+
 impl Watcher {
+    /// The key's place is taken. What is missing or expired, and will be one of the two, stays what
+    /// it is for whoever watches.
+    fn replace(&mut self, was_there: bool, becomes: State) {
+        let is_gone = self.had_expired || !was_there;
+        if !is_gone || becomes == State::There {
+            self.mark.touch();
+        }
+        self.had_expired = becomes == State::Expired;
+    }
+
     /// The key goes.
     fn note_gone(&mut self) {
         if !std::mem::take(&mut self.had_expired) {
@@ -119,18 +139,41 @@ impl Watching {
         }
     }
 
-    /// Tells whoever watches a key of this database that is there, since all of them are about to
-    /// go, or have just come. Called with the gate closed.
-    pub fn touch_existing(&self, database: &Database, db: DbIndex, pass: &ExclusivePass<'_>) {
-        let is_there = |key: &[u8]| {
+    /// Whether the key that was watched with this mark was there then, or has come since by
+    /// SWAPDB, although its time was over.
+    pub fn had_expired(&self, db: DbIndex, key: &[u8], mark: &Arc<Mark>) -> bool {
+        let marks = self.shard(crc16::slot_of(key)).lock();
+        let of_key = marks.get(&db).and_then(|keys| keys.get(key));
+        let mut watchers = of_key.into_iter().flatten();
+        watchers.any(|watcher| Arc::ptr_eq(&watcher.mark, mark) && watcher.had_expired)
+    }
+
+    /// Tells whoever watches a key of a database that takes the place of another, or of none, what
+    /// becomes of it. Called with the gate closed, before that.
+    pub fn note_replaced(
+        &self,
+        db: DbIndex,
+        (old, new): (&Database, Option<&Database>),
+        env: &Env,
+        pass: &ExclusivePass<'_>,
+    ) {
+        let state = |database: &Database, key: &[u8]| {
             let slot = database.slot(crc16::slot_of(key)).lock(pass);
-            slot.get(hash::of(key), key).is_some()
+            match slot.get(hash::of(key), key).map(|_| has_expired(&slot, env, key)) {
+                None => State::Missing,
+                Some(true) => State::Expired,
+                Some(false) => State::There,
+            }
         };
         for shard in self.shards.iter().filter(|shard| shard.count.load(Relaxed) > 0) {
             let mut marks = shard.lock();
-            let keys = marks.get_mut(&db).into_iter().flatten();
-            let changed = keys.filter(|(key, _)| is_there(key));
-            changed.flat_map(|(_, of_key)| of_key).for_each(Watcher::note_gone);
+            for (key, watchers) in marks.get_mut(&db).into_iter().flatten() {
+                let was_there = state(old, key) != State::Missing;
+                let becomes = new.map_or(State::Missing, |new| state(new, key));
+                if was_there || becomes != State::Missing {
+                    watchers.iter_mut().for_each(|watcher| watcher.replace(was_there, becomes));
+                }
+            }
         }
     }
 

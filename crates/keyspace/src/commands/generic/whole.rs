@@ -112,7 +112,7 @@ fn is_mode(word: &[u8]) -> bool {
 fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
     let database = cx.keyspace.database(db, cx.pass);
     if database.was_used() {
-        cx.keyspace.watching.touch_existing(database, db, cx.pass);
+        cx.keyspace.watching.note_replaced(db, (database, None), cx.env, cx.pass);
         let old = cx.keyspace.flush(db, cx.pass);
         cx.tally.garbage.extend(old.map(Garbage::Database));
         note_all(cx.keyspace, cx.pass, db, cx.tally);
@@ -141,21 +141,18 @@ fn swapdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
     let db = |index| cx.keyspace.db_index(index).ok_or(Error::DB_OUT_OF_RANGE);
     let (first, second) = (db(first)?, db(second)?);
     if first != second {
-        touch_watched(cx, [first, second]);
+        let database = |db| cx.keyspace.database(db, cx.pass);
+        for (db, other) in [(first, second), (second, first)] {
+            let change = (database(db), Some(database(other)));
+            cx.keyspace.watching.note_replaced(db, change, cx.env, cx.pass);
+        }
         cx.keyspace.swap(first, second, cx.pass);
-        touch_watched(cx, [first, second]);
         for db in [first, second] {
             note_all(cx.keyspace, cx.pass, db, cx.tally);
         }
     }
     cx.reply.ok();
     Ok(Effect::AsGiven)
-}
-
-fn touch_watched(cx: &World<'_, '_>, dbs: [DbIndex; 2]) {
-    for db in dbs {
-        cx.keyspace.watching.touch_existing(cx.keyspace.database(db, cx.pass), db, cx.pass);
-    }
 }
 
 fn index(text: &[u8], invalid: &'static str) -> Result<i64, Error> {
