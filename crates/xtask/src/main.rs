@@ -12,6 +12,7 @@ mod fuzz;
 mod fuzz_diff;
 mod isolation;
 mod kvasir;
+mod layers;
 mod linear;
 mod link;
 mod missing;

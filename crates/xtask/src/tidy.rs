@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
+use crate::layers;
 use crate::source::{Source, words};
 use crate::workspace::{command, output, root};
 
@@ -78,6 +79,7 @@ pub fn main() -> Result<()> {
         files += 1;
         findings.extend(check(path, &text));
     }
+    findings.extend(layers::check()?);
     findings.iter().for_each(|finding| println!("{finding}"));
     if !findings.is_empty() {
         bail!("tidy: {} findings in {files} files", findings.len());
