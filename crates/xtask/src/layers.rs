@@ -15,7 +15,10 @@ use crate::source::Source;
 use crate::workspace::root;
 
 /// The folders of `crates/server/src`, each above all that follow it.
-const ORDER: &[&str] = &["commands", "info", "scripting", "saving", "aof", "tracking", "pubsub"];
+const ORDER: &[&str] = &[
+    "start", "commands", "loading", "info", "run", "calls", "state", "store", "workers", "scripts",
+    "tracking", "clients", "pubsub", "net", "acl", "table", "stats", "machine", "log", "config",
+];
 
 /// Arrows that point up and are not yet broken: module, folder, reason.
 const KNOWN: &[Known] = &[];

@@ -13,10 +13,11 @@ use kvasir_server::acl::call::Call;
 use kvasir_server::acl::file;
 use kvasir_server::acl::rule::join_selectors;
 use kvasir_server::acl::user::{Grammar, User};
-use kvasir_server::dispatch::Table;
+use kvasir_server::commands;
+use kvasir_server::table::Table;
 use libfuzzer_sys::fuzz_target;
 
-static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+static TABLE: LazyLock<Table> = LazyLock::new(commands::table);
 
 /// Of every kind that rules distinguish.
 const CALLS: [&str; 7] =

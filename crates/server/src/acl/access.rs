@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::Acl;
-use super::user::{Grammar, User};
-use crate::dispatch::Table;
+use crate::acl::Acl;
+use crate::acl::user::{Grammar, User};
+use crate::table::Table;
 
 /// No version of the rules.
 const NEVER: u64 = 0;

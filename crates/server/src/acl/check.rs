@@ -2,8 +2,8 @@
 
 use kvasir_keyspace::error::Error;
 
-use super::call::Call;
-use super::user::User;
+use crate::acl::call::Call;
+use crate::acl::user::User;
 
 /// What of a call its user may not do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

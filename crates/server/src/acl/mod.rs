@@ -8,11 +8,9 @@
 //! <https://valkey.io/topics/acl/>.
 
 pub mod access;
-pub mod admit;
 pub mod call;
 pub mod check;
 pub mod commands;
-pub mod declared;
 pub mod file;
 pub mod log;
 pub mod password;
@@ -20,17 +18,17 @@ pub mod patterns;
 pub mod rule;
 pub mod selector;
 pub mod start;
-pub mod subscribers;
 pub mod user;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use self::log::Log;
-use self::rule::RuleError;
-use self::user::{Grammar, User};
 use kvasir_structures::locks::{read, write};
+
+use crate::acl::log::Log;
+use crate::acl::rule::RuleError;
+use crate::acl::user::{Grammar, User};
 
 /// The users by name, and the log of what was denied.
 pub struct Acl {
@@ -166,7 +164,7 @@ impl Acl {
     }
 
     pub fn log(&self) -> MutexGuard<'_, Log> {
-        crate::lock(&self.log)
+        kvasir_structures::locks::lock(&self.log)
     }
 
     /// Called with the users locked, so that a version is not found before its users.

@@ -2,14 +2,14 @@
 //!
 //! A call is allowed if one selector of the user covers all of it.
 
-use super::call::{Call, works_on_data};
-use super::check::{Denied, Reason};
-use super::commands::Commands;
-use super::patterns::{Channels, Databases, Keys};
-use super::rule::RuleError;
-use crate::call_keys::each_key_used;
+use crate::acl::call::{Call, works_on_data};
+use crate::acl::check::{Denied, Reason};
+use crate::acl::commands::Commands;
+use crate::acl::patterns::{Channels, Databases, Keys};
+use crate::acl::rule::RuleError;
 use crate::config::syntax;
-use crate::dispatch::Table;
+use crate::table::Table;
+use crate::table::keys::each_key_used;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selector {

@@ -2,17 +2,15 @@
 
 use std::path::Path;
 
-use super::file;
-use super::rule::{has_spaces, join_selectors};
-use super::user::{Grammar, User};
-use super::{Acl, Refused};
+use crate::acl::rule::{has_spaces, join_selectors};
+use crate::acl::user::{Grammar, User};
+use crate::acl::{Acl, Refused, file};
 use crate::config::load::{Directive, Loaded};
 use crate::config::{Config, PubsubDefault};
-use crate::dispatch::Table;
+use crate::table::Table;
 
 /// The command table and the users that a configuration asks for, or why the server cannot start.
-pub fn prepare(loaded: &Loaded) -> Result<(Table, Acl), String> {
-    let mut table = Table::new();
+pub fn prepare(mut table: Table, loaded: &Loaded) -> Result<(Table, Acl), String> {
     for directive in &loaded.renames {
         let [from, to] = &directive.words[..] else { unreachable!("the loader counted") };
         table.rename(from, to).map_err(|error| directive.wrong(error.text()).to_string())?;

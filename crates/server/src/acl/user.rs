@@ -1,11 +1,11 @@
 //! A user: passwords, and selectors that say what it may do.
 
-use super::call::Call;
-use super::check::{Denied, Reason};
-use super::password::PasswordHash;
-use super::rule::RuleError;
-use super::selector::Selector;
-use crate::dispatch::Table;
+use crate::acl::call::Call;
+use crate::acl::check::{Denied, Reason};
+use crate::acl::password::PasswordHash;
+use crate::acl::rule::RuleError;
+use crate::acl::selector::Selector;
+use crate::table::Table;
 
 /// A user as it is at one moment; a change makes a new one.
 #[derive(Clone, PartialEq, Eq, Debug)]

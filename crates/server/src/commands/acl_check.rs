@@ -5,11 +5,12 @@ use kvasir_keyspace::spec::{Argument, Spec};
 use kvasir_reactor::random;
 use kvasir_resp::number::parse_integer;
 
-use super::acl::BLANK;
-use super::command_info::{categories, every_category};
-use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word, unknown_word};
 use crate::acl::call::Call;
 use crate::acl::check::check;
+use crate::commands::acl::BLANK;
+use crate::commands::{ANY_TIME_NOSCRIPT, is_word, unknown_word};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::table::categories::{categories, every_category};
 
 pub static ACL_CAT: ServerCommand = ServerCommand {
     spec: Spec {

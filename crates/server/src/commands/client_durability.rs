@@ -6,10 +6,9 @@
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 
-use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word};
+use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
 use crate::config::aof::Fsync;
-use crate::connection::Connection;
-use crate::shared::Shared;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static CLIENT_DURABILITY: ServerCommand = ServerCommand {
     spec: Spec {
@@ -67,13 +66,4 @@ fn tell(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     };
     cx.connection.reply.bulk(word.as_bytes());
     Ok(())
-}
-
-impl Connection {
-    /// Has it wish for this, or for nothing of its own.
-    pub fn set_durability(&mut self, shared: &Shared, wish: Option<Fsync>) {
-        let wish = wish.filter(|wish| *wish < Fsync::No);
-        shared.aof.demand.count_wish(self.durability.is_some(), wish.is_some());
-        self.durability = wish;
-    }
 }

@@ -2,15 +2,17 @@
 //! `crate::tracking`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
-use super::{ANY_TIME_NOSCRIPT, ON_OFF, ServerCommand, ServerCx, ServerRun, is_word, parse_switch};
-use crate::tracking::{Mode, Tracker};
+use crate::clients::tracker::{Mode, Tracker, redirect};
+use crate::commands::{ANY_TIME_NOSCRIPT, ON_OFF, is_word, parse_switch};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static CLIENT_TRACKING: ServerCommand = ServerCommand {
     spec: Spec {
@@ -56,9 +58,9 @@ fn tracking(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         let current = cx.connection.client.tracker();
         wanted.check(current.as_deref())?;
         let tracker = wanted.tracker(cx, current.as_deref());
-        cx.shared.tracking.start(cx.connection, tracker);
+        cx.shared.tracking.start(&mut cx.connection.tracking, tracker);
     } else {
-        cx.shared.tracking.stop(cx.connection);
+        cx.shared.tracking.stop(&mut cx.connection.tracking);
     }
     cx.core.see_listeners(cx.shared);
     cx.reply().ok();
@@ -237,11 +239,6 @@ pub static CLIENT_GETREDIR: ServerCommand = ServerCommand {
         Ok(())
     }),
 };
-
-/// As GETREDIR and CLIENT LIST show it: 0 for none, -1 for who does not track.
-pub fn redirect(tracker: Option<&Tracker>) -> i64 {
-    tracker.map_or(-1, |tracker| tracker.redirect.unwrap_or(0) as i64)
-}
 
 pub static CLIENT_TRACKINGINFO: ServerCommand = ServerCommand {
     spec: Spec {

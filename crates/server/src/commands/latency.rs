@@ -5,12 +5,12 @@
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, write_help};
+use crate::commands::{ANY_TIME_ADMIN, help_spec, write_help};
 use crate::config::Config;
-use crate::dispatch::Entry;
-use crate::histogram::Distribution;
-use crate::latency::Series;
-use crate::shared::Shared;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::stats::histogram::Distribution;
+use crate::stats::latency::Series;
+use crate::table::Entry;
 
 pub static COMMANDS: &[&ServerCommand] = &[&LATENCY];
 
@@ -156,7 +156,7 @@ fn histogram(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let shared = cx.shared;
     let told: Vec<(&Entry, Distribution)> = asked_for(cx)
         .into_iter()
-        .map(|entry| (entry, distribution(shared, entry)))
+        .map(|entry| (entry, shared.distribution(entry.index)))
         .filter(|(_, distribution)| distribution.calls > 0)
         .collect();
     let reply = cx.reply();
@@ -191,12 +191,6 @@ fn asked_for(cx: &ServerCx<'_>) -> Vec<&'static Entry> {
             std::iter::once(entry).chain(subcommands)
         })
         .collect()
-}
-
-/// Over all workers.
-pub fn distribution(shared: &Shared, entry: &Entry) -> Distribution {
-    let histograms = shared.workers.iter().map(|worker| &worker.stats.by_command[entry.index]);
-    Distribution::of(histograms.map(|stats| &stats.latency))
 }
 
 static LATENCY_DOCTOR: ServerCommand = ServerCommand {
@@ -311,7 +305,7 @@ static HELP: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::Latencies;
+    use crate::stats::latency::Latencies;
 
     #[test]
     fn the_doctor_names_events_and_what_helps() {

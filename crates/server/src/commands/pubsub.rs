@@ -4,13 +4,10 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use kvasir_structures::glob::{self, Case};
 
-use super::{
-    ANY_TIME, ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, help_spec, unknown_word,
-    write_help,
-};
-use crate::connection::Replies;
+use crate::commands::{ANY_TIME, ANY_TIME_FAST, help_spec, unknown_word, write_help};
 use crate::pubsub::Kind;
-use crate::pubsub::subscriptions::Subscriber;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::connection::Replies;
 
 pub static COMMANDS: &[&ServerCommand] = &[
     &SUBSCRIBE,
@@ -128,14 +125,14 @@ static SUNSUBSCRIBE: ServerCommand = ServerCommand {
 
 fn subscribe(cx: &mut ServerCx<'_>, kind: Kind, word: &str) -> Result<(), Error> {
     for name in cx.args.from(1) {
-        Subscriber::of(cx).subscribe(kind, name);
+        cx.subscriber().subscribe(kind, name);
         confirm(cx, kind, word, Some(name));
     }
     Ok(())
 }
 
 fn unsubscribe(cx: &mut ServerCx<'_>, kind: Kind, word: &str) -> Result<(), Error> {
-    let all = Subscriber::of(cx).names(kind);
+    let all = cx.subscriber().names(kind);
     match cx.args.len() {
         1 if all.is_empty() => confirm(cx, kind, word, None),
         1 => all.iter().for_each(|name| leave(cx, kind, word, name)),
@@ -145,7 +142,7 @@ fn unsubscribe(cx: &mut ServerCx<'_>, kind: Kind, word: &str) -> Result<(), Erro
 }
 
 fn leave(cx: &mut ServerCx<'_>, kind: Kind, word: &str, name: &[u8]) {
-    Subscriber::of(cx).unsubscribe(kind, name);
+    cx.subscriber().unsubscribe(kind, name);
     confirm(cx, kind, word, Some(name));
 }
 

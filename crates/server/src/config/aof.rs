@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use kvasir_persistence::encode::Format;
 
-use super::kind::{Kind, Value};
-use super::row::{Group, Row};
-use super::table::{field, integer};
+use crate::config::kind::{Kind, Value};
+use crate::config::row::{Group, Row};
+use crate::config::table::{field, integer};
 
 /// What they are set to.
 #[derive(Clone, Default, PartialEq, Debug)]

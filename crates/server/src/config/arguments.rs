@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::syntax;
+use crate::config::syntax;
 
 /// What the user wants.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! `client-output-buffer-limit` and `maxmemory-clients`: what clients may make the server keep.
 
-use super::field::Field;
-use super::kind::{Kind, Value, memory};
-use super::row::{Group, Row};
-use super::table::{field, integer};
+use crate::config::field::Field;
+use crate::config::kind::{Kind, Value, memory};
+use crate::config::row::{Group, Row};
+use crate::config::table::{field, integer};
 
 pub(super) const CLIENT_OUTPUT_BUFFER_LIMIT: Row = Row::new(
     "client-output-buffer-limit",

@@ -3,11 +3,10 @@
 //! Order of checks and texts of errors are those of Redis 7.0. Whoever calls `set` puts the new
 //! configuration in force, or drops it: nothing is half set.
 
-use super::Config;
-use super::kind::Value;
-use super::row::{Change, Place, Row};
-use super::table;
-use super::unsupported::Unsupported;
+use crate::config::kind::Value;
+use crate::config::row::{Change, Place, Row};
+use crate::config::unsupported::Unsupported;
+use crate::config::{Config, table};
 
 /// Why CONFIG SET changes nothing. `message` is the text of the error reply.
 #[derive(Debug, PartialEq, Eq)]

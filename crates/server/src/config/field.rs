@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
-use super::aof::{Fsync, Liburing, Size};
-use super::kind::Value;
-use super::memory::{HugePages, ValueCompression};
-use super::tls::AuthClients;
-use super::{
+use crate::config::aof::{Fsync, Liburing, Size};
+use crate::config::kind::Value;
+use crate::config::memory::{HugePages, ValueCompression};
+use crate::config::tls::AuthClients;
+use crate::config::{
     FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, PubsubDefault, Supervised,
     SyslogFacility, Threads, TimestampFormat, WhoMay,
 };

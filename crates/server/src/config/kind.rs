@@ -4,8 +4,8 @@
 
 use kvasir_keyspace::event::Class;
 
-use super::buffers::{self, OutputLimit};
-use crate::pubsub::notifications;
+use crate::config::buffers::{self, OutputLimit};
+use crate::config::notifications;
 
 /// The type and range of an option.
 #[derive(Clone, Copy, Debug)]

@@ -11,13 +11,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::Config;
-use super::arguments::Sources;
-use super::kind::{Kind, Value};
-use super::reasons::why;
-use super::row::{Otherwise, Place, Row};
-use super::syntax;
-use super::unsupported::Unsupported;
+use crate::config::arguments::Sources;
+use crate::config::kind::{Kind, Value};
+use crate::config::reasons::why;
+use crate::config::row::{Otherwise, Place, Row};
+use crate::config::unsupported::Unsupported;
+use crate::config::{Config, syntax};
 
 /// Files may include files; deeper than this, they include each other.
 const INCLUDE_DEPTH_MAX: usize = 16;

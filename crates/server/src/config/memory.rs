@@ -4,10 +4,10 @@ use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::compression::Compression;
 use kvasir_structures::compressed::Algorithm;
 
-use super::buffers::ClientMemory;
-use super::kind::Kind;
-use super::row::{Group, Row};
-use super::table::{field, integer};
+use crate::config::buffers::ClientMemory;
+use crate::config::kind::Kind;
+use crate::config::row::{Group, Row};
+use crate::config::table::{field, integer};
 
 /// What they are set to.
 #[derive(Clone, Default, PartialEq, Debug)]

@@ -17,6 +17,7 @@ pub mod field;
 pub mod kind;
 pub mod load;
 pub mod memory;
+pub mod notifications;
 pub mod operations;
 pub mod persistence;
 pub mod print;
@@ -30,8 +31,9 @@ pub mod unsupported;
 
 use std::path::PathBuf;
 
-use buffers::OutputLimits;
 use kvasir_keyspace::event::Class;
+
+use buffers::OutputLimits;
 use memory::Memory;
 
 /// Every option that Kvasir obeys, by its name with underscores. Options that have only one

@@ -1,9 +1,11 @@
 //! The rows of the option table that are about the process, its log, and what people watch.
 
-use super::kind::{Kind, Value};
-use super::row::{Group, Row};
-use super::table::{field, integer};
-use super::{LogFormat, Loglevel, OomScoreAdj, Supervised, SyslogFacility, TimestampFormat};
+use crate::config::kind::{Kind, Value};
+use crate::config::row::{Group, Row};
+use crate::config::table::{field, integer};
+use crate::config::{
+    LogFormat, Loglevel, OomScoreAdj, Supervised, SyslogFacility, TimestampFormat,
+};
 
 pub static OPTIONS: &[Row] = &[
     Row::new(

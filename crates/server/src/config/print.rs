@@ -4,13 +4,11 @@
 //! /kvasir.conf and docs/config.md are committed; a test says when they are no longer what is
 //! printed here.
 
-use super::Config;
-use super::kind::Kind;
-use super::reasons::why;
-use super::row::{Change, Group, Otherwise, Place, Row};
-use super::syntax;
-use super::table;
-use super::unsupported::UNSUPPORTED;
+use crate::config::kind::Kind;
+use crate::config::reasons::why;
+use crate::config::row::{Change, Group, Otherwise, Place, Row};
+use crate::config::unsupported::UNSUPPORTED;
+use crate::config::{Config, syntax, table};
 
 /// A configuration file with every option at its default, explained.
 pub fn sample_file() -> String {

@@ -1,8 +1,7 @@
 //! One row of the option table: what is known of an option.
 
-use super::Config;
-use super::kind::{Kind, Value};
-use super::table;
+use crate::config::kind::{Kind, Value};
+use crate::config::{Config, table};
 
 /// One option.
 pub struct Row {

@@ -3,13 +3,11 @@
 //!
 //! The order is that of the sample file and of CONFIG GET.
 
-use super::aof;
-use super::buffers;
-use super::kind::{Kind, Value};
-use super::memory;
-use super::persistence;
-use super::row::{Group, Otherwise, Place, Row};
-use super::{IoBackend, PubsubDefault, WhoMay, operations, tls};
+use crate::config::kind::{Kind, Value};
+use crate::config::row::{Group, Otherwise, Place, Row};
+use crate::config::{
+    IoBackend, PubsubDefault, WhoMay, aof, buffers, memory, operations, persistence, tls,
+};
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;

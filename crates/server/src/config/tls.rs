@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-use super::kind::Kind;
-use super::row::{Group, Row};
-use super::table::{field, integer};
+use crate::config::kind::Kind;
+use crate::config::row::{Group, Row};
+use crate::config::table::{field, integer};
 
 /// Every `tls-` option that Kvasir obeys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +56,7 @@ const fn row(
     name: &'static str,
     kind: Kind,
     default: &'static str,
-    place: super::row::Place,
+    place: crate::config::row::Place,
     doc: &'static str,
 ) -> Row {
     Row::new(name, Group::Tls, kind, default, place, doc)

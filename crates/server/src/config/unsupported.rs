@@ -8,7 +8,7 @@
 //!
 //! An option that becomes supported moves from here to `table`.
 
-use super::row::Otherwise;
+use crate::config::row::Otherwise;
 
 pub struct Unsupported {
     pub name: &'static str,

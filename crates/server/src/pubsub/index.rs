@@ -3,14 +3,15 @@
 //! Read by every publisher, changed by those who subscribe and unsubscribe; a name without
 //! subscribers is not kept.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kvasir_structures::hash;
 use kvasir_structures::locks::{read, write};
 use smallvec::SmallVec;
 
-use super::Names;
+use crate::pubsub::Names;
 
 pub struct Index {
     shards: Box<[RwLock<Names<Receivers>>]>,

@@ -7,9 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::publication::{Delivery, Publication};
-use super::{Hub, Kind, Names};
-use crate::connection::Connection;
+use crate::pubsub::publication::{Delivery, Publication};
+use crate::pubsub::{Hub, Kind, Names};
 
 #[derive(Default)]
 pub struct Local {
@@ -34,7 +33,8 @@ impl Local {
     }
 
     /// The number that the next message will have.
-    fn end(&self) -> u64 {
+    #[inline]
+    pub fn end(&self) -> u64 {
         self.first + self.pending.len() as u64
     }
 
@@ -71,24 +71,8 @@ impl Local {
         }
     }
 
-    /// Gives one connection, ahead of the others, the pending messages that it has not yet.
-    #[inline]
-    pub fn give_missing(&self, connection: &mut Connection) {
-        if connection.next_message < self.end() && !connection.is_closing {
-            self.give_from(connection.next_message.max(self.first), connection);
-            connection.next_message = self.end();
-        }
-    }
-
-    fn give_from(&self, number: u64, connection: &mut Connection) {
-        let Some(subscriptions) = connection.subscriptions.take() else { return };
-        let pending = &self.pending[(number - self.first) as usize..];
-        connection.wait_for(pending.iter().map(|one| one.fence()).max().unwrap_or(0));
-        let reply = connection.messages();
-        for publication in pending {
-            let own = publication.iter().filter(|to| subscriptions.has(to.kind, &to.name));
-            own.for_each(|delivery| delivery.write_to(reply));
-        }
-        connection.subscriptions = Some(subscriptions);
+    /// The pending messages from this number on, or from the first one.
+    pub fn pending_from(&self, number: u64) -> &[Arc<Publication>] {
+        &self.pending[number.saturating_sub(self.first) as usize..]
     }
 }

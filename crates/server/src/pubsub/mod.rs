@@ -14,10 +14,9 @@
 //! Locks: channels before patterns before a worker's post, all of them under slots; nothing else is
 //! locked inside.
 
-pub mod fan_out;
 pub mod index;
 pub mod local;
-pub mod notifications;
+pub mod post;
 pub mod publication;
 pub mod subscriptions;
 
@@ -28,8 +27,7 @@ use std::sync::{Arc, RwLockReadGuard};
 use kvasir_structures::glob::{self, Case};
 use kvasir_structures::hash;
 
-use crate::post::Post;
-use crate::shared::Shared;
+use crate::pubsub::post::Post;
 use index::{Index, Receivers};
 use publication::{Delivery, Publication};
 
@@ -165,8 +163,8 @@ impl Hub {
 
     /// Wakes the workers that this one has posted to, once for all of a turn's messages.
     #[inline]
-    pub fn wake_others(&self, shared: &Shared, worker: usize) {
-        self.post.wake_others(shared, worker);
+    pub fn wake_others(&self, worker: usize, wake: impl Fn(usize)) {
+        self.post.wake_others(worker, wake);
     }
 }
 

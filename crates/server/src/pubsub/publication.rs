@@ -4,12 +4,13 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_resp::reply::{Protocol, Reply};
 use smallvec::SmallVec;
 
-use super::Kind;
+use crate::pubsub::Kind;
 
 /// From this size on a text is sent from where it lies, not copied for each subscriber.
 const SHARED_MIN: usize = 8 * 1024;

@@ -1,0 +1,31 @@
+//! What a connection has to send, and what it may keep waiting.
+
+use crate::config::Config;
+use crate::config::buffers::Class;
+use crate::state::connection::Connection;
+
+impl Connection {
+    /// Bytes that wait to be sent.
+    pub fn output_bytes(&self) -> usize {
+        let encrypted = self.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
+        self.reply.len() + self.sending_bytes + encrypted
+    }
+
+    /// As [`Connection::output_bytes`], with the memory that is kept for more.
+    pub fn output_memory(&self) -> usize {
+        let encrypted = self.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
+        self.reply.size_bytes() + self.sending_bytes + encrypted
+    }
+
+    pub fn class(&self) -> Class {
+        if self.subscriptions.is_some() { Class::PubSub } else { Class::Normal }
+    }
+
+    /// Has a connection execute nothing more if its replies are beyond the hard limit already; the
+    /// end of the turn closes it.
+    #[cold]
+    pub fn stop_beyond_limit(&mut self, config: &Config) {
+        let hard = config.client_output_buffer_limit.of(self.class()).hard;
+        self.is_closing |= hard > 0 && self.output_bytes() as u64 >= hard;
+    }
+}
