@@ -3,9 +3,9 @@
 
 use kvasir_server::acl::start::prepare;
 use kvasir_server::commands;
-use kvasir_server::config::arguments::Sources;
-use kvasir_server::config::load::{Loaded, load};
-use kvasir_server::config::print::directives;
+use kvasir_config::arguments::Sources;
+use kvasir_config::load::{Loaded, load};
+use kvasir_config::print::directives;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

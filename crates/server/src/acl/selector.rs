@@ -2,12 +2,13 @@
 //!
 //! A call is allowed if one selector of the user covers all of it.
 
+use kvasir_config::syntax;
+
 use crate::acl::call::{Call, works_on_data};
 use crate::acl::check::{Denied, Reason};
 use crate::acl::commands::Commands;
 use crate::acl::patterns::{Channels, Databases, Keys};
 use crate::acl::rule::RuleError;
-use crate::config::syntax;
 use crate::table::Table;
 use crate::table::keys::each_key_used;
 

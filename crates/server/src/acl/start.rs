@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use kvasir_config::load::{Directive, Loaded};
+use kvasir_config::{Config, PubsubDefault};
+
 use crate::acl::rule::{has_spaces, join_selectors};
 use crate::acl::user::{Grammar, User};
 use crate::acl::{Acl, Refused, file};
-use crate::config::load::{Directive, Loaded};
-use crate::config::{Config, PubsubDefault};
 use crate::table::Table;
 
 /// The command table and the users that a configuration asks for, or why the server cannot start.

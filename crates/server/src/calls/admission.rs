@@ -4,12 +4,12 @@
 //! that the configuration forbids, what the client's user may do, subscriptions, a busy script.
 //! Memory comes behind them (`evict`).
 
+use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
 
 use crate::calls::admit::{Scene, admit};
-use crate::config::Config;
 use crate::state::connection::pause::may_write;
 use crate::state::connection::{Connection, messages};
 use crate::table::Entry;

@@ -3,9 +3,9 @@
 //! `notify-keyspace-events` says which classes of events, and to which of the two.
 
 use kvasir_keyspace::event::Class;
+use kvasir_pubsub::Kind;
 
 use crate::calls::fence;
-use crate::pubsub::Kind;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::pubsub::Kind;
+use kvasir_pubsub::Kind;
+
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;

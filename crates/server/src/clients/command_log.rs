@@ -6,12 +6,12 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
+use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_resp::args::Args;
 use kvasir_structures::locks::lock;
 
 use crate::clients::Client;
-use crate::config::Config;
 use crate::table;
 
 /// Which log.

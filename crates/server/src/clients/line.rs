@@ -5,9 +5,10 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_pubsub::Kind;
+
 use crate::clients::Client;
 use crate::clients::tracker::{Mode, Tracker, redirect};
-use crate::pubsub::Kind;
 use crate::table::Table;
 
 /// Appends one client's line, without a line end.

@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use kvasir_pubsub::Kind;
 use kvasir_structures::locks::lock;
 
-use crate::pubsub::Kind;
 use tracker::Tracker;
 
 /// What everyone may know of a client. Written by the worker that owns the connection.

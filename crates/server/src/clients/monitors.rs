@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::spec::Flags;
+use kvasir_pubsub::post::Post;
 use kvasir_reactor::clock;
 use kvasir_resp::args::Args;
 
 use crate::clients::Client;
 use crate::clients::command_log::{REDACTED, is_secret};
-use crate::pubsub::post::Post;
 use crate::table::Entry;
 
 /// What all workers share of it.

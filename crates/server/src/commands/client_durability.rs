@@ -3,11 +3,11 @@
 //! It can only ask for more. What `appendfsync` says is a promise to everybody who reads the data,
 //! so no client, nor a library in its name, may take it back.
 
+use kvasir_config::aof::Fsync;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 
 use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
-use crate::config::aof::Fsync;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static CLIENT_DURABILITY: ServerCommand = ServerCommand {

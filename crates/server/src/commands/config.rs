@@ -6,16 +6,16 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use kvasir_config::Config;
+use kvasir_config::command::{self, SetError};
+use kvasir_config::rewrite::{Extent, rewrite_file};
+use kvasir_config::row::Row;
+use kvasir_config::tls::is_tls;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
 use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, is_word, write_help};
-use crate::config::Config;
-use crate::config::command::{self, SetError};
-use crate::config::rewrite::{Extent, rewrite_file};
-use crate::config::row::Row;
-use crate::config::tls::is_tls;
 use crate::log::{self, notice, warning};
 use crate::machine::process;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};

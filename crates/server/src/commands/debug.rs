@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_config::kind::Kind;
 use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::digest;
 use kvasir_keyspace::error::Error;
@@ -13,7 +14,6 @@ use kvasir_structures::locks::lock;
 
 use crate::commands::config::rewrite_all;
 use crate::commands::{ANY_TIME_ADMIN, debug_protocol, is_word, saving, unknown_word, write_help};
-use crate::config::kind::Kind;
 use crate::info::crash;
 use crate::log::{notice, warning};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};

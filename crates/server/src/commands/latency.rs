@@ -2,11 +2,11 @@
 //!
 //! Events are kept by `crate::latency`, the commands' histograms by `crate::stats`.
 
+use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 
 use crate::commands::{ANY_TIME_ADMIN, help_spec, write_help};
-use crate::config::Config;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::stats::histogram::Distribution;
 use crate::stats::latency::Series;
@@ -313,7 +313,7 @@ mod tests {
         let config = Config::default();
         assert!(diagnosis(&latencies.all(), &config).contains("not watched"));
         let config = Config {
-            latency: crate::config::Latency { monitor_threshold: 5, ..config.latency },
+            latency: kvasir_config::Latency { monitor_threshold: 5, ..config.latency },
             ..config
         };
         assert!(diagnosis(&latencies.all(), &config).contains("nothing to mend"));

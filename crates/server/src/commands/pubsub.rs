@@ -2,10 +2,10 @@
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
+use kvasir_pubsub::Kind;
 use kvasir_structures::glob::{self, Case};
 
 use crate::commands::{ANY_TIME, ANY_TIME_FAST, help_spec, unknown_word, write_help};
-use crate::pubsub::Kind;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::Replies;
 

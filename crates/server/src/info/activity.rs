@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_pubsub::Kind;
 use kvasir_reactor::clock::Ticks;
 use kvasir_structures::locks::lock;
 
 use crate::clients::Client;
 use crate::info::{Lines, Source, compression, ratio};
-use crate::pubsub::Kind;
 use crate::state::shared::Shared;
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {

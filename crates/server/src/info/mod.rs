@@ -15,9 +15,9 @@ pub mod scripts;
 use std::fmt::Display;
 use std::io::Write;
 
+use kvasir_config::Config;
 use kvasir_structures::gate::Pass;
 
-use crate::config::Config;
 use crate::state::shared::Shared;
 use crate::stats::{Counter, WorkerStats};
 

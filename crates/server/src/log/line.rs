@@ -9,8 +9,7 @@
 use std::fmt::Write;
 
 use jiff::Zoned;
-
-use crate::config::{LogFormat, Loglevel, TimestampFormat};
+use kvasir_config::{LogFormat, Loglevel, TimestampFormat};
 
 /// The looks of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

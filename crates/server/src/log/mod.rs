@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use jiff::Zoned;
+use kvasir_config::{Config, LogFormat, Loglevel, TimestampFormat};
 use kvasir_structures::locks::lock;
 
-use crate::config::{Config, LogFormat, Loglevel, TimestampFormat};
 use crate::log::line::{Look, escaped, line};
 use crate::log::syslog::Syslog;
 
@@ -55,7 +55,7 @@ pub fn write_raw(text: &str) {
 #[macro_export]
 macro_rules! log_debug {
     ($($message:tt)+) => {
-        $crate::log::write($crate::config::Loglevel::Debug, format_args!($($message)+))
+        $crate::log::write(::kvasir_config::Loglevel::Debug, format_args!($($message)+))
     };
 }
 
@@ -63,7 +63,7 @@ macro_rules! log_debug {
 #[macro_export]
 macro_rules! log_verbose {
     ($($message:tt)+) => {
-        $crate::log::write($crate::config::Loglevel::Verbose, format_args!($($message)+))
+        $crate::log::write(::kvasir_config::Loglevel::Verbose, format_args!($($message)+))
     };
 }
 
@@ -71,7 +71,7 @@ macro_rules! log_verbose {
 #[macro_export]
 macro_rules! log_notice {
     ($($message:tt)+) => {
-        $crate::log::write($crate::config::Loglevel::Notice, format_args!($($message)+))
+        $crate::log::write(::kvasir_config::Loglevel::Notice, format_args!($($message)+))
     };
 }
 
@@ -79,7 +79,7 @@ macro_rules! log_notice {
 #[macro_export]
 macro_rules! log_warning {
     ($($message:tt)+) => {
-        $crate::log::write($crate::config::Loglevel::Warning, format_args!($($message)+))
+        $crate::log::write(::kvasir_config::Loglevel::Warning, format_args!($($message)+))
     };
 }
 

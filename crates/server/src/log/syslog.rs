@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use crate::config::{Config, Loglevel, SyslogFacility};
+use kvasir_config::{Config, Loglevel, SyslogFacility};
 
 /// Where Linux has it.
 const SOCKET: &str = "/dev/log";

@@ -8,9 +8,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use kvasir_config::{Config, OomScoreAdj, Supervised};
 use kvasir_reactor::{limits, signal};
 
-use crate::config::{Config, OomScoreAdj, Supervised};
 use crate::log::{notice, warning};
 
 /// Set for the process that goes on in the background.

@@ -4,9 +4,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use kvasir_config::{BindHost, Config};
 use kvasir_reactor::Listener;
 
-use crate::config::{BindHost, Config};
 use crate::log::notice;
 
 /// What a client from elsewhere is told while there is no password.

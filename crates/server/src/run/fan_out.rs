@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
+use kvasir_pubsub::publication::{Block, Delivery, Publication};
+
 use crate::calls::subscriber::Subscriber;
-use crate::pubsub::publication::{Block, Delivery, Publication};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 

@@ -7,7 +7,8 @@
 //! Messages that a session publishes are not posted before what it has written has its place in the
 //! log: until then nobody knows what they have to wait for.
 
-use crate::config::aof::Fsync;
+use kvasir_config::aof::Fsync;
+
 use crate::run::worker::Worker;
 
 /// A turn answers one in so many of those who are held back, or `SENT_MIN` if that is more: while

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_config::aof::Fsync;
 use kvasir_resp::reply::Reply;
 
 use crate::calls::blocking::serve_ready;
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::notifications;
 use crate::clients::command_log::Noted;
-use crate::config::aof::Fsync;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::waits::Awaited;

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 
+use kvasir_config::arguments::CheckAof;
 use kvasir_persistence::aof::load::{AofError, End, Replay, load};
 use kvasir_persistence::aof::manifest::Manifest;
 use kvasir_persistence::load::FileError;
 use kvasir_resp::args::Args;
 
 use crate::commands;
-use crate::config::arguments::CheckAof;
 use crate::loading::replay::judge;
 use crate::start::aof_repair::{self, NotCut, say};
 use crate::start::check_rdb;

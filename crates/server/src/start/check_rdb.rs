@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_config::arguments::CheckRdb;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::value::Tag;
 use kvasir_keyspace::view::Env;
@@ -24,8 +25,6 @@ use kvasir_persistence::rdb::{CHECKSUM_SIZE, HEADER_SIZE, parse_header, unknown_
 use kvasir_persistence::set::show_slots;
 use kvasir_reactor::{clock, thread};
 use kvasir_structures::gate::{ExclusivePass, Gate};
-
-use crate::config::arguments::CheckRdb;
 
 /// More databases than any server is known to have.
 const DATABASES: u16 = 1024;

@@ -11,6 +11,10 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use kvasir_config::arguments::{self, Invocation, USAGE};
+use kvasir_config::load::{self, Directive, Loaded};
+use kvasir_config::memory::HugePages;
+use kvasir_config::{Config, IoBackend, print};
 use kvasir_keyspace::database::Keyspace;
 use kvasir_reactor::{
     BackendChoice, Options, Reactor, Waker, clock, limits, random, signal, thread,
@@ -19,10 +23,6 @@ use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
 
 use crate::acl::{self, Acl};
-use crate::config::arguments::{self, Invocation, USAGE};
-use crate::config::load::{self, Directive, Loaded};
-use crate::config::memory::HugePages;
-use crate::config::{Config, IoBackend, print};
 use crate::info::crash;
 use crate::log::{self, notice, warning};
 use crate::machine::{paging, process};

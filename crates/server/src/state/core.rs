@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use kvasir_config::Config;
+use kvasir_config::aof::Fsync;
 use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
+use kvasir_pubsub::local::Local;
 use kvasir_reactor::clock;
 use kvasir_resp::request::Limits;
 
-use crate::config::Config;
-use crate::config::aof::Fsync;
-use crate::pubsub::local::Local;
 use crate::state::shared::Shared;
 use crate::state::waits::Deadlines;
 use crate::stats::timing::Thresholds;

@@ -4,13 +4,14 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use kvasir_pubsub::Hub;
+
 use crate::acl::Acl;
 use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
 use crate::clients::pause::Pause;
 use crate::net::tls::context::Endpoint;
-use crate::pubsub::Hub;
 use crate::scripts::cache::Cache;
 use crate::stats::Samples;
 use crate::stats::compression::CompressionStats;

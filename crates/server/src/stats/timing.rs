@@ -11,10 +11,10 @@
 //! but the entry in the slow log tells the streak's time and its last call's arguments, and
 //! histograms get the streak's mean.
 
+use kvasir_config::Config;
 use kvasir_keyspace::spec::{Flags, Spec};
 use kvasir_reactor::clock::{Ticks, ticks};
 
-use crate::config::Config;
 use crate::stats::CommandStats;
 
 /// Calls that share a reading.

@@ -12,11 +12,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use kvasir_config::memory::Defragmentation;
 use kvasir_keyspace::defragment::Defragmenter;
 use kvasir_structures::slab;
 use kvasir_structures::table::Moves;
 
-use crate::config::memory::Defragmentation;
 use crate::store::Store;
 
 /// The longest stay of a turn.

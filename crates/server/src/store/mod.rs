@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
+use kvasir_config::Config;
+use kvasir_config::load::Directive;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_structures::gate::Gate;
 use kvasir_structures::locks::{read, write};
 
-use crate::config::Config;
-use crate::config::load::Directive;
 use crate::scripts::libraries::Libraries;
 use crate::workers::{Message, Workers};
 use aof::Aof;

@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_config::Config;
 use kvasir_keyspace::evict::Evictor;
 use kvasir_reactor::clock;
 
-use crate::config::Config;
 use crate::machine::memory;
 
 /// All workers together may use this part of the limit unseen, and evict so much at a time.

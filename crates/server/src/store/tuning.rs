@@ -1,9 +1,8 @@
 //! From the configuration to the limits and facts that parser and keyspace work with.
 
+use kvasir_config::{Config, notifications};
 use kvasir_keyspace::view::Env;
 use kvasir_resp::request::Limits;
-
-use crate::config::{Config, notifications};
 
 /// Redis's limit on the arguments of one request.
 const ARGS_MAX: u32 = i32::MAX as u32;

@@ -8,11 +8,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use kvasir_pubsub::Names;
 use kvasir_structures::hash;
 use kvasir_structures::locks::lock;
 use smallvec::SmallVec;
-
-use crate::pubsub::Names;
 
 /// Keys are spread over so many locks.
 const SHARDS: usize = 64;

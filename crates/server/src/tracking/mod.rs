@@ -21,15 +21,15 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, RwLock};
 
+use kvasir_config::Config;
 use kvasir_keyspace::spec::{Flags, Group};
+use kvasir_pubsub::post::Post;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::{read, write};
 
 use crate::clients::tracker::{Mode, NOBODY, Tracked, Tracker};
 use crate::clients::{Client, Clients};
-use crate::config::Config;
-use crate::pubsub::post::Post;
 use crate::table::Entry;
 use crate::table::keys::each_key_used;
 use keys::{Keys, Readers};

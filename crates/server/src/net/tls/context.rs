@@ -3,6 +3,7 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use kvasir_config::tls::{AuthClients, TlsConfig};
 use kvasir_structures::locks::{read, write};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
@@ -10,7 +11,6 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use crate::config::tls::{AuthClients, TlsConfig};
 use crate::net::tls::resumption::Sessions;
 use crate::net::tls::{ciphers, files};
 

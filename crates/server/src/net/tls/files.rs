@@ -4,14 +4,13 @@
 
 use std::path::Path;
 
+use kvasir_config::tls::TlsConfig;
 use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::{Decode, Encode};
-
-use crate::config::tls::TlsConfig;
 
 const ENCRYPTED_BEGIN: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----";
 const ENCRYPTED_END: &str = "-----END ENCRYPTED PRIVATE KEY-----";

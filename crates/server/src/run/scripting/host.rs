@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_config::Loglevel;
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
@@ -16,7 +17,6 @@ use kvasir_resp::reply::Reply;
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::failing::fail;
-use crate::config::Loglevel;
 use crate::log;
 use crate::run::scripting::busy;
 use crate::run::session::Session;

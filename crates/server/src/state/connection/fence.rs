@@ -1,6 +1,7 @@
 //! How far the log must be on disk before a connection is sent anything more.
 
-use crate::config::aof::Fsync;
+use kvasir_config::aof::Fsync;
+
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::store::Store;

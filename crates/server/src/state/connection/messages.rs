@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
+use kvasir_pubsub::local::Local;
 use kvasir_resp::reply::{Protocol, Reply};
 
-use crate::pubsub::local::Local;
 use crate::state::connection::{Connection, Replies};
 use crate::table::Entry;
 

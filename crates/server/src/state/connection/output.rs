@@ -1,7 +1,8 @@
 //! What a connection has to send, and what it may keep waiting.
 
-use crate::config::Config;
-use crate::config::buffers::Class;
+use kvasir_config::Config;
+use kvasir_config::buffers::Class;
+
 use crate::state::connection::Connection;
 
 impl Connection {

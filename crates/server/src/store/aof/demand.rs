@@ -6,7 +6,8 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use crate::config::aof::Fsync;
+use kvasir_config::aof::Fsync;
+
 use crate::store::aof::Aof;
 
 #[derive(Default)]

@@ -18,6 +18,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
+use kvasir_config::Config;
+use kvasir_config::aof::Fsync;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::aof::files::Files;
@@ -27,8 +29,6 @@ use kvasir_persistence::disk::RealDisk;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Log;
 
-use crate::config::Config;
-use crate::config::aof::Fsync;
 use crate::log::warning;
 use crate::store::Store;
 use demand::Demand;

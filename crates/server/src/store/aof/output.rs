@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 
+use kvasir_config::aof::{AofConfig, Liburing};
 use kvasir_persistence::aof::output::{Outcome, Output as Writes, Plain};
 use kvasir_reactor::{Chain, FileRing};
 
-use crate::config::aof::{AofConfig, Liburing};
 use crate::log::{notice, warning};
 
 pub enum Output {

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use kvasir_config::Config;
 use kvasir_persistence::aof::files::Files;
 use kvasir_persistence::aof::manifest::{Manifest, Part};
 use kvasir_persistence::claim::{self, Claim, ClaimError};
 use kvasir_persistence::disk::{Disk, RealDisk};
 
-use crate::config::Config;
 use crate::log::{notice, warning};
 use crate::store::aof::output::Output;
 

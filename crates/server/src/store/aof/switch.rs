@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 
+use kvasir_config::Config;
 use kvasir_persistence::aof::files::{Files, Increment};
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::RealDisk;
@@ -21,7 +22,6 @@ use kvasir_reactor::clock;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
 
-use crate::config::Config;
 use crate::store::Store;
 use crate::store::aof::Aof;
 use crate::store::aof::output::Output;

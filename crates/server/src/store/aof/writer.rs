@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 use std::time::{Duration, Instant};
 
+use kvasir_config::aof::{AofConfig, Fsync};
 use kvasir_persistence::aof::files::Increment;
 use kvasir_persistence::aof::writer::{Trouble, Turn, When, Writer};
 use kvasir_reactor::{clock, thread};
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
 
-use crate::config::aof::{AofConfig, Fsync};
 use crate::log::warning;
 use crate::store::Store;
 use crate::store::aof::output::Output;

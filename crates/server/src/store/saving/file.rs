@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{env, fmt, io};
 
+use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_persistence::claim::{self, Claim, ClaimError, file_for};
 use kvasir_persistence::set::SnapshotId;
 use kvasir_structures::locks::lock;
 
-use crate::config::Config;
 use crate::log::warning;
 
 /// Stands behind who the holder is, and before a number.

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::snapshot;
@@ -31,7 +32,6 @@ use kvasir_reactor::{clock, random, signal};
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
 
-use crate::config::Config;
 use crate::log::{notice, warning};
 use crate::machine::memory;
 use crate::store::Store;

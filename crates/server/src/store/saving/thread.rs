@@ -4,12 +4,12 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use kvasir_config::persistence::Persistence;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::snapshot::Entrance;
 use kvasir_reactor::{clock, thread as reactor_thread};
 use kvasir_structures::locks::lock;
 
-use crate::config::persistence::Persistence;
 use crate::log::notice;
 use crate::store::saving::{Current, Saving, State, changes};
 use crate::store::tuning::env;

@@ -4,10 +4,10 @@ use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::compression::Compression;
 use kvasir_structures::compressed::Algorithm;
 
-use crate::config::buffers::ClientMemory;
-use crate::config::kind::Kind;
-use crate::config::row::{Group, Row};
-use crate::config::table::{field, integer};
+use crate::buffers::ClientMemory;
+use crate::kind::Kind;
+use crate::row::{Group, Row};
+use crate::table::{field, integer};
 
 /// What they are set to.
 #[derive(Clone, Default, PartialEq, Debug)]

@@ -5,7 +5,7 @@
 //! CONFIG GET and CONFIG SET are `command`, the sample file and docs/config.md are `print`.
 //!
 //! Nothing here opens a socket or starts a thread: whoever uses an option reads its field.
-
+#![forbid(unsafe_code)]
 // What a user sets or sends is brought into a smaller type by `try_from` only.
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use crate::pubsub::{Kind, NameHasher};
+use crate::{Kind, NameHasher};
 
 /// What a connection has subscribed to; at least something.
 #[derive(Default)]

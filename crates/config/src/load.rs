@@ -11,12 +11,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::arguments::Sources;
-use crate::config::kind::{Kind, Value};
-use crate::config::reasons::why;
-use crate::config::row::{Otherwise, Place, Row};
-use crate::config::unsupported::Unsupported;
-use crate::config::{Config, syntax};
+use crate::arguments::Sources;
+use crate::kind::{Kind, Value};
+use crate::reasons::why;
+use crate::row::{Otherwise, Place, Row};
+use crate::unsupported::Unsupported;
+use crate::{Config, syntax};
 
 /// Files may include files; deeper than this, they include each other.
 const INCLUDE_DEPTH_MAX: usize = 16;
@@ -368,9 +368,9 @@ impl fmt::Display for Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::print;
-    use crate::config::table;
-    use crate::config::{Loglevel, Threads};
+    use crate::print;
+    use crate::table;
+    use crate::{Loglevel, Threads};
     use proptest::prelude::*;
 
     fn from_text(text: &[u8]) -> Result<Loaded, LoadError> {
@@ -499,7 +499,7 @@ mod tests {
 
     /// A value of the row's kind that `number` and `text` choose.
     fn any_value(row: &Row, number: u32, text: &[u8]) -> Value {
-        use crate::config::kind::Kind;
+        use crate::kind::Kind;
         use kvasir_keyspace::event::Class;
         let within =
             |min: i64, max: i64| Value::Integer(min + i64::from(number) % (max - min + 1).max(1));
@@ -522,7 +522,7 @@ mod tests {
             Kind::MemoryOrPercent if number.is_multiple_of(2) => Value::Percent(1 + number % 100),
             Kind::MemoryOrPercent => within(0, 1 << 40),
             Kind::OutputLimits => {
-                use crate::config::buffers::{Class, OutputLimit};
+                use crate::buffers::{Class, OutputLimit};
                 let (hard, soft) = (u64::from(number), u64::from(number / 2));
                 let limit = OutputLimit { hard, soft, soft_seconds: soft };
                 Value::OutputLimits(vec![(Class::Normal, limit), (Class::PubSub, limit)])

@@ -1,7 +1,7 @@
 //! One row of the option table: what is known of an option.
 
-use crate::config::kind::{Kind, Value};
-use crate::config::{Config, table};
+use crate::kind::{Kind, Value};
+use crate::{Config, table};
 
 /// One option.
 pub struct Row {

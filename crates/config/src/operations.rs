@@ -1,11 +1,9 @@
 //! The rows of the option table that are about the process, its log, and what people watch.
 
-use crate::config::kind::{Kind, Value};
-use crate::config::row::{Group, Row};
-use crate::config::table::{field, integer};
-use crate::config::{
-    LogFormat, Loglevel, OomScoreAdj, Supervised, SyslogFacility, TimestampFormat,
-};
+use crate::kind::{Kind, Value};
+use crate::row::{Group, Row};
+use crate::table::{field, integer};
+use crate::{LogFormat, Loglevel, OomScoreAdj, Supervised, SyslogFacility, TimestampFormat};
 
 pub static OPTIONS: &[Row] = &[
     Row::new(

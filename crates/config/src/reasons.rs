@@ -62,7 +62,7 @@ pub fn why(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::unsupported::UNSUPPORTED;
+    use crate::unsupported::UNSUPPORTED;
 
     #[test]
     fn every_directive_has_a_reason() {

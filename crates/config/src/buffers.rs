@@ -1,9 +1,9 @@
 //! `client-output-buffer-limit` and `maxmemory-clients`: what clients may make the server keep.
 
-use crate::config::field::Field;
-use crate::config::kind::{Kind, Value, memory};
-use crate::config::row::{Group, Row};
-use crate::config::table::{field, integer};
+use crate::field::Field;
+use crate::kind::{Kind, Value, memory};
+use crate::row::{Group, Row};
+use crate::table::{field, integer};
 
 pub(super) const CLIENT_OUTPUT_BUFFER_LIMIT: Row = Row::new(
     "client-output-buffer-limit",

@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-use crate::config::kind::Kind;
-use crate::config::row::{Group, Row};
-use crate::config::table::{field, integer};
+use crate::kind::Kind;
+use crate::row::{Group, Row};
+use crate::table::{field, integer};
 
 /// Every `tls-` option that Kvasir obeys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +56,7 @@ const fn row(
     name: &'static str,
     kind: Kind,
     default: &'static str,
-    place: crate::config::row::Place,
+    place: crate::row::Place,
     doc: &'static str,
 ) -> Row {
     Row::new(name, Group::Tls, kind, default, place, doc)

@@ -3,11 +3,9 @@
 //!
 //! The order is that of the sample file and of CONFIG GET.
 
-use crate::config::kind::{Kind, Value};
-use crate::config::row::{Group, Otherwise, Place, Row};
-use crate::config::{
-    IoBackend, PubsubDefault, WhoMay, aof, buffers, memory, operations, persistence, tls,
-};
+use crate::kind::{Kind, Value};
+use crate::row::{Group, Otherwise, Place, Row};
+use crate::{IoBackend, PubsubDefault, WhoMay, aof, buffers, memory, operations, persistence, tls};
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;
@@ -18,10 +16,10 @@ const BIND_ADDRESSES_MAX: usize = 16;
 /// The field of `Config` with this name, as the place of an option's value.
 macro_rules! field {
     ($($name:ident).+) => {
-        $crate::config::row::Place::Field {
-            value: |config| $crate::config::field::Field::value(&config.$($name).+),
+        $crate::row::Place::Field {
+            value: |config| $crate::field::Field::value(&config.$($name).+),
             assign: |config, value| {
-                $crate::config::field::Field::assign(&mut config.$($name).+, value);
+                $crate::field::Field::assign(&mut config.$($name).+, value);
             },
         }
     };
@@ -486,8 +484,8 @@ fn check_bind(value: &Value) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
-    use crate::config::unsupported::UNSUPPORTED;
+    use crate::Config;
+    use crate::unsupported::UNSUPPORTED;
     use std::collections::HashSet;
 
     #[test]

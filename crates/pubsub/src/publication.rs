@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_resp::reply::{Protocol, Reply};
 use smallvec::SmallVec;
 
-use crate::pubsub::Kind;
+use crate::Kind;
 
 /// From this size on a text is sent from where it lies, not copied for each subscriber.
 const SHARED_MIN: usize = 8 * 1024;

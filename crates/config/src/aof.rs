@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use kvasir_persistence::encode::Format;
 
-use crate::config::kind::{Kind, Value};
-use crate::config::row::{Group, Row};
-use crate::config::table::{field, integer};
+use crate::kind::{Kind, Value};
+use crate::row::{Group, Row};
+use crate::table::{field, integer};
 
 /// What they are set to.
 #[derive(Clone, Default, PartialEq, Debug)]

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::pubsub::publication::{Delivery, Publication};
-use crate::pubsub::{Hub, Kind, Names};
+use crate::publication::{Delivery, Publication};
+use crate::{Hub, Kind, Names};
 
 #[derive(Default)]
 pub struct Local {

@@ -4,11 +4,11 @@
 //! /kvasir.conf and docs/config.md are committed; a test says when they are no longer what is
 //! printed here.
 
-use crate::config::kind::Kind;
-use crate::config::reasons::why;
-use crate::config::row::{Change, Group, Otherwise, Place, Row};
-use crate::config::unsupported::UNSUPPORTED;
-use crate::config::{Config, syntax, table};
+use crate::kind::Kind;
+use crate::reasons::why;
+use crate::row::{Change, Group, Otherwise, Place, Row};
+use crate::unsupported::UNSUPPORTED;
+use crate::{Config, syntax, table};
 
 /// A configuration file with every option at its default, explained.
 pub fn sample_file() -> String {
@@ -36,7 +36,7 @@ pub fn sample_file() -> String {
 pub fn reference() -> String {
     let mut out = String::from(
         "# Options\n\n\
-         Printed from the option table in `crates/server/src/config/table.rs`.\n\n\
+         Printed from the option table in `crates/config/src/table.rs`.\n\n\
          An option is set in a configuration file (`name value`), on the command line\n\
          (`--name value`) and, where the page says so, by `CONFIG SET name value`. What\n\
          other servers know beyond that stands at the end.\n",
@@ -150,8 +150,8 @@ fn integers(min: i64, max: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::arguments::Sources;
-    use crate::config::load::load;
+    use crate::arguments::Sources;
+    use crate::load::load;
     use std::path::Path;
 
     /// Run with KVASIR_UPDATE=1 in the environment, writes the files instead.
@@ -168,7 +168,7 @@ mod tests {
             assert!(
                 committed == printed,
                 "{name} differs from the option table; run \
-                 KVASIR_UPDATE=1 cargo test -p kvasir-server committed_files"
+                 KVASIR_UPDATE=1 cargo test -p kvasir-config committed_files"
             );
         }
     }

@@ -8,7 +8,7 @@
 //!
 //! An option that becomes supported moves from here to `table`.
 
-use crate::config::row::Otherwise;
+use crate::row::Otherwise;
 
 pub struct Unsupported {
     pub name: &'static str,

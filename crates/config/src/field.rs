@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
-use crate::config::aof::{Fsync, Liburing, Size};
-use crate::config::kind::Value;
-use crate::config::memory::{HugePages, ValueCompression};
-use crate::config::tls::AuthClients;
-use crate::config::{
+use crate::aof::{Fsync, Liburing, Size};
+use crate::kind::Value;
+use crate::memory::{HugePages, ValueCompression};
+use crate::tls::AuthClients;
+use crate::{
     FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, PubsubDefault, Supervised,
     SyslogFacility, Threads, TimestampFormat, WhoMay,
 };

@@ -3,10 +3,10 @@
 //! Order of checks and texts of errors are those of Redis 7.0. Whoever calls `set` puts the new
 //! configuration in force, or drops it: nothing is half set.
 
-use crate::config::kind::Value;
-use crate::config::row::{Change, Place, Row};
-use crate::config::unsupported::Unsupported;
-use crate::config::{Config, table};
+use crate::kind::Value;
+use crate::row::{Change, Place, Row};
+use crate::unsupported::Unsupported;
+use crate::{Config, table};
 
 /// Why CONFIG SET changes nothing. `message` is the text of the error reply.
 #[derive(Debug, PartialEq, Eq)]

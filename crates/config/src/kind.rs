@@ -4,8 +4,8 @@
 
 use kvasir_keyspace::event::Class;
 
-use crate::config::buffers::{self, OutputLimit};
-use crate::config::notifications;
+use crate::buffers::{self, OutputLimit};
+use crate::notifications;
 
 /// The type and range of an option.
 #[derive(Clone, Copy, Debug)]

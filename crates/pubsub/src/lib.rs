@@ -13,6 +13,7 @@
 //!
 //! Locks: channels before patterns before a worker's post, all of them under slots; nothing else is
 //! locked inside.
+#![forbid(unsafe_code)]
 
 pub mod index;
 pub mod local;
@@ -27,14 +28,14 @@ use std::sync::{Arc, RwLockReadGuard};
 use kvasir_structures::glob::{self, Case};
 use kvasir_structures::hash;
 
-use crate::pubsub::post::Post;
+use crate::post::Post;
 use index::{Index, Receivers};
 use publication::{Delivery, Publication};
 
 /// Channels are spread over so many locks.
 const SHARDS: usize = 64;
 /// As many workers as there may be, in words of a bit set.
-const WORKER_WORDS: usize = crate::config::table::IO_THREADS_MAX as usize / 64;
+const WORKER_WORDS: usize = kvasir_config::table::IO_THREADS_MAX as usize / 64;
 
 /// What one can subscribe to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use kvasir_structures::hash;
 use kvasir_structures::locks::{read, write};
 use smallvec::SmallVec;
 
-use crate::pubsub::Names;
+use crate::Names;
 
 pub struct Index {
     shards: Box<[RwLock<Names<Receivers>>]>,

@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::config::syntax;
+use crate::syntax;
 
 /// What the user wants.
 #[derive(Debug, PartialEq, Eq)]
