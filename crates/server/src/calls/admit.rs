@@ -58,7 +58,8 @@ pub fn admit(
     if connection.access.is_free(&scene.shared.acl) {
         return Ok(());
     }
-    let moment = if connection.transaction.is_some() { Moment::Queueing } else { Moment::Arrival };
+    let moment =
+        if connection.multi.transaction.is_some() { Moment::Queueing } else { Moment::Arrival };
     look(scene, connection, entry, args, moment)
 }
 

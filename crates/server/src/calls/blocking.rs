@@ -27,10 +27,10 @@ pub fn settle(
 ) {
     if let Some(Blocked::Waits(waiter)) = core.tally.blocked.take() {
         connection.client.is_blocked.store(true, Relaxed);
-        let is_muted = connection.replies != Replies::On;
+        let is_muted = connection.output.replies != Replies::On;
         let waits = Waits { awaited: Awaited::Key(waiter), is_muted, made: None, us: 0 };
         core.deadlines.add(waits.place(connection));
-        connection.waits = Some(Box::new(waits));
+        connection.waiting.waits = Some(Box::new(waits));
     }
     if !core.tally.ready.is_empty() {
         serve_ready(shared, worker, core, pass);

@@ -40,7 +40,7 @@ pub fn admit(
     pass: &Pass<'_>,
     (connection, entry): (&Connection, &Entry),
 ) -> Result<(), Error> {
-    let adds = entry.spec.flags.contains(Flags::DENYOOM) || connection.transaction.is_some();
+    let adds = entry.spec.flags.contains(Flags::DENYOOM) || connection.multi.transaction.is_some();
     if !adds || core.evicting.has_room() || ends_transaction(entry) {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_pubsub::Kind;
 
-use crate::state::connection::Connection;
+use crate::state::connection::{ClientKind, Connection};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 
@@ -19,7 +19,7 @@ pub struct Subscriber<'a> {
 
 impl Subscriber<'_> {
     fn subscribes(&self, kind: Kind, name: &[u8]) -> bool {
-        self.connection.subscriptions.as_ref().is_some_and(|all| all.has(kind, name))
+        self.connection.listening.subscriptions.as_ref().is_some_and(|all| all.has(kind, name))
     }
 
     /// Messages published from here on reach the connection.
@@ -33,7 +33,8 @@ impl Subscriber<'_> {
         // What is pending was published before, and is not for the new subscription.
         self.connection.take_messages(local);
         local.add(kind, &name, self.connection.id.index as usize);
-        self.connection.subscriptions.get_or_insert_default().0[kind as usize].insert(name);
+        self.connection.listening.subscriptions.get_or_insert_default().0[kind as usize]
+            .insert(name);
         self.note_counts();
     }
 
@@ -47,10 +48,11 @@ impl Subscriber<'_> {
         hub.index_of(kind).leave(name, self.worker, take_mail);
         self.connection.take_messages(local);
         local.remove(kind, name, self.connection.id.index as usize);
-        let subscriptions = self.connection.subscriptions.as_mut().expect("it subscribes");
+        let subscriptions =
+            self.connection.listening.subscriptions.as_mut().expect("it subscribes");
         subscriptions.0[kind as usize].remove(name);
         if subscriptions.is_empty() {
-            self.connection.subscriptions = None;
+            self.connection.listening.subscriptions = None;
         }
         self.note_counts();
     }
@@ -64,26 +66,31 @@ impl Subscriber<'_> {
 
     /// What the connection has subscribed to.
     pub fn names(&self, kind: Kind) -> Vec<Arc<[u8]>> {
-        let subscriptions = self.connection.subscriptions.as_ref();
+        let subscriptions = self.connection.listening.subscriptions.as_ref();
         subscriptions.map_or(Vec::new(), |all| all.names(kind).cloned().collect())
     }
 
     /// Writes what was published for the connection so far: what comes behind was done later.
     #[inline]
     pub fn catch_up(&mut self) {
-        if self.connection.subscriptions.is_some() {
+        if self.connection.listening.subscriptions.is_some() {
             self.core.pubsub.take_mail(&self.shared.pubsub, self.worker);
             self.connection.take_messages(&self.core.pubsub);
         }
-        if self.connection.tracking.is_some() {
+        if self.connection.listening.tracking.is_some() {
             self.hear();
         }
         self.connection.append_late();
     }
 
-    fn note_counts(&self) {
+    fn note_counts(&mut self) {
+        self.connection.kind = match self.connection.listening.subscriptions {
+            None => ClientKind::Normal,
+            Some(_) => ClientKind::Subscriber,
+        };
         for kind in Kind::ALL {
-            let count = self.connection.subscriptions.as_ref().map_or(0, |all| all.count(kind));
+            let count =
+                self.connection.listening.subscriptions.as_ref().map_or(0, |all| all.count(kind));
             self.connection.client.subscriptions[kind as usize].store(count, Relaxed);
         }
     }

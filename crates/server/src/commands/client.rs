@@ -217,13 +217,13 @@ static CLIENT_REPLY: ServerCommand = ServerCommand {
 fn reply(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let mode = &cx.args[2];
     if is_word(mode, "on") {
-        cx.connection.replies = Replies::On;
+        cx.connection.output.replies = Replies::On;
         cx.reply().ok();
     } else if is_word(mode, "off") {
-        cx.connection.replies = Replies::Off;
+        cx.connection.output.replies = Replies::Off;
     } else if is_word(mode, "skip") {
-        if cx.connection.replies != Replies::Off {
-            cx.connection.replies = Replies::SkipNext;
+        if cx.connection.output.replies != Replies::Off {
+            cx.connection.output.replies = Replies::SkipNext;
         }
     } else {
         return Err(Error::SYNTAX);

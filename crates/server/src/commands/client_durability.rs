@@ -57,7 +57,7 @@ fn durability(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 /// What holds for the connection.
 fn tell(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let wish = cx.connection.durability.unwrap_or(Fsync::No);
+    let wish = cx.connection.durability.wish.unwrap_or(Fsync::No);
     let word = match wish.min(cx.core.config.aof.appendfsync) {
         _ if !cx.shared.aof.counts() => "no",
         Fsync::Always => "always",

@@ -58,9 +58,9 @@ fn tracking(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         let current = cx.connection.client.tracker();
         wanted.check(current.as_deref())?;
         let tracker = wanted.tracker(cx, current.as_deref());
-        cx.shared.tracking.start(&mut cx.connection.tracking, tracker);
+        cx.shared.tracking.start(&mut cx.connection.listening.tracking, tracker);
     } else {
-        cx.shared.tracking.stop(&mut cx.connection.tracking);
+        cx.shared.tracking.stop(&mut cx.connection.listening.tracking);
     }
     cx.core.see_listeners(cx.shared);
     cx.reply().ok();
@@ -195,7 +195,7 @@ pub static CLIENT_CACHING: ServerCommand = ServerCommand {
 };
 
 fn caching(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let Some(tracked) = &mut cx.connection.tracking else {
+    let Some(tracked) = &mut cx.connection.listening.tracking else {
         return Err(Error::fixed(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
              or OPTOUT mode enabled",
@@ -255,7 +255,8 @@ pub static CLIENT_TRACKINGINFO: ServerCommand = ServerCommand {
 
 fn tracking_info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let tracker = cx.connection.client.tracker();
-    let has_choice = cx.connection.tracking.as_ref().is_some_and(|tracked| tracked.has_choice);
+    let has_choice =
+        cx.connection.listening.tracking.as_ref().is_some_and(|tracked| tracked.has_choice);
     let flags = flags(tracker.as_deref(), has_choice);
     let reply = cx.reply();
     reply.map(3);

@@ -109,12 +109,12 @@ static RESET: ServerCommand = ServerCommand {
 
 fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     cx.subscriber().unsubscribe_all();
-    cx.shared.tracking.stop(&mut cx.connection.tracking);
+    cx.shared.tracking.stop(&mut cx.connection.listening.tracking);
     cx.connection.set_monitor(&cx.shared.monitors, cx.worker, false);
     set_protocol(cx, Protocol::Resp2);
     set_db(cx, DbIndex(0));
     cx.connection.access = Access::new(&cx.shared.acl, &cx.shared.table);
-    cx.connection.replies = Replies::On;
+    cx.connection.output.replies = Replies::On;
     cx.connection.take_transaction();
     cx.connection.unwatch(&cx.shared.keyspace);
     cx.connection.set_durability(cx.shared, None);

@@ -27,7 +27,7 @@ fn monitor(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if cx.connection.in_session {
         return Err(Error::fixed("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
-    if !cx.connection.is_monitor {
+    if !cx.connection.listening.is_monitor {
         cx.connection.set_monitor(&cx.shared.monitors, cx.worker, true);
         cx.reply().ok();
     }

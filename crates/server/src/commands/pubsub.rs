@@ -149,13 +149,14 @@ fn leave(cx: &mut ServerCx<'_>, kind: Kind, word: &str, name: &[u8]) {
 /// Says to what the connection has subscribed or no longer subscribes, and how many subscriptions
 /// it has: channels and patterns count together, shard channels alone.
 fn confirm(cx: &mut ServerCx<'_>, kind: Kind, word: &str, name: Option<&[u8]>) {
-    let count_of = |kind| cx.connection.subscriptions.as_ref().map_or(0, |all| all.count(kind));
+    let count_of =
+        |kind| cx.connection.listening.subscriptions.as_ref().map_or(0, |all| all.count(kind));
     let count = match kind {
         Kind::ShardChannel => count_of(kind),
         Kind::Channel | Kind::Pattern => count_of(Kind::Channel) + count_of(Kind::Pattern),
     };
     // Confirmations are messages, which CLIENT REPLY OFF does not concern.
-    let is_muted = cx.connection.replies != Replies::On;
+    let is_muted = cx.connection.output.replies != Replies::On;
     let reply = if is_muted { cx.connection.late_messages() } else { cx.reply() };
     reply.push(3);
     reply.bulk(word.as_bytes());
@@ -200,7 +201,7 @@ static SPUBLISH: ServerCommand = ServerCommand {
 fn publish(cx: &mut ServerCx<'_>, kind: Kind) -> Result<(), Error> {
     let (channel, message) = (&cx.args[1], &cx.args[2]);
     // What the client wrote before, its subscribers may look for.
-    let place = (cx.worker, cx.connection.written_to);
+    let place = (cx.worker, cx.connection.durability.written_to);
     let receivers = cx.shared.pubsub.publish(place, kind, channel, message);
     cx.reply().integer(receivers as i64);
     Ok(())

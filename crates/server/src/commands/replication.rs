@@ -67,7 +67,7 @@ static WAIT: ServerCommand = ServerCommand {
     run: ServerRun::Plain(|cx| {
         let replicas = replica_count(integer(&cx.args[1])?);
         let deadline_ms = block_deadline_ms(&cx.args[2], &cx.core.env)?;
-        let acks = Acks::of_wait(cx.connection.written_to, replicas, deadline_ms);
+        let acks = Acks::of_wait(cx.connection.durability.written_to, replicas, deadline_ms);
         answer_or_wait(cx, acks);
         Ok(())
     }),
@@ -109,7 +109,8 @@ fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    let acks = Acks::of_waitaof(cx.connection.written_to, (local, replicas), deadline_ms);
+    let acks =
+        Acks::of_waitaof(cx.connection.durability.written_to, (local, replicas), deadline_ms);
     answer_or_wait(cx, acks);
     Ok(())
 }

@@ -188,13 +188,13 @@ fn hold(session: &mut Session, transaction: &Transaction) -> Result<(), Error> {
             db = selected;
         }
     }
-    keys.extend(session.connection.watched.iter().flat_map(|watched| watched.places()));
+    keys.extend(session.connection.multi.watched.iter().flat_map(|watched| watched.places()));
     session.hold_keys(&keys)
 }
 
 /// Whether a watched key is not what it was.
 fn has_changed(session: &Session) -> bool {
-    let watched: Option<&Watched> = session.connection.watched.as_deref();
+    let watched: Option<&Watched> = session.connection.multi.watched.as_deref();
     watched.is_some_and(|watched| {
         watched.is_touched() || watched.alive().any(|(db, key)| session.has_expired(db, key))
     })

@@ -81,7 +81,8 @@ impl Worker {
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        let connection = Connection { tls, ..Connection::new(id, client, access) };
+        let mut connection = Connection::new(id, client, access);
+        connection.wire.tls = tls;
         self.connections[index] = Some(Box::new(connection));
         if is_tls {
             self.await_handshake(id);

@@ -20,10 +20,10 @@ pub fn answer_or_wait(cx: &mut ServerCx<'_>, acks: Acks) {
     }
     let connection = &mut *cx.connection;
     connection.client.is_blocked.store(true, Relaxed);
-    let is_muted = connection.replies != Replies::On;
+    let is_muted = connection.output.replies != Replies::On;
     let waits = Waits { awaited: Awaited::Acks(acks), is_muted, made: None, us: 0 };
     cx.core.deadlines.add(waits.place(connection));
-    connection.waits = Some(Box::new(waits));
+    connection.waiting.waits = Some(Box::new(waits));
     cx.core.waits_for_acks.push(connection.id.index as usize);
     if acks.wants_local {
         cx.shared.aof.hold_back(cx.worker);
@@ -47,7 +47,7 @@ impl Worker {
         shared.aof.hold_back(self.index);
         for index in std::mem::take(&mut self.core.waits_for_acks) {
             let connection = self.connections[index].as_deref();
-            let waits = connection.and_then(|connection| connection.waits.as_deref());
+            let waits = connection.and_then(|connection| connection.waiting.waits.as_deref());
             // Its place may be another's by now, or it may wait for something else.
             let Some(Waits { awaited: Awaited::Acks(acks), .. }) = waits else { continue };
             if acks.is_reached(shared) {
@@ -61,7 +61,7 @@ impl Worker {
 
     fn end_acks(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref() else { return };
-        let waits = connection.waits.as_deref();
+        let waits = connection.waiting.waits.as_deref();
         let Some(Waits { awaited: Awaited::Acks(acks), .. }) = waits else { return };
         let mut reply = Reply::new(connection.protocol());
         acks.write_to(self.shared, &mut reply);

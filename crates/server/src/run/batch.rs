@@ -166,7 +166,8 @@ impl Batch {
         for _ in 0..share {
             let first_span = self.spans.len();
             let input = &bytes[*consumed..];
-            let parsed = connection.parser.parse(input, &mut self.spans, &mut self.scratch, limits);
+            let parsed =
+                connection.wire.parser.parse(input, &mut self.spans, &mut self.scratch, limits);
             let (length, is_inline) = match parsed {
                 Ok(Parsed::Request { consumed }) => (consumed, false),
                 Ok(Parsed::Inline { consumed }) => (consumed, true),

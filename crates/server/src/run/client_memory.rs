@@ -22,14 +22,14 @@ impl Worker {
             && let Some(connection) = self.connections[index].as_deref_mut()
         {
             let bytes = connection.client.memory_bytes();
-            let before = std::mem::replace(&mut connection.counted_bytes, bytes);
+            let before = std::mem::replace(&mut connection.output.counted_bytes, bytes);
             self.shared.client_bytes.fetch_add(bytes.wrapping_sub(before), Relaxed);
         }
     }
 
     /// Takes a connection that closes out of the sum.
     pub fn uncount_memory(&mut self, connection: &mut Connection) {
-        let bytes = std::mem::take(&mut connection.counted_bytes);
+        let bytes = std::mem::take(&mut connection.output.counted_bytes);
         self.shared.client_bytes.fetch_sub(bytes, Relaxed);
     }
 

@@ -44,9 +44,9 @@ impl Worker {
                     continue;
                 }
                 connection.wait_for(fence);
-                block.write_to(&mut connection.reply, connection.next_message);
-                if !connection.is_dirty {
-                    connection.is_dirty = true;
+                block.write_to(&mut connection.reply, connection.listening.next_message);
+                if !connection.output.is_dirty {
+                    connection.output.is_dirty = true;
                     self.touched.push(index);
                 }
             }
@@ -62,7 +62,7 @@ impl Worker {
     /// Ends the subscriptions of a connection that closes.
     pub fn forget_subscriptions(&mut self, connection: &mut Connection) {
         connection.is_closing = true;
-        if connection.subscriptions.is_some() {
+        if connection.listening.subscriptions.is_some() {
             self.subscriber(connection).unsubscribe_all();
         }
     }

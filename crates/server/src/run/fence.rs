@@ -51,7 +51,7 @@ impl Worker {
     #[inline]
     pub fn holds_back(&mut self, index: usize) -> bool {
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
-        connection.fence > self.shared.aof.durable() && self.hold_back(index)
+        connection.durability.fence > self.shared.aof.durable() && self.hold_back(index)
     }
 
     #[cold]
@@ -61,20 +61,20 @@ impl Worker {
         let all_wait = self.core.config.aof.appendfsync == Fsync::Always;
         if !all_wait && !connection.wants(Fsync::Always) {
             if connection.wants(Fsync::EverySecond) {
-                aof.demand_within_second(connection.fence);
+                aof.demand_within_second(connection.durability.fence);
             }
             return false;
         }
         aof.hold_back(self.index);
-        if connection.fence <= aof.durable() {
+        if connection.durability.fence <= aof.durable() {
             return false;
         }
         if !all_wait {
-            aof.demand(connection.fence);
+            aof.demand(connection.durability.fence);
         }
-        if !connection.is_held_back {
-            connection.is_held_back = true;
-            self.held_back.connections.push((connection.fence, index));
+        if !connection.durability.is_held_back {
+            connection.durability.is_held_back = true;
+            self.held_back.connections.push((connection.durability.fence, index));
         }
         true
     }
@@ -85,7 +85,7 @@ impl Worker {
         for index in self.take_answerable() {
             // Its place may be another's by now.
             if let Some(connection) = self.connections[index].as_deref_mut()
-                && std::mem::take(&mut connection.is_held_back)
+                && std::mem::take(&mut connection.durability.is_held_back)
             {
                 self.flush(index);
             }

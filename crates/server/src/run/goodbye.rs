@@ -16,12 +16,12 @@ impl Worker {
     pub fn hear_goodbye(&mut self, id: ConnectionId, batch: &mut Batch) {
         let Some(connection) = find(&mut self.connections, id) else { return };
         let index = id.index as usize;
-        let is_new = connection.tls.as_ref().is_some_and(|tls| tls.is_new());
-        let has_requests = connection.in_round || !connection.input.is_empty();
+        let is_new = connection.wire.tls.as_ref().is_some_and(|tls| tls.is_new());
+        let has_requests = connection.wire.in_round || !connection.wire.input.is_empty();
         if has_requests && !connection.is_stalled() && !is_new {
-            connection.has_ended = true;
+            connection.wire.has_ended = true;
             self.add_own_source(batch, index);
-        } else if is_new || !connection.is_sending && !connection.has_output() {
+        } else if is_new || !connection.output.is_sending && !connection.has_output() {
             self.close(index);
         } else {
             self.see_off(index, false);

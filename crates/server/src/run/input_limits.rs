@@ -15,13 +15,13 @@ impl Worker {
     /// Back-pressure on a client that sends faster than it is served.
     pub fn limit_input(&mut self, index: usize, has_more: bool) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        let waiting = connection.input.len();
-        if has_more && waiting > INPUT_HIGH && !connection.is_paused {
-            connection.is_paused = true;
+        let waiting = connection.wire.input.len();
+        if has_more && waiting > INPUT_HIGH && !connection.wire.is_paused {
+            connection.wire.is_paused = true;
             self.reactor.pause(connection.id);
-        } else if connection.is_paused && (!has_more || waiting <= INPUT_HIGH / 2) {
+        } else if connection.wire.is_paused && (!has_more || waiting <= INPUT_HIGH / 2) {
             // Without more to run, what waits is the beginning of a request that needs the rest.
-            connection.is_paused = false;
+            connection.wire.is_paused = false;
             self.reactor.resume(connection.id);
         }
     }

@@ -23,7 +23,7 @@ impl Worker {
         let all = self.connections.iter_mut().enumerate();
         let open = all.filter_map(|(index, connection)| Some((index, connection.as_deref_mut()?)));
         for (index, connection) in open {
-            if connection.is_monitor && !connection.is_closing {
+            if connection.listening.is_monitor && !connection.is_closing {
                 lines.iter().for_each(|line| connection.reply.raw(line));
                 self.touched.push(index);
             }

@@ -20,7 +20,7 @@ impl Worker {
         connection.client.output_bytes.store(connection.output_memory(), Relaxed);
         let output = connection.output_bytes() as u64;
         if output < self.core.output_unlimited {
-            connection.over_soft_since_ms = None;
+            connection.output.over_soft_since_ms = None;
             return false;
         }
         self.check_output(index, output)
@@ -35,11 +35,11 @@ impl Worker {
         let is_over_hard = limit.hard > 0 && output >= limit.hard;
         let mut is_over_soft = false;
         if limit.soft > 0 && output >= limit.soft {
-            let since_ms = *connection.over_soft_since_ms.get_or_insert(now_ms);
+            let since_ms = *connection.output.over_soft_since_ms.get_or_insert(now_ms);
             is_over_soft = now_ms.saturating_sub(since_ms) > limit.soft_seconds * 1000;
             self.over_soft.insert(index);
         } else {
-            connection.over_soft_since_ms = None;
+            connection.output.over_soft_since_ms = None;
         }
         if !is_over_hard && !is_over_soft {
             return false;

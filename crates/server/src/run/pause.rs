@@ -15,7 +15,7 @@ impl Worker {
         if !self.postponed.is_empty() && self.is_time_to_go_on() {
             for index in std::mem::take(&mut self.postponed) {
                 if let Some(connection) = self.connections[index].as_deref_mut()
-                    && connection.is_postponed
+                    && connection.waiting.is_postponed
                 {
                     connection.set_postponed(&self.shared.pause, false);
                     self.ready.push(index);

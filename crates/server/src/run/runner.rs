@@ -163,7 +163,7 @@ impl<'w> Runner<'w> {
         let id = batch.sources[source as usize].connection;
         if let Some(connection) = find(self.connections, id)
             && !connection.is_closing
-            && connection.stopped_at.is_none()
+            && connection.wire.stopped_at.is_none()
         {
             connection.stop_for_this_turn(last.end, position.next - first);
         }
@@ -212,28 +212,28 @@ impl<'w> Runner<'w> {
             let is_muted = connection.mute();
             let mark = connection.reply.mark();
             let session = self.answer(&mut connection, batch, index);
-            self.done += u64::from(!connection.is_postponed);
+            self.done += u64::from(!connection.waiting.is_postponed);
             if let Some((entry, run)) = session {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });
             }
-            if connection.is_postponed {
-                connection.stopped_at = Some(request.end - request.len);
+            if connection.waiting.is_postponed {
+                connection.wire.stopped_at = Some(request.end - request.len);
                 self.connections[id.index as usize] = Some(connection);
                 return None;
             }
             if is_muted {
                 connection.unmute(mark);
             }
-            if connection.tracking.is_some() {
+            if connection.listening.tracking.is_some() {
                 connection.use_up_choice(self.entry_of(request));
             }
             self.catch_up(&mut connection);
             if connection.reply.len() as u64 >= self.core.output_unlimited {
                 connection.stop_beyond_limit(&self.core.config);
             }
-            if let Some(waits) = connection.waits.as_deref_mut() {
+            if let Some(waits) = connection.waiting.waits.as_deref_mut() {
                 waits.made = self.entry_of(request).map(|entry| (entry, request.len));
-                connection.stopped_at = Some(request.end);
+                connection.wire.stopped_at = Some(request.end);
             }
         }
         self.connections[id.index as usize] = Some(connection);
@@ -311,7 +311,7 @@ impl<'w> Runner<'w> {
         let stats = self.stats_of(command);
         note_use(connection, command, self.core.env.now_ms);
         let admitted = self.admit(connection, entry, args);
-        if connection.is_postponed {
+        if connection.waiting.is_postponed {
             return None;
         }
         match admitted.and_then(|()| connection.queue(entry, args)) {
@@ -357,7 +357,7 @@ impl<'w> Runner<'w> {
         if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
             && let Some(us) = streak.count(stats, &self.core.thresholds, wary)
         {
-            match connection.waits.as_deref_mut() {
+            match connection.waiting.waits.as_deref_mut() {
                 Some(waits) if waits.is_for_key() => waits.us = us,
                 _ => self.note_slow(connection, entry, args, us),
             }
@@ -412,14 +412,14 @@ impl<'w> Runner<'w> {
         }
         if self.shared.pause.is_on() {
             connection.postpone(&self.shared.pause, entry, self.core.env.now_ms);
-            if connection.is_postponed {
+            if connection.waiting.is_postponed {
                 return Ok(());
             }
         }
         let limit = self.core.config.aof.buffer_limit;
         if self.core.env.logs && Aof::is_behind(self.shared, limit) {
             connection.postpone_for_disk(&self.shared.pause, entry);
-            if connection.is_postponed {
+            if connection.waiting.is_postponed {
                 return Ok(());
             }
         }
@@ -454,7 +454,7 @@ impl<'w> Runner<'w> {
     /// A call that waits for a key is told of when it is answered.
     #[cold]
     fn note_large(&self, connection: &Connection, entry: &Entry, args: Args<'_>, len: [usize; 2]) {
-        if connection.waits.as_ref().is_some_and(|waits| waits.is_for_key()) {
+        if connection.waiting.waits.as_ref().is_some_and(|waits| waits.is_for_key()) {
             return;
         }
         let len = connection.heard(len);

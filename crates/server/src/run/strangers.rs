@@ -22,7 +22,7 @@ impl Worker {
         for index in 0..self.connections.len() {
             let connection = self.connections[index].as_deref();
             let is_stranger = connection.is_some_and(|connection| {
-                let subscriptions = connection.subscriptions.as_ref();
+                let subscriptions = connection.listening.subscriptions.as_ref();
                 connection.access.user().id == user.id
                     && subscriptions.is_some_and(|all| {
                         Kind::ALL.into_iter().any(|kind| {

@@ -73,22 +73,22 @@ impl Worker {
     /// Takes what came in on a TLS connection.
     pub fn receive_records(&mut self, index: usize, buffer: Buffer, batch: &mut Batch) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        let tls = connection.tls.as_deref_mut().expect("the caller looked");
+        let tls = connection.wire.tls.as_deref_mut().expect("the caller looked");
         let bytes = self.reactor.bytes(&buffer);
         if tls.session.is_handshaking() {
             let waiting = tls.session.keep(bytes);
             if !std::mem::replace(&mut tls.is_queued, true) {
                 self.handshakes.waiting.push_back(connection.id);
             }
-            if waiting > HANDSHAKE_BYTES_MAX && !connection.is_paused {
-                connection.is_paused = true;
+            if waiting > HANDSHAKE_BYTES_MAX && !connection.wire.is_paused {
+                connection.wire.is_paused = true;
                 self.reactor.pause(connection.id);
             }
             return self.reactor.recycle(buffer);
         }
-        let before = connection.input.len();
-        let result = tls.session.receive(bytes, connection.input.end());
-        let (length, is_ended) = (connection.input.len(), tls.session.is_ended);
+        let before = connection.wire.input.len();
+        let result = tls.session.receive(bytes, connection.wire.input.end());
+        let (length, is_ended) = (connection.wire.input.len(), tls.session.is_ended);
         let has_output = tls.has_output();
         let is_waiting = connection.is_stalled();
         self.reactor.recycle(buffer);
@@ -114,7 +114,7 @@ impl Worker {
     /// Encrypts and sends what there is, as far as is good at once. As `flush`, for TLS.
     pub fn flush_records(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        let Some(tls) = connection.wire.tls.as_deref_mut() else { return };
         if tls.session.takes_replies() && !connection.reply.is_empty() {
             let (bytes, shared) = connection.reply.take();
             let payload = Payload { bytes, shared };
@@ -124,7 +124,7 @@ impl Worker {
             tls.session.queue(payload);
         }
         // Requests that came before the client's goodbye are still answered.
-        let is_busy = connection.in_round || self.ready.contains(&index);
+        let is_busy = connection.wire.in_round || self.ready.contains(&index);
         let is_over = tls.session.is_ended && !is_busy;
         let is_last = connection.is_closing || is_over;
         let mut records = self.spare.pop().unwrap_or_default();
@@ -140,8 +140,8 @@ impl Worker {
                 self.close(index);
             }
         } else {
-            connection.is_sending = true;
-            connection.sending_bytes = records.len();
+            connection.output.is_sending = true;
+            connection.output.sending_bytes = records.len();
             let payload = Payload::from(std::mem::take(&mut records));
             let kept = if is_all { 0 } else { connection.output_bytes() };
             connection.client.output_bytes.store(kept, Relaxed);
@@ -158,14 +158,14 @@ impl Worker {
 
     fn step_handshake(&mut self, id: ConnectionId) {
         let Some(connection) = find(&mut self.connections, id) else { return };
-        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        let Some(tls) = connection.wire.tls.as_deref_mut() else { return };
         let index = id.index as usize;
         tls.is_queued = false;
-        let result = tls.session.receive(&[], connection.input.end());
+        let result = tls.session.receive(&[], connection.wire.input.end());
         if let Err(error) = result {
             return self.fail_session(index, &error);
         }
-        let length = connection.input.len();
+        let length = connection.wire.input.len();
         let is_done = !tls.session.is_handshaking();
         if is_done && tls.is_denied {
             connection.reply.raw(PROTECTED_MODE.as_bytes());
@@ -200,7 +200,8 @@ impl Worker {
     }
 
     fn is_handshaking(&mut self, id: ConnectionId) -> bool {
-        let tls = find(&mut self.connections, id).and_then(|connection| connection.tls.as_deref());
+        let tls =
+            find(&mut self.connections, id).and_then(|connection| connection.wire.tls.as_deref());
         tls.is_some_and(|tls| tls.session.is_handshaking())
     }
 }

@@ -61,7 +61,7 @@ impl Worker {
     /// Tells the command logs of a call that has waited for a key.
     fn note_answer(&self, index: usize, served: &Served) {
         let connection = self.connections[index].as_deref().expect("the caller looked");
-        let Some(waits) = connection.waits.as_deref() else { return };
+        let Some(waits) = connection.waiting.waits.as_deref() else { return };
         let (Awaited::Key(waiter), Some((entry, request_len))) = (&waits.awaited, waits.made)
         else {
             return;
@@ -80,13 +80,13 @@ impl Worker {
     /// Ends the wait of a connection with this answer.
     pub fn give_answer(&mut self, index: usize, answer: &mut Reply) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        let Some(waits) = connection.waits.take() else { return };
+        let Some(waits) = connection.waiting.waits.take() else { return };
         self.core.deadlines.remove(waits.place(connection));
         connection.client.is_blocked.store(false, Relaxed);
         if !waits.is_muted {
             connection.reply.append(answer);
         }
-        if !connection.input.is_empty() {
+        if !connection.wire.input.is_empty() {
             self.ready.push(index);
         }
         self.touched.push(index);
@@ -110,7 +110,9 @@ impl Worker {
     fn end_wait(&mut self, index: usize, end: End) {
         let connection = self.connections.get(index).and_then(Option::as_deref);
         let Some(connection) = connection else { return };
-        let (Some(waits), protocol) = (&connection.waits, connection.protocol()) else { return };
+        let (Some(waits), protocol) = (&connection.waiting.waits, connection.protocol()) else {
+            return;
+        };
         let waiter = match &waits.awaited {
             Awaited::Key(waiter) => Arc::clone(waiter),
             Awaited::Acks(acks) => {
@@ -135,7 +137,7 @@ impl Worker {
 
     /// Ends the wait of a connection that closes.
     pub fn forget_wait(&mut self, connection: &Connection) {
-        if let Some(waits) = &connection.waits {
+        if let Some(waits) = &connection.waiting.waits {
             if let Awaited::Key(waiter) = &waits.awaited {
                 self.shared.keyspace.waiting.cancel(waiter);
             }

@@ -24,7 +24,7 @@ use crate::run::runner::{Position, Runner};
 use crate::run::scripting::busy::Away;
 use crate::run::scripting::interpreters::Interpreters;
 use crate::run::server::ServerCommands;
-use crate::state::connection::{Connection, find};
+use crate::state::connection::{ClientKind, Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::saving::stop_on_signal;
@@ -265,7 +265,7 @@ impl Worker {
         if connection.is_closing {
             return self.reactor.recycle(buffer);
         }
-        if connection.tls.is_some() {
+        if connection.wire.tls.is_some() {
             return self.receive_records(index, buffer, batch);
         }
         let received = self.reactor.bytes(&buffer);
@@ -275,16 +275,16 @@ impl Worker {
             self.reactor.recycle(buffer);
             return self.limit_input(index, true);
         }
-        if connection.input.is_empty() && !connection.in_round {
-            connection.in_round = true;
+        if connection.wire.input.is_empty() && !connection.wire.in_round {
+            connection.wire.in_round = true;
             batch.sources.push(Source::new(id, Data::Direct(buffer)));
             return;
         }
-        if connection.in_round && connection.input.is_empty() {
+        if connection.wire.in_round && connection.wire.input.is_empty() {
             self.copy_direct_source(index, batch);
         }
         let connection = self.connections[index].as_deref_mut().expect("just looked at");
-        connection.input.append(self.reactor.bytes(&buffer));
+        connection.wire.input.append(self.reactor.bytes(&buffer));
         self.reactor.recycle(buffer);
         self.add_own_source(batch, index);
     }
@@ -297,15 +297,15 @@ impl Worker {
         let own = Data::Own(Input::default());
         let source = std::mem::replace(&mut batch.sources[at].data, own);
         if let Data::Direct(buffer) = source {
-            connection.input.append(self.reactor.bytes(&buffer));
+            connection.wire.input.append(self.reactor.bytes(&buffer));
             self.reactor.recycle(buffer);
         }
     }
 
     pub fn add_own_source(&mut self, batch: &mut Batch, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        if !connection.in_round {
-            connection.in_round = true;
+        if !connection.wire.in_round {
+            connection.wire.in_round = true;
             batch.sources.push(Source::new(connection.id, Data::Own(Input::default())));
         }
     }
@@ -315,13 +315,13 @@ impl Worker {
             let index = batch.sources[source].connection.index as usize;
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             if let Data::Own(input) = &mut batch.sources[source].data {
-                *input = std::mem::take(&mut connection.input);
+                *input = std::mem::take(&mut connection.wire.input);
             }
             let limits =
                 Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
             let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
             batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
-            if connection.reply.is_empty() && !connection.is_sending {
+            if connection.reply.is_empty() && !connection.output.is_sending {
                 connection.reply.give_back(self.spare.pop().unwrap_or_default());
             }
             self.touched.push(index);
@@ -339,17 +339,17 @@ impl Worker {
                 data.into_rest(consumed, &mut self.reactor);
                 continue;
             };
-            has_more |= connection.stopped_at.is_some();
+            has_more |= connection.wire.stopped_at.is_some();
             // It came while a script of this connection was busy.
-            has_more |= !connection.input.is_empty();
+            has_more |= !connection.wire.input.is_empty();
             let consumed = connection.used_up_to(consumed);
             connection.put_back(data.into_rest(consumed, &mut self.reactor));
-            let (index, has_ended) = (id.index as usize, connection.has_ended);
-            connection.in_round = false;
-            connection.client.input_bytes.store(connection.input.len(), Relaxed);
-            if connection.is_postponed {
+            let (index, has_ended) = (id.index as usize, connection.wire.has_ended);
+            connection.wire.in_round = false;
+            connection.client.input_bytes.store(connection.wire.input.len(), Relaxed);
+            if connection.waiting.is_postponed {
                 self.postponed.push(index);
-            } else if has_more && !connection.is_closing && connection.waits.is_none() {
+            } else if has_more && !connection.is_closing && connection.waiting.waits.is_none() {
                 self.ready.push(index);
             }
             if has_ended {
@@ -366,13 +366,13 @@ impl Worker {
     /// was its last word.
     pub fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        connection.is_dirty = false;
+        connection.output.is_dirty = false;
         if self.limit_output(index) {
             return;
         }
         self.count_memory(index);
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        if connection.is_sending {
+        if connection.output.is_sending {
             self.awaits_report |= connection.has_output();
             return;
         }
@@ -380,7 +380,7 @@ impl Worker {
             return;
         }
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        if connection.tls.is_some() {
+        if connection.wire.tls.is_some() {
             return self.flush_records(index);
         }
         if connection.reply.is_empty() {
@@ -391,10 +391,10 @@ impl Worker {
             return self.spare(unused);
         }
         let (bytes, shared) = connection.reply.take();
-        connection.is_sending = true;
+        connection.output.is_sending = true;
         let stats = &self.shared.workers[self.index].stats;
         let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
-        connection.sending_bytes = length;
+        connection.output.sending_bytes = length;
         stats.output_bytes.add(length as u64);
         stats.writes.add(1);
         let payload = Payload { bytes, shared };
@@ -413,8 +413,8 @@ impl Worker {
         self.spare(payload.bytes);
         let index = id.index as usize;
         let Some(connection) = find(&mut self.connections, id) else { return };
-        connection.is_sending = false;
-        connection.sending_bytes = 0;
+        connection.output.is_sending = false;
+        connection.output.sending_bytes = 0;
         if is_ok { self.flush(index) } else { self.close(index) }
     }
 
@@ -436,7 +436,7 @@ impl Worker {
         self.forget_subscriptions(&mut connection);
         self.forget_pause(&mut connection);
         self.uncount_memory(&mut connection);
-        self.shared.tracking.stop(&mut connection.tracking);
+        self.shared.tracking.stop(&mut connection.listening.tracking);
         connection.set_monitor(&self.shared.monitors, self.index, false);
         connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
@@ -483,9 +483,9 @@ impl Worker {
         }
         for index in 0..self.connections.len() {
             if let Some(connection) = &self.connections[index]
-                && connection.waits.is_none()
-                && connection.subscriptions.is_none()
-                && !connection.is_monitor
+                && connection.waiting.waits.is_none()
+                && connection.kind == ClientKind::Normal
+                && !connection.listening.is_monitor
                 && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
             {
                 self.close(index);

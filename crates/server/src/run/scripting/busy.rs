@@ -182,8 +182,8 @@ pub fn has_to_wait(shared: &Shared, connection: &mut Connection, entry: &Entry) 
         _ => return false,
     };
     let scripts = || shared.workers.iter().map(|worker| &worker.script);
-    let awaited = connection.awaits_scripts.take();
-    if shared.keyspace.busy.is_busy() || connection.transaction.is_some() {
+    let awaited = connection.waiting.awaits_scripts.take();
+    if shared.keyspace.busy.is_busy() || connection.multi.transaction.is_some() {
         return false;
     }
     let awaited = awaited.unwrap_or_else(|| Awaited(scripts().map(ScriptState::turn).collect()));
@@ -195,7 +195,7 @@ pub fn has_to_wait(shared: &Shared, connection: &mut Connection, entry: &Entry) 
     };
     // Each of them is asked.
     let waits = scripts().zip(&awaited.0).filter(|pair| stays(*pair)).count() > 0;
-    connection.awaits_scripts = waits.then_some(awaited);
+    connection.waiting.awaits_scripts = waits.then_some(awaited);
     waits
 }
 
@@ -229,21 +229,21 @@ impl Session {
             return crate::store::saving::stop_on_signal(self.shared());
         }
         let id = self.connection.id;
-        let is_paused = self.connection.is_paused;
+        let is_paused = self.connection.wire.is_paused;
         self.worker.away = Some(Away {
             connection: id,
             input: Vec::new(),
-            is_encrypted: self.connection.tls.is_some(),
+            is_encrypted: self.connection.wire.tls.is_some(),
             is_paused,
             events: Vec::new(),
             messages: Reply::new(self.connection.protocol()),
             fence: 0,
-            next_message: self.connection.next_message,
+            next_message: self.connection.listening.next_message,
         });
         self.worker.serve_while_busy();
         let mut away = self.worker.away.take().expect("it was put there");
-        self.connection.input.append(&away.input);
-        self.connection.is_paused = away.is_paused;
+        self.connection.wire.input.append(&away.input);
+        self.connection.wire.is_paused = away.is_paused;
         if !away.messages.is_empty() {
             self.connection.wait_for(away.fence);
             self.connection.late_messages().append(&mut away.messages);
@@ -266,10 +266,10 @@ impl Worker {
                 data.into_rest(done, &mut self.reactor);
                 continue;
             };
-            connection.stopped_at.get_or_insert(done);
+            connection.wire.stopped_at.get_or_insert(done);
             let done = connection.used_up_to(done);
             connection.put_back(data.into_rest(done, &mut self.reactor));
-            connection.in_round = false;
+            connection.wire.in_round = false;
             self.ready.push(id.index as usize);
         }
         let mut index = 0;

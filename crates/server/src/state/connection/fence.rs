@@ -11,28 +11,28 @@ impl Connection {
     #[inline]
     pub fn wait_for_disk(&mut self, core: &mut Core) {
         let Core { tally, written_to, .. } = core;
-        self.fence = self.fence.max(std::mem::take(&mut tally.fence));
+        self.durability.fence = self.durability.fence.max(std::mem::take(&mut tally.fence));
         let written = std::mem::take(&mut tally.written_to);
-        self.written_to = self.written_to.max(written);
+        self.durability.written_to = self.durability.written_to.max(written);
         *written_to = written.max(*written_to);
     }
 
     /// Has what it was told wait for that offset.
     #[inline]
     pub fn wait_for(&mut self, fence: u64) {
-        self.fence = self.fence.max(fence);
+        self.durability.fence = self.durability.fence.max(fence);
     }
 
     /// Whether this is what CLIENT DURABILITY has asked for.
     #[inline]
     pub fn wants(&self, wish: Fsync) -> bool {
-        self.durability == Some(wish)
+        self.durability.wish == Some(wish)
     }
 
     /// Has it wish for this, or for nothing of its own.
     pub fn set_durability(&mut self, shared: &Store, wish: Option<Fsync>) {
         let wish = wish.filter(|wish| *wish < Fsync::No);
-        shared.aof.demand.count_wish(self.durability.is_some(), wish.is_some());
-        self.durability = wish;
+        shared.aof.demand.count_wish(self.durability.wish.is_some(), wish.is_some());
+        self.durability.wish = wish;
     }
 }

@@ -12,7 +12,7 @@ impl Connection {
     /// Whether a call is more than may be queued.
     #[inline]
     pub fn would_queue_too_much(&self, args: Args<'_>, limit: u64) -> bool {
-        self.transaction.is_some()
+        self.multi.transaction.is_some()
             && (self.client.queued_bytes.load(Relaxed) + args.len_bytes()) as u64 > limit
     }
 

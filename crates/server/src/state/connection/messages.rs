@@ -6,7 +6,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_pubsub::local::Local;
 use kvasir_resp::reply::{Protocol, Reply};
 
-use crate::state::connection::{Connection, Replies};
+use crate::state::connection::{ClientKind, Connection, Replies};
 use crate::table::Entry;
 
 impl Connection {
@@ -21,7 +21,7 @@ impl Connection {
     /// Where messages are written while a call is at work: into the reply, unless it is not whole
     /// yet or may be dropped, or others stand behind it already.
     pub fn messages(&mut self) -> &mut Reply {
-        if self.in_session || self.replies != Replies::On || self.late.is_some() {
+        if self.in_session || self.output.replies != Replies::On || self.listening.late.is_some() {
             self.late_messages()
         } else {
             &mut self.reply
@@ -31,28 +31,28 @@ impl Connection {
     /// Where messages are written that have to stand behind the reply.
     pub fn late_messages(&mut self) -> &mut Reply {
         let protocol = self.protocol();
-        self.late.get_or_insert_with(|| Box::new(Reply::new(protocol)))
+        self.listening.late.get_or_insert_with(|| Box::new(Reply::new(protocol)))
     }
 
     /// Takes, ahead of others, the pending messages that it has not yet.
     #[inline]
     pub fn take_messages(&mut self, local: &Local) {
-        if self.next_message < local.end() && !self.is_closing {
+        if self.listening.next_message < local.end() && !self.is_closing {
             self.take_pending(local);
-            self.next_message = local.end();
+            self.listening.next_message = local.end();
         }
     }
 
     fn take_pending(&mut self, local: &Local) {
-        let Some(subscriptions) = self.subscriptions.take() else { return };
-        let pending = local.pending_from(self.next_message);
+        let Some(subscriptions) = self.listening.subscriptions.take() else { return };
+        let pending = local.pending_from(self.listening.next_message);
         self.wait_for(pending.iter().map(|one| one.fence()).max().unwrap_or(0));
         let reply = self.messages();
         for publication in pending {
             let own = publication.iter().filter(|to| subscriptions.has(to.kind, &to.name));
             own.for_each(|delivery| delivery.write_to(reply));
         }
-        self.subscriptions = Some(subscriptions);
+        self.listening.subscriptions = Some(subscriptions);
     }
 }
 
@@ -72,7 +72,7 @@ const ALLOWED: [&str; 9] = [
 
 /// Whether the connection gets messages in RESP2, where they look like replies.
 pub fn is_in_subscribed_mode(connection: &Connection) -> bool {
-    connection.subscriptions.is_some() && connection.reply.protocol() == Protocol::Resp2
+    connection.kind == ClientKind::Subscriber && connection.reply.protocol() == Protocol::Resp2
 }
 
 /// Fails if a client in RESP2's subscribed mode may not call this.

@@ -3,23 +3,26 @@
 use kvasir_config::Config;
 use kvasir_config::buffers::Class;
 
-use crate::state::connection::Connection;
+use crate::state::connection::{ClientKind, Connection};
 
 impl Connection {
     /// Bytes that wait to be sent.
     pub fn output_bytes(&self) -> usize {
-        let encrypted = self.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
-        self.reply.len() + self.sending_bytes + encrypted
+        let encrypted = self.wire.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
+        self.reply.len() + self.output.sending_bytes + encrypted
     }
 
     /// As [`Connection::output_bytes`], with the memory that is kept for more.
     pub fn output_memory(&self) -> usize {
-        let encrypted = self.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
-        self.reply.size_bytes() + self.sending_bytes + encrypted
+        let encrypted = self.wire.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
+        self.reply.size_bytes() + self.output.sending_bytes + encrypted
     }
 
     pub fn class(&self) -> Class {
-        if self.subscriptions.is_some() { Class::PubSub } else { Class::Normal }
+        match self.kind {
+            ClientKind::Normal => Class::Normal,
+            ClientKind::Subscriber => Class::PubSub,
+        }
     }
 
     /// Has a connection execute nothing more if its replies are beyond the hard limit already; the

@@ -29,15 +29,15 @@ impl Connection {
 
     fn put_off(&mut self, pause: &Pause) {
         self.set_postponed(pause, true);
-        if self.replies == Replies::SkipThis {
-            self.replies = Replies::SkipNext;
+        if self.output.replies == Replies::SkipThis {
+            self.output.replies = Replies::SkipNext;
         }
     }
 
     /// Whether it executes nothing until something happens that is not up to its client.
     #[inline]
     pub fn is_stalled(&self) -> bool {
-        self.waits.is_some() || self.is_postponed
+        self.waiting.waits.is_some() || self.waiting.is_postponed
     }
 
     /// Puts a call off if there is a pause for it.
@@ -48,22 +48,24 @@ impl Connection {
             Scope::Writes => self.may_write(entry),
         };
         // Who monitors is no client of the data.
-        if !self.is_monitor && pause.current(now_ms).is_some_and(|(scope, _)| concerns(scope)) {
+        if !self.listening.is_monitor
+            && pause.current(now_ms).is_some_and(|(scope, _)| concerns(scope))
+        {
             self.put_off(pause);
         }
     }
 
     /// Whether a call, or what EXEC would run, may change data or reach clients of other servers.
     fn may_write(&self, entry: &Entry) -> bool {
-        let queued = self.transaction.iter().flat_map(|transaction| &transaction.calls);
+        let queued = self.multi.transaction.iter().flat_map(|transaction| &transaction.calls);
         may_write(entry)
             || entry.spec.name == "exec" && queued.map(|call| call.entry).any(may_write)
     }
 
     /// Notes that calls of the connection are put off, or no more.
     pub fn set_postponed(&mut self, pause: &Pause, is_postponed: bool) {
-        if self.is_postponed != is_postponed {
-            self.is_postponed = is_postponed;
+        if self.waiting.is_postponed != is_postponed {
+            self.waiting.is_postponed = is_postponed;
             self.client.is_postponed.store(is_postponed, Relaxed);
             pause.count(is_postponed);
         }

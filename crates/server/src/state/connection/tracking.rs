@@ -11,7 +11,7 @@ impl Connection {
     pub fn hear(&mut self, letter: &Letter) {
         if letter.client == self.client.id && !self.is_closing {
             self.wait_for(letter.fence);
-            let (protocol, subscribes) = (self.protocol(), self.subscriptions.is_some());
+            let (protocol, subscribes) = (self.protocol(), self.listening.subscriptions.is_some());
             letter.write_to(self.messages(), protocol, subscribes);
         }
     }
@@ -19,8 +19,8 @@ impl Connection {
     /// What CLIENT CACHING said is used up by any call but those of CLIENT, or by a transaction.
     #[inline]
     pub fn use_up_choice(&mut self, entry: Option<&Entry>) {
-        if let Some(tracked) = &mut self.tracking
-            && self.transaction.is_none()
+        if let Some(tracked) = &mut self.listening.tracking
+            && self.multi.transaction.is_none()
             && !entry.is_some_and(|entry| entry.full_name.starts_with("client|"))
         {
             tracked.has_choice = false;
@@ -36,14 +36,14 @@ impl Connection {
         entry: &Entry,
         args: Args<'_>,
     ) {
-        if let Some(tracked) = &self.tracking {
+        if let Some(tracked) = &self.listening.tracking {
             tracking.remember(scene, tracked, entry, args);
         }
     }
 
     /// Has what was put aside behind a reply follow it.
     pub fn append_late(&mut self) {
-        if let Some(mut late) = self.late.take() {
+        if let Some(mut late) = self.listening.late.take() {
             self.reply.append(&mut late);
         }
     }

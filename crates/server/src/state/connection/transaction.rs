@@ -50,14 +50,14 @@ struct WatchedKey {
 impl Connection {
     /// Opens a transaction.
     pub fn begin_transaction(&mut self) {
-        self.transaction = Some(Box::default());
+        self.multi.transaction = Some(Box::default());
         self.client.queued.store(0, Relaxed);
     }
 
     /// Queues a call if a transaction is open and takes it; `false` if the call has to run. Fails
     /// for what may not be in one.
     pub fn queue(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<bool, Error> {
-        let Some(transaction) = &mut self.transaction else { return Ok(false) };
+        let Some(transaction) = &mut self.multi.transaction else { return Ok(false) };
         if entry.spec.flags.contains(Flags::NO_MULTI) {
             let name = &entry.full_name;
             return Err(Error::new(format!(
@@ -80,7 +80,7 @@ impl Connection {
 
     /// Notes that a call was refused, which spoils the transaction that it was meant for.
     pub fn spoil_transaction(&mut self) {
-        if let Some(transaction) = &mut self.transaction {
+        if let Some(transaction) = &mut self.multi.transaction {
             transaction.is_aborted = true;
         }
     }
@@ -99,7 +99,7 @@ impl Connection {
     pub fn take_transaction(&mut self) -> Option<Box<Transaction>> {
         self.client.queued.store(-1, Relaxed);
         self.client.queued_bytes.store(0, Relaxed);
-        self.transaction.take()
+        self.multi.transaction.take()
     }
 
     /// Watches a key of the selected database. Fails if a busy script has it.
@@ -111,7 +111,7 @@ impl Connection {
         key: &[u8],
     ) -> Result<(), Error> {
         let db = self.db;
-        let watched = self.watched.get_or_insert_default();
+        let watched = self.multi.watched.get_or_insert_default();
         if watched.keys.iter().any(|other| other.db == db && other.key == key) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Connection {
 
     /// Watches nothing any more.
     pub fn unwatch(&mut self, keyspace: &Keyspace) {
-        let Some(watched) = self.watched.take() else { return };
+        let Some(watched) = self.multi.watched.take() else { return };
         for WatchedKey { db, key, .. } in &watched.keys {
             keyspace.watching.remove(*db, key, &watched.mark);
         }
