@@ -3,7 +3,6 @@
 //! Glue without data structures of its own; how a value is stored is the keyspace's business.
 #![forbid(unsafe_code)]
 
-pub mod acl;
 pub mod calls;
 pub mod clients;
 pub mod commands;
@@ -18,6 +17,5 @@ pub mod start;
 pub mod state;
 pub mod stats;
 pub mod store;
-pub mod table;
 pub mod tracking;
 pub mod workers;

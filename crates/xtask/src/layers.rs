@@ -17,7 +17,7 @@ use crate::workspace::root;
 /// The folders of `crates/server/src`, each above all that follow it.
 const ORDER: &[&str] = &[
     "start", "commands", "loading", "info", "run", "calls", "state", "store", "workers", "scripts",
-    "tracking", "clients", "net", "acl", "table", "stats", "machine", "log",
+    "tracking", "clients", "net", "stats", "machine", "log",
 ];
 
 /// Arrows that point up and are not yet broken: module, folder, reason.

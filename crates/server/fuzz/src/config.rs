@@ -1,7 +1,7 @@
 //! Any lines are a configuration or are refused, and what is printed of one reads back as the same.
 #![no_main]
 
-use kvasir_server::acl::start::prepare;
+use kvasir_acl::start::prepare;
 use kvasir_server::commands;
 use kvasir_config::arguments::Sources;
 use kvasir_config::load::{Loaded, load};

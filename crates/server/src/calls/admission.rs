@@ -8,11 +8,11 @@ use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
+use kvasir_table::Entry;
 
 use crate::calls::admit::{Scene, admit};
 use crate::state::connection::pause::may_write;
 use crate::state::connection::{Connection, messages};
-use crate::table::Entry;
 
 /// Fails with the error to reply if the call may not run.
 #[inline]

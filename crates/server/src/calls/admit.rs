@@ -1,18 +1,18 @@
 //! The check of one call of a connection, with all that follows when it is denied.
 
+use kvasir_acl::call::Call;
+use kvasir_acl::check::{Denied, Reason, check};
+use kvasir_acl::log::{Context, Denial};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
+use kvasir_table::Entry;
 
-use crate::acl::call::Call;
-use crate::acl::check::{Denied, Reason, check};
-use crate::acl::log::{Context, Denial};
 use crate::clients::Client;
 use crate::clients::line::write_line;
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::table::Entry;
 
 /// When a call is looked at: it decides the words of the error, and the context in ACL LOG.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

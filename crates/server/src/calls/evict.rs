@@ -12,6 +12,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::evict::Eviction;
 use kvasir_keyspace::spec::Flags;
 use kvasir_structures::gate::Pass;
+use kvasir_table::Entry;
 
 use crate::calls::blocking::serve_ready;
 use crate::machine::memory;
@@ -19,7 +20,6 @@ use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::room::Outcome;
-use crate::table::Entry;
 
 pub const OUT_OF_MEMORY: Error =
     Error::fixed("OOM command not allowed when used memory > 'maxmemory'.");

@@ -1,11 +1,11 @@
 //! Monitors are told of a call.
 
 use kvasir_resp::args::Args;
+use kvasir_table::Entry;
 
 use crate::clients::monitors::By;
 use crate::state::connection::Connection;
 use crate::state::shared::Shared;
-use crate::table::Entry;
 
 /// Tells monitors of a call of a client.
 #[inline]

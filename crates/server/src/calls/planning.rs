@@ -6,8 +6,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::spec::Group;
 use kvasir_resp::args::Args;
-
-use crate::table::{Entry, Handler, ServerHandler, Way};
+use kvasir_table::{Entry, Handler, ServerHandler, Way};
 
 /// Appends the keys of a call whose arguments have the right number; none on an error. Of the
 /// server's commands those have keys that run others.

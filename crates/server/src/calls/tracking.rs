@@ -1,12 +1,12 @@
 //! Who has keys in a cache is told of what a call has changed.
 
 use kvasir_resp::args::Args;
+use kvasir_table::{Entry, Handler};
 
 use crate::calls::{fence, notifications};
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::table::{Entry, Handler};
 use crate::tracking::Scene;
 
 /// Tells of what a call has changed, while somebody tracks: call, and whether it succeeded.

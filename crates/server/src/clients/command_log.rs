@@ -10,9 +10,9 @@ use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_resp::args::Args;
 use kvasir_structures::locks::lock;
+use kvasir_table as table;
 
 use crate::clients::Client;
-use crate::table;
 
 /// Which log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_pubsub::Kind;
+use kvasir_table::Table;
 
 use crate::clients::Client;
 use crate::clients::tracker::{Mode, Tracker, redirect};
-use crate::table::Table;
 
 /// Appends one client's line, without a line end.
 pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64) {

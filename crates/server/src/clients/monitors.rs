@@ -13,10 +13,10 @@ use kvasir_keyspace::spec::Flags;
 use kvasir_pubsub::post::Post;
 use kvasir_reactor::clock;
 use kvasir_resp::args::Args;
+use kvasir_table::Entry;
 
 use crate::clients::Client;
 use crate::clients::command_log::{REDACTED, is_secret};
-use crate::table::Entry;
 
 /// What all workers share of it.
 pub struct Monitors {

@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
+use kvasir_acl::Acl;
+use kvasir_acl::start::{declare, grammar};
 use kvasir_config::load::{Directive, included_users};
 use kvasir_config::{Config, syntax};
 
-use crate::acl::Acl;
-use crate::acl::start::{declare, grammar};
 use crate::state::shared::Shared;
 
 /// The lines of the users; none if they are kept in a file of their own. The error is for the user.

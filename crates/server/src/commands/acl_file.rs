@@ -1,10 +1,10 @@
 //! ACL LOAD and SAVE: the users' file.
 
+use kvasir_acl::file;
+use kvasir_acl::start::{grammar, load_file};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Spec;
 
-use crate::acl::file;
-use crate::acl::start::{grammar, load_file};
 use crate::commands::acl::{BLANK, EVERYWHERE, close_connections_of};
 use crate::log::{notice, warning};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};

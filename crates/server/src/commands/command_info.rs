@@ -4,9 +4,8 @@
 
 use kvasir_keyspace::spec::{Begin, Find, Flags, KeyFlags, KeySpec, Spec};
 use kvasir_resp::reply::Reply;
-
-use crate::table::categories::categories;
-use crate::table::{Entry, Table};
+use kvasir_table::categories::categories;
+use kvasir_table::{Entry, Table};
 
 /// In the order in which Redis lists them.
 const FLAG_NAMES: [(Flags, &str); 19] = [

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_acl::access::Access;
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_resp::reply::Protocol;
 
-use crate::acl::access::Access;
 use crate::commands::auth::set_protocol;
 use crate::commands::{ANY_TIME_FAST, HANDSHAKE};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};

@@ -11,6 +11,7 @@ use kvasir_keyspace::spec::{Flags, Group, Spec};
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::number::parse_integer;
 use kvasir_structures::locks::lock;
+use kvasir_table::Handler;
 
 use crate::commands::config::rewrite_all;
 use crate::commands::{ANY_TIME_ADMIN, debug_protocol, is_word, saving, unknown_word, write_help};
@@ -18,7 +19,6 @@ use crate::info::crash;
 use crate::log::{notice, warning};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::store::random_id;
-use crate::table::Handler;
 use crate::workers::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];

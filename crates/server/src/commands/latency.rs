@@ -5,12 +5,12 @@
 use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
+use kvasir_table::Entry;
 
 use crate::commands::{ANY_TIME_ADMIN, help_spec, write_help};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::stats::histogram::Distribution;
 use crate::stats::latency::Series;
-use crate::table::Entry;
 
 pub static COMMANDS: &[&ServerCommand] = &[&LATENCY];
 

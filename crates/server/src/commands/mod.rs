@@ -44,9 +44,9 @@ use std::sync::LazyLock;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_resp::reply::Reply;
+use kvasir_table::Table;
 
 use crate::run::server::{ServerCommand, ServerCommands};
-use crate::table::Table;
 
 /// Every server command, by family.
 pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
@@ -147,4 +147,45 @@ fn unknown_word(command: &str, word: &[u8]) -> Error {
         &word[..word.len().min(128)],
         &format!("'. Try {command} HELP."),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use kvasir_table::RenameError;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else() {
+        let table = table();
+        for entry in table.entries() {
+            let upper = entry.full_name.to_uppercase();
+            for name in [&entry.full_name, &upper] {
+                let found = table.find_full(name.as_bytes());
+                assert_eq!(found.map(|found| found.index), Some(entry.index), "{name}");
+            }
+            assert!(table.find_full(format!("{upper}?").as_bytes()).is_none());
+        }
+        assert!(table.find(b"").is_none());
+        assert!(table.find(&[b'x'; 100_000]).is_none());
+    }
+
+    #[test]
+    fn renamed_commands_are_found_by_their_new_names_only() {
+        let mut table = table();
+        let secret = [b's'; 64];
+        table.rename(b"Config", &secret).unwrap();
+        table.rename(b"get", b"").unwrap();
+        table.rename(b"set", b"get").unwrap();
+        let name = |name: &[u8]| table.find(name).map(|entry| entry.full_name.as_str());
+        assert_eq!([name(b"config"), name(b"set"), name(b"")], [None; 3]);
+        assert_eq!([name(&secret), name(b"GET")], [Some("config"), Some("set")]);
+        let sub = [&secret[..], b"|set"].concat();
+        assert_eq!(table.find_full(&sub).unwrap().full_name, "config|set");
+        assert_eq!(table.find_original(b"CONFIG|set").unwrap().full_name, "config|set");
+        assert!(table.find_original(b"get").unwrap().is_removed);
+        assert_eq!(table.rename(b"nosuch", b"x"), Err(RenameError::NoSuchCommand));
+        assert_eq!(table.rename(b"config", b"x"), Err(RenameError::NoSuchCommand));
+        assert_eq!(table.rename(b"ping", b"ECHO"), Err(RenameError::NameTaken));
+    }
 }

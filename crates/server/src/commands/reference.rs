@@ -3,9 +3,9 @@
 //! The page is committed; a test says when it is no longer what is printed here.
 
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Group, Spec};
+use kvasir_table::{Entry, Handler, ServerHandler, Table, Way};
 
 use crate::commands::command_info::flag_names;
-use crate::table::{Entry, Handler, ServerHandler, Table, Way};
 
 /// Every group in the order of the page, with its title.
 const GROUPS: &[(Group, &str)] = &[

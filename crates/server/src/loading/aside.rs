@@ -5,20 +5,20 @@
 
 use std::sync::Arc;
 
+use kvasir_acl::access::Access;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::Env;
 use kvasir_reactor::{BackendChoice, ConnectionId, Options, Reactor};
 use kvasir_resp::args::Args;
+use kvasir_table::Entry;
 
-use crate::acl::access::Access;
 use crate::clients::{Client, Origin};
 use crate::run::server::ServerCommands;
 use crate::run::session::Session;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::shared::Shared;
-use crate::table::Entry;
 
 /// The worker whose number it has.
 const INDEX: usize = 0;

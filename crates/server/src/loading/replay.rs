@@ -19,12 +19,12 @@ use kvasir_keyspace::waiting::Blocking;
 use kvasir_persistence::aof::load::Replay;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
+use kvasir_table::{Entry, Handler, Table};
 
 use crate::loading::aside::{Aside, changes_something};
 use crate::log::warning;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
-use crate::table::{Entry, Handler, Table};
 
 /// A call that keeps everybody out for so long is followed by a moment in which who waits for the
 /// gate, and looks at it now and then, gets in.

@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_acl::access::Access;
 use kvasir_reactor::{Address, ListenerId, Socket};
 
-use crate::acl::access::Access;
 use crate::clients::Origin;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;

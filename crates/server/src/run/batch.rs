@@ -11,11 +11,11 @@ use kvasir_reactor::{Buffer, ConnectionId, Reactor};
 use kvasir_resp::args::Args;
 use kvasir_resp::request::{Limits, Parsed, ProtocolError, Span};
 use kvasir_structures::gate::Pass;
+use kvasir_table::{Entry, NotFound, Table};
 
 use crate::calls::planning::plan_keys;
 use crate::net::input::Input;
 use crate::state::connection::{Connection, REQUESTS_PER_CONNECTION};
-use crate::table::{Entry, NotFound, Table};
 
 /// Keys between one step of prefetching and the next: the work on so many takes longer than a
 /// cache miss.

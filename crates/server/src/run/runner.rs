@@ -13,6 +13,7 @@ use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
 use kvasir_resp::request::ProtocolError;
 use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_table::{Entry, Handler, ServerHandler, is_http, unknown_command, unknown_subcommand};
 
 use crate::calls::admit::Scene;
 use crate::calls::blocking::settle;
@@ -36,7 +37,6 @@ use crate::stats::errors::Author;
 use crate::stats::timing::Timing;
 use crate::store::Store;
 use crate::store::aof::Aof;
-use crate::table::{Entry, Handler, ServerHandler, is_http, unknown_command, unknown_subcommand};
 use crate::tracking;
 
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.

@@ -10,13 +10,13 @@ use kvasir_keyspace::waiting::Blocking;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_table::{Entry, Handler, ServerHandler, ServerRow, Way};
 
 use crate::calls::subscriber::Subscriber;
 use crate::run::session::SessionRun;
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::table::{Entry, Handler, ServerHandler, ServerRow, Way};
 
 /// Every one of them, at its number in the table.
 pub type ServerCommands = &'static [&'static ServerCommand];

@@ -7,6 +7,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_acl::call;
+use kvasir_acl::check::check;
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
@@ -25,9 +27,8 @@ use kvasir_resp::reply::Mark;
 use kvasir_structures::crc16;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::held::{Held, Locked};
+use kvasir_table::{Entry, Handler, ServerHandler};
 
-use crate::acl::call;
-use crate::acl::check::check;
 use crate::calls::admit::{Moment, Scene, admit_later};
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
@@ -42,7 +43,6 @@ use crate::state::shared::Shared;
 use crate::stats::errors::Author;
 use crate::stats::timing::Streak;
 use crate::store::Store;
-use crate::table::{Entry, Handler, ServerHandler};
 use crate::tracking;
 
 /// More is not kept while the gate is closed.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use kvasir_acl::user::User;
 use kvasir_pubsub::Kind;
 
-use crate::acl::user::User;
 use crate::run::worker::Worker;
 use crate::state::shared::Shared;
 use crate::workers::Message;

@@ -5,8 +5,7 @@ use kvasir_keyspace::plan::each_key;
 use kvasir_keyspace::spec::{Begin, Find, Flags, KeySpec};
 use kvasir_lua::analysis::{Call, Commands, KeyPositions};
 use kvasir_resp::args::ArgsBuf;
-
-use crate::table::{Handler, Table};
+use kvasir_table::{Handler, Table};
 
 /// Commands of the server that touch no key and leave the connection's database as it is.
 const WITHOUT_KEYS: [&str; 5] = ["ping", "echo", "time", "publish", "spublish"];

@@ -17,12 +17,12 @@ use kvasir_persistence::aof::load::{AofError, End, Replay, load};
 use kvasir_persistence::aof::manifest::Manifest;
 use kvasir_persistence::load::FileError;
 use kvasir_resp::args::Args;
+use kvasir_table::Table;
 
 use crate::commands;
 use crate::loading::replay::judge;
 use crate::start::aof_repair::{self, NotCut, say};
 use crate::start::check_rdb;
-use crate::table::Table;
 
 /// The exit statuses beside 0: nobody can tell, an end that was to be cut off and was not, damage.
 const UNKNOWN: u8 = 1;

@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use kvasir_acl::{self, Acl};
 use kvasir_config::arguments::{self, Invocation, USAGE};
 use kvasir_config::load::{self, Directive, Loaded};
 use kvasir_config::memory::HugePages;
@@ -21,8 +22,8 @@ use kvasir_reactor::{
 };
 use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
+use kvasir_table::Table;
 
-use crate::acl::{self, Acl};
 use crate::info::crash;
 use crate::log::{self, notice, warning};
 use crate::machine::{paging, process};
@@ -32,7 +33,6 @@ use crate::run::worker::Worker;
 use crate::state::shared::Shared;
 use crate::store::saving::{self, stop_on_signal};
 use crate::store::{Facts, Store, aof, freeing, random_id};
-use crate::table::Table;
 use crate::workers::Workers;
 use crate::{commands, loading};
 
@@ -131,7 +131,7 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let start_dir = std::env::current_dir().unwrap_or_default();
     std::env::set_current_dir(&dir)
         .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
-    let access = acl::start::prepare(commands::table(), &loaded)?;
+    let access = kvasir_acl::start::prepare(commands::table(), &loaded)?;
     let Loaded { mut config, ignored, users: mut users_of_arguments, .. } = loaded;
     // From the root: CONFIG REWRITE writes it, and the next start may be elsewhere.
     config.dir = std::env::current_dir().unwrap_or(dir);

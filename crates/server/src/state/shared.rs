@@ -4,9 +4,10 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use kvasir_acl::Acl;
 use kvasir_pubsub::Hub;
+use kvasir_table::Table;
 
-use crate::acl::Acl;
 use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
@@ -20,7 +21,6 @@ use crate::stats::histogram::Distribution;
 use crate::stats::latency::Latencies;
 use crate::store::Store;
 use crate::store::room::OverLimit;
-use crate::table::Table;
 use crate::tracking::Tracking;
 
 /// The server; lives as long as the process.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use kvasir_keyspace::waiting::Waiter;
 use kvasir_resp::reply::Reply;
+use kvasir_table::Entry;
 
 use crate::state::connection::Connection;
 use crate::store::Store;
-use crate::table::Entry;
 
 /// A call that waits, and what its connection has to know of it.
 pub struct Waits {

@@ -12,7 +12,6 @@
 //! histograms get the streak's mean.
 
 use kvasir_config::Config;
-use kvasir_keyspace::spec::{Flags, Spec};
 use kvasir_reactor::clock::{Ticks, ticks};
 
 use crate::stats::CommandStats;
@@ -79,11 +78,6 @@ impl Thresholds {
     pub fn notable_us(&self) -> u64 {
         self.slow_us.min(self.latency_us)
     }
-}
-
-/// Whether a command's calls do little, whatever their key holds.
-pub fn is_small(spec: &Spec) -> bool {
-    spec.flags.contains(Flags::FAST) || spec.complexity == "O(1)"
 }
 
 /// The time of a batch's calls.

@@ -27,11 +27,11 @@ use kvasir_pubsub::post::Post;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::{read, write};
+use kvasir_table::Entry;
+use kvasir_table::keys::each_key_used;
 
 use crate::clients::tracker::{Mode, NOBODY, Tracked, Tracker};
 use crate::clients::{Client, Clients};
-use crate::table::Entry;
-use crate::table::keys::each_key_used;
 use keys::{Keys, Readers};
 use local::{Letter, Local, News};
 

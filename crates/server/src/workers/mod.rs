@@ -4,12 +4,12 @@ use std::ops::Deref;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
+use kvasir_acl::user::User;
 use kvasir_keyspace::waiting::Caller;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
 
-use crate::acl::user::User;
 use crate::scripts::state::ScriptState;
 use crate::stats::WorkerStats;
 

@@ -16,6 +16,7 @@ use kvasir_reactor::clock::{self, Ticks};
 use kvasir_reactor::{ConnectionId, Event, signal};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
+use kvasir_table::Entry;
 
 use crate::log::warning;
 use crate::run::runner::{Position, Runner};
@@ -26,7 +27,6 @@ use crate::scripts::state::{Awaited, Call, RunningCall, ScriptState};
 use crate::state::connection::{Connection, find};
 use crate::state::shared::Shared;
 use crate::store::saving::{saves_at_end, stop_on_signal};
-use crate::table::Entry;
 
 /// A connection whose script is busy, while its worker serves others: what comes for it is kept.
 pub struct Away {

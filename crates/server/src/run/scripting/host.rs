@@ -13,6 +13,7 @@ use kvasir_lua::host::{Host, LogLevel, Replication, Tick};
 use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
+use kvasir_table::{Entry, NotFound};
 
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
@@ -23,7 +24,6 @@ use crate::run::session::Session;
 use crate::state::connection::pause::may_write;
 use crate::state::shared::Shared;
 use crate::stats::errors::Author;
-use crate::table::{Entry, NotFound};
 
 /// A script at work, with the session that it has taken.
 pub struct Running {

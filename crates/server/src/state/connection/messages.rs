@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::error::Error;
 use kvasir_pubsub::local::Local;
 use kvasir_resp::reply::{Protocol, Reply};
+use kvasir_table::Entry;
 
 use crate::state::connection::{ClientKind, Connection, Replies};
-use crate::table::Entry;
 
 impl Connection {
     /// What the client has chosen; while a script runs its replies have a protocol of their own.

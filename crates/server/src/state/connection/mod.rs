@@ -11,6 +11,7 @@ pub mod transaction;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_acl::access::Access;
 use kvasir_config::aof::Fsync;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_pubsub::subscriptions::Subscriptions;
@@ -18,7 +19,6 @@ use kvasir_reactor::ConnectionId;
 use kvasir_resp::reply::{Mark, Protocol, Reply};
 use kvasir_resp::request::Parser;
 
-use crate::acl::access::Access;
 use crate::clients::Client;
 use crate::clients::monitors::Monitors;
 use crate::clients::tracker::Tracked;

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::spec::{Flags, Group};
+use kvasir_table::Entry;
 
 use crate::clients::pause::{Pause, Scope};
 use crate::state::connection::{Connection, Replies};
-use crate::table::Entry;
 
 /// How often those whose calls wait for a script look what has become of it.
 const SCRIPT_LOOK_MS: u64 = 5;

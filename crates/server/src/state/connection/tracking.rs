@@ -1,9 +1,9 @@
 //! A connection that tracks keys.
 
 use kvasir_resp::args::Args;
+use kvasir_table::Entry;
 
 use crate::state::connection::Connection;
-use crate::table::Entry;
 use crate::tracking::local::Letter;
 use crate::tracking::{Scene, Tracking};
 

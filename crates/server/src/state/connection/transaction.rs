@@ -12,9 +12,9 @@ use kvasir_keyspace::watching::{Mark, has_expired};
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_structures::gate::Pass;
 use kvasir_structures::{crc16, hash};
+use kvasir_table::Entry;
 
 use crate::state::connection::Connection;
-use crate::table::Entry;
 
 /// Commands that a transaction does not queue.
 const NOT_QUEUED: [&str; 4] = ["exec", "discard", "quit", "reset"];

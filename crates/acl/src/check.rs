@@ -2,8 +2,8 @@
 
 use kvasir_keyspace::error::Error;
 
-use crate::acl::call::Call;
-use crate::acl::user::User;
+use crate::call::Call;
+use crate::user::User;
 
 /// What of a call its user may not do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,10 +5,10 @@ use std::path::Path;
 use kvasir_config::load::{Directive, Loaded};
 use kvasir_config::{Config, PubsubDefault};
 
-use crate::acl::rule::{has_spaces, join_selectors};
-use crate::acl::user::{Grammar, User};
-use crate::acl::{Acl, Refused, file};
-use crate::table::Table;
+use crate::rule::{has_spaces, join_selectors};
+use crate::user::{Grammar, User};
+use crate::{Acl, Refused, file};
+use kvasir_table::Table;
 
 /// The command table and the users that a configuration asks for, or why the server cannot start.
 pub fn prepare(mut table: Table, loaded: &Loaded) -> Result<(Table, Acl), String> {

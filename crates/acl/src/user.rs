@@ -1,11 +1,11 @@
 //! A user: passwords, and selectors that say what it may do.
 
-use crate::acl::call::Call;
-use crate::acl::check::{Denied, Reason};
-use crate::acl::password::PasswordHash;
-use crate::acl::rule::RuleError;
-use crate::acl::selector::Selector;
-use crate::table::Table;
+use crate::call::Call;
+use crate::check::{Denied, Reason};
+use crate::password::PasswordHash;
+use crate::rule::RuleError;
+use crate::selector::Selector;
+use kvasir_table::Table;
 
 /// A user as it is at one moment; a change makes a new one.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use kvasir_keyspace::spec::{Categories, Flags, Group};
 
-use crate::table::Entry;
+use crate::Entry;
 
 /// The ACL categories of a command.
 pub fn categories(entry: &Entry) -> Vec<&'static str> {

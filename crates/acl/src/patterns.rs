@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kvasir_keyspace::spec::KeyFlags;
 use kvasir_structures::glob::{self, Case};
 
-use crate::acl::rule::{RuleError, has_spaces};
+use crate::rule::{RuleError, has_spaces};
 
 /// `~x`, `%R~x`, `%W~x`, allkeys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
 
-use crate::acl::rule::{RuleError, has_spaces};
-use crate::table::categories::every_category;
-use crate::table::{Entry, Table};
+use crate::rule::{RuleError, has_spaces};
+use kvasir_table::categories::every_category;
+use kvasir_table::{Entry, Table};
 
 /// Allowed commands, and the rules that say so.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

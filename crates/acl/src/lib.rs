@@ -6,6 +6,7 @@
 //!
 //! Semantics and texts are those of Valkey 9.1, which are Redis 7.2's plus rules about databases:
 //! <https://valkey.io/topics/acl/>.
+#![forbid(unsafe_code)]
 
 pub mod access;
 pub mod call;
@@ -26,9 +27,9 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuar
 
 use kvasir_structures::locks::{read, write};
 
-use crate::acl::log::Log;
-use crate::acl::rule::RuleError;
-use crate::acl::user::{Grammar, User};
+use crate::log::Log;
+use crate::rule::RuleError;
+use crate::user::{Grammar, User};
 
 /// The users by name, and the log of what was denied.
 pub struct Acl {

@@ -1,4 +1,5 @@
 //! From a name to a command: the one table of data commands and server commands.
+#![forbid(unsafe_code)]
 
 pub mod categories;
 pub mod keys;
@@ -8,10 +9,8 @@ use std::collections::BTreeMap;
 use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::commands;
 use kvasir_keyspace::error::{Error, quoted};
-use kvasir_keyspace::spec::Spec;
+use kvasir_keyspace::spec::{Flags, Spec};
 use kvasir_resp::args::Args;
-
-use crate::stats::timing::is_small;
 
 /// A command or subcommand that clients can call.
 #[derive(Clone)]
@@ -277,6 +276,11 @@ fn push(entries: &mut Vec<Entry>, spec: &'static Spec, handler: Handler, prefix:
     index
 }
 
+/// Whether a command's calls do little, whatever their key holds.
+fn is_small(spec: &Spec) -> bool {
+    spec.flags.contains(Flags::FAST) || spec.complexity == "O(1)"
+}
+
 /// FNV-1a over the name in lower case: names are short and few.
 #[inline]
 fn hash(name: &[u8]) -> u32 {
@@ -314,43 +318,4 @@ pub fn unknown_subcommand(args: Args<'_>) -> Error {
 
 fn shown_of(word: &[u8], max: usize) -> &[u8] {
     quoted(&word[..word.len().min(max)])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_command_is_found_in_any_case_and_nothing_else() {
-        let table = crate::commands::table();
-        for entry in table.entries() {
-            let upper = entry.full_name.to_uppercase();
-            for name in [&entry.full_name, &upper] {
-                let found = table.find_full(name.as_bytes());
-                assert_eq!(found.map(|found| found.index), Some(entry.index), "{name}");
-            }
-            assert!(table.find_full(format!("{upper}?").as_bytes()).is_none());
-        }
-        assert!(table.find(b"").is_none());
-        assert!(table.find(&[b'x'; 100_000]).is_none());
-    }
-
-    #[test]
-    fn renamed_commands_are_found_by_their_new_names_only() {
-        let mut table = crate::commands::table();
-        let secret = [b's'; 64];
-        table.rename(b"Config", &secret).unwrap();
-        table.rename(b"get", b"").unwrap();
-        table.rename(b"set", b"get").unwrap();
-        let name = |name: &[u8]| table.find(name).map(|entry| entry.full_name.as_str());
-        assert_eq!([name(b"config"), name(b"set"), name(b"")], [None; 3]);
-        assert_eq!([name(&secret), name(b"GET")], [Some("config"), Some("set")]);
-        let sub = [&secret[..], b"|set"].concat();
-        assert_eq!(table.find_full(&sub).unwrap().full_name, "config|set");
-        assert_eq!(table.find_original(b"CONFIG|set").unwrap().full_name, "config|set");
-        assert!(table.find_original(b"get").unwrap().is_removed);
-        assert_eq!(table.rename(b"nosuch", b"x"), Err(RenameError::NoSuchCommand));
-        assert_eq!(table.rename(b"config", b"x"), Err(RenameError::NoSuchCommand));
-        assert_eq!(table.rename(b"ping", b"ECHO"), Err(RenameError::NameTaken));
-    }
 }

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::acl::rule::{RuleError, join_selectors};
-use crate::acl::user::{Grammar, User};
+use crate::rule::{RuleError, join_selectors};
+use crate::user::{Grammar, User};
 
 /// What became of a file: its users, or every line that is wrong.
 pub type Parsed = Result<Vec<User>, Vec<String>>;

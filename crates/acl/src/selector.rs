@@ -4,13 +4,13 @@
 
 use kvasir_config::syntax;
 
-use crate::acl::call::{Call, works_on_data};
-use crate::acl::check::{Denied, Reason};
-use crate::acl::commands::Commands;
-use crate::acl::patterns::{Channels, Databases, Keys};
-use crate::acl::rule::RuleError;
-use crate::table::Table;
-use crate::table::keys::each_key_used;
+use crate::call::{Call, works_on_data};
+use crate::check::{Denied, Reason};
+use crate::commands::Commands;
+use crate::patterns::{Channels, Databases, Keys};
+use crate::rule::RuleError;
+use kvasir_table::Table;
+use kvasir_table::keys::each_key_used;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selector {

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::acl::rule::RuleError;
+use crate::rule::RuleError;
 
 /// The hash of a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

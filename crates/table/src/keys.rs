@@ -122,7 +122,7 @@ mod tests {
 
     fn check(call: &str, expect: &[(usize, KeyFlags)]) {
         let args: ArgsBuf = call.split(' ').collect();
-        let table = crate::commands::table();
+        let table = crate::Table::new(&[]);
         let mut found = Vec::new();
         let spec = table.resolve(args.as_args()).unwrap().spec;
         each_key_used(spec, args.as_args(), |arg, flags| found.push((arg, flags))).unwrap();

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::acl::Acl;
-use crate::acl::user::{Grammar, User};
-use crate::table::Table;
+use crate::Acl;
+use crate::user::{Grammar, User};
+use kvasir_table::Table;
 
 /// No version of the rules.
 const NEVER: u64 = 0;

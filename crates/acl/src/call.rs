@@ -7,7 +7,7 @@ use kvasir_keyspace::spec::{Categories, Flags, Group};
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
-use crate::table::Entry;
+use kvasir_table::Entry;
 
 /// A call, which may have too few arguments.
 #[derive(Clone, Copy)]
