@@ -80,8 +80,9 @@ impl Drop for Database {
 pub struct Keyspace {
     count: u16,
     databases: Box<[GateCell<Box<Database>>]>,
-    /// Of each database that is being saved; it goes along when that gets another index.
-    images: Box<[GateCell<Option<Arc<Image>>>]>,
+    /// Of each database that is being saved, once for each who saves it; they go along when it gets
+    /// another index.
+    images: Box<[GateCell<Vec<Arc<Image>>>]>,
     /// Calls that wait for keys.
     pub waiting: Waiting,
     /// Keys that clients watch.
@@ -98,7 +99,7 @@ impl Keyspace {
         Keyspace {
             count,
             databases,
-            images: (0..count).map(|_| GateCell::new(gate, None)).collect(),
+            images: (0..count).map(|_| GateCell::new(gate, Vec::new())).collect(),
             waiting: Waiting::default(),
             watching: Watching::default(),
             busy: Busy::default(),
@@ -126,32 +127,35 @@ impl Keyspace {
         self.databases[db.0 as usize].get(pass)
     }
 
-    /// What saves a database, if it is being saved.
+    /// Who is saving a database.
     #[inline(always)]
-    pub fn image<'p>(&'p self, db: DbIndex, pass: &'p Pass<'_>) -> Option<&'p Arc<Image>> {
-        self.images[db.0 as usize].get(pass).as_ref()
+    pub fn images<'p>(&'p self, db: DbIndex, pass: &'p Pass<'_>) -> &'p [Arc<Image>] {
+        self.images[db.0 as usize].get(pass)
     }
 
-    pub(crate) fn set_image(
+    pub(crate) fn change_images(
         &self,
         db: DbIndex,
         pass: &mut ExclusivePass<'_>,
-        image: Option<Arc<Image>>,
+        change: impl FnOnce(&mut Vec<Arc<Image>>),
     ) {
-        self.images[db.0 as usize].replace(pass, image);
+        let place = &self.images[db.0 as usize];
+        let mut images = place.replace(pass, Vec::new());
+        change(&mut images);
+        place.replace(pass, images);
     }
 
     /// Puts an empty database in the place of one; returns that one, for freeing it elsewhere,
     /// unless it is still to be saved.
     pub fn flush(&self, db: DbIndex, pass: &mut ExclusivePass<'_>) -> Option<Box<Database>> {
         let old = self.databases[db.0 as usize].replace(pass, Box::new(Database::new()));
-        match self.images[db.0 as usize].replace(pass, None) {
-            Some(image) => {
-                image.keep(old);
-                None
-            }
-            None => Some(old),
+        let images = self.images[db.0 as usize].replace(pass, Vec::new());
+        if images.is_empty() {
+            return Some(old);
         }
+        let old = Arc::from(old);
+        images.iter().for_each(|image| image.keep(Arc::clone(&old)));
+        None
     }
 
     pub fn swap(&self, one: DbIndex, other: DbIndex, pass: &mut ExclusivePass<'_>) {

@@ -200,7 +200,7 @@ impl Eviction<'_> {
         let (keyspace, env, place) = (self.keyspace, self.env, candidate.place);
         let slot = keyspace.database(place.0, self.pass).slot(place.1);
         let mut guard = slot.lock_unless(self.pass, || keyspace.busy.is_busy())?;
-        if let Some(image) = keyspace.image(place.0, self.pass) {
+        for image in keyspace.images(place.0, self.pass) {
             image.save_before_change(place.1, &guard, candidate.hash);
         }
         let keeper = guard.keeper();

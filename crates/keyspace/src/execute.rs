@@ -1,7 +1,5 @@
 //! Running a call: lock its slots in ascending order, run, unlock.
 
-use std::sync::Arc;
-
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
@@ -218,7 +216,7 @@ fn guard<'a>(
     place: (DbIndex, u16),
     slot: SlotGuard<'a, Object>,
 ) -> Guard<'a> {
-    Guard { place, slot, image: keyspace.image(place.0, pass).map(Arc::as_ref) }
+    Guard { place, slot, images: keyspace.images(place.0, pass) }
 }
 
 #[inline]

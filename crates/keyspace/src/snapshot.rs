@@ -1,14 +1,17 @@
 //! The data as it was at one moment, taken while it changes.
 //!
-//! The moment is the cut: with the gate closed, each database in use gets an image, which knows
-//! what of its slots was saved already: nothing. From then on, whoever is about to change a key
-//! first saves the part of the slot to which the key belongs, some records, unless that was done
-//! before; and visitors save what nobody changes. Both do so under the slot's lock, so each record
-//! is saved once, as it was at the cut. A part is defined by bits of hashes (`table::Cut`), so it
-//! stays the same however the table grows.
+//! The moment is the cut: with the gate closed, each database in use gets an image, of all its
+//! slots or a range of them, which knows what of these was saved already: nothing. From then on,
+//! whoever is about to change a key first saves the part of the slot to which the key belongs, some
+//! records, unless that was done before; and visitors save what nobody changes. Both do so under
+//! the slot's lock, so each record is saved once, as it was at the cut. A part is defined by bits
+//! of hashes (`table::Cut`), so it stays the same however the table grows.
 //!
 //! Of a large value a copy is taken, which shares with it what neither changes, and which may be
 //! looked at without any lock. So who is about to change one of its elements pays for a part of it.
+//!
+//! Several who save may have images at the same time, each of its own moment: none knows of the
+//! others, and who changes something pays for each that has not saved it yet.
 //!
 //! A record whose time has come may be missing: whoever reads an image drops it anyway.
 
@@ -18,7 +21,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::locks::lock;
 use kvasir_structures::record::{Body, Record as OwnedRecord};
-use kvasir_structures::slot::SLOTS;
 use kvasir_structures::table::{Cut, Table};
 use smallvec::SmallVec;
 
@@ -48,11 +50,13 @@ pub trait Sink: Send + Sync {
     fn take_large(&self, db: DbIndex, record: OwnedRecord<Object>);
 }
 
-/// One database as it was at the cut.
+/// Slots of one database as they were at the cut.
 pub struct Image {
     /// The index that the database had at the cut.
     db: DbIndex,
     sink: Arc<dyn Sink>,
+    first_slot: u16,
+    /// From the first on.
     slots: Box<[Mutex<Saved>]>,
     /// The database itself, once it was flushed.
     flushed: Mutex<Option<Arc<Database>>>,
@@ -106,20 +110,13 @@ impl Parts {
     }
 }
 
-/// Whether there are images that were begun and have not ended.
-pub fn is_any(keyspace: &Keyspace, pass: &Pass<'_>) -> bool {
-    let mut databases = (0..keyspace.database_count()).map(DbIndex);
-    databases.any(|db| keyspace.image(db, pass).is_some())
-}
-
-/// Begins an image of each database that has keys. There must be none: who visits those would miss
-/// what it has not saved yet.
+/// Begins an image of these slots of each database that has keys.
 pub fn cut(
     keyspace: &Keyspace,
     pass: &mut ExclusivePass<'_>,
     sink: &Arc<dyn Sink>,
+    slots: Range<u16>,
 ) -> Vec<Arc<Image>> {
-    assert!(!is_any(keyspace, pass), "one image is taken at a time");
     let mut images = Vec::new();
     for db in keyspace.indexes() {
         if keyspace.database(db, pass).is_empty() {
@@ -128,19 +125,21 @@ pub fn cut(
         let image = Arc::new(Image {
             db,
             sink: Arc::clone(sink),
-            slots: (0..SLOTS).map(|_| Mutex::new(Saved::Nothing)).collect(),
+            first_slot: slots.start,
+            slots: slots.clone().map(|_| Mutex::new(Saved::Nothing)).collect(),
             flushed: Mutex::new(None),
         });
-        keyspace.set_image(db, pass, Some(Arc::clone(&image)));
+        keyspace.change_images(db, pass, |images| images.push(Arc::clone(&image)));
         images.push(image);
     }
     images
 }
 
-/// Ends all images: from now on nobody saves anything before a change.
-pub fn end(keyspace: &Keyspace, pass: &mut ExclusivePass<'_>) {
+/// Ends images: from now on nobody saves anything for them before a change.
+pub fn end(keyspace: &Keyspace, pass: &mut ExclusivePass<'_>, ended: &[Arc<Image>]) {
+    let goes_on = |image: &Arc<Image>| !ended.iter().any(|ended| Arc::ptr_eq(image, ended));
     for db in keyspace.indexes() {
-        keyspace.set_image(db, pass, None);
+        keyspace.change_images(db, pass, |images| images.retain(goes_on));
     }
 }
 
@@ -153,7 +152,7 @@ impl Image {
     /// Saves what stands with a key, before that changes. Called with the slot locked.
     #[cold]
     pub fn save_before_change(&self, slot: u16, table: &Table<Object>, hash: u64) {
-        let mut saved = self.saved(slot);
+        let Some(mut saved) = self.saved(slot) else { return };
         if let Saved::Nothing = *saved {
             *saved = self.begin(table);
         }
@@ -176,7 +175,7 @@ impl Image {
             None => self.find_database(keyspace, pass),
         };
         let table = database.slot(slot).lock(pass);
-        let mut saved = self.saved(slot);
+        let Some(mut saved) = self.saved(slot) else { return false };
         if let Saved::Nothing = *saved {
             *saved = self.begin(&table);
         }
@@ -241,22 +240,23 @@ impl Image {
     }
 
     /// Keeps a flushed database until it is visited.
-    pub(crate) fn keep(&self, database: Box<Database>) {
-        *self.flushed() = Some(Arc::from(database));
+    pub(crate) fn keep(&self, database: Arc<Database>) {
+        *self.flushed() = Some(database);
     }
 
     /// Where the database is now: SWAPDB gives it another index.
     fn find_database<'p>(&self, keyspace: &'p Keyspace, pass: &'p Pass<'_>) -> &'p Database {
         let mut databases = keyspace.indexes();
-        let is_its = |db: &DbIndex| {
-            keyspace.image(*db, pass).is_some_and(|image| std::ptr::eq(Arc::as_ptr(image), self))
-        };
+        let is_self = |image: &Arc<Image>| std::ptr::eq(Arc::as_ptr(image), self);
+        let is_its = |db: &DbIndex| keyspace.images(*db, pass).iter().any(is_self);
         let db = databases.find(is_its).expect("a database that is flushed is kept by its image");
         keyspace.database(db, pass)
     }
 
-    fn saved(&self, slot: u16) -> MutexGuard<'_, Saved> {
-        lock(&self.slots[usize::from(slot)])
+    /// None: the slot is not of the image.
+    fn saved(&self, slot: u16) -> Option<MutexGuard<'_, Saved>> {
+        let index = slot.checked_sub(self.first_slot)?;
+        self.slots.get(usize::from(index)).map(lock)
     }
 
     fn flushed(&self) -> MutexGuard<'_, Option<Arc<Database>>> {

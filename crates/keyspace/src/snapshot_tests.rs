@@ -1,9 +1,11 @@
 //! Whatever is called while an image is taken: it shows the data as it was at the cut.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::Protocol;
+use kvasir_structures::crc16::{self, slot_of};
 use kvasir_structures::record::Record as OwnedRecord;
 use kvasir_structures::slot::SLOTS;
 use proptest::prelude::*;
@@ -51,9 +53,13 @@ struct Taking {
 
 impl Taking {
     fn begin(bench: &Bench) -> Taking {
+        Taking::begin_of(bench, 0..crc16::SLOTS)
+    }
+
+    fn begin_of(bench: &Bench, slots: Range<u16>) -> Taking {
         let collector = Arc::new(Collector::default());
         let sink: Arc<dyn Sink> = Arc::clone(&collector) as Arc<dyn Sink>;
-        let images = cut(bench.keyspace(), &mut bench.gate().exclusive(), &sink);
+        let images = cut(bench.keyspace(), &mut bench.gate().exclusive(), &sink, slots);
         Taking { collector, images }
     }
 
@@ -68,7 +74,7 @@ impl Taking {
 
     fn finish(self, bench: &Bench) -> Content {
         self.visit(bench, (1, 0));
-        end(bench.keyspace(), &mut bench.gate().exclusive());
+        end(bench.keyspace(), &mut bench.gate().exclusive(), &self.images);
         // What has ended is known to nobody but us.
         drop(self.images);
         let collector = Arc::into_inner(self.collector).expect("an image has ended");
@@ -104,6 +110,35 @@ fn check(before: &[Step], during: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Two images, one of all slots and a later one of a range, each of its own moment.
+fn check_two(
+    before: &[Step],
+    between: &[Step],
+    during: &[Step],
+    slots: Range<u16>,
+) -> Result<(), TestCaseError> {
+    let mut bench = Bench::new(Protocol::Resp2);
+    (bench.env.now_ms, bench.env.replays) = (START_MS, true);
+    before.iter().for_each(|step| take(step, &mut bench));
+    let first = (bench.content(), Taking::begin(&bench));
+    for (index, step) in between.iter().enumerate() {
+        take(step, &mut bench);
+        first.1.visit(&bench, (97, index % 97));
+    }
+    let mut content = bench.content();
+    content.retain(|(_, key), _| slots.contains(&slot_of(key)));
+    let second = (content, Taking::begin_of(&bench, slots));
+    for (index, step) in during.iter().enumerate() {
+        take(step, &mut bench);
+        first.1.visit(&bench, (89, index % 89));
+        second.1.visit(&bench, (97, index % 97));
+    }
+    prop_assert_eq!(first.1.finish(&bench), first.0);
+    during.iter().for_each(|step| take(step, &mut bench));
+    prop_assert_eq!(second.1.finish(&bench), second.0);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -113,6 +148,16 @@ proptest! {
         during in prop::collection::vec(step(CALLS), 1..60),
     ) {
         check(&before, &during)?;
+    }
+
+    #[test]
+    fn calls_change_neither_of_two_images(
+        before in prop::collection::vec(step(CALLS), 1..40),
+        between in prop::collection::vec(step(CALLS), 1..40),
+        during in prop::collection::vec(step(CALLS), 1..40),
+        first in 0..crc16::SLOTS / 2,
+    ) {
+        check_two(&before, &between, &during, first..first + crc16::SLOTS / 2)?;
     }
 
     #[test]
@@ -136,7 +181,7 @@ fn large_slots_are_saved_in_parts() {
     (0..10_000).for_each(|number| call(&mut bench, &["SET", &key(number), "old"]));
     let content = bench.content();
     let taking = Taking::begin(&bench);
-    let slot = kvasir_structures::crc16::slot_of(b"a");
+    let slot = slot_of(b"a");
     let mut next = 0;
     while taking.images[0].visit(bench.keyspace(), &bench.gate().enter(0), slot) {
         for number in next..next + 50 {

@@ -4,6 +4,7 @@
 //! deleted yet; whoever comes upon one deletes it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use kvasir_resp::args::Args;
 use kvasir_structures::record::{NewBody, Record as OwnedRecord};
@@ -230,8 +231,8 @@ pub type Guards<'a> = SmallVec<[Guard<'a>; 2]>;
 pub struct Guard<'a> {
     pub place: (DbIndex, u16),
     pub slot: SlotGuard<'a, Object>,
-    /// What is told before anything changes, if the database is being saved.
-    pub image: Option<&'a Image>,
+    /// Who is told before anything changes, since they save the database.
+    pub images: &'a [Arc<Image>],
 }
 
 impl<'a, 'g> View<'a, 'g> {
@@ -334,7 +335,7 @@ impl<'a, 'g> View<'a, 'g> {
     #[inline]
     fn save_before_change(&self, key: usize) {
         let guard = &self.guards[self.guard_of(key)];
-        if let Some(image) = guard.image {
+        for image in guard.images {
             image.save_before_change(guard.place.1, &guard.slot, self.keys[key].hash);
         }
     }

@@ -79,8 +79,6 @@ pub enum SaveError {
     Io(io::Error),
     /// Somebody wished so.
     Cancelled,
-    /// There is an image of the data already, and room for one.
-    Busy,
 }
 
 impl fmt::Display for SaveError {
@@ -88,7 +86,6 @@ impl fmt::Display for SaveError {
         match self {
             SaveError::Io(error) => error.fmt(f),
             SaveError::Cancelled => f.write_str("it was cancelled"),
-            SaveError::Busy => f.write_str("another one is being taken"),
         }
     }
 }

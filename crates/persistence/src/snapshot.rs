@@ -13,6 +13,7 @@ use std::time::Duration;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
 use kvasir_keyspace::view::Env;
+use kvasir_structures::crc16;
 use kvasir_structures::gate::{ExclusivePass, Gate, Guests, Pass};
 use kvasir_structures::slot::SLOTS;
 
@@ -144,7 +145,7 @@ impl Snapshot<'_> {
         let files = files.into_iter().zip(heads).enumerate();
         let writers = files.map(|file| self.begin_writing(&chunks, file, options)).collect();
         self.visit_all(entrance.of_visitors(), &chunks, place, &images);
-        entrance.alone(|pass| snapshot::end(self.keyspace, pass));
+        entrance.alone(|pass| snapshot::end(self.keyspace, pass, &images));
         chunks.complete();
         self.commit((disk, place), &chunks, writers, silence_max)
     }
@@ -231,7 +232,7 @@ impl Snapshot<'_> {
         Limits { buffer_max, bytes_per_second, holds_up_all }
     }
 
-    /// Begins the images, unless nobody wants them any more, or there are others.
+    /// Begins the images, unless nobody wants them any more.
     fn cut(
         &self,
         (pass, memory): (&mut ExclusivePass<'_>, (Limits<'_>, Pool)),
@@ -242,9 +243,6 @@ impl Snapshot<'_> {
         if self.cancel.is_asked() {
             return Err(SaveError::Cancelled);
         }
-        if snapshot::is_any(self.keyspace, pass) {
-            return Err(SaveError::Busy);
-        }
         let version = options.version.max(needed_version(self.keyspace, pass));
         let beside = at_cut(pass);
         let heads = place.heads((version, options, &beside), (self.keyspace, pass));
@@ -252,7 +250,7 @@ impl Snapshot<'_> {
         let way = (version, options);
         let chunks = Arc::new(Chunks::new(self.env, memory, place.files, way, self.cancel));
         let sink: Arc<dyn Sink> = Arc::clone(&chunks) as Arc<dyn Sink>;
-        let images = snapshot::cut(self.keyspace, pass, &sink);
+        let images = snapshot::cut(self.keyspace, pass, &sink, 0..crc16::SLOTS);
         Ok(Cut { chunks, images, heads })
     }
 
@@ -290,7 +288,6 @@ impl Snapshot<'_> {
                 chunks.take_aside();
                 chunks.wait_for_room();
                 let pass = door.enter();
-                // Who has cancelled may have ended the images, but not while this is inside.
                 has_more = !self.cancel.is_asked() && image.visit(self.keyspace, &pass, slot);
                 drop(pass);
                 manners.give_way();

@@ -1,5 +1,7 @@
 //! What one backend costs per message: an echo server on one thread, and on another a generator
 //! of closed-loop clients. Usage: `echo [uring|epoll] [connections] [messages] [size]`.
+// What fails here fails as a whole.
+#![allow(clippy::unwrap_used)]
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
@@ -80,7 +82,7 @@ fn serve(backend: BackendChoice, connections: usize, tell: impl FnOnce(SocketAdd
                     reactor.close(connection);
                 }
                 Event::AcceptFailed { error, .. } => panic!("{error}"),
-                Event::Woken => {}
+                Event::Connected { .. } | Event::Woken => {}
             }
         }
         counts.received_max = counts.received_max.max(echo.waiting.len());

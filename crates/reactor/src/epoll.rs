@@ -23,6 +23,7 @@ use crate::backoff::Backoff;
 use crate::memory::Pool;
 use crate::payload::Cursor;
 use crate::slab::Slab;
+use crate::socket::connect_result;
 use crate::token::{Kind, Token};
 use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Options, Payload, Socket, Waker};
 
@@ -47,6 +48,8 @@ bitflags! {
         const ENDED = 1 << 4;
         /// The kernel reports when there is room to send.
         const WATCHES_ROOM = 1 << 5;
+        /// It is not there yet.
+        const CONNECTING = 1 << 6;
     }
 }
 
@@ -139,8 +142,15 @@ impl Epoll {
 
     pub(crate) fn register(&mut self, mut socket: Socket) -> ConnectionId {
         let prepared = socket.set_nonblocking(true);
-        let fd = socket.into_fd();
-        let connection = Connection { fd, flags: Flags::empty(), outgoing: None };
+        self.add(socket, prepared, Flags::empty())
+    }
+
+    pub(crate) fn connect(&mut self, socket: Socket) -> ConnectionId {
+        self.add(socket, Ok(()), Flags::CONNECTING)
+    }
+
+    fn add(&mut self, socket: Socket, prepared: io::Result<()>, flags: Flags) -> ConnectionId {
+        let connection = Connection { fd: socket.into_fd(), flags, outgoing: None };
         let (index, generation) = self.connections.insert(connection);
         let id = ConnectionId { index, generation };
         let connection = self.connections.find(index, generation).expect("just inserted");
@@ -150,7 +160,10 @@ impl Epoll {
         });
         if let Err(error) = added {
             connection.flags.insert(Flags::ENDED);
-            self.ready.push(Event::Closed { connection: id, error: Some(error) });
+            self.ready.push(match flags.contains(Flags::CONNECTING) {
+                true => Event::Connected { connection: id, result: Err(error) },
+                false => Event::Closed { connection: id, error: Some(error) },
+            });
         }
         id
     }
@@ -167,6 +180,7 @@ impl Epoll {
     pub(crate) fn send(&mut self, id: ConnectionId, payload: Payload) {
         let Some(connection) = self.connections.find(id.index, id.generation) else { return };
         assert!(connection.outgoing.is_none(), "one send per connection at a time");
+        assert!(!connection.flags.contains(Flags::CONNECTING), "there is no connection yet");
         let mut cursor = Cursor::default();
         match connection.send_some(&payload, &mut cursor) {
             Ok(true) => self.report_sent(id, payload, Ok(())),
@@ -243,7 +257,9 @@ impl Epoll {
     fn take_ready(&mut self, events: &mut Vec<Event>) {
         for event in self.ready.drain(..) {
             let is_open = match &event {
-                Event::Sent { connection: id, .. } | Event::Closed { connection: id, .. } => {
+                Event::Sent { connection: id, .. }
+                | Event::Closed { connection: id, .. }
+                | Event::Connected { connection: id, .. } => {
                     self.connections.find(id.index, id.generation).is_some()
                 }
                 Event::AcceptFailed { listener: id, .. } => {
@@ -275,6 +291,9 @@ impl Epoll {
         let id = ConnectionId { index: token.index, generation };
         let Some(connection) = self.connections.find(id.index, generation) else { return };
         assert!(token.fits(generation), "a closed descriptor has left the epoll set");
+        if connection.flags.contains(Flags::CONNECTING) {
+            return self.on_connect(id);
+        }
         let last = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::PRI;
         if edges.intersects(last) {
             connection.flags.insert(Flags::READABLE | Flags::TO_THE_END);
@@ -286,6 +305,19 @@ impl Epoll {
         if edges.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
             self.continue_send(id);
         }
+    }
+
+    /// Whatever the edge says: the socket knows. What it may have to read is another edge.
+    fn on_connect(&mut self, id: ConnectionId) {
+        let connection = self.connections.find(id.index, id.generation).expect("just found");
+        connection.flags.remove(Flags::CONNECTING);
+        let token = Token::new(Kind::Receive, id.index, id.generation);
+        let data = EventData::new_u64(token.to_u64());
+        let result = connect_result(&connection.fd).and_then(|()| {
+            Ok(epoll::modify(&self.epoll, &connection.fd, data, connection.interest())?)
+        });
+        connection.flags.set(Flags::ENDED, result.is_err());
+        self.ready.push(Event::Connected { connection: id, result });
     }
 
     fn queue_if_readable(&mut self, id: ConnectionId) {
@@ -404,6 +436,9 @@ impl Epoll {
 
 impl Connection {
     fn interest(&self) -> EventFlags {
+        if self.flags.contains(Flags::CONNECTING) {
+            return EventFlags::OUT | EventFlags::ET;
+        }
         let flags = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
         if self.flags.contains(Flags::WATCHES_ROOM) { flags | EventFlags::OUT } else { flags }
     }

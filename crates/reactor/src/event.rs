@@ -29,6 +29,12 @@ pub enum Event {
         listener: ListenerId,
         error: io::Error,
     },
+    /// How an attempt to connect has ended. From now on the connection receives and sends; after an
+    /// error it is of no use.
+    Connected {
+        connection: ConnectionId,
+        result: io::Result<()>,
+    },
     /// The buffer is never empty and has to be recycled.
     Received {
         connection: ConnectionId,

@@ -1,4 +1,5 @@
-//! The only crate that makes system calls for sockets, files and time.
+//! System calls for sockets, time, signals and threads, and for chains of writes to a file; other
+//! crates reach files by the standard library.
 //!
 //! A worker thread owns one `Reactor` and calls `wait` in a loop: each call submits what was
 //! queued and takes every completion there is. Two backends do the work behind one interface:

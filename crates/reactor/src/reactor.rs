@@ -2,11 +2,12 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::epoll::Epoll;
 use crate::uring::Uring;
-use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Payload, Socket, Waker};
+use crate::{Address, Buffer, ConnectionId, Event, Listener, ListenerId, Payload, Socket, Waker};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
@@ -122,6 +123,14 @@ impl Reactor {
     /// Starts receiving. If the kernel refuses, `Closed` follows.
     pub fn register(&mut self, socket: Socket) -> ConnectionId {
         backend!(self, backend => backend.register(socket))
+    }
+
+    /// Begins to connect to `to`, from the address `source` if there is one; `Connected` says how
+    /// that has ended. Until then nothing may be sent. It takes as long as the system allows, or
+    /// until it is closed. Fails where it cannot even begin.
+    pub fn connect(&mut self, to: &Address, source: Option<IpAddr>) -> io::Result<ConnectionId> {
+        let socket = Socket::connecting(to, source)?;
+        Ok(backend!(self, backend => backend.connect(socket)))
     }
 
     /// Connections that are registered or not yet closed by the kernel.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::Mode;
+use rustix::net::addr::SocketAddrArg;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 /// The end of a connection, or what a listener listens on.
@@ -55,6 +56,18 @@ pub struct Socket {
 impl Socket {
     pub(crate) fn accepted(fd: OwnedFd, is_unix: bool, nonblocking: bool) -> Socket {
         Socket { fd, is_unix, nonblocking: Some(nonblocking) }
+    }
+
+    /// Begins to connect, which has ended once the socket can be written to. `source`: where from.
+    pub(crate) fn connecting(to: &Address, source: Option<IpAddr>) -> io::Result<Socket> {
+        let result = match to {
+            Address::Tcp(address) => connect_tcp(address, source),
+            Address::Unix(path) => connect_unix(path),
+        };
+        let fd = result.map_err(|(call, error)| {
+            describe(error.into(), &format!("cannot connect to {to}"), call)
+        })?;
+        Ok(Socket { fd, is_unix: matches!(to, Address::Unix(_)), nonblocking: Some(true) })
     }
 
     pub fn is_unix(&self) -> bool {
@@ -209,6 +222,36 @@ fn listen_unix(path: &Path, backlog: i32, mode: Option<u32>) -> Result<Listener,
     }
     rustix::net::listen(&fd, backlog).map_err(|error| ("listen", error))?;
     Ok(Listener { fd, is_unix: true })
+}
+
+fn connect_tcp(to: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, CallError> {
+    let family = if to.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let fd = open_stream(family)?;
+    if let Some(source) = source {
+        rustix::net::bind(&fd, &SocketAddr::new(source, 0)).map_err(|error| ("bind", error))?;
+    }
+    begin_connect(&fd, to)?;
+    Ok(fd)
+}
+
+fn connect_unix(path: &Path) -> Result<OwnedFd, CallError> {
+    let fd = open_stream(AddressFamily::UNIX)?;
+    let address = SocketAddrUnix::new(path).map_err(|error| ("connect", error))?;
+    begin_connect(&fd, &address)?;
+    Ok(fd)
+}
+
+fn begin_connect(fd: &OwnedFd, to: &impl SocketAddrArg) -> Result<(), CallError> {
+    rustix::io::ioctl_fionbio(fd, true).map_err(|error| ("ioctl", error))?;
+    match rustix::net::connect(fd, to) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(()),
+        Err(error) => Err(("connect", error)),
+    }
+}
+
+/// How an attempt to connect has ended.
+pub(crate) fn connect_result(fd: &OwnedFd) -> io::Result<()> {
+    Ok(sockopt::socket_error(fd)??)
 }
 
 fn open_stream(family: AddressFamily) -> Result<OwnedFd, CallError> {

@@ -16,6 +16,7 @@ pub(crate) enum Kind {
     Accept,
     Wake,
     Cancel,
+    Connect,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,7 @@ impl Token {
             2 => Kind::Accept,
             3 => Kind::Wake,
             4 => Kind::Cancel,
+            5 => Kind::Connect,
             other => panic!("completion of an operation never started: kind {other}"),
         };
         Token { kind, index: bits as u32, generation: (bits >> 32) as u32 & GENERATION_MASK }
@@ -61,7 +63,9 @@ mod tests {
 
     #[test]
     fn bits_and_back() {
-        for kind in [Kind::Receive, Kind::Send, Kind::Accept, Kind::Wake, Kind::Cancel] {
+        let kinds =
+            [Kind::Receive, Kind::Send, Kind::Accept, Kind::Wake, Kind::Cancel, Kind::Connect];
+        for kind in kinds {
             let token = Token::new(kind, u32::MAX - 1, 0x1234_5678);
             assert_eq!(Token::from_u64(token.to_u64()), token);
             assert!(token.fits(0x1234_5678) && !token.fits(0x1234_5679));

@@ -1,7 +1,8 @@
 //! Pure containers and algorithms: slot lock, gate, log, slot table, record, listpack, intset,
 //! crc16.
 //!
-//! Knows no command and no protocol. With `reactor` the only crate that contains `unsafe`.
+//! Knows no command and no protocol, and no time but what its own work takes (`huge_pages`). With
+//! `reactor` and `lua-stack` the only crate that contains `unsafe`.
 //! Under `--cfg loom` only what loom models is built: its locks cannot stand in statics.
 
 #[cfg(not(loom))]

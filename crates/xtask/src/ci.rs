@@ -6,18 +6,21 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-
-use crate::fuzz_diff::Peer;
-use crate::kvasir::{self, BACKENDS};
-use crate::oracle::Oracle;
-use crate::workspace::{cargo, command, host_triple, nightly_cargo, output, run, target_dir};
-use crate::{
-    abuse, aside, crashes, fuzz, fuzz_diff, isolation, linear, missing, oracle, programs, replay,
-    robust, sim, snapshots, tidy, torture,
+use kvasir_harness::kvasir::{self, BACKENDS};
+use kvasir_harness::oracle::{self, Oracle};
+use kvasir_harness::workspace::{
+    cargo, command, host_triple, nightly_cargo, output, run, target_dir,
 };
+use kvasir_torture::fuzz_diff::Peer;
+use kvasir_torture::{
+    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, robust, snapshots, torture,
+};
+
+use crate::{aside, fuzz, licences, missing, sim, tidy};
 
 /// Of the tests that run a server for a while, on each backend.
 const SERVER_TEST_SECONDS: u64 = 20;
@@ -62,7 +65,13 @@ static STEPS: &[Step] = &[
     Step { name: "fmt", about: "the code is formatted", run: fmt },
     Step { name: "clippy", about: "no warning in any target", run: clippy },
     Step { name: "tidy", about: "the house rules hold", run: tidy::main },
+    Step {
+        name: "licences",
+        about: "all that is linked may be, and NOTICE names it",
+        run: licences::check,
+    },
     Step { name: "oracle", about: "the reference servers are here", run: oracle::main },
+    Step { name: "build", about: "what the steps below run, two builds at a time", run: build },
     Step { name: "test", about: "all tests, with the oracles at hand", run: test },
     Step {
         name: "loom",
@@ -199,25 +208,54 @@ fn clippy() -> Result<()> {
     run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
+/// Each of these has minutes in which it keeps one core busy alone, and no step has to wait for
+/// the disk meanwhile. A step builds for itself what is not there.
+fn build() -> Result<()> {
+    let others = || {
+        release()?;
+        run(loom_tests().arg("--no-run"))?;
+        run(asan_tests()?.arg("--no-run"))?;
+        fuzz::build_all()
+    };
+    thread::scope(|scope| {
+        let others = scope.spawn(others);
+        let tests = run(all_tests().arg("--no-run"));
+        tests.and(others.join().unwrap_or_else(|_| bail!("building panicked")))
+    })
+}
+
 fn test() -> Result<()> {
-    run(&mut with_oracles(cargo(&["test", "--workspace", "--no-fail-fast"]))?)
+    run(&mut with_oracles(all_tests())?)
+}
+
+/// Not those of documentation: there are none, and to find that out takes a while.
+fn all_tests() -> Command {
+    cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"])
 }
 
 fn loom() -> Result<()> {
+    run(&mut loom_tests())
+}
+
+fn loom_tests() -> Command {
     let args = ["test", "-p", "kvasir-structures", "--release", "--test", "loom"];
     let mut cargo = cargo(&args);
     cargo.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target_dir().join("loom"));
-    run(&mut cargo)
+    cargo
+}
+
+fn asan() -> Result<()> {
+    run(&mut asan_tests()?)
 }
 
 /// Without a sanitized standard library, which would need its source; our own code is what counts.
-fn asan() -> Result<()> {
+fn asan_tests() -> Result<Command> {
     let host = host_triple()?;
     let args = ["test", "-p", "kvasir-structures", "--lib", "--tests", "--target", &host];
     let mut cargo = nightly_cargo(&args)?;
     cargo.env("RUSTFLAGS", "-Zsanitizer=address --cfg kvasir_sanitized");
     cargo.env("CARGO_TARGET_DIR", target_dir().join("asan"));
-    run(&mut cargo)
+    Ok(cargo)
 }
 
 fn fuzz_smoke() -> Result<()> {
@@ -324,7 +362,24 @@ fn ensure_component(name: &str, probe: &[&str]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    /// `cargo xtask ci` builds xtask, and its first steps all tests. What both need is compiled
+    /// twice, with all that stands on it, where the two choose other features of a crate.
+    #[test]
+    fn nothing_is_compiled_twice() {
+        let crates = |args: &[&str]| {
+            let mut cargo = cargo(&["tree", "--prefix", "none", "--no-dedupe", "--format"]);
+            let tree = output(cargo.arg("{p} with {f}").args(args)).expect("cargo is here");
+            tree.lines().map(str::to_string).collect::<BTreeSet<_>>()
+        };
+        let xtask = crates(&["-p", "xtask", "-e", "normal,no-proc-macro"]);
+        let all = crates(&["--workspace", "-e", "normal,dev,no-proc-macro"]);
+        let other: Vec<_> = xtask.difference(&all).collect();
+        assert!(other.is_empty(), "give xtask the features of the others: {other:?}");
+    }
 
     #[test]
     fn only_known_steps_are_selected() {

@@ -14,11 +14,10 @@ use std::sync::Mutex;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
-
-use crate::workspace::{
+use kvasir_harness::workspace::{
     apt_install, cargo, command, host_triple, nightly_cargo, output, root, run, target_dir, which,
 };
+use serde_json::Value;
 
 /// What libFuzzer needs: coverage of every edge, and address sanitizer to see bad accesses.
 const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
@@ -94,11 +93,13 @@ pub fn smoke(seconds: u64) -> Result<()> {
     run_all(&targets()?, seconds, 1)
 }
 
+/// Builds all of them.
+pub fn build_all() -> Result<()> {
+    build(&targets()?)
+}
+
 /// Runs targets, and their canaries.
 fn run_all(targets: &[Target], seconds: u64, seed: u32) -> Result<()> {
-    if which("c++").is_none() {
-        apt_install(&["g++"])?;
-    }
     build(targets)?;
     in_parallel(targets, |target| target.check(seconds, seed))?;
     println!("fuzz: {} target(s), nothing found, every canary was found", targets.len());
@@ -152,6 +153,9 @@ fn targets() -> Result<Vec<Target>> {
 /// Builds these targets, as they are and with the bugs planted. What they depend on does not know
 /// of the feature, so that the canaries cost seconds and not a second libFuzzer.
 fn build(targets: &[Target]) -> Result<()> {
+    if which("c++").is_none() {
+        apt_install(&["g++"])?;
+    }
     let host = host_triple()?;
     let out = target_dir().join("fuzz/build");
     for kind in [Kind::Plain, Kind::Canary] {

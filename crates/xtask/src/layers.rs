@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
+use kvasir_harness::workspace::root;
 
 use crate::source::Source;
-use crate::workspace::root;
 
 /// The folders of `crates/server/src`, each above all that follow it.
 const ORDER: &[&str] = &[
@@ -176,11 +176,25 @@ fn module(path: &str) -> Module {
     parts
 }
 
-/// The code of a file without comments, strings and tests.
+/// The code of a file without comments, strings and tests: an item for tests ends with the first
+/// brace or semicolon at the end of a line that stands no further in than its attribute.
 fn code_of(text: &str) -> String {
-    let source = Source::parse(text);
-    let lines = source.code.iter().enumerate().filter(|(line, _)| !source.is_test(*line));
-    lines.map(|(_, code)| format!("{code}\n")).collect()
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let (source, mut code) = (Source::parse(text), String::new());
+    let mut lines = source.code.iter();
+    while let Some(line) = lines.next() {
+        let is_for_tests =
+            ["#[cfg(test)]", "#[cfg(all(test,"].iter().any(|s| line.trim_start().starts_with(s));
+        if is_for_tests {
+            let is_end =
+                |end: &String| indent(end) == indent(line) && end.trim_end().ends_with(['}', ';']);
+            lines.find(|line| is_end(line));
+            continue;
+        }
+        code += line;
+        code += "\n";
+    }
+    code
 }
 
 /// Every path of the crate that the code names; of a `use` of several, each.

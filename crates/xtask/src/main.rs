@@ -1,41 +1,27 @@
-//! All automation of the repository: checks, tests, oracles, benchmarks.
+//! All automation of the repository: `cargo xtask <command>`.
 //!
-//! `cargo xtask <command>`; each command is one module. Nothing here ships with the server.
+//! What runs against a server lies in `kvasir-torture`, what measures in `kvasir-bench`; here are
+//! CI, the house rules, and what looks at the repository itself. None of it ships with the server.
 #![forbid(unsafe_code)]
 
-mod abuse;
 mod aside;
-mod bench;
 mod ci;
-mod crashes;
 mod fuzz;
-mod fuzz_diff;
-mod isolation;
-mod kvasir;
 mod layers;
-mod linear;
-mod link;
+mod licences;
 mod missing;
-mod oracle;
 mod packages;
-mod programs;
-mod random;
-mod raw;
-mod replay;
-mod robust;
-mod server;
 mod sim;
-mod snapshots;
 mod source;
 mod tidy;
-mod torture;
-mod tsan;
-mod wire;
-mod workspace;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use kvasir_harness::oracle;
+use kvasir_torture::{
+    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, robust, snapshots, torture,
+};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "All automation of Kvasir's repository")]
@@ -52,6 +38,8 @@ enum Task {
     Ci(ci::Options),
     /// Check the house rules that a machine can check
     Tidy,
+    /// Check that we may link what the server links, and that NOTICE names it
+    Licences(licences::Options),
     /// Run the fuzz targets of crates/*/fuzz and their canary
     Fuzz(fuzz::Options),
     /// Send the same random calls to Kvasir and to Redis and compare the replies
@@ -79,7 +67,7 @@ enum Task {
     /// Bad clients of every kind, while a good one measures how long its calls take
     Abuse(abuse::Options),
     /// Measure Kvasir beside Redis and Valkey
-    Bench(bench::Options),
+    Bench(kvasir_bench::Options),
     /// Load Debian's package index into a server, read it back and compare
     Packages(packages::Options),
 }
@@ -95,6 +83,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Oracle => oracle::main(),
         Task::Ci(options) => ci::main(&options),
         Task::Tidy => tidy::main(),
+        Task::Licences(options) => licences::main(&options),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),
         Task::Linearizability(options) => linear::main(&options),
@@ -108,7 +97,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Programs(options) => programs::main(&options),
         Task::Robust(options) => robust::main(&options),
         Task::Abuse(options) => abuse::main(&options),
-        Task::Bench(options) => bench::main(&options),
+        Task::Bench(options) => kvasir_bench::main(&options),
         Task::Packages(options) => packages::main(&options),
     }
 }

@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
-
-use crate::kvasir;
-use crate::link::Link;
-use crate::oracle::Oracle;
-use crate::raw::Raw;
-use crate::server::{Launch, Server};
+use kvasir_harness::kvasir;
+use kvasir_harness::link::Link;
+use kvasir_harness::oracle::Oracle;
+use kvasir_harness::raw::Raw;
+use kvasir_harness::server::{Launch, Server};
 
 /// Commands that Valkey 9.1 has and Redis 7.0 has not.
 const NEWER: [&str; 21] = [

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-
-use crate::kvasir;
-use crate::oracle::{self, Oracle};
-use crate::workspace::{apt_get, command, output, run};
+use kvasir_harness::kvasir;
+use kvasir_harness::oracle::{self, Oracle};
+use kvasir_harness::workspace::{apt_get, command, output, run};
 
 /// Fewer stanzas mean that the index was never fetched and only installed packages are known.
 const STANZAS_MIN: usize = 10_000;

@@ -1,10 +1,7 @@
 //! A Rust file as the house rules see it: code apart from comments and strings.
 //!
-//! A small lexer, not a parser: it knows comments, strings and characters, and finds functions
-//! and test modules by matching braces. Code and comments keep their places, so that a line and a
-//! column of one are a line and a column of the file.
-
-use std::ops::Range;
+//! A small lexer, not a parser: it knows comments, strings and characters. Code and comments keep
+//! their places, so that a line and a column of one are a line and a column of the file.
 
 /// One file, cut in three layers of the same shape.
 pub struct Source {
@@ -14,42 +11,13 @@ pub struct Source {
     pub code: Vec<String>,
     /// The same lines, with everything but comments blanked.
     pub comments: Vec<String>,
-    /// Lines of items that exist only for tests.
-    tests: Vec<Range<usize>>,
-}
-
-/// A function and the lines it takes, from `fn` to its closing brace.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Function {
-    pub name: String,
-    pub lines: Range<usize>,
 }
 
 impl Source {
     pub fn parse(text: &str) -> Self {
         let (code, comments) = Lexer::split(text);
         let lines = |text: &str| text.lines().map(str::to_string).collect::<Vec<_>>();
-        let tests = test_items(&code);
-        Self { lines: lines(text), code: lines(&code), comments: lines(&comments), tests }
-    }
-
-    /// Whether the line (from 0) belongs to an item under `#[cfg(test)]`.
-    pub fn is_test(&self, line: usize) -> bool {
-        self.tests.iter().any(|range| range.contains(&line))
-    }
-
-    /// Every function with a body.
-    pub fn functions(&self) -> Vec<Function> {
-        let code = self.code.join("\n");
-        let mut found = Vec::new();
-        for at in words(&code, "fn") {
-            let name: String =
-                code[at + 2..].trim_start().chars().take_while(|c| is_word(*c)).collect();
-            if let (false, Some(body)) = (name.is_empty(), body(&code, at)) {
-                found.push(Function { name, lines: line_of(&code, at)..line_of(&code, body.end) });
-            }
-        }
-        found
+        Self { lines: lines(text), code: lines(&code), comments: lines(&comments) }
     }
 }
 
@@ -64,47 +32,6 @@ pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
-}
-
-fn line_of(text: &str, at: usize) -> usize {
-    text[..at].matches('\n').count()
-}
-
-fn test_items(code: &str) -> Vec<Range<usize>> {
-    let starts = ["#[cfg(test)]", "#[cfg(all(test,"].map(|start| code.match_indices(start));
-    let item = |at: usize| {
-        let from = at + code[at..].find(']')?;
-        let body = body(code, from + 1)?;
-        Some(line_of(code, at)..line_of(code, body.end) + 1)
-    };
-    starts.into_iter().flatten().filter_map(|(at, _)| item(at)).collect()
-}
-
-/// The bytes from the first brace outside of parentheses to its partner; none if the item ends
-/// with a semicolon first.
-fn body(code: &str, from: usize) -> Option<Range<usize>> {
-    let mut brackets = 0_i32;
-    let mut braces = 0_i32;
-    let mut start = None;
-    for (at, byte) in code.bytes().enumerate().skip(from) {
-        match byte {
-            b'(' | b'[' => brackets += 1,
-            b')' | b']' => brackets -= 1,
-            b';' if brackets == 0 && start.is_none() => return None,
-            b'{' if brackets == 0 || start.is_some() => {
-                braces += 1;
-                start = start.or(Some(at));
-            }
-            b'}' if start.is_some() => {
-                braces -= 1;
-                if braces == 0 {
-                    return start.map(|start| start..at);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 /// What the lexer is inside of.
@@ -273,21 +200,6 @@ mod tests {
     #[test]
     fn characters_are_not_lifetimes() {
         let source = Source::parse("fn f<'a>(x: &'a str) { '\"'; '\\''; '\\u{7f}'; b'{' }");
-        assert_eq!(source.functions()[0].lines, 0..0);
         assert!(source.code[0].ends_with("b' ' }"), "{}", source.code[0]);
-    }
-
-    #[test]
-    fn functions_end_at_their_brace() {
-        let source = Source::parse("trait T { fn a(x: [u8; 2]); }\nfn b() {\n if x {\n }\n}\n");
-        assert_eq!(source.functions(), [Function { name: "b".to_string(), lines: 1..4 }]);
-    }
-
-    #[test]
-    fn test_modules_are_known() {
-        let source =
-            Source::parse("fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\nfn c() {}");
-        let tests: Vec<bool> = (0..6).map(|line| source.is_test(line)).collect();
-        assert_eq!(tests, [false, true, true, true, true, false]);
     }
 }

@@ -14,75 +14,33 @@
 //! waits for all of them, or leaks what they name.
 
 mod buffers;
+mod connection;
 mod outgoing;
 mod ring;
 mod silence;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use bitflags::bitflags;
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode, squeue};
 
 use crate::accept::{Rest, accept_some, set_of};
 use crate::backoff::Backoff;
 use crate::slab::Slab;
+use crate::socket::connect_result;
 use crate::token::{Kind, Token};
 use crate::{Buffer, ConnectionId, Event, Listener, ListenerId, Options, Payload, Socket, Waker};
 use buffers::{Buffers, GROUP};
+use connection::{Accepting, Connection, Flags};
 use outgoing::Outgoing;
 use ring::Ring;
 use silence::Silence;
 
 /// How many idle `Outgoing` are kept; about 200 bytes each.
 const SPARE_MAX: usize = 1024;
-
-bitflags! {
-    #[derive(Clone, Copy)]
-    struct Flags: u16 {
-        /// The kernel has a receive of this connection.
-        const RECEIVING = 1 << 0;
-        /// The kernel has a send of this connection.
-        const SENDING = 1 << 1;
-        /// The receive is being cancelled.
-        const CANCELLING = 1 << 2;
-        const PAUSED = 1 << 3;
-        /// In the queue of those that found no buffer.
-        const STARVED = 1 << 4;
-        /// `Closed` has been reported.
-        const ENDED = 1 << 5;
-        /// The owner has closed it; nothing is reported any more.
-        const CLOSING = 1 << 6;
-        /// The send reports only failure: without one it is over when its turn's system call is.
-        const QUIET = 1 << 7;
-        /// Something was received since the last tick of `silence`.
-        const HEARD = 1 << 8;
-        /// `silence` knows it.
-        const WATCHED = 1 << 9;
-    }
-}
-
-/// All that an idle connection costs: 16 bytes, and 8 for its slot.
-struct Connection {
-    fd: OwnedFd,
-    flags: Flags,
-    outgoing: Option<Box<Outgoing>>,
-}
-
-const _: () = assert!(size_of::<Connection>() <= 16);
-
-struct Accepting {
-    fd: OwnedFd,
-    /// What the ring polls: see [`set_of`].
-    watch: Option<OwnedFd>,
-    is_unix: bool,
-    /// The kernel has a poll of this listener.
-    armed: bool,
-    closing: bool,
-}
 
 pub(crate) struct Uring {
     ring: Ring,
@@ -194,6 +152,19 @@ impl Uring {
         id
     }
 
+    pub(crate) fn connect(&mut self, socket: Socket) -> ConnectionId {
+        let fd = socket.into_fd();
+        let raw = Fd(fd.as_raw_fd());
+        let connection = Connection { fd, flags: Flags::CONNECTING, outgoing: None };
+        let (index, generation) = self.connections.insert(connection);
+        self.buffers.serve(self.connections.count());
+        let entry = opcode::PollAdd::new(raw, libc::POLLOUT as u32).build();
+        let token = Token::new(Kind::Connect, index, generation);
+        // SAFETY: the descriptor stays open while `CONNECTING` is set.
+        unsafe { self.ring.push(entry.user_data(token.to_u64())) };
+        ConnectionId { index, generation }
+    }
+
     /// As `send`, but the report waits for the next event of another kind. So would the rest of
     /// what one call does not carry, which is sent as by `send`.
     pub(crate) fn send_quietly(&mut self, id: ConnectionId, payload: Payload) {
@@ -207,6 +178,7 @@ impl Uring {
     pub(crate) fn send(&mut self, id: ConnectionId, payload: Payload) {
         let Some(connection) = self.open(id) else { return };
         assert!(connection.outgoing.is_none(), "one send per connection at a time");
+        assert!(!connection.flags.contains(Flags::CONNECTING), "there is no connection yet");
         let mut outgoing = self.spare.pop().unwrap_or_else(Outgoing::new);
         outgoing.start(payload);
         if outgoing.is_done() {
@@ -236,8 +208,10 @@ impl Uring {
         let flags = connection.flags;
         connection.flags.insert(Flags::CLOSING);
         self.cancel_receive(id);
-        if flags.contains(Flags::SENDING) {
-            self.cancel(Token::new(Kind::Send, id.index, id.generation));
+        for (flag, kind) in [(Flags::SENDING, Kind::Send), (Flags::CONNECTING, Kind::Connect)] {
+            if flags.contains(flag) {
+                self.cancel(Token::new(kind, id.index, id.generation));
+            }
         }
         self.release_if_done(id);
     }
@@ -322,6 +296,7 @@ impl Uring {
             Kind::Receive => self.on_receive(self.connection_id(token), completion, events),
             Kind::Send => self.on_send(self.connection_id(token), completion.result(), events),
             Kind::Accept => self.on_listener(token),
+            Kind::Connect => self.on_connect(self.connection_id(token), events),
             Kind::Wake => self.on_wake(completion, events),
             Kind::Cancel => self.on_cancel_failed(token, completion.result()),
         }
@@ -400,6 +375,22 @@ impl Uring {
         events.push(Event::Sent { connection: id, payload, result });
     }
 
+    /// Whatever the poll says: the socket knows.
+    fn on_connect(&mut self, id: ConnectionId, events: &mut Vec<Event>) {
+        let connection = self.connection(id);
+        connection.flags.remove(Flags::CONNECTING);
+        if connection.flags.contains(Flags::CLOSING) {
+            return self.release_if_done(id);
+        }
+        let blocks = |fd| rustix::io::ioctl_fionbio(fd, false).map_err(io::Error::from);
+        let result = connect_result(&connection.fd).and_then(|()| blocks(&connection.fd));
+        match result {
+            Ok(()) => self.receive(id),
+            Err(_) => connection.flags.insert(Flags::ENDED),
+        }
+        events.push(Event::Connected { connection: id, result });
+    }
+
     fn on_listener(&mut self, token: Token) {
         let generation = self.listeners.generation(token.index).expect("it names a slot");
         assert!(token.fits(generation), "a listener was removed before its last completion");
@@ -456,8 +447,12 @@ impl Uring {
 
     /// Starts the multishot receive unless there is one or a reason for none.
     fn receive(&mut self, id: ConnectionId) {
-        let none =
-            Flags::RECEIVING | Flags::PAUSED | Flags::STARVED | Flags::ENDED | Flags::CLOSING;
+        let none = Flags::RECEIVING
+            | Flags::PAUSED
+            | Flags::STARVED
+            | Flags::ENDED
+            | Flags::CLOSING
+            | Flags::CONNECTING;
         if !self.connection(id).flags.contains(Flags::HEARD) {
             self.hear(id);
         }
@@ -543,7 +538,8 @@ impl Uring {
 
     fn release_if_done(&mut self, id: ConnectionId) {
         let flags = self.connection(id).flags;
-        if flags.contains(Flags::CLOSING) && !flags.intersects(Flags::RECEIVING | Flags::SENDING) {
+        let with_kernel = Flags::RECEIVING | Flags::SENDING | Flags::CONNECTING;
+        if flags.contains(Flags::CLOSING) && !flags.intersects(with_kernel) {
             self.connections.remove(id.index, id.generation);
             self.buffers.serve(self.connections.count());
         }

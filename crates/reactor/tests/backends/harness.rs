@@ -1,7 +1,7 @@
 //! A worker as small as can be: it collects what happens and can echo.
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ pub struct Peer {
     pub received: Vec<u8>,
     pub sent: Vec<Result<(), String>>,
     pub closed: Vec<Option<String>>,
+    pub connected: Vec<Result<(), String>>,
     /// Echo: received while a send was on its way.
     waiting: Vec<u8>,
     sending: bool,
@@ -92,6 +93,13 @@ impl Worker {
         id
     }
 
+    /// Begins a connection of our own.
+    pub fn begin(&mut self, to: &Address, source: Option<IpAddr>) -> std::io::Result<ConnectionId> {
+        let id = self.reactor.connect(to, source)?;
+        assert!(self.peers.insert(id, Peer::default()).is_none(), "an id came twice");
+        Ok(id)
+    }
+
     /// Takes turns until the condition holds.
     pub fn run_until(&mut self, mut condition: impl FnMut(&Worker) -> bool) {
         let start = Instant::now();
@@ -120,6 +128,11 @@ impl Worker {
             }
             Event::AcceptFailed { .. } => self.accept_failures += 1,
             Event::Woken => self.woken += 1,
+            Event::Connected { connection, result } => {
+                let peer = self.peers.get_mut(&connection).unwrap();
+                peer.connected.push(result.map_err(|error| error.to_string()));
+                self.assert_open(connection);
+            }
             Event::Received { connection, buffer } => self.on_received(connection, buffer),
             Event::Closed { connection, error } => {
                 let peer = self.peers.get_mut(&connection).unwrap();

@@ -1,6 +1,9 @@
 //! One suite for both backends. Each test is a function of the backend; `for_each_backend!` makes
 //! two tests of it. Peers are plain blocking sockets, in threads where they have to be.
+// Clippy lets tests unwrap, but not the functions that they share.
+#![allow(clippy::unwrap_used)]
 
+mod connecting;
 mod harness;
 mod listening;
 mod receiving;

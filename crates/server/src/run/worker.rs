@@ -251,6 +251,7 @@ impl Worker {
             Event::AcceptFailed { error, .. } => {
                 warning!("accept failed error={error}");
             }
+            Event::Connected { .. } => unreachable!("no worker has begun a connection"),
             Event::Woken => self.read_inbox(),
         }
     }

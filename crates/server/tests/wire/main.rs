@@ -2,6 +2,8 @@
 //!
 //! `harness` starts servers and speaks to them, `check` runs scripts and compares with a real
 //! redis-server; the other files are tests, by subject.
+// Clippy lets tests unwrap, but not the functions that they share.
+#![allow(clippy::unwrap_used)]
 
 mod acl;
 mod acl_rules;

@@ -22,7 +22,8 @@
 //!
 //! Block `n` has the bytes from `n * BLOCK_SIZE` on; an entry may lie in several. A ring of
 //! pointers leads to them. Whoever comes first to a block adds it. Blocks that lie before what
-//! every reader has done with, and before the backlog, are taken out of the ring, and used again.
+//! every reader has done with, and before the backlog, are taken out of the ring, and used again:
+//! by readers, and where there is none, by who needs a new one.
 //! An entry's writer touches blocks from the entry's beginning on, and no reader is past that
 //! before the entry is published: so nobody writes into a block that is taken out. `first_block`
 //! tells how far they are taken out, so a place of the ring is empty when it is needed again.
@@ -68,6 +69,8 @@ pub struct Log {
     /// No reader has to get anything before this offset.
     slowest: AtomicU64,
     is_open: AtomicBool,
+    /// There is a backlog, and nobody who reads.
+    is_unread: AtomicBool,
     readers: Mutex<Readers>,
     spare: Mutex<Vec<Box<Block>>>,
     /// What all blocks take: it is no data's, and has limits of its own.
@@ -127,6 +130,7 @@ impl Log {
             first_block: AtomicU64::new(offset / BLOCK_SIZE as u64),
             slowest: AtomicU64::new(offset),
             is_open: AtomicBool::new(false),
+            is_unread: AtomicBool::new(false),
             readers: Mutex::new(readers),
             spare: Mutex::new(Vec::new()),
             memory: Exempt::default(),
@@ -201,7 +205,12 @@ impl Log {
         let new = Box::into_raw(block);
         let (empty, release) = (core::ptr::null_mut(), Ordering::AcqRel);
         match place.compare_exchange(empty, new, release, Ordering::Acquire) {
-            Ok(_) => new,
+            Ok(_) => {
+                if self.is_unread.load(Ordering::Relaxed) {
+                    self.retire(&mut lock(&self.readers));
+                }
+                new
+            }
             Err(other) => {
                 // SAFETY: it came from a box a moment ago, and nobody else has seen it.
                 self.keep_spare(unsafe { Box::from_raw(new) });
@@ -248,10 +257,10 @@ impl Log {
         lock(&self.readers).oldest
     }
 
-    /// How much is kept although every reader has it, from now on.
+    /// How much is kept although every reader has it, from now on; at most half of the ring.
     pub fn set_backlog(&self, bytes: u64, _alone: &mut ExclusivePass<'_>) {
         let mut readers = lock(&self.readers);
-        readers.backlog = bytes;
+        readers.backlog = bytes.min(RING as u64 / 2 * BLOCK_SIZE as u64);
         self.settle(&mut readers);
     }
 
@@ -289,8 +298,9 @@ impl Log {
 
     /// Notes what changed about who reads, with the gate closed.
     fn settle(&self, readers: &mut Readers) {
-        let is_open = readers.backlog > 0 || readers.cursors.iter().any(Option::is_some);
-        self.is_open.store(is_open, Ordering::Relaxed);
+        let has_readers = readers.cursors.iter().any(Option::is_some);
+        self.is_open.store(readers.backlog > 0 || has_readers, Ordering::Relaxed);
+        self.is_unread.store(readers.backlog > 0 && !has_readers, Ordering::Relaxed);
         self.retire(readers);
     }
 

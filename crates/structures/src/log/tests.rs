@@ -90,6 +90,24 @@ fn a_log_is_open_while_somebody_reads() {
     assert_eq!(read(&mut again), b"new");
 }
 
+#[test]
+fn a_backlog_that_nobody_reads_does_not_grow() {
+    let gate = Gate::new(1);
+    let log = Log::new(&gate, 0);
+    let backlog = 2 * BLOCK_SIZE as u64;
+    log.set_backlog(backlog, &mut gate.exclusive());
+    for number in 0..40 {
+        log.append(&gate.enter(0), &vec![number; BLOCK_SIZE / 2 + 1]);
+        assert!(log.allocated_bytes() <= (4 + SPARE_MAX) * BLOCK_SIZE);
+        assert!(log.waiting_bytes() <= 2 * BLOCK_SIZE as u64);
+        assert!(log.end() - log.oldest() >= backlog.min(log.end()));
+    }
+    let mut reader = log.open_at(log.oldest()).expect("the backlog is there");
+    let bytes = read(&mut reader);
+    assert!(bytes.len() as u64 >= backlog && bytes.ends_with(&[39; BLOCK_SIZE / 2 + 1]));
+    log.close(reader, &mut gate.exclusive());
+}
+
 /// Entries name their writer, their number and their length: none is torn, lost, or out of its
 /// writer's order, and a reader sees whole ones only.
 #[test]

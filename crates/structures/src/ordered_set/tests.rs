@@ -10,7 +10,9 @@ type Model = BTreeMap<Vec<u8>, f64>;
 
 fn sorted(model: &Model) -> Vec<(Vec<u8>, f64)> {
     let mut all: Vec<_> = model.iter().map(|(member, score)| (member.clone(), *score)).collect();
-    all.sort_by(|one, other| one.1.partial_cmp(&other.1).unwrap().then(one.0.cmp(&other.0)));
+    all.sort_by(|one, other| {
+        one.1.partial_cmp(&other.1).expect("numbers").then(one.0.cmp(&other.0))
+    });
     all
 }
 

@@ -159,7 +159,8 @@ mod tests {
                 next = parts.end;
                 table.for_each_of_parts(cut, &parts, |record| {
                     assert!(parts.contains(&cut.part_of(hash::of(record.key()))));
-                    let key: usize = std::str::from_utf8(record.key()).unwrap().parse().unwrap();
+                    let key = std::str::from_utf8(record.key()).expect("a text");
+                    let key: usize = key.parse().expect("a number");
                     seen[key] += 1;
                 });
             }

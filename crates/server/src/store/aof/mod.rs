@@ -89,8 +89,6 @@ pub struct Rewrite {
     began: Option<Instant>,
     /// Of the one under way.
     cancel: Arc<Cancel>,
-    /// It was given up for an image that could not wait.
-    begins_again: bool,
     /// When to turn the file on has failed: when to try it again.
     retry_at: Option<Instant>,
     /// From this offset on the log goes to another increment.

@@ -46,15 +46,6 @@ impl Aof {
         state.rewrite.began.is_some() || state.rewrite.is_wanted
     }
 
-    /// Gives up the rewrite under way, if there is one, which begins again; waits for nothing.
-    pub fn put_off_rewrite(&self) {
-        let mut state = lock(&self.state);
-        state.rewrite.begins_again = state.rewrite.began.is_some();
-        let cancel = Arc::clone(&state.rewrite.cancel);
-        drop(state);
-        cancel.ask();
-    }
-
     pub fn wants_rewrite(&self) -> bool {
         let state = lock(&self.state);
         let Rewrite { is_wanted, retry_at, .. } = state.rewrite;
@@ -82,11 +73,9 @@ pub fn run(shared: &'static Store) {
     (rewrite.began, rewrite.last_took) = (None, Some(start.elapsed()));
     shared.aof.changed.notify_all();
     if done.is_err() && cancel.is_asked() {
-        rewrite.is_wanted |= std::mem::take(&mut rewrite.begins_again);
         drop(state);
         return notice!("rewriting of the append-only file given up took_ms={took_ms}");
     }
-    rewrite.begins_again = false;
     rewrite.has_failed = done.is_err();
     match done {
         Ok(bytes) => {

@@ -1,10 +1,9 @@
 //! Saving the data set and loading it: what is known of the last save, and who does the next.
 //!
 //! One thread, `snapshot`, takes snapshots in the background: when BGSAVE asks, and when a save
-//! point is reached. SAVE, DEBUG RELOAD and the end of the server save while everybody waits. There
-//! is one image of the data at a time: what is saved while everybody waits takes the place of that
-//! of a rewrite, which begins again, and at the end also that of a snapshot. How files look is
-//! `kvasir_persistence`.
+//! point is reached. SAVE, DEBUG RELOAD and the end of the server save while everybody waits, who
+//! visits the image of a rewrite included; at the end the image of a snapshot is given up. How
+//! files look is `kvasir_persistence`.
 
 pub mod file;
 pub mod loading;
@@ -20,7 +19,6 @@ use std::time::{Duration, Instant};
 use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::Version;
-use kvasir_keyspace::snapshot;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::RealDisk;
@@ -237,7 +235,6 @@ impl Saving {
         }
         match self.file.take(&shared.facts.identity) {
             Err(why) if why.is_other_servers() => {
-                snapshot::end(&shared.keyspace, pass);
                 let saved = self.save_beside(shared, pass, env, &why.to_string());
                 saved.map_err(|_| Error::fixed("ERR"))
             }
@@ -279,18 +276,13 @@ impl Saving {
         Ok(())
     }
 
-    /// Takes the only image there is. Who takes the one that is given up for it cannot end that
-    /// before the gate is open again.
+    /// Saves while everybody waits, also who visits another image.
     fn save_alone(
         &self,
         shared: &Store,
         pass: &mut ExclusivePass<'_>,
         env: &Env,
     ) -> Result<(), Error> {
-        if snapshot::is_any(&shared.keyspace, pass) {
-            shared.aof.put_off_rewrite();
-            snapshot::end(&shared.keyspace, pass);
-        }
         let saved = self.save(shared, Entrance::Inside(pass), env, &Arc::default());
         saved.map(drop).map_err(|_| Error::fixed("ERR"))
     }

@@ -1,0 +1,14 @@
+//! Servers as our tools start and ask them: ours, and the oracles, each in a process of its own.
+//!
+//! What torture, measurements and automation have in common, and no more: it knows no scenario.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod cpu;
+pub mod kvasir;
+pub mod link;
+pub mod oracle;
+pub mod random;
+pub mod raw;
+pub mod server;
+pub mod workspace;

@@ -1,0 +1,18 @@
+//! Tests that run against whole servers: random calls compared with Redis, invariants under many
+//! connections, crashes, bad clients, real programs.
+//!
+//! Each is one module, with options and a `main` that `cargo xtask NAME` calls. One that searches
+//! has a canary: a fault that it plants itself and must find.
+#![forbid(unsafe_code)]
+
+pub mod abuse;
+pub mod crashes;
+pub mod fuzz_diff;
+pub mod isolation;
+pub mod linear;
+pub mod programs;
+pub mod replay;
+pub mod robust;
+pub mod snapshots;
+pub mod torture;
+mod tsan;

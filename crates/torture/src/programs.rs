@@ -1,0 +1,184 @@
+//! `cargo xtask programs`: real clients, queues, limiters and locks, unmodified, against a server.
+//!
+//! Each program is a script of `crates/torture/programs`, which drives a library of a pinned
+//! version and checks what comes of it. The libraries are installed below `target/programs`. Every
+//! program has to pass on redis-server as well: what fails on Kvasir only is a fault of Kvasir.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use kvasir_harness::kvasir::{self, BACKENDS};
+use kvasir_harness::oracle::{self, Oracle};
+use kvasir_harness::server::{Launch, Server};
+use kvasir_harness::workspace::{apt_install, command, root, run, target_dir, which};
+
+/// A program that is not done by then hangs.
+const SECONDS_MAX: &str = "300";
+
+struct Program {
+    name: &'static str,
+    script: &'static str,
+}
+
+static PROGRAMS: &[Program] = &[
+    Program { name: "redis-py", script: "redis_py.py" },
+    Program { name: "bullmq", script: "bullmq.mjs" },
+    Program { name: "celery", script: "celery_tasks.py" },
+    Program { name: "rq", script: "rq_jobs.py" },
+    Program { name: "limits", script: "limits_py.py" },
+    Program { name: "rate-limiter", script: "rate_limiter.mjs" },
+    Program { name: "locks", script: "locks.py" },
+];
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only these programs
+    names: Vec<String>,
+    /// The server they run against
+    #[arg(long, default_value = "kvasir", value_parser = ["kvasir", "redis", "valkey"])]
+    server: String,
+    /// Kvasir's I/O backend
+    #[arg(long, default_value = "io_uring", value_parser = BACKENDS)]
+    backend: String,
+}
+
+pub fn main(options: &Options) -> Result<()> {
+    let launch = match &options.server[..] {
+        "redis" => oracle_launch(Oracle::redis()?),
+        "valkey" => oracle_launch(Oracle::valkey()?),
+        _ => kvasir::launch(&options.backend, 2, &[])?,
+    };
+    let known = |name: &String| PROGRAMS.iter().any(|program| program.name == *name);
+    if let Some(name) = options.names.iter().find(|name| !known(name)) {
+        let names: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+        bail!("no program {name}; the programs are {}", names.join(", "));
+    }
+    let is_wanted = |program: &&Program| {
+        options.names.is_empty() || options.names.iter().any(|name| name == program.name)
+    };
+    run_all(&launch, &PROGRAMS.iter().filter(is_wanted).collect::<Vec<_>>())
+}
+
+/// All programs on Kvasir.
+pub fn programs(backend: &str) -> Result<()> {
+    run_all(&kvasir::launch(backend, 2, &[])?, &PROGRAMS.iter().collect::<Vec<_>>())
+}
+
+fn oracle_launch(oracle: Oracle) -> Launch {
+    let args = ["--save", "", "--appendonly", "no"].map(str::to_string).to_vec();
+    Launch { program: oracle.program, args, cores: None }
+}
+
+/// At once, each on a server of its own: they wait more than they compute.
+fn run_all(launch: &Launch, programs: &[&'static Program]) -> Result<()> {
+    install_python()?;
+    install_node()?;
+    println!("{} programs on {}", programs.len(), launch.program.display());
+    let failed = thread::scope(|scope| {
+        let start =
+            |program: &'static Program| (program, scope.spawn(move || run_one(launch, program)));
+        let running: Vec<(&Program, _)> = programs.iter().copied().map(start).collect();
+        let failure = |(program, thread): (&Program, thread::ScopedJoinHandle<Result<()>>)| {
+            let result = thread.join().unwrap_or_else(|_| Err(anyhow!("its thread panicked")));
+            let error = result.err()?;
+            println!("{} FAILED: {error:#}", program.name);
+            Some(program.name)
+        };
+        running.into_iter().filter_map(failure).collect::<Vec<_>>()
+    });
+    if !failed.is_empty() {
+        bail!("programs failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+/// What it printed is shown whole if it fails; else its last line says what it has shown.
+fn run_one(launch: &Launch, program: &Program) -> Result<()> {
+    let start = Instant::now();
+    let mut server = Server::start(launch)?;
+    let path = server.dir().join("program.log");
+    let log = File::create(&path)?;
+    let mut child = program.command(server.port());
+    let status = child.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null()).status()?;
+    let log = fs::read_to_string(&path)?;
+    if !status.success() {
+        bail!("it ended with {status}:\n{log}\nthe server's log:\n{}", server.log());
+    }
+    server.check_alive()?;
+    println!("{} ({:.1} s)", log.lines().last().unwrap_or_default(), start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+impl Program {
+    /// `timeout` ends the program with all processes that it has started.
+    fn command(&self, port: u16) -> Command {
+        let mut timeout = command("timeout");
+        timeout.arg(SECONDS_MAX).env("PYTHONDONTWRITEBYTECODE", "1");
+        if self.script.ends_with(".mjs") {
+            // Node looks for packages beside the script.
+            timeout.arg("node").arg(node_dir().join(self.script));
+        } else {
+            timeout.arg(venv().join("bin/python")).arg(scripts().join(self.script));
+        }
+        timeout.arg(port.to_string());
+        timeout
+    }
+}
+
+fn scripts() -> PathBuf {
+    root().join("crates/torture/programs")
+}
+
+fn venv() -> PathBuf {
+    target_dir().join("programs/venv")
+}
+
+fn node_dir() -> PathBuf {
+    target_dir().join("programs/node")
+}
+
+fn install_python() -> Result<()> {
+    let requirements = scripts().join("requirements.txt");
+    let installed = venv().join("requirements.txt");
+    if is_same(&requirements, &installed) {
+        return Ok(());
+    }
+    println!("installing {} into {}", requirements.display(), venv().display());
+    oracle::create_venv(&venv())?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+    run(command(venv().join("bin/python")).args(pip).arg(&requirements))?;
+    copy(&requirements, &installed)
+}
+
+fn install_node() -> Result<()> {
+    if which("node").is_none() || which("npm").is_none() {
+        apt_install(&["nodejs", "npm"])?;
+    }
+    fs::create_dir_all(node_dir())?;
+    for program in PROGRAMS.iter().filter(|program| program.script.ends_with(".mjs")) {
+        copy(&scripts().join(program.script), &node_dir().join(program.script))?;
+    }
+    let (wanted, installed) = (scripts().join("package.json"), node_dir().join("installed.json"));
+    if is_same(&wanted, &installed) {
+        return Ok(());
+    }
+    println!("installing {} into {}", wanted.display(), node_dir().display());
+    copy(&wanted, &node_dir().join("package.json"))?;
+    let install = ["install", "--no-package-lock", "--omit=optional", "--ignore-scripts"];
+    let quiet = ["--no-audit", "--no-fund", "--loglevel", "error", "--prefix"];
+    run(command("npm").args(install).args(quiet).arg(node_dir()))?;
+    copy(&wanted, &installed)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    fs::read(one).is_ok_and(|one| fs::read(other).is_ok_and(|other| one == other))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {} here", from.display()))?;
+    Ok(())
+}
