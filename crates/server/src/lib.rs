@@ -1,6 +1,7 @@
-//! The server: configuration, workers, connections, batches, dispatch, server commands.
+//! The server: workers, connections, batches, sessions, scripts, the store, server commands.
 //!
-//! Glue without data structures of its own; how a value is stored is the keyspace's business.
+//! Glue without data structures of its own; how a value is stored is the keyspace's business. Which
+//! folder stands above which is said in ARCHITECTURE.md, and checked by `cargo xtask tidy`.
 #![forbid(unsafe_code)]
 
 pub mod calls;
