@@ -36,6 +36,7 @@ pub struct Libraries {
 #[derive(Default, Clone)]
 struct Catalogue {
     by_name: BTreeMap<Vec<u8>, Arc<Library>>,
+    /// By their names in lower case, since they are found whatever their case.
     functions: HashMap<Vec<u8>, Arc<Function>>,
 }
 
@@ -43,7 +44,7 @@ impl Catalogue {
     fn add(&mut self, library: Library) {
         self.remove(&library.name);
         for function in &library.functions {
-            self.functions.insert(function.info.name.clone(), Arc::clone(function));
+            self.functions.insert(function.info.name.to_ascii_lowercase(), Arc::clone(function));
         }
         self.by_name.insert(library.name.clone(), Arc::new(library));
     }
@@ -51,19 +52,21 @@ impl Catalogue {
     fn remove(&mut self, name: &[u8]) -> bool {
         let Some(library) = self.by_name.remove(name) else { return false };
         for function in &library.functions {
-            self.functions.remove(&function.info.name);
+            self.functions.remove(&function.info.name.to_ascii_lowercase());
         }
         true
     }
 
-    /// Fails if a library, or a function of another library, has one of these names.
-    fn check(&self, library: &Library, replaces: bool) -> Result<(), Error> {
-        if !replaces && self.by_name.contains_key(&library.name) {
-            return Err(Error::quoting("ERR Library '", &library.name, "' already exists"));
-        }
+    fn has_library(&self, library: &Library) -> bool {
+        self.by_name.contains_key(&library.name)
+    }
+
+    /// Fails if a function of another library has one of these names.
+    fn check(&self, library: &Library) -> Result<(), Error> {
         for function in &library.functions {
             let name = &function.info.name;
-            let other = self.functions.get(name).filter(|other| other.library != library.name);
+            let other = self.functions.get(&name.to_ascii_lowercase());
+            let other = other.filter(|other| other.library != library.name);
             if other.is_some() {
                 return Err(Error::quoting("ERR Function ", name, " already exists"));
             }
@@ -82,7 +85,7 @@ pub enum Policy {
 
 impl Libraries {
     pub fn function(&self, name: &[u8]) -> Option<Arc<Function>> {
-        self.read().functions.get(name).cloned()
+        self.read().functions.get(&name.to_ascii_lowercase()).cloned()
     }
 
     pub fn library(&self, name: &[u8]) -> Option<Arc<Library>> {
@@ -102,7 +105,10 @@ impl Libraries {
 
     pub fn add(&self, library: Library, replaces: bool) -> Result<(), Error> {
         self.change(|catalogue| {
-            catalogue.check(&library, replaces)?;
+            if !replaces && catalogue.has_library(&library) {
+                return Err(Error::quoting("ERR Library '", &library.name, "' already exists"));
+            }
+            catalogue.check(&library)?;
             catalogue.add(library);
             Ok(())
         })
@@ -116,7 +122,10 @@ impl Libraries {
                 Policy::Append | Policy::Replace => catalogue.clone(),
             };
             for library in libraries {
-                changed.check(&library, policy == Policy::Replace)?;
+                if policy != Policy::Replace && changed.has_library(&library) {
+                    return Err(Error::quoting("ERR Library ", &library.name, " already exists"));
+                }
+                changed.check(&library)?;
                 changed.add(library);
             }
             *catalogue = changed;

@@ -244,7 +244,7 @@ fn libraries_travel_as_payloads() {
             let call: [&[u8]; 4] = [b"FUNCTION", b"RESTORE", &payload, policy.as_bytes()];
             show(&client.call(&call))
         };
-        assert_eq!(restore("APPEND"), "-ERR Library 'lib' already exists");
+        assert_eq!(restore("APPEND"), "-ERR Library lib already exists");
         assert_eq!(restore("REPLACE"), "+OK");
         assert_eq!(restore("FLUSH"), "+OK");
         assert_eq!(show(&client.ask("FCALL echo 0 x")), "$x");

@@ -17,7 +17,7 @@ impl Scripting {
     pub fn known_function(&self, shared: &Shared, name: &[u8]) -> Option<Arc<Function>> {
         let is_fresh = self.libraries_generation == shared.libraries.generation();
         let function = shared.libraries.function(name)?;
-        (is_fresh && self.interpreter.has_function(name)).then_some(function)
+        (is_fresh && self.interpreter.has_function(&function.info.name)).then_some(function)
     }
 
     /// The function of this name, whose library may have to be loaded first.
@@ -25,11 +25,11 @@ impl Scripting {
         self.refresh_libraries(shared);
         let missing = Error::fixed("ERR Function not found");
         let function = shared.libraries.function(name).ok_or(missing.clone())?;
-        if !self.interpreter.has_function(name) {
+        if !self.interpreter.has_function(&function.info.name) {
             let library = shared.libraries.library(&function.library).ok_or(missing.clone())?;
             self.load_again(&library)?;
         }
-        self.interpreter.has_function(name).then_some(function).ok_or(missing)
+        self.interpreter.has_function(&function.info.name).then_some(function).ok_or(missing)
     }
 
     /// Brings the interpreter's libraries up to date.
