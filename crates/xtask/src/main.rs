@@ -7,6 +7,7 @@
 mod aside;
 mod ci;
 mod fuzz;
+mod layers;
 mod licences;
 mod missing;
 mod packages;

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use kvasir_harness::workspace::{command, output, root};
 
+use crate::layers;
 use crate::source::{Source, words};
 
 const FILE_LINES_MAX: usize = 600;
@@ -71,6 +72,7 @@ pub fn main() -> Result<()> {
         files += 1;
         findings.extend(check(path, &text));
     }
+    findings.extend(layers::check()?);
     findings.iter().for_each(|finding| println!("{finding}"));
     if !findings.is_empty() {
         bail!("tidy: {} findings in {files} files", findings.len());

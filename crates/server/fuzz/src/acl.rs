@@ -9,14 +9,15 @@ use std::sync::LazyLock;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_resp::args::ArgsBuf;
-use kvasir_server::acl::call::Call;
-use kvasir_server::acl::file;
-use kvasir_server::acl::rule::join_selectors;
-use kvasir_server::acl::user::{Grammar, User};
-use kvasir_server::dispatch::Table;
+use kvasir_acl::call::Call;
+use kvasir_acl::file;
+use kvasir_acl::rule::join_selectors;
+use kvasir_acl::user::{Grammar, User};
+use kvasir_server::commands;
+use kvasir_table::Table;
 use libfuzzer_sys::fuzz_target;
 
-static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+static TABLE: LazyLock<Table> = LazyLock::new(commands::table);
 
 /// Of every kind that rules distinguish.
 const CALLS: [&str; 7] =

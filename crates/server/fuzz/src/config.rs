@@ -1,10 +1,11 @@
 //! Any lines are a configuration or are refused, and what is printed of one reads back as the same.
 #![no_main]
 
-use kvasir_server::acl::start::prepare;
-use kvasir_server::config::arguments::Sources;
-use kvasir_server::config::load::{Loaded, load};
-use kvasir_server::config::print::directives;
+use kvasir_acl::start::prepare;
+use kvasir_server::commands;
+use kvasir_config::arguments::Sources;
+use kvasir_config::load::{Loaded, load};
+use kvasir_config::print::directives;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -21,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
     let again = parse(&printed).unwrap_or_else(|| panic!("{}", printed.escape_ascii()));
     assert_eq!(again.config, loaded.config, "{}", printed.escape_ascii());
     // Users and new names of commands are taken, or are refused with the line that has them.
-    if let Err(reason) = prepare(&loaded) {
+    if let Err(reason) = prepare(commands::table(), &loaded) {
         assert!(reason.contains("at option"), "{reason}");
     }
 });

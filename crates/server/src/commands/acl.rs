@@ -1,21 +1,20 @@
 //! ACL: users, and what each may do.
 
+use kvasir_acl::Refused;
+use kvasir_acl::rule::{has_spaces, join_selectors};
+use kvasir_acl::selector::Selector;
+use kvasir_acl::start::grammar;
+use kvasir_acl::user::User;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::reply::Reply;
 
-use super::acl_check::{ACL_CAT, ACL_DRYRUN, ACL_GENPASS, ACL_LOG};
-use super::acl_file::{ACL_LOAD, ACL_SAVE};
-use super::client_kill::close;
-use super::{
-    ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, help_spec, write_help,
-};
-use crate::acl::Refused;
-use crate::acl::rule::{has_spaces, join_selectors};
-use crate::acl::selector::Selector;
-use crate::acl::start::grammar;
-use crate::acl::subscribers::look_after;
-use crate::acl::user::User;
+use crate::commands::acl_check::{ACL_CAT, ACL_DRYRUN, ACL_GENPASS, ACL_LOG};
+use crate::commands::acl_file::{ACL_LOAD, ACL_SAVE};
+use crate::commands::client_kill::close;
+use crate::commands::{ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, help_spec, write_help};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::run::strangers::look_after;
 
 pub static COMMANDS: &[&ServerCommand] = &[&ACL];
 

@@ -1,15 +1,16 @@
 //! ACL CAT, DRYRUN, GENPASS, LOG: about rules, and about what they have denied.
 
+use kvasir_acl::call::Call;
+use kvasir_acl::check::check;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Spec};
 use kvasir_reactor::random;
 use kvasir_resp::number::parse_integer;
+use kvasir_table::categories::{categories, every_category};
 
-use super::acl::BLANK;
-use super::command_info::{categories, every_category};
-use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word, unknown_word};
-use crate::acl::call::Call;
-use crate::acl::check::check;
+use crate::commands::acl::BLANK;
+use crate::commands::{ANY_TIME_NOSCRIPT, is_word, unknown_word};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static ACL_CAT: ServerCommand = ServerCommand {
     spec: Spec {

@@ -1,14 +1,14 @@
 //! ACL LOAD and SAVE: the users' file.
 
+use kvasir_acl::file;
+use kvasir_acl::start::{grammar, load_file};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Spec;
 
-use super::acl::{BLANK, EVERYWHERE, close_connections_of};
-use super::{ServerCommand, ServerCx, ServerRun};
-use crate::acl::file;
-use crate::acl::start::{grammar, load_file};
-use crate::acl::subscribers::look_after;
+use crate::commands::acl::{BLANK, EVERYWHERE, close_connections_of};
 use crate::log::{notice, warning};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::run::strangers::look_after;
 
 const NO_FILE: Error = Error::fixed(
     "ERR This instance is not configured to use an ACL file. You may want to specify users via the \

@@ -7,13 +7,12 @@ use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Protocol;
 
-use super::{HANDSHAKE, ServerCommand, ServerCx, ServerRun, client, is_word};
-use crate::acl::admit::{Scene, note_wrong_password};
+use crate::calls::admit::{Scene, note_wrong_password};
+use crate::commands::{HANDSHAKE, client, is_word};
+use crate::machine::version::REDIS_VERSION;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&HELLO, &AUTH];
-
-/// The version that HELLO and INFO report: Redis's whose behaviour this server has.
-pub const REDIS_VERSION: &str = "7.2.4";
 
 const WRONG_PASSWORD: Error =
     Error::fixed("WRONGPASS invalid username-password pair or user is disabled.");

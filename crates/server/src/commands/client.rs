@@ -5,21 +5,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 
-use super::client_durability::CLIENT_DURABILITY;
-use super::client_kill::CLIENT_KILL;
-use super::client_line::write_line;
-use super::client_list::CLIENT_LIST;
-use super::client_pause::{CLIENT_PAUSE, CLIENT_UNPAUSE};
-use super::client_tracking::{
+use crate::clients::Client;
+use crate::clients::line::write_line;
+use crate::commands::client_durability::CLIENT_DURABILITY;
+use crate::commands::client_kill::CLIENT_KILL;
+use crate::commands::client_list::CLIENT_LIST;
+use crate::commands::client_pause::{CLIENT_PAUSE, CLIENT_UNPAUSE};
+use crate::commands::client_tracking::{
     CLIENT_CACHING, CLIENT_GETREDIR, CLIENT_TRACKING, CLIENT_TRACKINGINFO,
 };
-use super::client_unblock::CLIENT_UNBLOCK;
-use super::{
-    ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ON_OFF, ServerCommand, ServerCx, ServerRun, help_spec,
-    is_word, parse_switch, write_help,
+use crate::commands::client_unblock::CLIENT_UNBLOCK;
+use crate::commands::{
+    ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ON_OFF, help_spec, is_word, parse_switch, write_help,
 };
-use crate::clients::Client;
-use crate::connection::Replies;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::connection::Replies;
 
 pub static COMMANDS: &[&ServerCommand] = &[&CLIENT];
 
@@ -217,13 +217,13 @@ static CLIENT_REPLY: ServerCommand = ServerCommand {
 fn reply(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let mode = &cx.args[2];
     if is_word(mode, "on") {
-        cx.connection.replies = Replies::On;
+        cx.connection.output.replies = Replies::On;
         cx.reply().ok();
     } else if is_word(mode, "off") {
-        cx.connection.replies = Replies::Off;
+        cx.connection.output.replies = Replies::Off;
     } else if is_word(mode, "skip") {
-        if cx.connection.replies != Replies::Off {
-            cx.connection.replies = Replies::SkipNext;
+        if cx.connection.output.replies != Replies::Off {
+            cx.connection.output.replies = Replies::SkipNext;
         }
     } else {
         return Err(Error::SYNTAX);

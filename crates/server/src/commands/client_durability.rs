@@ -3,13 +3,12 @@
 //! It can only ask for more. What `appendfsync` says is a promise to everybody who reads the data,
 //! so no client, nor a library in its name, may take it back.
 
+use kvasir_config::aof::Fsync;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 
-use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word};
-use crate::config::aof::Fsync;
-use crate::connection::Connection;
-use crate::shared::Shared;
+use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static CLIENT_DURABILITY: ServerCommand = ServerCommand {
     spec: Spec {
@@ -58,7 +57,7 @@ fn durability(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 /// What holds for the connection.
 fn tell(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let wish = cx.connection.durability.unwrap_or(Fsync::No);
+    let wish = cx.connection.durability.wish.unwrap_or(Fsync::No);
     let word = match wish.min(cx.core.config.aof.appendfsync) {
         _ if !cx.shared.aof.counts() => "no",
         Fsync::Always => "always",
@@ -67,13 +66,4 @@ fn tell(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     };
     cx.connection.reply.bulk(word.as_bytes());
     Ok(())
-}
-
-impl Connection {
-    /// Has it wish for this, or for nothing of its own.
-    pub fn set_durability(&mut self, shared: &Shared, wish: Option<Fsync>) {
-        let wish = wish.filter(|wish| *wish < Fsync::No);
-        shared.aof.demand.count_wish(self.durability.is_some(), wish.is_some());
-        self.durability = wish;
-    }
 }

@@ -9,10 +9,10 @@ use kvasir_keyspace::spec::Argument;
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
-use super::client_line::{FLAGS, flags};
-use super::{is_word, parse_switch};
 use crate::clients::Client;
-use crate::shared::Shared;
+use crate::clients::line::{FLAGS, flags};
+use crate::commands::{is_word, parse_switch};
+use crate::state::shared::Shared;
 
 /// The types of clients that filters name; here there are normal ones and subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,10 +3,11 @@
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 
-use super::client_filter::{Filter, NOT_TYPES, TYPES, YES_NO};
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun};
 use crate::clients::Client;
-use crate::shared::Message;
+use crate::commands::ANY_TIME_ADMIN;
+use crate::commands::client_filter::{Filter, NOT_TYPES, TYPES, YES_NO};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::workers::Message;
 
 pub static CLIENT_KILL: ServerCommand = ServerCommand {
     spec: Spec {

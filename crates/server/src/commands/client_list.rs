@@ -3,9 +3,10 @@
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 
-use super::client::write_lines;
-use super::client_filter::{Filter, LIST_TYPES, YES_NO};
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun};
+use crate::commands::ANY_TIME_ADMIN;
+use crate::commands::client::write_lines;
+use crate::commands::client_filter::{Filter, LIST_TYPES, YES_NO};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static CLIENT_LIST: ServerCommand = ServerCommand {
     spec: Spec {

@@ -4,9 +4,10 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, is_word};
-use crate::pause::Scope;
-use crate::shared::Message;
+use crate::clients::pause::Scope;
+use crate::commands::{ANY_TIME_ADMIN, is_word};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::workers::Message;
 
 pub static CLIENT_PAUSE: ServerCommand = ServerCommand {
     spec: Spec {

@@ -2,15 +2,17 @@
 //! `crate::tracking`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
-use super::{ANY_TIME_NOSCRIPT, ON_OFF, ServerCommand, ServerCx, ServerRun, is_word, parse_switch};
-use crate::tracking::{Mode, Tracker};
+use crate::clients::tracker::{Mode, Tracker, redirect};
+use crate::commands::{ANY_TIME_NOSCRIPT, ON_OFF, is_word, parse_switch};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static CLIENT_TRACKING: ServerCommand = ServerCommand {
     spec: Spec {
@@ -56,9 +58,9 @@ fn tracking(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         let current = cx.connection.client.tracker();
         wanted.check(current.as_deref())?;
         let tracker = wanted.tracker(cx, current.as_deref());
-        cx.shared.tracking.start(cx.connection, tracker);
+        cx.shared.tracking.start(&mut cx.connection.listening.tracking, tracker);
     } else {
-        cx.shared.tracking.stop(cx.connection);
+        cx.shared.tracking.stop(&mut cx.connection.listening.tracking);
     }
     cx.core.see_listeners(cx.shared);
     cx.reply().ok();
@@ -193,7 +195,7 @@ pub static CLIENT_CACHING: ServerCommand = ServerCommand {
 };
 
 fn caching(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let Some(tracked) = &mut cx.connection.tracking else {
+    let Some(tracked) = &mut cx.connection.listening.tracking else {
         return Err(Error::fixed(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
              or OPTOUT mode enabled",
@@ -238,11 +240,6 @@ pub static CLIENT_GETREDIR: ServerCommand = ServerCommand {
     }),
 };
 
-/// As GETREDIR and CLIENT LIST show it: 0 for none, -1 for who does not track.
-pub fn redirect(tracker: Option<&Tracker>) -> i64 {
-    tracker.map_or(-1, |tracker| tracker.redirect.unwrap_or(0) as i64)
-}
-
 pub static CLIENT_TRACKINGINFO: ServerCommand = ServerCommand {
     spec: Spec {
         name: "trackinginfo",
@@ -258,7 +255,8 @@ pub static CLIENT_TRACKINGINFO: ServerCommand = ServerCommand {
 
 fn tracking_info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let tracker = cx.connection.client.tracker();
-    let has_choice = cx.connection.tracking.as_ref().is_some_and(|tracked| tracked.has_choice);
+    let has_choice =
+        cx.connection.listening.tracking.as_ref().is_some_and(|tracked| tracked.has_choice);
     let flags = flags(tracker.as_deref(), has_choice);
     let reply = cx.reply();
     reply.map(3);

@@ -6,9 +6,9 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun};
-use crate::blocking::End;
-use crate::shared::Message;
+use crate::commands::ANY_TIME_ADMIN;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::workers::{End, Message};
 
 pub static CLIENT_UNBLOCK: ServerCommand = ServerCommand {
     spec: Spec {

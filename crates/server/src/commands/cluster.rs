@@ -4,7 +4,8 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_structures::crc16;
 
-use super::{ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, help_spec};
+use crate::commands::{ANY_TIME_FAST, help_spec};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&CLUSTER, &ASKING, &READONLY, &READWRITE];
 

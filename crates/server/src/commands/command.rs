@@ -4,12 +4,14 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Categories, Flags, Group, KeyFlags, Spec};
 use kvasir_resp::args::Args;
 use kvasir_structures::glob::{self, Case};
+use kvasir_table::categories::categories;
+use kvasir_table::keys::each_key_used;
+use kvasir_table::{Entry, Table};
 
-use super::command_docs::write_docs;
-use super::command_info::{categories, write_info, write_key_flags};
-use super::{ANY_TIME, ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
-use crate::call_keys::each_key_used;
-use crate::dispatch::{Entry, Table};
+use crate::commands::command_docs::write_docs;
+use crate::commands::command_info::{write_info, write_key_flags};
+use crate::commands::{ANY_TIME, help_spec, is_word, write_help};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&COMMAND];
 

@@ -4,8 +4,7 @@
 
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Spec};
 use kvasir_resp::reply::Reply;
-
-use crate::dispatch::{Entry, Table};
+use kvasir_table::{Entry, Table};
 
 /// The command's name and its map of facts; what does not apply is left out.
 pub fn write_docs(reply: &mut Reply, table: &Table, entry: &Entry) {

@@ -6,23 +6,24 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use kvasir_config::Config;
+use kvasir_config::command::{self, SetError};
+use kvasir_config::rewrite::{Extent, rewrite_file};
+use kvasir_config::row::Row;
+use kvasir_config::tls::is_tls;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
-use crate::acl::declared;
-use crate::aof;
-use crate::aof::start::Refused;
-use crate::config::Config;
-use crate::config::command::{self, SetError};
-use crate::config::rewrite::{Extent, rewrite_file};
-use crate::config::row::Row;
-use crate::config::tls::is_tls;
+use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, is_word, write_help};
 use crate::log::{self, notice, warning};
-use crate::process;
-use crate::shared::{Message, Shared};
+use crate::machine::process;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::shared::Shared;
+use crate::store::aof;
+use crate::store::aof::place::Refused;
 use crate::tracking;
+use crate::workers::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];
 
@@ -117,7 +118,7 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     cx.core.refresh(cx.shared);
     cx.shared.aof.obey(cx.shared, had_log, &config);
     cx.shared.saving.obey(&config);
-    cx.shared.tracking.keep_limit(tracking::Scene::of(cx.shared, cx.worker, &config));
+    cx.shared.tracking.keep_limit(tracking::Scene::of(&cx.shared.clients, cx.worker, &config));
     log::refresh(&cx.core.config);
     if let Err(error) = process::adjust_oom_score(&cx.core.config) {
         warning!("oom-score-adj has no effect: {error}");
@@ -225,7 +226,7 @@ static CONFIG_REWRITE: ServerCommand = ServerCommand {
 /// Writes options and users into the file; the error is for the user.
 fn rewrite(shared: &Shared, extent: Extent) -> Result<(), String> {
     let (path, config) = (Path::new(&shared.facts.config_file), shared.config());
-    let users = declared::lines(shared, &config)?;
+    let users = acl_declared::lines(shared, &config)?;
     rewrite_file(path, &config, &users, extent).map_err(|error| error.to_string())
 }
 

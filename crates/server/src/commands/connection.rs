@@ -2,17 +2,18 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_acl::access::Access;
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_resp::reply::Protocol;
 
-use super::auth::set_protocol;
-use super::{ANY_TIME_FAST, HANDSHAKE, ServerCommand, ServerCx, ServerRun};
-use crate::acl::access::Access;
-use crate::connection::Replies;
-use crate::pubsub::subscriptions::{Subscriber, is_in_subscribed_mode};
+use crate::commands::auth::set_protocol;
+use crate::commands::{ANY_TIME_FAST, HANDSHAKE};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::connection::Replies;
+use crate::state::connection::messages::is_in_subscribed_mode;
 
 pub static COMMANDS: &[&ServerCommand] = &[&PING, &ECHO, &SELECT, &RESET, &QUIT];
 
@@ -107,13 +108,13 @@ static RESET: ServerCommand = ServerCommand {
 };
 
 fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    Subscriber::of(cx).unsubscribe_all();
-    cx.shared.tracking.stop(cx.connection);
-    cx.shared.monitors.set(cx.worker, cx.connection, false);
+    cx.subscriber().unsubscribe_all();
+    cx.shared.tracking.stop(&mut cx.connection.listening.tracking);
+    cx.connection.set_monitor(&cx.shared.monitors, cx.worker, false);
     set_protocol(cx, Protocol::Resp2);
     set_db(cx, DbIndex(0));
     cx.connection.access = Access::new(&cx.shared.acl, &cx.shared.table);
-    cx.connection.replies = Replies::On;
+    cx.connection.output.replies = Replies::On;
     cx.connection.take_transaction();
     cx.connection.unwatch(&cx.shared.keyspace);
     cx.connection.set_durability(cx.shared, None);

@@ -3,24 +3,23 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_config::kind::Kind;
 use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::digest;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Flags, Group, Spec};
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::number::parse_integer;
+use kvasir_structures::locks::lock;
+use kvasir_table::Handler;
 
-use super::config::rewrite_all;
-use super::{
-    ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, debug_protocol, is_word, saving,
-    unknown_word, write_help,
-};
-use crate::config::kind::Kind;
-use crate::crash;
-use crate::dispatch::Handler;
-use crate::lock;
+use crate::commands::config::rewrite_all;
+use crate::commands::{ANY_TIME_ADMIN, debug_protocol, is_word, saving, unknown_word, write_help};
+use crate::info::crash;
 use crate::log::{notice, warning};
-use crate::shared::{Message, random_id};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::store::random_id;
+use crate::workers::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
 

@@ -3,7 +3,7 @@
 use kvasir_keyspace::error::Error;
 use kvasir_resp::reply::Protocol;
 
-use super::ServerCx;
+use crate::run::server::ServerCx;
 
 /// What Redis takes for a number that is not whole.
 #[expect(clippy::approx_constant, reason = "no mathematics, but what clients test for")]

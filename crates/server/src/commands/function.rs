@@ -7,12 +7,13 @@ use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_resp::args::Args;
 use kvasir_structures::glob::{self, Case};
 
-use super::script::{FUNCTION_ARGUMENTS, RUN, RUN_RO, check_flush_mode};
-use super::{ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
-use crate::scripting::libraries::{Library, Policy};
-use crate::scripting::{busy, interpreters, run};
-use crate::session::Session;
-use crate::shared::Shared;
+use crate::commands::script::{FUNCTION_ARGUMENTS, RUN, RUN_RO, check_flush_mode};
+use crate::commands::{help_spec, is_word, write_help};
+use crate::run::scripting::{busy, call, interpreters};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::run::session::Session;
+use crate::scripts::libraries::{Library, Policy};
+use crate::state::shared::Shared;
 
 pub static COMMANDS: &[&ServerCommand] = &[&FCALL, &FCALL_RO, &FUNCTION];
 
@@ -24,7 +25,7 @@ static FCALL: ServerCommand = ServerCommand {
         arguments: FUNCTION_ARGUMENTS,
         ..RUN
     },
-    run: ServerRun::Session(|session| run::call_function(session, false)),
+    run: ServerRun::Session(|session| call::call_function(session, false)),
 };
 
 static FCALL_RO: ServerCommand = ServerCommand {
@@ -34,7 +35,7 @@ static FCALL_RO: ServerCommand = ServerCommand {
         arguments: FUNCTION_ARGUMENTS,
         ..RUN_RO
     },
-    run: ServerRun::Session(|session| run::call_function(session, true)),
+    run: ServerRun::Session(|session| call::call_function(session, true)),
 };
 
 static FUNCTION: ServerCommand = ServerCommand {
@@ -111,7 +112,7 @@ fn parse_load(args: Args<'_>) -> Result<(&[u8], bool), Error> {
 /// Runs the code of libraries to learn which functions they have, while others are served.
 fn read_libraries(session: Session, codes: &[Vec<u8>]) -> (Session, Result<Vec<Library>, Error>) {
     let shared = session.shared();
-    run::with_interpreter(session, Kind::Function, |scripting, session| {
+    call::with_interpreter(session, Kind::Function, |scripting, session| {
         scripting.within(session, Kind::Function, |scripting| {
             codes.iter().map(|code| scripting.read_library(shared, code)).collect()
         })
@@ -238,7 +239,7 @@ static FLUSH: ServerCommand = ServerCommand {
     },
     run: ServerRun::World(|cx| {
         if cx.args.len() > 3 {
-            return Err(super::unknown_word("FUNCTION", &cx.args[1]));
+            return Err(crate::commands::unknown_word("FUNCTION", &cx.args[1]));
         }
         check_flush_mode(cx.args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
         cx.shared.libraries.flush();
@@ -306,7 +307,7 @@ fn restore(session: Session) -> (Session, Result<(), Error>) {
 
 fn parse_restore(args: Args<'_>) -> Result<(Vec<Vec<u8>>, Policy), Error> {
     if args.len() > 4 {
-        return Err(super::unknown_word("FUNCTION", &args[1]));
+        return Err(crate::commands::unknown_word("FUNCTION", &args[1]));
     }
     let policy = match args.get(3) {
         None => Policy::Append,

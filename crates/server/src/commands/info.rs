@@ -3,8 +3,9 @@
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Group, Spec};
 
-use super::{ANY_TIME, ServerCommand, ServerCx, ServerRun};
+use crate::commands::ANY_TIME;
 use crate::info::{Source, report};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&INFO];
 

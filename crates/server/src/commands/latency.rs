@@ -2,15 +2,15 @@
 //!
 //! Events are kept by `crate::latency`, the commands' histograms by `crate::stats`.
 
+use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
+use kvasir_table::Entry;
 
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun, help_spec, write_help};
-use crate::config::Config;
-use crate::dispatch::Entry;
-use crate::histogram::Distribution;
-use crate::latency::Series;
-use crate::shared::Shared;
+use crate::commands::{ANY_TIME_ADMIN, help_spec, write_help};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::stats::histogram::Distribution;
+use crate::stats::latency::Series;
 
 pub static COMMANDS: &[&ServerCommand] = &[&LATENCY];
 
@@ -156,7 +156,7 @@ fn histogram(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let shared = cx.shared;
     let told: Vec<(&Entry, Distribution)> = asked_for(cx)
         .into_iter()
-        .map(|entry| (entry, distribution(shared, entry)))
+        .map(|entry| (entry, shared.distribution(entry.index)))
         .filter(|(_, distribution)| distribution.calls > 0)
         .collect();
     let reply = cx.reply();
@@ -191,12 +191,6 @@ fn asked_for(cx: &ServerCx<'_>) -> Vec<&'static Entry> {
             std::iter::once(entry).chain(subcommands)
         })
         .collect()
-}
-
-/// Over all workers.
-pub fn distribution(shared: &Shared, entry: &Entry) -> Distribution {
-    let histograms = shared.workers.iter().map(|worker| &worker.stats.by_command[entry.index]);
-    Distribution::of(histograms.map(|stats| &stats.latency))
 }
 
 static LATENCY_DOCTOR: ServerCommand = ServerCommand {
@@ -311,7 +305,7 @@ static HELP: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::Latencies;
+    use crate::stats::latency::Latencies;
 
     #[test]
     fn the_doctor_names_events_and_what_helps() {
@@ -319,7 +313,7 @@ mod tests {
         let config = Config::default();
         assert!(diagnosis(&latencies.all(), &config).contains("not watched"));
         let config = Config {
-            latency: crate::config::Latency { monitor_threshold: 5, ..config.latency },
+            latency: kvasir_config::Latency { monitor_threshold: 5, ..config.latency },
             ..config
         };
         assert!(diagnosis(&latencies.all(), &config).contains("nothing to mend"));

@@ -6,12 +6,13 @@ use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::{heap, slab};
 
-use super::{ServerCommand, ServerCx, ServerRun, help_spec, info, write_help};
+use crate::commands::{help_spec, info, write_help};
 use crate::info::data::{Counts, databases};
 use crate::info::memory::Memory;
 use crate::info::ratio;
 use crate::info::scripts::Texts;
-use crate::shared::Message;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::workers::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&MEMORY];
 

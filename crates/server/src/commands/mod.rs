@@ -5,13 +5,13 @@
 
 pub mod acl;
 pub mod acl_check;
+pub mod acl_declared;
 pub mod acl_file;
 pub mod auth;
 pub mod client;
 pub mod client_durability;
 pub mod client_filter;
 pub mod client_kill;
-pub mod client_line;
 pub mod client_list;
 pub mod client_pause;
 pub mod client_tracking;
@@ -39,72 +39,14 @@ pub mod server;
 pub mod slowlog;
 pub mod transaction;
 
-use kvasir_keyspace::command::Command;
+use std::sync::LazyLock;
+
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::execute::{Call, Context, execute};
-use kvasir_keyspace::logging::{fence_all, log_changes};
-use kvasir_keyspace::plan;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
-use kvasir_keyspace::waiting::Blocking;
-use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
-use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_table::Table;
 
-use crate::connection::Connection;
-use crate::session::SessionRun;
-use crate::shared::Shared;
-use crate::worker::Core;
-
-/// A command that is not about data: its row and its function, in one place.
-pub struct ServerCommand {
-    pub spec: Spec,
-    pub run: ServerRun,
-}
-
-#[derive(Clone, Copy)]
-pub enum ServerRun {
-    Plain(fn(&mut ServerCx<'_>) -> Result<(), Error>),
-    /// With the gate closed: nobody else runs.
-    World(fn(&mut ServerCx<'_>) -> Result<(), Error>),
-    /// So only if the first function says it of the call.
-    WorldIf(fn(&Shared, Args<'_>) -> bool, fn(&mut ServerCx<'_>) -> Result<(), Error>),
-    /// With the worker whole, since it runs other calls.
-    Session(SessionRun),
-    /// By its first argument one of these.
-    Container(&'static [&'static ServerCommand]),
-    /// As a container, but without any argument a command itself.
-    Family(fn(&mut ServerCx<'_>) -> Result<(), Error>, &'static [&'static ServerCommand]),
-}
-
-/// What a server command works with. Its reply is the connection's.
-pub struct ServerCx<'a> {
-    pub shared: &'static Shared,
-    /// The worker that runs it.
-    pub worker: usize,
-    pub core: &'a mut Core,
-    pub connection: &'a mut Connection,
-    pub inside: Inside<'a>,
-    pub args: Args<'a>,
-}
-
-/// How a server command is inside the gate.
-pub enum Inside<'a> {
-    /// Not at all, while a busy script has the gate: then only those run that may.
-    Nowhere,
-    WithOthers(&'a Pass<'a>),
-    /// With the gate closed.
-    Alone(&'a mut ExclusivePass<'static>),
-}
-
-impl Inside<'_> {
-    pub fn pass(&self) -> Option<&Pass<'_>> {
-        match self {
-            Inside::Nowhere => None,
-            Inside::WithOthers(pass) => Some(pass),
-            Inside::Alone(pass) => Some(pass),
-        }
-    }
-}
+use crate::run::server::{ServerCommand, ServerCommands};
 
 /// Every server command, by family.
 pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
@@ -131,6 +73,26 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     function::COMMANDS,
 ];
 
+/// All commands by name.
+pub fn table() -> Table {
+    let rows = SERVER_COMMANDS.iter().copied().flatten().map(|command| command.row());
+    Table::new(&rows.collect::<Vec<_>>())
+}
+
+/// The commands about the server, as the table numbers them.
+pub fn numbered() -> ServerCommands {
+    fn add(to: &mut Vec<&'static ServerCommand>, command: &'static ServerCommand) {
+        to.push(command);
+        command.subcommands().iter().for_each(|sub| add(to, sub));
+    }
+    static ALL: LazyLock<Vec<&'static ServerCommand>> = LazyLock::new(|| {
+        let mut all = Vec::new();
+        SERVER_COMMANDS.iter().copied().flatten().for_each(|command| add(&mut all, command));
+        all
+    });
+    &ALL
+}
+
 /// While a data set is loaded, and on a replica that lost its master.
 const ANY_TIME: Flags = Flags::LOADING.union(Flags::STALE);
 const ANY_TIME_FAST: Flags = ANY_TIME.union(Flags::FAST);
@@ -152,60 +114,6 @@ const fn help_spec(since: &'static str, group: Group) -> Spec {
         arity: 2,
         flags: ANY_TIME,
         ..Spec::BLANK
-    }
-}
-
-const INSIDE: &str = "who may run while a script is busy does without";
-
-impl ServerCx<'_> {
-    /// The witness for being inside the gate.
-    fn pass(&self) -> &Pass<'_> {
-        self.inside.pass().expect(INSIDE)
-    }
-
-    /// The witness for being inside the gate alone.
-    fn alone(&mut self) -> &mut ExclusivePass<'static> {
-        match &mut self.inside {
-            Inside::Alone(pass) => pass,
-            _ => unreachable!("the gate is closed for such a command"),
-        }
-    }
-
-    /// Appends the call to the log; the gate is closed.
-    fn log_call(&mut self) {
-        let Core { env, tally, .. } = &mut *self.core;
-        if env.logs {
-            tally.entry.push(self.connection.db, self.args.iter());
-            let pass = self.inside.pass().expect(INSIDE);
-            log_changes(&self.shared.keyspace, pass, [], env, tally);
-            fence_all(&self.shared.keyspace, env, tally);
-        }
-    }
-
-    fn reply(&mut self) -> &mut Reply {
-        &mut self.connection.reply
-    }
-
-    /// Runs a data command on the arguments of this call.
-    fn run_data(&mut self, command: &'static Command) -> Result<(), Error> {
-        self.run_data_on(command, self.args)
-    }
-
-    /// Runs a data command on other arguments.
-    fn run_data_on(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Error> {
-        let (db, pass) = (self.connection.db, self.inside.pass().expect(INSIDE));
-        let keyspace = &self.shared.keyspace;
-        let mut keys = Vec::new();
-        plan::keys(keyspace, command, args, db, &mut keys)?;
-        let call = Call { command, args, db, keys: &keys };
-        let context = Context {
-            env: &self.core.env,
-            tally: &mut self.core.tally,
-            rng: &mut self.core.rng,
-            reply: &mut self.connection.reply,
-            blocking: Blocking::Never,
-        };
-        execute(keyspace, pass, &call, context).map(drop)
     }
 }
 
@@ -239,4 +147,45 @@ fn unknown_word(command: &str, word: &[u8]) -> Error {
         &word[..word.len().min(128)],
         &format!("'. Try {command} HELP."),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use kvasir_table::RenameError;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else() {
+        let table = table();
+        for entry in table.entries() {
+            let upper = entry.full_name.to_uppercase();
+            for name in [&entry.full_name, &upper] {
+                let found = table.find_full(name.as_bytes());
+                assert_eq!(found.map(|found| found.index), Some(entry.index), "{name}");
+            }
+            assert!(table.find_full(format!("{upper}?").as_bytes()).is_none());
+        }
+        assert!(table.find(b"").is_none());
+        assert!(table.find(&[b'x'; 100_000]).is_none());
+    }
+
+    #[test]
+    fn renamed_commands_are_found_by_their_new_names_only() {
+        let mut table = table();
+        let secret = [b's'; 64];
+        table.rename(b"Config", &secret).unwrap();
+        table.rename(b"get", b"").unwrap();
+        table.rename(b"set", b"get").unwrap();
+        let name = |name: &[u8]| table.find(name).map(|entry| entry.full_name.as_str());
+        assert_eq!([name(b"config"), name(b"set"), name(b"")], [None; 3]);
+        assert_eq!([name(&secret), name(b"GET")], [Some("config"), Some("set")]);
+        let sub = [&secret[..], b"|set"].concat();
+        assert_eq!(table.find_full(&sub).unwrap().full_name, "config|set");
+        assert_eq!(table.find_original(b"CONFIG|set").unwrap().full_name, "config|set");
+        assert!(table.find_original(b"get").unwrap().is_removed);
+        assert_eq!(table.rename(b"nosuch", b"x"), Err(RenameError::NoSuchCommand));
+        assert_eq!(table.rename(b"config", b"x"), Err(RenameError::NoSuchCommand));
+        assert_eq!(table.rename(b"ping", b"ECHO"), Err(RenameError::NameTaken));
+    }
 }

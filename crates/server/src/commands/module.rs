@@ -3,7 +3,8 @@
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 
-use super::{ServerCommand, ServerCx, ServerRun, help_spec, write_help};
+use crate::commands::{help_spec, write_help};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&MODULE];
 

@@ -3,7 +3,8 @@
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Group, Spec};
 
-use super::{ANY_TIME_ADMIN, ServerCommand, ServerCx, ServerRun};
+use crate::commands::ANY_TIME_ADMIN;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&MONITOR];
 
@@ -26,8 +27,8 @@ fn monitor(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if cx.connection.in_session {
         return Err(Error::fixed("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
-    if !cx.connection.is_monitor {
-        cx.shared.monitors.set(cx.worker, cx.connection, true);
+    if !cx.connection.listening.is_monitor {
+        cx.connection.set_monitor(&cx.shared.monitors, cx.worker, true);
         cx.reply().ok();
     }
     Ok(())

@@ -2,15 +2,12 @@
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
+use kvasir_pubsub::Kind;
 use kvasir_structures::glob::{self, Case};
 
-use super::{
-    ANY_TIME, ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, help_spec, unknown_word,
-    write_help,
-};
-use crate::connection::Replies;
-use crate::pubsub::Kind;
-use crate::pubsub::subscriptions::Subscriber;
+use crate::commands::{ANY_TIME, ANY_TIME_FAST, help_spec, unknown_word, write_help};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::connection::Replies;
 
 pub static COMMANDS: &[&ServerCommand] = &[
     &SUBSCRIBE,
@@ -128,14 +125,14 @@ static SUNSUBSCRIBE: ServerCommand = ServerCommand {
 
 fn subscribe(cx: &mut ServerCx<'_>, kind: Kind, word: &str) -> Result<(), Error> {
     for name in cx.args.from(1) {
-        Subscriber::of(cx).subscribe(kind, name);
+        cx.subscriber().subscribe(kind, name);
         confirm(cx, kind, word, Some(name));
     }
     Ok(())
 }
 
 fn unsubscribe(cx: &mut ServerCx<'_>, kind: Kind, word: &str) -> Result<(), Error> {
-    let all = Subscriber::of(cx).names(kind);
+    let all = cx.subscriber().names(kind);
     match cx.args.len() {
         1 if all.is_empty() => confirm(cx, kind, word, None),
         1 => all.iter().for_each(|name| leave(cx, kind, word, name)),
@@ -145,20 +142,21 @@ fn unsubscribe(cx: &mut ServerCx<'_>, kind: Kind, word: &str) -> Result<(), Erro
 }
 
 fn leave(cx: &mut ServerCx<'_>, kind: Kind, word: &str, name: &[u8]) {
-    Subscriber::of(cx).unsubscribe(kind, name);
+    cx.subscriber().unsubscribe(kind, name);
     confirm(cx, kind, word, Some(name));
 }
 
 /// Says to what the connection has subscribed or no longer subscribes, and how many subscriptions
 /// it has: channels and patterns count together, shard channels alone.
 fn confirm(cx: &mut ServerCx<'_>, kind: Kind, word: &str, name: Option<&[u8]>) {
-    let count_of = |kind| cx.connection.subscriptions.as_ref().map_or(0, |all| all.count(kind));
+    let count_of =
+        |kind| cx.connection.listening.subscriptions.as_ref().map_or(0, |all| all.count(kind));
     let count = match kind {
         Kind::ShardChannel => count_of(kind),
         Kind::Channel | Kind::Pattern => count_of(Kind::Channel) + count_of(Kind::Pattern),
     };
     // Confirmations are messages, which CLIENT REPLY OFF does not concern.
-    let is_muted = cx.connection.replies != Replies::On;
+    let is_muted = cx.connection.output.replies != Replies::On;
     let reply = if is_muted { cx.connection.late_messages() } else { cx.reply() };
     reply.push(3);
     reply.bulk(word.as_bytes());
@@ -203,7 +201,7 @@ static SPUBLISH: ServerCommand = ServerCommand {
 fn publish(cx: &mut ServerCx<'_>, kind: Kind) -> Result<(), Error> {
     let (channel, message) = (&cx.args[1], &cx.args[2]);
     // What the client wrote before, its subscribers may look for.
-    let place = (cx.worker, cx.connection.written_to);
+    let place = (cx.worker, cx.connection.durability.written_to);
     let receivers = cx.shared.pubsub.publish(place, kind, channel, message);
     cx.reply().integer(receivers as i64);
     Ok(())

@@ -3,10 +3,9 @@
 //! The page is committed; a test says when it is no longer what is printed here.
 
 use kvasir_keyspace::spec::{Argument, ArgumentKind, Group, Spec};
+use kvasir_table::{Entry, Handler, ServerHandler, Table, Way};
 
 use crate::commands::command_info::flag_names;
-use crate::commands::{ServerCommand, ServerRun};
-use crate::dispatch::{Entry, Handler, Table};
 
 /// Every group in the order of the page, with its title.
 const GROUPS: &[(Group, &str)] = &[
@@ -52,7 +51,7 @@ pub fn reference(table: &Table) -> String {
 /// A container alone is an error; its subcommands are what can be called.
 fn is_callable(entry: &Entry) -> bool {
     let is_family =
-        matches!(entry.handler, Handler::Server(ServerCommand { run: ServerRun::Family(..), .. }));
+        matches!(entry.handler, Handler::Server(ServerHandler { way: Way::Family, .. }));
     entry.subcommands.is_empty() || is_family
 }
 
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn committed_files_are_what_the_table_prints() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
-        let printed = reference(&Table::new());
+        let printed = reference(&crate::commands::table());
         if std::env::var_os("KVASIR_UPDATE").is_some() {
             std::fs::write(&path, &printed).unwrap();
         }
@@ -143,7 +142,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_section() {
-        let table = Table::new();
+        let table = crate::commands::table();
         let printed = reference(&table);
         for entry in table.entries().iter().filter(|entry| is_callable(entry)) {
             let heading = format!("\n### {}\n", name(entry));

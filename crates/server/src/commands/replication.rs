@@ -8,8 +8,10 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
-use super::{ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun, is_word};
-use crate::acks::{Acks, answer_or_wait};
+use crate::commands::{ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, is_word};
+use crate::run::acks::answer_or_wait;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::waits::Acks;
 
 pub static COMMANDS: &[&ServerCommand] = &[
     &ROLE,
@@ -65,7 +67,7 @@ static WAIT: ServerCommand = ServerCommand {
     run: ServerRun::Plain(|cx| {
         let replicas = replica_count(integer(&cx.args[1])?);
         let deadline_ms = block_deadline_ms(&cx.args[2], &cx.core.env)?;
-        let acks = Acks::of_wait(cx, replicas, deadline_ms);
+        let acks = Acks::of_wait(cx.connection.durability.written_to, replicas, deadline_ms);
         answer_or_wait(cx, acks);
         Ok(())
     }),
@@ -107,7 +109,8 @@ fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    let acks = Acks::of_waitaof(cx, (local, replicas), deadline_ms);
+    let acks =
+        Acks::of_waitaof(cx.connection.durability.written_to, (local, replicas), deadline_ms);
     answer_or_wait(cx, acks);
     Ok(())
 }

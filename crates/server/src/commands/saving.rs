@@ -5,9 +5,10 @@ use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_keyspace::view::Garbage;
 use kvasir_persistence::load::{Entrance, FileError, manifest};
 
-use super::{ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, is_word};
+use crate::commands::{ANY_TIME_FAST, is_word};
+use crate::loading;
 use crate::log::warning;
-use crate::saving::loading;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&LASTSAVE, &SAVE, &BGSAVE];
 

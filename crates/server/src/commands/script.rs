@@ -6,8 +6,9 @@ use kvasir_keyspace::spec::{Argument, Begin, Find, Flags, Group, KeyFlags, KeySp
 use kvasir_lua::interpreter::Sha;
 use kvasir_resp::args::Args;
 
-use super::{ServerCommand, ServerCx, ServerRun, help_spec, is_word, write_help};
-use crate::scripting::{busy, interpreters, run};
+use crate::commands::{help_spec, is_word, write_help};
+use crate::run::scripting::{busy, call, interpreters};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&EVAL, &EVALSHA, &EVAL_RO, &EVALSHA_RO, &SCRIPT];
 
@@ -69,7 +70,7 @@ static EVAL: ServerCommand = ServerCommand {
         arguments: SCRIPT_ARGUMENTS,
         ..RUN
     },
-    run: ServerRun::Session(|session| run::eval(session, false)),
+    run: ServerRun::Session(|session| call::eval(session, false)),
 };
 
 static EVALSHA: ServerCommand = ServerCommand {
@@ -81,7 +82,7 @@ static EVALSHA: ServerCommand = ServerCommand {
         arguments: SHA_ARGUMENTS,
         ..RUN
     },
-    run: ServerRun::Session(|session| run::eval_sha(session, false)),
+    run: ServerRun::Session(|session| call::eval_sha(session, false)),
 };
 
 static EVAL_RO: ServerCommand = ServerCommand {
@@ -91,7 +92,7 @@ static EVAL_RO: ServerCommand = ServerCommand {
         arguments: SCRIPT_ARGUMENTS,
         ..RUN_RO
     },
-    run: ServerRun::Session(|session| run::eval(session, true)),
+    run: ServerRun::Session(|session| call::eval(session, true)),
 };
 
 static EVALSHA_RO: ServerCommand = ServerCommand {
@@ -102,7 +103,7 @@ static EVALSHA_RO: ServerCommand = ServerCommand {
         arguments: SHA_ARGUMENTS,
         ..RUN_RO
     },
-    run: ServerRun::Session(|session| run::eval_sha(session, true)),
+    run: ServerRun::Session(|session| call::eval_sha(session, true)),
 };
 
 static SCRIPT: ServerCommand = ServerCommand {
@@ -133,7 +134,7 @@ static LOAD: ServerCommand = ServerCommand {
         arguments: &[Argument::string("script")],
         ..SUBCOMMAND
     },
-    run: ServerRun::Session(run::load),
+    run: ServerRun::Session(call::load),
 };
 
 static EXISTS: ServerCommand = ServerCommand {

@@ -6,9 +6,10 @@ use kvasir_reactor::clock;
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
-use super::{ANY_TIME_ADMIN, ANY_TIME_FAST, ServerCommand, ServerCx, ServerRun, is_word};
-use crate::saving;
-use crate::shared::Shared;
+use crate::commands::{ANY_TIME_ADMIN, ANY_TIME_FAST, is_word};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::shared::Shared;
+use crate::store::saving;
 
 pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &SHUTDOWN];
 

@@ -4,8 +4,9 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
-use super::{ANY_TIME, ServerCommand, ServerCx, ServerRun, help_spec, unknown_word, write_help};
-use crate::command_log::{Entry, Kind};
+use crate::clients::command_log::{Entry, Kind};
+use crate::commands::{ANY_TIME, help_spec, unknown_word, write_help};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&SLOWLOG, &COMMANDLOG];
 

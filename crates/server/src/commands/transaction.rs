@@ -9,12 +9,13 @@ use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use kvasir_resp::reply::Mark;
 
-use super::{ANY_TIME_NOSCRIPT, ServerCommand, ServerCx, ServerRun};
-use crate::acl::admit::Moment;
-use crate::dispatch::Handler;
-use crate::evict::OUT_OF_MEMORY;
-use crate::session::{Session, plan_slots};
-use crate::transaction::{Queued, Transaction, Watched};
+use crate::calls::admit::Moment;
+use crate::calls::evict::OUT_OF_MEMORY;
+use crate::calls::planning::plan_slots;
+use crate::commands::ANY_TIME_NOSCRIPT;
+use crate::run::server::{ServerCommand, ServerCx, ServerRun, session_of};
+use crate::run::session::Session;
+use crate::state::connection::transaction::{Queued, Transaction, Watched};
 
 pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCH, &UNWATCH];
 
@@ -187,15 +188,17 @@ fn hold(session: &mut Session, transaction: &Transaction) -> Result<(), Error> {
             db = selected;
         }
     }
-    keys.extend(session.connection.watched.iter().flat_map(|watched| watched.places()));
+    keys.extend(session.connection.multi.watched.iter().flat_map(|watched| watched.places()));
     session.hold_keys(&keys)
 }
 
 /// Whether a watched key is not what it was.
 fn has_changed(session: &Session) -> bool {
-    let watched: Option<&Watched> = session.connection.watched.as_deref();
+    let watched: Option<&Watched> = session.connection.multi.watched.as_deref();
     watched.is_some_and(|watched| {
-        watched.is_touched() || watched.alive().any(|(db, key)| session.has_expired(db, key))
+        let watching = &session.shared().keyspace.watching;
+        watched.is_touched()
+            || watched.has_expired(watching, |db, key| session.has_expired(db, key))
     })
 }
 
@@ -209,22 +212,18 @@ fn run(mut session: Session, call: Queued, start: Mark) -> Session {
         session.fail(entry, mark, &error);
         return session;
     }
-    match entry.handler {
-        Handler::Server(ServerCommand { run: ServerRun::Session(run), .. }) => {
-            let (mut session, result) = session.hand_on(entry, *run, args, start);
-            if let Err(error) = result {
-                session.fail(entry, mark, &error);
-            }
-            session
+    if let Some(run) = session_of(session.worker.commands, entry) {
+        let (mut session, result) = session.hand_on(entry, run, args, start);
+        if let Err(error) = result {
+            session.fail(entry, mark, &error);
         }
-        _ => {
-            let result = session.call(entry, args.as_args());
-            session.feed_monitors(entry, args.as_args(), false);
-            if let Err(error) = result {
-                session.fail(entry, mark, &error);
-            }
-            session.note_large(entry, args.as_args(), 0, start);
-            session
-        }
+        return session;
     }
+    let result = session.call(entry, args.as_args());
+    session.feed_monitors(entry, args.as_args(), false);
+    if let Err(error) = result {
+        session.fail(entry, mark, &error);
+    }
+    session.note_large(entry, args.as_args(), 0, start);
+    session
 }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_pubsub::Kind;
 use kvasir_reactor::clock::Ticks;
+use kvasir_structures::locks::lock;
 
-use super::{Lines, Source, compression, ratio};
 use crate::clients::Client;
-use crate::commands::latency::distribution;
-use crate::lock;
-use crate::pubsub::Kind;
-use crate::shared::Shared;
+use crate::info::{Lines, Source, compression, ratio};
+use crate::state::shared::Shared;
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     let waiting = &source.shared.keyspace.waiting;
@@ -130,7 +129,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
 pub fn commandstats(source: &Source<'_>, lines: &mut Lines) {
     for entry in source.shared.table.entries() {
         let (mut calls, mut ticks, mut rejected, mut failed) = (0, 0, 0, 0);
-        for worker in &source.shared.workers {
+        for worker in source.shared.workers.iter() {
             let stats = &worker.stats.by_command[entry.index];
             calls += stats.calls.value();
             ticks += stats.ticks.value();
@@ -159,7 +158,7 @@ pub fn latencystats(source: &Source<'_>, lines: &mut Lines) {
         return;
     }
     for entry in source.shared.table.entries() {
-        let distribution = distribution(source.shared, entry);
+        let distribution = source.shared.distribution(entry.index);
         if distribution.calls == 0 {
             continue;
         }
@@ -182,7 +181,7 @@ pub fn errorstats(source: &Source<'_>, lines: &mut Lines) {
 /// Error replies by code, of all workers.
 fn errors(source: &Source<'_>) -> BTreeMap<Vec<u8>, u64> {
     let mut all = BTreeMap::new();
-    for worker in &source.shared.workers {
+    for worker in source.shared.workers.iter() {
         for (code, count) in lock(&worker.stats.errors).iter() {
             *all.entry(code.clone()).or_default() += count;
         }

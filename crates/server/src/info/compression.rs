@@ -1,29 +1,11 @@
 //! What INFO tells of strings that are kept compressed: in Memory what there is at present, in
 //! Stats what the work has come to.
 
-use std::sync::Mutex;
+use kvasir_reactor::clock::Ticks;
+use kvasir_structures::compressed::Counts;
 
-use kvasir_reactor::clock::{self, Ticks};
-use kvasir_structures::compressed::{self, Counts};
-
-use super::{Lines, ratio};
-use crate::lock;
-
-/// What was counted when CONFIG RESETSTAT was called last.
-#[derive(Default)]
-pub struct CompressionStats(Mutex<Counts>);
-
-impl CompressionStats {
-    /// Has the time counted from now on.
-    pub fn new() -> CompressionStats {
-        compressed::lend_clock(|| clock::ticks().count());
-        CompressionStats::default()
-    }
-
-    pub fn reset(&self) {
-        *lock(&self.0) = Counts::now();
-    }
-}
+use crate::info::{Lines, ratio};
+use crate::stats::compression::CompressionStats;
 
 pub fn memory(lines: &mut Lines) {
     let Counts { held, text_bytes, bytes, .. } = Counts::now();
@@ -34,7 +16,7 @@ pub fn memory(lines: &mut Lines) {
 }
 
 pub fn stats(stats: &CompressionStats, lines: &mut Lines) {
-    let (before, now) = (*lock(&stats.0), Counts::now());
+    let (before, now) = (stats.before(), Counts::now());
     let since = |count: fn(&Counts) -> u64| count(&now).saturating_sub(count(&before));
     let usec = |ticks: u64| Ticks::from_count(ticks).to_nanos() / 1000;
     lines.field("value_compression_compressed", since(|counts| counts.compressions));

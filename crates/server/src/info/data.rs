@@ -7,8 +7,8 @@ use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::value::Object;
 use kvasir_structures::slot::SlotGuard;
 
-use super::{Lines, Source};
-use crate::saving::loading::eta_s;
+use crate::info::{Lines, Source};
+use crate::store::saving::loading::eta_s;
 
 pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     let saving = &source.shared.saving;

@@ -2,8 +2,8 @@
 
 use kvasir_reactor::{clock, limits};
 
-use super::{Lines, Source};
-use crate::commands::auth::REDIS_VERSION;
+use crate::info::{Lines, Source};
+use crate::machine::version::REDIS_VERSION;
 
 pub fn server(source: &Source<'_>, lines: &mut Lines) {
     let (facts, config) = (&source.shared.facts, source.config);

@@ -3,9 +3,9 @@
 use kvasir_reactor::limits;
 use kvasir_structures::huge_pages::later;
 
-use super::{Lines, Source, compression, ratio, scripts};
-use crate::memory;
-use crate::shared::Shared;
+use crate::info::{Lines, Source, compression, ratio, scripts};
+use crate::machine::memory;
+use crate::state::shared::Shared;
 
 /// Memory at one moment, in bytes.
 pub struct Memory {

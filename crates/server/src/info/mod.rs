@@ -5,6 +5,7 @@
 
 pub mod activity;
 pub mod compression;
+pub mod crash;
 pub mod data;
 mod machine;
 pub mod memory;
@@ -14,10 +15,10 @@ pub mod scripts;
 use std::fmt::Display;
 use std::io::Write;
 
+use kvasir_config::Config;
 use kvasir_structures::gate::Pass;
 
-use crate::config::Config;
-use crate::shared::Shared;
+use crate::state::shared::Shared;
 use crate::stats::{Counter, WorkerStats};
 
 /// What the sections are written from.

@@ -1,7 +1,8 @@
 //! Sections about other servers, of which there are none yet: Replication, Cluster.
 
-use super::{Lines, Source};
-use crate::lock;
+use kvasir_structures::locks::lock;
+
+use crate::info::{Lines, Source};
 
 /// The replication id must change whenever the data may have another history: it is new at every
 /// start.

@@ -2,8 +2,8 @@
 //!
 //! What the interpreters take is no part of `used_memory`, as in Redis; texts are.
 
-use super::{Lines, Source};
-use crate::shared::Shared;
+use crate::info::{Lines, Source};
+use crate::state::shared::Shared;
 
 /// Memory of texts that are kept, in bytes, and how many.
 pub struct Texts {
@@ -34,7 +34,7 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     let functions = source.sum(|stats| &stats.function_vm_bytes);
     lines.field("used_memory_lua", scripts);
     lines.field("used_memory_vm_eval", scripts);
-    lines.field("used_memory_lua_human", super::human(scripts));
+    lines.field("used_memory_lua_human", crate::info::human(scripts));
     lines.field("used_memory_scripts_eval", texts.script_bytes);
     lines.field("number_of_cached_scripts", texts.scripts);
     lines.field("number_of_functions", texts.functions);

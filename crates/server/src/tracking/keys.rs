@@ -4,14 +4,14 @@
 //! As in Redis a key is the same in every database. Clients that have gone stay listed until the
 //! key changes: ids are never used again.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use kvasir_pubsub::Names;
 use kvasir_structures::hash;
+use kvasir_structures::locks::lock;
 use smallvec::SmallVec;
-
-use crate::lock;
-use crate::pubsub::Names;
 
 /// Keys are spread over so many locks.
 const SHARDS: usize = 64;

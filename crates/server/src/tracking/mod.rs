@@ -17,75 +17,23 @@ pub mod keys;
 pub mod local;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, RwLock};
 
+use kvasir_config::Config;
 use kvasir_keyspace::spec::{Flags, Group};
+use kvasir_pubsub::post::Post;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::{read, write};
+use kvasir_table::Entry;
+use kvasir_table::keys::each_key_used;
 
-use crate::call_keys::each_key_used;
-use crate::clients::Client;
-use crate::config::Config;
-use crate::connection::Connection;
-use crate::dispatch::{Entry, Handler};
-use crate::fence;
-use crate::post::Post;
-use crate::pubsub::notifications;
-use crate::shared::Shared;
-use crate::worker::Core;
+use crate::clients::tracker::{Mode, NOBODY, Tracked, Tracker};
+use crate::clients::{Client, Clients};
 use keys::{Keys, Readers};
 use local::{Letter, Local, News};
-
-/// Whoever changed a key, where no client did.
-pub const NOBODY: u64 = 0;
-
-/// Which keys a client is told of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Those that it has read.
-    Read,
-    /// Those that it has read by a call behind CLIENT CACHING YES.
-    OptIn,
-    /// Those that it has read, but by calls behind CLIENT CACHING NO.
-    OptOut,
-    /// Those that begin with its prefixes.
-    Broadcast,
-}
-
-/// What is known of a client that tracks; another one takes its place when it asks anew.
-pub struct Tracker {
-    pub client: Arc<Client>,
-    pub mode: Mode,
-    /// It is not told of what it changed itself.
-    pub no_loop: bool,
-    /// The client that is told in its place.
-    pub redirect: Option<u64>,
-    /// In broadcasting mode, at least one.
-    pub prefixes: Vec<Arc<[u8]>>,
-    /// `redirect` had gone when it should have been told.
-    pub is_broken: AtomicBool,
-}
-
-/// What a connection knows of its own tracking.
-pub struct Tracked {
-    pub tracker: Arc<Tracker>,
-    /// CLIENT CACHING was called for the call that comes, or runs.
-    pub has_choice: bool,
-}
-
-impl Tracked {
-    /// Whether the client caches what the call at work reads.
-    fn reads(&self) -> bool {
-        match self.tracker.mode {
-            Mode::Read => true,
-            Mode::OptIn => self.has_choice,
-            Mode::OptOut => !self.has_choice,
-            Mode::Broadcast => false,
-        }
-    }
-}
 
 /// Who wants to hear of all keys that begin so.
 type Prefixes = BTreeMap<Arc<[u8]>, Vec<Arc<Tracker>>>;
@@ -98,7 +46,7 @@ pub struct Tracking {
     pub keys: Keys,
     prefixes: RwLock<Prefixes>,
     prefix_count: AtomicUsize,
-    post: Post<Letter>,
+    pub post: Post<Letter>,
 }
 
 impl Tracking {
@@ -124,10 +72,10 @@ impl Tracking {
         self.prefix_count.load(Relaxed)
     }
 
-    /// Has a client track, as `tracker` says. The gate is closed.
-    pub fn start(&self, connection: &mut Connection, tracker: Tracker) {
+    /// Has a client track, as `tracker` says and its connection notes. The gate is closed.
+    pub fn start(&self, place: &mut Option<Box<Tracked>>, tracker: Tracker) {
         let client = Arc::clone(&tracker.client);
-        self.stop(connection);
+        self.stop(place);
         if self.count() == 0 {
             // Of those who closed their connections.
             self.keys.clear();
@@ -142,12 +90,12 @@ impl Tracking {
         write(&self.trackers).insert(client.id, Arc::clone(&tracker));
         self.count.fetch_add(1, Relaxed);
         client.set_tracker(Some(Arc::clone(&tracker)));
-        connection.tracking = Some(Box::new(Tracked { tracker, has_choice: false }));
+        *place = Some(Box::new(Tracked { tracker, has_choice: false }));
     }
 
     /// Has a client track no more.
-    pub fn stop(&self, connection: &mut Connection) {
-        let Some(tracked) = connection.tracking.take() else { return };
+    pub fn stop(&self, place: &mut Option<Box<Tracked>>) {
+        let Some(tracked) = place.take() else { return };
         let tracker = tracked.tracker;
         write(&self.trackers).remove(&tracker.client.id);
         tracker.client.set_tracker(None);
@@ -184,7 +132,7 @@ impl Tracking {
             while scene.keys_max > 0
                 && let Some((old, readers)) = self.keys.take_surplus(scene.keys_max, key)
             {
-                self.tell_readers(scene.shared, (scene.worker, 0), &old, &readers, NOBODY);
+                self.tell_readers(scene.clients, (scene.worker, 0), &old, &readers, NOBODY);
             }
         });
     }
@@ -193,7 +141,7 @@ impl Tracking {
     pub fn keep_limit(&self, scene: Scene<'_>) {
         if scene.keys_max > 0 && self.keys.count() > scene.keys_max {
             for (key, readers) in self.keys.take_beyond(scene.keys_max) {
-                self.tell_readers(scene.shared, (scene.worker, 0), &key, &readers, NOBODY);
+                self.tell_readers(scene.clients, (scene.worker, 0), &key, &readers, NOBODY);
             }
         }
     }
@@ -201,7 +149,7 @@ impl Tracking {
     /// Tells of a key that `by` has changed.
     pub fn invalidate(
         &self,
-        shared: &Shared,
+        clients: &Clients,
         place: (usize, u64),
         local: &mut Local,
         key: &[u8],
@@ -211,7 +159,7 @@ impl Tracking {
             local.note_change(key, by);
         }
         if let Some(readers) = self.keys.take(key) {
-            self.tell_readers(shared, place, key, &readers, by);
+            self.tell_readers(clients, place, key, &readers, by);
         }
     }
 
@@ -227,7 +175,7 @@ impl Tracking {
 
     fn tell_readers(
         &self,
-        shared: &Shared,
+        clients: &Clients,
         place: (usize, u64),
         key: &[u8],
         readers: &Readers,
@@ -242,13 +190,13 @@ impl Tracking {
         let listeners: Vec<Arc<Tracker>> = readers.iter().filter_map(listen).collect();
         drop(trackers);
         let news = News::Keys(encode([key].into_iter()));
-        listeners.iter().for_each(|tracker| self.tell(shared, place, tracker, news.clone()));
+        listeners.iter().for_each(|tracker| self.tell(clients, place, tracker, news.clone()));
     }
 
     /// Tells those who named prefixes of the keys that a worker has changed in a turn.
     pub fn broadcast(
         &self,
-        shared: &Shared,
+        clients: &Clients,
         place: (usize, u64),
         changed: &BTreeMap<Vec<u8>, u64>,
     ) {
@@ -278,25 +226,31 @@ impl Tracking {
             }
         }
         for (tracker, news) in letters {
-            self.tell(shared, place, &tracker, news);
+            self.tell(clients, place, &tracker, news);
         }
     }
 
     /// Tells everybody that all keys have changed.
-    pub fn flush(&self, shared: &Shared, place: (usize, u64)) {
+    pub fn flush(&self, clients: &Clients, place: (usize, u64)) {
         self.keys.clear();
         let trackers: Vec<Arc<Tracker>> = read(&self.trackers).values().cloned().collect();
-        trackers.iter().for_each(|tracker| self.tell(shared, place, tracker, News::All));
+        trackers.iter().for_each(|tracker| self.tell(clients, place, tracker, News::All));
     }
 
     /// `worker` and fence: where it happened, and how far that must be on disk before it is told.
-    fn tell(&self, shared: &Shared, (worker, fence): (usize, u64), tracker: &Tracker, news: News) {
+    fn tell(
+        &self,
+        clients: &Clients,
+        (worker, fence): (usize, u64),
+        tracker: &Tracker,
+        news: News,
+    ) {
         let send = |to: &Client, is_redirected, news| {
             let (connection, client) = (to.connection, to.id);
             let letter = Letter { connection, client, is_redirected, news, fence };
             self.post.send(worker, to.worker, letter);
         };
-        match tracker.redirect.map(|id| (id, shared.clients.find(id))) {
+        match tracker.redirect.map(|id| (id, clients.find(id))) {
             None => send(&tracker.client, false, news),
             Some((_, Some(other))) => send(&other, true, news),
             Some((id, None)) => {
@@ -310,41 +264,16 @@ impl Tracking {
 /// Where a call runs.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
-    pub shared: &'a Shared,
+    pub clients: &'a Clients,
     pub worker: usize,
     /// `tracking-table-max-keys`; 0: no limit.
     pub keys_max: usize,
 }
 
 impl<'a> Scene<'a> {
-    pub fn of(shared: &'a Shared, worker: usize, config: &Config) -> Scene<'a> {
-        Scene { shared, worker, keys_max: config.tracking_table_max_keys as usize }
+    pub fn of(clients: &'a Clients, worker: usize, config: &Config) -> Scene<'a> {
+        Scene { clients, worker, keys_max: config.tracking_table_max_keys as usize }
     }
-}
-
-/// Tells of what a call has changed, while somebody tracks: call, and whether it succeeded.
-#[cold]
-pub fn tell(
-    shared: &Shared,
-    worker: usize,
-    core: &mut Core,
-    (connection, entry, args): (&Connection, &Entry, Args<'_>),
-    is_ok: bool,
-) {
-    let has_changed = !core.tally.events.is_empty();
-    notifications::tell(shared, worker, core, connection.client.id);
-    if has_changed {
-        // A read that found its key expired has invalidated what it was listed for.
-        connection.remember_keys(Scene::of(shared, worker, &core.config), entry, args);
-    }
-    if is_ok && flushes(entry) {
-        shared.tracking.flush(shared, (worker, fence::of_news(core)));
-    }
-}
-
-/// Whether a call, if it succeeds, changes every key of a database.
-fn flushes(entry: &Entry) -> bool {
-    matches!(entry.handler, Handler::Data(_)) && matches!(entry.spec.name, "flushall" | "flushdb")
 }
 
 /// The array of keys that a message ends with.

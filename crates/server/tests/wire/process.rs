@@ -204,8 +204,8 @@ fn every_option_of_the_oracles_is_known() {
         let reply = oracle.connect().ask("CONFIG GET *");
         let names = reply.as_array().unwrap().iter().step_by(2);
         for name in names.map(|name| String::from_utf8_lossy(name.as_bytes().unwrap())) {
-            let is_known = kvasir_server::config::row::Row::find(name.as_bytes()).is_some()
-                || kvasir_server::config::unsupported::Unsupported::find(name.as_bytes()).is_some();
+            let is_known = kvasir_config::row::Row::find(name.as_bytes()).is_some()
+                || kvasir_config::unsupported::Unsupported::find(name.as_bytes()).is_some();
             if !is_known {
                 unknown.push(name.into_owned());
             }

@@ -178,6 +178,38 @@ fn a_key_whose_time_is_over_ends_a_watch_unless_it_was_over_before() {
     Server::redis(&[]).iter().for_each(run);
 }
 
+/// What is missing or over, and becomes one of the two, stays what it is for whoever watches.
+#[test]
+fn swapped_databases_end_a_watch_where_something_is_there() {
+    const LIVE: &str = "SET k v";
+    const OVER: &str = "SET k v PX 1";
+    let run = |server: &Server| {
+        let mut client = server.connect();
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+        for (before, after, is_changed) in [
+            ("PING", "PING", false),
+            ("PING", OVER, false),
+            (OVER, OVER, false),
+            (OVER, "PING", false),
+            ("PING", LIVE, true),
+            (OVER, LIVE, true),
+            (LIVE, OVER, true),
+            (LIVE, "PING", true),
+            (LIVE, LIVE, true),
+        ] {
+            let script = format!("FLUSHALL; SELECT 1; {after}; SELECT 0; {before}");
+            run_script(&mut client, &script);
+            thread::sleep(std::time::Duration::from_millis(10));
+            let said = run_script(&mut client, "WATCH k; SWAPDB 0 1; MULTI; PING; EXEC");
+            let exec = if is_changed { "_" } else { "[+PONG]" };
+            let name = server.name;
+            assert!(said.ends_with(exec), "{name}: {before} by {after}: {said}");
+        }
+    };
+    each_backend(&[], |server| run(server));
+    Server::redis(&[]).iter().for_each(run);
+}
+
 #[test]
 fn a_client_list_shows_transactions() {
     each_backend(&[], |server| {

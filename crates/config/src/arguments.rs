@@ -1,0 +1,245 @@
+//! The command line: `kvasir-server [file] [--option value ...] [-]`, by redis-server's rules.
+//!
+//! A word that starts with `--` begins an option; what follows, up to the next such word, are its
+//! values. The word right after an option is always its value, so that a password may start with
+//! `--`; only `--save --other` means an empty value. An option and its values may be one argument
+//! too (`"--port 7777"`). The result is text in the syntax of the file, so that one parser reads
+//! both.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use crate::syntax;
+
+/// What the user wants.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Invocation {
+    Serve(Sources),
+    Version,
+    Help,
+    /// Print the sample configuration file.
+    PrintConfig,
+    /// Look whether a snapshot is sound.
+    CheckRdb(CheckRdb),
+    /// Look whether an append-only file is sound.
+    CheckAof(CheckAof),
+    /// Say what is wrong with the command line.
+    Misuse(String),
+}
+
+/// What is asked of `check-rdb`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct CheckRdb {
+    pub path: PathBuf,
+    /// Data of modules is left out, as `rdb-skip-modules yes` has it.
+    pub skips_modules: bool,
+}
+
+/// What is asked of `check-aof`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct CheckAof {
+    /// A manifest, or one of the files.
+    pub path: PathBuf,
+    /// Cut off a torn end.
+    pub fixes: bool,
+    /// Cut off what came after this time, in seconds since 1970.
+    pub until_s: Option<u64>,
+    /// As of `check-rdb`.
+    pub skips_modules: bool,
+}
+
+/// Where the configuration comes from; what comes later wins.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// May be a pattern that names several files.
+    pub file: Option<PathBuf>,
+    pub stdin: bool,
+    /// Directives from the command line, one a line.
+    pub options: Vec<u8>,
+}
+
+/// What `--help` prints.
+pub const USAGE: &str = "\
+Usage: kvasir-server [/path/to/redis.conf] [--option value ...] [-]
+       kvasir-server -                 read the configuration from standard input
+       kvasir-server -v or --version
+       kvasir-server -h or --help
+       kvasir-server --print-config    print a configuration file with every option
+       kvasir-server check-rdb [--skip-modules] FILE
+                                       tell what a snapshot holds and whether it is sound,
+                                       to a server with 'rdb-skip-modules yes' if so asked
+       kvasir-server check-aof [--fix] [--truncate-to-timestamp SECONDS] [--skip-modules]
+                               FILE|MANIFEST
+                                       tell whether an append-only file is sound;
+                                       cut off a torn end, or what came after a time
+
+Examples:
+       kvasir-server
+       kvasir-server /etc/redis/redis.conf
+       kvasir-server --port 7777 --io-threads 4
+       kvasir-server /etc/redis/redis.conf --loglevel verbose
+       echo 'port 7777' | kvasir-server -
+";
+
+const CHECK_RDB: &str = "check-rdb";
+const CHECK_AOF: &str = "check-aof";
+
+/// Reads the arguments after the program's name.
+pub fn parse(arguments: &[OsString]) -> Invocation {
+    if let [command, rest @ ..] = arguments
+        && command == CHECK_RDB
+        && !rest.is_empty()
+    {
+        return check_rdb(rest).map_or_else(Invocation::Misuse, Invocation::CheckRdb);
+    }
+    if let [command, rest @ ..] = arguments
+        && command == CHECK_AOF
+        && !rest.is_empty()
+    {
+        return check_aof(rest).map_or_else(Invocation::Misuse, Invocation::CheckAof);
+    }
+    match arguments.first().map(|word| word.as_bytes()) {
+        Some(b"-v" | b"--version") => Invocation::Version,
+        Some(b"-h" | b"--help") => Invocation::Help,
+        Some(b"--print-config") => Invocation::PrintConfig,
+        Some(word) if !word.starts_with(b"-") => {
+            let file = Some(PathBuf::from(&arguments[0]));
+            Invocation::Serve(Sources { file, ..sources(&arguments[1..]) })
+        }
+        _ => Invocation::Serve(sources(arguments)),
+    }
+}
+
+const SKIP_MODULES: &[u8] = b"--skip-modules";
+
+fn check_rdb(words: &[OsString]) -> Result<CheckRdb, String> {
+    let (options, paths): (Vec<_>, Vec<_>) =
+        words.iter().partition(|word| word.as_bytes() == SKIP_MODULES);
+    match paths[..] {
+        [path] => Ok(CheckRdb { path: path.into(), skips_modules: !options.is_empty() }),
+        _ => Err("check-rdb looks at one file".into()),
+    }
+}
+
+fn check_aof(words: &[OsString]) -> Result<CheckAof, String> {
+    let (mut check, mut path) = (CheckAof::default(), None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"--fix" => check.fixes = true,
+            SKIP_MODULES => check.skips_modules = true,
+            b"--truncate-to-timestamp" => {
+                let time_s = words.next().and_then(|time| time.to_str()?.parse().ok());
+                check.until_s =
+                    Some(time_s.ok_or("--truncate-to-timestamp needs seconds since 1970")?);
+            }
+            _ if path.is_none() => path = Some(word.into()),
+            _ => {
+                return Err(format!("check-aof looks at one file, not also at {}", word.display()));
+            }
+        }
+    }
+    check.path = path.ok_or("check-aof needs a file")?;
+    Ok(check)
+}
+
+fn sources(arguments: &[OsString]) -> Sources {
+    let (stdin, arguments) = match arguments.split_last() {
+        Some((last, before)) if last == OsStr::new("-") => (true, before),
+        _ => (false, arguments),
+    };
+    Sources { file: None, stdin, options: options_as_lines(arguments) }
+}
+
+fn options_as_lines(arguments: &[OsString]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    let mut is_value = false;
+    let mut rest = arguments.iter().map(|word| word.as_bytes()).peekable();
+    while let Some(word) = rest.next() {
+        match word.strip_prefix(b"--") {
+            Some(option) if !is_value => {
+                if !lines.is_empty() {
+                    lines.push(b'\n');
+                }
+                lines.extend(option);
+                let next_is_option = rest.peek().is_none_or(|next| next.starts_with(b"--"));
+                if option.eq_ignore_ascii_case(b"save") && next_is_option {
+                    lines.extend(br#" """#);
+                } else {
+                    is_value = syntax::split(option).is_some_and(|words| words.len() == 1);
+                }
+            }
+            _ => {
+                is_value = false;
+                lines.push(b' ');
+                lines.extend(syntax::quote_always(word));
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(words: &[&str]) -> Invocation {
+        parse(&words.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    fn check(words: &[&str], file: Option<&str>, stdin: bool, options: &str) {
+        let options = options.as_bytes().to_vec();
+        let expect = Sources { file: file.map(PathBuf::from), stdin, options };
+        assert_eq!(run(words), Invocation::Serve(expect), "{words:?}");
+    }
+
+    #[test]
+    fn words_become_directives_as_in_redis() {
+        check(&[], None, false, "");
+        check(&["a.conf"], Some("a.conf"), false, "");
+        check(&["-"], None, true, "");
+        check(&["a.conf", "--port", "1", "-"], Some("a.conf"), true, r#"port "1""#);
+        check(&["--port", "1", "--timeout", "2"], None, false, "port \"1\"\ntimeout \"2\"");
+        check(&["--bind", "a", "b"], None, false, r#"bind "a" "b""#);
+        check(&["--port 1", "--timeout 2"], None, false, "port 1\ntimeout 2");
+        check(
+            &["--requirepass", "--x", "--port", "1"],
+            None,
+            false,
+            "requirepass \"--x\"\nport \"1\"",
+        );
+        check(&["--save", "", "--port", "1"], None, false, "save \"\"\nport \"1\"");
+        check(&["--save", "--port", "1"], None, false, "save \"\"\nport \"1\"");
+        check(&["--SAVE"], None, false, "SAVE \"\"");
+        check(&["--port=1"], None, false, "port=1");
+        check(&["--port"], None, false, "port");
+        check(&["-x"], None, false, r#" "-x""#);
+    }
+
+    #[test]
+    fn first_word_may_ask_for_text() {
+        assert_eq!(run(&["--version"]), Invocation::Version);
+        assert_eq!(run(&["-v"]), Invocation::Version);
+        assert_eq!(run(&["-h"]), Invocation::Help);
+        assert_eq!(run(&["--print-config"]), Invocation::PrintConfig);
+        let check_rdb = |skips_modules| CheckRdb { path: "f".into(), skips_modules };
+        assert_eq!(run(&["check-rdb", "f"]), Invocation::CheckRdb(check_rdb(false)));
+        let skipping = run(&["check-rdb", "f", "--skip-modules"]);
+        assert_eq!(skipping, Invocation::CheckRdb(check_rdb(true)));
+        assert!(matches!(run(&["check-rdb", "f", "g"]), Invocation::Misuse(_)));
+        assert_eq!(
+            run(&["check-aof", "--truncate-to-timestamp", "17", "f", "--fix"]),
+            Invocation::CheckAof(CheckAof {
+                path: "f".into(),
+                fixes: true,
+                until_s: Some(17),
+                skips_modules: false
+            })
+        );
+        for wrong in [&["--fix"][..], &["a", "b"], &["--truncate-to-timestamp", "x", "f"]] {
+            let found = run(&[&["check-aof"], wrong].concat());
+            assert!(matches!(found, Invocation::Misuse(_)), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The configuration: one plain struct of typed fields, filled from redis.conf syntax.
+//!
+//! What options there are, and everything that is known of each, stands in `table`. A row names
+//! the field that it fills; nothing else does. Files and the command line are read in `load`,
+//! CONFIG GET and CONFIG SET are `command`, the sample file and docs/config.md are `print`.
+//!
+//! Nothing here opens a socket or starts a thread: whoever uses an option reads its field.
+#![forbid(unsafe_code)]
+// What a user sets or sends is brought into a smaller type by `try_from` only.
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+
+pub mod aof;
+pub mod arguments;
+pub mod buffers;
+pub mod command;
+pub mod field;
+pub mod kind;
+pub mod load;
+pub mod memory;
+pub mod notifications;
+pub mod operations;
+pub mod persistence;
+pub mod print;
+pub mod reasons;
+pub mod rewrite;
+pub mod row;
+pub mod syntax;
+pub mod table;
+pub mod tls;
+pub mod unsupported;
+
+use std::path::PathBuf;
+
+use kvasir_keyspace::event::Class;
+
+use buffers::OutputLimits;
+use memory::Memory;
+
+/// Every option that Kvasir obeys, by its name with underscores. Options that have only one
+/// accepted value so far (`row::Place::Fixed`) have no field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Addresses as written; `bind_addresses` reads them.
+    pub bind: Vec<String>,
+    /// 0: no TCP.
+    pub port: u16,
+    pub tcp_backlog: u32,
+    /// Empty: no unix socket.
+    pub unixsocket: PathBuf,
+    /// 0: as the umask leaves them.
+    pub unixsocketperm: FileMode,
+    /// Seconds; 0: off.
+    pub tcp_keepalive: u32,
+    pub protected_mode: bool,
+    pub tls: tls::TlsConfig,
+    pub maxclients: u32,
+    /// Seconds of silence after which a client is disconnected; 0: never.
+    pub timeout: u32,
+    /// Bytes.
+    pub proto_max_bulk_len: u64,
+    /// Bytes.
+    pub client_query_buffer_limit: u64,
+    pub client_output_buffer_limit: OutputLimits,
+    /// 0: no limit.
+    pub tracking_table_max_keys: u64,
+    pub busy_reply_threshold: u64,
+    pub script_memory_limit: u64,
+    /// Empty: clients need not authenticate.
+    pub requirepass: Vec<u8>,
+    /// Empty: users are not kept in a file.
+    pub aclfile: PathBuf,
+    /// Entries.
+    pub acllog_max_len: u64,
+    pub acl_pubsub_default: PubsubDefault,
+    pub enable_debug_command: WhoMay,
+    pub enable_module_command: WhoMay,
+    pub enable_protected_configs: WhoMay,
+    pub io_threads: Threads,
+    pub io_backend: IoBackend,
+    /// Rounds of housekeeping per second.
+    pub hz: u32,
+    pub active_expire_effort: u32,
+    pub databases: u16,
+    pub hash_max_listpack_entries: u64,
+    pub hash_max_listpack_value: u64,
+    pub hll_sparse_max_bytes: u64,
+    pub list_max_listpack_size: i64,
+    pub list_compress_depth: u64,
+    pub set_max_intset_entries: u64,
+    pub set_max_listpack_entries: u64,
+    pub set_max_listpack_value: u64,
+    pub stream_node_max_bytes: u64,
+    pub stream_node_max_entries: u64,
+    pub zset_max_listpack_entries: u64,
+    pub zset_max_listpack_value: u64,
+    pub notify_keyspace_events: Class,
+    pub memory: Memory,
+    pub persistence: persistence::Persistence,
+    pub aof: aof::AofConfig,
+    pub dir: PathBuf,
+    pub loglevel: Loglevel,
+    /// Empty: standard output.
+    pub logfile: PathBuf,
+    /// Empty: no such file.
+    pub pidfile: PathBuf,
+    pub log_format: LogFormat,
+    pub log_timestamp_format: TimestampFormat,
+    pub daemonize: bool,
+    pub supervised: Supervised,
+    pub syslog_enabled: bool,
+    pub syslog_ident: Vec<u8>,
+    pub syslog_facility: SyslogFacility,
+    pub crash_log_enabled: bool,
+    pub oom_score_adj: OomScoreAdj,
+    /// Three numbers: of a master, of a replica, of a child.
+    pub oom_score_adj_values: Vec<String>,
+    /// Microseconds; -1: no slow log.
+    pub commandlog_execution_slower_than: i64,
+    pub commandlog_slow_execution_max_len: u64,
+    /// Bytes; -1: no such log.
+    pub commandlog_request_larger_than: i64,
+    pub commandlog_large_request_max_len: u64,
+    /// Bytes; -1: no such log.
+    pub commandlog_reply_larger_than: i64,
+    pub commandlog_large_reply_max_len: u64,
+    pub latency: Latency,
+}
+
+impl Default for Config {
+    /// Every option at the default of its row.
+    fn default() -> Config {
+        let mut config = Config::blank();
+        for row in table::all() {
+            row.reset(&mut config);
+        }
+        config
+    }
+}
+
+impl Config {
+    /// Where to listen for TCP, in the order of `bind`.
+    pub fn bind_addresses(&self) -> Vec<BindAddress<'_>> {
+        self.bind.iter().map(|word| BindAddress::parse(word)).collect()
+    }
+
+    /// A value for every field, before the rows fill in theirs.
+    fn blank() -> Config {
+        Config {
+            bind: Vec::new(),
+            port: 0,
+            tcp_backlog: 0,
+            unixsocket: PathBuf::new(),
+            unixsocketperm: FileMode(0),
+            tcp_keepalive: 0,
+            protected_mode: false,
+            tls: tls::TlsConfig::default(),
+            maxclients: 0,
+            timeout: 0,
+            proto_max_bulk_len: 0,
+            client_query_buffer_limit: 0,
+            client_output_buffer_limit: OutputLimits::default(),
+            tracking_table_max_keys: 0,
+            busy_reply_threshold: 0,
+            script_memory_limit: 0,
+            requirepass: Vec::new(),
+            aclfile: PathBuf::new(),
+            acllog_max_len: 0,
+            acl_pubsub_default: PubsubDefault::ResetChannels,
+            enable_debug_command: WhoMay::No,
+            enable_module_command: WhoMay::No,
+            enable_protected_configs: WhoMay::No,
+            io_threads: Threads::Auto,
+            io_backend: IoBackend::Auto,
+            hz: 0,
+            active_expire_effort: 0,
+            databases: 0,
+            hash_max_listpack_entries: 0,
+            hash_max_listpack_value: 0,
+            hll_sparse_max_bytes: 0,
+            list_max_listpack_size: 0,
+            list_compress_depth: 0,
+            set_max_intset_entries: 0,
+            set_max_listpack_entries: 0,
+            set_max_listpack_value: 0,
+            stream_node_max_bytes: 0,
+            stream_node_max_entries: 0,
+            zset_max_listpack_entries: 0,
+            zset_max_listpack_value: 0,
+            notify_keyspace_events: Class::empty(),
+            memory: Memory::default(),
+            persistence: persistence::Persistence::default(),
+            aof: aof::AofConfig::default(),
+            dir: PathBuf::new(),
+            loglevel: Loglevel::Notice,
+            logfile: PathBuf::new(),
+            pidfile: PathBuf::new(),
+            log_format: LogFormat::Legacy,
+            log_timestamp_format: TimestampFormat::Legacy,
+            daemonize: false,
+            supervised: Supervised::No,
+            syslog_enabled: false,
+            syslog_ident: Vec::new(),
+            syslog_facility: SyslogFacility::Local0,
+            crash_log_enabled: false,
+            oom_score_adj: OomScoreAdj::No,
+            oom_score_adj_values: Vec::new(),
+            commandlog_execution_slower_than: 0,
+            commandlog_slow_execution_max_len: 0,
+            commandlog_request_larger_than: 0,
+            commandlog_large_request_max_len: 0,
+            commandlog_reply_larger_than: 0,
+            commandlog_large_reply_max_len: 0,
+            latency: Latency::default(),
+        }
+    }
+}
+
+/// What is noted of how long things take.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Latency {
+    /// Milliseconds; 0: off.
+    pub monitor_threshold: u64,
+    pub tracking: bool,
+    /// Numbers from 0 to 100.
+    pub tracking_info_percentiles: Vec<String>,
+}
+
+/// One address of `bind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindAddress<'a> {
+    /// Written with `-` in front: the start goes on if this machine lacks the address.
+    pub optional: bool,
+    pub host: BindHost<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindHost<'a> {
+    /// `*`
+    EveryV4,
+    /// `::*`
+    EveryV6,
+    /// An address or a name to resolve.
+    Host(&'a str),
+}
+
+impl BindAddress<'_> {
+    fn parse(word: &str) -> BindAddress<'_> {
+        let (optional, host) = match word.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, word),
+        };
+        let host = match host {
+            "*" => BindHost::EveryV4,
+            "::*" => BindHost::EveryV6,
+            host => BindHost::Host(host),
+        };
+        BindAddress { optional, host }
+    }
+}
+
+/// Permission bits of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+/// Number of worker threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One per core that this process may use.
+    Auto,
+    Count(u16),
+}
+
+impl Threads {
+    /// The number, where this process may use `cores` cores; never more than the row allows.
+    pub fn count(self, cores: usize) -> usize {
+        match self {
+            Threads::Auto => cores.clamp(1, usize::from(table::IO_THREADS_MAX)),
+            Threads::Count(count) => usize::from(count),
+        }
+    }
+}
+
+/// What carries the sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoBackend {
+    /// io_uring where the kernel allows it, else epoll.
+    Auto,
+    IoUring,
+    Epoll,
+}
+
+/// The least severe messages that are logged; `Debug` logs all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loglevel {
+    Debug,
+    Verbose,
+    Notice,
+    Warning,
+    /// No message is that severe.
+    Nothing,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Legacy,
+    Logfmt,
+    Json,
+}
+
+/// How the log writes times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampFormat {
+    Legacy,
+    Iso8601,
+    Milliseconds,
+}
+
+/// Which service manager wants to hear of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervised {
+    Upstart,
+    Systemd,
+    /// Whichever the environment names.
+    Auto,
+    No,
+}
+
+/// Of the system's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyslogFacility {
+    User,
+    Local0,
+    Local1,
+    Local2,
+    Local3,
+    Local4,
+    Local5,
+    Local6,
+    Local7,
+}
+
+/// How the scores of `oom-score-adj-values` are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OomScoreAdj {
+    No,
+    /// The same as `Relative`.
+    Yes,
+    Relative,
+    Absolute,
+}
+
+/// Who may do what could harm the machine, beside what ACL rules allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhoMay {
+    No,
+    Yes,
+    /// Clients of the loopback interface and of the unix socket.
+    Local,
+}
+
+impl WhoMay {
+    pub fn includes(self, is_local: bool) -> bool {
+        match self {
+            WhoMay::Yes => true,
+            WhoMay::Local => is_local,
+            WhoMay::No => false,
+        }
+    }
+}
+
+/// The channels of a user of whom nothing is said about channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PubsubDefault {
+    AllChannels,
+    ResetChannels,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bind_default_is_every_address() {
+        let config = Config::default();
+        let every = |optional, host| BindAddress { optional, host };
+        assert_eq!(
+            config.bind_addresses(),
+            [every(false, BindHost::EveryV4), every(true, BindHost::EveryV6)]
+        );
+        assert_eq!(BindAddress::parse("-::1"), every(true, BindHost::Host("::1")));
+    }
+
+    #[test]
+    fn threads_follow_cores_within_the_range() {
+        assert_eq!(Threads::Auto.count(4), 4);
+        assert_eq!(Threads::Auto.count(0), 1);
+        assert_eq!(Threads::Auto.count(100_000), usize::from(table::IO_THREADS_MAX));
+        assert_eq!(Threads::Count(3).count(8), 3);
+    }
+}

@@ -1,0 +1,78 @@
+//! Why Kvasir does not obey a directive that it knows, by the beginning of its name.
+
+/// The first beginning that fits counts.
+const REASONS: &[(&str, &str)] = &[
+    ("active-defrag", DEFRAGMENTATION),
+    ("activerehashing", "tables grow a bucket at a time, by the calls that fill them"),
+    ("always-show-logo", "there is no logo"),
+    ("aof", LOGGING),
+    ("availability-zone", "nobody is told of it yet"),
+    ("bgsave", CPULIST),
+    ("bind-source-addr", "the server connects to nobody"),
+    ("bio", CPULIST),
+    ("cluster", "there is no cluster yet"),
+    ("crash-memcheck", "a crash report is written without a test of the memory"),
+    ("disable-thp", "huge-pages says whether records stand on them; nothing is forked"),
+    ("dual-channel", REPLICATION),
+    ("dynamic-hz", "housekeeping runs when there is work"),
+    ("extended-redis-compatibility", "the server says that it is Redis in any case"),
+    ("hash-seed", "the order of keys is random at every start"),
+    ("hide-user-data-from-log", "the log never holds keys or values"),
+    ("ignore-warnings", "the server starts in spite of all it warns of"),
+    ("import-mode", REPLICATION),
+    ("io-threads-do-reads", "every worker reads its own connections"),
+    ("jemalloc", "the allocator is another one, and has no such thread"),
+    ("loadmodule", "modules are not supported"),
+    ("locale-collate", "texts are compared by their bytes"),
+    ("master", REPLICATION),
+    ("max-new", "connections are accepted as fast as they come"),
+    ("min-", REPLICATION),
+    ("mptcp", "sockets are TCP's own"),
+    ("prefetch-batch-max-size", "a batch is prefetched in steps of fixed length"),
+    ("primary", REPLICATION),
+    ("proc-title", TITLE),
+    ("propagation-error-behavior", REPLICATION),
+    ("rdb-del", REPLICATION),
+    ("rdb-version", "a snapshot of an unknown version is refused"),
+    ("rdma", "there is no RDMA transport"),
+    ("repl", REPLICATION),
+    ("sanitize-dump-payload", "what RESTORE gets is always checked to the last byte"),
+    ("server", CPULIST),
+    ("set-proc-title", TITLE),
+    ("shutdown", "there are no replicas to wait for at the end, and signals save as SHUTDOWN does"),
+    ("slave", REPLICATION),
+    ("slot-migration", "there is no cluster yet"),
+    ("socket-mark-id", "sockets are not marked"),
+    ("tls", "nobody but clients speaks TLS with the server, and these by certificates alone"),
+    ("unixsocketgroup", "the socket belongs to the group of the process"),
+];
+
+const CPULIST: &str = "threads run where the system puts them: taskset and cgroups decide";
+const DEFRAGMENTATION: &str = "only records are moved, and for half a millisecond at a time";
+const REPLICATION: &str = "there is no replication yet";
+const LOGGING: &str = "the base of the log is written as snapshots are";
+const TITLE: &str = "the title of the process is its command line; threads have names";
+
+/// Why a directive has no effect.
+pub fn why(name: &str) -> &'static str {
+    let fits = |(start, _): &&(&str, &str)| name.starts_with(start);
+    REASONS.iter().find(fits).map_or("not supported yet", |(_, reason)| reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unsupported::UNSUPPORTED;
+
+    #[test]
+    fn every_directive_has_a_reason() {
+        for entry in UNSUPPORTED {
+            let has_one = REASONS.iter().any(|(start, _)| entry.name.starts_with(start));
+            assert!(has_one, "{}", entry.name);
+        }
+        for (start, _) in REASONS {
+            let is_used = UNSUPPORTED.iter().any(|entry| entry.name.starts_with(start));
+            assert!(is_used, "{start} is the beginning of nothing");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Directives of redis.conf 7.0 and valkey.conf 9.1 that Kvasir knows and does not obey yet; why
+//! stands in `reasons`.
+//!
+//! A configuration file written for Redis should start Kvasir, so most of them are only named in
+//! the log. Those that somebody relies on for security, durability or topology stop the start,
+//! unless they ask for what is so anyway. CONFIG GET shows none of them, CONFIG SET refuses them:
+//! a client must not believe that they do something.
+//!
+//! An option that becomes supported moves from here to `table`.
+
+use crate::row::Otherwise;
+
+pub struct Unsupported {
+    pub name: &'static str,
+    pub otherwise: Otherwise,
+    /// For refused ones: the values that ask for nothing.
+    harmless: &'static [&'static str],
+}
+
+impl Unsupported {
+    pub fn find(name: &[u8]) -> Option<&'static Unsupported> {
+        UNSUPPORTED.iter().find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
+    }
+
+    /// Whether these words ask for what Kvasir does without the directive.
+    pub fn is_harmless(&self, words: &[Vec<u8>]) -> bool {
+        let words = words.join(&b' ');
+        self.harmless.iter().any(|value| words.eq_ignore_ascii_case(value.as_bytes()))
+    }
+}
+
+const fn ignored(name: &'static str) -> Unsupported {
+    Unsupported { name, otherwise: Otherwise::Ignored, harmless: &[] }
+}
+
+const fn refused(name: &'static str, harmless: &'static [&'static str]) -> Unsupported {
+    Unsupported { name, otherwise: Otherwise::Refused, harmless }
+}
+
+pub static UNSUPPORTED: &[Unsupported] = &[
+    // Who may do what.
+    refused("loadmodule", &[]),
+    refused("tls-replication", &["no"]),
+    refused("tls-cluster", &["no"]),
+    // Where the data comes from and goes to.
+    refused("replicaof", &["no one"]),
+    refused("slaveof", &["no one"]),
+    refused("cluster-enabled", &["no"]),
+    refused("min-replicas-to-write", &["0"]),
+    refused("min-slaves-to-write", &["0"]),
+    // Everything else.
+    ignored("active-defrag-cycle-us"),
+    ignored("active-defrag-max-scan-fields"),
+    ignored("activerehashing"),
+    ignored("always-show-logo"),
+    ignored("aof-disable-auto-gc"),
+    ignored("aof-rewrite-cpulist"),
+    ignored("aof-rewrite-incremental-fsync"),
+    ignored("aof_rewrite_cpulist"),
+    ignored("availability-zone"),
+    ignored("bgsave-cpulist"),
+    ignored("bgsave_cpulist"),
+    ignored("bind-source-addr"),
+    ignored("bio-cpulist"),
+    ignored("bio_cpulist"),
+    ignored("cluster-allow-pubsubshard-when-down"),
+    ignored("cluster-allow-reads-when-down"),
+    ignored("cluster-allow-replica-migration"),
+    ignored("cluster-announce-bus-port"),
+    ignored("cluster-announce-client-ipv4"),
+    ignored("cluster-announce-client-ipv6"),
+    ignored("cluster-announce-client-port"),
+    ignored("cluster-announce-client-tls-port"),
+    ignored("cluster-announce-hostname"),
+    ignored("cluster-announce-human-nodename"),
+    ignored("cluster-announce-ip"),
+    ignored("cluster-announce-port"),
+    ignored("cluster-announce-tls-port"),
+    ignored("cluster-blacklist-ttl"),
+    ignored("cluster-config-file"),
+    ignored("cluster-config-save-behavior"),
+    ignored("cluster-databases"),
+    ignored("cluster-link-sendbuf-limit"),
+    ignored("cluster-manual-failover-timeout"),
+    ignored("cluster-migration-barrier"),
+    ignored("cluster-node-timeout"),
+    ignored("cluster-port"),
+    ignored("cluster-preferred-endpoint-type"),
+    ignored("cluster-replica-no-failover"),
+    ignored("cluster-replica-validity-factor"),
+    ignored("cluster-require-full-coverage"),
+    ignored("cluster-slave-no-failover"),
+    ignored("cluster-slave-validity-factor"),
+    ignored("cluster-slot-migration-log-max-len"),
+    ignored("cluster-slot-stats-enabled"),
+    ignored("crash-memcheck-enabled"),
+    ignored("disable-thp"),
+    ignored("dual-channel-replication-enabled"),
+    ignored("dynamic-hz"),
+    ignored("extended-redis-compatibility"),
+    ignored("hash-seed"),
+    ignored("hide-user-data-from-log"),
+    ignored("ignore-warnings"),
+    ignored("import-mode"),
+    ignored("io-threads-do-reads"),
+    ignored("jemalloc-bg-thread"),
+    ignored("locale-collate"),
+    ignored("masterauth"),
+    ignored("masteruser"),
+    ignored("max-new-connections-per-cycle"),
+    ignored("max-new-tls-connections-per-cycle"),
+    ignored("min-replicas-max-lag"),
+    ignored("min-slaves-max-lag"),
+    ignored("mptcp"),
+    ignored("prefetch-batch-max-size"),
+    ignored("primaryauth"),
+    ignored("primaryuser"),
+    ignored("proc-title-template"),
+    ignored("propagation-error-behavior"),
+    ignored("rdb-del-sync-files"),
+    ignored("rdb-version-check"),
+    ignored("rdma-bind"),
+    ignored("rdma-completion-vector"),
+    ignored("rdma-port"),
+    ignored("rdma-rx-size"),
+    ignored("repl-backlog-size"),
+    ignored("repl-backlog-ttl"),
+    ignored("repl-disable-tcp-nodelay"),
+    ignored("repl-diskless-load"),
+    ignored("repl-diskless-sync"),
+    ignored("repl-diskless-sync-delay"),
+    ignored("repl-diskless-sync-max-replicas"),
+    ignored("repl-mptcp"),
+    ignored("repl-ping-replica-period"),
+    ignored("repl-ping-slave-period"),
+    ignored("repl-timeout"),
+    ignored("replica-announce-ip"),
+    ignored("replica-announce-port"),
+    ignored("replica-announced"),
+    ignored("replica-ignore-disk-write-errors"),
+    ignored("replica-ignore-maxmemory"),
+    ignored("replica-lazy-flush"),
+    ignored("replica-priority"),
+    ignored("replica-read-only"),
+    ignored("replica-serve-stale-data"),
+    ignored("sanitize-dump-payload"),
+    ignored("server-cpulist"),
+    ignored("server_cpulist"),
+    ignored("set-proc-title"),
+    ignored("shutdown-on-sigint"),
+    ignored("shutdown-on-sigterm"),
+    ignored("shutdown-timeout"),
+    ignored("slave-announce-ip"),
+    ignored("slave-announce-port"),
+    ignored("slave-ignore-maxmemory"),
+    ignored("slave-lazy-flush"),
+    ignored("slave-priority"),
+    ignored("slave-read-only"),
+    ignored("slave-serve-stale-data"),
+    ignored("slot-migration-max-failover-repl-bytes"),
+    ignored("socket-mark-id"),
+    ignored("tls-auth-clients-user"),
+    ignored("tls-auto-reload-interval"),
+    ignored("tls-client-cert-file"),
+    ignored("tls-client-key-file"),
+    ignored("tls-client-key-file-pass"),
+    ignored("tls-dh-params-file"),
+    ignored("unixsocketgroup"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_asks_for_something_is_refused() {
+        let check = |name: &str, words: &[&str], harmless: bool| {
+            let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+            let entry = Unsupported::find(name.as_bytes()).expect(name);
+            assert_eq!(entry.is_harmless(&words), harmless, "{name}");
+        };
+        check("tls-cluster", &["no"], true);
+        check("TLS-CLUSTER", &["yes"], false);
+        check("replicaof", &["NO", "ONE"], true);
+        check("replicaof", &["localhost", "6379"], false);
+        check("cluster-enabled", &["no"], true);
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether a call may run: what Redis checks before a command runs, in its order.
+//!
+//! Each concern is a function of its own file and one line here: number of arguments, commands
+//! that the configuration forbids, what the client's user may do, subscriptions, a busy script.
+//! Memory comes behind them (`evict`).
+
+use kvasir_config::Config;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::Flags;
+use kvasir_resp::args::Args;
+use kvasir_table::Entry;
+
+use crate::calls::admit::{Scene, admit};
+use crate::state::connection::pause::may_write;
+use crate::state::connection::{Connection, messages};
+
+/// Fails with the error to reply if the call may not run.
+#[inline]
+pub fn check(
+    scene: Scene<'_>,
+    connection: &mut Connection,
+    entry: &Entry,
+    args: Args<'_>,
+) -> Result<(), Error> {
+    // A container is only called without a word, which its arity tells.
+    if !entry.spec.accepts_count(args.len()) {
+        return Err(Error::wrong_arity(&entry.full_name));
+    }
+    if entry.spec.flags.contains(Flags::PROTECTED) {
+        check_protected(&scene.core.config, connection.client.is_local, entry)?;
+    }
+    admit(scene, connection, entry, args)?;
+    messages::check_mode(connection, entry)?;
+    if connection.listening.is_monitor && touches_data(entry) {
+        return Err(Error::fixed("ERR Replica can't interact with the keyspace"));
+    }
+    let busy = &scene.shared.keyspace.busy;
+    if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
+        return Err(busy.error());
+    }
+    let saving = &scene.shared.saving;
+    if !entry.spec.flags.contains(Flags::LOADING) {
+        saving.loading.check()?;
+    }
+    if entry.spec.flags.contains(Flags::WRITE) {
+        saving.check_write(scene.shared)?;
+        scene.shared.aof.check_write()?;
+    }
+    Ok(())
+}
+
+/// What a client may not do that monitors: as in Redis it counts as a replica.
+fn touches_data(entry: &Entry) -> bool {
+    entry.spec.flags.intersects(Flags::READONLY.union(Flags::WRITE)) || may_write(entry)
+}
+
+/// What `enable-debug-command` and `enable-module-command` say.
+#[cold]
+fn check_protected(config: &Config, is_local: bool, entry: &Entry) -> Result<(), Error> {
+    let (command, option, who) = match entry.full_name.split('|').next() {
+        Some("module") => ("MODULE", "enable-module-command", config.enable_module_command),
+        _ => ("DEBUG", "enable-debug-command", config.enable_debug_command),
+    };
+    if who.includes(is_local) {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "ERR {command} command not allowed. If the {option} option is set to \"local\", you can run \
+         it from a local connection, otherwise you need to set this option in the configuration \
+         file, and then restart the server."
+    )))
+}

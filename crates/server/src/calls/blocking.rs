@@ -1,0 +1,57 @@
+//! Connections whose call waits, for a key most of all, as their worker sees them.
+//!
+//! While a call waits its connection executes nothing: what it sends is kept. The answer comes from
+//! whoever makes the key ready, perhaps another worker, or from the clock of this one.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::waiting::{self, Answer, Blocked, Server};
+use kvasir_reactor::clock;
+use kvasir_structures::gate::Pass;
+
+use crate::state::connection::{Connection, Replies};
+use crate::state::core::Core;
+use crate::state::shared::Shared;
+use crate::state::waits::{Awaited, Waits};
+use crate::workers::{Message, Served};
+
+/// Has a connection wait if its last call asked for that, and serves those who waited for what the
+/// call wrote.
+#[inline]
+pub fn settle(
+    shared: &Shared,
+    worker: usize,
+    core: &mut Core,
+    pass: &Pass<'_>,
+    connection: &mut Connection,
+) {
+    if let Some(Blocked::Waits(waiter)) = core.tally.blocked.take() {
+        connection.client.is_blocked.store(true, Relaxed);
+        let is_muted = connection.output.replies != Replies::On;
+        let waits = Waits { awaited: Awaited::Key(waiter), is_muted, made: None, us: 0 };
+        core.deadlines.add(waits.place(connection));
+        connection.waiting.waits = Some(Box::new(waits));
+    }
+    if !core.tally.ready.is_empty() {
+        serve_ready(shared, worker, core, pass);
+    }
+}
+
+/// Serves those who wait for keys that have become ready.
+#[cold]
+pub fn serve_ready(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) {
+    let Core { env, tally, rng, served, .. } = core;
+    let server = Server { keyspace: &shared.keyspace, pass, env, tally, rng };
+    let mut since = clock::ticks();
+    waiting::serve(server, &mut |waiter, Answer { reply, fence, .. }| {
+        let now = clock::ticks();
+        let us = now.since(since).to_nanos() / 1000;
+        since = now;
+        let answer = Served { caller: waiter.caller, reply, fence, us };
+        if waiter.caller.worker == worker {
+            served.push(answer);
+        } else {
+            shared.send(waiter.caller.worker, Message::Unblock(answer));
+        }
+    });
+}

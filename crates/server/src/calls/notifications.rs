@@ -1,0 +1,46 @@
+//! Keyspace notifications: what happens to keys, published to two channels per event.
+//!
+//! `notify-keyspace-events` says which classes of events, and to which of the two.
+
+use kvasir_keyspace::event::Class;
+use kvasir_pubsub::Kind;
+
+use crate::calls::fence;
+use crate::state::core::Core;
+use crate::state::shared::Shared;
+
+/// Publishes what the last call of a client, or the last deleting of expired keys by nobody, has
+/// noted, in order; and tells those who have the keys in their caches.
+#[inline]
+pub fn tell(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
+    if !core.tally.events.is_empty() {
+        tell_noted(shared, worker, core, by);
+    }
+}
+
+#[cold]
+fn tell_noted(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
+    let fence = fence::of_news(core);
+    let Core { env, tally, tracking, .. } = core;
+    let publish = |channel: &[u8], message: &[u8]| {
+        shared.pubsub.publish((worker, fence), Kind::Channel, channel, message);
+    };
+    let wanted = env.events;
+    for event in tally.events.drain(..) {
+        if event.is_change && env.tracks {
+            shared.tracking.invalidate(&shared.clients, (worker, fence), tracking, &event.key, by);
+        }
+        if !wanted.intersects(event.class) {
+            continue;
+        }
+        let name = event.name.as_bytes();
+        if wanted.contains(Class::KEYSPACE) {
+            let channel = [format!("__keyspace@{}__:", event.db.0).as_bytes(), &event.key].concat();
+            publish(&channel, name);
+        }
+        if wanted.contains(Class::KEYEVENT) {
+            let channel = format!("__keyevent@{}__:{}", event.db.0, event.name);
+            publish(channel.as_bytes(), &event.key);
+        }
+    }
+}

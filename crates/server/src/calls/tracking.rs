@@ -1,0 +1,40 @@
+//! Who has keys in a cache is told of what a call has changed.
+
+use kvasir_resp::args::Args;
+use kvasir_table::{Entry, Handler};
+
+use crate::calls::{fence, notifications};
+use crate::state::connection::Connection;
+use crate::state::core::Core;
+use crate::state::shared::Shared;
+use crate::tracking::Scene;
+
+/// Tells of what a call has changed, while somebody tracks: call, and whether it succeeded.
+#[cold]
+pub fn tell(
+    shared: &Shared,
+    worker: usize,
+    core: &mut Core,
+    (connection, entry, args): (&Connection, &Entry, Args<'_>),
+    is_ok: bool,
+) {
+    let has_changed = !core.tally.events.is_empty();
+    notifications::tell(shared, worker, core, connection.client.id);
+    if has_changed {
+        // A read that found its key expired has invalidated what it was listed for.
+        connection.remember_keys(
+            &shared.tracking,
+            Scene::of(&shared.clients, worker, &core.config),
+            entry,
+            args,
+        );
+    }
+    if is_ok && flushes(entry) {
+        shared.tracking.flush(&shared.clients, (worker, fence::of_news(core)));
+    }
+}
+
+/// Whether a call, if it succeeds, changes every key of a database.
+fn flushes(entry: &Entry) -> bool {
+    matches!(entry.handler, Handler::Data(_)) && matches!(entry.spec.name, "flushall" | "flushdb")
+}

@@ -1,0 +1,210 @@
+//! The registry of clients: what CLIENT LIST shows of connections that belong to other workers.
+
+pub mod command_log;
+pub mod line;
+pub mod monitors;
+pub mod pause;
+pub mod tracker;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use kvasir_pubsub::Kind;
+use kvasir_structures::locks::lock;
+
+use tracker::Tracker;
+
+/// What everyone may know of a client. Written by the worker that owns the connection.
+pub struct Client {
+    pub id: u64,
+    pub worker: usize,
+    /// Its connection's place at its worker.
+    pub connection: usize,
+    pub address: Box<str>,
+    pub local_address: Box<str>,
+    pub is_unix: bool,
+    /// On this machine: over loopback or a unix socket.
+    pub is_local: bool,
+    pub descriptor: i32,
+    /// What its connection takes up at its worker, buffers aside.
+    connection_bytes: usize,
+    pub created_ms: u64,
+    pub last_ms: AtomicU64,
+    pub db: AtomicU16,
+    /// 2 or 3.
+    pub protocol: AtomicU16,
+    /// Index in the command table of the last command; `usize::MAX` before the first.
+    pub last_command: AtomicUsize,
+    pub input_bytes: AtomicUsize,
+    pub output_bytes: AtomicUsize,
+    pub commands: AtomicU64,
+    /// Calls queued since MULTI; -1 outside of a transaction.
+    pub queued: AtomicI64,
+    /// Keys that it watches.
+    pub watched: AtomicUsize,
+    /// What the queued calls take up.
+    pub queued_bytes: AtomicUsize,
+    /// Its call is put off: CLIENT PAUSE.
+    pub is_postponed: AtomicBool,
+    pub is_monitor: AtomicBool,
+    /// CLIENT CAPA REDIRECT.
+    pub can_redirect: AtomicBool,
+    /// Its call waits for a key.
+    pub is_blocked: AtomicBool,
+    pub no_evict: AtomicBool,
+    pub no_touch: AtomicBool,
+    /// How many channels, patterns and shard channels it has subscribed to.
+    pub subscriptions: [AtomicUsize; Kind::ALL.len()],
+    /// `None` if it is nobody in particular, as most are.
+    names: Mutex<Option<Box<Names>>>,
+    tracker: Mutex<Option<Arc<Tracker>>>,
+}
+
+/// What a client says of itself, and who it is.
+#[derive(Clone)]
+pub struct Names {
+    pub name: String,
+    pub library: String,
+    pub library_version: String,
+    /// Of the ACL.
+    pub user: Vec<u8>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        let [name, library, library_version] = [const { String::new() }; 3];
+        Names { name, library, library_version, user: b"default".to_vec() }
+    }
+}
+
+/// Where a connection comes from.
+#[derive(Default)]
+pub struct Origin {
+    pub address: Box<str>,
+    pub local_address: Box<str>,
+    pub is_unix: bool,
+    pub is_local: bool,
+    pub descriptor: i32,
+    pub connection: usize,
+    pub connection_bytes: usize,
+}
+
+impl Client {
+    /// One that no registry has.
+    pub fn new(id: u64, worker: usize, origin: Origin, now_ms: u64) -> Client {
+        Client {
+            id,
+            worker,
+            connection: origin.connection,
+            address: origin.address,
+            local_address: origin.local_address,
+            is_unix: origin.is_unix,
+            is_local: origin.is_local,
+            descriptor: origin.descriptor,
+            connection_bytes: origin.connection_bytes,
+            created_ms: now_ms,
+            last_ms: AtomicU64::new(now_ms),
+            db: AtomicU16::new(0),
+            protocol: AtomicU16::new(2),
+            last_command: AtomicUsize::new(usize::MAX),
+            input_bytes: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            commands: AtomicU64::new(0),
+            queued: AtomicI64::new(-1),
+            watched: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
+            is_postponed: AtomicBool::new(false),
+            is_monitor: AtomicBool::new(false),
+            can_redirect: AtomicBool::new(false),
+            tracker: Mutex::default(),
+            is_blocked: AtomicBool::new(false),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            subscriptions: Default::default(),
+            names: Mutex::default(),
+        }
+    }
+
+    /// What it takes up, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.input_bytes.load(Relaxed)
+            + self.output_bytes.load(Relaxed)
+            + self.queued_bytes.load(Relaxed)
+            + size_of::<Client>()
+            + self.connection_bytes
+    }
+
+    /// How it tracks keys, if it does.
+    pub fn tracker(&self) -> Option<Arc<Tracker>> {
+        lock(&self.tracker).clone()
+    }
+
+    pub fn set_tracker(&self, tracker: Option<Arc<Tracker>>) {
+        *lock(&self.tracker) = tracker;
+    }
+
+    /// Whether it has subscribed to anything.
+    pub fn is_subscriber(&self) -> bool {
+        self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
+    }
+
+    pub fn names(&self) -> Names {
+        lock(&self.names).as_deref().cloned().unwrap_or_default()
+    }
+
+    pub fn rename(&self, change: impl FnOnce(&mut Names)) {
+        change(lock(&self.names).get_or_insert_default());
+    }
+}
+
+/// All clients by id.
+#[derive(Default)]
+pub struct Clients {
+    next_id: AtomicU64,
+    count: AtomicUsize,
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    pub fn add(&self, worker: usize, origin: Origin, now_ms: u64) -> Arc<Client> {
+        let id = self.next_id.fetch_add(1, Relaxed) + 1;
+        let client = Arc::new(Client::new(id, worker, origin, now_ms));
+        self.lock().insert(client.id, Arc::clone(&client));
+        client
+    }
+
+    /// Forgets a client and gives its place back; says whether it was known.
+    pub fn remove(&self, id: u64) -> bool {
+        let was_known = self.lock().remove(&id).is_some();
+        if was_known {
+            self.count.fetch_sub(1, Relaxed);
+        }
+        was_known
+    }
+
+    /// Takes a place for one more client, if there are fewer than `max`.
+    pub fn try_reserve(&self, max: usize) -> bool {
+        self.count
+            .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
+            .is_ok()
+    }
+
+    pub fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    pub fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.lock().get(&id).cloned()
+    }
+
+    /// All clients, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        lock(&self.by_id)
+    }
+}

@@ -1,0 +1,119 @@
+//! Opening the listening sockets that the configuration asks for.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use kvasir_config::{BindHost, Config};
+use kvasir_reactor::Listener;
+
+use crate::log::notice;
+
+/// What a client from elsewhere is told while there is no password.
+pub const PROTECTED_MODE: &str = "-DENIED Redis is running in protected mode because protected \
+mode is enabled and no password is set for the default user. In this mode connections are only \
+accepted from the loopback interface. If you want to connect from external computers to Redis \
+you may adopt one of the following solutions: 1) Just disable protected mode sending the command \
+'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same \
+host the server is running, however MAKE SURE Redis is not publicly accessible from internet if \
+you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can just \
+disable the protected mode by editing the Redis configuration file, and setting the protected \
+mode option to 'no', and then restarting the server. 3) If you started the server manually just \
+for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication \
+password for the default user. NOTE: You only need to do one of the above things in order for \
+the server to start accepting connections from the outside.\r\n";
+
+/// So long an address in use is waited for, and tried so often.
+const PATIENCE: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_millis(10);
+
+/// An open socket.
+pub struct Open {
+    pub listener: Listener,
+    /// Who connects there speaks TLS.
+    pub is_tls: bool,
+}
+
+/// Opens every socket; an address of `bind` that is marked optional may be missing.
+pub fn open(config: &Config) -> Result<Vec<Open>, String> {
+    let mut listeners = Vec::new();
+    let backlog = backlog(config);
+    for (port, is_tls) in [(config.port, false), (config.tls.port, true)] {
+        if port != 0 {
+            let opened = open_tcp(config, port)?;
+            listeners.extend(opened.into_iter().map(|listener| Open { listener, is_tls }));
+        }
+    }
+    if !config.unixsocket.as_os_str().is_empty() {
+        let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
+        let listener = Listener::unix(&config.unixsocket, backlog, mode);
+        let listener = listener.map_err(|error| error.to_string())?;
+        listeners.push(Open { listener, is_tls: false });
+    }
+    if listeners.is_empty() {
+        return Err("Configured to not listen anywhere, exiting.".into());
+    }
+    Ok(listeners)
+}
+
+/// Listens on a port at every address of `bind`.
+fn open_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
+    let mut listeners = Vec::new();
+    for address in config.bind_addresses() {
+        for socket in resolve(address.host, port)? {
+            match listen(|| Listener::tcp(socket, backlog(config))) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) if address.optional && is_unavailable(&error) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+/// Tries for a while to get an address that is in use: a server that was killed a moment ago may
+/// still have it, since the system takes an io_uring apart after the process has ended.
+fn listen(listen: impl Fn() -> io::Result<Listener>) -> io::Result<Listener> {
+    let start = Instant::now();
+    loop {
+        match listen() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if start.elapsed() >= PATIENCE {
+                    return Err(error);
+                }
+                std::thread::sleep(RETRY);
+            }
+            result => {
+                let waited_ms = start.elapsed().as_millis();
+                if result.is_ok() && start.elapsed() >= RETRY {
+                    notice!("a port was in use and became free waited_ms={waited_ms}");
+                }
+                return result;
+            }
+        }
+    }
+}
+
+fn backlog(config: &Config) -> i32 {
+    config.tcp_backlog.min(i32::MAX as u32) as i32
+}
+
+fn resolve(host: BindHost<'_>, port: u16) -> Result<Vec<SocketAddr>, String> {
+    match host {
+        BindHost::EveryV4 => Ok(vec![(Ipv4Addr::UNSPECIFIED, port).into()]),
+        BindHost::EveryV6 => Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into()]),
+        BindHost::Host(host) => match host.parse::<IpAddr>() {
+            Ok(address) => Ok(vec![(address, port).into()]),
+            Err(_) => (host, port)
+                .to_socket_addrs()
+                .map(Iterator::collect)
+                .map_err(|error| format!("can't resolve bind address {host}: {error}")),
+        },
+    }
+}
+
+/// This machine does not have the address, or the whole protocol.
+fn is_unavailable(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{AddrNotAvailable, Unsupported};
+    matches!(error.kind(), AddrNotAvailable | Unsupported)
+}

@@ -1,0 +1,5 @@
+//! Listeners, input as it comes, TLS: what stands between a socket and a request.
+
+pub mod input;
+pub mod listen;
+pub mod tls;

@@ -1,0 +1,99 @@
+//! New connections: who is let in, and which worker gets them.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_acl::access::Access;
+use kvasir_reactor::{Address, ListenerId, Socket};
+
+use crate::clients::Origin;
+use crate::run::worker::Worker;
+use crate::state::connection::Connection;
+use crate::workers::Message;
+
+impl Worker {
+    /// Gives a new connection to the worker that has the fewest.
+    pub fn accept(&mut self, listener: ListenerId, socket: Socket) {
+        let stats = &self.shared.workers[self.index].stats;
+        let is_tls = self.handshakes.listeners.contains(&listener);
+        if let Err(text) = self.admit(&socket, is_tls) {
+            stats.rejected_connections.add(1);
+            // Who speaks TLS would not understand.
+            if !is_tls {
+                socket.refuse(text.as_bytes());
+            }
+            return;
+        }
+        stats.connections.add(1);
+        let counts = self.shared.workers.iter().map(|worker| &worker.connection_count);
+        let (worker, count) = counts
+            .enumerate()
+            .min_by_key(|(_, count)| count.load(Relaxed))
+            .expect("there is a worker");
+        count.fetch_add(1, Relaxed);
+        if worker == self.index {
+            self.adopt(socket, is_tls);
+        } else {
+            self.shared.send(worker, Message::Adopt { socket, is_tls });
+        }
+    }
+
+    fn admit(&self, socket: &Socket, is_tls: bool) -> Result<(), String> {
+        if !is_tls && self.is_denied(socket) {
+            return Err(crate::net::listen::PROTECTED_MODE.into());
+        }
+        if !self.shared.clients.try_reserve(self.core.config.maxclients as usize) {
+            return Err("-ERR max number of clients reached\r\n".into());
+        }
+        Ok(())
+    }
+
+    /// Whether protected mode keeps a client out.
+    fn is_denied(&self, socket: &Socket) -> bool {
+        let config = &self.core.config;
+        let is_open = || self.shared.acl.default_user().0.is_open();
+        config.protected_mode && !is_local(socket) && is_open()
+    }
+
+    pub fn adopt(&mut self, socket: Socket, is_tls: bool) {
+        let tls = is_tls.then(|| self.new_tls(self.is_denied(&socket)));
+        let config = &self.core.config;
+        // A peer that has gone already is found out by the first receive.
+        let _ = socket.set_nodelay();
+        let _ = socket.set_keepalive(config.tcp_keepalive);
+        let name = |address: std::io::Result<Address>| {
+            address.map_or_else(|_| "?:0".into(), |address| address.to_string().into())
+        };
+        let origin = Origin {
+            address: name(socket.peer()),
+            local_address: name(socket.local()),
+            is_unix: socket.is_unix(),
+            is_local: is_local(&socket),
+            descriptor: socket.as_fd().as_raw_fd(),
+            connection: 0,
+            connection_bytes: size_of::<Connection>(),
+        };
+        let id = self.reactor.register(socket);
+        let index = id.index as usize;
+        let origin = Origin { connection: index, ..origin };
+        let client = self.shared.clients.add(self.index, origin, self.core.env.now_ms);
+        let access = Access::new(&self.shared.acl, &self.shared.table);
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        let mut connection = Connection::new(id, client, access);
+        connection.wire.tls = tls;
+        self.connections[index] = Some(Box::new(connection));
+        if is_tls {
+            self.await_handshake(id);
+        }
+    }
+}
+
+fn is_local(socket: &Socket) -> bool {
+    match socket.peer() {
+        Ok(Address::Tcp(address)) => address.ip().to_canonical().is_loopback(),
+        Ok(Address::Unix(_)) => true,
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,126 @@
+//! Replies that wait for the disk: `appendfsync always`, and CLIENT DURABILITY.
+//!
+//! A connection knows how far the log must be on disk before anything more is sent to it: to the
+//! end of what it wrote, of what was last written to any slot that it read, and of what it is told
+//! of that others wrote. Until then its worker holds it back and serves the others.
+//!
+//! Messages that a session publishes are not posted before what it has written has its place in the
+//! log: until then nobody knows what they have to wait for.
+
+use kvasir_config::aof::Fsync;
+
+use crate::run::worker::Worker;
+
+/// A turn answers one in so many of those who are held back, or `SENT_MIN` if that is more: while
+/// others still are answered, the first come again, and what they write is in the log when the next
+/// sync begins.
+const PART: usize = 6;
+const SENT_MIN: usize = 16;
+
+/// Connections whose replies wait for the disk, longest waiting first.
+#[derive(Default)]
+pub struct HeldBack {
+    /// With what they waited for when they came here; it may be more by now.
+    connections: Vec<(u64, usize)>,
+    is_behind: bool,
+}
+
+impl HeldBack {
+    /// Whether some may be left who can be answered.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Takes so many, of those who may have come to their end.
+    fn take_due(&mut self, durable: u64, max: usize) -> Vec<usize> {
+        let mut due = Vec::new();
+        self.connections.retain(|&(fence, index)| {
+            let is_due = fence <= durable && due.len() < max;
+            if is_due {
+                due.push(index);
+            }
+            !is_due
+        });
+        self.is_behind = due.len() == max;
+        due
+    }
+}
+
+impl Worker {
+    /// Whether nothing may be sent to a connection yet; it is looked at again when more is on disk.
+    #[inline]
+    pub fn holds_back(&mut self, index: usize) -> bool {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return false };
+        connection.durability.fence > self.shared.aof.durable() && self.hold_back(index)
+    }
+
+    #[cold]
+    fn hold_back(&mut self, index: usize) -> bool {
+        let aof = &self.shared.aof;
+        let Some(connection) = self.connections[index].as_deref_mut() else { return false };
+        let all_wait = self.core.config.aof.appendfsync == Fsync::Always;
+        if !all_wait && !connection.wants(Fsync::Always) {
+            if connection.wants(Fsync::EverySecond) {
+                aof.demand_within_second(connection.durability.fence);
+            }
+            return false;
+        }
+        aof.hold_back(self.index);
+        if connection.durability.fence <= aof.durable() {
+            return false;
+        }
+        if !all_wait {
+            aof.demand(connection.durability.fence);
+        }
+        if !connection.durability.is_held_back {
+            connection.durability.is_held_back = true;
+            self.held_back.connections.push((connection.durability.fence, index));
+        }
+        true
+    }
+
+    /// Sends what was held back to some of those for whom enough is on disk now, and answers those
+    /// who waited for that.
+    pub fn send_held_back(&mut self) {
+        for index in self.take_answerable() {
+            // Its place may be another's by now.
+            if let Some(connection) = self.connections[index].as_deref_mut()
+                && std::mem::take(&mut connection.durability.is_held_back)
+            {
+                self.flush(index);
+            }
+        }
+        self.answer_acks();
+    }
+
+    fn take_answerable(&mut self) -> Vec<usize> {
+        if self.held_back.connections.is_empty() {
+            self.held_back.is_behind = false;
+            return Vec::new();
+        }
+        if self.core.config.aof.appendfsync != Fsync::Always {
+            // Some may not have to wait any more.
+            return self.held_back.take_due(u64::MAX, usize::MAX);
+        }
+        self.shared.aof.hold_back(self.index);
+        let max = (self.held_back.connections.len() / PART).max(SENT_MIN);
+        self.held_back.take_due(self.shared.aof.durable(), max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_of_those_are_taken_who_waited_longest_for_what_is_on_disk() {
+        let connections = vec![(5, 0), (9, 1), (7, 2), (8, 3), (10, 4)];
+        let mut held_back = HeldBack { connections, is_behind: false };
+        assert_eq!(held_back.take_due(8, 2), [0, 2]);
+        assert!(held_back.is_behind());
+        assert_eq!(held_back.take_due(8, 2), [3]);
+        assert!(!held_back.is_behind());
+        assert_eq!(held_back.take_due(u64::MAX, usize::MAX), [1, 4]);
+        assert!(!held_back.is_behind() && held_back.connections.is_empty());
+    }
+}

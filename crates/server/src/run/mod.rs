@@ -1,0 +1,26 @@
+//! Workers and their turns: from events to a batch, to calls, to replies, to payloads.
+//!
+//! The worker and all that needs the whole of it stand here: its connections, its reactor, sessions
+//! and the scripts that run in them.
+
+pub mod accept;
+pub mod acks;
+pub mod batch;
+pub mod client_memory;
+pub mod cron;
+pub mod fan_out;
+pub mod fence;
+pub mod goodbye;
+pub mod input_limits;
+pub mod invalidations;
+pub mod monitors;
+pub mod output_limits;
+pub mod pause;
+pub mod runner;
+pub mod scripting;
+pub mod server;
+pub mod session;
+pub mod strangers;
+pub mod tls;
+pub mod waits;
+pub mod worker;

@@ -1,0 +1,595 @@
+//! Running a batch: window by window, each call with Redis's checks before it and counts after.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::command::{Command, Run, World};
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
+use kvasir_keyspace::plan::KeyAt;
+use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::waiting::{Blocking, Caller};
+use kvasir_reactor::Reactor;
+use kvasir_reactor::clock::{self, Ticks};
+use kvasir_resp::args::Args;
+use kvasir_resp::request::ProtocolError;
+use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_table::{Entry, Handler, ServerHandler, is_http, unknown_command, unknown_subcommand};
+
+use crate::calls::admit::Scene;
+use crate::calls::blocking::settle;
+use crate::calls::command_log::{note_large, note_slow};
+use crate::calls::failing::fail;
+use crate::calls::planning::plan_keys;
+use crate::calls::subscriber::Subscriber;
+use crate::calls::{admission, evict, monitoring, notifications, tracking as call_tracking};
+use crate::clients::command_log::Noted;
+use crate::log::warning;
+use crate::run::batch::{Batch, Lookahead, Request, What};
+use crate::run::scripting::busy;
+use crate::run::server::{Inside, ServerCommands, ServerCx, ServerRun, session_of};
+use crate::run::session::{SessionRun, Start};
+use crate::run::worker::Worker;
+use crate::state::connection::{Connection, find};
+use crate::state::core::Core;
+use crate::state::shared::Shared;
+use crate::stats::CommandStats;
+use crate::stats::errors::Author;
+use crate::stats::timing::Timing;
+use crate::store::Store;
+use crate::store::aof::Aof;
+use crate::tracking;
+
+/// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
+const REQUESTS_PER_LOOK: usize = 32;
+
+/// Time of a turn that its connections share: whoever comes during it waits for the next one.
+const TURN_NS: u32 = 400_000;
+/// What each of many connections gets all the same. Of a pipeline of usual calls that is some
+/// hundred, so only slow calls and very long pipelines are cut.
+const SHARE_NS_MIN: u32 = 100_000;
+
+/// How far a batch has been run.
+#[derive(Default)]
+pub struct Position {
+    next: usize,
+    ahead: Lookahead,
+    share: Option<Share>,
+}
+
+/// The turn's time that goes to one source.
+#[derive(Clone, Copy)]
+struct Share {
+    source: u32,
+    /// Its first request.
+    first: usize,
+    since: Ticks,
+}
+
+/// What a batch runs with; the worker's parts, borrowed side by side.
+pub struct Runner<'w> {
+    worker: usize,
+    shared: &'static Shared,
+    reactor: &'w Reactor,
+    connections: &'w mut [Option<Box<Connection>>],
+    commands: ServerCommands,
+    core: &'w mut Core,
+    /// `None` while a command, or a busy script, has the gate for itself.
+    pass: Option<Pass<'static>>,
+    /// Its own worker is inside already, with a script that is busy.
+    is_within_script: bool,
+    timing: Timing,
+    /// The request of the last call, whose time may not have been counted yet.
+    last_call: usize,
+    /// Time for each source.
+    share: Ticks,
+    /// Requests that were run.
+    done: u64,
+}
+
+impl<'w> Runner<'w> {
+    pub fn new(worker: &'w mut Worker, batch: &Batch) -> Runner<'w> {
+        let thresholds = worker.core.thresholds;
+        let share = TURN_NS / batch.sources.len().max(1) as u32;
+        Runner {
+            worker: worker.index,
+            shared: worker.shared,
+            reactor: &worker.reactor,
+            connections: &mut worker.connections,
+            commands: worker.commands,
+            core: &mut worker.core,
+            pass: None,
+            is_within_script: false,
+            timing: Timing::start(batch.requests.len(), &thresholds),
+            last_call: 0,
+            share: Ticks::from_nanos(share.max(SHARE_NS_MIN)),
+            done: 0,
+        }
+    }
+
+    /// For what other clients may call while a script of this worker is busy.
+    pub fn within_script(worker: &'w mut Worker, batch: &Batch) -> Runner<'w> {
+        Runner { is_within_script: true, ..Runner::new(worker, batch) }
+    }
+
+    /// Runs the requests of a batch from `position` on, to its end or to a call that needs a
+    /// session; then leaves the gate.
+    pub fn run(mut self, batch: &Batch, position: &mut Position) -> Option<Start> {
+        while let Some(request) = batch.requests.get(position.next) {
+            if position.next.is_multiple_of(REQUESTS_PER_LOOK) {
+                self.look_around();
+            }
+            if self.has_had_its_share(request.source, position) {
+                self.leave(batch, position);
+                continue;
+            }
+            let keyspace = &self.shared.keyspace;
+            if let Some(pass) = self.enter(request) {
+                batch.look_ahead(&mut position.ahead, request, keyspace, pass);
+            }
+            position.next += 1;
+            if let Some(start) = self.run_request(batch, position.next - 1) {
+                self.end(batch);
+                return Some(start);
+            }
+        }
+        self.end(batch);
+        None
+    }
+
+    /// Counts what was run.
+    fn end(&mut self, batch: &Batch) {
+        self.end_streak(batch, None);
+        self.shared.workers[self.worker].stats.commands.add(self.done);
+    }
+
+    /// Whether the next request's source has had its time of this turn.
+    #[inline]
+    fn has_had_its_share(&self, source: u32, position: &mut Position) -> bool {
+        let now = self.timing.last_reading();
+        match position.share {
+            Some(share) if share.source == source => now.since(share.since) > self.share,
+            _ => {
+                position.share = Some(Share { source, first: position.next, since: now });
+                false
+            }
+        }
+    }
+
+    /// Leaves what else there is of a source to the next turn.
+    #[cold]
+    fn leave(&mut self, batch: &Batch, position: &mut Position) {
+        let Some(Share { source, first, .. }) = position.share else { return };
+        let last = &batch.requests[position.next - 1];
+        let id = batch.sources[source as usize].connection;
+        if let Some(connection) = find(self.connections, id)
+            && !connection.is_closing
+            && connection.wire.stopped_at.is_none()
+        {
+            connection.stop_for_this_turn(last.end, position.next - first);
+        }
+        let rest = batch.requests[position.next..].iter();
+        position.next += rest.take_while(|request| request.source == source).count();
+    }
+
+    /// Brings the time up to date, and lets others close the gate: a long batch is cut in two.
+    fn look_around(&mut self) {
+        self.core.env.now_ms = clock::now_unix_ms();
+        if self.shared.gate.is_closing() {
+            self.pass = None;
+        }
+    }
+
+    /// Is inside the gate, or tries to get in; `None` if a busy script has it, or any script that
+    /// the request has no need to wait for.
+    #[inline]
+    fn enter(&mut self, request: &Request) -> Option<&Pass<'static>> {
+        if self.pass.is_none() && !self.is_within_script {
+            let Store { gate, keyspace, .. } = &self.shared.store;
+            self.pass = gate.enter_unless(self.worker, || {
+                keyspace.busy.is_busy() || self.can_do_without(request)
+            });
+            self.core.see_listeners(self.shared);
+        }
+        self.pass.as_ref()
+    }
+
+    /// Whether a script runs that keeps others out, and may be run beside it.
+    #[cold]
+    fn can_do_without(&self, request: &Request) -> bool {
+        self.entry_of(request).is_some_and(|entry| {
+            let spec = &entry.spec;
+            spec.flags.contains(Flags::ALLOW_BUSY) && spec.keys.is_empty()
+        }) && self.shared.workers.run_a_script()
+    }
+
+    fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
+        let request = &batch.requests[index];
+        let id = batch.sources[request.source as usize].connection;
+        // Taken out for the length of the call, so that the call may look at other connections.
+        let mut connection = self.connections[id.index as usize].take_if(|open| open.id == id)?;
+        if !connection.is_closing && !connection.is_stalled() {
+            self.catch_up(&mut connection);
+            let is_muted = connection.mute();
+            let mark = connection.reply.mark();
+            let session = self.answer(&mut connection, batch, index);
+            self.done += u64::from(!connection.waiting.is_postponed);
+            if let Some((entry, run)) = session {
+                return Some(Start { entry, run, connection, request: index, is_muted, mark });
+            }
+            if connection.waiting.is_postponed {
+                connection.wire.stopped_at = Some(request.end - request.len);
+                self.connections[id.index as usize] = Some(connection);
+                return None;
+            }
+            if is_muted {
+                connection.unmute(mark);
+            }
+            if connection.listening.tracking.is_some() {
+                connection.use_up_choice(self.entry_of(request));
+            }
+            self.catch_up(&mut connection);
+            if connection.reply.len() as u64 >= self.core.output_unlimited {
+                connection.stop_beyond_limit(&self.core.config);
+            }
+            if let Some(waits) = connection.waiting.waits.as_deref_mut() {
+                waits.made = self.entry_of(request).map(|entry| (entry, request.len));
+                connection.wire.stopped_at = Some(request.end);
+            }
+        }
+        self.connections[id.index as usize] = Some(connection);
+        None
+    }
+
+    /// The command that a request names.
+    fn entry_of(&self, request: &Request) -> Option<&'static Entry> {
+        match request.what {
+            What::Call(command) => Some(&self.shared.table.entries()[command as usize]),
+            _ => None,
+        }
+    }
+
+    /// Has a subscriber get what was published before its call, and behind the reply what the call
+    /// itself has published.
+    #[inline]
+    fn catch_up(&mut self, connection: &mut Connection) {
+        let (shared, worker, core) = (self.shared, self.worker, &mut *self.core);
+        Subscriber { shared, worker, core, connection }.catch_up();
+    }
+
+    /// Answers a request, or says how to run the session that it needs.
+    #[inline]
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        index: usize,
+    ) -> Option<(&'static Entry, SessionRun)> {
+        let request = &batch.requests[index];
+        let args = batch.args(request, self.reactor);
+        if connection.would_queue_too_much(args, self.core.config.client_query_buffer_limit) {
+            connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
+            return None;
+        }
+        if let What::Call(command) = request.what {
+            return self.run_call(connection, batch, index, command as usize);
+        }
+        self.refuse(connection, &request.what, args);
+        None
+    }
+
+    /// Answers a request that is no call.
+    #[cold]
+    fn refuse(&mut self, connection: &mut Connection, what: &What, args: Args<'_>) {
+        match what {
+            What::Call(_) => unreachable!("a call is run"),
+            What::UnknownCommand if is_http(args) => {
+                warning!("closing a client that speaks HTTP id={}", connection.client.id);
+                connection.is_closing = true;
+            }
+            What::UnknownCommand => self.reject(connection, &unknown_command(args)),
+            What::UnknownSubcommand => self.reject(connection, &unknown_subcommand(args)),
+            What::Malformed(ProtocolError::RequestTooLong) => {
+                connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
+            }
+            What::Malformed(error) => {
+                connection.reply.protocol_error(*error);
+                self.shared.count_error(self.worker, b"ERR", Author::Server);
+                connection.is_closing = true;
+            }
+        }
+    }
+
+    fn run_call(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        index: usize,
+        command: usize,
+    ) -> Option<(&'static Entry, SessionRun)> {
+        let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
+        let args = batch.args(request, self.reactor);
+        let stats = self.stats_of(command);
+        note_use(connection, command, self.core.env.now_ms);
+        let admitted = self.admit(connection, entry, args);
+        if connection.waiting.is_postponed {
+            return None;
+        }
+        match admitted.and_then(|()| connection.queue(entry, args)) {
+            Ok(false) => {}
+            Ok(true) => return None,
+            Err(error) => {
+                stats.rejected.add(1);
+                let error = match entry.full_name == "exec" {
+                    true => connection.abort_exec(&self.shared.keyspace, &error),
+                    false => error,
+                };
+                self.reject(connection, &error);
+                return None;
+            }
+        }
+        if let Some(run) = session_of(self.commands, entry) {
+            self.end_streak(batch, Some(connection));
+            return Some((entry, run));
+        }
+        let scene = tracking::Scene::of(&self.shared.clients, self.worker, &self.core.config);
+        connection.remember_keys(&self.shared.tracking, scene, entry, args);
+        if self.timing.begins_another(command) {
+            self.end_streak(batch, Some(connection));
+        }
+        self.timing.begin(command);
+        self.last_call = index;
+        let mark = connection.reply.mark();
+        let result = match entry.handler {
+            Handler::Data(command) => {
+                let planned = batch.keys(request, connection.db);
+                self.run_data(connection, entry, command, args, planned)
+            }
+            Handler::Server(of) => self.run_server(connection, self.run_of(of), args),
+        };
+        connection.wait_for_disk(self.core);
+        self.tell(connection, entry, args, result.is_ok());
+        if let Err(error) = result {
+            connection.reply.truncate(mark);
+            stats.failed.add(1);
+            self.fail(connection, &error);
+        }
+        let wary = &mut self.core.wary_calls;
+        if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
+            && let Some(us) = streak.count(stats, &self.core.thresholds, wary)
+        {
+            match connection.waiting.waits.as_deref_mut() {
+                Some(waits) if waits.is_for_key() => waits.us = us,
+                _ => self.note_slow(connection, entry, args, us),
+            }
+        }
+        let lengths = [request.len, connection.reply.len_since(mark)];
+        if self.core.thresholds.is_large(lengths) {
+            self.note_large(connection, entry, args, lengths);
+        }
+        None
+    }
+
+    fn run_of(&self, command: ServerHandler) -> ServerRun {
+        self.commands[command.index as usize].run
+    }
+
+    /// Of the command that is the worker's last one from now on.
+    #[inline]
+    fn stats_of(&self, command: usize) -> &'static CommandStats {
+        let stats = &self.shared.workers[self.worker].stats;
+        stats.last_command.store(command, Relaxed);
+        &stats.by_command[command]
+    }
+
+    /// Tells those whom it concerns what a call has done.
+    #[inline]
+    fn tell(&mut self, connection: &Connection, entry: &Entry, args: Args<'_>, is_ok: bool) {
+        if self.core.env.tracks {
+            let Runner { shared, worker, core, .. } = self;
+            call_tracking::tell(shared, *worker, core, (connection, entry, args), is_ok);
+        } else {
+            let by = connection.client.id;
+            notifications::tell(self.shared, self.worker, self.core, by);
+        }
+        monitoring::feed(self.shared, self.worker, connection, entry, args);
+    }
+
+    #[inline]
+    fn admit(
+        &mut self,
+        connection: &mut Connection,
+        entry: &Entry,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
+        admission::check(scene, connection, entry, args)?;
+        if entry.spec.flags.contains(Flags::ALLOW_BUSY)
+            && busy::has_to_wait(self.shared, connection, entry)
+        {
+            let look_ms = connection.postpone_for_script(&self.shared.pause, self.core.env.now_ms);
+            self.core.script_look_ms = Some(look_ms);
+            return Ok(());
+        }
+        if self.shared.pause.is_on() {
+            connection.postpone(&self.shared.pause, entry, self.core.env.now_ms);
+            if connection.waiting.is_postponed {
+                return Ok(());
+            }
+        }
+        let limit = self.core.config.aof.buffer_limit;
+        if self.core.env.logs && Aof::is_behind(self.shared, limit) {
+            connection.postpone_for_disk(&self.shared.pause, entry);
+            if connection.waiting.is_postponed {
+                return Ok(());
+            }
+        }
+        // Without a pass a script is busy, and only what it leaves alone comes so far.
+        let Some(pass) = &self.pass else { return Ok(()) };
+        evict::admit(self.shared, self.worker, self.core, pass, (connection, entry))
+    }
+
+    /// Counts the calls whose time was not read yet, if there are any. Their connection may be the
+    /// one at hand, which is taken out of its place.
+    fn end_streak(&mut self, batch: &Batch, at_hand: Option<&Connection>) {
+        let Some(streak) = self.timing.end() else { return };
+        let stats = &self.shared.workers[self.worker].stats.by_command[streak.command];
+        let wary = &mut self.core.wary_calls;
+        let Some(us) = streak.count(stats, &self.core.thresholds, wary) else { return };
+        let request = &batch.requests[self.last_call];
+        let index = batch.sources[request.source as usize].connection;
+        let at_hand = at_hand.filter(|connection| connection.id == index);
+        // One that was closed since has no name any more.
+        if let Some(connection) = at_hand.or(self.connections[index.index as usize].as_deref()) {
+            let entry = &self.shared.table.entries()[streak.command];
+            self.note_slow(connection, entry, batch.args(request, self.reactor), us);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&self, connection: &Connection, entry: &Entry, args: Args<'_>, us: u64) {
+        let call = Noted { entry, args, client: &connection.client };
+        note_slow(self.shared, self.core, &call, us);
+    }
+
+    /// A call that waits for a key is told of when it is answered.
+    #[cold]
+    fn note_large(&self, connection: &Connection, entry: &Entry, args: Args<'_>, len: [usize; 2]) {
+        if connection.waiting.waits.as_ref().is_some_and(|waits| waits.is_for_key()) {
+            return;
+        }
+        let len = connection.heard(len);
+        let call = Noted { entry, args, client: &connection.client };
+        note_large(self.shared, self.core, &call, len);
+    }
+
+    #[inline]
+    fn run_data(
+        &mut self,
+        connection: &mut Connection,
+        entry: &Entry,
+        command: &'static Command,
+        args: Args<'_>,
+        planned: Option<&[KeyAt]>,
+    ) -> Result<(), Error> {
+        if let Run::World(run) = command.run {
+            return self.run_world(connection, run, args);
+        }
+        let mut keys = Vec::new();
+        let keys = match planned {
+            Some(keys) => keys,
+            None => {
+                let keyspace = &self.shared.keyspace;
+                plan_keys(entry, args, connection.db, keyspace, &mut keys)?;
+                &keys
+            }
+        };
+        self.core.env.touches = !connection.client.no_touch.load(Relaxed);
+        let call = Call { command, args, db: connection.db, keys };
+        let context = Context {
+            env: &self.core.env,
+            tally: &mut self.core.tally,
+            rng: &mut self.core.rng,
+            reply: &mut connection.reply,
+            blocking: Blocking::For(Caller {
+                client: connection.client.id,
+                worker: self.worker,
+                connection: connection.id.index as usize,
+            }),
+        };
+        let Some(pass) = &self.pass else { return Err(self.shared.keyspace.busy.error()) };
+        let result = execute(&self.shared.keyspace, pass, &call, context);
+        settle(self.shared, self.worker, self.core, pass, connection);
+        result.map(drop)
+    }
+
+    /// Runs a command with the gate closed.
+    fn run_world(
+        &mut self,
+        connection: &mut Connection,
+        run: fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        let mut exclusive = self.close_gate()?;
+        self.core.see_listeners(self.shared);
+        let world = &mut World {
+            args,
+            db: connection.db,
+            keyspace: &self.shared.keyspace,
+            pass: &mut exclusive,
+            env: &self.core.env,
+            tally: &mut self.core.tally,
+            reply: &mut connection.reply,
+        };
+        let result = execute_world(run, world);
+        drop(exclusive);
+        // Unless a script that came in first is busy: then those who wait are served later.
+        let Store { gate, keyspace, .. } = &self.shared.store;
+        self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
+        self.core.see_listeners(self.shared);
+        if let Some(pass) = &self.pass {
+            settle(self.shared, self.worker, self.core, pass, connection);
+        }
+        result.map(drop)
+    }
+
+    /// Leaves the gate and closes it, unless a busy script is inside.
+    fn close_gate(&mut self) -> Result<ExclusivePass<'static>, Error> {
+        self.pass = None;
+        let Store { gate, keyspace, .. } = &self.shared.store;
+        let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
+        exclusive.ok_or_else(|| keyspace.busy.error())
+    }
+
+    fn run_server(
+        &mut self,
+        connection: &mut Connection,
+        run: ServerRun,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        match run {
+            ServerRun::Plain(run) | ServerRun::Family(run, _) => run(&mut ServerCx {
+                shared: self.shared,
+                worker: self.worker,
+                core: self.core,
+                connection,
+                inside: self.pass.as_ref().map_or(Inside::Nowhere, Inside::WithOthers),
+                args,
+            }),
+            ServerRun::WorldIf(needs_it, run) if !needs_it(self.shared, args) => {
+                self.run_server(connection, ServerRun::Plain(run), args)
+            }
+            ServerRun::World(run) | ServerRun::WorldIf(_, run) => {
+                let mut exclusive = self.close_gate()?;
+                self.core.see_listeners(self.shared);
+                let result = run(&mut ServerCx {
+                    shared: self.shared,
+                    worker: self.worker,
+                    core: self.core,
+                    connection,
+                    inside: Inside::Alone(&mut exclusive),
+                    args,
+                });
+                drop(exclusive);
+                result
+            }
+            ServerRun::Session(_) => unreachable!("the worker runs it"),
+            ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
+        }
+    }
+
+    /// Answers a request that does not get as far as to be run.
+    fn reject(&self, connection: &mut Connection, error: &Error) {
+        connection.spoil_transaction();
+        self.fail(connection, error);
+    }
+
+    fn fail(&self, connection: &mut Connection, error: &Error) {
+        fail(self.shared, self.worker, connection, error, Author::Server);
+    }
+}
+
+fn note_use(connection: &Connection, index: usize, now_ms: u64) {
+    let client = &connection.client;
+    client.last_ms.store(now_ms, Relaxed);
+    client.last_command.store(index, Relaxed);
+}

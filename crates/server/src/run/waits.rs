@@ -1,0 +1,147 @@
+//! Waits of a worker's connections end: with an answer, at their deadlines, by CLIENT UNBLOCK.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_config::aof::Fsync;
+use kvasir_resp::reply::Reply;
+
+use crate::calls::blocking::serve_ready;
+use crate::calls::command_log::{note_large, note_slow};
+use crate::calls::notifications;
+use crate::clients::command_log::Noted;
+use crate::run::worker::Worker;
+use crate::state::connection::Connection;
+use crate::state::waits::Awaited;
+use crate::workers::{End, Served};
+
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
+impl Worker {
+    /// Gives the answers of this worker's own calls that were served in this turn.
+    pub fn answer_served(&mut self) {
+        while let Some(served) = self.core.served.pop() {
+            self.unblock(served);
+        }
+    }
+
+    /// Serves those who wait for keys that became ready outside of the gate, unless a busy script
+    /// has it closed, or their slots: then they are served between turns, when it has ended. What
+    /// they change was changed `by` a client, or nobody.
+    pub fn serve_left(&mut self, by: u64) {
+        if self.core.tally.ready.is_empty() {
+            return;
+        }
+        let (shared, index) = (self.shared, self.index);
+        let pass = shared.gate.enter_unless(index, || shared.keyspace.busy.is_busy());
+        let Some(pass) = pass else { return };
+        self.core.see_listeners(shared);
+        serve_ready(shared, index, &mut self.core, &pass);
+        notifications::tell(shared, index, &mut self.core, by);
+    }
+
+    /// Ends the wait of a connection with its answer.
+    pub fn unblock(&mut self, mut served: Served) {
+        let index = served.caller.connection;
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        if connection.client.id != served.caller.client {
+            return;
+        }
+        // Whoever served it may not have known that it wants to wait.
+        let is_strict = connection.wants(Fsync::Always);
+        let fence = if is_strict { self.shared.keyspace.log.end() } else { served.fence };
+        connection.wait_for(fence);
+        self.note_answer(index, &served);
+        self.give_answer(index, &mut served.reply);
+    }
+
+    /// Tells the command logs of a call that has waited for a key.
+    fn note_answer(&self, index: usize, served: &Served) {
+        let connection = self.connections[index].as_deref().expect("the caller looked");
+        let Some(waits) = connection.waiting.waits.as_deref() else { return };
+        let (Awaited::Key(waiter), Some((entry, request_len))) = (&waits.awaited, waits.made)
+        else {
+            return;
+        };
+        let (shared, core, us) = (self.shared, &self.core, waits.us + served.us);
+        let lengths = [request_len, if waits.is_muted { 0 } else { served.reply.len() }];
+        let noted = Noted { entry, args: waiter.args(), client: &connection.client };
+        if us >= core.thresholds.notable_us() {
+            note_slow(shared, core, &noted, us);
+        }
+        if core.thresholds.is_large(lengths) {
+            note_large(shared, core, &noted, lengths);
+        }
+    }
+
+    /// Ends the wait of a connection with this answer.
+    pub fn give_answer(&mut self, index: usize, answer: &mut Reply) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        let Some(waits) = connection.waiting.waits.take() else { return };
+        self.core.deadlines.remove(waits.place(connection));
+        connection.client.is_blocked.store(false, Relaxed);
+        if !waits.is_muted {
+            connection.reply.append(answer);
+        }
+        if !connection.wire.input.is_empty() {
+            self.ready.push(index);
+        }
+        self.touched.push(index);
+    }
+
+    /// Answers calls whose time is over.
+    pub fn end_waits(&mut self) {
+        while let Some(index) = self.core.deadlines.take_due(self.core.env.now_ms) {
+            self.end_wait(index, End::Timeout);
+        }
+        self.flush_touched();
+    }
+
+    /// CLIENT UNBLOCK.
+    pub fn end_wait_of(&mut self, client: u64, end: End) {
+        if let Some(index) = self.index_of(client) {
+            self.end_wait(index, end);
+        }
+    }
+
+    fn end_wait(&mut self, index: usize, end: End) {
+        let connection = self.connections.get(index).and_then(Option::as_deref);
+        let Some(connection) = connection else { return };
+        let (Some(waits), protocol) = (&connection.waiting.waits, connection.protocol()) else {
+            return;
+        };
+        let waiter = match &waits.awaited {
+            Awaited::Key(waiter) => Arc::clone(waiter),
+            Awaited::Acks(acks) => {
+                let mut reply = Reply::new(protocol);
+                match end {
+                    End::Timeout => acks.write_to(self.shared, &mut reply),
+                    End::Error => reply.error(UNBLOCKED),
+                }
+                return self.give_answer(index, &mut reply);
+            }
+        };
+        // Otherwise its answer is on the way.
+        if self.shared.keyspace.waiting.cancel(&waiter) {
+            let mut reply = Reply::new(waiter.protocol());
+            match end {
+                End::Timeout => waiter.nothing.write_to(&mut reply),
+                End::Error => reply.error(UNBLOCKED),
+            }
+            self.unblock(Served { caller: waiter.caller, reply, fence: 0, us: 0 });
+        }
+    }
+
+    /// Ends the wait of a connection that closes.
+    pub fn forget_wait(&mut self, connection: &Connection) {
+        if let Some(waits) = &connection.waiting.waits {
+            if let Awaited::Key(waiter) = &waits.awaited {
+                self.shared.keyspace.waiting.cancel(waiter);
+            }
+            self.core.deadlines.remove(waits.place(connection));
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! A worker: one thread, one reactor, its connections; turn after turn.
+//!
+//! A turn takes every completion there is, parses every complete request, executes them as one
+//! batch inside the gate, and sends one payload per connection.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kvasir_reactor::{Buffer, ConnectionId, Event, Payload, Reactor, signal};
+use kvasir_resp::request::Limits;
+use kvasir_structures::heap;
+
+use crate::calls::{evict, notifications};
+use crate::clients::tracker::NOBODY;
+use crate::log::warning;
+use crate::net::input::Input;
+use crate::net::listen::Open;
+use crate::net::tls::transport::Handshakes;
+use crate::run::batch::{Batch, Data, Source};
+use crate::run::cron::Cron;
+use crate::run::fence::HeldBack;
+use crate::run::runner::{Position, Runner};
+use crate::run::scripting::busy::Away;
+use crate::run::scripting::interpreters::Interpreters;
+use crate::run::server::ServerCommands;
+use crate::state::connection::{ClientKind, Connection, find};
+use crate::state::core::Core;
+use crate::state::shared::Shared;
+use crate::store::saving::stop_on_signal;
+use crate::workers::Message;
+
+/// A payload of this size may not be sent at once, so its end is reported as soon as it comes.
+const REPORTED_BYTES_MIN: usize = 128 * 1024;
+/// Emptied reply buffers kept for the next replies, and how large one may be.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 64 * 1024;
+/// How often it is tried to do what a busy script has held up.
+const SERVING_RETRY: Duration = Duration::from_millis(20);
+
+pub struct Worker {
+    pub index: usize,
+    pub shared: &'static Shared,
+    pub commands: ServerCommands,
+    pub reactor: Reactor,
+    pub connections: Vec<Option<Box<Connection>>>,
+    pub core: Core,
+    pub interpreters: Interpreters,
+    /// The connection whose script is busy, while others are served.
+    pub away: Option<Away>,
+    cron: Cron,
+    pub events: Vec<Event>,
+    pub batch: Batch,
+    /// Connections with requests left from the last turn.
+    pub ready: Vec<usize>,
+    /// Connections whose calls are put off by CLIENT PAUSE.
+    pub postponed: Vec<usize>,
+    /// Connections above the soft limit of their output, and when to look at them.
+    pub over_soft: BTreeSet<usize>,
+    pub next_soft_look_ms: u64,
+    /// The configuration whose limits its connections' output was last held against, all of it.
+    pub limited_for: u64,
+    /// The limit on the memory of clients that its connections are counted for.
+    pub counted_for: usize,
+    /// Connections whose replies or state want a look after the batch.
+    pub touched: Vec<usize>,
+    pub handshakes: Handshakes,
+    /// Somebody waits for the report of a send, which may only come with another event: look for
+    /// it without waiting.
+    awaits_report: bool,
+    pub spare: Vec<Vec<u8>>,
+    pub held_back: HeldBack,
+}
+
+impl Worker {
+    /// Called on the worker's own thread.
+    pub fn new(
+        index: usize,
+        shared: &'static Shared,
+        commands: ServerCommands,
+        reactor: Reactor,
+    ) -> Box<Worker> {
+        Box::new(Worker {
+            interpreters: Interpreters::default(),
+            away: None,
+            index,
+            shared,
+            commands,
+            reactor,
+            connections: Vec::new(),
+            core: Core::new(shared, index),
+            cron: Cron::new(index),
+            events: Vec::new(),
+            batch: Batch::default(),
+            ready: Vec::new(),
+            postponed: Vec::new(),
+            over_soft: BTreeSet::new(),
+            next_soft_look_ms: 0,
+            limited_for: 0,
+            counted_for: 0,
+            touched: Vec::new(),
+            handshakes: Handshakes::default(),
+            awaits_report: false,
+            spare: Vec::new(),
+            held_back: HeldBack::default(),
+        })
+    }
+
+    /// Accepts connections there.
+    pub fn listen(&mut self, open: Open) {
+        let id = self.reactor.listen(open.listener);
+        if open.is_tls {
+            self.handshakes.listeners.push(id);
+        }
+    }
+
+    /// Serves until the server stops. The worker is handed around whole, since a session takes it.
+    pub fn run(self: Box<Worker>) -> std::io::Result<()> {
+        let mut worker = self;
+        while !worker.shared.is_stopping.load(Relaxed) {
+            worker.wait()?;
+            worker = worker.turn();
+            worker.do_chores();
+        }
+        Ok(())
+    }
+
+    /// Waits for events.
+    fn wait(&mut self) -> std::io::Result<()> {
+        let timeout = self.timeout();
+        self.awaits_report = false;
+        self.reactor.wait(timeout, &mut self.events)?;
+        stop_on_signal(self.shared);
+        self.core.refresh(self.shared);
+        Ok(())
+    }
+
+    /// What is due between turns.
+    fn do_chores(&mut self) {
+        if !self.shared.keeps_data(self.core.env.now_ms) {
+            evict::keep_limit(self.shared, self.index, &mut self.core);
+            notifications::tell(self.shared, self.index, &mut self.core, NOBODY);
+        }
+        self.cron.run(self.shared, &mut self.core);
+        self.serve_left(NOBODY);
+        self.answer_served();
+        self.send_held_back();
+        self.shake_hands();
+        self.end_handshakes();
+        self.end_pause();
+        self.end_waits();
+        self.limit_slow_readers();
+        self.evict_clients();
+        self.close_idle();
+        self.collect_garbage();
+        self.publish_tally();
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.ready.is_empty()
+            || !self.events.is_empty()
+            || self.awaits_report
+            || self.held_back.is_behind()
+            || self.handshakes.is_waiting()
+            || self.core.evicting.is_behind()
+            || self.interpreters.have_garbage
+        {
+            return Some(Duration::ZERO);
+        }
+        let has_left = !self.core.tally.ready.is_empty();
+        let next_serving = has_left.then_some(SERVING_RETRY);
+        let has_connections = self.connections.iter().any(Option::is_some);
+        let until = |ms: u64| Duration::from_millis(ms.saturating_sub(self.core.env.now_ms));
+        let next_wait = self.core.deadlines.next_ms().map(until);
+        let next_task = self.cron.timeout(self.shared, &self.core, has_connections);
+        let next_handshake = self.handshakes.next_ms().map(until);
+        // A script has kept the data from being saved.
+        let next_stop = signal::shutdown_requested().map(|_| SERVING_RETRY);
+        let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
+        let all = [next_wait, next_task, next_handshake, next_serving, next_stop];
+        let all = all.into_iter().chain(next_look);
+        all.flatten().min()
+    }
+
+    fn turn(mut self: Box<Worker>) -> Box<Worker> {
+        self.gather();
+        if !self.batch.sources.is_empty() {
+            self = self.run_batch();
+            self.finish_sources();
+            self.shared.freeing.tidy_later();
+            self.answer_served();
+        }
+        // Who has a reply in hand finds it counted.
+        self.publish_tally();
+        self.flush_touched();
+        self
+    }
+
+    /// Takes the events in, and parses what they brought.
+    pub fn gather(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.clear();
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.take(event, &mut batch);
+        }
+        self.events = events;
+        // They have had a share of the last turn: whoever is new comes first.
+        for connection in std::mem::take(&mut self.ready) {
+            self.add_own_source(&mut batch, connection);
+        }
+        self.parse(&mut batch);
+        self.batch = batch;
+    }
+
+    fn run_batch(mut self: Box<Worker>) -> Box<Worker> {
+        let mut position = Position::default();
+        loop {
+            let batch = std::mem::take(&mut self.batch);
+            let start = Runner::new(&mut self, &batch).run(&batch, &mut position);
+            self.batch = batch;
+            match start {
+                Some(start) => self = start.run(self),
+                None => break,
+            }
+        }
+        self.shared.workers[self.index].stats.batches.add(1);
+        self
+    }
+
+    /// Sends what the connections have to say that the turn has touched, published messages
+    /// included.
+    pub fn flush_touched(&mut self) {
+        self.deliver_publications();
+        self.deliver_invalidations();
+        self.deliver_monitored();
+        for connection in std::mem::take(&mut self.touched) {
+            self.flush(connection);
+        }
+    }
+
+    fn take(&mut self, event: Event, batch: &mut Batch) {
+        let Some(event) = self.keep_for_away(event) else { return };
+        match event {
+            Event::Received { connection, buffer } => self.receive(connection, buffer, batch),
+            Event::Sent { connection, payload, result } => {
+                self.sent(connection, payload, result.is_ok());
+            }
+            Event::Closed { connection, .. } => self.hear_goodbye(connection, batch),
+            Event::Accepted { listener, socket } => self.accept(listener, socket),
+            Event::AcceptFailed { error, .. } => {
+                warning!("accept failed error={error}");
+            }
+            Event::Connected { .. } => unreachable!("no worker has begun a connection"),
+            Event::Woken => self.read_inbox(),
+        }
+    }
+
+    /// Adds received bytes to the batch: uncopied if they are all that the connection has.
+    fn receive(&mut self, id: ConnectionId, buffer: Buffer, batch: &mut Batch) {
+        let index = id.index as usize;
+        let Some(connection) = find(&mut self.connections, id) else {
+            return self.reactor.recycle(buffer);
+        };
+        self.shared.workers[self.index].stats.reads.add(1);
+        if connection.is_closing {
+            return self.reactor.recycle(buffer);
+        }
+        if connection.wire.tls.is_some() {
+            return self.receive_records(index, buffer, batch);
+        }
+        let received = self.reactor.bytes(&buffer);
+        self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
+        if connection.is_stalled() {
+            connection.keep_input(received);
+            self.reactor.recycle(buffer);
+            return self.limit_input(index, true);
+        }
+        if connection.wire.input.is_empty() && !connection.wire.in_round {
+            connection.wire.in_round = true;
+            batch.sources.push(Source::new(id, Data::Direct(buffer)));
+            return;
+        }
+        if connection.wire.in_round && connection.wire.input.is_empty() {
+            self.copy_direct_source(index, batch);
+        }
+        let connection = self.connections[index].as_deref_mut().expect("just looked at");
+        connection.wire.input.append(self.reactor.bytes(&buffer));
+        self.reactor.recycle(buffer);
+        self.add_own_source(batch, index);
+    }
+
+    /// A second buffer came for a connection in one turn: the first must stand before it.
+    fn copy_direct_source(&mut self, index: usize, batch: &mut Batch) {
+        let of_connection = |source: &Source| source.connection.index as usize == index;
+        let Some(at) = batch.sources.iter().position(of_connection) else { return };
+        let connection = self.connections[index].as_deref_mut().expect("it has a source");
+        let own = Data::Own(Input::default());
+        let source = std::mem::replace(&mut batch.sources[at].data, own);
+        if let Data::Direct(buffer) = source {
+            connection.wire.input.append(self.reactor.bytes(&buffer));
+            self.reactor.recycle(buffer);
+        }
+    }
+
+    pub fn add_own_source(&mut self, batch: &mut Batch, index: usize) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        if !connection.wire.in_round {
+            connection.wire.in_round = true;
+            batch.sources.push(Source::new(connection.id, Data::Own(Input::default())));
+        }
+    }
+
+    fn parse(&mut self, batch: &mut Batch) {
+        for source in 0..batch.sources.len() {
+            let index = batch.sources[source].connection.index as usize;
+            let Some(connection) = self.connections[index].as_deref_mut() else { continue };
+            if let Data::Own(input) = &mut batch.sources[source].data {
+                *input = std::mem::take(&mut connection.wire.input);
+            }
+            let limits =
+                Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
+            let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
+            batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
+            if connection.reply.is_empty() && !connection.output.is_sending {
+                connection.reply.give_back(self.spare.pop().unwrap_or_default());
+            }
+            self.touched.push(index);
+        }
+    }
+
+    /// Keeps what was not executed and gives the rest of the memory back.
+    pub fn finish_sources(&mut self) {
+        let mut sources = std::mem::take(&mut self.batch.sources);
+        for source in sources.drain(..).filter(|source| !source.is_released) {
+            let Source { connection: id, data, consumed, mut has_more, .. } = source;
+            // Its place may have another one by now, if a script was busy.
+            let connection = find(&mut self.connections, id);
+            let Some(connection) = connection else {
+                data.into_rest(consumed, &mut self.reactor);
+                continue;
+            };
+            has_more |= connection.wire.stopped_at.is_some();
+            // It came while a script of this connection was busy.
+            has_more |= !connection.wire.input.is_empty();
+            let consumed = connection.used_up_to(consumed);
+            connection.put_back(data.into_rest(consumed, &mut self.reactor));
+            let (index, has_ended) = (id.index as usize, connection.wire.has_ended);
+            connection.wire.in_round = false;
+            connection.client.input_bytes.store(connection.wire.input.len(), Relaxed);
+            if connection.waiting.is_postponed {
+                self.postponed.push(index);
+            } else if has_more && !connection.is_closing && connection.waiting.waits.is_none() {
+                self.ready.push(index);
+            }
+            if has_ended {
+                self.see_off(index, has_more);
+            }
+            self.limit_input(index, has_more);
+            self.count_memory(index);
+        }
+        self.batch.sources = sources;
+        self.batch.give_back();
+    }
+
+    /// Sends what a connection has to say, unless a payload is under way; then closes it if that
+    /// was its last word.
+    pub fn flush(&mut self, index: usize) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        connection.output.is_dirty = false;
+        if self.limit_output(index) {
+            return;
+        }
+        self.count_memory(index);
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        if connection.output.is_sending {
+            self.awaits_report |= connection.has_output();
+            return;
+        }
+        if self.holds_back(index) {
+            return;
+        }
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        if connection.wire.tls.is_some() {
+            return self.flush_records(index);
+        }
+        if connection.reply.is_empty() {
+            if connection.is_closing {
+                return self.close(index);
+            }
+            let (unused, _) = connection.reply.take();
+            return self.spare(unused);
+        }
+        let (bytes, shared) = connection.reply.take();
+        connection.output.is_sending = true;
+        let stats = &self.shared.workers[self.index].stats;
+        let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
+        connection.output.sending_bytes = length;
+        stats.output_bytes.add(length as u64);
+        stats.writes.add(1);
+        let payload = Payload { bytes, shared };
+        let is_long = length >= REPORTED_BYTES_MIN;
+        connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
+        if connection.is_closing || is_long {
+            // Its report is what the connection waits for to be closed, and what says that memory
+            // is free again.
+            self.reactor.send(connection.id, payload);
+        } else {
+            self.reactor.send_quietly(connection.id, payload);
+        }
+    }
+
+    fn sent(&mut self, id: ConnectionId, payload: Payload, is_ok: bool) {
+        self.spare(payload.bytes);
+        let index = id.index as usize;
+        let Some(connection) = find(&mut self.connections, id) else { return };
+        connection.output.is_sending = false;
+        connection.output.sending_bytes = 0;
+        if is_ok { self.flush(index) } else { self.close(index) }
+    }
+
+    /// Keeps an emptied buffer for the next reply.
+    pub fn spare(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Forgets a connection; what it still had to send is dropped.
+    pub fn close(&mut self, index: usize) {
+        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
+            return;
+        };
+        self.forget_wait(&connection);
+        connection.set_durability(self.shared, None);
+        self.forget_subscriptions(&mut connection);
+        self.forget_pause(&mut connection);
+        self.uncount_memory(&mut connection);
+        self.shared.tracking.stop(&mut connection.listening.tracking);
+        connection.set_monitor(&self.shared.monitors, self.index, false);
+        connection.unwatch(&self.shared.keyspace);
+        self.reactor.close(connection.id);
+        self.shared.clients.remove(connection.client.id);
+        self.shared.freeing.tidy_later();
+        self.shared.workers[self.index].connection_count.fetch_sub(1, Relaxed);
+    }
+
+    fn read_inbox(&mut self) {
+        let inbox = &self.shared.workers[self.index].inbox;
+        let messages = std::mem::take(&mut *kvasir_structures::locks::lock(inbox));
+        for message in messages {
+            match message {
+                Message::Adopt { socket, is_tls } => self.adopt(socket, is_tls),
+                Message::Kill(id) => self.kill(id),
+                Message::EndWait(id, end) => self.end_wait_of(id, end),
+                Message::Unblock(served) => self.unblock(served),
+                Message::CheckSubscribers(user) => self.close_strangers(&user),
+                Message::GiveBack => heap::give_back(),
+                Message::Look => self.tidy_interpreters(),
+            }
+        }
+    }
+
+    fn kill(&mut self, id: u64) {
+        if let Some(index) = self.index_of(id) {
+            self.close(index);
+        }
+    }
+
+    /// The number of a client's connection.
+    pub fn index_of(&self, id: u64) -> Option<usize> {
+        let is_it = |connection: &Option<Box<Connection>>| {
+            connection.as_ref().is_some_and(|connection| connection.client.id == id)
+        };
+        self.connections.iter().position(is_it)
+    }
+
+    fn close_idle(&mut self) {
+        let idle_max_ms = self.core.config.timeout as u64 * 1000;
+        let now_ms = self.core.env.now_ms;
+        if idle_max_ms == 0 || !self.cron.second_has_passed(now_ms) {
+            return;
+        }
+        for index in 0..self.connections.len() {
+            if let Some(connection) = &self.connections[index]
+                && connection.waiting.waits.is_none()
+                && connection.kind == ClientKind::Normal
+                && !connection.listening.is_monitor
+                && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
+            {
+                self.close(index);
+            }
+        }
+    }
+
+    /// Moves what the turn counted to where INFO finds it.
+    pub fn publish_tally(&mut self) {
+        let (tally, stats) = (&mut self.core.tally, &self.shared.workers[self.index].stats);
+        stats.hits.add(std::mem::take(&mut tally.hits));
+        stats.misses.add(std::mem::take(&mut tally.misses));
+        stats.expired.add(std::mem::take(&mut tally.expired));
+        stats.evicted.add(std::mem::take(&mut tally.evicted));
+        stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
+        stats.changes.add(std::mem::take(&mut tally.changes));
+        self.shared.aof.wake_for(&self.shared.keyspace.log, &self.core.env);
+        if !tally.garbage.is_empty() {
+            self.shared.freeing.free(tally.garbage.drain(..));
+        }
+        if std::mem::take(&mut tally.noted_expiry) && !self.shared.has_expiries.swap(true, Relaxed)
+        {
+            self.shared.send(0, Message::Look);
+        }
+    }
+}

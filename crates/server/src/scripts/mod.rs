@@ -1,0 +1,6 @@
+//! Scripts and libraries as all workers share them; running them is `run/scripting`.
+
+pub mod cache;
+pub mod commands;
+pub mod libraries;
+pub mod state;

@@ -1,0 +1,428 @@
+//! From the command line to running workers, and the orderly end.
+
+pub mod aof_repair;
+pub mod check_aof;
+pub mod check_rdb;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kvasir_acl::{self, Acl};
+use kvasir_config::arguments::{self, Invocation, USAGE};
+use kvasir_config::load::{self, Directive, Loaded};
+use kvasir_config::memory::HugePages;
+use kvasir_config::{Config, IoBackend, print};
+use kvasir_keyspace::database::Keyspace;
+use kvasir_reactor::{
+    BackendChoice, Options, Reactor, Waker, clock, limits, random, signal, thread,
+};
+use kvasir_structures::gate::Gate;
+use kvasir_structures::{hash, huge_pages};
+use kvasir_table::Table;
+
+use crate::info::crash;
+use crate::log::{self, notice, warning};
+use crate::machine::{paging, process};
+use crate::net::listen::{self, Open};
+use crate::net::tls::context::Endpoint;
+use crate::run::worker::Worker;
+use crate::state::shared::Shared;
+use crate::store::saving::{self, stop_on_signal};
+use crate::store::{Facts, Store, aof, freeing, random_id};
+use crate::workers::Workers;
+use crate::{commands, loading};
+
+/// Descriptors that are not clients': rings, listeners, files, the log.
+const SPARE_DESCRIPTORS: u64 = 32;
+
+/// Where the process id of a server in the background stands, if nothing else is configured.
+const DAEMON_PID_FILE: &str = "/var/run/kvasir.pid";
+
+/// The exit status of a server whose data cannot be loaded: `EX_DATAERR` of sysexits.h.
+const BROKEN_DATA: u8 = 65;
+
+/// How often a server with a worker that has failed tries to save its data and to end.
+const LAST_ATTEMPTS: Duration = Duration::from_secs(1);
+
+/// Why the server does not start, for the user.
+#[derive(Debug)]
+enum Refusal {
+    /// By its configuration or by the system.
+    Start(String),
+    /// By the data that it would have to load, which is left as it is.
+    Data(String),
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Refusal {
+        Refusal::Start(text)
+    }
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let sources = match arguments::parse(&arguments) {
+        Invocation::Serve(sources) => sources,
+        Invocation::Version => return say(&format!("{}\n", version_line())),
+        Invocation::Help => return say(USAGE),
+        Invocation::PrintConfig => return say(&print::sample_file()),
+        Invocation::CheckRdb(wish) => return check_rdb::main(&wish),
+        Invocation::CheckAof(check) => return check_aof::main(&check),
+        Invocation::Misuse(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let loaded = match load::load(&sources) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let file = sources.file.as_deref().map(std::path::absolute).and_then(Result::ok);
+    match serve(loaded, file) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Refusal::Start(text)) => {
+            warning!("{text}");
+            ExitCode::FAILURE
+        }
+        Err(Refusal::Data(text)) => {
+            warning!("{text}");
+            ExitCode::from(BROKEN_DATA)
+        }
+    }
+}
+
+/// The line that `--version` prints and the log starts with.
+fn version_line() -> String {
+    let bits = usize::BITS;
+    format!("Kvasir server v={} malloc=mimalloc bits={bits}", env!("CARGO_PKG_VERSION"))
+}
+
+fn say(text: &str) -> ExitCode {
+    use std::io::Write;
+    // A reader that went away is no failure of ours.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+/// Where the configuration came from.
+struct ConfiguredBy {
+    file: Option<PathBuf>,
+    start_dir: PathBuf,
+    /// Those that no file declares.
+    users_of_arguments: Vec<Directive>,
+}
+
+fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
+    let role = process::go_to_background(&loaded.config);
+    let role = role.map_err(|error| format!("can't go to the background: {error}"))?;
+    if let process::Role::Parent = role {
+        return Ok(());
+    }
+    let dir = loaded.config.dir.clone();
+    // Where there is none, names of files are not relative to it.
+    let start_dir = std::env::current_dir().unwrap_or_default();
+    std::env::set_current_dir(&dir)
+        .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
+    let access = kvasir_acl::start::prepare(commands::table(), &loaded)?;
+    let Loaded { mut config, ignored, users: mut users_of_arguments, .. } = loaded;
+    // From the root: CONFIG REWRITE writes it, and the next start may be elsewhere.
+    config.dir = std::env::current_dir().unwrap_or(dir);
+    users_of_arguments.retain(|user| !user.is_in_file());
+    let configured_by = ConfiguredBy { file, start_dir, users_of_arguments };
+    log::init(&config).map_err(|error| format!("can't open the log file: {error}"))?;
+    notice!("{} pid={} starting", version_line(), limits::pid());
+    for directive in &ignored {
+        warning!("option without effect name={} reason={}", directive.name, directive.why);
+    }
+    signal::ignore_what_need_not_end_it();
+    clock::calibrate();
+    limit_clients(&mut config);
+    let tls = Endpoint::new(&config.tls)?;
+    let facts = facts(&config, configured_by)?;
+    let claim = aof::place::claim(&config, &facts.identity)?;
+    let listeners = listen::open(&config)?;
+    let (shared, threads) = start_workers(config, facts, access, tls, listeners)?;
+    shared.aof.hold(claim);
+    let config = shared.config();
+    let files = made_files(&config);
+    write_pid_file(&config);
+    if let Err(error) = process::adjust_oom_score(&config) {
+        warning!("oom-score-adj has no effect: {error}");
+    }
+    let loader = loading::start(shared, commands::numbered(), ready)
+        .map_err(|error| format!("can't start a thread: {error}"))?;
+    let result = join(threads);
+    loader.give_up(shared);
+    shared.saving.end();
+    let is_whole = shared.aof.finish(shared);
+    remove_files(&files);
+    if let Some(text) = shared.saving.loading.take_failure() {
+        return Err(Refusal::Data(text));
+    }
+    if !is_whole {
+        return Err(Refusal::Start("the server ends without the end of its log".into()));
+    }
+    notice!("bye bye");
+    Ok(result?)
+}
+
+/// Tells everybody that clients are served.
+fn ready(shared: &Shared) {
+    let config = shared.config();
+    notice!("{}", ready_line(&config, shared));
+    process::notify_ready(&config);
+}
+
+/// What is served where, for the person who started it.
+fn ready_line(config: &Config, shared: &Shared) -> String {
+    let mut places = Vec::new();
+    let bind = config.bind.join(",");
+    if config.port != 0 {
+        places.push(format!("port={} bind={bind}", config.port));
+    }
+    if config.tls.port != 0 {
+        places.push(format!("tls-port={} bind={bind}", config.tls.port));
+    }
+    if !config.unixsocket.as_os_str().is_empty() {
+        places.push(format!("unixsocket={}", config.unixsocket.display()));
+    }
+    format!(
+        "ready to accept connections {} workers={} io={} databases={} keys={}",
+        places.join(" "),
+        shared.workers.len(),
+        shared.facts.backend,
+        config.databases,
+        shared.saving.loading.progress.keys.load(Relaxed),
+    )
+}
+
+/// Makes room for `maxclients` descriptors, or lowers it to the room there is.
+fn limit_clients(config: &mut Config) {
+    let wanted = u64::from(config.maxclients) + SPARE_DESCRIPTORS;
+    let got = limits::raise_open_files(wanted);
+    if got < wanted {
+        let clients = got.saturating_sub(SPARE_DESCRIPTORS).max(1) as u32;
+        warning!(
+            "too few file descriptors: maxclients lowered from={} to={clients} limit={got}; \
+             raise 'ulimit -n' to have more",
+            config.maxclients
+        );
+        config.maxclients = clients;
+    }
+}
+
+type Running = (&'static Shared, Vec<JoinHandle<std::io::Result<()>>>);
+
+/// Starts the workers; the first one accepts. Returns once each has its reactor.
+fn start_workers(
+    config: Config,
+    mut facts: Facts,
+    access: (Table, Acl),
+    tls: Endpoint,
+    listeners: Vec<Open>,
+) -> Result<Running, Refusal> {
+    let choice = config.memory.huge_pages;
+    huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
+    if choice == HugePages::Auto {
+        paging::start().map_err(no_thread)?;
+    }
+    let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
+    let count = config.io_threads.count(cores);
+    let options = reactor_options(&config);
+    let mut listeners = Some(listeners);
+    let starts = (0..count).map(|index| Start::new(index, &options, listeners.take()));
+    let starts = starts.collect::<Result<Vec<Start>, _>>().map_err(no_thread)?;
+    let mut wakers = Vec::new();
+    for start in &starts {
+        let ready = start.ready.recv().map_err(|_| "a worker ended at its start".to_owned())?;
+        let (waker, name) = ready.map_err(|error| format!("can't start a worker: {error}"))?;
+        wakers.push(waker);
+        facts.backend = name;
+    }
+    signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
+    let gate: &'static Gate = Box::leak(Box::new(Gate::new(count)));
+    hash::set_seed(facts.hash_seed);
+    let keyspace = Keyspace::new(gate, config.databases);
+    let workers = Workers::new(wakers, access.0.len());
+    let store = Store::new((gate, keyspace), config, facts, workers);
+    let shared = Shared::new(store, tls, access);
+    let shared: &'static Shared = Box::leak(Box::new(shared));
+    crash::install(shared);
+    shared.saving.file.begin(&shared.config(), &shared.facts.identity);
+    shared.aof.look_around(&shared.config());
+    loading::begin_if_there_is_something(shared);
+    saving::start(shared).and_then(|()| freeing::start(shared)).map_err(no_thread)?;
+    let threads = starts.into_iter().map(|start| start.go(shared)).collect();
+    Ok((shared, threads))
+}
+
+fn no_thread(error: std::io::Error) -> String {
+    format!("can't start a thread: {error}")
+}
+
+fn reactor_options(config: &Config) -> Options {
+    let backend = match config.io_backend {
+        IoBackend::Auto => BackendChoice::Auto,
+        IoBackend::IoUring => BackendChoice::Uring,
+        IoBackend::Epoll => BackendChoice::Epoll,
+    };
+    Options { backend, ..Options::default() }
+}
+
+/// A worker that has its reactor, which belongs to its thread, and waits for the rest.
+struct Start {
+    ready: mpsc::Receiver<std::io::Result<(Waker, String)>>,
+    shared: mpsc::Sender<&'static Shared>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+impl Start {
+    fn new(
+        index: usize,
+        options: &Options,
+        listeners: Option<Vec<Open>>,
+    ) -> std::io::Result<Start> {
+        let (tell, ready) = mpsc::channel();
+        let (shared, learn) = mpsc::channel::<&'static Shared>();
+        let options = options.clone();
+        let run = move || {
+            // Where a sandbox forbids it, nothing is lost but a millisecond now and then.
+            let _ = thread::wake_early();
+            let reactor = match Reactor::new(&options) {
+                Ok(reactor) => reactor,
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                    return Ok(());
+                }
+            };
+            if let (0, Some(reason)) = (index, reactor.fallback_reason()) {
+                notice!("io_uring is not available, using epoll reason={reason}");
+            }
+            let name = reactor.backend().name().to_owned();
+            let _ = tell.send(Ok((reactor.waker(), name)));
+            // If the start fails elsewhere, the sender is dropped.
+            let Ok(shared) = learn.recv() else { return Ok(()) };
+            let mut worker = Worker::new(index, shared, commands::numbered(), reactor);
+            for open in listeners.into_iter().flatten() {
+                worker.listen(open);
+            }
+            let result = worker.run();
+            if let Err(error) = &result {
+                end_with(shared, index, error);
+            }
+            result
+        };
+        let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(run)?;
+        Ok(Start { ready, shared, thread })
+    }
+
+    fn go(self, shared: &'static Shared) -> JoinHandle<std::io::Result<()>> {
+        // A thread that ended meanwhile is found when it is joined.
+        let _ = self.shared.send(shared);
+        self.thread
+    }
+}
+
+/// All but the name of the backend.
+fn facts(config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
+    let ConfiguredBy { file, start_dir, users_of_arguments } = by;
+    let mut seed = [0; 8];
+    let no_randomness = |error| format!("no randomness: {error}");
+    random::fill(&mut seed).map_err(no_randomness)?;
+    let show = |path: &Path| path.display().to_string();
+    let run_id = random_id().map_err(no_randomness)?;
+    Ok(Facts {
+        identity: identity(config, &run_id),
+        run_id,
+        started_ms: clock::now_unix_ms(),
+        backend: String::new(),
+        executable: std::env::current_exe().map_or_else(|_| String::new(), |path| show(&path)),
+        config_file: file.as_deref().map_or_else(String::new, show),
+        start_dir,
+        users_of_arguments,
+        hash_seed: u64::from_le_bytes(seed),
+        maxclients: config.maxclients as usize,
+    })
+}
+
+/// Who a server is, for those that find it in their way: one line, which ends with its id.
+fn identity(config: &Config, run_id: &str) -> String {
+    let mut line = format!("pid={}", limits::pid());
+    let numbers = [("port", config.port), ("tls-port", config.tls.port)];
+    for (name, port) in numbers.into_iter().filter(|(_, port)| *port != 0) {
+        line += &format!(" {name}={port}");
+    }
+    if !config.unixsocket.as_os_str().is_empty() {
+        let plain = |c: char| if c.is_ascii_graphic() && c != '\\' { c } else { '?' };
+        let path: String = config.unixsocket.display().to_string().chars().map(plain).collect();
+        line += &format!(" unixsocket={path}");
+    }
+    line + " run_id=" + run_id
+}
+
+/// A server in the background has one even if none is configured, as Redis.
+fn pid_file(config: &Config) -> &Path {
+    match config.pidfile.as_path() {
+        path if path.as_os_str().is_empty() && config.daemonize => Path::new(DAEMON_PID_FILE),
+        path => path,
+    }
+}
+
+fn write_pid_file(config: &Config) {
+    let path = pid_file(config);
+    if !path.as_os_str().is_empty()
+        && let Err(error) = std::fs::write(path, format!("{}\n", limits::pid()))
+    {
+        warning!("can't write the pid file path={} error={error}", path.display());
+    }
+}
+
+/// The files that are removed at the end. From the root: in another `dir` the same names may be
+/// another server's.
+fn made_files(config: &Config) -> Vec<PathBuf> {
+    let paths = [pid_file(config), &config.unixsocket].into_iter();
+    let paths = paths.filter(|path| !path.as_os_str().is_empty());
+    paths.filter_map(|path| std::path::absolute(path).ok()).collect()
+}
+
+fn remove_files(files: &[PathBuf]) {
+    for path in files {
+        // It may be gone already.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Waits for the workers to end, which they do together.
+fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), String> {
+    let mut result = Ok(());
+    for thread in threads {
+        match thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => result = Err(format!("a worker's reactor failed: {error}")),
+            Err(_) => result = Err("a worker panicked".into()),
+        }
+    }
+    result
+}
+
+/// Has the server end, in order, for a worker whose reactor has failed: its connections are gone,
+/// and who connects anew might come to it. While the data can't be saved the others go on.
+fn end_with(shared: &Shared, worker: usize, error: &std::io::Error) {
+    shared.workers[worker].connection_count.store(usize::MAX / 2, Relaxed);
+    warning!("a worker has failed, so the server ends worker={worker} error={error}");
+    while !shared.is_stopping.load(Relaxed) {
+        if signal::shutdown_requested().is_none() {
+            signal::request_shutdown();
+        }
+        stop_on_signal(shared);
+        std::thread::sleep(LAST_ATTEMPTS);
+    }
+}

@@ -1,0 +1,35 @@
+//! What a connection has to send, and what it may keep waiting.
+
+use kvasir_config::Config;
+use kvasir_config::buffers::Class;
+
+use crate::state::connection::{ClientKind, Connection};
+
+impl Connection {
+    /// Bytes that wait to be sent.
+    pub fn output_bytes(&self) -> usize {
+        let encrypted = self.wire.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
+        self.reply.len() + self.output.sending_bytes + encrypted
+    }
+
+    /// As [`Connection::output_bytes`], with the memory that is kept for more.
+    pub fn output_memory(&self) -> usize {
+        let encrypted = self.wire.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
+        self.reply.size_bytes() + self.output.sending_bytes + encrypted
+    }
+
+    pub fn class(&self) -> Class {
+        match self.kind {
+            ClientKind::Normal => Class::Normal,
+            ClientKind::Subscriber => Class::PubSub,
+        }
+    }
+
+    /// Has a connection execute nothing more if its replies are beyond the hard limit already; the
+    /// end of the turn closes it.
+    #[cold]
+    pub fn stop_beyond_limit(&mut self, config: &Config) {
+        let hard = config.client_output_buffer_limit.of(self.class()).hard;
+        self.is_closing |= hard > 0 && self.output_bytes() as u64 >= hard;
+    }
+}

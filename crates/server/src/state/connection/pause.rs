@@ -1,0 +1,83 @@
+//! A connection whose calls are put off: it keeps its requests, and makes them again.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::spec::{Flags, Group};
+use kvasir_table::Entry;
+
+use crate::clients::pause::{Pause, Scope};
+use crate::state::connection::{Connection, Replies};
+
+/// How often those whose calls wait for a script look what has become of it.
+const SCRIPT_LOOK_MS: u64 = 5;
+
+impl Connection {
+    /// Puts a call off that may add to a log of which the disk has too little.
+    #[cold]
+    pub fn postpone_for_disk(&mut self, pause: &Pause, entry: &Entry) {
+        if self.may_write(entry) {
+            self.put_off(pause);
+        }
+    }
+
+    /// Puts a call about scripts off, and says when to look again.
+    #[cold]
+    pub fn postpone_for_script(&mut self, pause: &Pause, now_ms: u64) -> u64 {
+        self.put_off(pause);
+        now_ms + SCRIPT_LOOK_MS
+    }
+
+    fn put_off(&mut self, pause: &Pause) {
+        self.set_postponed(pause, true);
+        if self.output.replies == Replies::SkipThis {
+            self.output.replies = Replies::SkipNext;
+        }
+    }
+
+    /// Whether it executes nothing until something happens that is not up to its client.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        self.waiting.waits.is_some() || self.waiting.is_postponed
+    }
+
+    /// Puts a call off if there is a pause for it.
+    #[cold]
+    pub fn postpone(&mut self, pause: &Pause, entry: &Entry, now_ms: u64) {
+        let concerns = |scope| match scope {
+            Scope::All => true,
+            Scope::Writes => self.may_write(entry),
+        };
+        // Who monitors is no client of the data.
+        if !self.listening.is_monitor
+            && pause.current(now_ms).is_some_and(|(scope, _)| concerns(scope))
+        {
+            self.put_off(pause);
+        }
+    }
+
+    /// Whether a call, or what EXEC would run, may change data or reach clients of other servers.
+    fn may_write(&self, entry: &Entry) -> bool {
+        let queued = self.multi.transaction.iter().flat_map(|transaction| &transaction.calls);
+        may_write(entry)
+            || entry.spec.name == "exec" && queued.map(|call| call.entry).any(may_write)
+    }
+
+    /// Notes that calls of the connection are put off, or no more.
+    pub fn set_postponed(&mut self, pause: &Pause, is_postponed: bool) {
+        if self.waiting.is_postponed != is_postponed {
+            self.waiting.is_postponed = is_postponed;
+            self.client.is_postponed.store(is_postponed, Relaxed);
+            pause.count(is_postponed);
+        }
+    }
+}
+
+/// Whether calls of a command may change data or reach clients of other servers.
+pub fn may_write(entry: &Entry) -> bool {
+    let spec = entry.spec;
+    let runs_others =
+        spec.group == Group::Scripting && matches!(spec.name, "eval" | "evalsha" | "fcall");
+    spec.flags.contains(Flags::WRITE)
+        || runs_others
+        || matches!(spec.name, "pfcount" | "publish" | "spublish")
+}

@@ -1,0 +1,106 @@
+//! What running a call needs of its worker.
+
+use std::sync::Arc;
+
+use kvasir_config::Config;
+use kvasir_config::aof::Fsync;
+use kvasir_keyspace::rng::Rng;
+use kvasir_keyspace::view::{Env, Tally};
+use kvasir_pubsub::local::Local;
+use kvasir_reactor::clock;
+use kvasir_resp::request::Limits;
+
+use crate::state::shared::Shared;
+use crate::state::waits::Deadlines;
+use crate::stats::timing::Thresholds;
+use crate::store::room::Evicting;
+use crate::store::tuning::{env, request_limits};
+use crate::tracking;
+use crate::workers::Served;
+
+/// What running a command needs of its worker.
+pub struct Core {
+    pub config: Arc<Config>,
+    pub config_version: u64,
+    pub limits: Limits,
+    pub thresholds: Thresholds,
+    /// Calls still to be timed one by one: see `timing`.
+    pub wary_calls: u32,
+    pub env: Env,
+    pub tally: Tally,
+    pub rng: Rng,
+    pub evicting: Evicting,
+    /// When calls that wait on this worker give up.
+    pub deadlines: Deadlines,
+    /// Answers to calls that waited here and were served in this turn.
+    pub served: Vec<Served>,
+    /// Subscribers of this worker, and what they are to get.
+    pub pubsub: Local,
+    pub tracking: tracking::local::Local,
+    /// A connection with less output than this has not too much.
+    pub output_unlimited: u64,
+    /// Bytes that all clients together may take up; 0: no limit.
+    pub client_memory_max: usize,
+    /// Connections whose call waits for the disk, or for replicas.
+    pub waits_for_acks: Vec<usize>,
+    /// The offset behind what this worker last wrote to the log.
+    pub written_to: u64,
+    /// When calls that wait for a script of another worker look what has become of it.
+    pub script_look_ms: Option<u64>,
+}
+
+impl Core {
+    pub fn new(shared: &Shared, worker: usize) -> Core {
+        let config = shared.config();
+        let mut core = Core {
+            config_version: 0,
+            evicting: Evicting::default(),
+            limits: request_limits(&config),
+            thresholds: Thresholds::of(&config),
+            wary_calls: 0,
+            env: Env::default(),
+            tally: Tally::default(),
+            deadlines: Deadlines::default(),
+            served: Vec::new(),
+            pubsub: Local::default(),
+            tracking: tracking::local::Local::default(),
+            output_unlimited: u64::MAX,
+            client_memory_max: 0,
+            waits_for_acks: Vec::new(),
+            written_to: 0,
+            script_look_ms: None,
+            rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
+            config,
+        };
+        core.refresh(shared);
+        core
+    }
+
+    /// Brings time and configuration up to date.
+    pub fn refresh(&mut self, shared: &Shared) {
+        self.env.now_ms = clock::now_unix_ms();
+        let version = shared.config_version();
+        if version != self.config_version {
+            self.config_version = version;
+            self.config = shared.config();
+            self.limits = request_limits(&self.config);
+            self.thresholds = Thresholds::of(&self.config);
+            self.env = env(&self.config, self.env.now_ms);
+            self.output_unlimited = self.config.client_output_buffer_limit.smallest();
+            let limit = self.config.memory.maxmemory_clients.limit(self.config.memory.maxmemory);
+            self.client_memory_max = limit as usize;
+            self.see_listeners(shared);
+            self.evicting.configure(&self.config, shared.workers.len());
+        }
+    }
+
+    /// Has commands note changes if a client tracks. To be called whenever the gate was entered.
+    #[inline]
+    pub fn see_listeners(&mut self, shared: &Shared) {
+        self.env.tracks = shared.tracking.count() > 0;
+        self.env.logs = shared.keyspace.log.is_open();
+        let all_wait = self.config.aof.appendfsync == Fsync::Always;
+        self.env.fences =
+            self.env.logs && shared.aof.counts() && (all_wait || shared.aof.demand.has_wishes());
+    }
+}

@@ -1,0 +1,107 @@
+//! What all workers share: the store, and what else stands around it.
+
+use std::ops::Deref;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use kvasir_acl::Acl;
+use kvasir_pubsub::Hub;
+use kvasir_table::Table;
+
+use crate::clients::Clients;
+use crate::clients::command_log::CommandLogs;
+use crate::clients::monitors::Monitors;
+use crate::clients::pause::Pause;
+use crate::net::tls::context::Endpoint;
+use crate::scripts::cache::Cache;
+use crate::stats::Samples;
+use crate::stats::compression::CompressionStats;
+use crate::stats::errors::{Author, ErrorCodes};
+use crate::stats::histogram::Distribution;
+use crate::stats::latency::Latencies;
+use crate::store::Store;
+use crate::store::room::OverLimit;
+use crate::tracking::Tracking;
+
+/// The server; lives as long as the process.
+///
+/// What is asked of the store alone is found through this as well, so that who keeps data need not
+/// be told of the rest.
+pub struct Shared {
+    pub store: Store,
+    pub table: Table,
+    pub acl: Acl,
+    pub clients: Clients,
+    pub tls: Endpoint,
+    pub pubsub: Hub,
+    pub tracking: Tracking,
+    pub monitors: Monitors,
+    pub pause: Pause,
+    /// What clients take up, while that is limited.
+    pub client_bytes: AtomicUsize,
+    pub scripts: Cache,
+    /// 40 hexadecimal digits that name the history of the data.
+    pub replication_id: Mutex<String>,
+    pub samples: Samples,
+    pub error_codes: ErrorCodes,
+    pub command_logs: CommandLogs,
+    pub latencies: Latencies,
+    pub compression: CompressionStats,
+    pub over_limit: OverLimit,
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    pub expires_actively: AtomicBool,
+}
+
+impl Deref for Shared {
+    type Target = Store;
+
+    #[inline]
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Shared {
+    pub fn new(store: Store, tls: Endpoint, (table, acl): (Table, Acl)) -> Shared {
+        let workers = store.workers.len();
+        Shared {
+            pubsub: Hub::new(workers),
+            tracking: Tracking::new(workers),
+            monitors: Monitors::new(workers),
+            pause: Pause::default(),
+            client_bytes: AtomicUsize::new(0),
+            table,
+            acl,
+            clients: Clients::default(),
+            tls,
+            replication_id: Mutex::new(store.facts.run_id.clone()),
+            scripts: Cache::default(),
+            samples: Samples::new(),
+            error_codes: ErrorCodes::default(),
+            command_logs: CommandLogs::default(),
+            latencies: Latencies::default(),
+            compression: CompressionStats::new(),
+            over_limit: OverLimit::default(),
+            expires_actively: AtomicBool::new(true),
+            store,
+        }
+    }
+
+    /// Counts an error reply.
+    pub fn count_error(&self, worker: usize, text: &[u8], author: Author) {
+        self.error_codes.count(&self.workers[worker].stats.errors, text, author);
+    }
+
+    /// Whether data may not even be expired or evicted: in a pause, and while it is loaded. What a
+    /// log has yet to say of a key may keep it.
+    pub fn keeps_data(&self, now_ms: u64) -> bool {
+        let is_loading = self.saving.loading.is_under_way();
+        is_loading || self.pause.is_on() && self.pause.current(now_ms).is_some()
+    }
+
+    /// How long calls of a command took, at all workers.
+    pub fn distribution(&self, command: usize) -> Distribution {
+        let stats = self.workers.iter().map(|worker| &worker.stats.by_command[command]);
+        Distribution::of(stats.map(|stats| &stats.latency))
+    }
+}

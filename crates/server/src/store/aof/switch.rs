@@ -1,0 +1,187 @@
+//! Turning the append-only file on and off while the server runs: CONFIG SET appendonly.
+//!
+//! On: the thread that takes snapshots takes one. At its cut, with the gate closed, the log gets a
+//! reader, and what comes from then on goes to an increment that the manifest names together with
+//! the new base, once that is whole. Until then the files of an earlier time count, if there are
+//! any, and nothing counts as on disk.
+//!
+//! Off: the thread `log` writes what there is, ends its reader with the gate closed, and ends. The
+//! files stay.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, mpsc};
+
+use kvasir_config::Config;
+use kvasir_persistence::aof::files::{Files, Increment};
+use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::disk::RealDisk;
+use kvasir_reactor::clock;
+use kvasir_structures::locks::lock;
+use kvasir_structures::log::Reader;
+
+use crate::store::Store;
+use crate::store::aof::Aof;
+use crate::store::aof::output::Output;
+use crate::store::aof::place::{Place, Refused, output};
+use crate::store::aof::writer::LogThread;
+use crate::store::saving::save_base;
+use crate::store::tuning::env;
+
+/// The thread `log` before it has something to read.
+pub struct Waiting(mpsc::Sender<Reader<'static>>);
+
+impl Waiting {
+    pub fn go(self, reader: Reader<'static>) {
+        // It waits for nothing else.
+        let _ = self.0.send(reader);
+    }
+}
+
+/// Starts the thread `log`. If what it is to read never comes, it ends.
+pub fn spawn(
+    shared: &'static Store,
+    increment: Increment<File>,
+    output: Output,
+) -> io::Result<Waiting> {
+    let (send, receive) = mpsc::channel();
+    let name = output.name();
+    let run = move || {
+        if let Ok(reader) = receive.recv() {
+            LogThread::new(shared, reader, increment, output).run();
+        }
+        lock(&shared.aof.state).has_ended = true;
+        shared.aof.changed.notify_all();
+    };
+    lock(&shared.aof.state).has_ended = false;
+    let running = std::thread::Builder::new().name("log".into()).spawn(run)?;
+    *lock(&shared.aof.thread) = Some(running.thread().clone());
+    let mut state = lock(&shared.aof.state);
+    state.is_stopping = state.is_closed;
+    state.running = Some(running);
+    state.output = name;
+    Ok(Waiting(send))
+}
+
+/// Whether the file can be turned on in a directory, as far as that can be told.
+pub fn check(shared: &Store, dir: &Path, config: &Config) -> Result<(), Refused> {
+    let place = Place::under(dir, config).map_err(Refused::Io)?;
+    place.make_dir().map_err(Refused::Io)?;
+    // Of another directory nothing was seen before.
+    let seen = match dir == Path::new(".") {
+        true => lock(&shared.aof.seen).clone(),
+        false => place.last_holder(),
+    };
+    place.check_claim(&shared.facts.run_id, &seen).map_err(Refused::Held)?;
+    place.manifest().map(drop).map_err(Refused::Io)
+}
+
+/// Begins a file with the data that is there. Returns the bytes of its base. Called by the thread
+/// that takes snapshots.
+pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
+    let text = |error: io::Error| error.to_string();
+    shared.aof.join();
+    let config = shared.config();
+    let place = Place::of(&config)?;
+    place.make_dir()?;
+    // One that was never used, since the file was turned off while it was to be loaded.
+    drop(lock(&shared.aof.claim).take());
+    let claim = place.claim(&shared.facts.identity).map_err(Refused::text)?;
+    let mut files = place.files(place.manifest()?.unwrap_or_default());
+    files.hold(claim);
+    let output = output(&config)?;
+    let increment = files.begin_apart(config.aof.checksums).map_err(text)?;
+    let seq = increment.seq;
+    let thread = spawn(shared, increment, output).map_err(text)?;
+    let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
+    let base = files.next_base_in(format);
+    let target = files.path(&base.name);
+    let saved = save_base(shared, (&env, cancel), (&target, format), |pass| {
+        thread.go(shared.keyspace.log.open(pass));
+    });
+    let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
+        files.take_base(base.clone(), seq).map_err(text)?;
+        Ok(saved.bytes)
+    });
+    match taken {
+        Ok(bytes) => {
+            // What cannot be deleted now is deleted by the next rewrite.
+            let _ = files.delete_history();
+            shared.aof.begin(files);
+            if lock(&shared.aof.state).is_stopping {
+                // Turned off meanwhile, perhaps before there was something to turn off.
+                shared.aof.join();
+                shared.aof.note_off();
+            }
+            Ok(bytes)
+        }
+        Err(error) => {
+            shared.aof.stop();
+            shared.aof.join();
+            files.drop_base(&base);
+            if files.is_certain() {
+                files.drop_apart();
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Aof {
+    /// Does what the configuration says now.
+    pub fn obey(&self, shared: &Store, was_on: bool, config: &Config) {
+        match (was_on, config.aof.appendonly) {
+            (false, true) => {
+                lock(&self.state).rewrite.is_wanted = true;
+                shared.saving.wake();
+            }
+            (true, false) => self.turn_off(),
+            // Other options may concern the thread.
+            _ => self.unpark(),
+        }
+    }
+
+    pub fn turn_off(&self) {
+        let cancel = lock(&self.state).rewrite.cancel.clone();
+        cancel.ask();
+        self.stop();
+    }
+
+    /// Has the thread end when it has written what there is.
+    fn stop(&self) {
+        lock(&self.state).is_stopping = true;
+        self.unpark();
+    }
+
+    pub fn join(&self) {
+        let running = lock(&self.state).running.take();
+        if let Some(running) = running {
+            // Its panic would have ended the process.
+            let _ = running.join();
+        }
+    }
+
+    /// The manifest names what is written: it counts.
+    pub fn begin(&self, files: Files<RealDisk>) {
+        *lock(&self.files) = Some(files);
+        self.counts.store(true, Relaxed);
+        // What is on disk by now is told.
+        self.unpark();
+    }
+
+    /// The thread has ended; nothing is promised of what comes after the offset.
+    pub fn note_end(&self, shared: &Store, offset: u64) {
+        self.publish_durable(shared, offset);
+        self.note_off();
+        // None is asked for any more: who asks sees under the same lock that the log is off.
+        self.give_up_switch("the log has ended");
+    }
+
+    fn note_off(&self) {
+        self.counts.store(false, Relaxed);
+        *lock(&self.files) = None;
+        self.set_error(None);
+    }
+}

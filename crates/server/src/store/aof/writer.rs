@@ -1,0 +1,344 @@
+//! The thread `log`: drives the writer of the log, by the clock and the configuration, and tells
+//! all others what has come of it.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
+use std::time::{Duration, Instant};
+
+use kvasir_config::aof::{AofConfig, Fsync};
+use kvasir_persistence::aof::files::Increment;
+use kvasir_persistence::aof::writer::{Trouble, Turn, When, Writer};
+use kvasir_reactor::{clock, thread};
+use kvasir_structures::locks::lock;
+use kvasir_structures::log::Reader;
+
+use crate::log::warning;
+use crate::store::Store;
+use crate::store::aof::output::Output;
+use crate::store::aof::{Aof, State};
+
+/// How long it gathers where nobody waits for the disk: what a crash of the process may take back.
+const GATHER: Duration = Duration::from_millis(10);
+/// Zeros are written ahead up to a multiple of so many bytes.
+const ROOM: u64 = 256 << 10;
+/// After a failure it is tried again so much later.
+const RETRY: Duration = Duration::from_secs(1);
+/// While writes are refused for what the disk has lost, a rewrite that has failed is repeated so
+/// much later.
+const REWRITE_AGAIN: Duration = Duration::from_secs(5);
+/// `everysec`: what was told a second ago is on its way to the disk, though it may have gathered.
+const EVERY: Duration = Duration::from_millis(1000 - 2 * GATHER.as_millis() as u64);
+
+pub(super) struct LogThread {
+    shared: &'static Store,
+    writer: Writer<'static, File>,
+    output: Output,
+    start: Instant,
+    /// When a rewrite was last asked for, or was under way.
+    last_rewrite: Duration,
+}
+
+/// What the thread does next.
+enum Next {
+    /// Write what came meanwhile, or wait for it a little before the end is marked.
+    Linger,
+    Gather,
+    Sleep,
+    Retry,
+}
+
+impl LogThread {
+    pub fn new(
+        shared: &'static Store,
+        reader: Reader<'static>,
+        increment: Increment<File>,
+        output: Output,
+    ) -> LogThread {
+        let writer = Writer::new(reader, increment, Duration::ZERO);
+        LogThread { shared, writer, output, start: Instant::now(), last_rewrite: Duration::ZERO }
+    }
+
+    /// Works until it is to stop and all is written that was there by then. What comes meanwhile is
+    /// written with the gate closed: until nothing comes may be as long as clients like.
+    pub fn run(mut self) {
+        // It computes little and waits for the disk, as others do for it.
+        if let Err(error) = thread::wake_early().and_then(|()| thread::sleep_exactly()) {
+            warning!("the append-only file is written with some delay error={error}");
+        }
+        let mut last = None;
+        loop {
+            let is_stopping = lock(&self.shared.aof.state).is_stopping;
+            let config = self.shared.config();
+            if is_stopping && last.is_none() {
+                last = Some(self.shared.keyspace.log.end());
+            }
+            let next = self.step(&config.aof, is_stopping);
+            let has_more = matches!(next, Next::Linger | Next::Gather);
+            if last.is_some_and(|end| self.writer.written() >= end || !has_more) {
+                self.keep_all();
+                return self.close(&config.aof);
+            }
+            match next {
+                Next::Gather if !is_stopping => std::thread::park_timeout(GATHER),
+                Next::Linger if !is_stopping => self.linger(),
+                Next::Linger | Next::Gather => {}
+                Next::Sleep => self.sleep(&config.aof),
+                Next::Retry => std::thread::park_timeout(RETRY),
+            }
+        }
+    }
+
+    fn step(&mut self, config: &AofConfig, is_stopping: bool) -> Next {
+        let mut state = lock(&self.shared.aof.state);
+        if let Some(first) = state.rewrite.made_good.take() {
+            self.writer.make_good(first);
+        }
+        let turn = self.turn(config, &state, is_stopping);
+        drop(state);
+        let result = self.writer.step(&mut self.output, &turn);
+        self.shared.aof.publish_durable(self.shared, self.writer.durable());
+        if turn.switch_at.is_some_and(|offset| self.writer.has_reached(offset)) {
+            self.switch(config);
+        }
+        match result {
+            Ok(added) => {
+                self.note_success(added, config);
+                if self.writer.has_lost() {
+                    self.rewrite_again();
+                    return Next::Retry;
+                }
+                match self.fsync(config) {
+                    _ if added == 0 => Next::Sleep,
+                    Fsync::Always => Next::Linger,
+                    Fsync::EverySecond | Fsync::No => Next::Gather,
+                }
+            }
+            Err(trouble) => {
+                self.handle(trouble, config);
+                Next::Retry
+            }
+        }
+    }
+
+    fn turn(&self, config: &AofConfig, state: &State, is_stopping: bool) -> Turn {
+        let is_put_off = config.no_fsync_on_rewrite && state.rewrite.began.is_some();
+        let when = match self.fsync(config) {
+            Fsync::Always => When::Always,
+            Fsync::EverySecond if !is_put_off => When::Every(EVERY),
+            Fsync::EverySecond | Fsync::No => When::Never,
+        };
+        Turn {
+            when,
+            room: if config.preallocate && config.appendfsync == Fsync::Always { ROOM } else { 0 },
+            now: self.start.elapsed(),
+            unix_s: config.timestamp_enabled.then(|| clock::now_unix_ms() / 1000),
+            has_checksums: config.checksums,
+            switch_at: state.rewrite.switch_at,
+            is_last: is_stopping,
+        }
+    }
+
+    /// As configured, or as somebody wants it who waits.
+    fn fsync(&self, config: &AofConfig) -> Fsync {
+        self.shared.aof.demand.when(config.appendfsync, self.writer.durable())
+    }
+
+    fn note_success(&self, added: u64, config: &AofConfig) {
+        let aof = &self.shared.aof;
+        let mut state = lock(&aof.state);
+        state.size += added;
+        let recovers = state.error.is_some() && !self.writer.has_lost();
+        // Also where nothing was added: the configuration may have changed.
+        rewrite_if_grown(&mut state, config);
+        let wants_rewrite = state.rewrite.is_wanted;
+        drop(state);
+        if recovers {
+            aof.set_error(None);
+        }
+        if wants_rewrite {
+            self.shared.saving.wake();
+        }
+    }
+
+    /// Asks again for the rewrite that makes good what was lost, if the last one has failed.
+    fn rewrite_again(&mut self) {
+        let mut state = lock(&self.shared.aof.state);
+        let (rewrite, now) = (&mut state.rewrite, self.start.elapsed());
+        if rewrite.began.is_some() || rewrite.is_wanted || rewrite.made_good.is_some() {
+            self.last_rewrite = now;
+        } else if now.saturating_sub(self.last_rewrite) >= REWRITE_AGAIN {
+            rewrite.is_wanted = true;
+            drop(state);
+            self.shared.saving.wake();
+        }
+    }
+
+    /// Refuses writes; where replies were promised to wait for the disk, the server ends.
+    fn handle(&self, trouble: Trouble, config: &AofConfig) {
+        let aof = &self.shared.aof;
+        match &trouble {
+            Trouble::Stuck(error) => {
+                end("can't tell what stands in the append-only file", error);
+            }
+            Trouble::NotWritten(error) | Trouble::Lost(error)
+                if config.appendfsync == Fsync::Always =>
+            {
+                let what =
+                    "can't bring the append-only file to the disk, and appendfsync is 'always'";
+                end(what, error);
+            }
+            Trouble::NotWritten(error) => {
+                warning!("can't write the append-only file, writes are refused error={error}");
+                aof.set_error(Some(plain(error)));
+                aof.give_up_switch(&plain(error));
+            }
+            Trouble::Lost(error) => {
+                warning!(
+                    "the disk has lost a part of the append-only file: writes are refused until it \
+                     is rewritten error={error}"
+                );
+                lock(&aof.state).rewrite.is_wanted = true;
+                aof.set_error(Some(plain(error)));
+                self.shared.saving.wake();
+            }
+        }
+    }
+
+    /// Goes on in another increment, and tells who rewrites.
+    fn switch(&mut self, config: &AofConfig) {
+        let aof = &self.shared.aof;
+        let mut files = lock(&aof.files);
+        let files = files.as_mut().expect("there are files while something is rewritten");
+        let switched = match self.writer.switch(files, config.checksums) {
+            Err(Trouble::Stuck(error)) => end("can't tell what the manifest says", &error),
+            Err(Trouble::NotWritten(error) | Trouble::Lost(error)) => Err(error.to_string()),
+            Ok(seq) => Ok(seq),
+        };
+        let mut state = lock(&aof.state);
+        state.rewrite.switch_at = None;
+        state.rewrite.switched = Some(switched);
+        aof.changed.notify_all();
+    }
+
+    /// A rewrite that was to make good what was lost does not end any more.
+    fn keep_all(&self) {
+        let kept = lock(&self.shared.aof.files).as_mut().map(|files| files.keep_apart());
+        if let Some(Err(error)) = kept {
+            warning!("can't name the last part of the append-only file error={error}");
+        }
+    }
+
+    /// Ends the log, if nobody else reads it. What has come meanwhile is written, with the gate
+    /// open: the disk may hang.
+    fn close(mut self, config: &AofConfig) {
+        let shared = self.shared;
+        shared.keyspace.log.stop(self.writer.reader(), &mut shared.gate.exclusive());
+        let turn = Turn { when: When::Never, ..self.turn(config, &lock(&shared.aof.state), false) };
+        let written = self.writer.step(&mut self.output, &turn).map(drop);
+        let (reader, file) = self.writer.end();
+        let end = reader.cursor();
+        shared.keyspace.log.close(reader, &mut shared.gate.exclusive());
+        let synced = match written {
+            Ok(()) => file.seal(config.checksums),
+            Err(Trouble::NotWritten(error) | Trouble::Lost(error) | Trouble::Stuck(error)) => {
+                Err(error)
+            }
+        };
+        if let Err(error) = &synced {
+            warning!("the end of the append-only file is not on disk error={error}");
+        }
+        shared.aof.note_end(shared, end);
+    }
+
+    /// Waits for the next group, unless something came meanwhile, but not for long.
+    fn linger(&mut self) {
+        let aof = &self.shared.aof;
+        aof.is_asleep.store(true, Relaxed);
+        fence(SeqCst);
+        if !self.writer.has_work() {
+            std::thread::park_timeout(GATHER);
+        }
+        aof.is_asleep.store(false, Relaxed);
+    }
+
+    /// Sleeps until it is woken for something, or the disk is due.
+    fn sleep(&mut self, config: &AofConfig) {
+        let aof = &self.shared.aof;
+        aof.is_asleep.store(true, Relaxed);
+        fence(SeqCst);
+        let state = lock(&aof.state);
+        let rewrite = &state.rewrite;
+        let has_work =
+            rewrite.switch_at.is_some() || rewrite.made_good.is_some() || state.is_stopping;
+        drop(state);
+        if !has_work && !self.writer.has_work() {
+            match self.fsync(config) {
+                Fsync::Always if self.writer.is_dirty() => {}
+                Fsync::EverySecond if self.writer.is_dirty() => {
+                    let due = self.writer.last_sync() + EVERY;
+                    std::thread::park_timeout(due.saturating_sub(self.start.elapsed()).max(GATHER));
+                }
+                _ => std::thread::park(),
+            }
+        }
+        aof.is_asleep.store(false, Relaxed);
+    }
+}
+
+/// Asks for a rewrite if the files have grown enough since the last.
+fn rewrite_if_grown(state: &mut State, config: &AofConfig) {
+    let percentage = u64::from(config.auto_rewrite_percentage);
+    let growth = state.size.saturating_sub(state.base_size);
+    let is_due = percentage > 0
+        && state.size >= config.auto_rewrite_min_size
+        && u128::from(growth) * 100 >= u128::from(state.base_size.max(1)) * u128::from(percentage);
+    // After a failure only who asks gets another one.
+    if is_due && state.rewrite.began.is_none() && !state.rewrite.has_failed {
+        state.rewrite.is_wanted = true;
+    }
+}
+
+/// To go on could damage what is there, or break what clients were promised.
+fn end(what: &str, error: &io::Error) -> ! {
+    warning!("{what}: the server ends error={error}");
+    std::process::exit(1);
+}
+
+/// As the system says it, without the number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+impl Aof {
+    /// Has what is appended from `offset` on go to another increment. Called with the gate closed.
+    /// False: the log has ended, and nobody would come to it.
+    pub(super) fn switch_at(&self, offset: u64) -> bool {
+        let mut state = lock(&self.state);
+        if !self.counts() {
+            return false;
+        }
+        state.rewrite.switched = None;
+        state.rewrite.switch_at = Some(offset);
+        drop(state);
+        self.unpark();
+        true
+    }
+
+    /// Has a rewrite fail whose cut the log does not come to.
+    pub(super) fn give_up_switch(&self, why: &str) {
+        let mut state = lock(&self.state);
+        if state.rewrite.switch_at.take().is_some() {
+            state.rewrite.switched = Some(Err(why.to_owned()));
+            self.changed.notify_all();
+        }
+    }
+
+    /// A base makes the increments before this one superfluous, and what they may have lost.
+    pub(super) fn make_good(&self, first: u64) {
+        lock(&self.state).rewrite.made_good = Some(first);
+        self.unpark();
+    }
+}

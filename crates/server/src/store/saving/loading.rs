@@ -1,0 +1,86 @@
+//! Whether data is being loaded, and how far that is; who loads it is `loading`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kvasir_keyspace::error::Error;
+use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::load::Progress;
+use kvasir_reactor::{clock, signal};
+use kvasir_structures::locks::lock;
+
+/// Whether data is being loaded, and how far that is.
+#[derive(Default)]
+pub struct Loading {
+    /// Also once it has failed: nobody sees a part of the data.
+    is_under_way: AtomicBool,
+    /// Asked when the server ends.
+    pub end: Arc<Cancel>,
+    /// Why the data could not be loaded.
+    pub failure: Mutex<Option<String>>,
+    pub progress: Progress,
+    pub started_ms: AtomicU64,
+}
+
+const LOADING: Error = Error::fixed("LOADING Redis is loading the dataset in memory");
+
+impl Loading {
+    #[inline]
+    pub fn is_under_way(&self) -> bool {
+        self.is_under_way.load(Ordering::Acquire)
+    }
+
+    /// Fails while data is loaded.
+    #[inline]
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_under_way() { Err(LOADING) } else { Ok(()) }
+    }
+
+    /// Whether the data will be of use to anybody.
+    pub fn is_wanted(&self) -> bool {
+        !self.end.is_asked() && signal::shutdown_requested().is_none()
+    }
+
+    /// What gives up a snapshot that is taken while data is loaded.
+    pub fn cancel(&self) -> &Arc<Cancel> {
+        &self.end
+    }
+
+    /// Changes something on the disk, unless the server ends: then all stays as it is.
+    pub fn change<R>(&self, change: impl FnOnce() -> R) -> Result<R, String> {
+        self.end.commit(change).ok_or_else(|| "given up".into())
+    }
+
+    pub fn begin(&self) {
+        self.started_ms.store(clock::now_unix_ms(), Ordering::Relaxed);
+        self.is_under_way.store(true, Ordering::Release);
+    }
+
+    pub fn end(&self) {
+        self.is_under_way.store(false, Ordering::Release);
+    }
+
+    /// What to tell the user if the server ended because its data could not be loaded.
+    pub fn take_failure(&self) -> Option<String> {
+        lock(&self.failure).take()
+    }
+}
+
+/// Seconds that are left if it goes on as until now.
+pub fn eta_s(elapsed: Duration, bytes: u64, total: u64) -> u64 {
+    let left = total.saturating_sub(bytes);
+    (elapsed.as_secs_f64() * left as f64 / bytes.max(1) as f64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_is_left() {
+        assert_eq!(eta_s(Duration::from_secs(2), 25, 100), 6);
+        assert_eq!(eta_s(Duration::from_secs(2), 0, 0), 0);
+        assert_eq!(eta_s(Duration::ZERO, 0, 100), 0);
+    }
+}
