@@ -29,24 +29,28 @@ struct Case {
 /// Prints a table of all cases whose name is wanted.
 pub fn main(lab: &Lab, before: &Path, now: &Path, rounds: u32) -> Result<()> {
     ensure!(before.is_file() && now.is_file(), "two programs are compared: --before and --kvasir");
-    println!("| case | CPU us before | now | now to before: median | quartiles |");
-    println!("|---|---:|---:|---:|---|");
+    println!(
+        "| case | CPU us before | now | now to before: median | quartiles | calls per second |"
+    );
+    println!("|---|---:|---:|---:|---|---:|");
     for mut case in cases().into_iter().filter(|case| lab.wants(&case.name)) {
         let pair = [start(lab, before, &mut case)?, start(lab, now, &mut case)?];
-        let mut us = [Vec::new(), Vec::new()];
+        let (mut us, mut rates) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for round in 0..rounds {
             lab.say(&format!("{}, round {} of {rounds}", case.name, round + 1));
             // Who is first changes, since the second finds caches that the first has filled.
             for which in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let seen = kv::measure(lab, &pair[which], &case.load, &lab.load_core())?;
                 us[which].push(seen["cpu_us"]);
+                rates[which].push(seen["ops_s"]);
             }
         }
-        let ratios = us[1].iter().zip(&us[0]).map(|(now, before)| now / before).collect();
-        let [first, median, third] = quartiles(ratios);
+        let [first, median, third] = quartiles(ratios(&us));
+        let rate = quartiles(ratios(&rates))[1];
         let [before_us, now_us] = us.map(|us| quartiles(us)[1]);
         let figures = format!("{before_us:.3} | {now_us:.3} | {median:.3}");
-        lab.bar.suspend(|| println!("| {} | {figures} | {first:.3} to {third:.3} |", case.name));
+        let line = format!("| {} | {figures} | {first:.3} to {third:.3} | {rate:.3} |", case.name);
+        lab.bar.suspend(|| println!("{line}"));
     }
     Ok(())
 }
@@ -94,6 +98,11 @@ fn cases() -> Vec<Case> {
     let set = Point { command: "SET", pipeline: 1 };
     add("SET, pipeline 1, always".to_owned(), set.load(KEYS), ALWAYS);
     cases
+}
+
+/// Of now to before.
+fn ratios([before, now]: &[Vec<f64>; 2]) -> Vec<f64> {
+    now.iter().zip(before).map(|(now, before)| now / before).collect()
 }
 
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
