@@ -303,6 +303,7 @@ fn a_log_whose_files_are_linked_is_not_written_twice() {
     let log = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success() && log.contains("somebody else is writing the file"), "{log}");
     client.ask("SET b 1");
+    client.ask("WAITAOF 1 0 0");
     drop(one);
     let (_one, mut client) = start(directory.path(), &["--appendonly", "yes"]);
     assert!(has(&mut client, "a") && has(&mut client, "b"));
