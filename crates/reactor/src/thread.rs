@@ -1,7 +1,6 @@
 //! Name, processors and urgency of the calling thread.
 
 use std::io;
-use std::num::NonZero;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -51,12 +50,6 @@ const NICE_MAX: i32 = 19;
 
 /// The shortest turn that the kernel gives.
 const SHORT_NS: u64 = 100_000;
-
-/// Has sleeps of the calling thread end when they should: else the kernel takes 50 us more, to wake
-/// several threads at once.
-pub fn sleep_exactly() -> io::Result<()> {
-    Ok(rustix::thread::set_current_timer_slack(NonZero::new(1))?)
-}
 
 fn change_scheduling(change: impl FnOnce(&mut libc::sched_attr)) -> io::Result<()> {
     const SIZE: usize = size_of::<libc::sched_attr>();
@@ -175,15 +168,6 @@ mod tests {
             [first, first + 5, first + 10, first + 15, first + 20].map(|nice| nice.min(19));
         assert!(first > 0);
         assert_eq!(nices, expect);
-    }
-
-    #[test]
-    fn a_thread_sleeps_exactly() {
-        let slack_ns = std::thread::spawn(|| {
-            sleep_exactly().unwrap();
-            rustix::thread::current_timer_slack().unwrap()
-        });
-        assert_eq!(slack_ns.join().unwrap(), 1);
     }
 
     #[test]

@@ -150,8 +150,7 @@ pub(super) fn reload(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     loading.end();
     read.map_err(failed)?;
-    // The log does not tell of it. Without one there is nothing to rewrite.
-    let _ = shared.aof.ask_for_rewrite(shared);
+    shared.aof.rewrite_what_came(shared);
     cx.reply().ok();
     Ok(())
 }

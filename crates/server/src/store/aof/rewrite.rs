@@ -40,6 +40,15 @@ impl Aof {
         Ok(())
     }
 
+    /// Has a rewrite begin now, or when the one under way has ended: data has come that the log does
+    /// not tell of. Without a log there is nothing to rewrite.
+    pub fn rewrite_what_came(&self, store: &Store) {
+        if self.counts() || store.config().aof.appendonly {
+            lock(&self.state).rewrite.is_wanted = true;
+            store.saving.wake();
+        }
+    }
+
     /// Whether a rewrite is under way, or is about to be.
     pub fn is_rewrite_due(&self) -> bool {
         let state = lock(&self.state);

@@ -64,7 +64,7 @@ impl LogThread {
     /// written with the gate closed: until nothing comes may be as long as clients like.
     pub fn run(mut self) {
         // It computes little and waits for the disk, as others do for it.
-        if let Err(error) = thread::wake_early().and_then(|()| thread::sleep_exactly()) {
+        if let Err(error) = thread::wake_early() {
             warning!("the append-only file is written with some delay error={error}");
         }
         let mut last = None;
