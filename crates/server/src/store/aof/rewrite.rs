@@ -40,8 +40,8 @@ impl Aof {
         Ok(())
     }
 
-    /// Has a rewrite begin now, or when the one under way has ended: data has come that the log does
-    /// not tell of. Without a log there is nothing to rewrite.
+    /// Has a rewrite begin now, or when the one under way has ended: data has come that the log
+    /// does not tell of. Without a log there is nothing to rewrite.
     pub fn rewrite_what_came(&self, store: &Store) {
         if self.counts() || store.config().aof.appendonly {
             lock(&self.state).rewrite.is_wanted = true;
