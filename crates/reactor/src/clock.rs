@@ -8,7 +8,31 @@ use std::sync::OnceLock;
 
 use rustix::time::{ClockId, clock_gettime};
 
+#[cfg(feature = "sim")]
+thread_local! {
+    /// The time of a simulated world, in nanoseconds since its beginning.
+    static SIMULATED_NS: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
+/// When simulated worlds begin, of the wall clock.
+#[cfg(feature = "sim")]
+const WORLD_BEGINS_NS: u64 = 1_800_000_000_000_000_000;
+
+/// Has both clocks stand there, on this thread.
+#[cfg(feature = "sim")]
+pub fn simulate(ns: u64) {
+    SIMULATED_NS.set(Some(ns));
+}
+
 fn now_ns(clock: ClockId) -> u64 {
+    #[cfg(feature = "sim")]
+    if let Some(ns) = SIMULATED_NS.get() {
+        return ns + if clock == ClockId::Realtime { WORLD_BEGINS_NS } else { 0 };
+    }
+    system_ns(clock)
+}
+
+fn system_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -34,6 +58,10 @@ pub struct Ticks(u64);
 /// in a virtual machine on x86-64.
 #[inline]
 pub fn ticks() -> Ticks {
+    #[cfg(feature = "sim")]
+    if let Some(ns) = SIMULATED_NS.get() {
+        return Ticks(((u128::from(ns) << 32) / u128::from(rate().nanos_per_tick)) as u64);
+    }
     Ticks(if rate().is_counter { read_counter() } else { monotonic_ns() })
 }
 
@@ -116,11 +144,12 @@ fn counter_frequency() -> Option<u64> {
     if __cpuid(0x8000_0000).eax < 0x8000_0007 || __cpuid(0x8000_0007).edx & INVARIANT_TSC == 0 {
         return None;
     }
-    let (start_ns, start) = (monotonic_ns(), read_counter());
-    while monotonic_ns() - start_ns < CALIBRATION_NS {
+    let now_ns = || system_ns(ClockId::Monotonic);
+    let (start_ns, start) = (now_ns(), read_counter());
+    while now_ns() - start_ns < CALIBRATION_NS {
         std::hint::spin_loop();
     }
-    let (end_ns, end) = (monotonic_ns(), read_counter());
+    let (end_ns, end) = (now_ns(), read_counter());
     let ticks = u128::from(end.checked_sub(start)?);
     Some((ticks * 1_000_000_000 / u128::from(end_ns - start_ns)) as u64)
 }

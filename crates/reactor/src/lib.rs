@@ -24,6 +24,8 @@ mod payload;
 pub mod random;
 mod reactor;
 pub mod signal;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod slab;
 mod socket;
 pub mod thread;

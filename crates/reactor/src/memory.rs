@@ -60,6 +60,24 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// A number for who hands out buffers, which no other has.
+    pub(crate) fn new_owner() -> u32 {
+        static OWNER: AtomicU32 = AtomicU32::new(0);
+        OWNER.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Of a backend that keeps the bytes itself. No pool takes it for its own.
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulated(owner: u32, index: u16, size: usize) -> Buffer {
+        Buffer { owner, size: size as u32, index }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn index_of(&self, owner: u32) -> u16 {
+        assert_eq!(self.owner, owner, "the buffer is of another reactor");
+        self.index
+    }
+
     /// How many bytes were received.
     pub fn size(&self) -> usize {
         self.size as usize
@@ -78,9 +96,8 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(buffer_count: u16, buffer_size: usize) -> io::Result<Pool> {
-        static OWNER: AtomicU32 = AtomicU32::new(0);
         let region = Region::new(usize::from(buffer_count) * (buffer_size + COLOUR_BYTES))?;
-        let owner = OWNER.fetch_add(1, Ordering::Relaxed);
+        let owner = Buffer::new_owner();
         Ok(Pool { region, owner, buffer_count, buffer_size, handed_out: 0 })
     }
 
@@ -120,8 +137,8 @@ impl Pool {
 
     pub(crate) fn bytes(&self, buffer: &Buffer) -> &[u8] {
         assert_eq!(buffer.owner, self.owner, "the buffer is of another reactor");
-        // SAFETY: a `Buffer` is only made by `hand_out`, which checked the size and promises that
-        // nobody writes; taking it back needs `&mut self`, which ends this borrow.
+        // SAFETY: a `Buffer` of this owner is only made by `hand_out`, which checked the size and
+        // promises that nobody writes; taking it back needs `&mut self`, which ends this borrow.
         unsafe { std::slice::from_raw_parts(self.address(buffer.index).as_ptr(), buffer.size()) }
     }
 

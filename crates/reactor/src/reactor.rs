@@ -22,6 +22,8 @@ pub enum BackendChoice {
 pub enum Backend {
     Uring,
     Epoll,
+    /// A simulated world.
+    Sim,
 }
 
 impl Backend {
@@ -29,6 +31,7 @@ impl Backend {
         match self {
             Backend::Uring => "io_uring",
             Backend::Epoll => "epoll",
+            Backend::Sim => "sim",
         }
     }
 }
@@ -63,14 +66,18 @@ pub struct Reactor {
 enum Implementation {
     Uring(Box<Uring>),
     Epoll(Box<Epoll>),
+    #[cfg(feature = "sim")]
+    Sim(Box<crate::sim::Sim>),
 }
 
 /// Calls the same method of whichever backend it is.
 macro_rules! backend {
-    ($reactor:ident, $backend:ident => $call:expr) => {
-        match &mut $reactor.implementation {
+    ($implementation:expr, $backend:ident => $call:expr) => {
+        match $implementation {
             Implementation::Uring($backend) => $call,
             Implementation::Epoll($backend) => $call,
+            #[cfg(feature = "sim")]
+            Implementation::Sim($backend) => $call,
         }
     };
 }
@@ -91,10 +98,29 @@ impl Reactor {
         Ok(Reactor { implementation, fallback_reason, _thread: PhantomData })
     }
 
+    /// On a host of a simulated world.
+    #[cfg(feature = "sim")]
+    pub fn simulated(network: &crate::sim::Network, host: IpAddr) -> Reactor {
+        let implementation = Implementation::Sim(Box::new(crate::sim::Sim::new(network, host)));
+        Reactor { implementation, fallback_reason: None, _thread: PhantomData }
+    }
+
+    /// When `wait` should be called next, by the monotonic clock; `None`: when something else has
+    /// happened. For a simulated world, where it does not block.
+    #[cfg(feature = "sim")]
+    pub fn due_ns(&self) -> Option<u64> {
+        match &self.implementation {
+            Implementation::Sim(sim) => sim.due_ns(),
+            _ => panic!("the kernel says when"),
+        }
+    }
+
     pub fn backend(&self) -> Backend {
         match self.implementation {
             Implementation::Uring(_) => Backend::Uring,
             Implementation::Epoll(_) => Backend::Epoll,
+            #[cfg(feature = "sim")]
+            Implementation::Sim(_) => Backend::Sim,
         }
     }
 
@@ -104,90 +130,94 @@ impl Reactor {
     }
 
     pub fn waker(&self) -> Waker {
-        match &self.implementation {
-            Implementation::Uring(uring) => uring.waker(),
-            Implementation::Epoll(epoll) => epoll.waker(),
-        }
+        backend!(&self.implementation, backend => backend.waker())
     }
 
     /// Starts accepting. If the kernel refuses, `AcceptFailed` follows.
     pub fn listen(&mut self, listener: Listener) -> ListenerId {
-        backend!(self, backend => backend.listen(listener))
+        backend!(&mut self.implementation, backend => backend.listen(listener))
     }
 
     /// Stops accepting and closes the listener. No event for that id after this.
     pub fn unlisten(&mut self, listener: ListenerId) {
-        backend!(self, backend => backend.unlisten(listener));
+        backend!(&mut self.implementation, backend => backend.unlisten(listener));
     }
 
     /// Starts receiving. If the kernel refuses, `Closed` follows.
     pub fn register(&mut self, socket: Socket) -> ConnectionId {
-        backend!(self, backend => backend.register(socket))
+        backend!(&mut self.implementation, backend => backend.register(socket))
     }
 
     /// Begins to connect to `to`, from the address `source` if there is one; `Connected` says how
     /// that has ended. Until then nothing may be sent. It takes as long as the system allows, or
     /// until it is closed. Fails where it cannot even begin.
     pub fn connect(&mut self, to: &Address, source: Option<IpAddr>) -> io::Result<ConnectionId> {
-        let socket = Socket::connecting(to, source)?;
-        Ok(backend!(self, backend => backend.connect(socket)))
+        let socket = || Socket::connecting(to, source);
+        Ok(match &mut self.implementation {
+            Implementation::Uring(uring) => uring.connect(socket()?),
+            Implementation::Epoll(epoll) => epoll.connect(socket()?),
+            #[cfg(feature = "sim")]
+            Implementation::Sim(sim) => sim.connect(to)?,
+        })
     }
 
     /// Connections that are registered or not yet closed by the kernel.
     pub fn connection_count(&self) -> usize {
-        match &self.implementation {
-            Implementation::Uring(uring) => uring.connection_count(),
-            Implementation::Epoll(epoll) => epoll.connection_count(),
-        }
+        backend!(&self.implementation, backend => backend.connection_count())
     }
 
     /// Submits what was queued, blocks until there is an event or `timeout` is over (`None`: as
     /// long as it takes), and appends every event there is. It may return without any: after a
     /// signal, or when a backend had something to do for itself.
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        backend!(self, backend => backend.wait(timeout, events))
+        match &mut self.implementation {
+            Implementation::Uring(uring) => uring.wait(timeout, events),
+            Implementation::Epoll(epoll) => epoll.wait(timeout, events),
+            #[cfg(feature = "sim")]
+            Implementation::Sim(sim) => {
+                sim.wait(timeout, events);
+                Ok(())
+            }
+        }
     }
 
     pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
-        match &self.implementation {
-            Implementation::Uring(uring) => uring.bytes(buffer),
-            Implementation::Epoll(epoll) => epoll.bytes(buffer),
-        }
+        backend!(&self.implementation, backend => backend.bytes(buffer))
     }
 
     /// Gives the buffer back for receiving.
     pub fn recycle(&mut self, buffer: Buffer) {
-        backend!(self, backend => backend.recycle(buffer));
+        backend!(&mut self.implementation, backend => backend.recycle(buffer));
     }
 
     /// Sends all of the payload and then reports `Sent`. At most one may be on its way per
     /// connection. Ignored if the connection is closed.
     pub fn send(&mut self, connection: ConnectionId, payload: Payload) {
         payload.assert_valid();
-        backend!(self, backend => backend.send(connection, payload));
+        backend!(&mut self.implementation, backend => backend.send(connection, payload));
     }
 
     /// As [`Reactor::send`], for whoever goes on waiting anyway: success alone does not end a wait,
     /// its `Sent` comes along with the next event. One system call a turn instead of two.
     pub fn send_quietly(&mut self, connection: ConnectionId, payload: Payload) {
         payload.assert_valid();
-        backend!(self, backend => backend.send_quietly(connection, payload));
+        backend!(&mut self.implementation, backend => backend.send_quietly(connection, payload));
     }
 
     /// Stops receiving. What has been received already is still reported, `Closed` included.
     pub fn pause(&mut self, connection: ConnectionId) {
-        backend!(self, backend => backend.pause(connection));
+        backend!(&mut self.implementation, backend => backend.pause(connection));
     }
 
     /// Receives again after `pause`.
     pub fn resume(&mut self, connection: ConnectionId) {
-        backend!(self, backend => backend.resume(connection));
+        backend!(&mut self.implementation, backend => backend.resume(connection));
     }
 
     /// Cancels what is on its way and closes the descriptor once the kernel has given everything
     /// back. No event for that id after this; a payload on its way is dropped. Ignored if closed.
     pub fn close(&mut self, connection: ConnectionId) {
-        backend!(self, backend => backend.close(connection));
+        backend!(&mut self.implementation, backend => backend.close(connection));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
@@ -44,10 +44,18 @@ impl fmt::Display for Address {
     }
 }
 
+/// What a socket is behind its interface.
+#[derive(Debug)]
+enum Descriptor {
+    Kernel(OwnedFd),
+    #[cfg(feature = "sim")]
+    Simulated(crate::sim::End),
+}
+
 /// A connected stream socket that no reactor owns yet.
 #[derive(Debug)]
 pub struct Socket {
-    fd: OwnedFd,
+    fd: Descriptor,
     is_unix: bool,
     /// `None` if nobody knows, as for a descriptor from elsewhere.
     nonblocking: Option<bool>,
@@ -55,7 +63,7 @@ pub struct Socket {
 
 impl Socket {
     pub(crate) fn accepted(fd: OwnedFd, is_unix: bool, nonblocking: bool) -> Socket {
-        Socket { fd, is_unix, nonblocking: Some(nonblocking) }
+        Socket { fd: Descriptor::Kernel(fd), is_unix, nonblocking: Some(nonblocking) }
     }
 
     /// Begins to connect, which has ended once the socket can be written to. `source`: where from.
@@ -67,58 +75,101 @@ impl Socket {
         let fd = result.map_err(|(call, error)| {
             describe(error.into(), &format!("cannot connect to {to}"), call)
         })?;
-        Ok(Socket { fd, is_unix: matches!(to, Address::Unix(_)), nonblocking: Some(true) })
+        Ok(Socket::accepted(fd, matches!(to, Address::Unix(_)), true))
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulated(end: crate::sim::End) -> Socket {
+        Socket { fd: Descriptor::Simulated(end), is_unix: false, nonblocking: Some(true) }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn into_end(self) -> crate::sim::End {
+        match self.fd {
+            Descriptor::Simulated(end) => end,
+            Descriptor::Kernel(_) => panic!("a socket of the kernel is in no simulated world"),
+        }
+    }
+
+    /// `None` in a simulated world.
+    fn kernel(&self) -> Option<&OwnedFd> {
+        match &self.fd {
+            Descriptor::Kernel(fd) => Some(fd),
+            #[cfg(feature = "sim")]
+            Descriptor::Simulated(_) => None,
+        }
     }
 
     pub fn is_unix(&self) -> bool {
         self.is_unix
     }
 
+    /// The number by which the system knows it.
+    pub fn number(&self) -> i32 {
+        match &self.fd {
+            Descriptor::Kernel(fd) => fd.as_raw_fd(),
+            #[cfg(feature = "sim")]
+            Descriptor::Simulated(end) => end.number(),
+        }
+    }
+
     /// Asks the kernel; fails if the peer has gone already.
     pub fn peer(&self) -> io::Result<Address> {
-        match rustix::net::getpeername(&self.fd)? {
-            Some(address) => Address::from_any(address),
-            None => Ok(Address::Unix(PathBuf::new())),
+        match &self.fd {
+            Descriptor::Kernel(fd) => match rustix::net::getpeername(fd)? {
+                Some(address) => Address::from_any(address),
+                None => Ok(Address::Unix(PathBuf::new())),
+            },
+            #[cfg(feature = "sim")]
+            Descriptor::Simulated(end) => Ok(Address::Tcp(end.peer())),
         }
     }
 
     pub fn local(&self) -> io::Result<Address> {
-        Address::from_any(rustix::net::getsockname(&self.fd)?)
+        match &self.fd {
+            Descriptor::Kernel(fd) => Address::from_any(rustix::net::getsockname(fd)?),
+            #[cfg(feature = "sim")]
+            Descriptor::Simulated(end) => Ok(Address::Tcp(end.local())),
+        }
+    }
+
+    /// Of TCP, and of the kernel: what has options of such a connection.
+    fn tcp(&self) -> Option<&OwnedFd> {
+        self.kernel().filter(|_| !self.is_unix)
     }
 
     /// Switches Nagle's algorithm off. Nothing to do for a unix socket.
     pub fn set_nodelay(&self) -> io::Result<()> {
-        if self.is_unix {
-            return Ok(());
-        }
-        Ok(sockopt::set_tcp_nodelay(&self.fd, true)?)
+        let Some(fd) = self.tcp() else { return Ok(()) };
+        Ok(sockopt::set_tcp_nodelay(fd, true)?)
     }
 
     /// First probe after `seconds` of silence, then every third of that, given up after three, as
     /// Redis does. 0 switches it off. Nothing to do for a unix socket.
     pub fn set_keepalive(&self, seconds: u32) -> io::Result<()> {
-        if self.is_unix {
-            return Ok(());
-        }
-        sockopt::set_socket_keepalive(&self.fd, seconds > 0)?;
+        let Some(fd) = self.tcp() else { return Ok(()) };
+        sockopt::set_socket_keepalive(fd, seconds > 0)?;
         if seconds > 0 {
             let interval = (seconds / 3).max(1);
-            sockopt::set_tcp_keepidle(&self.fd, Duration::from_secs(seconds.into()))?;
-            sockopt::set_tcp_keepintvl(&self.fd, Duration::from_secs(interval.into()))?;
-            sockopt::set_tcp_keepcnt(&self.fd, 3)?;
+            sockopt::set_tcp_keepidle(fd, Duration::from_secs(seconds.into()))?;
+            sockopt::set_tcp_keepintvl(fd, Duration::from_secs(interval.into()))?;
+            sockopt::set_tcp_keepcnt(fd, 3)?;
         }
         Ok(())
     }
 
     /// Size of the kernel's send buffer; it doubles the value for its own bookkeeping.
     pub fn set_send_buffer(&self, size_bytes: usize) -> io::Result<()> {
-        Ok(sockopt::set_socket_send_buffer_size(&self.fd, size_bytes)?)
+        let Some(fd) = self.kernel() else { return Ok(()) };
+        Ok(sockopt::set_socket_send_buffer_size(fd, size_bytes)?)
     }
 
     /// The reactor sets the mode its backend needs by itself.
     pub fn set_nonblocking(&mut self, nonblocking: bool) -> io::Result<()> {
-        if self.nonblocking != Some(nonblocking) {
-            rustix::io::ioctl_fionbio(&self.fd, nonblocking)?;
+        if let Some(fd) = self.kernel()
+            && self.nonblocking != Some(nonblocking)
+        {
+            rustix::io::ioctl_fionbio(fd, nonblocking)?;
             self.nonblocking = Some(nonblocking);
         }
         Ok(())
@@ -126,40 +177,54 @@ impl Socket {
 
     /// Sends what the kernel takes at once, and closes: for a client that is turned away.
     pub fn refuse(mut self, text: &[u8]) {
-        if self.set_nonblocking(true).is_ok() {
-            // Whether or not it arrives, the connection is closed.
-            let _ = rustix::net::send(&self.fd, text, rustix::net::SendFlags::NOSIGNAL);
+        let is_ready = self.set_nonblocking(true).is_ok();
+        // Whether or not it arrives, the connection is closed.
+        match &self.fd {
+            Descriptor::Kernel(fd) if is_ready => {
+                let _ = rustix::net::send(fd, text, rustix::net::SendFlags::NOSIGNAL);
+            }
+            Descriptor::Kernel(_) => {}
+            #[cfg(feature = "sim")]
+            Descriptor::Simulated(end) => _ = end.send(text),
         }
     }
 
+    /// # Panics
+    ///
+    /// If it is of a simulated world.
     pub(crate) fn into_fd(self) -> OwnedFd {
-        self.fd
+        match self.fd {
+            Descriptor::Kernel(fd) => fd,
+            #[cfg(feature = "sim")]
+            Descriptor::Simulated(_) => panic!("no backend of the kernel has such a socket"),
+        }
     }
 }
 
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Socket {
-        Socket { fd: stream.into(), is_unix: false, nonblocking: None }
+        Socket { fd: Descriptor::Kernel(stream.into()), is_unix: false, nonblocking: None }
     }
 }
 
 impl From<UnixStream> for Socket {
     fn from(stream: UnixStream) -> Socket {
-        Socket { fd: stream.into(), is_unix: true, nonblocking: None }
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        Socket { fd: Descriptor::Kernel(stream.into()), is_unix: true, nonblocking: None }
     }
 }
 
 /// A bound and listening socket that no reactor owns yet.
 #[derive(Debug)]
 pub struct Listener {
-    fd: OwnedFd,
+    fd: ListenerDescriptor,
     is_unix: bool,
+}
+
+#[derive(Debug)]
+enum ListenerDescriptor {
+    Kernel(OwnedFd),
+    #[cfg(feature = "sim")]
+    Simulated(crate::sim::Place),
 }
 
 impl Listener {
@@ -188,13 +253,38 @@ impl Listener {
         self.is_unix
     }
 
-    /// Tells the port if port 0 was asked for.
-    pub fn local(&self) -> io::Result<Address> {
-        Address::from_any(rustix::net::getsockname(&self.fd)?)
+    /// In a simulated world.
+    #[cfg(feature = "sim")]
+    pub fn simulated(network: &crate::sim::Network, address: SocketAddr) -> Listener {
+        Listener { fd: ListenerDescriptor::Simulated(network.listen(address)), is_unix: false }
     }
 
+    /// Tells the port if port 0 was asked for.
+    pub fn local(&self) -> io::Result<Address> {
+        match &self.fd {
+            ListenerDescriptor::Kernel(fd) => Address::from_any(rustix::net::getsockname(fd)?),
+            #[cfg(feature = "sim")]
+            ListenerDescriptor::Simulated(place) => Ok(Address::Tcp(place.address)),
+        }
+    }
+
+    /// # Panics
+    ///
+    /// If it is of a simulated world.
     pub(crate) fn into_fd(self) -> OwnedFd {
-        self.fd
+        match self.fd {
+            ListenerDescriptor::Kernel(fd) => fd,
+            #[cfg(feature = "sim")]
+            ListenerDescriptor::Simulated(_) => panic!("no backend of the kernel listens there"),
+        }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn into_place(self) -> crate::sim::Place {
+        match self.fd {
+            ListenerDescriptor::Simulated(place) => place,
+            ListenerDescriptor::Kernel(_) => panic!("nobody of a simulated world comes there"),
+        }
     }
 }
 
@@ -209,7 +299,7 @@ fn listen_tcp(address: SocketAddr, backlog: i32) -> Result<Listener, CallError> 
     sockopt::set_socket_reuseaddr(&fd, true).map_err(|error| ("SO_REUSEADDR", error))?;
     rustix::net::bind(&fd, &address).map_err(|error| ("bind", error))?;
     rustix::net::listen(&fd, backlog).map_err(|error| ("listen", error))?;
-    Ok(Listener { fd, is_unix: false })
+    Ok(Listener { fd: ListenerDescriptor::Kernel(fd), is_unix: false })
 }
 
 fn listen_unix(path: &Path, backlog: i32, mode: Option<u32>) -> Result<Listener, CallError> {
@@ -221,7 +311,7 @@ fn listen_unix(path: &Path, backlog: i32, mode: Option<u32>) -> Result<Listener,
         rustix::fs::chmod(path, mode).map_err(|error| ("chmod", error))?;
     }
     rustix::net::listen(&fd, backlog).map_err(|error| ("listen", error))?;
-    Ok(Listener { fd, is_unix: true })
+    Ok(Listener { fd: ListenerDescriptor::Kernel(fd), is_unix: true })
 }
 
 fn connect_tcp(to: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, CallError> {
@@ -308,10 +398,11 @@ mod tests {
         let socket = Socket::from(stream);
         socket.set_nodelay().unwrap();
         socket.set_keepalive(300).unwrap();
-        assert!(sockopt::tcp_nodelay(&socket).unwrap());
-        assert!(sockopt::socket_keepalive(&socket).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(300));
-        assert_eq!(sockopt::tcp_keepintvl(&socket).unwrap(), Duration::from_secs(100));
-        assert_eq!(sockopt::tcp_keepcnt(&socket).unwrap(), 3);
+        let fd = socket.kernel().unwrap();
+        assert!(sockopt::tcp_nodelay(fd).unwrap());
+        assert!(sockopt::socket_keepalive(fd).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(fd).unwrap(), Duration::from_secs(300));
+        assert_eq!(sockopt::tcp_keepintvl(fd).unwrap(), Duration::from_secs(100));
+        assert_eq!(sockopt::tcp_keepcnt(fd).unwrap(), 3);
     }
 }

@@ -12,7 +12,8 @@ struct Shared {
     /// Set by who wakes, cleared by the reactor before it reports `Woken`. While it is set, waking
     /// again is one atomic operation and no system call.
     pending: AtomicBool,
-    fd: OwnedFd,
+    /// None: nobody waits in the kernel.
+    fd: Option<OwnedFd>,
 }
 
 #[derive(Clone)]
@@ -21,15 +22,28 @@ pub struct Waker(Arc<Shared>);
 impl Waker {
     pub(crate) fn new() -> io::Result<Waker> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Waker(Arc::new(Shared { pending: AtomicBool::new(false), fd })))
+        Ok(Waker(Arc::new(Shared { pending: AtomicBool::new(false), fd: Some(fd) })))
+    }
+
+    /// Of a reactor that is asked whether it was woken.
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulated() -> Waker {
+        Waker(Arc::new(Shared { pending: AtomicBool::new(false), fd: None }))
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.0.pending.load(Ordering::Acquire)
     }
 
     /// Makes the reactor's running or next `wait` return with `Event::Woken`. What was written to
     /// memory before is seen by the thread that gets the event. May be called in a signal handler.
     pub fn wake(&self) {
-        if !self.0.pending.swap(true, Ordering::AcqRel) {
+        if !self.0.pending.swap(true, Ordering::AcqRel)
+            && let Some(fd) = &self.0.fd
+        {
             // The counter cannot overflow: that takes 2^64 - 1 writes.
-            let _ = rustix::io::write(&self.0.fd, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
         }
     }
 
@@ -40,6 +54,6 @@ impl Waker {
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.fd.as_fd()
+        self.0.fd.as_ref().expect("its backend is the kernel's").as_fd()
     }
 }

@@ -28,7 +28,7 @@ type Index = BTreeMap<PathBuf, usize>;
 /// What becomes of names in one operation.
 type Change = Vec<(PathBuf, Option<usize>)>;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     files: Vec<Content>,
     names: Index,
@@ -42,9 +42,13 @@ struct State {
     has_direct: bool,
     /// A canary: what makes a new name safe does nothing.
     forgets_new_names: bool,
+    /// Before which operation somebody will say that power has gone, ...
+    stop_at: Option<usize>,
+    /// ...and what there was by then.
+    stopped: Option<Box<State>>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Content {
     bytes: Vec<u8>,
     /// Of all bytes, in their order; neighbours differ.
@@ -88,6 +92,19 @@ impl SimDisk {
     /// Plants a fault: names of new files are not made safe.
     pub fn forget_new_names(&self) {
         self.state().forgets_new_names = true;
+    }
+
+    /// Takes note of what there is before one of the next operations, this many of them later.
+    pub fn note_in(&self, operations: usize) {
+        let state = &mut *self.state();
+        state.stop_at = Some(state.done.len() + operations);
+        state.stopped = None;
+    }
+
+    /// What there was when it was to take note, if it has come to that.
+    pub fn noted(&self) -> Option<SimDisk> {
+        let stopped = self.state().stopped.take()?;
+        Some(SimDisk(Arc::new(Mutex::new(*stopped))))
     }
 
     /// What was asked for so far.
@@ -135,6 +152,10 @@ impl SimDisk {
     ) -> io::Result<R> {
         let mut state = self.state();
         let number = state.done.len();
+        if state.stop_at == Some(number) {
+            state.stop_at = None;
+            state.stopped = Some(Box::new(state.clone()));
+        }
         state.done.push(operation);
         let size = if let Operation::Write(len) = operation { len } else { 1 };
         let hit = state.faults.iter().find_map(|fault| fault.hits(number, operation));

@@ -2,7 +2,7 @@
 //! served.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -209,15 +209,22 @@ fn open_last(files: &mut Files<RealDisk>, has_checksums: bool) -> io::Result<Inc
     if is_shared {
         file.set_append()?;
     }
-    let mut len = file.seek(SeekFrom::End(0))?;
-    if len > 0 {
-        let head = if has_checksums { group_head(len, &[SELECT_0]) } else { Vec::new() };
-        let bytes = [&head[..], SELECT_0].concat();
-        file.write_all(&bytes)?;
-        file.sync_data()?;
-        len += bytes.len() as u64;
-    }
+    let len = file.seek(SeekFrom::End(0))?;
+    let len = begin_again(&mut file, len, has_checksums)?;
     Ok(Increment { file, seq, len, is_shared })
+}
+
+/// Has a file of so many bytes, which stands at its end, go on in database 0. Returns the bytes it
+/// has then.
+pub fn begin_again(file: &mut impl DiskFile, len: u64, has_checksums: bool) -> io::Result<u64> {
+    if len == 0 {
+        return Ok(0);
+    }
+    let head = if has_checksums { group_head(len, &[SELECT_0]) } else { Vec::new() };
+    let bytes = [&head[..], SELECT_0].concat();
+    file.append(&bytes)?;
+    file.sync()?;
+    Ok(len + bytes.len() as u64)
 }
 
 fn keep_others_out(file: &File, name: &str) -> io::Result<()> {

@@ -46,7 +46,7 @@ pub fn judge<'t>(table: &'t Table, args: Args<'_>) -> Result<&'t Entry, String> 
     Ok(entry)
 }
 
-pub(super) struct Replayer {
+pub struct Replayer {
     shared: &'static Shared,
     /// Without new names.
     table: Table,

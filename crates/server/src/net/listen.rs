@@ -27,28 +27,36 @@ the server to start accepting connections from the outside.\r\n";
 const PATIENCE: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(10);
 
+/// What is spoken where somebody connects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListenerKind {
+    Client,
+    /// As `Client`, within TLS.
+    TlsClient,
+}
+
 /// An open socket.
 pub struct Open {
     pub listener: Listener,
-    /// Who connects there speaks TLS.
-    pub is_tls: bool,
+    pub kind: ListenerKind,
 }
 
 /// Opens every socket; an address of `bind` that is marked optional may be missing.
 pub fn open(config: &Config) -> Result<Vec<Open>, String> {
     let mut listeners = Vec::new();
     let backlog = backlog(config);
-    for (port, is_tls) in [(config.port, false), (config.tls.port, true)] {
+    let ports = [(config.port, ListenerKind::Client), (config.tls.port, ListenerKind::TlsClient)];
+    for (port, kind) in ports {
         if port != 0 {
             let opened = open_tcp(config, port)?;
-            listeners.extend(opened.into_iter().map(|listener| Open { listener, is_tls }));
+            listeners.extend(opened.into_iter().map(|listener| Open { listener, kind }));
         }
     }
     if !config.unixsocket.as_os_str().is_empty() {
         let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
         let listener = Listener::unix(&config.unixsocket, backlog, mode);
         let listener = listener.map_err(|error| error.to_string())?;
-        listeners.push(Open { listener, is_tls: false });
+        listeners.push(Open { listener, kind: ListenerKind::Client });
     }
     if listeners.is_empty() {
         return Err("Configured to not listen anywhere, exiting.".into());

@@ -1,12 +1,12 @@
 //! New connections: who is let in, and which worker gets them.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_acl::access::Access;
 use kvasir_reactor::{Address, ListenerId, Socket};
 
 use crate::clients::Origin;
+use crate::net::listen::{ListenerKind, PROTECTED_MODE};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::workers::Message;
@@ -15,7 +15,9 @@ impl Worker {
     /// Gives a new connection to the worker that has the fewest.
     pub fn accept(&mut self, listener: ListenerId, socket: Socket) {
         let stats = &self.shared.workers[self.index].stats;
-        let is_tls = self.handshakes.listeners.contains(&listener);
+        let of_listener = self.listeners.iter().find(|(id, _)| *id == listener);
+        let Some((_, kind)) = of_listener.copied() else { return };
+        let is_tls = kind == ListenerKind::TlsClient;
         if let Err(text) = self.admit(&socket, is_tls) {
             stats.rejected_connections.add(1);
             // Who speaks TLS would not understand.
@@ -32,15 +34,15 @@ impl Worker {
             .expect("there is a worker");
         count.fetch_add(1, Relaxed);
         if worker == self.index {
-            self.adopt(socket, is_tls);
+            self.adopt(socket, kind);
         } else {
-            self.shared.send(worker, Message::Adopt { socket, is_tls });
+            self.shared.send(worker, Message::Adopt { socket, kind });
         }
     }
 
     fn admit(&self, socket: &Socket, is_tls: bool) -> Result<(), String> {
         if !is_tls && self.is_denied(socket) {
-            return Err(crate::net::listen::PROTECTED_MODE.into());
+            return Err(PROTECTED_MODE.into());
         }
         if !self.shared.clients.try_reserve(self.core.config.maxclients as usize) {
             return Err("-ERR max number of clients reached\r\n".into());
@@ -55,7 +57,8 @@ impl Worker {
         config.protected_mode && !is_local(socket) && is_open()
     }
 
-    pub fn adopt(&mut self, socket: Socket, is_tls: bool) {
+    pub fn adopt(&mut self, socket: Socket, kind: ListenerKind) {
+        let is_tls = kind == ListenerKind::TlsClient;
         let tls = is_tls.then(|| self.new_tls(self.is_denied(&socket)));
         let config = &self.core.config;
         // A peer that has gone already is found out by the first receive.
@@ -69,7 +72,7 @@ impl Worker {
             local_address: name(socket.local()),
             is_unix: socket.is_unix(),
             is_local: is_local(&socket),
-            descriptor: socket.as_fd().as_raw_fd(),
+            descriptor: socket.number(),
             connection: 0,
             connection_bytes: size_of::<Connection>(),
         };

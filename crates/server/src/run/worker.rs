@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use kvasir_reactor::{Buffer, ConnectionId, Event, Payload, Reactor, signal};
+use kvasir_reactor::{Buffer, ConnectionId, Event, ListenerId, Payload, Reactor, signal};
 use kvasir_resp::request::Limits;
 use kvasir_structures::heap;
 
@@ -15,7 +15,7 @@ use crate::calls::{evict, notifications};
 use crate::clients::tracker::NOBODY;
 use crate::log::warning;
 use crate::net::input::Input;
-use crate::net::listen::Open;
+use crate::net::listen::{ListenerKind, Open};
 use crate::net::tls::transport::Handshakes;
 use crate::run::batch::{Batch, Data, Source};
 use crate::run::cron::Cron;
@@ -44,6 +44,8 @@ pub struct Worker {
     pub commands: ServerCommands,
     pub reactor: Reactor,
     pub connections: Vec<Option<Box<Connection>>>,
+    /// Where connections come in, and of what kind they are.
+    pub listeners: Vec<(ListenerId, ListenerKind)>,
     pub core: Core,
     pub interpreters: Interpreters,
     /// The connection whose script is busy, while others are served.
@@ -88,6 +90,7 @@ impl Worker {
             commands,
             reactor,
             connections: Vec::new(),
+            listeners: Vec::new(),
             core: Core::new(shared, index),
             cron: Cron::new(index),
             events: Vec::new(),
@@ -109,20 +112,24 @@ impl Worker {
     /// Accepts connections there.
     pub fn listen(&mut self, open: Open) {
         let id = self.reactor.listen(open.listener);
-        if open.is_tls {
-            self.handshakes.listeners.push(id);
-        }
+        self.listeners.push((id, open.kind));
     }
 
     /// Serves until the server stops. The worker is handed around whole, since a session takes it.
     pub fn run(self: Box<Worker>) -> std::io::Result<()> {
         let mut worker = self;
         while !worker.shared.is_stopping.load(Relaxed) {
-            worker.wait()?;
-            worker = worker.turn();
-            worker.do_chores();
+            worker = worker.step()?;
         }
         Ok(())
+    }
+
+    /// One turn, with the wait for what it is about.
+    pub fn step(mut self: Box<Worker>) -> std::io::Result<Box<Worker>> {
+        self.wait()?;
+        let mut worker = self.turn();
+        worker.do_chores();
+        Ok(worker)
     }
 
     /// Waits for events.
@@ -451,7 +458,7 @@ impl Worker {
         let messages = std::mem::take(&mut *kvasir_structures::locks::lock(inbox));
         for message in messages {
             match message {
-                Message::Adopt { socket, is_tls } => self.adopt(socket, is_tls),
+                Message::Adopt { socket, kind } => self.adopt(socket, kind),
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::Unblock(served) => self.unblock(served),

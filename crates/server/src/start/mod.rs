@@ -248,13 +248,7 @@ fn start_workers(
         facts.backend = name;
     }
     signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
-    let gate: &'static Gate = Box::leak(Box::new(Gate::new(count)));
-    hash::set_seed(facts.hash_seed);
-    let keyspace = Keyspace::new(gate, config.databases);
-    let workers = Workers::new(wakers, access.0.len());
-    let store = Store::new((gate, keyspace), config, facts, workers);
-    let shared = Shared::new(store, tls, access);
-    let shared: &'static Shared = Box::leak(Box::new(shared));
+    let shared = assemble(config, facts, access, tls, wakers);
     crash::install(shared);
     shared.saving.file.begin(&shared.config(), &shared.facts.identity);
     shared.aof.look_around(&shared.config());
@@ -262,6 +256,22 @@ fn start_workers(
     saving::start(shared).and_then(|()| freeing::start(shared)).map_err(no_thread)?;
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
+}
+
+/// What all workers share, of its parts. Nothing runs yet.
+pub fn assemble(
+    config: Config,
+    facts: Facts,
+    access: (Table, Acl),
+    tls: Endpoint,
+    wakers: Vec<Waker>,
+) -> &'static Shared {
+    let gate: &'static Gate = Box::leak(Box::new(Gate::new(wakers.len())));
+    hash::set_seed(facts.hash_seed);
+    let keyspace = Keyspace::new(gate, config.databases);
+    let workers = Workers::new(wakers, access.0.len());
+    let store = Store::new((gate, keyspace), config, facts, workers);
+    Box::leak(Box::new(Shared::new(store, tls, access)))
 }
 
 fn no_thread(error: std::io::Error) -> String {

@@ -10,6 +10,7 @@ use kvasir_reactor::{Socket, Waker};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
 
+use crate::net::listen::ListenerKind;
 use crate::scripts::state::ScriptState;
 use crate::stats::WorkerStats;
 
@@ -30,7 +31,7 @@ pub struct WorkerHandle {
 /// What one worker asks of another.
 pub enum Message {
     /// A new connection, accepted elsewhere.
-    Adopt { socket: Socket, is_tls: bool },
+    Adopt { socket: Socket, kind: ListenerKind },
     /// Close this client's connection, if it is still there.
     Kill(u64),
     /// End the wait of this client.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use kvasir_reactor::{ConnectionId, ListenerId};
+use kvasir_reactor::ConnectionId;
 
 use crate::net::tls::session::Session;
 
@@ -18,8 +18,6 @@ pub struct Tls {
 /// The handshakes of a worker.
 #[derive(Default)]
 pub struct Handshakes {
-    /// Whose connections speak TLS.
-    pub listeners: Vec<ListenerId>,
     pub waiting: VecDeque<ConnectionId>,
     /// When each has to be done, in the order of that.
     pub deadlines: VecDeque<(u64, ConnectionId)>,

@@ -10,7 +10,7 @@ pub mod output;
 pub mod place;
 pub mod rewrite;
 pub mod switch;
-mod writer;
+pub mod writer;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};

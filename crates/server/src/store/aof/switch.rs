@@ -26,7 +26,7 @@ use crate::store::Store;
 use crate::store::aof::Aof;
 use crate::store::aof::output::Output;
 use crate::store::aof::place::{Place, Refused, output};
-use crate::store::aof::writer::LogThread;
+use crate::store::aof::writer::LogKeeper;
 use crate::store::saving::save_base;
 use crate::store::tuning::env;
 
@@ -50,7 +50,8 @@ pub fn spawn(
     let name = output.name();
     let run = move || {
         if let Ok(reader) = receive.recv() {
-            LogThread::new(shared, reader, increment, output).run();
+            let files = &shared.aof.files;
+            LogKeeper::new((shared, files), reader, increment, output).run();
         }
         lock(&shared.aof.state).has_ended = true;
         shared.aof.changed.notify_all();
@@ -166,6 +167,11 @@ impl Aof {
     /// The manifest names what is written: it counts.
     pub fn begin(&self, files: Files<RealDisk>) {
         *lock(&self.files) = Some(files);
+        self.begin_to_count();
+    }
+
+    /// As `begin`, for who keeps the files elsewhere.
+    pub fn begin_to_count(&self) {
         self.counts.store(true, Relaxed);
         // What is on disk by now is told.
         self.unpark();

@@ -1,63 +1,78 @@
-//! The thread `log`: drives the writer of the log, by the clock and the configuration, and tells
-//! all others what has come of it.
+//! What the thread `log` does: drives the writer of the log, by the clock and the configuration, and
+//! tells all others what has come of it.
+//!
+//! The disk is an argument, so that all of this runs on one in memory too.
 
-use std::fs::File;
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kvasir_config::aof::{AofConfig, Fsync};
-use kvasir_persistence::aof::files::Increment;
+use kvasir_persistence::aof::files::{Files, Increment};
+use kvasir_persistence::aof::output::Output;
 use kvasir_persistence::aof::writer::{Trouble, Turn, When, Writer};
+use kvasir_persistence::disk::Disk;
 use kvasir_reactor::{clock, thread};
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
 
 use crate::log::warning;
 use crate::store::Store;
-use crate::store::aof::output::Output;
 use crate::store::aof::{Aof, State};
 
 /// How long it gathers where nobody waits for the disk: what a crash of the process may take back.
-const GATHER: Duration = Duration::from_millis(10);
+pub const GATHER: Duration = Duration::from_millis(10);
 /// Zeros are written ahead up to a multiple of so many bytes.
 const ROOM: u64 = 256 << 10;
 /// After a failure it is tried again so much later.
-const RETRY: Duration = Duration::from_secs(1);
+pub const RETRY: Duration = Duration::from_secs(1);
 /// While writes are refused for what the disk has lost, a rewrite that has failed is repeated so
 /// much later.
 const REWRITE_AGAIN: Duration = Duration::from_secs(5);
 /// `everysec`: what was told a second ago is on its way to the disk, though it may have gathered.
 const EVERY: Duration = Duration::from_millis(1000 - 2 * GATHER.as_millis() as u64);
 
-pub(super) struct LogThread {
+pub struct LogKeeper<D: Disk + 'static, O> {
     shared: &'static Store,
-    writer: Writer<'static, File>,
-    output: Output,
-    start: Instant,
+    files: &'static Mutex<Option<Files<D>>>,
+    writer: Writer<'static, D::File>,
+    output: O,
+    start_ns: u64,
     /// When a rewrite was last asked for, or was under way.
     last_rewrite: Duration,
 }
 
-/// What the thread does next.
-enum Next {
+/// What comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
     /// Write what came meanwhile, or wait for it a little before the end is marked.
     Linger,
+    /// Write what has come after `GATHER`.
     Gather,
+    /// Wait until there is something to write, or the disk is due.
     Sleep,
+    /// Try again after `RETRY`.
     Retry,
 }
 
-impl LogThread {
+impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
+    /// `files` has them once they count.
     pub fn new(
-        shared: &'static Store,
+        (shared, files): (&'static Store, &'static Mutex<Option<Files<D>>>),
         reader: Reader<'static>,
-        increment: Increment<File>,
-        output: Output,
-    ) -> LogThread {
+        increment: Increment<D::File>,
+        output: O,
+    ) -> LogKeeper<D, O> {
         let writer = Writer::new(reader, increment, Duration::ZERO);
-        LogThread { shared, writer, output, start: Instant::now(), last_rewrite: Duration::ZERO }
+        let start_ns = clock::monotonic_ns();
+        LogKeeper { shared, files, writer, output, start_ns, last_rewrite: Duration::ZERO }
+    }
+
+    /// Since it began.
+    fn now(&self) -> Duration {
+        Duration::from_nanos(clock::monotonic_ns() - self.start_ns)
     }
 
     /// Works until it is to stop and all is written that was there by then. What comes meanwhile is
@@ -90,7 +105,8 @@ impl LogThread {
         }
     }
 
-    fn step(&mut self, config: &AofConfig, is_stopping: bool) -> Next {
+    /// Writes what there is.
+    pub fn step(&mut self, config: &AofConfig, is_stopping: bool) -> Next {
         let mut state = lock(&self.shared.aof.state);
         if let Some(first) = state.rewrite.made_good.take() {
             self.writer.make_good(first);
@@ -132,7 +148,7 @@ impl LogThread {
         Turn {
             when,
             room: if config.preallocate && config.appendfsync == Fsync::Always { ROOM } else { 0 },
-            now: self.start.elapsed(),
+            now: self.now(),
             unix_s: config.timestamp_enabled.then(|| clock::now_unix_ms() / 1000),
             has_checksums: config.checksums,
             switch_at: state.rewrite.switch_at,
@@ -165,7 +181,7 @@ impl LogThread {
     /// Asks again for the rewrite that makes good what was lost, if the last one has failed.
     fn rewrite_again(&mut self) {
         let mut state = lock(&self.shared.aof.state);
-        let (rewrite, now) = (&mut state.rewrite, self.start.elapsed());
+        let (rewrite, now) = (&mut state.rewrite, self.now());
         if rewrite.began.is_some() || rewrite.is_wanted || rewrite.made_good.is_some() {
             self.last_rewrite = now;
         } else if now.saturating_sub(self.last_rewrite) >= REWRITE_AGAIN {
@@ -209,7 +225,7 @@ impl LogThread {
     /// Goes on in another increment, and tells who rewrites.
     fn switch(&mut self, config: &AofConfig) {
         let aof = &self.shared.aof;
-        let mut files = lock(&aof.files);
+        let mut files = lock(self.files);
         let files = files.as_mut().expect("there are files while something is rewritten");
         let switched = match self.writer.switch(files, config.checksums) {
             Err(Trouble::Stuck(error)) => end("can't tell what the manifest says", &error),
@@ -224,7 +240,7 @@ impl LogThread {
 
     /// A rewrite that was to make good what was lost does not end any more.
     fn keep_all(&self) {
-        let kept = lock(&self.shared.aof.files).as_mut().map(|files| files.keep_apart());
+        let kept = lock(self.files).as_mut().map(|files| files.keep_apart());
         if let Some(Err(error)) = kept {
             warning!("can't name the last part of the append-only file error={error}");
         }
@@ -268,22 +284,32 @@ impl LogThread {
         let aof = &self.shared.aof;
         aof.is_asleep.store(true, Relaxed);
         fence(SeqCst);
-        let state = lock(&aof.state);
+        match self.rest(config) {
+            Some(Duration::ZERO) => {}
+            Some(rest) => std::thread::park_timeout(rest),
+            None => std::thread::park(),
+        }
+        aof.is_asleep.store(false, Relaxed);
+    }
+
+    /// How long there is nothing to do, if nothing comes; `None`: for ever.
+    pub fn rest(&mut self, config: &AofConfig) -> Option<Duration> {
+        let state = lock(&self.shared.aof.state);
         let rewrite = &state.rewrite;
         let has_work =
             rewrite.switch_at.is_some() || rewrite.made_good.is_some() || state.is_stopping;
         drop(state);
-        if !has_work && !self.writer.has_work() {
-            match self.fsync(config) {
-                Fsync::Always if self.writer.is_dirty() => {}
-                Fsync::EverySecond if self.writer.is_dirty() => {
-                    let due = self.writer.last_sync() + EVERY;
-                    std::thread::park_timeout(due.saturating_sub(self.start.elapsed()).max(GATHER));
-                }
-                _ => std::thread::park(),
-            }
+        if has_work || self.writer.has_work() {
+            return Some(Duration::ZERO);
         }
-        aof.is_asleep.store(false, Relaxed);
+        match self.fsync(config) {
+            Fsync::Always if self.writer.is_dirty() => Some(Duration::ZERO),
+            Fsync::EverySecond if self.writer.is_dirty() => {
+                let due = self.writer.last_sync() + EVERY;
+                Some(due.saturating_sub(self.now()).max(GATHER))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -1,0 +1,208 @@
+//! A client: it connects, sends some calls at once, and reads the answers.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use kvasir_keyspace::rng::Rng;
+use kvasir_reactor::clock;
+use kvasir_reactor::sim::{End, Network, Received};
+use kvasir_resp::decode::Decoder;
+use kvasir_resp::encode::encode_request;
+use kvasir_resp::value::Value;
+
+use super::ledger::{KEYS, Ledger};
+
+/// Calls sent at once, at most.
+const PIPELINE_MAX: usize = 6;
+/// How long it rests between them, at most.
+const REST_NS: usize = 30_000_000;
+
+/// The ledgers of all clients; each connection of a client has its own.
+pub type Ledgers = Vec<Vec<Ledger>>;
+
+pub struct Client {
+    number: usize,
+    pub ip: IpAddr,
+    end: Option<End>,
+    decoder: Decoder,
+    /// For each answer that is still to come.
+    asked: VecDeque<Ask>,
+    next_ns: u64,
+}
+
+enum Ask {
+    /// Says no more than that it has come so far.
+    Step,
+    Write(usize),
+    /// All keys of a ledger, of which so much was known when this was asked.
+    Read {
+        whose: (usize, usize),
+        least: usize,
+    },
+}
+
+impl Client {
+    pub fn new(number: usize) -> Client {
+        Client {
+            number,
+            ip: IpAddr::from([10, 0, 1, number as u8 + 1]),
+            end: None,
+            decoder: Decoder::default(),
+            asked: VecDeque::new(),
+            next_ns: 0,
+        }
+    }
+
+    pub fn due_ns(&self) -> Option<u64> {
+        let arrives = self.end.as_ref().and_then(End::next_ns);
+        let sends = self.asked.is_empty().then_some(self.next_ns);
+        arrives.into_iter().chain(sends).min()
+    }
+
+    /// Reads what has arrived, and sends the next calls if all are answered. Returns what it has
+    /// read.
+    pub fn step(
+        &mut self,
+        (network, server): (&Network, SocketAddr),
+        ledgers: &mut Ledgers,
+        rng: &mut Rng,
+    ) -> Result<Vec<Value>, String> {
+        if self.end.is_none() {
+            self.end = Some(network.connect(self.ip, server));
+            self.decoder = Decoder::default();
+            self.asked.clear();
+            ledgers[self.number].push(Ledger::default());
+        }
+        let answers = self.receive(ledgers, rng)?;
+        let now_ns = clock::monotonic_ns();
+        if self.end.is_some() && self.asked.is_empty() && self.next_ns <= now_ns {
+            self.send(ledgers, rng);
+            self.next_ns = now_ns + 1 + rng.below(REST_NS) as u64;
+        }
+        Ok(answers)
+    }
+
+    /// Reads what has arrived.
+    pub fn receive(&mut self, ledgers: &mut Ledgers, rng: &mut Rng) -> Result<Vec<Value>, String> {
+        let mut answers = Vec::new();
+        while let Some(end) = &self.end {
+            match end.receive(usize::MAX) {
+                Received::Nothing => break,
+                Received::Open => {}
+                Received::Bytes(bytes) => self.decoder.feed(&bytes),
+                Received::End | Received::Reset => {
+                    self.leave();
+                    self.next_ns = clock::monotonic_ns() + rng.below(REST_NS) as u64;
+                }
+            }
+            while let Some(value) = self.decoder.next_value().map_err(|error| error.to_string())? {
+                self.take(&value, ledgers)?;
+                answers.push(value);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Gives its connection up; the next one begins a ledger of its own.
+    pub fn leave(&mut self) {
+        self.end = None;
+        self.asked.clear();
+    }
+
+    fn take(&mut self, value: &Value, ledgers: &mut Ledgers) -> Result<(), String> {
+        if value.is_error() {
+            return Err(format!("an error is answered: {value:?}"));
+        }
+        let now_ns = clock::monotonic_ns();
+        match self.asked.pop_front().ok_or("an answer that nobody asked for")? {
+            Ask::Step => {}
+            Ask::Write(number) => {
+                let ledger = ledgers[self.number].last_mut().expect("it has a connection");
+                ledger.know(number, now_ns);
+            }
+            Ask::Read { whose: (client, generation), least } => {
+                let ledger = &mut ledgers[client][generation];
+                let last = ledger.judge(&numbers(value)?, least).map_err(|what| {
+                    format!("read of client {client}, connection {generation}: {what}")
+                })?;
+                ledger.know(last, now_ns);
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, ledgers: &mut Ledgers, rng: &mut Rng) {
+        let mut bytes = Vec::new();
+        for _ in 0..1 + rng.below(PIPELINE_MAX) {
+            self.add_call(ledgers, rng, &mut bytes);
+        }
+        let end = self.end.as_ref().expect("it is connected");
+        let sent = end.send(&bytes);
+        assert_eq!(sent, bytes.len(), "there is room for what is sent when all is answered");
+    }
+
+    fn add_call(&mut self, ledgers: &mut Ledgers, rng: &mut Rng, bytes: &mut Vec<u8>) {
+        let mut add = |words: &[&str]| bytes.extend(encode_request(words));
+        let generation = ledgers[self.number].len() - 1;
+        let key = |key| key_name(self.number, generation, key);
+        let ledger = ledgers[self.number].last_mut().expect("it has a connection");
+        let [one, other] = [rng.below(KEYS), rng.below(KEYS)];
+        match rng.below(8) {
+            0..3 => {
+                let number = ledger.begin(&[one]);
+                add(&["SET", &key(one), &number.to_string()]);
+                self.asked.push_back(Ask::Write(number));
+            }
+            3 => {
+                let number = ledger.begin(&[one, other]);
+                let value = number.to_string();
+                add(&["MULTI"]);
+                add(&["SET", &key(one), &value]);
+                add(&["SET", &key(other), &value]);
+                add(&["EXEC"]);
+                self.asked.extend([Ask::Step, Ask::Step, Ask::Step, Ask::Write(number)]);
+            }
+            4 => {
+                let number = ledger.begin(&[one, other]);
+                let script = "redis.call('SET', KEYS[1], ARGV[1]) \
+                              return redis.call('SET', KEYS[2], ARGV[1])";
+                add(&["EVAL", script, "2", &key(one), &key(other), &number.to_string()]);
+                self.asked.push_back(Ask::Write(number));
+            }
+            _ => {
+                let client = rng.below(ledgers.len());
+                let Some(generation) = ledgers[client].len().checked_sub(1) else { return };
+                let generation = generation - rng.below(2).min(generation);
+                let least = ledgers[client][generation].known(u64::MAX);
+                add(&mget(client, generation).each_ref().map(String::as_str));
+                self.asked.push_back(Ask::Read { whose: (client, generation), least });
+            }
+        }
+    }
+}
+
+pub fn key_name(client: usize, generation: usize, key: usize) -> String {
+    format!("client{client}:{generation}:key{key}")
+}
+
+/// The call that reads all keys of a ledger.
+pub fn mget(client: usize, generation: usize) -> [String; KEYS + 1] {
+    std::array::from_fn(|index| match index.checked_sub(1) {
+        None => "MGET".to_owned(),
+        Some(key) => key_name(client, generation, key),
+    })
+}
+
+/// The values of a ledger's keys; 0 where nothing is.
+pub fn numbers(value: &Value) -> Result<Vec<usize>, String> {
+    let number = |value: &Value| match value {
+        Value::Null => Ok(0),
+        Value::Bulk(text) => std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| format!("a value that nobody wrote: {value:?}")),
+        _ => Err(format!("no value: {value:?}")),
+    };
+    let items = value.as_array().ok_or_else(|| format!("no array: {value:?}"))?;
+    items.iter().map(number).collect()
+}

@@ -1,0 +1,98 @@
+//! What one connection has written, and what others may find of it.
+//!
+//! Each write is numbered, and its number is the value it writes. The calls of a connection are
+//! executed in their order, so what is found of all its keys together must be what stood there
+//! behind some write: not before the last one that anybody knows of, nor behind the last that was
+//! sent.
+
+/// Keys that each connection writes.
+pub const KEYS: usize = 3;
+
+/// The calls of one connection that write.
+#[derive(Default)]
+pub struct Ledger {
+    /// The first has number 1.
+    writes: Vec<Write>,
+}
+
+struct Write {
+    keys: Vec<usize>,
+    /// When somebody was first told of it.
+    known_ns: Option<u64>,
+}
+
+impl Ledger {
+    /// Notes a write that is about to be sent, and returns its number.
+    pub fn begin(&mut self, keys: &[usize]) -> usize {
+        self.writes.push(Write { keys: keys.to_vec(), known_ns: None });
+        self.writes.len()
+    }
+
+    /// Somebody is told of it, and thereby of all before it.
+    pub fn know(&mut self, number: usize, now_ns: u64) {
+        if let Some(write) = number.checked_sub(1).and_then(|index| self.writes.get_mut(index)) {
+            write.known_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// The last that somebody knew of by then.
+    pub fn known(&self, by_ns: u64) -> usize {
+        let is_known = |write: &Write| write.known_ns.is_some_and(|ns| ns <= by_ns);
+        self.writes.iter().rposition(is_known).map_or(0, |index| index + 1)
+    }
+
+    /// The number of the last write that these values of all keys show, if they stood there together
+    /// behind a write that is none before `least`.
+    pub fn judge(&self, values: &[usize], least: usize) -> Result<usize, String> {
+        let last = values.iter().copied().max().unwrap_or(0);
+        if last > self.writes.len() {
+            return Err(format!("write {last} is there, which was never sent"));
+        }
+        for (key, value) in values.iter().enumerate() {
+            let expect = self.last_of(key, last);
+            if *value != expect {
+                return Err(format!(
+                    "write {last} is there, and key {key} has {value} in place of {expect}"
+                ));
+            }
+        }
+        let known = (0..KEYS).map(|key| self.last_of(key, least)).max().unwrap_or(0);
+        if last < known {
+            return Err(format!("write {known} was answered, and only {last} is there"));
+        }
+        Ok(last)
+    }
+
+    /// Which of the writes up to `last` stands in a key.
+    fn last_of(&self, key: usize, last: usize) -> usize {
+        let has_key = |write: &Write| write.keys.contains(&key);
+        self.writes[..last].iter().rposition(has_key).map_or(0, |index| index + 1)
+    }
+
+    /// A crash has taken what comes behind `last`, and nothing is written any more.
+    pub fn end_at(&mut self, last: usize, now_ns: u64) {
+        self.writes.truncate(last);
+        self.know(last, now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stood_there_together_is_told_from_what_did_not() {
+        let mut ledger = Ledger::default();
+        assert_eq!((ledger.begin(&[0, 1]), ledger.begin(&[2]), ledger.begin(&[0])), (1, 2, 3));
+        ledger.know(2, 50);
+        assert_eq!((ledger.known(49), ledger.known(50)), (0, 2));
+        assert_eq!(ledger.judge(&[0, 0, 0], 0), Ok(0));
+        assert_eq!(ledger.judge(&[1, 1, 0], 0), Ok(1));
+        assert_eq!(ledger.judge(&[3, 1, 2], 2), Ok(3));
+        for (wrong, least) in
+            [([1, 1, 0], 2), ([1, 0, 0], 0), ([3, 1, 0], 0), ([0, 0, 2], 0), ([4, 1, 2], 0)]
+        {
+            assert!(ledger.judge(&wrong, least).is_err(), "{wrong:?}");
+        }
+    }
+}
