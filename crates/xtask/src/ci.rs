@@ -23,9 +23,9 @@ use kvasir_torture::{
 use crate::{aside, fuzz, licences, missing, sim, tidy};
 
 /// Of the tests that run a server for a while, on each backend.
-const SERVER_TEST_SECONDS: u64 = 20;
+const SERVER_TEST_SECONDS: u64 = 12;
 /// On each backend.
-const ISOLATION_SECONDS: u64 = 30;
+const ISOLATION_SECONDS: u64 = 16;
 /// On each backend.
 const SNAPSHOTS: usize = 6;
 /// On each backend.
@@ -42,7 +42,7 @@ const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
 const FUZZ_DIFF_COMMANDS_COMPRESSED: usize = 50_000;
 
 /// Long enough to run through every branch, short enough for every change.
-const FUZZ_SECONDS: u64 = 8;
+const FUZZ_SECONDS: u64 = 5;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -78,7 +78,11 @@ static STEPS: &[Step] = &[
         about: "all interleavings of slot lock, gate and waiting calls",
         run: loom,
     },
-    Step { name: "sim", about: "the log after power cuts anywhere, and canaries", run: sim::check },
+    Step {
+        name: "sim",
+        about: "the log and a whole server after power cuts anywhere, and canaries",
+        run: sim::check,
+    },
     Step { name: "asan", about: "structures under address sanitizer", run: asan },
     Step { name: "fuzz", about: "fuzz targets for a short time, and canaries", run: fuzz_smoke },
     Step {

@@ -1,16 +1,21 @@
 //! `cargo xtask sim`: the plug is pulled anywhere in runs that write and rewrite the append-only
-//! file, and operations of the disk fail; what was promised is there afterwards.
+//! file, and operations of the disk fail; what was promised is there afterwards. Then worlds with a
+//! whole server in them, its clients and its network.
 //!
-//! A run is known by its seed: what fails once fails again with `--seed`.
+//! A run is known by its seed: what fails once fails again with `--part PART --seed SEED`.
 
+use std::ops::Range;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use kvasir_harness::workspace::output;
 use kvasir_sim::aof::{Canary, Setup, Tried, enumerate};
+use kvasir_sim::server::{self, Ran};
 
 /// Crashes at least, with and without `--long`.
 const POINTS: usize = 5_000;
@@ -18,26 +23,124 @@ const POINTS_LONG: usize = 100_000;
 /// Of each there are two, so that both policies come up with both ways of writing.
 const RUNS_MIN: u64 = 4;
 
+/// Worlds with a server, with and without `--long`.
+const WORLDS: u64 = 1_000;
+const WORLDS_LONG: u64 = 50_000;
+/// A process runs so many of them, since servers that have ended stay in its memory.
+const WORLDS_OF_PROCESS: u64 = 50;
+/// In so many worlds a planted fault is found.
+const WORLDS_FOR_CANARY: u64 = 20;
+
 #[derive(clap::Args)]
 pub struct Options {
-    /// 100,000 crashes instead of 5,000
+    /// 100,000 crashes instead of 5,000, and 50,000 worlds instead of 1,000
     #[arg(long)]
     long: bool,
-    /// Only the run of this seed
+    /// Only this part
     #[arg(long)]
+    part: Option<Part>,
+    /// Only the run of this seed
+    #[arg(long, requires = "part")]
     seed: Option<u64>,
+    /// As many seeds from that one on
+    #[arg(long, requires = "seed", default_value_t = 1)]
+    count: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The writer of the append-only file alone
+    Log,
+    /// A server and its clients
+    Server,
 }
 
 pub fn main(options: &Options) -> Result<()> {
-    match options.seed {
-        Some(seed) => sim(seed..seed + 1, 1),
-        None => sim(0..u64::MAX, if options.long { POINTS_LONG } else { POINTS }),
+    let is_wanted = |part| options.part.is_none_or(|only| only == part);
+    if is_wanted(Part::Log) {
+        match options.seed {
+            Some(seed) => sim(seed..seed + options.count, 1)?,
+            None => sim(0..u64::MAX, if options.long { POINTS_LONG } else { POINTS })?,
+        }
     }
+    if is_wanted(Part::Server) {
+        match options.seed {
+            Some(seed) => run_worlds(seed..seed + options.count)?,
+            None => worlds(if options.long { WORLDS_LONG } else { WORLDS })?,
+        }
+    }
+    Ok(())
+}
+
+/// Worlds of these seeds, in this process.
+fn run_worlds(seeds: Range<u64>) -> Result<()> {
+    let mut all = Ran::default();
+    for seed in seeds.clone() {
+        let ran = server::run(server::Setup { seed, replies_early: false });
+        let ran = ran.map_err(|what| {
+            anyhow!("{what}\nagain: cargo xtask sim --part server --seed {seed}")
+        })?;
+        all.answers += ran.answers;
+        all.crashes += ran.crashes;
+    }
+    println!("{} {} {}", seeds.end - seeds.start, all.answers, all.crashes);
+    Ok(())
+}
+
+/// So many worlds, in processes of their own, on all processors.
+fn worlds(count: u64) -> Result<()> {
+    let start = Instant::now();
+    let bar = progress_bar(count as usize, "worlds");
+    let next = AtomicU64::new(0);
+    let done = Mutex::new(([0_u64; 3], None::<String>));
+    let work = || {
+        loop {
+            let first = next.fetch_add(WORLDS_OF_PROCESS, Relaxed);
+            if first >= count || done.lock().expect("nobody panics with it").1.is_some() {
+                return;
+            }
+            let result = worlds_aside(first);
+            let (sums, failure) = &mut *done.lock().expect("as above");
+            match result {
+                Ok(figures) => {
+                    sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+                    bar.inc(WORLDS_OF_PROCESS);
+                }
+                Err(what) => *failure = Some(format!("{what:#}")),
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    bar.finish_and_clear();
+    let ([worlds, answers, crashes], failure) = done.into_inner().expect("as above");
+    if let Some(what) = failure {
+        bail!("{what}");
+    }
+    let took = start.elapsed().as_secs_f64();
+    println!("sim: {worlds} worlds, {answers} answers, {crashes} crashes of servers, {took:.1} s");
+    Ok(())
+}
+
+/// How many worlds a process has run, their answers and crashes.
+fn worlds_aside(first: u64) -> Result<[u64; 3]> {
+    let program = std::env::current_exe()?;
+    let (first, count) = (first.to_string(), WORLDS_OF_PROCESS.to_string());
+    let words = ["sim", "--part", "server", "--seed", &first, "--count", &count];
+    let text = output(Command::new(program).args(words))?;
+    let figures: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
+    figures.try_into().map_err(|_| anyhow!("worlds say {text}"))
 }
 
 /// The short one, and the canaries.
 pub fn check() -> Result<()> {
     sim(0..u64::MAX, POINTS)?;
+    worlds(WORLDS)?;
+    let early = |seed| server::run(server::Setup { seed, replies_early: true }).err();
+    let Some(found) = (0..WORLDS_FOR_CANARY).find_map(early) else {
+        bail!("replies that don't wait for the disk were not found")
+    };
+    println!("sim: replies that don't wait for the disk were found: {found}");
     let all =
         [Canary::AcknowledgesEarly, Canary::NamesEarly, Canary::BelievesSync, Canary::SyncsLate];
     for canary in all {
@@ -54,9 +157,9 @@ fn setup(seed: u64, canary: Option<Canary>) -> Setup {
 }
 
 /// Runs with these seeds, on all processors, until so many crashes were tried.
-fn sim(seeds: std::ops::Range<u64>, points: usize) -> Result<()> {
+fn sim(seeds: Range<u64>, points: usize) -> Result<()> {
     let start = Instant::now();
-    let bar = progress_bar(points);
+    let bar = progress_bar(points, "crashes");
     let next = AtomicU64::new(seeds.start);
     let tried = Mutex::new((0_u64, Tried::default(), None::<String>));
     let work = || {
@@ -95,10 +198,10 @@ fn sim(seeds: std::ops::Range<u64>, points: usize) -> Result<()> {
     Ok(())
 }
 
-fn progress_bar(points: usize) -> ProgressBar {
+fn progress_bar(points: usize, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(points as u64);
-    let style = "sim {bar:40} {pos}/{len} crashes, {elapsed} of about {duration}";
-    bar.set_style(ProgressStyle::with_template(style).expect("the template is right"));
+    let style = format!("sim {{bar:40}} {{pos}}/{{len}} {what}, {{elapsed}} of about {{duration}}");
+    bar.set_style(ProgressStyle::with_template(&style).expect("the template is right"));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
