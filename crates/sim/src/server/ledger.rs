@@ -41,7 +41,7 @@ impl Ledger {
         self.writes.iter().rposition(is_known).map_or(0, |index| index + 1)
     }
 
-    /// The number of the last write that these values of all keys show, if they stood there together
+    /// The number of the last write that these values of all keys show, if they stood there
     /// behind a write that is none before `least`.
     pub fn judge(&self, values: &[usize], least: usize) -> Result<usize, String> {
         let last = values.iter().copied().max().unwrap_or(0);

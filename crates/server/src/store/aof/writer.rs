@@ -1,5 +1,5 @@
-//! What the thread `log` does: drives the writer of the log, by the clock and the configuration, and
-//! tells all others what has come of it.
+//! What the thread `log` does: drives the writer of the log, by the clock and the configuration,
+//! and tells all others what has come of it.
 //!
 //! The disk is an argument, so that all of this runs on one in memory too.
 
