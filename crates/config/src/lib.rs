@@ -22,6 +22,7 @@ pub mod operations;
 pub mod persistence;
 pub mod print;
 pub mod reasons;
+pub mod replication;
 pub mod rewrite;
 pub mod row;
 pub mod syntax;
@@ -97,6 +98,7 @@ pub struct Config {
     pub memory: Memory,
     pub persistence: persistence::Persistence,
     pub aof: aof::AofConfig,
+    pub replication: replication::ReplicationConfig,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -190,6 +192,7 @@ impl Config {
             memory: Memory::default(),
             persistence: persistence::Persistence::default(),
             aof: aof::AofConfig::default(),
+            replication: replication::ReplicationConfig::default(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

@@ -31,6 +31,7 @@ pub enum Group {
     Keys,
     Memory,
     Persistence,
+    Replication,
     Process,
     Monitoring,
 }
@@ -78,6 +79,7 @@ impl Group {
         Group::Keys,
         Group::Memory,
         Group::Persistence,
+        Group::Replication,
         Group::Process,
         Group::Monitoring,
     ];
@@ -92,6 +94,7 @@ impl Group {
             Group::Keys => "Keys",
             Group::Memory => "Memory",
             Group::Persistence => "Persistence",
+            Group::Replication => "Replication",
             Group::Process => "Process and log",
             Group::Monitoring => "Monitoring",
         }

@@ -5,7 +5,10 @@
 
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
-use crate::{IoBackend, PubsubDefault, WhoMay, aof, buffers, memory, operations, persistence, tls};
+use crate::{
+    IoBackend, PubsubDefault, WhoMay, aof, buffers, memory, operations, persistence, replication,
+    tls,
+};
 
 /// More workers than this gain nothing that has been measured.
 pub const IO_THREADS_MAX: u16 = 256;
@@ -44,7 +47,8 @@ the command that removes them.";
 
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
-    OPTIONS.iter().chain(&aof::ROWS).chain(operations::OPTIONS)
+    let groups = OPTIONS.iter().chain(&aof::ROWS).chain(&replication::ROWS);
+    groups.chain(operations::OPTIONS)
 }
 
 /// All but those of the last groups.

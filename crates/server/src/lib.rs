@@ -12,6 +12,7 @@ pub mod loading;
 pub mod log;
 pub mod machine;
 pub mod net;
+pub mod replicas;
 pub mod run;
 pub mod scripts;
 pub mod start;

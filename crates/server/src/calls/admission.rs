@@ -14,6 +14,8 @@ use crate::calls::admit::{Scene, admit};
 use crate::state::connection::pause::may_write;
 use crate::state::connection::{Connection, messages};
 
+const NO_REPLICAS: Error = Error::fixed("NOREPLICAS Not enough good replicas to write.");
+
 /// Fails with the error to reply if the call may not run.
 #[inline]
 pub fn check(
@@ -45,6 +47,10 @@ pub fn check(
     if entry.spec.flags.contains(Flags::WRITE) {
         saving.check_write(scene.shared)?;
         scene.shared.aof.check_write()?;
+        let (config, now_ms) = (&scene.core.config.replication, scene.core.env.now_ms);
+        if scene.shared.replication.lacks_replicas(config, now_ms) {
+            return Err(NO_REPLICAS);
+        }
     }
     Ok(())
 }

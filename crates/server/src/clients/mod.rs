@@ -49,6 +49,8 @@ pub struct Client {
     /// Its call is put off: CLIENT PAUSE.
     pub is_postponed: AtomicBool,
     pub is_monitor: AtomicBool,
+    /// It replicates the data.
+    pub is_replica: AtomicBool,
     /// CLIENT CAPA REDIRECT.
     pub can_redirect: AtomicBool,
     /// Its call waits for a key.
@@ -117,6 +119,7 @@ impl Client {
             queued_bytes: AtomicUsize::new(0),
             is_postponed: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
+            is_replica: AtomicBool::new(false),
             can_redirect: AtomicBool::new(false),
             tracker: Mutex::default(),
             is_blocked: AtomicBool::new(false),

@@ -14,7 +14,7 @@ use crate::clients::line::{FLAGS, flags};
 use crate::commands::{is_word, parse_switch};
 use crate::state::shared::Shared;
 
-/// The types of clients that filters name; here there are normal ones and subscribers.
+/// The types of clients that filters name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientType {
     Normal,
@@ -25,7 +25,11 @@ pub enum ClientType {
 
 impl ClientType {
     fn of(client: &Client) -> ClientType {
-        if client.is_subscriber() { ClientType::PubSub } else { ClientType::Normal }
+        match (client.is_replica.load(Relaxed), client.is_subscriber()) {
+            (true, _) => ClientType::Replica,
+            (_, true) => ClientType::PubSub,
+            _ => ClientType::Normal,
+        }
     }
 
     fn parse(word: &[u8]) -> Result<ClientType, Error> {

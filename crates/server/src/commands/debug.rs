@@ -10,15 +10,13 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Flags, Group, Spec};
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::number::parse_integer;
-use kvasir_structures::locks::lock;
 use kvasir_table::Handler;
 
 use crate::commands::config::rewrite_all;
 use crate::commands::{ANY_TIME_ADMIN, debug_protocol, is_word, saving, unknown_word, write_help};
 use crate::info::crash;
-use crate::log::{notice, warning};
+use crate::log::warning;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
-use crate::store::random_id;
 use crate::workers::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
@@ -214,9 +212,7 @@ fn reply_buffer(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 }
 
 fn change_replication_id(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let id = random_id().map_err(|error| Error::new(format!("ERR no randomness: {error}")))?;
-    notice!("replication id changed to={id}");
-    *lock(&cx.shared.replication_id) = id;
+    cx.shared.replication.begin_history();
     cx.reply().ok();
     Ok(())
 }

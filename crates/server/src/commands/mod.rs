@@ -32,6 +32,7 @@ pub mod module;
 pub mod monitor;
 pub mod pubsub;
 pub mod reference;
+pub mod replica_link;
 pub mod replication;
 pub mod saving;
 pub mod script;
@@ -65,6 +66,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     module::COMMANDS,
     monitor::COMMANDS,
     replication::COMMANDS,
+    replica_link::COMMANDS,
     saving::COMMANDS,
     server::COMMANDS,
     slowlog::COMMANDS,

@@ -1,36 +1,27 @@
-//! The commands of replication, as a server answers that has none, and of the append-only file.
-//!
-//! What is true of a server without replicas is said: ROLE, REPLICAOF NO ONE; who waits for them
-//! waits in vain. What would need them is an error; nothing pretends to have been done.
+//! The commands of replication, but for what a replica says itself (`replica_link`), and of the
+//! append-only file.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::commands::options::block_deadline_ms;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
+use kvasir_structures::locks::lock;
 
-use crate::commands::{ANY_TIME_ADMIN, ANY_TIME_NOSCRIPT, is_word};
+use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
+use crate::replicas::Stage;
 use crate::run::acks::answer_or_wait;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::waits::Acks;
 
-pub static COMMANDS: &[&ServerCommand] = &[
-    &ROLE,
-    &WAIT,
-    &WAITAOF,
-    &REPLICAOF,
-    &SLAVEOF,
-    &REPLCONF,
-    &PSYNC,
-    &SYNC,
-    &FAILOVER,
-    &BGREWRITEAOF,
-];
+pub static COMMANDS: &[&ServerCommand] =
+    &[&ROLE, &WAIT, &WAITAOF, &REPLICAOF, &SLAVEOF, &FAILOVER, &BGREWRITEAOF];
 
-const NO_REPLICATION: Error =
-    Error::fixed("ERR This server cannot replicate yet: it neither has replicas nor can be one.");
+const NO_REPLICATION: Error = Error::fixed("ERR This server cannot be a replica yet.");
 
 const ADMIN: Flags = Flags::ADMIN.union(Flags::NOSCRIPT);
-const ADMIN_LOADED: Flags = ADMIN.union(Flags::NO_ASYNC_LOADING);
+pub(super) const ADMIN_LOADED: Flags = ADMIN.union(Flags::NO_ASYNC_LOADING);
 
 static ROLE: ServerCommand = ServerCommand {
     spec: Spec {
@@ -42,15 +33,26 @@ static ROLE: ServerCommand = ServerCommand {
         categories: Categories::ADMIN,
         ..Spec::BLANK
     },
-    run: ServerRun::Plain(|cx| {
-        let reply = cx.reply();
-        reply.array(3);
-        reply.bulk(b"master");
-        reply.integer(0);
-        reply.array(0);
-        Ok(())
-    }),
+    run: ServerRun::Plain(role),
 };
+
+fn role(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let mut replicas = cx.shared.replication.replicas();
+    replicas.retain(|replica| replica.stage() == Stage::Online);
+    let end = cx.shared.keyspace.log.end();
+    let reply = cx.reply();
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(end as i64);
+    reply.array(replicas.len());
+    for replica in replicas {
+        reply.array(3);
+        reply.bulk(lock(&replica.address).as_bytes());
+        reply.bulk_integer(replica.port.load(Relaxed).into());
+        reply.bulk_integer(replica.acked.load(Relaxed) as i64);
+    }
+    Ok(())
+}
 
 static WAIT: ServerCommand = ServerCommand {
     spec: Spec {
@@ -162,47 +164,6 @@ fn replicaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     port.ok_or(Error::fixed("ERR Invalid master port"))?;
     Err(NO_REPLICATION)
 }
-
-static REPLCONF: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "replconf",
-        summary: "What replicas tell their master.",
-        since: "3.0.0",
-        group: Group::Server,
-        arity: -1,
-        flags: ANY_TIME_ADMIN.union(Flags::ALLOW_BUSY),
-        is_for_system: true,
-        ..Spec::BLANK
-    },
-    run: ServerRun::Plain(|_| Err(NO_REPLICATION)),
-};
-
-static PSYNC: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "psync",
-        summary: "Asks for the stream of changes, from where a replica has it.",
-        since: "2.8.0",
-        group: Group::Server,
-        complexity: "",
-        arity: -3,
-        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
-        arguments: &[Argument::string("replicationid"), Argument::integer("offset")],
-        ..Spec::BLANK
-    },
-    run: ServerRun::Plain(|_| Err(NO_REPLICATION)),
-};
-
-static SYNC: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "sync",
-        summary: "Asks for all data and then for the stream of changes.",
-        group: Group::Server,
-        complexity: "",
-        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
-        ..Spec::BLANK
-    },
-    run: ServerRun::Plain(|_| Err(NO_REPLICATION)),
-};
 
 static FAILOVER: ServerCommand = ServerCommand {
     spec: Spec {

@@ -62,7 +62,10 @@ fn append_only_file(source: &Source<'_>, lines: &mut Lines) {
         lines.field("aof_base_size", facts.base_size);
         lines.field("aof_writes_by", facts.output);
         lines.field("aof_pending_rewrite", u8::from(facts.is_scheduled));
-        lines.field("aof_buffer_length", source.shared.keyspace.log.waiting_bytes());
+        lines.field(
+            "aof_buffer_length",
+            source.shared.aof.waiting_bytes(&source.shared.keyspace.log),
+        );
     }
 }
 

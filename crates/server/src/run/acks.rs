@@ -1,4 +1,4 @@
-//! WAIT and WAITAOF: calls that wait for the disk, and for replicas, of which there are none.
+//! WAIT and WAITAOF: calls that wait for the disk, and for replicas.
 //!
 //! The connection waits as for a key, and nobody else does: its own worker looks at it when more is
 //! on disk, when its time is over, and when CLIENT UNBLOCK ends it.
@@ -29,6 +29,10 @@ pub fn answer_or_wait(cx: &mut ServerCx<'_>, acks: Acks) {
         cx.shared.aof.hold_back(cx.worker);
         cx.shared.aof.demand(acks.offset);
     }
+    if acks.replicas > 0 {
+        cx.shared.replication.await_acks(cx.worker);
+        cx.core.links.asks_acks = true;
+    }
 }
 
 impl Worker {
@@ -45,6 +49,7 @@ impl Worker {
         let shared = self.shared;
         // Either this sees what is durable now, or who publishes that sees that it is wanted.
         shared.aof.hold_back(self.index);
+        shared.replication.await_acks(self.index);
         for index in std::mem::take(&mut self.core.waits_for_acks) {
             let connection = self.connections[index].as_deref();
             let waits = connection.and_then(|connection| connection.waiting.waits.as_deref());

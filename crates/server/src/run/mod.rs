@@ -13,6 +13,7 @@ pub mod fence;
 pub mod goodbye;
 pub mod input_limits;
 pub mod invalidations;
+pub mod links;
 pub mod monitors;
 pub mod output_limits;
 pub mod pause;

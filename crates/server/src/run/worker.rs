@@ -161,6 +161,7 @@ impl Worker {
         self.close_idle();
         self.collect_garbage();
         self.publish_tally();
+        self.feed_links();
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -185,7 +186,7 @@ impl Worker {
         let next_stop = signal::shutdown_requested().map(|_| SERVING_RETRY);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
         let all = [next_wait, next_task, next_handshake, next_serving, next_stop];
-        let all = all.into_iter().chain(next_look);
+        let all = all.into_iter().chain(next_look).chain([self.links_timeout()]);
         all.flatten().min()
     }
 
@@ -423,7 +424,11 @@ impl Worker {
         let Some(connection) = find(&mut self.connections, id) else { return };
         connection.output.is_sending = false;
         connection.output.sending_bytes = 0;
-        if is_ok { self.flush(index) } else { self.close(index) }
+        match (is_ok, connection.link.is_some()) {
+            (true, true) => self.feed(index),
+            (true, false) => self.flush(index),
+            (false, _) => self.close(index),
+        }
     }
 
     /// Keeps an emptied buffer for the next reply.
@@ -444,6 +449,7 @@ impl Worker {
         self.forget_subscriptions(&mut connection);
         self.forget_pause(&mut connection);
         self.uncount_memory(&mut connection);
+        self.forget_link(&mut connection);
         self.shared.tracking.stop(&mut connection.listening.tracking);
         connection.set_monitor(&self.shared.monitors, self.index, false);
         connection.unwatch(&self.shared.keyspace);
@@ -464,6 +470,7 @@ impl Worker {
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
                 Message::GiveBack => heap::give_back(),
+                Message::Sync(begun) => self.begin_sync(*begun),
                 Message::Look => self.tidy_interpreters(),
             }
         }
@@ -511,6 +518,7 @@ impl Worker {
         stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
         stats.changes.add(std::mem::take(&mut tally.changes));
         self.shared.aof.wake_for(&self.shared.keyspace.log, &self.core.env);
+        self.shared.replication.wake_for(&self.shared.keyspace.log, &self.shared.workers);
         if !tally.garbage.is_empty() {
             self.shared.freeing.free(tally.garbage.drain(..));
         }

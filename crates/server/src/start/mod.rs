@@ -31,6 +31,7 @@ use crate::net::listen::{self, Open};
 use crate::net::tls::context::Endpoint;
 use crate::run::worker::Worker;
 use crate::state::shared::Shared;
+use crate::store::replication::sync;
 use crate::store::saving::{self, stop_on_signal};
 use crate::store::{Facts, Store, aof, freeing, random_id};
 use crate::workers::Workers;
@@ -253,7 +254,8 @@ fn start_workers(
     shared.saving.file.begin(&shared.config(), &shared.facts.identity);
     shared.aof.look_around(&shared.config());
     loading::begin_if_there_is_something(shared);
-    saving::start(shared).and_then(|()| freeing::start(shared)).map_err(no_thread)?;
+    let started = saving::start(shared).and_then(|()| freeing::start(shared));
+    started.and_then(|()| sync::start(shared)).map_err(no_thread)?;
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
 }

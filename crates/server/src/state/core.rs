@@ -10,6 +10,7 @@ use kvasir_pubsub::local::Local;
 use kvasir_reactor::clock;
 use kvasir_resp::request::Limits;
 
+use crate::state::links::Links;
 use crate::state::shared::Shared;
 use crate::state::waits::Deadlines;
 use crate::stats::timing::Thresholds;
@@ -45,6 +46,7 @@ pub struct Core {
     pub waits_for_acks: Vec<usize>,
     /// The offset behind what this worker last wrote to the log.
     pub written_to: u64,
+    pub links: Links,
     /// When calls that wait for a script of another worker look what has become of it.
     pub script_look_ms: Option<u64>,
 }
@@ -69,6 +71,7 @@ impl Core {
             waits_for_acks: Vec::new(),
             written_to: 0,
             script_look_ms: None,
+            links: Links::default(),
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };

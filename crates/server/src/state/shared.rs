@@ -1,7 +1,6 @@
 //! What all workers share: the store, and what else stands around it.
 
 use std::ops::Deref;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use kvasir_acl::Acl;
@@ -40,8 +39,6 @@ pub struct Shared {
     /// What clients take up, while that is limited.
     pub client_bytes: AtomicUsize,
     pub scripts: Cache,
-    /// 40 hexadecimal digits that name the history of the data.
-    pub replication_id: Mutex<String>,
     pub samples: Samples,
     pub error_codes: ErrorCodes,
     pub command_logs: CommandLogs,
@@ -74,7 +71,6 @@ impl Shared {
             acl,
             clients: Clients::default(),
             tls,
-            replication_id: Mutex::new(store.facts.run_id.clone()),
             scripts: Cache::default(),
             samples: Samples::new(),
             error_codes: ErrorCodes::default(),

@@ -44,14 +44,15 @@ impl Waits {
     }
 }
 
-/// WAIT and WAITAOF: what a call waits for of the disk, and of replicas, of which there are none.
+/// WAIT and WAITAOF: what a call waits for of the disk, and of replicas.
 #[derive(Clone, Copy)]
 pub struct Acks {
     /// Up to there the log has to be on disk.
     pub offset: u64,
     /// It has to be on this server's disk.
     pub wants_local: bool,
-    wants_replicas: bool,
+    /// So many replicas have to have it.
+    pub replicas: i64,
     /// WAIT tells of replicas only.
     tells_local: bool,
     /// In ms since 1970; `None`: forever.
@@ -61,13 +62,7 @@ pub struct Acks {
 impl Acks {
     /// Of what was written up to this offset.
     pub fn of_wait(offset: u64, replicas: i64, deadline_ms: Option<u64>) -> Acks {
-        Acks {
-            offset,
-            wants_local: false,
-            wants_replicas: replicas > 0,
-            tells_local: false,
-            deadline_ms,
-        }
+        Acks { offset, wants_local: false, replicas, tells_local: false, deadline_ms }
     }
 
     pub fn of_waitaof(
@@ -88,7 +83,7 @@ impl Acks {
     }
 
     pub fn is_reached(&self, shared: &Store) -> bool {
-        !self.wants_replicas && (!self.wants_local || self.is_local(shared))
+        (!self.wants_local || self.is_local(shared)) && self.replica_count(shared) >= self.replicas
     }
 
     /// Writes what there is by now.
@@ -97,7 +92,11 @@ impl Acks {
             reply.array(2);
             reply.integer(i64::from(self.is_local(shared)));
         }
-        reply.integer(0);
+        reply.integer(self.replica_count(shared));
+    }
+
+    fn replica_count(&self, shared: &Store) -> i64 {
+        shared.replication.count_acked(self.offset, self.tells_local)
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod aof;
 pub mod defrag;
 pub mod freeing;
+pub mod replication;
 pub mod room;
 pub mod saving;
 pub mod tuning;
@@ -25,6 +26,7 @@ use crate::workers::{Message, Workers};
 use aof::Aof;
 use defrag::Defrag;
 use freeing::Freeing;
+use replication::Replication;
 use saving::Saving;
 
 /// The data and its keepers; lives as long as the process.
@@ -38,6 +40,7 @@ pub struct Store {
     pub defrag: Defrag,
     pub saving: Saving,
     pub aof: Aof,
+    pub replication: Replication,
     /// Set while keys with an expiry exist, or existed a moment ago.
     pub has_expiries: AtomicBool,
     /// Set once: SHUTDOWN, a signal, or data that cannot be loaded.
@@ -75,6 +78,7 @@ impl Store {
             gate,
             keyspace,
             aof: Aof::new(workers.len()),
+            replication: Replication::new(&facts.run_id, workers.len()),
             workers,
             facts,
             libraries: Libraries::default(),

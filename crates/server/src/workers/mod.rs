@@ -11,6 +11,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
 
 use crate::net::listen::ListenerKind;
+use crate::replicas::sync_file::Begun;
 use crate::scripts::state::ScriptState;
 use crate::stats::WorkerStats;
 
@@ -38,6 +39,8 @@ pub enum Message {
     EndWait(u64, End),
     /// A call that waited here was answered.
     Unblock(Served),
+    /// A replica's snapshot has begun.
+    Sync(Box<Begun>),
     /// This user has lost channels.
     CheckSubscribers(Arc<User>),
     /// Much memory was freed: give back to the system what the worker's allocator keeps.

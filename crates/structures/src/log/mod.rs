@@ -296,6 +296,21 @@ impl Log {
         self.settle(&mut readers);
     }
 
+    /// Ends a reader while others may be inside the gate: the log stays as open as it is, until
+    /// something about who reads changes with the gate closed.
+    pub fn leave(&self, reader: Reader<'_>) {
+        let mut readers = lock(&self.readers);
+        readers.cursors[reader.index()] = None;
+        let has_readers = readers.cursors.iter().any(Option::is_some);
+        self.is_unread.store(self.is_open() && !has_readers, Ordering::Relaxed);
+        self.retire(&mut readers);
+    }
+
+    /// How much is kept although every reader has it.
+    pub fn backlog(&self) -> u64 {
+        lock(&self.readers).backlog
+    }
+
     /// Notes what changed about who reads, with the gate closed.
     fn settle(&self, readers: &mut Readers) {
         let has_readers = readers.cursors.iter().any(Option::is_some);

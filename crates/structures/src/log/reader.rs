@@ -14,7 +14,7 @@ type Slice<'a> = &'a [u8];
 #[cfg(loom)]
 type Slice<'a> = Vec<u8>;
 
-/// Ends by [`Log::close`]: one that is dropped keeps all that follows in memory.
+/// Ends by [`Log::close`] or [`Reader::leave`]: one that is dropped keeps all that follows in memory.
 pub struct Reader<'l> {
     log: &'l Log,
     index: usize,
@@ -42,6 +42,11 @@ impl<'l> Reader<'l> {
     /// Up to where it is done.
     pub fn cursor(&self) -> u64 {
         self.cursor
+    }
+
+    /// Ends it, while others may be inside the gate: see [`Log::leave`].
+    pub fn leave(self) {
+        self.log.leave(self);
     }
 
     /// Looks how far the log can be read: to the end of an entry.

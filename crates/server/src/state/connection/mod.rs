@@ -2,6 +2,7 @@
 
 pub mod fence;
 pub mod input;
+pub mod link;
 pub mod messages;
 pub mod output;
 pub mod pause;
@@ -25,6 +26,7 @@ use crate::clients::tracker::Tracked;
 use crate::net::input::Input;
 use crate::net::tls::transport::Tls;
 use crate::scripts::state::Awaited;
+use crate::state::connection::link::Link;
 use crate::state::connection::transaction::{Transaction, Watched};
 use crate::state::waits::Waits;
 
@@ -52,6 +54,8 @@ pub struct Connection {
     pub multi: Multi,
     pub waiting: Waiting,
     pub durability: Durability,
+    /// Of one that replicates.
+    pub link: Option<Box<Link>>,
 }
 
 /// What stands at the other end.
@@ -60,6 +64,8 @@ pub enum ClientKind {
     Normal,
     /// It has subscribed to something.
     Subscriber,
+    /// It replicates this server's data.
+    Replica,
 }
 
 /// What comes in, until it is executed: the worker receives it, the batch parses it.
@@ -181,6 +187,7 @@ impl Connection {
             multi: Multi::default(),
             waiting: Waiting::default(),
             durability: Durability::default(),
+            link: None,
         }
     }
 

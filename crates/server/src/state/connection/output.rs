@@ -22,6 +22,7 @@ impl Connection {
         match self.kind {
             ClientKind::Normal => Class::Normal,
             ClientKind::Subscriber => Class::PubSub,
+            ClientKind::Replica => Class::Replica,
         }
     }
 

@@ -40,10 +40,15 @@ const LOG_PATIENCE: Duration = Duration::from_secs(60);
 /// ...and where nobody was answered before.
 const UNANSWERED_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Nobody writes the log.
+const UNWRITTEN: u64 = u64::MAX;
+
 /// What all threads see of it.
 pub struct Aof {
     /// Changes before this offset of the log survive a power cut.
     pub durable: AtomicU64,
+    /// Up to here the log is written, or passed over.
+    pub written: AtomicU64,
     /// The thread wants to be woken when there is something for it.
     is_asleep: AtomicBool,
     thread: Mutex<Option<Thread>>,
@@ -124,6 +129,7 @@ impl Aof {
     pub fn new(workers: usize) -> Aof {
         Aof {
             durable: AtomicU64::new(0),
+            written: AtomicU64::new(UNWRITTEN),
             is_asleep: AtomicBool::new(false),
             thread: Mutex::default(),
             counts: AtomicBool::new(false),
@@ -183,8 +189,17 @@ impl Aof {
     #[inline]
     pub fn wake_for(&self, log: &Log, env: &Env) {
         // Whoever reads only wakes it if what was read is not on disk.
-        if env.logs && (log.waiting_bytes() > 0 || env.fences && log.end() > self.durable()) {
+        if env.logs && (self.waiting_bytes(log) > 0 || env.fences && log.end() > self.durable()) {
             self.wake();
+        }
+    }
+
+    /// Bytes of the log that are not written yet; 0 where none are to be.
+    #[inline]
+    pub fn waiting_bytes(&self, log: &Log) -> u64 {
+        match self.written.load(Relaxed) {
+            UNWRITTEN => 0,
+            written => log.end().saturating_sub(written),
         }
     }
 
@@ -226,7 +241,8 @@ impl Aof {
     /// who was put off is to hear of it.
     #[inline]
     pub fn is_behind(shared: &Store, limit: u64) -> bool {
-        shared.keyspace.log.waiting_bytes() > limit && !shared.aof.refuses_writes.load(Relaxed)
+        shared.aof.waiting_bytes(&shared.keyspace.log) > limit
+            && !shared.aof.refuses_writes.load(Relaxed)
     }
 
     pub fn facts(&self) -> Facts {

@@ -65,6 +65,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         increment: Increment<D::File>,
         output: O,
     ) -> LogKeeper<D, O> {
+        shared.aof.written.store(reader.cursor(), Relaxed);
         let writer = Writer::new(reader, increment, Duration::ZERO);
         let start_ns = clock::monotonic_ns();
         LogKeeper { shared, files, writer, output, start_ns, last_rewrite: Duration::ZERO }
@@ -114,6 +115,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         let turn = self.turn(config, &state, is_stopping);
         drop(state);
         let result = self.writer.step(&mut self.output, &turn);
+        self.shared.aof.written.store(self.writer.written(), Relaxed);
         self.shared.aof.publish_durable(self.shared, self.writer.durable());
         if turn.switch_at.is_some_and(|offset| self.writer.has_reached(offset)) {
             self.switch(config);
@@ -255,6 +257,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         let written = self.writer.step(&mut self.output, &turn).map(drop);
         let (reader, file) = self.writer.end();
         let end = reader.cursor();
+        shared.aof.written.store(super::UNWRITTEN, Relaxed);
         shared.keyspace.log.close(reader, &mut shared.gate.exclusive());
         let synced = match written {
             Ok(()) => file.seal(config.checksums),

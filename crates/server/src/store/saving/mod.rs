@@ -395,7 +395,7 @@ fn changes(shared: &Store) -> u64 {
 }
 
 /// A snapshot in the background, as it is configured.
-fn snapshot<'a>(
+pub(super) fn snapshot<'a>(
     shared: &'a Store,
     config: &Config,
     env: &'a Env,
@@ -439,7 +439,7 @@ pub fn save_base(
     saved
 }
 
-fn new_id() -> io::Result<SnapshotId> {
+pub(super) fn new_id() -> io::Result<SnapshotId> {
     let mut id = [0; 8];
     random::fill(&mut id)?;
     Ok(SnapshotId(u64::from_le_bytes(id)))
@@ -454,7 +454,7 @@ fn place<'a>(config: &Config, shared: &Store, target: &'a Path) -> Result<Place<
     Ok(Place { target, id: new_id()?, files })
 }
 
-fn options(config: &Config) -> Options {
+pub(super) fn options(config: &Config) -> Options {
     let persistence = &config.persistence;
     Options {
         format: Format::Rdb,
@@ -466,7 +466,7 @@ fn options(config: &Config) -> Options {
 }
 
 /// What a file says of its server, by the names of Redis, and the libraries of functions.
-fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
+pub(super) fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
     let aux = vec![
         ("redis-ver", crate::machine::version::REDIS_VERSION.to_owned()),
         ("redis-bits", usize::BITS.to_string()),

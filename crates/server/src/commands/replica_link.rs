@@ -1,0 +1,227 @@
+//! What a replica says to its primary: REPLCONF, PSYNC, SYNC.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_resp::number::parse_integer;
+use kvasir_structures::locks::lock;
+use kvasir_structures::log::Reader;
+
+use crate::commands::replication::ADMIN_LOADED;
+use crate::commands::{ANY_TIME_ADMIN, is_word};
+use crate::log::notice;
+use crate::replicas::{Replica, Stage};
+use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::connection::ClientKind;
+use crate::state::connection::link::{Link, Sends, Stream};
+use crate::store::replication::sync;
+
+pub static COMMANDS: &[&ServerCommand] = &[&REPLCONF, &PSYNC, &SYNC];
+
+static REPLCONF: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "replconf",
+        summary: "What replicas tell their master.",
+        since: "3.0.0",
+        group: Group::Server,
+        arity: -1,
+        flags: ANY_TIME_ADMIN.union(Flags::ALLOW_BUSY),
+        is_for_system: true,
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(replconf),
+};
+
+static PSYNC: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "psync",
+        summary: "Asks for the stream of changes, from where a replica has it.",
+        since: "2.8.0",
+        group: Group::Server,
+        complexity: "",
+        arity: -3,
+        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
+        arguments: &[Argument::string("replicationid"), Argument::integer("offset")],
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(psync),
+};
+
+static SYNC: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "sync",
+        summary: "Asks for all data and then for the stream of changes.",
+        group: Group::Server,
+        complexity: "",
+        flags: ADMIN_LOADED.union(Flags::NO_MULTI),
+        ..Spec::BLANK
+    },
+    run: ServerRun::Plain(|cx| {
+        if check(cx)? {
+            begin_full(cx, false);
+        }
+        Ok(())
+    }),
+};
+
+/// The link of the connection, made by what is first said about it.
+fn link<'c>(cx: &'c mut ServerCx<'_>) -> &'c mut Link {
+    let (worker, now_ms) = (cx.worker, cx.core.env.now_ms);
+    let connection = &mut *cx.connection;
+    if connection.link.is_none() {
+        let client = &connection.client;
+        let ip = client.address.rsplit_once(':').map_or(&*client.address, |(ip, _)| ip);
+        let replica = Arc::new(Replica::new(client.id, worker, ip, now_ms));
+        cx.shared.replication.add(Arc::clone(&replica));
+        cx.core.links.add(connection.id.index as usize);
+        connection.link = Some(Box::new(Link::new(replica)));
+    }
+    connection.link.as_deref_mut().expect("it has one by now")
+}
+
+fn replconf(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let args = cx.args;
+    if args.len().is_multiple_of(2) {
+        return Err(Error::SYNTAX);
+    }
+    for at in (1..args.len()).step_by(2) {
+        let (word, value) = (&args[at], &args[at + 1]);
+        if is_word(word, "ack") {
+            return acknowledge(cx);
+        }
+        if is_word(word, "getack") {
+            // It is for replicas, and nobody waits for an answer.
+            return Ok(());
+        }
+        note(cx, word, value)?;
+    }
+    cx.reply().ok();
+    Ok(())
+}
+
+/// What a replica says of itself. Words of later servers are none of ours.
+fn note(cx: &mut ServerCx<'_>, word: &[u8], value: &[u8]) -> Result<(), Error> {
+    let number = || parse_integer(value).ok_or(Error::NOT_INTEGER);
+    let replica = &link(cx).replica;
+    if is_word(word, "listening-port") {
+        let port = u16::try_from(number()?).map_err(|_| Error::NOT_INTEGER)?;
+        replica.port.store(port, Relaxed);
+    } else if is_word(word, "ip-address") {
+        let text = String::from_utf8_lossy(value);
+        if text.len() > ADDRESS_MAX {
+            return Err(Error::new(format!(
+                "ERR REPLCONF ip-address provided by replica instance is too long: {} bytes",
+                text.len()
+            )));
+        }
+        *lock(&replica.address) = text.into_owned();
+    } else if is_word(word, "capa") {
+        if is_word(value, "eof") {
+            replica.takes_unsized.store(true, Relaxed);
+        } else if is_word(value, "psync2") {
+            replica.knows_renames.store(true, Relaxed);
+        }
+    } else if is_word(word, "rdb-only") {
+        replica.wants_snapshot_only.store(number()? != 0, Relaxed);
+    }
+    Ok(())
+}
+
+/// As long as a name of a host may be.
+const ADDRESS_MAX: usize = 255;
+
+/// `ACK offset`, behind which `FACK offset` may stand. Nothing is ever answered.
+fn acknowledge(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (args, now_ms) = (cx.args, cx.core.env.now_ms);
+    let Some(link) = cx.connection.link.as_deref_mut() else { return Ok(()) };
+    let offset = |at: usize| parse_integer(args.get(at)?).and_then(|offset| offset.try_into().ok());
+    let replica = &link.replica;
+    let grow = |to: &std::sync::atomic::AtomicU64, offset: Option<u64>| {
+        if let Some(offset) = offset {
+            to.fetch_max(offset, Relaxed);
+        }
+    };
+    grow(&replica.acked, offset(2));
+    if args.get(3).is_some_and(|word| is_word(word, "fack")) {
+        grow(&replica.fsynced, offset(4));
+    }
+    replica.heard_ms.store(now_ms, Relaxed);
+    if let Sends::Stream(stream) = &mut link.sends {
+        stream.has_begun = true;
+    }
+    cx.shared.replication.tell_acks(&cx.shared.workers);
+    Ok(())
+}
+
+/// Whether a connection may begin to replicate; false: it does so already.
+fn check(cx: &mut ServerCx<'_>) -> Result<bool, Error> {
+    if cx.connection.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting) {
+        return Ok(false);
+    }
+    if !cx.connection.reply.is_empty() {
+        return Err(Error::fixed("ERR SYNC and PSYNC are invalid with pending output"));
+    }
+    Ok(true)
+}
+
+fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if !check(cx)? {
+        return Ok(());
+    }
+    let (id, offset) = (&cx.args[1], &cx.args[2]);
+    let offset = parse_integer(offset).ok_or(Error::NOT_INTEGER)?;
+    // The first byte has number 1 there.
+    let start = offset.checked_sub(1).and_then(|start| u64::try_from(start).ok());
+    let (replication, log) = (&cx.shared.replication, &cx.shared.keyspace.log);
+    match start.and_then(|start| replication.reader_at(log, id, start)) {
+        Some(reader) => go_on(cx, reader),
+        None => {
+            if &id[..] != b"?" {
+                replication.stats.partial_refused.fetch_add(1, Relaxed);
+            }
+            begin_full(cx, true);
+        }
+    }
+    Ok(())
+}
+
+/// The replica gets the stream from where it has it.
+fn go_on(cx: &mut ServerCx<'_>, reader: Reader<'static>) {
+    let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
+    let start = reader.cursor();
+    let link = link(cx);
+    let replica = Arc::clone(&link.replica);
+    link.knows_psync = true;
+    link.sends = Sends::Stream(Stream::new(reader, true));
+    replica.acked.store(start, Relaxed);
+    replica.heard_ms.store(now_ms, Relaxed);
+    replica.set_stage(Stage::Online);
+    become_replica(cx);
+    let id = shared.replication.history().id;
+    match replica.knows_renames.load(Relaxed) {
+        true => cx.reply().simple(&format!("CONTINUE {id}")),
+        false => cx.reply().simple("CONTINUE"),
+    }
+    shared.replication.stats.partial.fetch_add(1, Relaxed);
+    let bytes = shared.keyspace.log.end() - start;
+    notice!("a replica goes on where it was name={} offset={start} bytes={bytes}", replica.name());
+}
+
+/// The replica gets a snapshot, and the stream behind it.
+fn begin_full(cx: &mut ServerCx<'_>, knows_psync: bool) {
+    let (worker, client) = (cx.worker, cx.connection.client.id);
+    let link = link(cx);
+    link.knows_psync = knows_psync;
+    link.replica.set_stage(Stage::AwaitsSnapshot);
+    let name = link.replica.name();
+    become_replica(cx);
+    notice!("a replica asks for all data name={name}");
+    sync::ask(cx.shared, sync::Link { worker, client });
+}
+
+fn become_replica(cx: &mut ServerCx<'_>) {
+    cx.connection.kind = ClientKind::Replica;
+    cx.connection.client.is_replica.store(true, Relaxed);
+}

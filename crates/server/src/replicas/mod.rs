@@ -1,0 +1,89 @@
+//! Who replicates this server's data, as all may see it, and what a replica begins with.
+
+pub mod sync_file;
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
+
+use kvasir_structures::locks::lock;
+
+/// What everyone may know of a replica. Written by the worker that has its link.
+pub struct Replica {
+    pub client: u64,
+    pub worker: usize,
+    pub address: Mutex<String>,
+    pub port: AtomicU16,
+    pub stage: AtomicUsize,
+    /// Up to where it has executed the stream, and has it on its disk, as it says.
+    pub acked: AtomicU64,
+    pub fsynced: AtomicU64,
+    /// When it was last heard of, in ms since 1970.
+    pub heard_ms: AtomicU64,
+    /// It takes a snapshot whose length is not told beforehand.
+    pub takes_unsized: AtomicBool,
+    /// It knows histories that change their names.
+    pub knows_renames: AtomicBool,
+    /// It wants a snapshot and nothing behind it.
+    pub wants_snapshot_only: AtomicBool,
+}
+
+/// How far a link is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+pub enum Stage {
+    Greeting,
+    AwaitsSnapshot,
+    GetsSnapshot,
+    Online,
+}
+
+impl Stage {
+    fn of(number: usize) -> Stage {
+        [Stage::Greeting, Stage::AwaitsSnapshot, Stage::GetsSnapshot, Stage::Online][number]
+    }
+
+    /// As INFO names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Greeting | Stage::AwaitsSnapshot => "wait_bgsave",
+            Stage::GetsSnapshot => "send_bulk",
+            Stage::Online => "online",
+        }
+    }
+}
+
+impl Replica {
+    pub fn new(client: u64, worker: usize, address: &str, now_ms: u64) -> Replica {
+        Replica {
+            client,
+            worker,
+            address: Mutex::new(address.to_owned()),
+            port: AtomicU16::new(0),
+            stage: AtomicUsize::new(Stage::Greeting as usize),
+            acked: AtomicU64::new(0),
+            fsynced: AtomicU64::new(0),
+            heard_ms: AtomicU64::new(now_ms),
+            takes_unsized: AtomicBool::new(false),
+            knows_renames: AtomicBool::new(false),
+            wants_snapshot_only: AtomicBool::new(false),
+        }
+    }
+
+    pub fn stage(&self) -> Stage {
+        Stage::of(self.stage.load(Relaxed))
+    }
+
+    pub fn set_stage(&self, stage: Stage) {
+        self.stage.store(stage as usize, Relaxed);
+    }
+
+    /// For how many seconds nothing was heard of it.
+    pub fn lag_s(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.heard_ms.load(Relaxed)) / 1000
+    }
+
+    /// Its name in the log of the server.
+    pub fn name(&self) -> String {
+        format!("{}:{}", lock(&self.address), self.port.load(Relaxed))
+    }
+}

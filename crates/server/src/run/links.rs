@@ -1,0 +1,269 @@
+//! Links of replicas at the worker that has them: at the end of a turn each is sent what there is.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kvasir_config::buffers::Class;
+use kvasir_resp::encode::encode_request;
+use kvasir_resp::reply::Reply;
+
+use crate::log::{notice, warning};
+use crate::replicas::sync_file::{Begun, Progress};
+use crate::replicas::{Replica, Stage};
+use crate::run::worker::Worker;
+use crate::state::connection::Connection;
+use crate::state::connection::link::{Sends, Snapshot, Stream};
+
+/// What a link is given at a time.
+const PIECE: u64 = 256 << 10;
+/// How often links are looked at by the clock, in ms.
+const LOOK_MS: u64 = 1000;
+/// A replica that is behind by more is given up, whatever the options say: the log holds no more
+/// than twice of it.
+const LAG_MAX: u64 = 4 << 30;
+/// How long who wanted no more than a snapshot may take to go.
+const GOODBYE_S: u64 = 20;
+
+impl Worker {
+    /// Sends all links what there is, and sleeps for them if that was all.
+    pub fn feed_links(&mut self) {
+        if !self.shared.replication.has_links() {
+            return;
+        }
+        self.tend_links();
+        if self.core.links.indices.is_empty() {
+            return;
+        }
+        self.shared.replication.wake_up(self.index);
+        let mut end = self.feed_all();
+        self.shared.replication.sleep_at(self.index, end);
+        // What was appended in between woke nobody.
+        if self.shared.keyspace.log.end() > end {
+            end = self.feed_all();
+            self.shared.replication.sleep_at(self.index, end);
+        }
+    }
+
+    /// Returns up to where all have been sent the log, as far as they are there.
+    fn feed_all(&mut self) -> u64 {
+        let end = self.shared.keyspace.log.end();
+        for index in self.core.links.indices.clone() {
+            self.feed(index);
+        }
+        end
+    }
+
+    /// Sends a link the next piece of what it is to get.
+    pub fn feed(&mut self, index: usize) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        let Some(link) = connection.link.as_deref_mut() else { return };
+        if connection.output.is_sending || !connection.reply.is_empty() {
+            return self.flush(index);
+        }
+        let fed = match &mut link.sends {
+            Sends::Nothing => Ok(()),
+            Sends::Snapshot(snapshot) => {
+                let fed = feed_snapshot(&link.replica, snapshot, &mut connection.reply);
+                if matches!(fed, Ok(true)) {
+                    self.end_snapshot(index);
+                }
+                fed.map(drop)
+            }
+            Sends::Stream(stream) => {
+                feed_stream(stream, &mut connection.reply);
+                Ok(())
+            }
+        };
+        match fed {
+            Ok(()) => self.flush(index),
+            Err(error) => {
+                warning!("closing the link of a replica: its snapshot can't be sent error={error}");
+                self.close(index);
+            }
+        }
+    }
+
+    /// All of the snapshot is sent: the stream follows.
+    fn end_snapshot(&mut self, index: usize) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        let Some(link) = connection.link.as_deref_mut() else { return };
+        let name = link.replica.name();
+        let Sends::Snapshot(snapshot) = std::mem::replace(&mut link.sends, Sends::Nothing) else {
+            return;
+        };
+        if link.replica.wants_snapshot_only.load(Relaxed) {
+            notice!("a client has its snapshot name={name} bytes={}", snapshot.at);
+            return;
+        }
+        notice!("a replica has its snapshot name={name} bytes={}", snapshot.at);
+        link.sends = Sends::Stream(snapshot.stream);
+        link.replica.set_stage(Stage::Online);
+        link.replica.heard_ms.store(self.core.env.now_ms, Relaxed);
+    }
+
+    /// Tells a replica that its snapshot has begun.
+    pub fn begin_sync(&mut self, begun: Begun) {
+        let Begun { client, file, id, reader } = begun;
+        let offset = reader.cursor();
+        // Given back where the link has gone meanwhile.
+        let mut stream = Stream::new(reader, false);
+        let Some(index) = self.index_of(client) else { return };
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        let Some(link) = connection.link.as_deref_mut() else { return };
+        let replica = &link.replica;
+        if replica.stage() != Stage::AwaitsSnapshot {
+            return;
+        }
+        replica.set_stage(Stage::GetsSnapshot);
+        stream.has_begun = !replica.takes_unsized.load(Relaxed);
+        if link.knows_psync {
+            connection.reply.simple(&format!("FULLRESYNC {id} {offset}"));
+        }
+        link.sends = Sends::Snapshot(Snapshot { file, stream, at: 0, has_head: false });
+        self.feed(index);
+    }
+
+    /// What is due by the clock, and for those who wait.
+    fn tend_links(&mut self) {
+        let now_ms = self.core.env.now_ms;
+        if std::mem::take(&mut self.core.links.asks_acks) {
+            self.append_for_links(&encode_request(&["REPLCONF", "GETACK", "*"]));
+        }
+        if self.core.links.indices.is_empty() || now_ms < self.core.links.next_look_ms {
+            return;
+        }
+        self.core.links.next_look_ms = now_ms + LOOK_MS;
+        let shared = self.shared;
+        if shared.replication.is_ping_due(&self.core.config.replication, now_ms) {
+            self.append_for_links(&encode_request(&["PING"]));
+        }
+        for index in self.core.links.indices.clone() {
+            self.look_at_link(index, now_ms);
+        }
+    }
+
+    /// Appends to the stream what no client has asked for.
+    fn append_for_links(&mut self, call: &[u8]) {
+        let (shared, index) = (self.shared, self.index);
+        let is_busy = || shared.keyspace.busy.is_busy();
+        let Some(pass) = shared.gate.enter_unless(index, is_busy) else { return };
+        if shared.keyspace.log.is_open() {
+            shared.keyspace.log.append(&pass, call);
+        }
+        drop(pass);
+        shared.replication.wake_for(&shared.keyspace.log, &shared.workers);
+    }
+
+    /// Has a replica that waits hear that the link is alive, and gives up one that is silent or too
+    /// far behind.
+    fn look_at_link(&mut self, index: usize, now_ms: u64) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        let Some(link) = connection.link.as_deref_mut() else { return };
+        let (stage, replica) = (link.stage(), &link.replica);
+        let is_told_nothing = match &link.sends {
+            Sends::Nothing => stage == Stage::AwaitsSnapshot,
+            Sends::Snapshot(snapshot) => !snapshot.has_head,
+            Sends::Stream(_) => false,
+        };
+        if is_told_nothing && connection.reply.is_empty() {
+            connection.reply.raw(b"\n");
+            replica.heard_ms.store(now_ms, Relaxed);
+            return self.flush(index);
+        }
+        let (name, lag_s) = (replica.name(), replica.lag_s(now_ms));
+        let has_all = stage == Stage::GetsSnapshot && matches!(link.sends, Sends::Nothing);
+        let patience_s = if has_all { GOODBYE_S } else { self.core.config.replication.timeout };
+        let is_silent = (stage == Stage::Online || has_all) && lag_s > patience_s;
+        let behind = link.cursor().map_or(0, |at| self.shared.keyspace.log.end() - at);
+        if is_silent {
+            warning!("closing the link of a replica: it is silent name={name} seconds={lag_s}");
+            return self.close(index);
+        }
+        let limit = self.core.config.client_output_buffer_limit.of(Class::Replica);
+        let over_soft = limit.soft > 0 && behind >= limit.soft;
+        let since_ms = match over_soft {
+            true => *connection.output.over_soft_since_ms.get_or_insert(now_ms),
+            false => {
+                connection.output.over_soft_since_ms = None;
+                now_ms
+            }
+        };
+        let is_over = behind > LAG_MAX
+            || limit.hard > 0 && behind >= limit.hard
+            || over_soft && now_ms - since_ms > limit.soft_seconds * 1000;
+        if is_over {
+            warning!(
+                "closing the link of a replica: it is too far behind name={name} bytes={behind}"
+            );
+            self.shared.workers[self.index].stats.output_limited.add(1);
+            self.close(index);
+        }
+    }
+
+    /// Forgets the link of a connection that closes.
+    pub fn forget_link(&mut self, connection: &mut Connection) {
+        if let Some(link) = connection.link.take() {
+            self.core.links.remove(connection.id.index as usize);
+            if link.stage() != Stage::Greeting {
+                notice!("the link of a replica is closed name={}", link.replica.name());
+            }
+            self.shared.replication.remove(link.replica.client, self.core.env.now_ms);
+        }
+    }
+
+    /// When links want to be looked at, from now.
+    pub fn links_timeout(&self) -> Option<Duration> {
+        let next_ms = self.core.links.next_look_ms()?;
+        Some(Duration::from_millis(next_ms.saturating_sub(self.core.env.now_ms)))
+    }
+}
+
+/// Adds the next piece of a snapshot; true: that was the last.
+fn feed_snapshot(
+    replica: &Replica,
+    snapshot: &mut Snapshot,
+    reply: &mut Reply,
+) -> io::Result<bool> {
+    let progress = snapshot.file.progress();
+    let len = snapshot.file.len();
+    if progress == Progress::Failed {
+        return Err(io::Error::other("it was given up"));
+    }
+    let is_unsized = replica.takes_unsized.load(Relaxed);
+    if !snapshot.has_head {
+        if is_unsized {
+            reply.raw(b"$EOF:");
+            reply.raw(&snapshot.file.mark);
+            reply.raw(b"\r\n");
+        } else if progress == Progress::IsWhole {
+            reply.raw(format!("${len}\r\n").as_bytes());
+        } else {
+            return Ok(false);
+        }
+        snapshot.has_head = true;
+    }
+    let size = (len - snapshot.at).min(PIECE);
+    let mut piece = vec![0; size as usize];
+    snapshot.file.read_at(snapshot.at, &mut piece)?;
+    reply.raw(&piece);
+    snapshot.at += size;
+    let is_last = progress == Progress::IsWhole && snapshot.at == len;
+    if is_last && is_unsized {
+        reply.raw(&snapshot.file.mark);
+    }
+    Ok(is_last)
+}
+
+fn feed_stream(stream: &mut Stream, reply: &mut Reply) {
+    if !stream.has_begun {
+        return;
+    }
+    let reader = stream.reader();
+    let (from, end) = (reader.cursor(), reader.look());
+    let to = end.min(from + PIECE);
+    if to > from {
+        reader.slices(from..to).for_each(|slice| reply.raw(slice));
+        reader.advance(to);
+    }
+}

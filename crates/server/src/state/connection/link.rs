@@ -1,0 +1,83 @@
+//! The link of a replica: what it is sent.
+
+use std::sync::Arc;
+
+use kvasir_structures::log::Reader;
+
+use crate::replicas::sync_file::SyncFile;
+use crate::replicas::{Replica, Stage};
+
+/// A connection that replicates, or says that it is about to.
+pub struct Link {
+    pub replica: Arc<Replica>,
+    pub sends: Sends,
+    /// It has asked by PSYNC, and is told of histories and offsets.
+    pub knows_psync: bool,
+}
+
+/// What is sent.
+pub enum Sends {
+    /// Nothing yet.
+    Nothing,
+    Snapshot(Snapshot),
+    Stream(Stream),
+}
+
+/// A snapshot, and behind it the stream from its cut on.
+pub struct Snapshot {
+    pub file: Arc<SyncFile>,
+    pub stream: Stream,
+    /// Bytes that were sent.
+    pub at: u64,
+    /// How it is told where the snapshot ends has been sent.
+    pub has_head: bool,
+}
+
+/// The log from a place on.
+pub struct Stream {
+    /// Until it ends.
+    reader: Option<Reader<'static>>,
+    /// The replica has said that it is ready.
+    pub has_begun: bool,
+}
+
+impl Link {
+    pub fn new(replica: Arc<Replica>) -> Link {
+        Link { replica, sends: Sends::Nothing, knows_psync: false }
+    }
+
+    pub fn stage(&self) -> Stage {
+        self.replica.stage()
+    }
+
+    /// Up to where the log is of no more use for it.
+    pub fn cursor(&self) -> Option<u64> {
+        match &self.sends {
+            Sends::Nothing => None,
+            Sends::Snapshot(snapshot) => Some(snapshot.stream.cursor()),
+            Sends::Stream(stream) => Some(stream.cursor()),
+        }
+    }
+}
+
+impl Stream {
+    pub fn new(reader: Reader<'static>, has_begun: bool) -> Stream {
+        Stream { reader: Some(reader), has_begun }
+    }
+
+    pub fn reader(&mut self) -> &mut Reader<'static> {
+        self.reader.as_mut().expect("it has one until it ends")
+    }
+
+    fn cursor(&self) -> u64 {
+        self.reader.as_ref().map_or(0, Reader::cursor)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.leave();
+        }
+    }
+}

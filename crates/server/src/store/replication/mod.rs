@@ -1,0 +1,253 @@
+//! As a primary: the history of the data, who replicates it, and how far each of them is.
+//!
+//! The log is the stream: a replica is one more reader of it. Its link is a connection of a worker,
+//! which sends what is there at the end of each turn (`run/links.rs`). A worker whose links have
+//! all sent everything goes to sleep; who appends to the log wakes it.
+//!
+//! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
+
+pub mod sync;
+pub mod sync_disk;
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+use std::sync::{Arc, Condvar, Mutex};
+
+use kvasir_config::replication::ReplicationConfig;
+use kvasir_structures::gate::ExclusivePass;
+use kvasir_structures::locks::lock;
+use kvasir_structures::log::{Log, Reader};
+
+use crate::log::{notice, warning};
+use crate::replicas::{Replica, Stage};
+use crate::store::{Store, random_id};
+use crate::workers::Workers;
+use sync::Waiting;
+
+/// A worker is awake: it looks at the log itself.
+const AWAKE: u64 = u64::MAX;
+
+/// What all threads see of the replicas.
+pub struct Replication {
+    history: Mutex<History>,
+    replicas: Mutex<Vec<Arc<Replica>>>,
+    /// How many there are, links that are still greeting included.
+    count: AtomicUsize,
+    /// By worker: up to where all of its links have sent the log, if it sleeps.
+    asleep_at: Box<[AtomicU64]>,
+    /// By worker: calls wait for replicas.
+    awaits_acks: Box<[AtomicBool]>,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+    /// When replicas hear next that the link is alive, in ms since 1970.
+    next_ping_ms: AtomicU64,
+    /// Since when there has been no replica, in ms since 1970; 0: there is one, or no backlog.
+    lonely_since_ms: AtomicU64,
+    pub stats: SyncStats,
+}
+
+/// What INFO counts.
+#[derive(Default)]
+pub struct SyncStats {
+    pub full: AtomicU64,
+    pub partial: AtomicU64,
+    pub partial_refused: AtomicU64,
+}
+
+/// Which history the data is of. Its name changes whenever the stream may not tell of all changes.
+#[derive(Clone, Default)]
+pub struct History {
+    /// 40 hexadecimal digits.
+    pub id: String,
+    /// What it was called before, and the offset from which on that is not true any more.
+    pub former: Option<(String, u64)>,
+}
+
+impl Replication {
+    pub fn new(id: &str, workers: usize) -> Replication {
+        Replication {
+            history: Mutex::new(History { id: id.to_owned(), former: None }),
+            replicas: Mutex::default(),
+            count: AtomicUsize::new(0),
+            asleep_at: (0..workers).map(|_| AtomicU64::new(AWAKE)).collect(),
+            awaits_acks: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+            next_ping_ms: AtomicU64::new(0),
+            lonely_since_ms: AtomicU64::new(0),
+            stats: SyncStats::default(),
+        }
+    }
+
+    pub fn history(&self) -> History {
+        lock(&self.history).clone()
+    }
+
+    /// The data begins another history.
+    pub fn begin_history(&self) {
+        match random_id() {
+            Ok(id) => {
+                notice!("replication id changed to={id}");
+                *lock(&self.history) = History { id, former: None };
+            }
+            Err(error) => warning!("the replication id stays: no randomness error={error}"),
+        }
+    }
+
+    /// All that have asked for the data.
+    pub fn replicas(&self) -> Vec<Arc<Replica>> {
+        let asked = |replica: &&Arc<Replica>| replica.stage() != Stage::Greeting;
+        lock(&self.replicas).iter().filter(asked).cloned().collect()
+    }
+
+    /// Whether there may be any.
+    #[inline]
+    pub fn has_links(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
+    pub fn add(&self, replica: Arc<Replica>) {
+        let mut replicas = lock(&self.replicas);
+        replicas.push(replica);
+        self.count.store(replicas.len(), Relaxed);
+        self.lonely_since_ms.store(0, Relaxed);
+    }
+
+    /// Forgets one whose link is closed.
+    pub fn remove(&self, client: u64, now_ms: u64) {
+        let mut replicas = lock(&self.replicas);
+        replicas.retain(|replica| replica.client != client);
+        self.count.store(replicas.len(), Relaxed);
+        if replicas.is_empty() {
+            self.lonely_since_ms.store(now_ms, Relaxed);
+        }
+        drop(replicas);
+        lock(&self.waiting).forget(client);
+    }
+
+    /// How many have executed the stream up to an offset, or have it on disk.
+    pub fn count_acked(&self, offset: u64, on_disk: bool) -> i64 {
+        let has_it = |replica: &&Arc<Replica>| {
+            let acked = if on_disk { &replica.fsynced } else { &replica.acked };
+            replica.stage() == Stage::Online && acked.load(Relaxed) >= offset
+        };
+        lock(&self.replicas).iter().filter(has_it).count() as i64
+    }
+
+    /// How many follow closely.
+    pub fn count_good(&self, config: &ReplicationConfig, now_ms: u64) -> u64 {
+        let is_good = |replica: &&Arc<Replica>| {
+            replica.stage() == Stage::Online && replica.lag_s(now_ms) <= config.min_replicas_max_lag
+        };
+        lock(&self.replicas).iter().filter(is_good).count() as u64
+    }
+
+    /// Whether writes are refused for want of replicas.
+    #[inline]
+    pub fn lacks_replicas(&self, config: &ReplicationConfig, now_ms: u64) -> bool {
+        config.min_replicas > 0
+            && config.min_replicas_max_lag > 0
+            && self.count_good(config, now_ms) < config.min_replicas
+    }
+
+    /// The worker's links have sent all before an offset: it wants to be woken when there is more.
+    pub fn sleep_at(&self, worker: usize, offset: u64) {
+        self.asleep_at[worker].store(offset, Relaxed);
+        // Either the worker sees what was appended, or this is seen by who appends.
+        fence(SeqCst);
+    }
+
+    pub fn wake_up(&self, worker: usize) {
+        self.asleep_at[worker].store(AWAKE, Relaxed);
+    }
+
+    /// Wakes the workers that have something to send, behind who has appended to the log.
+    #[inline]
+    pub fn wake_for(&self, log: &Log, workers: &Workers) {
+        if self.has_links() {
+            self.wake_behind(log.end(), workers);
+        }
+    }
+
+    #[cold]
+    fn wake_behind(&self, end: u64, workers: &Workers) {
+        fence(SeqCst);
+        for (worker, asleep_at) in workers.iter().zip(&self.asleep_at) {
+            let at = asleep_at.load(Relaxed);
+            if at < end && asleep_at.swap(AWAKE, AcqRel) != AWAKE {
+                worker.waker.wake();
+            }
+        }
+    }
+
+    /// Wakes all that sleep: there is more of a snapshot.
+    pub fn wake_all(&self, workers: &Workers) {
+        self.wake_behind(AWAKE, workers);
+    }
+
+    /// Has a worker woken when a replica has acknowledged more.
+    pub fn await_acks(&self, worker: usize) {
+        self.awaits_acks[worker].store(true, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// A replica has acknowledged more.
+    pub fn tell_acks(&self, workers: &Workers) {
+        fence(SeqCst);
+        for (worker, awaits) in workers.iter().zip(&self.awaits_acks) {
+            if awaits.load(Relaxed) && awaits.swap(false, Relaxed) {
+                worker.waker.wake();
+            }
+        }
+    }
+
+    /// Whether it is this caller's part to have replicas hear that the link is alive.
+    pub fn is_ping_due(&self, config: &ReplicationConfig, now_ms: u64) -> bool {
+        let due_ms = self.next_ping_ms.load(Relaxed);
+        let next_ms = now_ms + config.ping_period * 1000;
+        now_ms >= due_ms
+            && self.next_ping_ms.compare_exchange(due_ms, next_ms, AcqRel, Acquire).is_ok()
+    }
+
+    /// When the backlog goes, in ms since 1970, unless a replica comes.
+    pub fn backlog_ends_ms(&self, config: &ReplicationConfig) -> Option<u64> {
+        let since_ms = self.lonely_since_ms.load(Relaxed);
+        (since_ms > 0 && config.backlog_ttl > 0)
+            .then(|| since_ms.saturating_add(config.backlog_ttl.saturating_mul(1000)))
+    }
+
+    /// Keeps the backlog no more, which no replica has asked for in a long time.
+    pub fn end_backlog(&self, store: &Store, alone: &mut ExclusivePass<'_>) {
+        if self.lonely_since_ms.swap(0, Relaxed) > 0 && !self.has_links() {
+            store.keyspace.log.set_backlog(0, alone);
+            notice!("the replication backlog is freed");
+            if !store.keyspace.log.is_open() {
+                self.begin_history();
+            }
+        }
+    }
+
+    /// Has the log kept for replicas, from now on if it was closed: then what happened before is
+    /// not in it, and the history is another one.
+    pub fn open_log(&self, store: &Store, alone: &mut ExclusivePass<'_>) {
+        let log = &store.keyspace.log;
+        if !log.is_open() {
+            self.begin_history();
+        }
+        log.set_backlog(store.config().replication.backlog_size, alone);
+    }
+
+    /// The stream from an offset on, if a replica of that history finds it here.
+    pub fn reader_at(&self, log: &'static Log, id: &[u8], offset: u64) -> Option<Reader<'static>> {
+        let history = lock(&self.history);
+        let is_present = id == history.id.as_bytes();
+        let is_former = history
+            .former
+            .as_ref()
+            .is_some_and(|(former, until)| id == former.as_bytes() && offset <= *until);
+        if !is_present && !is_former || log.backlog() == 0 {
+            return None;
+        }
+        log.open_at(offset)
+    }
+}

@@ -1,0 +1,162 @@
+//! The thread `sync`: takes the snapshots that replicas begin with. All that wait by the cut get the
+//! same one, and behind it the stream from there on.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use kvasir_keyspace::serial::Version;
+use kvasir_persistence::save::{Options, Place, SaveError};
+use kvasir_persistence::snapshot::{Entrance, Snapshot};
+use kvasir_reactor::{clock, random, thread as reactor_thread};
+use kvasir_structures::gate::ExclusivePass;
+use kvasir_structures::locks::lock;
+
+use crate::log::{notice, warning};
+use crate::replicas::sync_file::{Begun, SyncFile};
+use crate::store::Store;
+use crate::store::replication::sync_disk::SyncDisk;
+use crate::store::saving;
+use crate::store::tuning::env;
+use crate::workers::Message;
+
+/// After a failure it is tried again so much later.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The links that wait for a snapshot.
+#[derive(Default)]
+pub struct Waiting {
+    links: Vec<Link>,
+    since: Option<Instant>,
+}
+
+/// Whose link it is, and where.
+#[derive(Clone, Copy)]
+pub struct Link {
+    pub worker: usize,
+    pub client: u64,
+}
+
+impl Waiting {
+    fn add(&mut self, link: Link) {
+        self.links.push(link);
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    pub fn forget(&mut self, client: u64) {
+        self.links.retain(|link| link.client != client);
+        if self.links.is_empty() {
+            self.since = None;
+        }
+    }
+}
+
+/// Has a link get a snapshot.
+pub fn ask(store: &Store, link: Link) {
+    lock(&store.replication.waiting).add(link);
+    store.replication.changed.notify_one();
+}
+
+/// Starts the thread, which ends with the process.
+pub fn start(store: &'static Store) -> io::Result<()> {
+    let run = move || {
+        let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
+        loop {
+            wait(store);
+            if take(store).is_err() {
+                std::thread::sleep(RETRY);
+            }
+            store.freeing.tidy_later();
+        }
+    };
+    std::thread::Builder::new().name("sync".into()).spawn(run)?;
+    Ok(())
+}
+
+/// Returns once a snapshot is to be taken.
+fn wait(store: &Store) {
+    let replication = &store.replication;
+    let mut waiting = lock(&replication.waiting);
+    loop {
+        let Some(since) = waiting.since else {
+            waiting = replication.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        let config = &store.config().replication;
+        let max = config.diskless_sync_max_replicas;
+        let are_many = max > 0 && waiting.links.len() as u64 >= max;
+        let delay = Duration::from_secs(config.diskless_sync_delay);
+        let rest = delay.saturating_sub(since.elapsed());
+        if !config.diskless_sync || are_many || rest.is_zero() {
+            return;
+        }
+        // The options may change meanwhile.
+        let waited = replication.changed.wait_timeout(waiting, rest.min(RETRY));
+        waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn take(store: &'static Store) -> Result<(), SaveError> {
+    let start = Instant::now();
+    let file = Arc::new(SyncFile::create(mark()?)?);
+    let taken = take_into(store, &file);
+    file.end(taken.is_ok());
+    store.replication.wake_all(&store.workers);
+    match &taken {
+        Ok(()) => {
+            let took_ms = start.elapsed().as_millis();
+            notice!("snapshot for replicas is taken bytes={} took_ms={took_ms}", file.len());
+        }
+        Err(error) => warning!("can't take a snapshot for replicas error={error}"),
+    }
+    taken
+}
+
+fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveError> {
+    let config = store.config();
+    let env = env(&config, clock::now_unix_ms());
+    let (cancel, unlimited, progress) = (Arc::default(), Arc::default(), Arc::default());
+    let snapshot = saving::snapshot(store, &config, &env, &cancel);
+    let snapshot = Snapshot { bytes_per_second: &unlimited, progress: &progress, ..snapshot };
+    let place = Place { target: Path::new("temp-sync"), id: saving::new_id()?, files: 1 };
+    let disk = SyncDisk { file: Arc::clone(file), store };
+    let entrance = Entrance::Gate(store.gate);
+    // What any replica can read, unless the data needs more.
+    let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
+    snapshot.run(entrance, (&disk, place), &options, |pass| {
+        begin(store, file, pass);
+        saving::beside(store, &env, false)
+    })?;
+    Ok(())
+}
+
+/// Has the stream of all that wait begin here, at the cut.
+fn begin(store: &'static Store, file: &Arc<SyncFile>, alone: &mut ExclusivePass<'_>) {
+    let replication = &store.replication;
+    let links = std::mem::take(&mut *lock(&replication.waiting)).links;
+    replication.open_log(store, alone);
+    let id = replication.history().id;
+    notice!(
+        "snapshot for replicas begun replicas={} offset={}",
+        links.len(),
+        store.keyspace.log.end()
+    );
+    for Link { worker, client } in links {
+        let reader = store.keyspace.log.open(alone);
+        let begun = Begun { client, file: Arc::clone(file), id: id.clone(), reader };
+        store.send(worker, Message::Sync(Box::new(begun)));
+    }
+    replication.stats.full.fetch_add(1, Relaxed);
+}
+
+/// 40 characters that no snapshot has.
+fn mark() -> io::Result<[u8; 40]> {
+    let mut mark = [0; 40];
+    random::fill(&mut mark)?;
+    for byte in &mut mark {
+        *byte = b"0123456789abcdef"[usize::from(*byte & 15)];
+    }
+    Ok(mark)
+}
