@@ -70,6 +70,8 @@ pub struct Env {
     /// Whether the calls come from a log: whoever wrote it decided what had expired when, and said
     /// so there; nothing expires on its own.
     pub replays: bool,
+    /// Whether DEBUG wants what is wrong to be found by what comes behind checksums.
+    pub skips_checksums: bool,
 }
 
 impl Default for Env {
@@ -99,6 +101,7 @@ impl Default for Env {
             logs: false,
             fences: false,
             replays: false,
+            skips_checksums: false,
         }
     }
 }

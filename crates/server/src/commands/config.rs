@@ -15,7 +15,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
-use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, is_word, write_help};
+use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, write_help};
 use crate::log::{self, notice, warning};
 use crate::machine::process;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
@@ -112,8 +112,13 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         change_files(cx.shared, config, changed)
     });
     let config = changed.map_err(|error: SetError| Error::from_bytes(error.message()))?;
-    if pairs.iter().step_by(2).any(|name| is_word(name, "requirepass")) {
+    let names =
+        |option: &[u8]| pairs.iter().step_by(2).any(|name| name.eq_ignore_ascii_case(option));
+    if names(b"requirepass") {
         cx.shared.acl.set_default_password(&config.requirepass);
+    }
+    if !config.aof.disable_auto_gc && names(b"aof-disable-auto-gc") {
+        cx.shared.aof.delete_history();
     }
     cx.core.refresh(cx.shared);
     cx.shared.aof.obey(cx.shared, had_log, &config);

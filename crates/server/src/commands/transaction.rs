@@ -212,7 +212,7 @@ fn run(mut session: Session, call: Queued, start: Mark) -> Session {
         session.fail(entry, mark, &error);
         return session;
     }
-    if let Some(run) = session_of(session.worker.commands, entry) {
+    if let Some(run) = session_of(session.worker.commands, entry, args.as_args()) {
         let (mut session, result) = session.hand_on(entry, run, args, start);
         if let Err(error) = result {
             session.fail(entry, mark, &error);

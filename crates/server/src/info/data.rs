@@ -37,12 +37,13 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     if saving.loading.is_under_way() {
         self::loading(source, lines);
     }
-    append_only_file(source, lines);
+    append_only_file(source, lines, is_saving || saving.loading.is_under_way());
     lines.zeros(&["module_fork_in_progress", "module_fork_last_cow_size"]);
 }
 
-fn append_only_file(source: &Source<'_>, lines: &mut Lines) {
-    let facts = source.shared.aof.facts();
+/// `is_put_off`: a rewrite that is wanted does not begin yet.
+fn append_only_file(source: &Source<'_>, lines: &mut Lines, is_put_off: bool) {
+    let facts = source.shared.aof.facts(is_put_off);
     let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
     let status = |has_failed: bool| if has_failed { "err" } else { "ok" };
     // Turned off it still is while the last of it is written.

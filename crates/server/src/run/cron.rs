@@ -57,6 +57,9 @@ impl Cron {
     pub fn timeout(&self, shared: &Shared, core: &Core, has_connections: bool) -> Option<Duration> {
         let until = |ms: u64| Duration::from_millis(ms.saturating_sub(core.env.now_ms).max(1));
         let watches_clients = core.config.timeout > 0 && has_connections;
+        if shared.debugging.pauses_cron.load(Relaxed) {
+            return watches_clients.then(|| until(self.next_second_ms));
+        }
         let due = [
             self.expires(shared).then_some(self.next_expiry_run_ms),
             watches_clients.then_some(self.next_second_ms),
@@ -82,6 +85,9 @@ impl Cron {
                  in the background touch_us={touch_us}"
             );
         }
+        if shared.debugging.pauses_cron.load(Relaxed) {
+            return;
+        }
         if core.env.now_ms >= self.next_defrag.at_ms {
             let options = &core.config.memory.defrag;
             self.next_defrag = defrag::run(shared, self.worker, options, core.env.now_ms);
@@ -105,7 +111,7 @@ impl Cron {
     fn expires(&self, shared: &Shared) -> bool {
         self.worker == 0
             && shared.has_expiries.load(Acquire)
-            && shared.expires_actively.load(Relaxed)
+            && shared.debugging.expires_actively.load(Relaxed)
     }
 
     /// Visits due slots until a round is complete or the stay is over; says whether it is complete.

@@ -327,7 +327,7 @@ impl<'w> Runner<'w> {
                 return None;
             }
         }
-        if let Some(run) = session_of(self.commands, entry) {
+        if let Some(run) = session_of(self.commands, entry, args) {
             self.end_streak(batch, Some(connection));
             return Some((entry, run));
         }
@@ -558,7 +558,9 @@ impl<'w> Runner<'w> {
             ServerRun::WorldIf(needs_it, run) if !needs_it(self.shared, args) => {
                 self.run_server(connection, ServerRun::Plain(run), args)
             }
-            ServerRun::World(run) | ServerRun::WorldIf(_, run) => {
+            ServerRun::World(run)
+            | ServerRun::WorldIf(_, run)
+            | ServerRun::SessionIf(_, _, run) => {
                 let mut exclusive = self.close_gate()?;
                 self.core.see_listeners(self.shared);
                 let result = run(&mut ServerCx {

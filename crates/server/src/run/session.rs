@@ -502,7 +502,8 @@ impl Session {
             ServerRun::Plain(run)
             | ServerRun::Family(run, _)
             | ServerRun::World(run)
-            | ServerRun::WorldIf(_, run) => run(cx),
+            | ServerRun::WorldIf(_, run)
+            | ServerRun::SessionIf(_, _, run) => run(cx),
             ServerRun::Session(_) => unreachable!("the caller hands the session on"),
             ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
         }

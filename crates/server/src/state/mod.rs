@@ -3,5 +3,6 @@
 
 pub mod connection;
 pub mod core;
+pub mod debugging;
 pub mod shared;
 pub mod waits;

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 
 use kvasir_acl::Acl;
 use kvasir_pubsub::Hub;
@@ -14,6 +14,7 @@ use crate::clients::monitors::Monitors;
 use crate::clients::pause::Pause;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
+use crate::state::debugging::Debugging;
 use crate::stats::Samples;
 use crate::stats::compression::CompressionStats;
 use crate::stats::errors::{Author, ErrorCodes};
@@ -48,8 +49,7 @@ pub struct Shared {
     pub latencies: Latencies,
     pub compression: CompressionStats,
     pub over_limit: OverLimit,
-    /// DEBUG SET-ACTIVE-EXPIRE.
-    pub expires_actively: AtomicBool,
+    pub debugging: Debugging,
 }
 
 impl Deref for Shared {
@@ -82,7 +82,7 @@ impl Shared {
             latencies: Latencies::default(),
             compression: CompressionStats::new(),
             over_limit: OverLimit::default(),
-            expires_actively: AtomicBool::new(true),
+            debugging: Debugging::default(),
             store,
         }
     }

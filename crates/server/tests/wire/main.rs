@@ -31,6 +31,7 @@ mod config_users;
 mod connection;
 mod databases;
 mod debug;
+mod debug_suites;
 mod endless;
 mod eviction;
 mod hanging_disk;

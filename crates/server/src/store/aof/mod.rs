@@ -52,6 +52,8 @@ pub struct Aof {
     /// By worker: connections of it are held back.
     held_back: Box<[AtomicBool]>,
     refuses_writes: AtomicBool,
+    /// DEBUG AOF-FLUSH-SLEEP: microseconds to wait before something is written.
+    pub sleep_us: AtomicU64,
     pub demand: Demand,
     /// While it is on. Whoever has both locks took this one first; to change files takes time.
     files: Mutex<Option<Files<RealDisk>>>,
@@ -129,6 +131,7 @@ impl Aof {
             counts: AtomicBool::new(false),
             held_back: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             refuses_writes: AtomicBool::new(false),
+            sleep_us: AtomicU64::new(0),
             demand: Demand::default(),
             files: Mutex::default(),
             claim: Mutex::default(),
@@ -229,13 +232,16 @@ impl Aof {
         shared.keyspace.log.waiting_bytes() > limit && !shared.aof.refuses_writes.load(Relaxed)
     }
 
-    pub fn facts(&self) -> Facts {
+    /// `is_put_off`: a rewrite that is wanted does not begin yet.
+    pub fn facts(&self, is_put_off: bool) -> Facts {
         let state = lock(&self.state);
         let rewrite = &state.rewrite;
+        // One that is about to begin is under way for who asks: its end is waited for.
+        let is_beginning = rewrite.is_wanted && !is_put_off;
         Facts {
             is_on: self.counts(),
-            is_rewriting: rewrite.began.is_some(),
-            is_scheduled: rewrite.is_wanted,
+            is_rewriting: rewrite.began.is_some() || is_beginning,
+            is_scheduled: rewrite.is_wanted && !is_beginning,
             last_rewrite: rewrite.last_took,
             current_rewrite: rewrite.began.map(|began| began.elapsed()),
             has_rewrite_failed: rewrite.has_failed,

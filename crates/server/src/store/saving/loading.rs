@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kvasir_keyspace::error::Error;
 use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::delay::KeyDelay;
 use kvasir_persistence::load::Progress;
 use kvasir_reactor::{clock, signal};
 use kvasir_structures::locks::lock;
@@ -20,6 +21,8 @@ pub struct Loading {
     /// Why the data could not be loaded.
     pub failure: Mutex<Option<String>>,
     pub progress: Progress,
+    /// `key-load-delay`.
+    pub key_delay: KeyDelay,
     pub started_ms: AtomicU64,
 }
 
