@@ -11,7 +11,7 @@ use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
 use crate::calls::admit::{Scene, admit};
-use crate::state::connection::pause::may_write;
+use crate::scripts::writes::may_write;
 use crate::state::connection::{Connection, messages};
 
 /// Fails with the error to reply if the call may not run.
@@ -45,8 +45,18 @@ pub fn check(
     if entry.spec.flags.contains(Flags::WRITE) {
         saving.check_write(scene.shared)?;
         scene.shared.aof.check_write()?;
+        check_replicas(&scene.core.config)?;
     }
     Ok(())
+}
+
+/// Fails if writes want more replicas than there are, which is none.
+#[inline]
+pub fn check_replicas(config: &Config) -> Result<(), Error> {
+    if config.min_replicas_to_write == 0 || config.min_replicas_max_lag == 0 {
+        return Ok(());
+    }
+    Err(Error::fixed("NOREPLICAS Not enough good replicas to write."))
 }
 
 /// What a client may not do that monitors: as in Redis it counts as a replica.

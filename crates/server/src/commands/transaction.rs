@@ -9,6 +9,7 @@ use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use kvasir_resp::reply::Mark;
 
+use crate::calls::admission::check_replicas;
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::planning::plan_slots;
@@ -168,6 +169,7 @@ fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> 
     if has(Flags::WRITE) {
         shared.saving.check_write(shared)?;
         shared.aof.check_write()?;
+        check_replicas(&session.core().config)?;
     }
     Ok(())
 }

@@ -411,7 +411,7 @@ impl<'w> Runner<'w> {
             return Ok(());
         }
         if self.shared.pause.is_on() {
-            connection.postpone(&self.shared.pause, entry, self.core.env.now_ms);
+            connection.postpone(self.shared, entry, args, self.core.env.now_ms);
             if connection.waiting.is_postponed {
                 return Ok(());
             }

@@ -101,6 +101,7 @@ impl Core {
     #[inline]
     pub fn see_listeners(&mut self, shared: &Shared) {
         self.env.tracks = shared.tracking.count() > 0;
+        self.env.is_paused = shared.pauses(self.env.now_ms);
         self.env.logs = shared.keyspace.log.is_open() && !self.env.replays;
         let all_wait = self.config.aof.appendfsync == Fsync::Always;
         self.env.fences =

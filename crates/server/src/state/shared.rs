@@ -96,7 +96,13 @@ impl Shared {
     /// log has yet to say of a key may keep it.
     pub fn keeps_data(&self, now_ms: u64) -> bool {
         let is_loading = self.saving.loading.is_under_way();
-        is_loading || self.pause.is_on() && self.pause.current(now_ms).is_some()
+        is_loading || self.pauses(now_ms)
+    }
+
+    /// Whether clients are paused, in whole or in part.
+    #[inline]
+    pub fn pauses(&self, now_ms: u64) -> bool {
+        self.pause.is_on() && self.pause.current(now_ms).is_some()
     }
 
     /// How long calls of a command took, at all workers.

@@ -19,6 +19,7 @@ use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::{hash, heap};
 
+use crate::calls::admission::check_replicas;
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::run::scripting::host::{Running, ServerHost};
 use crate::run::scripting::interpreters::{flushes, tell_workers};
@@ -386,6 +387,7 @@ fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<()
         return Err(OUT_OF_MEMORY);
     }
     session.shared().saving.check_script(session.shared())?;
+    check_replicas(&session.worker.core.config)?;
     if is_read_only {
         let text = "ERR Can not execute a script with write flag using *_ro command.";
         return Err(Error::fixed(text));

@@ -15,13 +15,14 @@ use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_table::{Entry, Handler, NotFound, ServerHandler, Way};
 
+use crate::calls::admission::check_replicas;
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::failing::fail;
 use crate::log;
 use crate::run::scripting::busy;
 use crate::run::session::Session;
-use crate::state::connection::pause::may_write;
+use crate::scripts::writes::may_write;
 use crate::state::shared::Shared;
 use crate::stats::errors::Author;
 
@@ -237,7 +238,9 @@ impl Running {
             self.refuses_growth = false;
             shared.workers[self.session.worker.index].script.note_write();
         }
+        self.session.core().env.is_in_script = true;
         let result = self.session.call(entry, args);
+        self.session.core().env.is_in_script = false;
         self.session.feed_monitors(entry, args, true);
         if let Err(error) = result {
             self.session.fail(entry, mark, &error);
@@ -277,6 +280,7 @@ impl Running {
         if flags.contains(Flags::WRITE) {
             shared.saving.check_write(shared)?;
             shared.aof.check_write()?;
+            check_replicas(&self.session.core().config)?;
         }
         if self.refuses_growth && flags.contains(Flags::DENYOOM) {
             return Err(OUT_OF_MEMORY);
