@@ -100,6 +100,8 @@ pub struct Config {
     pub memory: Memory,
     pub persistence: persistence::Persistence,
     pub aof: aof::AofConfig,
+    /// Empty: nobody has said so.
+    pub availability_zone: Vec<u8>,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -200,6 +202,7 @@ impl Config {
             memory: Memory::default(),
             persistence: persistence::Persistence::default(),
             aof: aof::AofConfig::default(),
+            availability_zone: Vec::new(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),

@@ -5,7 +5,6 @@ const REASONS: &[(&str, &str)] = &[
     ("active-defrag", DEFRAGMENTATION),
     ("always-show-logo", "there is no logo"),
     ("aof", LOGGING),
-    ("availability-zone", "nobody is told of it yet"),
     ("bgsave", CPULIST),
     ("bind-source-addr", "the server connects to nobody"),
     ("bio", CPULIST),

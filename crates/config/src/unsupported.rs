@@ -50,7 +50,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("aof-rewrite-cpulist"),
     ignored("aof-rewrite-incremental-fsync"),
     ignored("aof_rewrite_cpulist"),
-    ignored("availability-zone"),
     ignored("bgsave-cpulist"),
     ignored("bgsave_cpulist"),
     ignored("bind-source-addr"),

@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::command::{self, SetError};
@@ -198,6 +199,8 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
         cx.shared.workers.iter().for_each(|worker| worker.stats.reset());
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();
+        cx.shared.freeing.reset_figures();
+        cx.shared.aof.delayed.store(0, Relaxed);
         cx.shared.compression.reset();
         cx.reply().ok();
         Ok(())

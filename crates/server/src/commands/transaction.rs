@@ -13,6 +13,7 @@ use crate::calls::admission::check_replicas;
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::planning::plan_slots;
+use crate::clients::Client;
 use crate::commands::ANY_TIME_NOSCRIPT;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun, session_of};
 use crate::run::session::Session;
@@ -222,6 +223,7 @@ fn run(mut session: Session, call: Queued, start: Mark) -> Session {
         return session;
     }
     let result = session.call(entry, args.as_args());
+    Client::add(&session.connection.client.commands, 1);
     session.feed_monitors(entry, args.as_args(), false);
     if let Err(error) = result {
         session.fail(entry, mark, &error);

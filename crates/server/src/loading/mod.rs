@@ -19,6 +19,7 @@ use kvasir_persistence::load::{Entrance, FileError, Listener, Progress, Target, 
 use kvasir_persistence::rdb::unknown_module;
 use kvasir_persistence::set::{AUX_SLOTS, files_of_others};
 use kvasir_reactor::clock;
+use kvasir_resp::number::parse_integer;
 use kvasir_structures::gate::{self, ExclusivePass};
 use kvasir_structures::locks::lock;
 
@@ -45,6 +46,7 @@ pub fn begin_if_there_is_something(shared: &Shared) {
     // Of what cannot be looked at, the loading tells why.
     if config.aof.appendonly || !matches!(config.persistence.dbfilename.try_exists(), Ok(false)) {
         shared.saving.loading.begin();
+        shared.saving.loading.hold_calls();
     }
 }
 
@@ -237,6 +239,12 @@ impl Listener for Beside {
                 "the file is one of several of a snapshot: others are missing slots={}",
                 text(value)
             );
+        }
+        if name == b"used-mem"
+            && let Some(bytes) = parse_integer(value)
+        {
+            let used = &self.shared.saving.loading.used_memory;
+            used.store(bytes.max(0) as u64, Ordering::Relaxed);
         }
         crate::log::verbose!("snapshot says {}={}", text(name), text(value));
     }

@@ -46,8 +46,9 @@ pub struct Core {
     pub waits_for_acks: Vec<usize>,
     /// The offset behind what this worker last wrote to the log.
     pub written_to: u64,
-    /// When calls that wait for a script of another worker look what has become of it.
-    pub script_look_ms: Option<u64>,
+    /// When calls that wait for a script of another worker, or for data that is loaded at the start,
+    /// look what has become of it.
+    pub next_look_ms: Option<u64>,
 }
 
 impl Core {
@@ -69,7 +70,7 @@ impl Core {
             client_memory_max: 0,
             waits_for_acks: Vec::new(),
             written_to: 0,
-            script_look_ms: None,
+            next_look_ms: None,
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };

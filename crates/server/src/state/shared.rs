@@ -15,11 +15,11 @@ use crate::clients::pause::Pause;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
 use crate::state::debugging::Debugging;
-use crate::stats::Samples;
 use crate::stats::compression::CompressionStats;
 use crate::stats::errors::{Author, ErrorCodes};
 use crate::stats::histogram::Distribution;
 use crate::stats::latency::Latencies;
+use crate::stats::samples::{Samples, Totals};
 use crate::store::Store;
 use crate::store::room::OverLimit;
 use crate::tracking::Tracking;
@@ -103,6 +103,18 @@ impl Shared {
     #[inline]
     pub fn pauses(&self, now_ms: u64) -> bool {
         self.pause.is_on() && self.pause.current(now_ms).is_some()
+    }
+
+    /// Looks, now and then, how the server does. To be called by who has just woken.
+    #[inline]
+    pub fn look_around(&self, now_ms: u64) {
+        if self.samples.is_due(now_ms) {
+            self.samples.look(now_ms, self.totals());
+        }
+    }
+
+    pub fn totals(&self) -> Totals {
+        Totals::of(self.workers.iter().map(|worker| &worker.stats))
     }
 
     /// How long calls of a command took, at all workers.

@@ -34,6 +34,7 @@ mod debug;
 mod debug_suites;
 mod endless;
 mod eviction;
+mod figures;
 mod hanging_disk;
 mod harness;
 mod images;

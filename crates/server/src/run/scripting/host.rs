@@ -229,6 +229,9 @@ impl Running {
             Ok(entry) => entry,
             Err(error) => {
                 let worker = self.session.worker.index;
+                if let Ok(entry) = shared.table.resolve(args) {
+                    shared.workers[worker].stats.by_command[entry.index].rejected.add(1);
+                }
                 let connection = &mut self.session.connection;
                 self.session.now = clock::ticks();
                 return fail(shared, worker, connection, &error, Author::Server);

@@ -10,8 +10,8 @@ use crate::scripts::writes::{may_call_write, may_write};
 use crate::state::connection::{Connection, Replies};
 use crate::state::shared::Shared;
 
-/// How often those whose calls wait for a script look what has become of it.
-const SCRIPT_LOOK_MS: u64 = 5;
+/// How often those whose calls wait for a script, or for data, look what has become of it.
+const LOOK_MS: u64 = 5;
 
 impl Connection {
     /// Puts a call off that may add to a log of which the disk has too little.
@@ -22,11 +22,11 @@ impl Connection {
         }
     }
 
-    /// Puts a call about scripts off, and says when to look again.
+    /// Puts a call off whose time is about to come, and says when to look again.
     #[cold]
-    pub fn postpone_for_script(&mut self, pause: &Pause, now_ms: u64) -> u64 {
+    pub fn postpone_a_little(&mut self, pause: &Pause, now_ms: u64) -> u64 {
         self.put_off(pause);
-        now_ms + SCRIPT_LOOK_MS
+        now_ms + LOOK_MS
     }
 
     fn put_off(&mut self, pause: &Pause) {

@@ -54,6 +54,7 @@ pub struct Aof {
     refuses_writes: AtomicBool,
     /// DEBUG AOF-FLUSH-SLEEP: microseconds to wait before something is written.
     pub sleep_us: AtomicU64,
+    pub delayed: AtomicU64,
     pub demand: Demand,
     /// While it is on. Whoever has both locks took this one first; to change files takes time.
     files: Mutex<Option<Files<RealDisk>>>,
@@ -120,6 +121,10 @@ pub struct Facts {
     pub size: u64,
     pub base_size: u64,
     pub output: &'static str,
+    /// Something is written that is not on disk yet, and shall be.
+    pub is_syncing: bool,
+    /// Calls that were put off, as the disk had too little of what came before.
+    pub delayed_syncs: u64,
 }
 
 impl Aof {
@@ -132,6 +137,7 @@ impl Aof {
             held_back: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             refuses_writes: AtomicBool::new(false),
             sleep_us: AtomicU64::new(0),
+            delayed: AtomicU64::new(0),
             demand: Demand::default(),
             files: Mutex::default(),
             claim: Mutex::default(),
@@ -233,7 +239,9 @@ impl Aof {
     }
 
     /// `is_put_off`: a rewrite that is wanted does not begin yet.
-    pub fn facts(&self, is_put_off: bool) -> Facts {
+    pub fn facts(&self, shared: &Store, is_put_off: bool) -> Facts {
+        let is_syncing = shared.config().aof.appendfsync != Fsync::No
+            && shared.keyspace.log.end() > self.durable();
         let state = lock(&self.state);
         let rewrite = &state.rewrite;
         // One that is about to begin is under way for who asks: its end is waited for.
@@ -251,6 +259,8 @@ impl Aof {
             size: state.size,
             base_size: state.base_size,
             output: state.output,
+            is_syncing: self.counts() && is_syncing,
+            delayed_syncs: self.delayed.load(Relaxed),
         }
     }
 
