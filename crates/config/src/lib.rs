@@ -31,7 +31,6 @@ pub mod testing;
 pub mod tls;
 pub mod unsupported;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use kvasir_keyspace::event::Class;
@@ -129,13 +128,8 @@ pub struct Config {
     pub commandlog_reply_larger_than: i64,
     pub commandlog_large_reply_max_len: u64,
     pub latency: Latency,
-    /// Replicas that must be there for a call to write.
-    pub min_replicas_to_write: u32,
-    /// Seconds; 0: no replica has to be there.
-    pub min_replicas_max_lag: u32,
-    pub testing: testing::Testing,
-    /// Values other than the default of options without effect.
-    pub kept: BTreeMap<&'static str, kind::Value>,
+    pub replicas: replication::Replicas,
+    pub others: testing::Others,
 }
 
 impl Default for Config {
@@ -224,10 +218,8 @@ impl Config {
             commandlog_reply_larger_than: 0,
             commandlog_large_reply_max_len: 0,
             latency: Latency::default(),
-            min_replicas_to_write: 0,
-            min_replicas_max_lag: 0,
-            testing: testing::Testing::default(),
-            kept: BTreeMap::new(),
+            replicas: replication::Replicas::default(),
+            others: testing::Others::default(),
         }
     }
 }

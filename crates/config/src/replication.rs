@@ -11,6 +11,14 @@ const I32_MAX: i64 = i32::MAX as i64;
 const NONE_YET: &str = "there is no replication yet";
 const NONE_YET_DOC: &str = "Kept and shown; without effect, as there is no replication yet.";
 
+/// Replicas without which no call writes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Replicas {
+    pub min_to_write: u32,
+    /// One that has been silent for longer does not count; 0: none has to be there.
+    pub max_lag_s: u32,
+}
+
 pub static ROWS: &[Row] = &[
     Row::new(
         "replicaof",
@@ -29,7 +37,7 @@ as well.",
         Group::Replication,
         integer(0, I32_MAX),
         "0",
-        field!(min_replicas_to_write),
+        field!(replicas.min_to_write),
         "\
 Replicas without which no call writes. There is no replication yet: with more
 than 0 none does.",
@@ -40,7 +48,7 @@ than 0 none does.",
         Group::Replication,
         integer(0, I32_MAX),
         "10",
-        field!(min_replicas_max_lag),
+        field!(replicas.max_lag_s),
         "\
 Seconds since which a replica may have been silent to count for
 min-replicas-to-write. 0: that option has no effect.",

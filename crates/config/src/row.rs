@@ -177,7 +177,7 @@ impl Row {
         match self.place {
             Place::Field { value, .. } => value(config),
             Place::Kept { .. } => {
-                config.kept.get(self.name).cloned().unwrap_or_else(|| self.default_value())
+                config.others.kept.get(self.name).cloned().unwrap_or_else(|| self.default_value())
             }
             Place::Fixed { .. } => self.default_value(),
         }
@@ -193,10 +193,10 @@ impl Row {
         match self.place {
             Place::Field { assign, .. } => assign(config, value),
             Place::Kept { .. } if value == self.default_value() => {
-                config.kept.remove(self.name);
+                config.others.kept.remove(self.name);
             }
             Place::Kept { .. } => {
-                config.kept.insert(self.name, value);
+                config.others.kept.insert(self.name, value);
             }
             Place::Fixed { .. } if value == self.default_value() => {}
             Place::Fixed { why, .. } => return Err(why),

@@ -1,7 +1,9 @@
 //! The rows of the option table that tests of other projects set, to make the server slow where
 //! they want to look on. CONFIG GET shows them by their exact names only, as Redis does.
 
-use crate::kind::Kind;
+use std::collections::BTreeMap;
+
+use crate::kind::{Kind, Value};
 use crate::row::{Group, Row};
 use crate::table::{field, integer, kept};
 
@@ -14,7 +16,7 @@ pub static ROWS: &[Row] = &[
         Group::Compatibility,
         integer(I32_MIN, I32_MAX),
         "0",
-        field!(testing.rdb_key_save_delay),
+        field!(others.rdb_key_save_delay),
         "\
 Microseconds to wait at each key that is saved; of a negative number so many
 keys share one microsecond.",
@@ -25,7 +27,7 @@ keys share one microsecond.",
         Group::Compatibility,
         integer(I32_MIN, I32_MAX),
         "0",
-        field!(testing.key_load_delay),
+        field!(others.key_load_delay),
         "\
 Microseconds to wait at each key that is loaded; of a negative number so many
 keys share one microsecond.",
@@ -87,11 +89,13 @@ millisecond at a time.",
     ),
 ];
 
-/// What makes the server slow.
+/// What is there for files and tests of others.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Testing {
-    /// Microseconds; the other way round where it is negative.
+pub struct Others {
+    /// Microseconds for a key; of a negative number so many keys share one.
     pub rdb_key_save_delay: i64,
     /// Likewise.
     pub key_load_delay: i64,
+    /// Values of options without effect that do not have their default.
+    pub kept: BTreeMap<&'static str, Value>,
 }

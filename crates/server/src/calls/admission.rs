@@ -53,7 +53,7 @@ pub fn check(
 /// Fails if writes want more replicas than there are, which is none.
 #[inline]
 pub fn check_replicas(config: &Config) -> Result<(), Error> {
-    if config.min_replicas_to_write == 0 || config.min_replicas_max_lag == 0 {
+    if config.replicas.min_to_write == 0 || config.replicas.max_lag_s == 0 {
         return Ok(());
     }
     Err(Error::fixed("NOREPLICAS Not enough good replicas to write."))

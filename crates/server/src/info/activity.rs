@@ -11,6 +11,7 @@ use crate::clients::Client;
 use crate::info::data::databases;
 use crate::info::{Lines, Source, compression, ratio};
 use crate::state::shared::Shared;
+use crate::stats::samples::Totals;
 use crate::stats::{Counter, WorkerStats};
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
@@ -111,15 +112,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("dump_payload_sanitizations", 0);
     lines.field("total_reads_processed", source.sum(|stats| &stats.reads));
     lines.field("total_writes_processed", source.sum(|stats| &stats.writes));
-    let of_others = |counter: fn(&WorkerStats) -> &Counter| -> u64 {
-        source.shared.workers.iter().skip(1).map(|worker| counter(&worker.stats).value()).sum()
-    };
-    lines.field("io_threaded_reads_processed", of_others(|stats| &stats.reads));
-    lines.field("io_threaded_writes_processed", of_others(|stats| &stats.writes));
-    lines.field("io_threaded_freed_objects", source.shared.freeing.freed());
-    lines.zeros(&["io_threaded_accept_processed", "io_threaded_poll_processed"]);
-    lines.field("io_threaded_total_prefetch_batches", source.sum(|stats| &stats.batches));
-    lines.field("io_threaded_total_prefetch_entries", totals.commands);
+    threads(source, lines, totals);
     lines.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     let input_limited = source.sum(|stats| &stats.input_limited);
     lines.field("client_query_buffer_limit_disconnections", input_limited);
@@ -132,14 +125,32 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("acl_access_denied_db", source.sum(|stats| &stats.denied_database));
     lines.zeros(&["acl_access_denied_tls_cert"]);
     lines.field("evicted_scripts", source.shared.scripts.evicted());
+    event_loops(source, lines, totals, cycles);
+    lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
+    compression::stats(&source.shared.compression, lines);
+}
+
+/// What other workers than the first do, and the thread that frees.
+fn threads(source: &Source<'_>, lines: &mut Lines, totals: Totals) {
+    let of_others = |counter: fn(&WorkerStats) -> &Counter| -> u64 {
+        source.shared.workers.iter().skip(1).map(|worker| counter(&worker.stats).value()).sum()
+    };
+    lines.field("io_threaded_reads_processed", of_others(|stats| &stats.reads));
+    lines.field("io_threaded_writes_processed", of_others(|stats| &stats.writes));
+    lines.field("io_threaded_freed_objects", source.shared.freeing.freed());
+    lines.zeros(&["io_threaded_accept_processed", "io_threaded_poll_processed"]);
+    lines.field("io_threaded_total_prefetch_batches", source.sum(|stats| &stats.batches));
+    lines.field("io_threaded_total_prefetch_entries", totals.commands);
+}
+
+/// Turns of all workers, and how long they are busy.
+fn event_loops(source: &Source<'_>, lines: &mut Lines, totals: Totals, per_second: f64) {
     lines.field("eventloop_cycles", totals.cycles);
     lines.field("eventloop_duration_sum", totals.busy_us);
     lines.field("eventloop_duration_cmd_sum", commands_us(source));
-    lines.field("instantaneous_eventloop_cycles_per_sec", cycles.round() as u64);
-    let busy_us = samples.busy_us_per_cycle(source.now_ms, totals);
+    lines.field("instantaneous_eventloop_cycles_per_sec", per_second.round() as u64);
+    let busy_us = source.shared.samples.busy_us_per_cycle(source.now_ms, totals);
     lines.field("instantaneous_eventloop_duration_usec", busy_us);
-    lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
-    compression::stats(&source.shared.compression, lines);
 }
 
 /// Deleting expired keys by the clock. What was stale is the share of the keys with an expiry that

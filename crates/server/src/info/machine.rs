@@ -68,3 +68,15 @@ pub fn cpu(_: &Source<'_>, lines: &mut Lines) {
     ];
     fields.iter().for_each(|(name, seconds)| lines.field(name, format!("{seconds:.6}")));
 }
+
+/// Certificates; the server shows none to others as their client.
+pub fn tls(source: &Source<'_>, lines: &mut Lines) {
+    let [own, authority] = source.shared.tls.facts();
+    for (name, facts) in [("server", own), ("client", None), ("ca", authority)] {
+        let serial = facts.as_ref().map_or("none", |facts| &facts.serial);
+        lines.field(&format!("tls_{name}_cert_serial"), serial);
+        let now_s = (source.now_ms / 1000) as i64;
+        let left_s = facts.as_ref().map_or(0, |facts| facts.expiry_s as i64 - now_s);
+        lines.field(&format!("tls_{name}_cert_expires_in_seconds"), left_s);
+    }
+}

@@ -51,6 +51,7 @@ static SECTIONS: &[Section] = &[
     section("Stats", activity::stats),
     section("Replication", replication::replication),
     section("CPU", machine::cpu),
+    Section { is_default: false, ..section("TLS", machine::tls) },
     section("Modules", |_, _| {}),
     Section { is_default: false, ..section("Commandstats", activity::commandstats) },
     section("Errorstats", activity::errorstats),
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(wanted(&["KEYSPACE", "server", "keyspace"]), ["Server", "Keyspace"]);
         assert_eq!(wanted(&["nonsense"]), [""; 0]);
         assert_eq!(wanted(&[]), wanted(&["default"]));
-        assert_eq!(wanted(&["default", "commandstats", "latencystats"]), wanted(&["ALL"]));
+        assert_eq!(wanted(&["default", "commandstats", "latencystats", "tls"]), wanted(&["ALL"]));
         assert_eq!(wanted(&["everything"]).len(), SECTIONS.len());
     }
 }

@@ -149,7 +149,7 @@ fn the_zone_is_told_where_there_is_one() {
     let hello = show(&client.ask("HELLO 2"));
     assert!(hello.ends_with("$modules [] $availability_zone $north]"), "{hello}");
     assert!(client.ask_text("INFO server").contains("\navailability_zone:north\r\n"));
-    client.ask("CONFIG SET availability-zone \"\"");
+    client.call(&["CONFIG", "SET", "availability-zone", ""]);
     assert!(show(&client.ask("HELLO 2")).ends_with("$modules []]"));
 }
 

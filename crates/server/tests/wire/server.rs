@@ -133,7 +133,6 @@ const MISSING_OF_VALKEY: &[(&str, &str)] = &[
     ("valkey_", "the server is another one: see server_name"),
     ("gcc_version", "of another compiler"),
     ("atomicvar_api", "of another compiler"),
-    ("tls_", "certificates are not told of yet"),
     ("module", "no modules"),
     ("engine", "told by used_memory_vm_eval and number_of_cached_scripts"),
 ];

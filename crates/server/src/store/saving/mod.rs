@@ -175,8 +175,8 @@ impl Saving {
     /// Does what the configuration says now.
     pub fn obey(&self, config: &Config) {
         self.bandwidth.store(config.persistence.snapshot_bandwidth, Relaxed);
-        self.key_delay.set(config.testing.rdb_key_save_delay);
-        self.loading.key_delay.set(config.testing.key_load_delay);
+        self.key_delay.set(config.others.rdb_key_save_delay);
+        self.loading.key_delay.set(config.others.key_load_delay);
     }
 
     /// Has the thread look whether somebody wants something of it.
