@@ -25,6 +25,7 @@ pub struct AofConfig {
     /// Bytes.
     pub auto_rewrite_min_size: u64,
     pub no_fsync_on_rewrite: bool,
+    pub disable_auto_gc: bool,
     /// Bytes.
     pub buffer_limit: u64,
     pub liburing: Liburing,
@@ -84,7 +85,7 @@ impl Size {
     }
 }
 
-pub(super) static ROWS: [Row; 17] = [
+pub(super) static ROWS: [Row; 18] = [
     Row::new(
         "appendonly",
         Group::Persistence,
@@ -196,6 +197,16 @@ Rewrite the log when it has grown by so many percent since that was last done.
         "64mb",
         field!(aof.auto_rewrite_min_size),
         "A log that is smaller is not rewritten for its growth.",
+    ),
+    Row::new(
+        "aof-disable-auto-gc",
+        Group::Persistence,
+        Kind::Bool,
+        "no",
+        field!(aof.disable_auto_gc),
+        "\
+Whether files that a rewrite has replaced stay, until this is `no` again and the
+next rewrite or start comes.",
     ),
     Row::new(
         "no-appendfsync-on-rewrite",

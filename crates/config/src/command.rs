@@ -3,8 +3,7 @@
 //! Order of checks and texts of errors are those of Redis 7.0. Whoever calls `set` puts the new
 //! configuration in force, or drops it: nothing is half set.
 
-use crate::kind::Value;
-use crate::row::{Change, Place, Row};
+use crate::row::{Change, Row};
 use crate::unsupported::Unsupported;
 use crate::{Config, table};
 
@@ -49,7 +48,11 @@ pub fn get<P: AsRef<[u8]>>(
     let wanted = |name: &str| patterns.iter().any(|pattern| matches(pattern, name.as_bytes()));
     let mut pairs = Vec::new();
     for row in table::all() {
-        for name in row.names().filter(|name| wanted(name)) {
+        let is_wanted = |name: &&str| match row.is_hidden {
+            true => patterns.iter().any(|pattern| pattern == name.as_bytes()),
+            false => wanted(name),
+        };
+        for name in row.names().filter(is_wanted) {
             pairs.push((name, row.value(config).to_bytes()));
         }
     }
@@ -103,13 +106,8 @@ fn changeable(
 }
 
 fn assign(row: &Row, config: &mut Config, value: &[u8]) -> Result<(), String> {
-    let value: Value = row.parse(&[value.to_vec()])?;
-    match row.place {
-        Place::Field { assign, .. } => assign(config, value),
-        Place::Fixed { .. } if value == row.default_value() => {}
-        Place::Fixed { why, .. } => return Err(why.into()),
-    }
-    Ok(())
+    let value = row.parse(&[value.to_vec()])?;
+    row.assign(config, value).map_err(Into::into)
 }
 
 fn failed(name: &[u8], reason: &str) -> SetError {
@@ -161,7 +159,7 @@ mod tests {
         check_get(&config, &["databases", "TIMEOUT"], &[("timeout", "0"), ("databases", "16")]);
         check_get(&config, &["timeout", "time*", "Timeout"], &[("timeout", "0")]);
         check_get(&config, &["proto-max-bulk-len"], &[("proto-max-bulk-len", "536870912")]);
-        check_get(&config, &["nosuch", "dynamic-hz"], &[]);
+        check_get(&config, &["nosuch", "hash-seed"], &[]);
         check_get(
             &config,
             &["hash-max-*"],
@@ -172,7 +170,29 @@ mod tests {
                 ("hash-max-ziplist-value", "64"),
             ],
         );
-        assert_eq!(get(&config, &["*"], matches).len(), table::all().flat_map(Row::names).count());
+        let shown = table::all().filter(|row| !row.is_hidden).flat_map(Row::names);
+        assert_eq!(get(&config, &["*"], matches).len(), shown.count());
+    }
+
+    #[test]
+    fn options_for_tests_are_shown_by_their_exact_names() {
+        let config = set(&Config::default(), &["key-load-delay", "-10"], true).unwrap();
+        check_get(&config, &["key-load-*"], &[]);
+        check_get(&config, &["KEY-load-delay"], &[("key-load-delay", "-10")]);
+    }
+
+    #[test]
+    fn options_without_effect_are_kept() {
+        check_set(
+            &["repl-timeout", "5", "masterauth", "secret"],
+            Ok(&[("masterauth", "secret"), ("repl-timeout", "5")]),
+        );
+        check_set(&["sanitize-dump-payload", "YES"], Ok(&[("sanitize-dump-payload", "yes")]));
+        check_get(
+            &Config::default(),
+            &["replicaof", "slaveof"],
+            &[("replicaof", ""), ("slaveof", "")],
+        );
     }
 
     #[test]
@@ -203,7 +223,7 @@ mod tests {
             (&["timeout", "3", "port", "4", "port", "5"], "port", "can't set immutable config"),
             (&["maxmemory", "abc"], "maxmemory", "argument must be a memory value"),
             (&["save", "900"], "save", "Invalid save parameters"),
-            (&["dynamic-hz", "no"], "dynamic-hz", "not supported yet"),
+            (&["hash-seed", "1"], "hash-seed", "not supported yet"),
             (
                 &["loglevel", "foo"],
                 "loglevel",

@@ -42,6 +42,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Any number of words.
     Words,
+    /// Host and port of a server, or none, which `no one` says too.
+    Master,
     /// Pairs of seconds and changes.
     SavePoints,
     /// Letters of classes of keyspace events.
@@ -69,6 +71,7 @@ pub enum Value {
 }
 
 const AUTO: &str = "auto";
+const NO_ONE: &str = "no one";
 
 /// The units of `Kind::Memory`.
 const UNITS: &[(&str, u64)] = &[
@@ -96,7 +99,8 @@ impl Kind {
 
     /// Whether the option takes any number of words.
     pub fn is_list(self) -> bool {
-        matches!(self, Kind::Words | Kind::SavePoints | Kind::Percentiles | Kind::OutputLimits)
+        use Kind::{Master, OutputLimits, Percentiles, SavePoints, Words};
+        matches!(self, Words | Master | SavePoints | Percentiles | OutputLimits)
     }
 
     fn parse_word(self, word: &[u8]) -> Result<Value, String> {
@@ -116,9 +120,7 @@ impl Kind {
             Kind::Choice(choices) => parse_choice(word, choices),
             Kind::Events => notifications::parse(word).map(Value::Events),
             Kind::MemoryOrPercent => buffers::parse_memory_or_percent(word),
-            Kind::Words | Kind::SavePoints | Kind::Percentiles | Kind::OutputLimits => {
-                unreachable!("a list")
-            }
+            _ => unreachable!("a list"),
         }
     }
 
@@ -133,6 +135,9 @@ impl Kind {
             Kind::SavePoints => check_save_points(&words).map(|()| Value::Words(words)),
             Kind::Percentiles => percentiles(&words).map(Value::Words),
             Kind::OutputLimits => buffers::parse_limits(&words),
+            Kind::Master if words.join(" ").eq_ignore_ascii_case(NO_ONE) => {
+                Ok(Value::Words(Vec::new()))
+            }
             _ => Ok(Value::Words(words)),
         }
     }

@@ -27,6 +27,7 @@ pub mod rewrite;
 pub mod row;
 pub mod syntax;
 pub mod table;
+pub mod testing;
 pub mod tls;
 pub mod unsupported;
 
@@ -99,6 +100,8 @@ pub struct Config {
     pub persistence: persistence::Persistence,
     pub aof: aof::AofConfig,
     pub replication: replication::ReplicationConfig,
+    /// Empty: nobody has said so.
+    pub availability_zone: Vec<u8>,
     pub dir: PathBuf,
     pub loglevel: Loglevel,
     /// Empty: standard output.
@@ -126,6 +129,7 @@ pub struct Config {
     pub commandlog_reply_larger_than: i64,
     pub commandlog_large_reply_max_len: u64,
     pub latency: Latency,
+    pub others: testing::Others,
 }
 
 impl Default for Config {
@@ -193,6 +197,7 @@ impl Config {
             persistence: persistence::Persistence::default(),
             aof: aof::AofConfig::default(),
             replication: replication::ReplicationConfig::default(),
+            availability_zone: Vec::new(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,
             logfile: PathBuf::new(),
@@ -214,6 +219,7 @@ impl Config {
             commandlog_reply_larger_than: 0,
             commandlog_large_reply_max_len: 0,
             latency: Latency::default(),
+            others: testing::Others::default(),
         }
     }
 }

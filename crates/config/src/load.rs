@@ -257,7 +257,15 @@ impl Loader {
                 assign(&mut self.config, value);
                 Ok(Outcome::Obeyed(row.name))
             }
-            Place::Fixed { .. } if value == row.default_value() => Ok(Outcome::Obeyed(row.name)),
+            _ if value == row.default_value() => {
+                // It may have had another one.
+                let _ = row.assign(&mut self.config, value);
+                Ok(Outcome::Obeyed(row.name))
+            }
+            Place::Kept { why } => {
+                let _ = row.assign(&mut self.config, value);
+                Ok(Outcome::Doubtful { name: row.name, otherwise: Otherwise::Ignored, why })
+            }
             Place::Fixed { otherwise, why } => {
                 Ok(Outcome::Doubtful { name: row.name, otherwise, why })
             }
@@ -468,7 +476,7 @@ mod tests {
             oom-score-adj-values 0 200 800\nsave 3600 1 300 100 60 10000";
         let loaded = from_text(text).unwrap();
         assert_eq!(loaded.config.bind, ["127.0.0.1", "-::1"]);
-        assert_eq!(loaded.ignored.len(), 2);
+        assert_eq!(loaded.ignored.len(), 1);
     }
 
     proptest! {
@@ -480,11 +488,13 @@ mod tests {
         ) {
             let mut config = Config::default();
             for (row, number) in table::all().zip(numbers) {
-                let Place::Field { assign, .. } = row.place else { continue };
+                if !row.has_value() {
+                    continue;
+                }
                 let value = any_value(row, number, &text);
                 // `dir` must exist.
                 if row.name != "dir" && (row.check)(&value).is_ok() {
-                    assign(&mut config, value);
+                    row.assign(&mut config, value).unwrap();
                 }
             }
             let printed = print::directives(&config);
@@ -513,6 +523,7 @@ mod tests {
             Kind::Octal { max } => Value::Octal(number % (max + 1)),
             Kind::Text => Value::Text(text.to_vec()),
             Kind::Choice(words) => Value::Choice(words[number as usize % words.len()]),
+            Kind::Master => Value::Words(Vec::new()),
             Kind::Words => Value::Words((0..number % 4).map(|n| format!("-host{n}")).collect()),
             Kind::Percentiles => Value::Words((0..number % 4).map(|n| n.to_string()).collect()),
             Kind::SavePoints => {

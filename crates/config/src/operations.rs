@@ -17,6 +17,16 @@ pub static OPTIONS: &[Row] = &[
     .protected()
     .check(check_dir),
     Row::new(
+        "availability-zone",
+        Group::Process,
+        Kind::Text,
+        "",
+        field!(availability_zone),
+        "\
+Where the machine stands, for clients that like to read nearby: INFO and HELLO
+tell it. Empty: it is not told.",
+    ),
+    Row::new(
         "loglevel",
         Group::Process,
         Kind::Choice(Loglevel::WORDS),

@@ -21,7 +21,7 @@ pub fn sample_file() -> String {
     for &group in Group::ALL {
         let title = group.title();
         out += &format!("\n{:#<80}\n# {title}\n{:#<80}\n", "", "");
-        for row in rows(group) {
+        for row in rows(group).filter(|row| !row.is_hidden) {
             out += "\n";
             for line in row.doc.lines().chain(notes(row).iter().map(String::as_str)) {
                 out += &format!("# {line}\n");
@@ -57,8 +57,13 @@ pub fn reference() -> String {
             if !row.aliases.is_empty() {
                 out += &format!("- Also known as: `{}`\n", row.aliases.join("`, `"));
             }
-            if let Place::Fixed { why, .. } = row.place {
-                out += &format!("- Other values: {why}\n");
+            match row.place {
+                Place::Fixed { why, .. } => out += &format!("- Other values: {why}\n"),
+                Place::Kept { .. } => out += "- Without effect\n",
+                Place::Field { .. } => {}
+            }
+            if row.is_hidden {
+                out += "- CONFIG GET shows it by its exact name only\n";
             }
         }
     }
@@ -81,10 +86,10 @@ fn unsupported_section() -> String {
     out
 }
 
-/// Every option of `config` that has a field, one directive a line; reading it gives `config`.
+/// Every option of `config` that has a value of its own, one directive a line; reading it gives `config`.
 pub fn directives(config: &Config) -> Vec<u8> {
     let mut out = Vec::new();
-    for row in table::all().filter(|row| matches!(row.place, Place::Field { .. })) {
+    for row in table::all().filter(|row| row.has_value()) {
         out.extend(row.name.as_bytes());
         for word in row.value(config).to_directive() {
             out.push(b' ');
@@ -106,10 +111,11 @@ fn default_directive(row: &Row) -> &'static str {
 /// What the sample file adds to an option's sentences.
 fn notes(row: &Row) -> Vec<String> {
     let mut notes = Vec::new();
-    if !matches!(row.kind, Kind::Bool | Kind::Text | Kind::Words | Kind::SavePoints) {
+    if !matches!(row.kind, Kind::Bool | Kind::Text | Kind::Words | Kind::Master | Kind::SavePoints)
+    {
         notes.push(format!("Values: {}.", values(row.kind).replace('`', "")));
     }
-    if !matches!(row.place, Place::Field { .. }) {
+    if matches!(row.place, Place::Fixed { .. }) {
         return notes;
     }
     match row.change {
@@ -132,6 +138,7 @@ fn values(kind: Kind) -> String {
         Kind::Text => "text".into(),
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Words => "words".into(),
+        Kind::Master => "host and port, or `no one`".into(),
         Kind::SavePoints => "pairs of seconds and changes".into(),
         Kind::Events => "letters of `Ag$lshzxeKEtmdn`".into(),
         Kind::MemoryOrPercent => "bytes, or a percentage".into(),

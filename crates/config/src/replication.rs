@@ -1,8 +1,9 @@
-//! Options of replication.
+//! Options of replication. What is about the part of a replica is kept and shown, so that files,
+//! tools and scripts written for Redis pass; the server cannot be one yet.
 
 use crate::kind::Kind;
-use crate::row::{Group, Row};
-use crate::table::{field, integer};
+use crate::row::{Group, Otherwise, Place, Row};
+use crate::table::{field, integer, kept};
 
 /// What the options of replication say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,8 +27,22 @@ pub struct ReplicationConfig {
 }
 
 const I32_MAX: i64 = i32::MAX as i64;
+const NONE_YET: &str = "the server cannot be a replica yet";
+const NONE_YET_DOC: &str = "Kept and shown; without effect, as the server cannot be a replica yet.";
 
-pub(super) static ROWS: [Row; 9] = [
+pub static ROWS: &[Row] = &[
+    Row::new(
+        "replicaof",
+        Group::Replication,
+        Kind::Master,
+        "",
+        Place::Fixed { otherwise: Otherwise::Refused, why: NONE_YET },
+        "\
+Whose data to copy. The server cannot be a replica yet: nobody's, which `no one`
+means as well.",
+    )
+    .aliases(&["slaveof"])
+    .at_start(),
     Row::new(
         "repl-backlog-size",
         Group::Replication,
@@ -114,4 +129,41 @@ longer than `repl-ping-replica-period`.",
         "A replica that was not heard of for more seconds than this does not count.",
     )
     .aliases(&["min-slaves-max-lag"]),
+    text("masterauth", "").aliases(&["primaryauth"]),
+    text("masteruser", "").aliases(&["primaryuser"]),
+    text("replica-announce-ip", "").aliases(&["slave-announce-ip"]),
+    idle("replica-announce-port", integer(0, 65535), "0").aliases(&["slave-announce-port"]),
+    switch("replica-announced", "yes"),
+    switch("replica-ignore-disk-write-errors", "no"),
+    switch("replica-ignore-maxmemory", "yes").aliases(&["slave-ignore-maxmemory"]),
+    switch("replica-lazy-flush", "yes").aliases(&["slave-lazy-flush"]),
+    idle("replica-priority", integer(0, I32_MAX), "100").aliases(&["slave-priority"]),
+    switch("replica-read-only", "yes").aliases(&["slave-read-only"]),
+    switch("replica-serve-stale-data", "yes").aliases(&["slave-serve-stale-data"]),
+    switch("repl-disable-tcp-nodelay", "no"),
+    idle(
+        "repl-diskless-load",
+        Kind::Choice(&["disabled", "on-empty-db", "swapdb", "flush-before-load"]),
+        "disabled",
+    ),
+    idle(
+        "propagation-error-behavior",
+        Kind::Choice(&["ignore", "panic", "panic-on-replicas"]),
+        "ignore",
+    ),
+    switch("rdb-del-sync-files", "no"),
+    idle("shutdown-timeout", integer(0, I32_MAX), "10"),
 ];
+
+/// An option of this kind that is only kept.
+const fn idle(name: &'static str, kind: Kind, default: &'static str) -> Row {
+    Row::new(name, Group::Replication, kind, default, kept(NONE_YET), NONE_YET_DOC)
+}
+
+const fn switch(name: &'static str, default: &'static str) -> Row {
+    idle(name, Kind::Bool, default)
+}
+
+const fn text(name: &'static str, default: &'static str) -> Row {
+    idle(name, Kind::Text, default)
+}

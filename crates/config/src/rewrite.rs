@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::row::{Place, Row};
+use crate::row::Row;
 use crate::{Config, syntax, table};
 
 /// Above what is added.
@@ -79,7 +79,7 @@ pub fn rewrite(text: &[u8], config: &Config, users: &[Vec<u8>], extent: Extent) 
     }
     let is_missing = |row: &&Row| {
         !mentioned.contains(&row.name)
-            && matches!(row.place, Place::Field { .. })
+            && row.has_value()
             && (extent == Extent::All || row.value(config) != row.default_value())
     };
     let added: Vec<_> = table::all().filter(is_missing).collect();
@@ -108,7 +108,7 @@ fn option_of(line: &[u8]) -> Option<(&'static Row, Vec<Vec<u8>>)> {
     }
     let words = syntax::split(line)?;
     let (row, _) = Row::find(words.first()?)?;
-    matches!(row.place, Place::Field { .. }).then_some((row, words))
+    row.has_value().then_some((row, words))
 }
 
 fn directive(name: &[u8], row: &Row, config: &Config) -> Vec<u8> {

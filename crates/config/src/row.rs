@@ -14,6 +14,8 @@ pub struct Row {
     pub default: &'static str,
     pub change: Change,
     pub place: Place,
+    /// CONFIG GET shows it by its exact name only.
+    pub is_hidden: bool,
     /// What the kind cannot say.
     pub check: fn(&Value) -> Result<(), String>,
     /// Sentences, in lines that fit a file of 80 columns.
@@ -31,9 +33,10 @@ pub enum Group {
     Keys,
     Memory,
     Persistence,
-    Replication,
     Process,
     Monitoring,
+    Replication,
+    Compatibility,
 }
 
 /// When an option may be changed.
@@ -52,6 +55,10 @@ pub enum Place {
     Field {
         value: fn(&Config) -> Value,
         assign: fn(&mut Config, Value),
+    },
+    /// Among those that are kept, and shown, and have no effect so far, for this reason.
+    Kept {
+        why: &'static str,
     },
     /// Nowhere: Kvasir can do only what the default says, and `why` tells what is missing.
     Fixed {
@@ -79,9 +86,10 @@ impl Group {
         Group::Keys,
         Group::Memory,
         Group::Persistence,
-        Group::Replication,
         Group::Process,
         Group::Monitoring,
+        Group::Replication,
+        Group::Compatibility,
     ];
 
     pub fn title(self) -> &'static str {
@@ -94,9 +102,10 @@ impl Group {
             Group::Keys => "Keys",
             Group::Memory => "Memory",
             Group::Persistence => "Persistence",
-            Group::Replication => "Replication",
             Group::Process => "Process and log",
             Group::Monitoring => "Monitoring",
+            Group::Replication => "Replication",
+            Group::Compatibility => "For files and tests of others",
         }
     }
 }
@@ -118,6 +127,7 @@ impl Row {
             default,
             change: Change::AtRunTime,
             place,
+            is_hidden: false,
             check: |_| Ok(()),
             doc,
         }
@@ -125,6 +135,10 @@ impl Row {
 
     pub(super) const fn at_start(self) -> Row {
         Row { change: Change::AtStart, ..self }
+    }
+
+    pub(super) const fn hidden(self) -> Row {
+        Row { is_hidden: true, ..self }
     }
 
     pub(super) const fn protected(self) -> Row {
@@ -162,8 +176,32 @@ impl Row {
     pub fn value(&self, config: &Config) -> Value {
         match self.place {
             Place::Field { value, .. } => value(config),
+            Place::Kept { .. } => {
+                config.others.kept.get(self.name).cloned().unwrap_or_else(|| self.default_value())
+            }
             Place::Fixed { .. } => self.default_value(),
         }
+    }
+
+    /// Whether it can have another value than its default.
+    pub fn has_value(&self) -> bool {
+        !matches!(self.place, Place::Fixed { .. })
+    }
+
+    /// Gives the option a value, or says why it cannot have another than its default.
+    pub fn assign(&self, config: &mut Config, value: Value) -> Result<(), &'static str> {
+        match self.place {
+            Place::Field { assign, .. } => assign(config, value),
+            Place::Kept { .. } if value == self.default_value() => {
+                config.others.kept.remove(self.name);
+            }
+            Place::Kept { .. } => {
+                config.others.kept.insert(self.name, value);
+            }
+            Place::Fixed { .. } if value == self.default_value() => {}
+            Place::Fixed { why, .. } => return Err(why),
+        }
+        Ok(())
     }
 
     /// Sets the field to the default; nothing where the option has no field.

@@ -7,7 +7,7 @@ use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
 use crate::{
     IoBackend, PubsubDefault, WhoMay, aof, buffers, memory, operations, persistence, replication,
-    tls,
+    testing, tls,
 };
 
 /// More workers than this gain nothing that has been measured.
@@ -33,6 +33,10 @@ pub(super) const fn ignored(why: &'static str) -> Place {
     Place::Fixed { otherwise: Otherwise::Ignored, why }
 }
 
+pub(super) const fn kept(why: &'static str) -> Place {
+    Place::Kept { why }
+}
+
 pub(super) const fn integer(min: i64, max: i64) -> Kind {
     Kind::Integer { min, max }
 }
@@ -47,8 +51,8 @@ the command that removes them.";
 
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
-    let groups = OPTIONS.iter().chain(&aof::ROWS).chain(&replication::ROWS);
-    groups.chain(operations::OPTIONS)
+    let last = replication::ROWS.iter().chain(testing::ROWS);
+    OPTIONS.iter().chain(&aof::ROWS).chain(operations::OPTIONS).chain(last)
 }
 
 /// All but those of the last groups.

@@ -14,10 +14,11 @@ use kvasir_structures::table::Sample;
 use crate::access::Policy;
 use crate::database::{DbIndex, Keyspace};
 use crate::event::Class;
+use crate::gone::{note_end, note_expired};
 use crate::logging::log_changes;
 use crate::rng::Rng;
 use crate::value::{self, Object, Record};
-use crate::view::{Env, Garbage, Tally, note_end, note_expired};
+use crate::view::{Env, Garbage, Tally};
 
 /// What eviction works on.
 pub struct Eviction<'a> {

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::logging::{fence_all, log_and_fence, log_changes};
 use crate::plan::KeyAt;
 use crate::rng::Rng;
+use crate::spec::Flags;
 use crate::value::Object;
 use crate::view::{Env, Guard, Guards, Tally, View};
 use crate::waiting::{Blocked, Blocking, Wait};
@@ -116,7 +117,8 @@ pub fn execute_locked(
     let (Run::Keys(run) | Run::Planned(run, _)) = command.run else {
         unreachable!("such a command locks what it needs itself");
     };
-    let view = View::new(env, tally, keyspace, args, keys, guards);
+    let mut view = View::new(env, tally, keyspace, args, keys, guards);
+    view.keep_expired(command.spec.flags.contains(Flags::READONLY));
     let mut cx = Cx { args, db, view, reply, rng, blocking, wait: None };
     let result = run(&mut cx);
     cx.view.tally.note_effect(env, db, args, &result);

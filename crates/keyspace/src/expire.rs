@@ -10,10 +10,11 @@ use kvasir_structures::slot::SlotGuard;
 
 use crate::database::{DbIndex, Keyspace};
 use crate::found::Found;
+use crate::gone::note_expired;
 use crate::hash_expiry;
 use crate::logging::log_changes;
 use crate::value::{self, Object};
-use crate::view::{Env, Tally, note_expired};
+use crate::view::{Env, Tally};
 
 /// What a visit found to do.
 struct Due {

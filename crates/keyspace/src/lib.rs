@@ -25,6 +25,7 @@ pub mod evict;
 pub mod execute;
 pub mod expire;
 pub mod found;
+mod gone;
 pub mod hash_expiring;
 pub mod hash_expiry;
 pub mod hash_update;

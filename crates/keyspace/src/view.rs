@@ -20,6 +20,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::event::{Class, Event};
 use crate::found::Found;
+use crate::gone::{is_dead, note_expired};
 use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::snapshot::Image;
@@ -70,6 +71,12 @@ pub struct Env {
     /// Whether the calls come from a log: whoever wrote it decided what had expired when, and said
     /// so there; nothing expires on its own.
     pub replays: bool,
+    /// Whether clients are paused: what has expired is gone for who reads, and stays where it is.
+    pub is_paused: bool,
+    /// Whether a script makes the call.
+    pub is_in_script: bool,
+    /// Whether DEBUG wants what is wrong to be found by what comes behind checksums.
+    pub skips_checksums: bool,
 }
 
 impl Default for Env {
@@ -99,6 +106,9 @@ impl Default for Env {
             logs: false,
             fences: false,
             replays: false,
+            is_paused: false,
+            is_in_script: false,
+            skips_checksums: false,
         }
     }
 }
@@ -214,6 +224,8 @@ pub struct View<'a, 'g> {
     args: Args<'a>,
     pub(crate) keys: &'a [KeyAt],
     guards: &'a mut [Guard<'g>],
+    /// What has expired is gone for the call, but not deleted.
+    keeps_expired: bool,
 }
 
 /// What a search leaves behind beside the value: a read counts a hit or a miss, and a miss may be
@@ -244,7 +256,13 @@ impl<'a, 'g> View<'a, 'g> {
         keys: &'a [KeyAt],
         guards: &'a mut [Guard<'g>],
     ) -> View<'a, 'g> {
-        View { env, tally, keyspace, args, keys, guards }
+        View { env, tally, keyspace, args, keys, guards, keeps_expired: false }
+    }
+
+    /// Has keys that have expired stay where they are while clients are paused, for who only reads.
+    #[inline]
+    pub fn keep_expired(&mut self, is_read_only: bool) {
+        self.keeps_expired = self.env.is_paused && is_read_only;
     }
 
     /// How many keys the call has.
@@ -507,8 +525,11 @@ impl<'a, 'g> View<'a, 'g> {
         let guard = self.guard_of(key);
         let slot = &mut self.guards[guard].slot;
         let keeper = slot.keeper();
-        let is_gone = |record: Record<'_>| record.expiry_ms().is_some_and(|ms| env.has_passed(ms));
+        let keeps = self.keeps_expired;
+        let is_over = |record: Record<'_>| record.expiry_ms().is_some_and(|ms| env.has_passed(ms));
+        let is_gone = |record: Record<'_>| !keeps && is_over(record);
         match slot.find_unless(self.keys[key].hash, name, &keeper, is_gone) {
+            Lookup::Here(occupied) if keeps && is_dead(occupied.record(), env) => {}
             Lookup::Here(occupied) => {
                 let (db, tally) = (self.keys[key].db, &mut *self.tally);
                 let counted = u64::from(count != Count::Nothing);
@@ -517,7 +538,7 @@ impl<'a, 'g> View<'a, 'g> {
                 let parts_expire = occupied.record().parts_expire();
                 // Made where it goes: to copy what was just written would be to wait until it is.
                 let found = || Found { occupied, keeper, db, keyspace, env, tally };
-                return if parts_expire {
+                return if parts_expire && !keeps {
                     found().without_dead_parts(counted)
                 } else {
                     Some(found())
@@ -552,40 +573,4 @@ impl<'a, 'g> View<'a, 'g> {
         let found = self.guards.binary_search_by_key(&(at.db, at.slot), |guard| guard.place);
         found.expect("the slots of all keys are locked")
     }
-}
-
-/// Counts a record that expired, tells whom it concerns, and frees it. Called with its slot locked.
-#[cold]
-pub(crate) fn note_expired(
-    keyspace: &Keyspace,
-    env: &Env,
-    tally: &mut Tally,
-    place: (DbIndex, u16),
-    record: OwnedRecord<Object>,
-) {
-    tally.expired += 1;
-    note_end(keyspace, env, tally, place, record, (Class::EXPIRED, "expired"));
-}
-
-/// Tells of a key that no call has deleted, and frees it. Called with its slot locked.
-pub(crate) fn note_end(
-    keyspace: &Keyspace,
-    env: &Env,
-    tally: &mut Tally,
-    (db, slot): (DbIndex, u16),
-    record: OwnedRecord<Object>,
-    (class, name): (Class, &'static str),
-) {
-    let key = record.borrow().key();
-    keyspace.watching.note_gone(db, slot, key);
-    if env.logs {
-        tally.entry.push(db, [&b"DEL"[..], key].into_iter());
-    }
-    if env.notes(class) {
-        tally.note_event(db, key, class, name, true);
-    }
-    if keyspace.waiting.has_queue(db, slot, key) {
-        tally.ready.push(Ready { db, key: key.to_vec(), kind: None });
-    }
-    tally.discard(record);
 }

@@ -15,6 +15,7 @@ use kvasir_keyspace::database::{Database, DbIndex, Keyspace};
 use kvasir_keyspace::serial::Version;
 use kvasir_structures::gate::ExclusivePass;
 
+use crate::aof::record::time_line;
 use crate::disk::{Disk, directory_of};
 use crate::encode::{Encoder, Format};
 use crate::manifest::{FileFacts, Manifest};
@@ -53,6 +54,8 @@ pub struct Beside {
     pub aux: Vec<(&'static str, String)>,
     /// The code of each library of functions.
     pub libraries: Vec<Vec<u8>>,
+    /// The time to be noted before calls, in seconds since 1970.
+    pub unix_s: Option<u64>,
 }
 
 /// Where a snapshot goes.
@@ -162,7 +165,11 @@ impl Place<'_> {
             let libraries = if file == 0 { &beside.libraries[..] } else { &[] };
             encoder.begin(&aux, libraries);
             encode_sizes(&mut encoder, slots, keyspace, pass);
-            encoder.take()
+            let time = match options.format {
+                Format::Calls { .. } => beside.unix_s.map_or(Vec::new(), time_line),
+                Format::Rdb => Vec::new(),
+            };
+            [time, encoder.take()].concat()
         };
         (0..self.files).map(head).collect()
     }

@@ -21,6 +21,7 @@ use crate::apart::{Apart, LeftBehind, Patience, SILENCE_MAX};
 use crate::blocks;
 use crate::cancel::Cancel;
 use crate::chunks::{Chunks, Limits};
+use crate::delay::KeyDelay;
 use crate::disk::Disk;
 use crate::manners::Manners;
 use crate::pool::Pool;
@@ -43,6 +44,8 @@ pub struct Snapshot<'a> {
     pub buffer_max: usize,
     /// Over all files; 0: as many as the disk takes. It may be changed meanwhile.
     pub bytes_per_second: &'a Arc<AtomicU64>,
+    /// `rdb-key-save-delay`.
+    pub key_delay: &'a KeyDelay,
     pub progress: &'a Arc<Progress>,
     pub cancel: &'a Arc<Cancel>,
 }
@@ -256,9 +259,9 @@ impl Snapshot<'_> {
 
     /// Has all slots visited: by the calling thread, and by others as far as they can be started.
     fn visit_all(&self, door: Door<'_>, chunks: &Chunks, place: Place<'_>, images: &[Arc<Image>]) {
-        let next = AtomicUsize::new(0);
+        let (next, waited_for) = (AtomicUsize::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
-            let visit = || self.visit(door, chunks, place, (images, &next));
+            let visit = || self.visit(door, chunks, place, (images, &next, &waited_for));
             for _ in 1..self.visitors {
                 if thread::Builder::new().spawn_scoped(scope, visit).is_err() {
                     break;
@@ -274,7 +277,7 @@ impl Snapshot<'_> {
         door: Door<'_>,
         chunks: &Chunks,
         place: Place<'_>,
-        (images, next): (&[Arc<Image>], &AtomicUsize),
+        (images, next, waited_for): (&[Arc<Image>], &AtomicUsize, &AtomicU64),
     ) {
         let slots_max = SLOTS.div_ceil(place.files);
         let mut manners = Manners::new();
@@ -290,6 +293,9 @@ impl Snapshot<'_> {
                 let pass = door.enter();
                 has_more = !self.cancel.is_asked() && image.visit(self.keyspace, &pass, slot);
                 drop(pass);
+                let keys = chunks.keys();
+                let new_keys = keys.saturating_sub(waited_for.fetch_max(keys, Relaxed));
+                self.key_delay.wait(new_keys, || !self.cancel.is_asked());
                 manners.give_way();
             }
         }

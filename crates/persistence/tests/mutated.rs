@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::view::Env;
+use kvasir_persistence::delay::KeyDelay;
 use kvasir_persistence::load::{Entrance, LoadError, Progress, Target, load_from};
 use kvasir_structures::gate::Gate;
 
@@ -75,6 +76,7 @@ fn round(random: &mut Random, count: u64) -> u64 {
         env: &env,
         threads: 1,
         drops_expired: false,
+        key_delay: &KeyDelay::default(),
         keeps_present: true,
     };
     let is_sound = |_: &u64| {

@@ -54,6 +54,30 @@ pub fn cpu_time() -> CpuTime {
     CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
 }
 
+/// Of a thread of this process by its name, to a hundredth of a second; nothing where it is not
+/// known.
+pub fn cpu_time_of(name: &str) -> CpuTime {
+    let none = CpuTime { user: Duration::ZERO, system: Duration::ZERO };
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return none };
+    let stats = tasks.flatten().filter_map(|task| {
+        let text = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        cpu_time_in(&text, name)
+    });
+    stats.into_iter().next().unwrap_or(none)
+}
+
+/// What a line of /proc tells of a thread, if it has this name, which stands in parentheses.
+fn cpu_time_in(stat: &str, name: &str) -> Option<CpuTime> {
+    let (_, rest) = stat.split_once('(')?;
+    let fields = rest.strip_prefix(name)?.strip_prefix(") ")?;
+    let hundredths = |index: usize| {
+        let count = fields.split(' ').nth(index)?.parse().ok()?;
+        Some(Duration::from_millis(10).saturating_mul(count))
+    };
+    // Fields 14 and 15 of the line, which begins with three of which two are gone.
+    Some(CpuTime { user: hundredths(11)?, system: hundredths(12)? })
+}
+
 /// Processor time of the calling thread, both kinds together.
 pub fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -104,6 +128,16 @@ mod tests {
         assert!(now >= 64);
         assert_eq!(raise_open_files(now), now);
         assert!(raise_open_files(1 << 40) >= now);
+    }
+
+    #[test]
+    fn a_thread_is_found_by_its_name() {
+        let line = "17 (worker-0) S 1 1 1 0 -1 4194560 10 0 0 0 250 7 0 0 20 0 5 0 123";
+        let millis = Duration::from_millis;
+        let time = CpuTime { user: millis(2500), system: millis(70) };
+        assert_eq!(cpu_time_in(line, "worker-0"), Some(time));
+        assert_eq!(cpu_time_in(line, "worker-"), None);
+        assert_eq!(cpu_time_of("nobody").user, Duration::ZERO);
     }
 
     #[test]

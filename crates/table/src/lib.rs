@@ -51,6 +51,8 @@ pub enum Way {
     World,
     /// With the worker whole, since it runs other calls.
     Session,
+    /// As a session or with the gate closed, as its arguments have it.
+    SessionOrWorld,
     /// By its first argument one of its subcommands.
     Container,
     /// As a container, but without any argument a command itself.

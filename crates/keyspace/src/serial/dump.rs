@@ -42,17 +42,17 @@ pub(super) fn with_footer(mut writer: Writer, version: Version) -> Vec<u8> {
     payload
 }
 
-/// What stands before a footer of a known version and with the right checksum.
-pub(super) fn split_footer(payload: &[u8]) -> Option<&[u8]> {
+/// What stands before a footer of a known version and with the right checksum, if that counts.
+pub(super) fn split_footer(payload: &[u8], skips_checksum: bool) -> Option<&[u8]> {
     let (guarded, checksum) = payload.split_last_chunk::<CHECKSUM_SIZE>()?;
     let (body, version) = guarded.split_last_chunk::<VERSION_SIZE>()?;
-    let is_sound = crc64::update(0, guarded) == u64::from_le_bytes(*checksum);
+    let is_sound = skips_checksum || crc64::update(0, guarded) == u64::from_le_bytes(*checksum);
     (is_sound && Version(u16::from_le_bytes(*version)).is_known()).then_some(body)
 }
 
 /// The value of a payload. What follows the value does not count, as in Redis.
 pub fn undump(payload: &[u8], env: &Env) -> Result<Value, DumpError> {
-    let value = split_footer(payload).ok_or(DumpError::Footer)?;
+    let value = split_footer(payload, env.skips_checksums).ok_or(DumpError::Footer)?;
     let mut reader = Reader::new(value, env.text_len_max);
     let read = reader.byte().and_then(|type_byte| read_value(type_byte, &mut reader, env));
     read.map_err(DumpError::Value)

@@ -25,7 +25,7 @@ pub fn dump<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 /// The code of each library of a payload, or what Redis says of one that is none.
 pub fn undump(payload: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let libraries =
-        split_footer(payload).ok_or("ERR DUMP payload version or checksum are wrong")?;
+        split_footer(payload, false).ok_or("ERR DUMP payload version or checksum are wrong")?;
     let mut reader = Reader::new(libraries, payload.len().max(1 << 20));
     let mut codes = Vec::new();
     while reader.offset() < libraries.len() {

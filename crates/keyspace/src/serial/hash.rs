@@ -70,6 +70,17 @@ pub(super) fn pack(packed: Packed, env: &Env) -> Result<Value, SerialError> {
     Ok(Value::bytes(Tag::HashListpack, packed.listpack.into_bytes()))
 }
 
+/// As [`pack`], of a zipmap, which was written before there was a limit on the length of its texts,
+/// or under another one.
+pub(super) fn pack_zipmap(packed: Packed, env: &Env) -> Result<Value, SerialError> {
+    let is_long = |element: Element<'_>| element.text().len() > env.hash_listpack_value_max;
+    if packed.listpack.view().iter().any(is_long) {
+        let fields = unpack(&packed.listpack).ok_or(packed.error(TWICE))?;
+        return Ok(Value::object(Tag::HashTable, Object::Hash(fields)));
+    }
+    pack(packed, env)
+}
+
 /// A table of what is in a listpack; `None` if a field is there twice.
 fn unpack(listpack: &Listpack) -> Option<PackedTable> {
     let mut fields = PackedTable::new();

@@ -151,7 +151,7 @@ pub fn read_value(type_byte: u8, reader: &mut Reader<'_>, env: &Env) -> Result<V
         sorted_set::ZIPLIST => sorted_set::pack(packed::ziplist(reader)?, env),
         sorted_set::LISTPACK => sorted_set::pack(packed::listpack(reader)?, env),
         hash::PAIRS => hash::read_pairs(reader, env),
-        hash::ZIPMAP => hash::pack(packed::zipmap(reader)?, env),
+        hash::ZIPMAP => hash::pack_zipmap(packed::zipmap(reader)?, env),
         hash::ZIPLIST => hash::pack(packed::ziplist(reader)?, env),
         hash::LISTPACK => hash::pack(packed::listpack(reader)?, env),
         hash_expiring::TIMED => hash_expiring::read_timed(reader, env),

@@ -8,6 +8,7 @@ use kvasir_structures::listpack::{Element, Listpack};
 use super::{DumpError, Reader, skip_value};
 use crate::database::DbIndex;
 use crate::testing::{Bench, Oracle, oracle, split, valkey};
+use crate::value::Tag;
 
 /// Valkey has 512 by default, Redis 7.0 128.
 const REDIS_LIMITS: &str = "CONFIG SET hash-max-listpack-entries 512";
@@ -164,6 +165,19 @@ fn old_hashes() {
     check_reads(ziplist, 6, &["f 5"]);
     check_refused(b"\x0d\x10\x10\0\0\0\x0c\0\0\0\x02\0\0\x01f\x03\xf6\xff");
     check_refused(b"\x09\x07\x02\x01a\x01\0b\xff");
+}
+
+/// One may have texts that no listpack would get today.
+#[test]
+fn an_old_hash_of_long_texts_is_a_table() {
+    let mut bench = Bench::new(Protocol::Resp2);
+    let zipmap = b"\x09\x0d\x02\x01f\x01\0v\x01g\x02\0ww\xff";
+    for (value_max, tag) in [(1, Tag::HashTable), (2, Tag::HashListpack)] {
+        bench.env.hash_listpack_value_max = value_max;
+        let value = super::undump(&payload(zipmap, 1), &bench.env).unwrap();
+        let record = value.into_record(b"k", None);
+        assert_eq!(Tag::of(record.borrow()), tag, "{value_max}");
+    }
 }
 
 #[test]

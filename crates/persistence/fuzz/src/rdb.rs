@@ -13,6 +13,7 @@ use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::digest::of_data_set;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
+use kvasir_persistence::delay::KeyDelay;
 use kvasir_persistence::disk::{Disk, DiskFile};
 use kvasir_persistence::encode::Format;
 use kvasir_persistence::load::{Entrance, Progress, Target, load_from};
@@ -53,6 +54,7 @@ impl Data {
             env: &env,
             threads: 1,
             drops_expired: false,
+            key_delay: &KeyDelay::default(),
             keeps_present: false,
         };
         load_from(file, &target, &progress, &mut ()).ok()?;
@@ -76,6 +78,7 @@ impl Data {
             visitors: 1,
             buffer_max: 1 << 20,
             bytes_per_second: &Arc::default(),
+            key_delay: &KeyDelay::default(),
             progress: &Arc::default(),
             cancel: &Arc::default(),
         };

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::manifest::{Manifest, Part};
-use super::record::group_head;
+use super::record::{group_head, time_line};
 use crate::claim::Claim;
 use crate::disk::{Disk, DiskFile};
 use crate::encode::Format;
@@ -48,6 +48,28 @@ pub struct Increment<F> {
     pub len: u64,
     /// Others may write to it, since nothing can keep them away: what is written goes to its end.
     pub is_shared: bool,
+}
+
+/// What an increment begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    pub has_checksums: bool,
+    /// The time to be noted in it, in seconds since 1970.
+    pub unix_s: Option<u64>,
+}
+
+impl Opening {
+    /// Of a log of groups without times.
+    pub const OF_GROUPS: Opening = Opening { has_checksums: true, unix_s: None };
+
+    fn bytes(self) -> Vec<u8> {
+        let mut bytes = self.unix_s.map_or(Vec::new(), time_line);
+        if self.has_checksums {
+            // An empty group: whatever becomes of what comes behind it is known to be of groups.
+            bytes.extend(group_head(0, &[]));
+        }
+        bytes
+    }
 }
 
 impl<D: Disk> Files<D> {
@@ -100,8 +122,8 @@ impl<D: Disk> Files<D> {
     }
 
     /// A new increment, to which everything is appended from now on.
-    pub fn begin_increment(&mut self, has_checksums: bool) -> io::Result<Increment<D::File>> {
-        let begun = self.begin_apart(has_checksums)?;
+    pub fn begin_increment(&mut self, opening: Opening) -> io::Result<Increment<D::File>> {
+        let begun = self.begin_apart(opening)?;
         match self.keep_apart() {
             Ok(()) => Ok(begun),
             Err(error) => {
@@ -114,7 +136,7 @@ impl<D: Disk> Files<D> {
     /// As `begin_increment`, where the one before it may have lost something: whoever starts on
     /// these files must come to the one that is torn as the last. So the manifest names the new one
     /// together with the base that makes the others superfluous.
-    pub fn begin_apart(&mut self, has_checksums: bool) -> io::Result<Increment<D::File>> {
+    pub fn begin_apart(&mut self, opening: Opening) -> io::Result<Increment<D::File>> {
         self.last_increment += 1;
         let seq = self.last_increment;
         let name = format!("{}.{seq}.incr.aof", self.name);
@@ -123,9 +145,8 @@ impl<D: Disk> Files<D> {
         if is_shared {
             file.set_append()?;
         }
-        // An empty group: whatever becomes of what comes behind it is known to be of groups.
-        let opening = if has_checksums { group_head(0, &[]) } else { Vec::new() };
-        if has_checksums {
+        let opening = opening.bytes();
+        if !opening.is_empty() {
             file.append(&opening)?;
             file.sync()?;
         }
@@ -266,6 +287,26 @@ mod tests {
     use super::*;
     use crate::disk::RealDisk;
     use crate::set::new_name;
+
+    #[test]
+    fn the_time_stands_before_all_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = Manifest::default();
+        let mut files = Files::new(RealDisk, dir.path().into(), "log".into(), manifest);
+        for (has_checksums, unix_s, lines) in [
+            (true, Some(7), &["#TS:7\r", "#KVG:"][..]),
+            (true, None, &["#KVG:"]),
+            (false, None, &[]),
+        ] {
+            let begun = files.begin_increment(Opening { has_checksums, unix_s }).unwrap();
+            let path = dir.path().join(format!("log.{}.incr.aof", begun.seq));
+            let text = std::fs::read_to_string(path).unwrap();
+            assert_eq!(text.len() as u64, begun.len);
+            assert_eq!(text.lines().count(), lines.len());
+            let begins = |(line, start): (&str, &&str)| line.starts_with(start.trim_end());
+            assert!(text.lines().zip(lines).all(begins), "{text:?}");
+        }
+    }
 
     #[test]
     fn only_what_was_never_finished_is_removed() {

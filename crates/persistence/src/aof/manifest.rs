@@ -116,6 +116,11 @@ fn quoted(name: &str) -> String {
     }
     let escaped = name.bytes().map(|byte| match byte {
         b'"' | b'\\' => format!("\\{}", byte as char),
+        b'\n' => "\\n".into(),
+        b'\r' => "\\r".into(),
+        b'\t' => "\\t".into(),
+        0x07 => "\\a".into(),
+        0x08 => "\\b".into(),
         b' '..=b'~' => (byte as char).to_string(),
         byte => format!("\\x{byte:02x}"),
     });

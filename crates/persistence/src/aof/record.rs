@@ -66,6 +66,11 @@ pub fn group_head(synced: u64, body: &[&[u8]]) -> Vec<u8> {
     format!("{head}{checksum:016x}\r\n").into_bytes()
 }
 
+/// The line that says when what follows it was written.
+pub fn time_line(unix_s: u64) -> Vec<u8> {
+    format!("#TS:{unix_s}\r\n").into_bytes()
+}
+
 /// The record at the beginning of `bytes`, which are not empty. Places in it count from there.
 pub fn parse(bytes: &[u8]) -> Result<Record, NoRecord> {
     match bytes.first() {

@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use kvasir_structures::log::Reader;
 
-use super::files::{Files, Increment};
+use super::files::{Files, Increment, Opening};
 use super::output::{Failed, Output, Plain, write_all};
-use super::record::group_head;
+use super::record::{group_head, time_line};
 use crate::disk::{Disk, DiskFile};
 
 /// What stands before the changes of a group takes no more bytes.
@@ -230,7 +230,7 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             self.len = self.len.max(self.marked);
         }
         let line_s = turn.unix_s.filter(|now_s| *now_s != self.last_line_s);
-        let mut head = line_s.map_or(Vec::new(), |now_s| format!("#TS:{now_s}\r\n").into_bytes());
+        let mut head = line_s.map_or(Vec::new(), time_line);
         let body: Vec<&[u8]> = self.reader.slices(range.clone()).collect();
         if turn.has_checksums {
             head.extend(group_head(self.synced, &body));
@@ -329,12 +329,12 @@ impl<'l, F: DiskFile> Writer<'l, F> {
     pub fn switch<D: Disk<File = F>>(
         &mut self,
         files: &mut Files<D>,
-        has_checksums: bool,
+        opening: Opening,
     ) -> Result<u64, Trouble> {
         assert!(!self.is_dirty, "no increment but the last may be torn");
         let begun = match self.lost_in {
-            Some(_) => files.begin_apart(has_checksums),
-            None => files.begin_increment(has_checksums),
+            Some(_) => files.begin_apart(opening),
+            None => files.begin_increment(opening),
         };
         match begun {
             Ok(Increment { file, seq, len, is_shared }) => {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::serial::Version;
@@ -27,6 +27,8 @@ pub(super) struct News {
     pub file: usize,
     pub offset: u64,
     pub item: Item<'static>,
+    /// Gone once the caller has taken note of it, for who waits for that.
+    pub noted: Option<SyncSender<()>>,
 }
 
 /// Whole entries at the beginning of what was read.
@@ -139,18 +141,28 @@ impl<'a, R: Read> Cutter<'a, R> {
                     if let (Item::Aux { name, value }, Some(claims)) = (&item, &mut self.claims) {
                         claims.check_aux(name, value).map_err(|what| broken(offset, what))?;
                     }
-                    // The caller takes it as long as there are readers.
-                    let item = item.into_owned();
-                    let _ = out.news.send(News { file: self.file, offset, item });
+                    self.tell(out, offset, item.into_owned());
                 }
             }
+        }
+    }
+
+    /// Passes news on, which the caller takes as long as there are readers. No key is loaded behind
+    /// a library that the caller refuses.
+    fn tell(&self, out: &Out, offset: u64, item: Item<'static>) {
+        let is_library = matches!(item, Item::Library(_));
+        let (noted, wait) = sync_channel(0);
+        let noted = is_library.then_some(noted);
+        let _ = out.news.send(News { file: self.file, offset, item, noted });
+        if is_library {
+            let _ = wait.recv();
         }
     }
 
     /// Checks the checksum, and what else was told of the file. What follows the end of a file of
     /// which nothing was told is not looked at, as in Redis.
     fn end(&mut self, version: Version) -> Result<(), LoadError> {
-        if has_checksum(version) {
+        if has_checksum(version) && !self.target.env.skips_checksums {
             self.check_checksum()?;
         }
         let (keys, offset, checksum) = (self.keys, self.offset, self.checksum);

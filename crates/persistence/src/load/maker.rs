@@ -67,11 +67,13 @@ impl Makers<'_> {
                 Made::Empty(key) => {
                     let item = Item::Empty(Cow::Owned(key));
                     // The caller takes it as long as there are makers.
-                    let _ = news.send(News { file: block.file, offset: place(0), item });
+                    let _ =
+                        news.send(News { file: block.file, offset: place(0), item, noted: None });
                     &self.progress.keys_empty
                 }
             };
             count.fetch_add(1, Relaxed);
+            self.target.key_delay.wait(1, || !self.failure.is_there());
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ use kvasir_keyspace::view::Env;
 use kvasir_structures::gate::{Gate, Guests};
 use kvasir_structures::locks::lock;
 
+use crate::delay::KeyDelay;
 use crate::disk::read_more;
 use crate::input::Input;
 use crate::manifest::{MAGIC, Manifest, SIZE_MAX};
@@ -57,6 +58,8 @@ pub struct Target<'a> {
     pub threads: usize,
     /// Whether keys whose time has come are left out. Who replays a log behind the file needs them.
     pub drops_expired: bool,
+    /// `key-load-delay`.
+    pub key_delay: &'a KeyDelay,
     /// Whether a key that is in the databases already stays as it is; otherwise it is an error.
     pub keeps_present: bool,
 }
@@ -327,7 +330,7 @@ fn read_all<R: Read + Send>(
 fn listen(news: &Receiver<News>, listener: &mut impl Listener, failure: &Failure) {
     loop {
         match news.recv_timeout(ASK) {
-            Ok(News { file, offset, item }) => {
+            Ok(News { file, offset, item, noted: _noted }) => {
                 if let Err(what) = tell(listener, item) {
                     failure.note(file, broken(offset, what));
                 }

@@ -9,6 +9,7 @@ use kvasir_keyspace::digest::of_data_set;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::delay::KeyDelay;
 use kvasir_persistence::disk::Disk;
 use kvasir_persistence::encode::Format;
 use kvasir_persistence::load::{self, Entrance, FileError, Progress, Target, load, load_from};
@@ -40,13 +41,14 @@ pub struct Data {
     pub keyspace: Keyspace,
     /// Of all snapshots.
     pub progress: Arc<snapshot::Progress>,
+    pub key_delay: KeyDelay,
 }
 
 impl Data {
     pub fn empty() -> Data {
         let gate = Arc::new(Gate::new(1));
         let keyspace = Keyspace::new(&gate, 2);
-        Data { gate, keyspace, progress: Arc::default() }
+        Data { gate, keyspace, progress: Arc::default(), key_delay: KeyDelay::default() }
     }
 
     /// So many strings.
@@ -73,6 +75,7 @@ impl Data {
             env,
             threads: 2,
             drops_expired: true,
+            key_delay: &self.key_delay,
             keeps_present: false,
         }
     }
@@ -96,6 +99,7 @@ impl Data {
             visitors: 2,
             buffer_max: 1 << 20,
             bytes_per_second: &Arc::new(bytes_per_second.into()),
+            key_delay: &self.key_delay,
             progress: &self.progress,
             cancel,
         };

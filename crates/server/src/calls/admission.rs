@@ -11,8 +11,9 @@ use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
 use crate::calls::admit::{Scene, admit};
-use crate::state::connection::pause::may_write;
+use crate::scripts::writes::may_write;
 use crate::state::connection::{Connection, messages};
+use crate::state::shared::Shared;
 
 const NO_REPLICAS: Error = Error::fixed("NOREPLICAS Not enough good replicas to write.");
 
@@ -47,12 +48,16 @@ pub fn check(
     if entry.spec.flags.contains(Flags::WRITE) {
         saving.check_write(scene.shared)?;
         scene.shared.aof.check_write()?;
-        let (config, now_ms) = (&scene.core.config.replication, scene.core.env.now_ms);
-        if scene.shared.replication.lacks_replicas(config, now_ms) {
-            return Err(NO_REPLICAS);
-        }
+        check_replicas(scene.shared, &scene.core.config, scene.core.env.now_ms)?;
     }
     Ok(())
+}
+
+/// Fails if writes want more replicas than follow closely.
+#[inline]
+pub fn check_replicas(shared: &Shared, config: &Config, now_ms: u64) -> Result<(), Error> {
+    let lacks_them = shared.replication.lacks_replicas(&config.replication, now_ms);
+    if lacks_them { Err(NO_REPLICAS) } else { Ok(()) }
 }
 
 /// What a client may not do that monitors: as in Redis it counts as a replica.

@@ -30,6 +30,7 @@ pub fn settle(
         let is_muted = connection.output.replies != Replies::On;
         let waits = Waits { awaited: Awaited::Key(waiter), is_muted, made: None, us: 0 };
         core.deadlines.add(waits.place(connection));
+        connection.client.has_deadline.store(waits.place(connection).is_some(), Relaxed);
         connection.waiting.waits = Some(Box::new(waits));
     }
     if !core.tally.ready.is_empty() {

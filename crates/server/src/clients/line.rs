@@ -22,7 +22,7 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
     let queued = client.queued_bytes.load(Relaxed);
     let capabilities = if client.can_redirect.load(Relaxed) { "r" } else { "" };
     let tracker = client.tracker();
-    let fields: [(&str, &dyn std::fmt::Display); 32] = [
+    let fields: [(&str, &dyn std::fmt::Display); 35] = [
         ("id", &client.id),
         ("addr", &client.address),
         ("laddr", &client.local_address),
@@ -55,6 +55,9 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
         ("resp", &client.protocol.load(Relaxed)),
         ("lib-name", &names.library),
         ("lib-ver", &names.library_version),
+        ("tot-net-in", &client.received_bytes.load(Relaxed)),
+        ("tot-net-out", &client.sent_bytes.load(Relaxed)),
+        ("tot-cmds", &client.commands.load(Relaxed)),
     ];
     for (index, (name, value)) in fields.iter().enumerate() {
         let space = if index == 0 { "" } else { " " };

@@ -39,7 +39,10 @@ pub struct Client {
     pub last_command: AtomicUsize,
     pub input_bytes: AtomicUsize,
     pub output_bytes: AtomicUsize,
+    /// Calls made, and bytes that came and went.
     pub commands: AtomicU64,
+    pub received_bytes: AtomicU64,
+    pub sent_bytes: AtomicU64,
     /// Calls queued since MULTI; -1 outside of a transaction.
     pub queued: AtomicI64,
     /// Keys that it watches.
@@ -55,6 +58,8 @@ pub struct Client {
     pub can_redirect: AtomicBool,
     /// Its call waits for a key.
     pub is_blocked: AtomicBool,
+    /// Its call waits for something, but not for ever.
+    pub has_deadline: AtomicBool,
     pub no_evict: AtomicBool,
     pub no_touch: AtomicBool,
     /// How many channels, patterns and shard channels it has subscribed to.
@@ -114,6 +119,8 @@ impl Client {
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             commands: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
             queued: AtomicI64::new(-1),
             watched: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
@@ -123,6 +130,7 @@ impl Client {
             can_redirect: AtomicBool::new(false),
             tracker: Mutex::default(),
             is_blocked: AtomicBool::new(false),
+            has_deadline: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             subscriptions: Default::default(),
@@ -137,6 +145,12 @@ impl Client {
             + self.queued_bytes.load(Relaxed)
             + size_of::<Client>()
             + self.connection_bytes
+    }
+
+    /// Adds to a figure of which its worker is the only writer.
+    #[inline]
+    pub fn add(figure: &AtomicU64, count: u64) {
+        figure.store(figure.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
     /// How it tracks keys, if it does.

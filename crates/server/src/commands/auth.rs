@@ -122,9 +122,10 @@ fn parse_protocol(version: &[u8]) -> Result<Protocol, Error> {
 
 fn write_hello(cx: &mut ServerCx<'_>) {
     let id = cx.connection.client.id as i64;
+    let zone = cx.core.config.availability_zone.clone();
     let reply = cx.reply();
     let protocol = protocol_number(reply.protocol());
-    reply.map(7);
+    reply.map(7 + usize::from(!zone.is_empty()));
     for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
@@ -139,6 +140,10 @@ fn write_hello(cx: &mut ServerCx<'_>) {
     }
     reply.bulk(b"modules");
     reply.array(0);
+    if !zone.is_empty() {
+        reply.bulk(b"availability_zone");
+        reply.bulk(&zone);
+    }
 }
 
 static AUTH: ServerCommand = ServerCommand {

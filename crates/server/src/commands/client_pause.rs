@@ -48,6 +48,7 @@ fn pause(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let until_ms = timeout_ms.checked_add(now_ms).filter(|until| *until <= i64::MAX as u64);
     let until_ms = until_ms.ok_or(Error::fixed("ERR timeout is out of range"))?;
     cx.shared.pause.begin(scope, until_ms, now_ms);
+    cx.core.see_listeners(cx.shared);
     cx.reply().ok();
     Ok(())
 }
@@ -65,6 +66,7 @@ pub static CLIENT_UNPAUSE: ServerCommand = ServerCommand {
     },
     run: ServerRun::Plain(|cx| {
         cx.shared.pause.end();
+        cx.core.see_listeners(cx.shared);
         cx.shared.send_all(|| Message::Look);
         cx.reply().ok();
         Ok(())

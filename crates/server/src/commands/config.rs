@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::command::{self, SetError};
@@ -15,7 +16,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
-use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, is_word, write_help};
+use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, write_help};
 use crate::log::{self, notice, warning};
 use crate::machine::process;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
@@ -112,8 +113,13 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         change_files(cx.shared, config, changed)
     });
     let config = changed.map_err(|error: SetError| Error::from_bytes(error.message()))?;
-    if pairs.iter().step_by(2).any(|name| is_word(name, "requirepass")) {
+    let names =
+        |option: &[u8]| pairs.iter().step_by(2).any(|name| name.eq_ignore_ascii_case(option));
+    if names(b"requirepass") {
         cx.shared.acl.set_default_password(&config.requirepass);
+    }
+    if !config.aof.disable_auto_gc && names(b"aof-disable-auto-gc") {
+        cx.shared.aof.delete_history();
     }
     cx.core.refresh(cx.shared);
     cx.shared.aof.obey(cx.shared, had_log, &config);
@@ -193,6 +199,8 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
         cx.shared.workers.iter().for_each(|worker| worker.stats.reset());
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();
+        cx.shared.freeing.reset_figures();
+        cx.shared.aof.delayed.store(0, Relaxed);
         cx.shared.compression.reset();
         cx.reply().ok();
         Ok(())

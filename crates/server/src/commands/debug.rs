@@ -1,5 +1,6 @@
 //! DEBUG: for tests and for people who look inside.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -8,15 +9,17 @@ use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::digest;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Flags, Group, Spec};
-use kvasir_resp::args::ArgsBuf;
+use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::number::parse_integer;
 use kvasir_table::Handler;
 
 use crate::commands::config::rewrite_all;
 use crate::commands::{ANY_TIME_ADMIN, debug_protocol, is_word, saving, unknown_word, write_help};
 use crate::info::crash;
+use crate::loading::again;
 use crate::log::warning;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::debugging::Debugging;
 use crate::workers::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
@@ -34,8 +37,13 @@ static DEBUG: ServerCommand = ServerCommand {
         is_for_system: true,
         ..Spec::BLANK
     },
-    run: ServerRun::World(debug),
+    run: ServerRun::SessionIf(loads_log, again::run, debug),
 };
+
+/// It runs the calls of the log.
+fn loads_log(args: Args<'_>) -> bool {
+    args.len() == 2 && is_word(&args[1], "loadaof")
+}
 
 fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let args = cx.args;
@@ -54,13 +62,18 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         (b"error", 3) => error(cx),
         (b"log", 3) => log(cx),
         (b"sleep", 3) => sleep(cx),
-        (b"set-active-expire", 3) => set_active_expire(cx),
+        (b"set-active-expire", 3) => turn(cx, |debugging| &debugging.expires_actively),
+        (b"pause-cron", 3) => turn(cx, |debugging| &debugging.pauses_cron),
+        (b"set-disable-deny-scripts", 3) => turn(cx, |debugging| &debugging.frees_scripts),
+        (b"set-skip-checksum-validation", 3) => turn(cx, |debugging| &debugging.skips_checksums),
+        (b"dict-resizing", 3) => cx.reply().ok(),
+        (b"aof-flush-sleep", 3) => aof_flush_sleep(cx),
         (b"quicklist-packed-threshold", 3) => return packed_threshold(cx),
         (b"replybuffer", 4) => return reply_buffer(cx),
         (b"config-rewrite-force-all", 2) => return rewrite_all(cx),
         (b"change-repl-id", 2) => return change_replication_id(cx),
         (b"reload", _) => return saving::reload(cx),
-        (b"loadaof", 2) => return Err(NO_LOG),
+        (b"loadaof", 2) => return Err(NOT_FROM_SCRIPTS),
         (b"panic", 2) => panic!("DEBUG PANIC was asked for"),
         (b"assert", 2) => crash::fatal("DEBUG ASSERT was asked for"),
         (b"oom", 2) => crash::fatal("out of memory, as DEBUG OOM wants it"),
@@ -70,16 +83,19 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-const NO_LOG: Error =
-    Error::fixed("ERR There is no log to load: this server does not write one yet.");
+const NOT_FROM_SCRIPTS: Error = Error::fixed("ERR DEBUG LOADAOF is not allowed from script");
 
 static HELP: &[&str] = &[
+    "AOF-FLUSH-SLEEP <microseconds>",
+    "    Has the append-only file written so much later.",
     "ASSERT, OOM, PANIC, SEGFAULT",
     "    Ends the server as such a failure would, with a crash report but for SEGFAULT.",
     "CHANGE-REPL-ID",
     "    Gives the data another replication id.",
     "CONFIG-REWRITE-FORCE-ALL",
     "    As CONFIG REWRITE, but with all options, whether they have their default or not.",
+    "DICT-RESIZING <0|1>",
+    "    Accepted: tables grow a bucket at a time.",
     "DIGEST",
     "    A fingerprint of all data.",
     "DIGEST-VALUE <key> [<key> ...]",
@@ -92,10 +108,14 @@ static HELP: &[&str] = &[
     "    How the table of a large set, hash or sorted set is filled.",
     "LISTPACK <key>",
     "    The elements of a value that is a listpack.",
+    "LOADAOF",
+    "    Forgets the data and loads it from the append-only file.",
     "LOG <message>",
     "    Writes a line to the log.",
     "OBJECT <key>",
     "    What is known of a key's value inside.",
+    "PAUSE-CRON <0|1>",
+    "    Whether nothing is done by the clock: no expired keys are deleted in the background.",
     "POPULATE <count> [<prefix>] [<size>]",
     "    Creates keys of strings, named key:0 and so on, where there are none yet.",
     "PROTOCOL <type>",
@@ -113,6 +133,10 @@ static HELP: &[&str] = &[
     "    Lengths of a key and of its string.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Whether expired keys are deleted before somebody asks for them.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>",
+    "    Whether scripts may make calls that they must not make otherwise.",
+    "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+    "    Whether files, and what RESTORE gets, are taken whatever their checksums say.",
     "SLEEP <seconds>",
     "    Stops the whole server for so long. Decimals allowed.",
 ];
@@ -225,10 +249,16 @@ fn sleep(cx: &mut ServerCx<'_>) {
     cx.reply().ok();
 }
 
-/// Worker 0 is woken: it may sleep without a clock.
-fn set_active_expire(cx: &mut ServerCx<'_>) {
+/// Turns something on or off. Workers are woken: they may sleep without a clock.
+fn turn(cx: &mut ServerCx<'_>, switch: fn(&Debugging) -> &AtomicBool) {
     let is_on = parse_integer(&cx.args[2]).is_some_and(|number| number != 0);
-    cx.shared.expires_actively.store(is_on, Relaxed);
-    cx.shared.send(0, Message::Look);
+    switch(&cx.shared.debugging).store(is_on, Relaxed);
+    cx.shared.send_all(|| Message::Look);
+    cx.reply().ok();
+}
+
+fn aof_flush_sleep(cx: &mut ServerCx<'_>) {
+    let sleep_us = parse_integer(&cx.args[2]).and_then(|number| u64::try_from(number).ok());
+    cx.shared.aof.sleep_us.store(sleep_us.unwrap_or(0), Relaxed);
     cx.reply().ok();
 }

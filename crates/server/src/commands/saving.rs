@@ -2,7 +2,6 @@
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
-use kvasir_keyspace::view::Garbage;
 use kvasir_persistence::load::{Entrance, FileError, manifest};
 
 use crate::commands::{ANY_TIME_FAST, is_word};
@@ -135,10 +134,8 @@ pub(super) fn reload(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     // Nothing is thrown away for a file that is not there.
     manifest(&path).map_err(failed)?;
     if what.flushes {
-        for db in shared.keyspace.indexes() {
-            let old = shared.keyspace.flush(db, cx.alone());
-            cx.core.tally.garbage.extend(old.map(Garbage::Database));
-        }
+        let (core, pass) = cx.core_alone();
+        loading::forget_all(shared, core, pass);
     }
     let loading = &shared.saving.loading;
     loading.begin();

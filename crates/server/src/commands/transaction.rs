@@ -12,6 +12,7 @@ use kvasir_resp::reply::Mark;
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::planning::plan_slots;
+use crate::clients::Client;
 use crate::commands::ANY_TIME_NOSCRIPT;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun, session_of};
 use crate::run::session::Session;
@@ -168,6 +169,7 @@ fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> 
     if has(Flags::WRITE) {
         shared.saving.check_write(shared)?;
         shared.aof.check_write()?;
+        session.check_replicas()?;
     }
     Ok(())
 }
@@ -212,7 +214,7 @@ fn run(mut session: Session, call: Queued, start: Mark) -> Session {
         session.fail(entry, mark, &error);
         return session;
     }
-    if let Some(run) = session_of(session.worker.commands, entry) {
+    if let Some(run) = session_of(session.worker.commands, entry, args.as_args()) {
         let (mut session, result) = session.hand_on(entry, run, args, start);
         if let Err(error) = result {
             session.fail(entry, mark, &error);
@@ -220,6 +222,7 @@ fn run(mut session: Session, call: Queued, start: Mark) -> Session {
         return session;
     }
     let result = session.call(entry, args.as_args());
+    Client::add(&session.connection.client.commands, 1);
     session.feed_monitors(entry, args.as_args(), false);
     if let Err(error) = result {
         session.fail(entry, mark, &error);

@@ -8,8 +8,11 @@ use kvasir_reactor::clock::Ticks;
 use kvasir_structures::locks::lock;
 
 use crate::clients::Client;
+use crate::info::data::databases;
 use crate::info::{Lines, Source, compression, ratio};
 use crate::state::shared::Shared;
+use crate::stats::samples::Totals;
+use crate::stats::{Counter, WorkerStats};
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     let waiting = &source.shared.keyspace.waiting;
@@ -27,7 +30,8 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     lines.field("pubsub_clients", all.iter().filter(|client| client.is_subscriber()).count());
     let watching = |client: &&std::sync::Arc<Client>| client.watched.load(Relaxed) > 0;
     lines.field("watching_clients", all.iter().filter(watching).count());
-    lines.zeros(&["clients_in_timeout_table"]);
+    let deadlines = all.iter().filter(|client| client.has_deadline.load(Relaxed)).count();
+    lines.field("clients_in_timeout_table", deadlines);
     let watched: usize = all.iter().map(|client| client.watched.load(Relaxed)).sum();
     lines.field("total_watched_keys", watched);
     lines.field("total_blocking_keys", waiting.key_count());
@@ -63,26 +67,25 @@ impl Buffers {
 }
 
 pub fn stats(source: &Source<'_>, lines: &mut Lines) {
-    let commands = source.sum(|stats| &stats.commands);
-    let input = source.sum(|stats| &stats.input_bytes);
-    let output = source.sum(|stats| &stats.output_bytes);
-    let rates = source.shared.samples.rates(source.now_ms, [commands, input, output]);
+    let totals = source.shared.totals();
+    let samples = &source.shared.samples;
+    let [calls, bytes_in, bytes_out, cycles] = samples.rates(source.now_ms, totals);
     lines.field("total_connections_received", source.sum(|stats| &stats.connections));
-    lines.field("total_commands_processed", commands);
-    lines.field("instantaneous_ops_per_sec", rates[0].round() as u64);
-    lines.field("total_net_input_bytes", input);
-    lines.field("total_net_output_bytes", output);
+    lines.field("total_commands_processed", totals.commands);
+    lines.field("instantaneous_ops_per_sec", calls.round() as u64);
+    lines.field("total_net_input_bytes", totals.input_bytes);
+    lines.field("total_net_output_bytes", totals.output_bytes);
     lines.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
-    lines.field("instantaneous_input_kbps", format!("{:.2}", rates[1] / 1024.0));
-    lines.field("instantaneous_output_kbps", format!("{:.2}", rates[2] / 1024.0));
+    lines.zeros(&["total_net_cluster_slot_import_bytes", "total_net_cluster_slot_export_bytes"]);
+    lines.field("instantaneous_input_kbps", format!("{:.2}", bytes_in / 1024.0));
+    lines.field("instantaneous_output_kbps", format!("{:.2}", bytes_out / 1024.0));
     lines.field("instantaneous_input_repl_kbps", "0.00");
     lines.field("instantaneous_output_repl_kbps", "0.00");
     lines.field("rejected_connections", source.sum(|stats| &stats.rejected_connections));
     lines.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     lines.field("expired_keys", source.sum(|stats| &stats.expired));
     lines.field("expired_fields", source.sum(|stats| &stats.fields_expired));
-    lines.field("expired_stale_perc", "0.00");
-    lines.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
+    expiry(source, lines);
     lines.field("evicted_keys", source.sum(|stats| &stats.evicted));
     lines.field("evicted_clients", source.sum(|stats| &stats.evicted_clients));
     let (total_ms, current_ms) = source.shared.over_limit.total_and_current_ms();
@@ -109,7 +112,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("dump_payload_sanitizations", 0);
     lines.field("total_reads_processed", source.sum(|stats| &stats.reads));
     lines.field("total_writes_processed", source.sum(|stats| &stats.writes));
-    lines.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
+    threads(source, lines, totals);
     lines.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     let input_limited = source.sum(|stats| &stats.input_limited);
     lines.field("client_query_buffer_limit_disconnections", input_limited);
@@ -120,9 +123,60 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("acl_access_denied_key", source.sum(|stats| &stats.denied_key));
     lines.field("acl_access_denied_channel", source.sum(|stats| &stats.denied_channel));
     lines.field("acl_access_denied_db", source.sum(|stats| &stats.denied_database));
+    lines.zeros(&["acl_access_denied_tls_cert"]);
     lines.field("evicted_scripts", source.shared.scripts.evicted());
+    event_loops(source, lines, totals, cycles);
     lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
     compression::stats(&source.shared.compression, lines);
+}
+
+/// What other workers than the first do, and the thread that frees.
+fn threads(source: &Source<'_>, lines: &mut Lines, totals: Totals) {
+    let of_others = |counter: fn(&WorkerStats) -> &Counter| -> u64 {
+        source.shared.workers.iter().skip(1).map(|worker| counter(&worker.stats).value()).sum()
+    };
+    lines.field("io_threaded_reads_processed", of_others(|stats| &stats.reads));
+    lines.field("io_threaded_writes_processed", of_others(|stats| &stats.writes));
+    lines.field("io_threaded_freed_objects", source.shared.freeing.freed());
+    lines.zeros(&["io_threaded_accept_processed", "io_threaded_poll_processed"]);
+    lines.field("io_threaded_total_prefetch_batches", source.sum(|stats| &stats.batches));
+    lines.field("io_threaded_total_prefetch_entries", totals.commands);
+}
+
+/// Turns of all workers, and how long they are busy.
+fn event_loops(source: &Source<'_>, lines: &mut Lines, totals: Totals, per_second: f64) {
+    lines.field("eventloop_cycles", totals.cycles);
+    lines.field("eventloop_duration_sum", totals.busy_us);
+    lines.field("eventloop_duration_cmd_sum", commands_us(source));
+    lines.field("instantaneous_eventloop_cycles_per_sec", per_second.round() as u64);
+    let busy_us = source.shared.samples.busy_us_per_cycle(source.now_ms, totals);
+    lines.field("instantaneous_eventloop_duration_usec", busy_us);
+}
+
+/// Deleting expired keys by the clock. What was stale is the share of the keys with an expiry that
+/// the last round has found to be expired.
+fn expiry(source: &Source<'_>, lines: &mut Lines) {
+    let found = source.sum(|stats| &stats.expired_in_round);
+    let left: usize = match found {
+        0 => 0,
+        _ => databases(source).iter().map(|counts| counts.expires).sum(),
+    };
+    let percent = ratio(found, found + left as u64) * 100.0;
+    lines.field("expired_stale_perc", format!("{percent:.2}"));
+    lines.field("expired_keys_with_volatile_items_stale_perc", "0.00");
+    let capped = source.sum(|stats| &stats.expire_capped);
+    lines.field("expired_time_cap_reached_count", capped);
+    let us = source.sum(|stats| &stats.expire_us);
+    lines.field("expire_cycle_cpu_milliseconds", us / 1000);
+}
+
+/// How long all calls took together.
+fn commands_us(source: &Source<'_>) -> u64 {
+    let ticks = |worker: &WorkerStats| -> u64 {
+        worker.by_command.iter().map(|command| command.ticks.value()).sum()
+    };
+    let all = source.shared.workers.iter().map(|worker| ticks(&worker.stats)).sum();
+    Ticks::from_count(all).to_nanos() / 1000
 }
 
 /// Commands that were called, or refused before they ran.

@@ -37,12 +37,14 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     if saving.loading.is_under_way() {
         self::loading(source, lines);
     }
-    append_only_file(source, lines);
+    append_only_file(source, lines, is_saving || saving.loading.is_under_way());
     lines.zeros(&["module_fork_in_progress", "module_fork_last_cow_size"]);
+    lines.zeros(&["slot_migration_fork_in_progress"]);
 }
 
-fn append_only_file(source: &Source<'_>, lines: &mut Lines) {
-    let facts = source.shared.aof.facts();
+/// `is_put_off`: a rewrite that is wanted does not begin yet.
+fn append_only_file(source: &Source<'_>, lines: &mut Lines, is_put_off: bool) {
+    let facts = source.shared.aof.facts(source.shared, is_put_off);
     let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
     let status = |has_failed: bool| if has_failed { "err" } else { "ok" };
     // Turned off it still is while the last of it is written.
@@ -66,6 +68,8 @@ fn append_only_file(source: &Source<'_>, lines: &mut Lines) {
             "aof_buffer_length",
             source.shared.aof.waiting_bytes(&source.shared.keyspace.log),
         );
+        lines.field("aof_pending_bio_fsync", u8::from(facts.is_syncing));
+        lines.field("aof_delayed_fsync", facts.delayed_syncs);
     }
 }
 
@@ -78,6 +82,7 @@ fn loading(source: &Source<'_>, lines: &mut Lines) {
     let total = loading.progress.bytes_total.load(Relaxed);
     lines.field("loading_start_time", started_ms / 1000);
     lines.field("loading_total_bytes", total);
+    lines.field("loading_rdb_used_mem", loading.used_memory.load(Relaxed));
     lines.field("loading_loaded_bytes", bytes);
     let percent = bytes as f64 * 100.0 / total.max(1) as f64;
     lines.field("loading_loaded_perc", format_args!("{percent:.2}"));
@@ -101,7 +106,7 @@ pub struct Counts {
     pub db: u16,
     pub keys: usize,
     /// Keys with an expiry.
-    expires: usize,
+    pub expires: usize,
     /// Hashes with fields that have one.
     with_expiring_parts: usize,
     ttls: Ttls,

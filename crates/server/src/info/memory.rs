@@ -82,6 +82,7 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("allocator_allocated", memory.used);
     lines.field("allocator_active", memory.active);
     lines.field("allocator_resident", memory.resident);
+    lines.zeros(&["allocator_muzzy"]);
     lines.bytes("total_system_memory", limits::total_memory_bytes());
     scripts::memory(source, lines);
     lines.bytes("maxmemory", source.config.memory.maxmemory);
@@ -96,7 +97,8 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
         "mem_clients_slaves",
     ]);
     lines.field("mem_clients_normal", memory.clients);
-    lines.zeros(&["mem_cluster_links"]);
+    lines.zeros(&["mem_replicas_repl_buffer", "mem_cluster_links", "mem_cluster_slot_import"]);
+    lines.zeros(&["mem_cluster_slot_export", "mem_overhead_db_hashtable_rehashing"]);
     lines.field("mem_aof_buffer", memory.log);
     lines.field("mem_allocator", "mimalloc");
     lines.field("active_defrag_running", source.shared.defrag.figures().running_percent);

@@ -35,13 +35,11 @@ struct Section {
     name: &'static str,
     /// Shown when nothing, or `default`, is asked for.
     is_default: bool,
-    /// Shown for `all`; the others only for `everything` or by name.
-    is_in_all: bool,
     write: fn(&Source<'_>, &mut Lines),
 }
 
 const fn section(name: &'static str, write: fn(&Source<'_>, &mut Lines)) -> Section {
-    Section { name, is_default: true, is_in_all: true, write }
+    Section { name, is_default: true, write }
 }
 
 /// In the order of the reply, whatever the order of the request.
@@ -53,7 +51,8 @@ static SECTIONS: &[Section] = &[
     section("Stats", activity::stats),
     section("Replication", replication::replication),
     section("CPU", machine::cpu),
-    Section { is_in_all: false, ..section("Modules", |_, _| {}) },
+    Section { is_default: false, ..section("TLS", machine::tls) },
+    section("Modules", |_, _| {}),
     Section { is_default: false, ..section("Commandstats", activity::commandstats) },
     section("Errorstats", activity::errorstats),
     Section { is_default: false, ..section("Latencystats", activity::latencystats) },
@@ -125,9 +124,9 @@ pub fn report(source: &Source<'_>, words: &[&[u8]]) -> Vec<u8> {
 
 fn is_wanted(section: &Section, words: &[&[u8]]) -> bool {
     let is_named = |word: &&[u8]| match word.to_ascii_lowercase().as_slice() {
-        b"default" => section.is_default && section.is_in_all,
-        b"all" => section.is_in_all,
-        b"everything" => true,
+        b"default" => section.is_default,
+        b"all" | b"everything" => true,
+        b"module_list" => section.name == "Modules",
         word => word.eq_ignore_ascii_case(section.name.as_bytes()),
     };
     match words {
@@ -183,7 +182,7 @@ mod tests {
         assert_eq!(wanted(&["KEYSPACE", "server", "keyspace"]), ["Server", "Keyspace"]);
         assert_eq!(wanted(&["nonsense"]), [""; 0]);
         assert_eq!(wanted(&[]), wanted(&["default"]));
-        assert_eq!(wanted(&["default", "commandstats", "latencystats"]), wanted(&["ALL"]));
+        assert_eq!(wanted(&["default", "commandstats", "latencystats", "tls"]), wanted(&["ALL"]));
         assert_eq!(wanted(&["everything"]).len(), SECTIONS.len());
     }
 }

@@ -1,17 +1,21 @@
 //! Sections about other servers: Replication, Cluster.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_structures::locks::lock;
 
 use crate::info::{Lines, Source};
+use crate::replicas::{Replica, Stage};
 
 pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     let (replication, log) = (&source.shared.replication, &source.shared.keyspace.log);
     let config = &source.config.replication;
     let replicas = replication.replicas();
     lines.field("role", "master");
+    let is_waiting = |replica: &&Arc<Replica>| replica.stage() == Stage::AwaitsSnapshot;
     lines.field("connected_slaves", replicas.len());
+    lines.field("replicas_waiting_psync", replicas.iter().filter(is_waiting).count());
     if config.min_replicas > 0 && config.min_replicas_max_lag > 0 {
         lines.field("min_slaves_good_slaves", replication.count_good(config, source.now_ms));
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::view::Env;
-use kvasir_persistence::aof::files::{Files, Increment};
+use kvasir_persistence::aof::files::{Files, Increment, Opening};
 use kvasir_persistence::aof::load::{AofError, End, count_calls, load};
 use kvasir_persistence::aof::manifest::Part;
 use kvasir_persistence::aof::record::group_head;
@@ -22,13 +22,16 @@ use crate::loading::replay::Replayer;
 use crate::log::{notice, warning};
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
-use crate::store::aof::place::{Found, PATIENCE, Place, Refused, output};
+use crate::store::aof::place::{Found, PATIENCE, Place, Refused, opening, output};
 use crate::store::aof::switch::spawn;
 use crate::store::saving::save_base;
 
 /// What an increment of a server that went on in it begins with: the one before may have stopped in
 /// another database.
 const SELECT_0: &[u8] = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n";
+
+/// At the start it runs nothing yet.
+const WORKER: usize = 0;
 
 /// How often a file is asked for that another has.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -50,12 +53,14 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     let mut files = place.files(manifest);
     files.hold(claim);
     if !is_new {
-        load_all((shared, commands), &files, old.as_deref(), env)?;
+        load_all((shared, commands, WORKER), &files, old.as_deref(), env)?;
         if let Some(old) = &old {
             let taken = loading.change(|| place.take_in(old, &mut files))?;
             taken.map_err(|error| format!("can't use {error}"))?;
         }
-        loading.change(|| files.delete_history())?.map_err(io)?;
+        if !config.aof.disable_auto_gc {
+            loading.change(|| files.delete_history())?.map_err(io)?;
+        }
         // What cannot be removed harms nobody.
         let _ = loading.change(|| files.remove_unfinished())?;
     } else {
@@ -63,7 +68,7 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
         crate::loading::read_snapshot(shared, env)?;
         begin(shared, &mut files, env).map_err(io)?;
     }
-    let increment = loading.change(|| open_last(&mut files, config.aof.checksums))?.map_err(io)?;
+    let increment = loading.change(|| open_last(&mut files, opening(&config.aof)))?.map_err(io)?;
     let output = output(&config)?;
     let thread = spawn(shared, increment, output).map_err(io)?;
     let reader = shared.keyspace.log.open(&mut shared.gate.exclusive());
@@ -77,9 +82,9 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     Ok(())
 }
 
-/// Loads the base, then the increments.
-fn load_all(
-    (shared, commands): (&'static Shared, ServerCommands),
+/// Loads the base, then the increments. The worker of this number runs no calls meanwhile.
+pub(super) fn load_all(
+    (shared, commands, worker): (&'static Shared, ServerCommands, usize),
     files: &Files<RealDisk>,
     old: Option<&Path>,
     env: &Env,
@@ -99,7 +104,7 @@ fn load_all(
     }
     RealDisk.sync_dir(files.dir()).map_err(|error| format!("can't sync a directory: {error}"))?;
     let progress = &shared.saving.loading.progress;
-    let mut replayer = Replayer::new(shared, commands, env);
+    let mut replayer = Replayer::new((shared, commands, worker), env);
     for (index, path) in parts.iter().enumerate() {
         let is_last = index + 1 == parts.len();
         load_file(shared, path, is_last, &mut replayer)
@@ -196,9 +201,9 @@ fn begin(shared: &Shared, files: &mut Files<RealDisk>, env: &Env) -> io::Result<
 }
 
 /// The increment that the log goes on in.
-fn open_last(files: &mut Files<RealDisk>, has_checksums: bool) -> io::Result<Increment<File>> {
+fn open_last(files: &mut Files<RealDisk>, opening: Opening) -> io::Result<Increment<File>> {
     let Some(last) = files.manifest().increments.last() else {
-        return files.begin_increment(has_checksums);
+        return files.begin_increment(opening);
     };
     let seq = last.seq;
     let mut file = OpenOptions::new().write(true).open(files.path(&last.name))?;
@@ -210,7 +215,7 @@ fn open_last(files: &mut Files<RealDisk>, has_checksums: bool) -> io::Result<Inc
         file.set_append()?;
     }
     let len = file.seek(SeekFrom::End(0))?;
-    let len = begin_again(&mut file, len, has_checksums)?;
+    let len = begin_again(&mut file, len, opening.has_checksums)?;
     Ok(Increment { file, seq, len, is_shared })
 }
 

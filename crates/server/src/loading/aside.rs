@@ -1,7 +1,7 @@
 //! Calls of a log that are not about data: scripts, functions, settings.
 //!
 //! They run as clients' calls do, in a session, of a worker that serves nobody. It has the number
-//! of the first worker, which runs nothing of the kind while data is loaded.
+//! of one that runs nothing meanwhile.
 
 use std::sync::Arc;
 
@@ -20,8 +20,6 @@ use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::shared::Shared;
 
-/// The worker whose number it has.
-const INDEX: usize = 0;
 /// No client has this number.
 const NOBODY: u64 = 0;
 
@@ -59,15 +57,16 @@ impl Aside {
     pub fn new(
         shared: &'static Shared,
         commands: ServerCommands,
+        index: usize,
         env: &Env,
     ) -> Result<Aside, String> {
         // Its sockets are none, so anything will do.
         let options = Options { backend: BackendChoice::Epoll, ..Options::default() };
         let reactor = Reactor::new(&options)
             .map_err(|error| format!("a call that cannot be run error={error}"))?;
-        let mut worker = Worker::new(INDEX, shared, commands, reactor);
+        let mut worker = Worker::new(index, shared, commands, reactor);
         worker.core.env = env.clone();
-        let client = Client::new(NOBODY, INDEX, Origin::default(), env.now_ms);
+        let client = Client::new(NOBODY, index, Origin::default(), env.now_ms);
         let id = ConnectionId { index: 0, generation: 0 };
         let access = Access::unbound(&shared.table);
         let connection = Box::new(Connection::new(id, Arc::new(client), access));
@@ -98,7 +97,7 @@ impl Drop for Aside {
     fn drop(&mut self) {
         if let Some((worker, _)) = &self.parts {
             // Its interpreters go with it.
-            let stats = &worker.shared.workers[INDEX].stats;
+            let stats = &worker.shared.workers[worker.index].stats;
             stats.script_vm_bytes.set(0);
             stats.function_vm_bytes.set(0);
         }

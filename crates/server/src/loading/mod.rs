@@ -1,5 +1,6 @@
 //! Loading the data set: at the start, while clients are told to wait, and by DEBUG RELOAD.
 
+pub mod again;
 pub mod append_only;
 pub mod aside;
 pub mod replay;
@@ -12,18 +13,20 @@ use std::{io, thread};
 
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::view::Env;
+use kvasir_keyspace::view::{Env, Garbage};
 use kvasir_persistence::disk::RealDisk;
 use kvasir_persistence::load::{Entrance, FileError, Listener, Progress, Target, load, manifest};
 use kvasir_persistence::rdb::unknown_module;
 use kvasir_persistence::set::{AUX_SLOTS, files_of_others};
 use kvasir_reactor::clock;
-use kvasir_structures::gate;
+use kvasir_resp::number::parse_integer;
+use kvasir_structures::gate::{self, ExclusivePass};
 use kvasir_structures::locks::lock;
 
 use crate::log::{notice, warning};
 use crate::run::scripting::call::Scripting;
 use crate::run::server::ServerCommands;
+use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::saving::loading::eta_s;
 use crate::store::tuning::env;
@@ -43,6 +46,7 @@ pub fn begin_if_there_is_something(shared: &Shared) {
     // Of what cannot be looked at, the loading tells why.
     if config.aof.appendonly || !matches!(config.persistence.dbfilename.try_exists(), Ok(false)) {
         shared.saving.loading.begin();
+        shared.saving.loading.hold_calls();
     }
 }
 
@@ -100,6 +104,7 @@ fn load_at_start(shared: &'static Shared, commands: ServerCommands) -> Result<()
         warn_of_leftovers(path);
         return Ok(());
     }
+    shared.saving.obey(&config);
     let env = env(&config, clock::now_unix_ms());
     let (over, is_over) = mpsc::channel();
     thread::scope(|scope| {
@@ -152,6 +157,7 @@ pub fn read(
         threads: (config.persistence.snapshot_threads as usize)
             .max(shared.workers.len().min(gate::EXTRAS)),
         drops_expired: !env.replays,
+        key_delay: &shared.saving.loading.key_delay,
         keeps_present,
     };
     progress.reset();
@@ -159,6 +165,7 @@ pub fn read(
         shared,
         reader: Scripting::new(shared, Kind::Function),
         is_set: manifest(path)?.is_some(),
+        replaces_libraries: keeps_present,
         skips_modules: config.persistence.rdb_skip_modules,
         modules: Modules::default(),
         empty: 0,
@@ -178,6 +185,15 @@ pub fn read(
          took_ms={took_ms}"
     );
     Ok(())
+}
+
+/// Throws all data away, and the libraries: other data is about to come.
+pub fn forget_all(shared: &Shared, core: &mut Core, pass: &mut ExclusivePass<'_>) {
+    for db in shared.keyspace.indexes() {
+        let old = shared.keyspace.flush(db, pass);
+        core.tally.garbage.extend(old.map(Garbage::Database));
+    }
+    shared.libraries.flush();
 }
 
 /// Tells in the log how far it is until it is over.
@@ -200,6 +216,8 @@ struct Beside {
     reader: Scripting,
     /// There is a manifest, so that all files of a set are loaded.
     is_set: bool,
+    /// Whether a library takes the place of one of its name.
+    replaces_libraries: bool,
     skips_modules: bool,
     modules: Modules,
     /// Collections without elements.
@@ -222,13 +240,19 @@ impl Listener for Beside {
                 text(value)
             );
         }
+        if name == b"used-mem"
+            && let Some(bytes) = parse_integer(value)
+        {
+            let used = &self.shared.saving.loading.used_memory;
+            used.store(bytes.max(0) as u64, Ordering::Relaxed);
+        }
         crate::log::verbose!("snapshot says {}={}", text(name), text(value));
     }
 
     fn library(&mut self, code: &[u8]) -> Result<(), String> {
         let text = |error: Error| String::from_utf8_lossy(error.text()).into_owned();
         let library = self.reader.read_library(self.shared, code).map_err(text)?;
-        self.shared.libraries.add(library, true).map_err(text)
+        self.shared.libraries.add(library, self.replaces_libraries).map_err(text)
     }
 
     fn module(&mut self, module: &str, key: Option<&[u8]>) -> Result<(), String> {

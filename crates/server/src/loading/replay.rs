@@ -57,6 +57,8 @@ pub struct Replayer {
     keys: Vec<KeyAt>,
     db: DbIndex,
     commands: ServerCommands,
+    /// The worker that runs nothing meanwhile.
+    worker: usize,
     /// Made when it is first needed.
     aside: Option<Aside>,
     pub calls: u64,
@@ -64,7 +66,10 @@ pub struct Replayer {
 }
 
 impl Replayer {
-    pub fn new(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Replayer {
+    pub fn new(
+        (shared, commands, worker): (&'static Shared, ServerCommands, usize),
+        env: &Env,
+    ) -> Replayer {
         let env = Env { replays: true, events: Class::empty(), ..env.clone() };
         Replayer {
             shared,
@@ -77,6 +82,7 @@ impl Replayer {
             db: DbIndex(0),
             aside: None,
             commands,
+            worker,
             calls: 0,
             failed: 0,
         }
@@ -110,7 +116,7 @@ impl Replayer {
 
     fn aside(&mut self) -> Result<&mut Aside, String> {
         if self.aside.is_none() {
-            self.aside = Some(Aside::new(self.shared, self.commands, &self.env)?);
+            self.aside = Some(Aside::new(self.shared, self.commands, self.worker, &self.env)?);
         }
         Ok(self.aside.as_mut().expect("it is there by now"))
     }
@@ -145,6 +151,8 @@ impl Replay for Replayer {
         }
         let entry = self.find(args)?;
         self.calls += 1;
+        let loading = &self.shared.saving.loading;
+        loading.key_delay.wait(1, || loading.is_wanted());
         let result = match entry.handler {
             Handler::Data(command) => self.run_data(command, args),
             _ if entry.full_name == "select" => self.select(&args[1]),

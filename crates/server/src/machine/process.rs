@@ -1,12 +1,14 @@
 //! The process among others: in the background, under a service manager, before the kernel when
 //! memory runs out.
 
-use std::env;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::{env, io};
 
 use kvasir_config::{Config, OomScoreAdj, Supervised};
 use kvasir_reactor::{limits, signal};
@@ -29,7 +31,8 @@ pub enum Role {
 }
 
 /// Starts this program again without a terminal, unless that was done or is not wanted. Threads do
-/// not survive a fork; a fresh process has none.
+/// not survive a fork; a fresh process has none. Returns when that one can be connected to, which
+/// it tells by a byte into its standard input.
 pub fn go_to_background(config: &Config) -> std::io::Result<Role> {
     if !config.daemonize {
         return Ok(Role::Server);
@@ -38,11 +41,32 @@ pub fn go_to_background(config: &Config) -> std::io::Result<Role> {
         limits::start_session()?;
         return Ok(Role::Server);
     }
+    let (mut ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(env::current_exe()?);
     command.args(env::args_os().skip(1)).env(BACKGROUND, "1");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn()?;
-    Ok(Role::Parent)
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    // It holds the other end as well, whose end says that the server has ended.
+    drop(command);
+    match ours.read(&mut [0]) {
+        Ok(1) => Ok(Role::Parent),
+        _ => Err(io::Error::other(format!("the server has ended, see its log: {}", child.wait()?))),
+    }
+}
+
+/// Tells who has started this process in the background that it can be connected to.
+pub fn tell_parent() {
+    if env::var_os(BACKGROUND).is_none() {
+        return;
+    }
+    let told = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut to| {
+        // Anything else there is somebody's who has set the variable.
+        to.peer_addr()?;
+        to.write_all(b".")
+    });
+    if let Err(error) = told {
+        notice!("nobody waits for the server in the background error={error}");
+    }
 }
 
 /// Tells whoever supervises the process that it serves now.

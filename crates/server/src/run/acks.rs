@@ -23,6 +23,7 @@ pub fn answer_or_wait(cx: &mut ServerCx<'_>, acks: Acks) {
     let is_muted = connection.output.replies != Replies::On;
     let waits = Waits { awaited: Awaited::Acks(acks), is_muted, made: None, us: 0 };
     cx.core.deadlines.add(waits.place(connection));
+    connection.client.has_deadline.store(waits.place(connection).is_some(), Relaxed);
     connection.waiting.waits = Some(Box::new(waits));
     cx.core.waits_for_acks.push(connection.id.index as usize);
     if acks.wants_local {

@@ -39,6 +39,8 @@ pub struct Cron {
     cursor: (u16, u16),
     /// Whether the round under way has seen a key that will expire.
     round_saw_expiry: bool,
+    /// Keys that it has deleted.
+    round_expired: u64,
 }
 
 impl Cron {
@@ -50,6 +52,7 @@ impl Cron {
             next_defrag: defrag::Next::default(),
             cursor: (0, 0),
             round_saw_expiry: true,
+            round_expired: 0,
         }
     }
 
@@ -57,6 +60,9 @@ impl Cron {
     pub fn timeout(&self, shared: &Shared, core: &Core, has_connections: bool) -> Option<Duration> {
         let until = |ms: u64| Duration::from_millis(ms.saturating_sub(core.env.now_ms).max(1));
         let watches_clients = core.config.timeout > 0 && has_connections;
+        if shared.debugging.pauses_cron.load(Relaxed) {
+            return watches_clients.then(|| until(self.next_second_ms));
+        }
         let due = [
             self.expires(shared).then_some(self.next_expiry_run_ms),
             watches_clients.then_some(self.next_second_ms),
@@ -82,6 +88,9 @@ impl Cron {
                  in the background touch_us={touch_us}"
             );
         }
+        if shared.debugging.pauses_cron.load(Relaxed) {
+            return;
+        }
         if core.env.now_ms >= self.next_defrag.at_ms {
             let options = &core.config.memory.defrag;
             self.next_defrag = defrag::run(shared, self.worker, options, core.env.now_ms);
@@ -105,7 +114,7 @@ impl Cron {
     fn expires(&self, shared: &Shared) -> bool {
         self.worker == 0
             && shared.has_expiries.load(Acquire)
-            && shared.expires_actively.load(Relaxed)
+            && shared.debugging.expires_actively.load(Relaxed)
     }
 
     /// Visits due slots until a round is complete or the stay is over; says whether it is complete.
@@ -123,6 +132,9 @@ impl Cron {
         }
         notifications::tell(shared, self.worker, core, NOBODY);
         let stay_us = stay.elapsed().as_micros() as u64;
+        let stats = &shared.workers[self.worker].stats;
+        stats.expire_us.add(stay_us);
+        stats.expire_capped.add(u64::from(!is_complete));
         if stay_us >= core.thresholds.latency_us {
             shared.latencies.add("expire-cycle", core.env.now_ms / 1000, stay_us / 1000);
         }
@@ -150,13 +162,16 @@ impl Cron {
             let place = (DbIndex(db), slot);
             let (keyspace, env) = (&shared.keyspace, &core.env);
             let tally = &mut core.tally;
+            let before = tally.expired;
             while expire_slot(keyspace, pass, place, env, tally, EXPIRE_BATCH) {
                 if stay.elapsed() >= EXPIRE_STAY {
                     self.round_saw_expiry = true;
+                    self.round_expired += tally.expired - before;
                     self.cursor.1 = slot;
                     return false;
                 }
             }
+            self.round_expired += tally.expired - before;
             self.round_saw_expiry |= database.slot(slot).next_expiry_ms().is_some();
         }
         self.cursor.1 = last;
@@ -172,6 +187,8 @@ impl Cron {
             self.cursor = (0, 0);
             shared.has_expiries.store(self.round_saw_expiry, Relaxed);
             self.round_saw_expiry = false;
+            let expired = std::mem::take(&mut self.round_expired);
+            shared.workers[self.worker].stats.expired_in_round.set(expired);
         }
         is_last
     }

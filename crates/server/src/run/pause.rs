@@ -1,8 +1,20 @@
-//! Connections whose calls were put off go on: after a pause, or when what they wait for has come.
+//! Calls that are put off, and connections that go on afterwards: after a pause, or when what they
+//! wait for has come.
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::Flags;
+use kvasir_resp::args::Args;
+use kvasir_table::Entry;
+
+use crate::run::scripting::busy;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
+use crate::state::core::Core;
+use crate::state::shared::Shared;
 use crate::store::aof::Aof;
+use crate::store::saving::loading::LOADING;
 
 /// How often those whose writes wait for the disk look whether it has caught up.
 const DISK_LOOK_MS: u64 = 5;
@@ -26,7 +38,7 @@ impl Worker {
 
     fn is_time_to_go_on(&mut self) -> bool {
         let now_ms = self.core.env.now_ms;
-        let looks_at_scripts = self.core.script_look_ms.take_if(|look_ms| *look_ms <= now_ms);
+        let looks_at_scripts = self.core.next_look_ms.take_if(|look_ms| *look_ms <= now_ms);
         looks_at_scripts.is_some() || self.pause_end_ms().is_none()
     }
 
@@ -36,8 +48,8 @@ impl Worker {
             return None;
         }
         let now_ms = self.core.env.now_ms;
-        if self.core.script_look_ms.is_some() {
-            return self.core.script_look_ms;
+        if self.core.next_look_ms.is_some() {
+            return self.core.next_look_ms;
         }
         let current = self.shared.pause.current(now_ms).map(|(_, until_ms)| until_ms);
         let is_behind = Aof::is_behind(self.shared, self.core.config.aof.buffer_limit);
@@ -48,4 +60,43 @@ impl Worker {
     pub fn forget_pause(&mut self, connection: &mut Connection) {
         connection.set_postponed(&self.shared.pause, false);
     }
+}
+
+/// Puts a call off if it may not run yet: for a script, in a pause, for the disk. Says whether.
+#[inline]
+pub fn puts_off(
+    shared: &Shared,
+    core: &mut Core,
+    connection: &mut Connection,
+    entry: &Entry,
+    args: Args<'_>,
+) -> bool {
+    let now_ms = core.env.now_ms;
+    if entry.spec.flags.contains(Flags::ALLOW_BUSY) && busy::has_to_wait(shared, connection, entry)
+    {
+        core.next_look_ms = Some(connection.postpone_a_little(&shared.pause, now_ms));
+        return true;
+    }
+    if shared.pause.is_on() {
+        connection.postpone(shared, entry, args, now_ms);
+        if connection.waiting.is_postponed {
+            return true;
+        }
+    }
+    if core.env.logs && Aof::is_behind(shared, core.config.aof.buffer_limit) {
+        connection.postpone_for_disk(&shared.pause, entry);
+        shared.aof.delayed.fetch_add(connection.waiting.is_postponed.into(), Relaxed);
+    }
+    connection.waiting.is_postponed
+}
+
+/// Puts a call off that comes while data is loaded at the start, unless it has failed otherwise.
+#[cold]
+pub fn holds(shared: &Shared, core: &mut Core, connection: &mut Connection, error: &Error) -> bool {
+    let now_ms = core.env.now_ms;
+    let holds = *error == LOADING && shared.saving.loading.holds_calls(now_ms);
+    if holds {
+        core.next_look_ms = Some(connection.postpone_a_little(&shared.pause, now_ms));
+    }
+    holds
 }

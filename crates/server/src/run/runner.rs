@@ -22,10 +22,11 @@ use crate::calls::failing::fail;
 use crate::calls::planning::plan_keys;
 use crate::calls::subscriber::Subscriber;
 use crate::calls::{admission, evict, monitoring, notifications, tracking as call_tracking};
+use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::log::warning;
 use crate::run::batch::{Batch, Lookahead, Request, What};
-use crate::run::scripting::busy;
+use crate::run::pause;
 use crate::run::server::{Inside, ServerCommands, ServerCx, ServerRun, session_of};
 use crate::run::session::{SessionRun, Start};
 use crate::run::worker::Worker;
@@ -36,7 +37,6 @@ use crate::stats::CommandStats;
 use crate::stats::errors::Author;
 use crate::stats::timing::Timing;
 use crate::store::Store;
-use crate::store::aof::Aof;
 use crate::tracking;
 
 /// Reading the clock costs some 40 ns; the time of a batch is as fine as that allows.
@@ -327,8 +327,9 @@ impl<'w> Runner<'w> {
                 return None;
             }
         }
-        if let Some(run) = session_of(self.commands, entry) {
+        if let Some(run) = session_of(self.commands, entry, args) {
             self.end_streak(batch, Some(connection));
+            Client::add(&connection.client.commands, 1);
             return Some((entry, run));
         }
         let scene = tracking::Scene::of(&self.shared.clients, self.worker, &self.core.config);
@@ -346,6 +347,7 @@ impl<'w> Runner<'w> {
             }
             Handler::Server(of) => self.run_server(connection, self.run_of(of), args),
         };
+        Client::add(&connection.client.commands, 1);
         connection.wait_for_disk(self.core);
         self.tell(connection, entry, args, result.is_ok());
         if let Err(error) = result {
@@ -402,26 +404,17 @@ impl<'w> Runner<'w> {
         args: Args<'_>,
     ) -> Result<(), Error> {
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
-        admission::check(scene, connection, entry, args)?;
-        if entry.spec.flags.contains(Flags::ALLOW_BUSY)
-            && busy::has_to_wait(self.shared, connection, entry)
-        {
-            let look_ms = connection.postpone_for_script(&self.shared.pause, self.core.env.now_ms);
-            self.core.script_look_ms = Some(look_ms);
+        let checked = admission::check(scene, connection, entry, args);
+        let (shared, core) = (self.shared, &mut *self.core);
+        if let Err(error) = checked {
+            return if pause::holds(shared, core, connection, &error) {
+                Ok(())
+            } else {
+                Err(error)
+            };
+        }
+        if pause::puts_off(shared, core, connection, entry, args) {
             return Ok(());
-        }
-        if self.shared.pause.is_on() {
-            connection.postpone(&self.shared.pause, entry, self.core.env.now_ms);
-            if connection.waiting.is_postponed {
-                return Ok(());
-            }
-        }
-        let limit = self.core.config.aof.buffer_limit;
-        if self.core.env.logs && Aof::is_behind(self.shared, limit) {
-            connection.postpone_for_disk(&self.shared.pause, entry);
-            if connection.waiting.is_postponed {
-                return Ok(());
-            }
         }
         // Without a pass a script is busy, and only what it leaves alone comes so far.
         let Some(pass) = &self.pass else { return Ok(()) };
@@ -558,7 +551,9 @@ impl<'w> Runner<'w> {
             ServerRun::WorldIf(needs_it, run) if !needs_it(self.shared, args) => {
                 self.run_server(connection, ServerRun::Plain(run), args)
             }
-            ServerRun::World(run) | ServerRun::WorldIf(_, run) => {
+            ServerRun::World(run)
+            | ServerRun::WorldIf(_, run)
+            | ServerRun::SessionIf(_, _, run) => {
                 let mut exclusive = self.close_gate()?;
                 self.core.see_listeners(self.shared);
                 let result = run(&mut ServerCx {

@@ -36,20 +36,25 @@ pub enum ServerRun {
     WorldIf(fn(&Shared, Args<'_>) -> bool, fn(&mut ServerCx<'_>) -> Result<(), Error>),
     /// With the worker whole, since it runs other calls.
     Session(SessionRun),
+    /// So if the first function says it of the call, else with the gate closed.
+    SessionIf(fn(Args<'_>) -> bool, SessionRun, fn(&mut ServerCx<'_>) -> Result<(), Error>),
     /// By its first argument one of these.
     Container(&'static [&'static ServerCommand]),
     /// As a container, but without any argument a command itself.
     Family(fn(&mut ServerCx<'_>) -> Result<(), Error>, &'static [&'static ServerCommand]),
 }
 
-/// The function of a command that needs a session.
+/// The function of a call that needs a session.
 #[inline]
-pub fn session_of(commands: ServerCommands, entry: &Entry) -> Option<SessionRun> {
-    let Handler::Server(ServerHandler { index, way: Way::Session }) = entry.handler else {
+pub fn session_of(commands: ServerCommands, entry: &Entry, args: Args<'_>) -> Option<SessionRun> {
+    let Handler::Server(ServerHandler { index, way: Way::Session | Way::SessionOrWorld }) =
+        entry.handler
+    else {
         return None;
     };
     match commands[index as usize].run {
         ServerRun::Session(run) => Some(run),
+        ServerRun::SessionIf(needs_it, run, _) => needs_it(args).then_some(run),
         _ => unreachable!("the table says so"),
     }
 }
@@ -98,6 +103,7 @@ impl ServerCommand {
             ServerRun::Plain(_) => Way::Plain,
             ServerRun::World(_) | ServerRun::WorldIf(..) => Way::World,
             ServerRun::Session(_) => Way::Session,
+            ServerRun::SessionIf(..) => Way::SessionOrWorld,
             ServerRun::Container(_) => Way::Container,
             ServerRun::Family(..) => Way::Family,
         };
@@ -118,6 +124,14 @@ impl ServerCx<'_> {
     pub fn alone(&mut self) -> &mut ExclusivePass<'static> {
         match &mut self.inside {
             Inside::Alone(pass) => pass,
+            _ => unreachable!("the gate is closed for such a command"),
+        }
+    }
+
+    /// What a call needs of its worker, and the witness for being inside the gate alone.
+    pub fn core_alone(&mut self) -> (&mut Core, &mut ExclusivePass<'static>) {
+        match &mut self.inside {
+            Inside::Alone(pass) => (self.core, pass),
             _ => unreachable!("the gate is closed for such a command"),
         }
     }

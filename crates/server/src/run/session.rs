@@ -29,6 +29,7 @@ use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::held::{Held, Locked};
 use kvasir_table::{Entry, Handler, ServerHandler};
 
+use crate::calls::admission;
 use crate::calls::admit::{Moment, Scene, admit_later};
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
@@ -314,6 +315,12 @@ impl Session {
         self.connection.wait_for_disk(core);
     }
 
+    /// Fails if writes want more replicas than follow closely.
+    pub fn check_replicas(&self) -> Result<(), Error> {
+        let Worker { shared, core, .. } = &*self.worker;
+        admission::check_replicas(shared, &core.config, core.env.now_ms)
+    }
+
     /// What the session does is not to be logged, since the server ends before it does.
     pub fn cut_short(&mut self) {
         self.is_cut_short = true;
@@ -502,7 +509,8 @@ impl Session {
             ServerRun::Plain(run)
             | ServerRun::Family(run, _)
             | ServerRun::World(run)
-            | ServerRun::WorldIf(_, run) => run(cx),
+            | ServerRun::WorldIf(_, run)
+            | ServerRun::SessionIf(_, _, run) => run(cx),
             ServerRun::Session(_) => unreachable!("the caller hands the session on"),
             ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
         }

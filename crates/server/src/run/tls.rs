@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use kvasir_reactor::{Buffer, ConnectionId, Payload};
 use rustls::Error;
 
+use crate::clients::Client;
 use crate::log::notice;
 use crate::net::listen::PROTECTED_MODE;
 use crate::net::tls::session::Session;
@@ -93,6 +94,7 @@ impl Worker {
         let is_waiting = connection.is_stalled();
         self.reactor.recycle(buffer);
         self.shared.workers[self.index].stats.input_bytes.add((length - before) as u64);
+        Client::add(&connection.client.received_bytes, (length - before) as u64);
         match result {
             Err(error) => self.fail_session(index, &error),
             Ok(()) if is_waiting && is_ended => self.close(index),
@@ -120,6 +122,7 @@ impl Worker {
             let payload = Payload { bytes, shared };
             let stats = &self.shared.workers[self.index].stats;
             stats.output_bytes.add(payload.size() as u64);
+            Client::add(&connection.client.sent_bytes, payload.size() as u64);
             stats.writes.add(1);
             tls.session.queue(payload);
         }
@@ -174,6 +177,7 @@ impl Worker {
         let is_denied = tls.is_denied;
         let stats = &self.shared.workers[self.index].stats;
         stats.input_bytes.add(length as u64);
+        Client::add(&connection.client.received_bytes, length as u64);
         stats.rejected_connections.add((is_done && is_denied).into());
         if length > 0 && !is_denied {
             self.ready.push(index);

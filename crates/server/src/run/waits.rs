@@ -13,6 +13,7 @@ use crate::clients::command_log::Noted;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::waits::Awaited;
+use crate::stats::errors::Author;
 use crate::workers::{End, Served};
 
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -54,8 +55,19 @@ impl Worker {
         let is_strict = connection.wants(Fsync::Always);
         let fence = if is_strict { self.shared.keyspace.log.end() } else { served.fence };
         connection.wait_for(fence);
+        self.count_failure(index, &served.reply);
         self.note_answer(index, &served);
         self.give_answer(index, &mut served.reply);
+    }
+
+    /// Counts an error that ends a wait.
+    fn count_failure(&self, index: usize, reply: &Reply) {
+        let Some(text) = reply.bytes().strip_prefix(b"-") else { return };
+        self.shared.count_error(self.index, text, Author::Server);
+        let waits = self.connections[index].as_deref().and_then(|at| at.waiting.waits.as_deref());
+        if let Some((entry, _)) = waits.and_then(|waits| waits.made) {
+            self.shared.workers[self.index].stats.by_command[entry.index].failed.add(1);
+        }
     }
 
     /// Tells the command logs of a call that has waited for a key.
@@ -83,6 +95,7 @@ impl Worker {
         let Some(waits) = connection.waiting.waits.take() else { return };
         self.core.deadlines.remove(waits.place(connection));
         connection.client.is_blocked.store(false, Relaxed);
+        connection.client.has_deadline.store(false, Relaxed);
         if !waits.is_muted {
             connection.reply.append(answer);
         }
@@ -121,6 +134,7 @@ impl Worker {
                     End::Timeout => acks.write_to(self.shared, &mut reply),
                     End::Error => reply.error(UNBLOCKED),
                 }
+                self.count_failure(index, &reply);
                 return self.give_answer(index, &mut reply);
             }
         };

@@ -12,6 +12,7 @@ use kvasir_resp::request::Limits;
 use kvasir_structures::heap;
 
 use crate::calls::{evict, notifications};
+use crate::clients::Client;
 use crate::clients::tracker::NOBODY;
 use crate::log::warning;
 use crate::net::input::Input;
@@ -139,6 +140,8 @@ impl Worker {
         self.reactor.wait(timeout, &mut self.events)?;
         stop_on_signal(self.shared);
         self.core.refresh(self.shared);
+        self.shared.workers[self.index].stats.cycles.add(1);
+        self.shared.look_around(self.core.env.now_ms);
         Ok(())
     }
 
@@ -279,6 +282,7 @@ impl Worker {
         }
         let received = self.reactor.bytes(&buffer);
         self.shared.workers[self.index].stats.input_bytes.add(received.len() as u64);
+        Client::add(&connection.client.received_bytes, received.len() as u64);
         if connection.is_stalled() {
             connection.keep_input(received);
             self.reactor.recycle(buffer);
@@ -405,6 +409,7 @@ impl Worker {
         let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
         connection.output.sending_bytes = length;
         stats.output_bytes.add(length as u64);
+        Client::add(&connection.client.sent_bytes, length as u64);
         stats.writes.add(1);
         let payload = Payload { bytes, shared };
         let is_long = length >= REPORTED_BYTES_MIN;

@@ -4,3 +4,4 @@ pub mod cache;
 pub mod commands;
 pub mod libraries;
 pub mod state;
+pub mod writes;

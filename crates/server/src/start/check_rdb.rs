@@ -17,6 +17,7 @@ use kvasir_config::arguments::CheckRdb;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::value::Tag;
 use kvasir_keyspace::view::Env;
+use kvasir_persistence::delay::KeyDelay;
 use kvasir_persistence::load::{
     Entrance, FileError, Listener, LoadError, Progress, Target, load, manifest,
 };
@@ -69,6 +70,7 @@ pub fn check(path: &Path, skips_modules: bool) -> Result<Sound, FileError> {
         env: &env,
         threads: thread::allowed_cpus().map_or(1, |cpus| cpus.len()),
         drops_expired: false,
+        key_delay: &KeyDelay::default(),
         keeps_present: false,
     };
     let (progress, mut found, is_over) =

@@ -1,6 +1,7 @@
 //! What running a call needs of its worker.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::aof::Fsync;
@@ -47,8 +48,9 @@ pub struct Core {
     /// The offset behind what this worker last wrote to the log.
     pub written_to: u64,
     pub links: Links,
-    /// When calls that wait for a script of another worker look what has become of it.
-    pub script_look_ms: Option<u64>,
+    /// When calls that wait for a script of another worker, or for data that is loaded at the start,
+    /// look what has become of it.
+    pub next_look_ms: Option<u64>,
 }
 
 impl Core {
@@ -70,8 +72,8 @@ impl Core {
             client_memory_max: 0,
             waits_for_acks: Vec::new(),
             written_to: 0,
-            script_look_ms: None,
             links: Links::default(),
+            next_look_ms: None,
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
         };
@@ -82,13 +84,15 @@ impl Core {
     /// Brings time and configuration up to date.
     pub fn refresh(&mut self, shared: &Shared) {
         self.env.now_ms = clock::now_unix_ms();
+        self.env.skips_checksums = shared.debugging.skips_checksums.load(Relaxed);
         let version = shared.config_version();
         if version != self.config_version {
             self.config_version = version;
             self.config = shared.config();
             self.limits = request_limits(&self.config);
             self.thresholds = Thresholds::of(&self.config);
-            self.env = env(&self.config, self.env.now_ms);
+            // Who replays a log does so whatever that sets.
+            self.env = Env { replays: self.env.replays, ..env(&self.config, self.env.now_ms) };
             self.output_unlimited = self.config.client_output_buffer_limit.smallest();
             let limit = self.config.memory.maxmemory_clients.limit(self.config.memory.maxmemory);
             self.client_memory_max = limit as usize;
@@ -101,7 +105,8 @@ impl Core {
     #[inline]
     pub fn see_listeners(&mut self, shared: &Shared) {
         self.env.tracks = shared.tracking.count() > 0;
-        self.env.logs = shared.keyspace.log.is_open();
+        self.env.is_paused = shared.pauses(self.env.now_ms);
+        self.env.logs = shared.keyspace.log.is_open() && !self.env.replays;
         let all_wait = self.config.aof.appendfsync == Fsync::Always;
         self.env.fences =
             self.env.logs && shared.aof.counts() && (all_wait || shared.aof.demand.has_wishes());

@@ -3,6 +3,7 @@
 
 pub mod connection;
 pub mod core;
+pub mod debugging;
 pub mod links;
 pub mod shared;
 pub mod waits;

@@ -1,7 +1,7 @@
 //! What all workers share: the store, and what else stands around it.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 
 use kvasir_acl::Acl;
 use kvasir_pubsub::Hub;
@@ -13,11 +13,12 @@ use crate::clients::monitors::Monitors;
 use crate::clients::pause::Pause;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
-use crate::stats::Samples;
+use crate::state::debugging::Debugging;
 use crate::stats::compression::CompressionStats;
 use crate::stats::errors::{Author, ErrorCodes};
 use crate::stats::histogram::Distribution;
 use crate::stats::latency::Latencies;
+use crate::stats::samples::{Samples, Totals};
 use crate::store::Store;
 use crate::store::room::OverLimit;
 use crate::tracking::Tracking;
@@ -45,8 +46,7 @@ pub struct Shared {
     pub latencies: Latencies,
     pub compression: CompressionStats,
     pub over_limit: OverLimit,
-    /// DEBUG SET-ACTIVE-EXPIRE.
-    pub expires_actively: AtomicBool,
+    pub debugging: Debugging,
 }
 
 impl Deref for Shared {
@@ -78,7 +78,7 @@ impl Shared {
             latencies: Latencies::default(),
             compression: CompressionStats::new(),
             over_limit: OverLimit::default(),
-            expires_actively: AtomicBool::new(true),
+            debugging: Debugging::default(),
             store,
         }
     }
@@ -92,7 +92,25 @@ impl Shared {
     /// log has yet to say of a key may keep it.
     pub fn keeps_data(&self, now_ms: u64) -> bool {
         let is_loading = self.saving.loading.is_under_way();
-        is_loading || self.pause.is_on() && self.pause.current(now_ms).is_some()
+        is_loading || self.pauses(now_ms)
+    }
+
+    /// Whether clients are paused, in whole or in part.
+    #[inline]
+    pub fn pauses(&self, now_ms: u64) -> bool {
+        self.pause.is_on() && self.pause.current(now_ms).is_some()
+    }
+
+    /// Looks, now and then, how the server does. To be called by who has just woken.
+    #[inline]
+    pub fn look_around(&self, now_ms: u64) {
+        if self.samples.is_due(now_ms) {
+            self.samples.look(now_ms, self.totals());
+        }
+    }
+
+    pub fn totals(&self) -> Totals {
+        Totals::of(self.workers.iter().map(|worker| &worker.stats))
     }
 
     /// How long calls of a command took, at all workers.

@@ -4,9 +4,9 @@ pub mod compression;
 pub mod errors;
 pub mod histogram;
 pub mod latency;
+pub mod samples;
 pub mod timing;
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -61,6 +61,13 @@ pub struct WorkerStats {
     pub reads: Counter,
     pub writes: Counter,
     pub batches: Counter,
+    /// Times that it has woken.
+    pub cycles: Counter,
+    /// Deleting expired keys by the clock: how long that took in microseconds, how often there was
+    /// no time for all of them, and how many went in the last round.
+    pub expire_us: Counter,
+    pub expire_capped: Counter,
+    pub expired_in_round: Counter,
     /// Wrong passwords, and calls that ACL rules did not allow, by what was denied.
     pub denied_auth: Counter,
     pub denied_command: Counter,
@@ -109,6 +116,10 @@ impl WorkerStats {
             reads: Counter::default(),
             writes: Counter::default(),
             batches: Counter::default(),
+            cycles: Counter::default(),
+            expire_us: Counter::default(),
+            expire_capped: Counter::default(),
+            expired_in_round: Counter::default(),
             denied_auth: Counter::default(),
             denied_command: Counter::default(),
             denied_key: Counter::default(),
@@ -140,6 +151,9 @@ impl WorkerStats {
             &self.reads,
             &self.writes,
             &self.batches,
+            &self.cycles,
+            &self.expire_us,
+            &self.expire_capped,
             &self.denied_auth,
             &self.denied_command,
             &self.denied_key,
@@ -156,85 +170,5 @@ impl WorkerStats {
             command.latency.reset();
         }
         lock(&self.errors).clear();
-    }
-}
-
-/// What INFO remembers from one call to the next.
-pub struct Samples {
-    pub used_memory_at_start: u64,
-    used_memory_peak: AtomicU64,
-    rates: Mutex<Rates>,
-}
-
-/// Commands, bytes in and bytes out: totals at a moment, and their growth per second before it.
-#[derive(Default)]
-struct Rates {
-    at_ms: u64,
-    totals: [u64; 3],
-    per_second: [f64; 3],
-}
-
-/// Rates over less time than this say more about chance than about load.
-const RATE_INTERVAL_MS: u64 = 100;
-
-impl Samples {
-    /// Called at the start, before there is data.
-    pub fn new() -> Samples {
-        let used = crate::machine::memory::used_bytes() as u64;
-        Samples {
-            used_memory_at_start: used,
-            used_memory_peak: AtomicU64::new(used),
-            rates: Mutex::default(),
-        }
-    }
-
-    /// Notes the memory in use; returns the most that was ever noted.
-    pub fn note_used_memory(&self, used: u64) -> u64 {
-        self.used_memory_peak.fetch_max(used, Relaxed).max(used)
-    }
-
-    /// Growth per second since the last call: an idle server wakes for nobody, so nothing is
-    /// sampled but by those who ask. Calls that follow each other closely get the same answer.
-    pub fn rates(&self, now_ms: u64, totals: [u64; 3]) -> [f64; 3] {
-        let mut rates = lock(&self.rates);
-        let elapsed_ms = now_ms.saturating_sub(rates.at_ms);
-        if rates.at_ms == 0 {
-            *rates = Rates { at_ms: now_ms, totals, per_second: [0.0; 3] };
-        } else if elapsed_ms >= RATE_INTERVAL_MS {
-            let before = std::mem::replace(&mut rates.totals, totals);
-            let growth = |index: usize| totals[index].saturating_sub(before[index]) as f64;
-            rates.per_second =
-                std::array::from_fn(growth).map(|growth: f64| growth * 1000.0 / elapsed_ms as f64);
-            rates.at_ms = now_ms;
-        }
-        rates.per_second
-    }
-}
-
-impl Default for Samples {
-    fn default() -> Self {
-        Samples::new()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_per_second_since_the_last_look() {
-        let samples = Samples::new();
-        assert_eq!(samples.rates(1_000, [5, 0, 0]), [0.0; 3]);
-        assert_eq!(samples.rates(3_000, [105, 10, 2]), [50.0, 5.0, 1.0]);
-        assert_eq!(samples.rates(3_050, [999, 99, 9]), [50.0, 5.0, 1.0]);
-        assert_eq!(samples.rates(4_000, [105, 10, 2]), [0.0; 3]);
-    }
-
-    #[test]
-    fn the_peak_stays() {
-        let samples = Samples::new();
-        let more = samples.used_memory_at_start + 100;
-        assert_eq!(samples.note_used_memory(more), more);
-        assert_eq!(samples.note_used_memory(0), more);
     }
 }

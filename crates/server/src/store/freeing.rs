@@ -39,6 +39,8 @@ pub struct Freeing {
     values: AtomicUsize,
     databases: AtomicUsize,
     evicted_bytes: AtomicUsize,
+    /// Keys, or what is no longer part of one: not freed yet, and freed.
+    pending: AtomicUsize,
     freed: AtomicU64,
 }
 
@@ -69,6 +71,7 @@ impl Freeing {
     /// Frees something of so many bytes that was evicted.
     pub fn free_evicted(&self, garbage: Garbage, evicted_bytes: usize) {
         self.pending_of(&garbage).fetch_add(1, Relaxed);
+        self.pending.fetch_add(object_count(&garbage), Relaxed);
         self.evicted_bytes.fetch_add(evicted_bytes, Relaxed);
         lock(&self.queue).works.push_back(Work { garbage, evicted_bytes });
         self.has_work.notify_one();
@@ -101,9 +104,9 @@ impl Freeing {
         self.evicted_bytes.load(Relaxed)
     }
 
-    /// Values and databases that are not freed yet.
+    /// Keys that are not freed yet, those of databases among them.
     pub fn pending(&self) -> usize {
-        self.values.load(Relaxed) + self.databases.load(Relaxed)
+        self.pending.load(Relaxed)
     }
 
     /// Whether a whole database is among them.
@@ -111,9 +114,14 @@ impl Freeing {
         self.databases.load(Relaxed) > 0
     }
 
-    /// How many were freed since the start.
+    /// How many were freed since the start, or since that was reset.
     pub fn freed(&self) -> u64 {
         self.freed.load(Relaxed)
+    }
+
+    /// CONFIG RESETSTAT.
+    pub fn reset_figures(&self) {
+        self.freed.store(0, Relaxed);
     }
 
     fn pending_of(&self, garbage: &Garbage) -> &AtomicUsize {
@@ -147,11 +155,20 @@ impl Freeing {
     }
 
     fn free_now(&self, Work { garbage, evicted_bytes }: Work) {
-        let pending = self.pending_of(&garbage);
+        let (pending, objects) = (self.pending_of(&garbage), object_count(&garbage));
         drop(garbage);
-        self.freed.fetch_add(1, Relaxed);
+        self.freed.fetch_add(objects as u64, Relaxed);
+        self.pending.fetch_sub(objects, Relaxed);
         self.evicted_bytes.fetch_sub(evicted_bytes, Relaxed);
         pending.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What it counts for in INFO, as in Redis.
+fn object_count(garbage: &Garbage) -> usize {
+    match garbage {
+        Garbage::Database(database) => database.len(),
+        Garbage::Record(_) | Garbage::Object(_) => 1,
     }
 }
 

@@ -195,7 +195,7 @@ fn a_line_has_the_fields_of_redis() {
         let expected = "id addr laddr fd name age idle flags capa db sub psub ssub multi watch \
                         qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd \
                         user redir resp \
-                        lib-name lib-ver";
+                        lib-name lib-ver tot-net-in tot-net-out tot-cmds";
         assert_eq!(names.join(" "), expected);
         let values = [
             ("id", id.to_string()),
@@ -207,6 +207,7 @@ fn a_line_has_the_fields_of_redis() {
             ("lib-name", "lib".into()),
             ("lib-ver", String::new()),
             ("user", "default".into()),
+            ("tot-cmds", "6".into()),
         ];
         for (name, value) in values {
             assert_eq!(field(&line, name), value, "{name}");

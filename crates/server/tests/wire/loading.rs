@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use kvasir_resp::encode::encode_request;
 
-use crate::harness::{Client, Server, figure, wait_until};
+use crate::check::show;
+use crate::harness::{Client, Server, backends, figure, wait_until};
 use crate::saving::{directory, path, terminate};
 
 /// Keys of a file that takes long to load.
@@ -197,3 +198,24 @@ fn nothing_expires_before_the_log_is_read_to_its_end() {
     crate::aof::wait_for(&mut client, "\nloading:0");
     assert_eq!(client.ask_text("GET k"), "v");
 }
+
+/// Who comes early waits for data that is there soon, and is told of that which takes long.
+#[test]
+fn a_short_load_is_nobodys_business() {
+    let directory = directory();
+    fs::write(directory.path().join("dump.rdb"), snapshot(1)).unwrap();
+    for (delay_us, replies) in [("50000", ["$v", "$v"]), ("100000000", [LOADING, LOADING])] {
+        for backend in backends() {
+            let options = ["--dir", path(&directory), "--key-load-delay", delay_us, "--save", ""];
+            let server = Server::kvasir(backend, &options);
+            let mut client = server.connect();
+            // What is answered without data is not held up.
+            client.ask("CONFIG GET save");
+            for reply in replies {
+                assert_eq!(show(&client.ask("GET k00000000")), reply, "{backend} {delay_us}");
+            }
+        }
+    }
+}
+
+const LOADING: &str = "-LOADING Redis is loading the dataset in memory";

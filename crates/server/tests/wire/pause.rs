@@ -103,10 +103,66 @@ fn keys_do_not_expire_meanwhile() {
             client.ask(call);
         }
         client.ask("DEBUG SLEEP 0.5");
+        // It is gone all the same, whoever looks.
+        for (call, reply) in
+            [("GET k", "_"), ("EXISTS k", ":0"), ("TTL k", ":-2"), ("DBSIZE", ":1")]
+        {
+            assert_eq!(show(&client.ask(call)), reply, "{}: {call}", server.name);
+        }
         let mut expired = |line| has(&client.ask_text("INFO stats"), line);
         assert!(expired("expired_keys:0"), "{}", server.name);
         server.connect().ask("CLIENT UNPAUSE");
         wait_until("it expires", || expired("expired_keys:1"));
+    }
+}
+
+#[test]
+fn fields_of_hashes_do_not_expire_meanwhile() {
+    let calls = [
+        ("HSETEX h PX 100 FIELDS 1 f v", ":1"),
+        ("HSETEX all PX 100 FIELDS 1 f v", ":1"),
+        ("HSET h g w", ":1"),
+        ("CLIENT PAUSE 1000000 WRITE", "+OK"),
+        ("DEBUG SLEEP 0.2", "+OK"),
+        ("HGETALL h", "[$g $w]"),
+        ("HGET h f", "_"),
+        ("HGETALL all", "[]"),
+    ];
+    for backend in backends() {
+        let server = Server::kvasir(backend, &[]);
+        let mut client = server.connect();
+        calls
+            .iter()
+            .for_each(|(call, reply)| assert_eq!(show(&client.ask(call)), *reply, "{call}"));
+        let fields = client.ask_text("INFO stats");
+        assert!(has(&fields, "expired_fields:0"), "{fields}");
+    }
+}
+
+#[test]
+fn scripts_that_write_nothing_go_on() {
+    let library = "#!lua name=lib\nredis.register_function{function_name='reads', callback=function() \
+                   return 7 end, flags={'no-writes'}}";
+    let script = "#!lua flags=no-writes\nreturn 8";
+    for server in servers() {
+        let (mut admin, mut client) = (server.connect(), server.connect());
+        client.call(&["FUNCTION", "LOAD", library]);
+        let sha = client.call(&["SCRIPT", "LOAD", "#!lua flags=no-writes\nreturn 9"]);
+        let sha = String::from_utf8_lossy(sha.as_bytes().unwrap()).into_owned();
+        admin.ask("CLIENT PAUSE 1000000 WRITE");
+        let calls: [(&[&str], &str); 4] = [
+            (&["EVAL", script, "0"], ":8"),
+            (&["EVALSHA", &sha, "0"], ":9"),
+            (&["FCALL", "reads", "0"], ":7"),
+            (&["EVAL_RO", "return 6", "0"], ":6"),
+        ];
+        for (call, reply) in calls {
+            assert_eq!(show(&client.call(call)), reply, "{}: {call:?}", server.name);
+        }
+        client.ask("MULTI");
+        calls.iter().for_each(|(call, _)| assert_eq!(show(&client.call(call)), "+QUEUED"));
+        assert_eq!(show(&client.ask("EXEC")), "[:8 :9 :7 :6]", "{}", server.name);
+        admin.ask("CLIENT UNPAUSE");
     }
 }
 

@@ -134,15 +134,28 @@ fn a_server_goes_to_the_background() {
         .status()
         .unwrap();
     assert!(status.success());
-    let pid = || std::fs::read_to_string(path("pid")).unwrap_or_default();
-    wait_until("it listens", || {
-        std::os::unix::net::UnixStream::connect(path("socket")).is_ok() && pid().ends_with('\n')
-    });
+    // It is there when the command has returned.
     let mut client = Client::connect(&path("socket"));
-    let (info, pid) = (client.ask_text("INFO server"), pid());
+    let pid = std::fs::read_to_string(path("pid")).unwrap();
+    let info = client.ask_text("INFO server");
     assert!(info.contains(&format!("process_id:{}\r\n", pid.trim())), "{info}");
     client.send(&["SHUTDOWN", "NOSAVE"]);
     wait_until("it has ended", || !path("pid").exists());
+}
+
+#[test]
+fn who_starts_it_in_the_background_hears_that_it_has_failed() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let result = std::process::Command::new(env!("CARGO_BIN_EXE_kvasir-server"))
+        .args(["--daemonize", "yes", "--bind", "127.0.0.1", "--port", &port, "--dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(result.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&result.stdout).into_owned();
+    assert!(text.contains("the server has ended, see its log"), "{text}");
 }
 
 /// What the kernel was told of the memory for records: `hg` in its list of mappings. Where huge

@@ -76,6 +76,16 @@ fn what_is_kept_is_told() {
     });
 }
 
+/// What a script makes of a set must not depend on where its members lie.
+#[test]
+fn a_set_that_a_script_leaves_unsorted_has_an_order() {
+    check(&[(
+        "SADD s c aa b a; EVAL \"return redis.call('sort', KEYS[1], 'by', '_')\" 1 s; \
+         EVAL \"return redis.call('sort', KEYS[1], 'by', '_', 'desc', 'limit', 0, 2)\" 1 s",
+        ":4; [$a $aa $b $c]; [$c $b]",
+    )]);
+}
+
 #[test]
 fn scripts_fail() {
     check(&[

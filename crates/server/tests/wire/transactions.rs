@@ -299,3 +299,29 @@ fn no_money_is_lost() {
         (from, (from + 1 + (seed + round) % 9) % 10)
     }
 }
+
+/// There are no replicas yet, so none is good.
+#[test]
+fn writes_that_want_replicas_are_refused() {
+    let text = "NOREPLICAS Not enough good replicas to write.";
+    check(&[
+        (
+            "SET k v; CONFIG SET min-replicas-to-write 1; SET k w; GET k; MULTI; GET k; EXEC",
+            &format!("+OK; +OK; -{text}; $v; +OK; +QUEUED; [$v]"),
+        ),
+        (
+            "EVAL \"return redis.call('get', KEYS[1])\" 1 k; \
+             EVAL \"return redis.pcall('set', KEYS[1], 1)\" 1 k; EVAL \"#!lua\nreturn 1\" 0",
+            &format!("$v; -{text}; -{text}"),
+        ),
+        (
+            "CONFIG SET min-slaves-max-lag 0; SET k w; CONFIG SET min-replicas-max-lag 10",
+            "+OK; +OK; +OK",
+        ),
+        (
+            "CONFIG SET min-replicas-to-write 0; MULTI; SET k x; \
+             CONFIG SET min-replicas-to-write 1; EXEC; CONFIG SET min-replicas-to-write 0",
+            "+OK; +OK; +QUEUED; +QUEUED; [+OK +OK]; +OK",
+        ),
+    ]);
+}

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use kvasir_keyspace::rng::Rng;
-use kvasir_persistence::aof::files::{Files as AofFiles, Increment};
+use kvasir_persistence::aof::files::{Files as AofFiles, Increment, Opening};
 use kvasir_persistence::aof::manifest::Part;
 use kvasir_persistence::aof::output::{Outcome, Output, Plain};
 use kvasir_persistence::aof::record::group_head;
@@ -123,7 +123,7 @@ fn begin(disk: &SimDisk, found: &Found) -> io::Result<(AofFiles<SimDisk>, Increm
     }
     files.delete_history()?;
     let Some(Part { name, seq }) = files.manifest().increments.last().cloned() else {
-        let increment = files.begin_increment(true)?;
+        let increment = files.begin_increment(Opening::OF_GROUPS)?;
         return Ok((files, increment));
     };
     let mut file = disk.open(&files.path(&name))?;
@@ -286,7 +286,7 @@ impl Driver<'_> {
     }
 
     fn switch(&mut self) -> Option<()> {
-        let first = match self.writer.switch(&mut self.files, true) {
+        let first = match self.writer.switch(&mut self.files, Opening::OF_GROUPS) {
             Ok(seq) => Some(seq),
             Err(Trouble::Stuck(_)) => return None,
             Err(_) => None,

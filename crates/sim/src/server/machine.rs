@@ -25,6 +25,7 @@ use kvasir_server::run::worker::Worker;
 use kvasir_server::start::assemble;
 use kvasir_server::state::shared::Shared;
 use kvasir_server::store::Facts;
+use kvasir_server::store::aof::place::opening;
 use kvasir_server::store::aof::writer::{GATHER, LogKeeper, Next, RETRY};
 use kvasir_server::store::tuning::env;
 
@@ -33,6 +34,8 @@ use crate::luck::Luck;
 
 const DIR: &str = "appendonlydir";
 const NAME: &str = "appendonly.aof";
+/// Who loads.
+const WORKER: usize = 0;
 /// Tables of one process share it.
 const HASH_SEED: u64 = 7;
 
@@ -145,7 +148,7 @@ fn open_log(shared: &'static Shared, disk: &SimDisk) -> Result<LogKeeper<SimDisk
     files.remove_unfinished().map_err(text)?;
     let has_checksums = config.aof.checksums;
     let increment = match files.manifest().increments.last().cloned() {
-        None => files.begin_increment(has_checksums).map_err(text)?,
+        None => files.begin_increment(opening(&config.aof)).map_err(text)?,
         Some(last) => {
             let path = files.path(&last.name);
             let len = disk.after(Luck::KILLED).get(&path).map_or(0, Vec::len) as u64;
@@ -168,7 +171,7 @@ fn load_all(
     manifest: &Manifest,
 ) -> Result<(), String> {
     let env = env(&shared.config(), clock::now_unix_ms());
-    let mut replayer = Replayer::new(shared, commands::numbered(), &env);
+    let mut replayer = Replayer::new((shared, commands::numbered(), WORKER), &env);
     for (index, part) in manifest.increments.iter().enumerate() {
         let path = place(&part.name);
         let bytes = found.get(&path).ok_or_else(|| format!("{} is not there", part.name))?;

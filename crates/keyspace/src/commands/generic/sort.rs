@@ -166,9 +166,10 @@ fn sort(cx: &mut World<'_, '_>, options: &Options<'_>) -> Result<Effect, Error> 
     let key = cx.args.get(1).unwrap_or_default();
     let (kind, elements) = with_key(cx, key, |view| view.read(0).map(elements).transpose())?
         .unwrap_or((Kind::List, Vec::new()));
-    // What a set stores unsorted would depend on where its elements happen to lie.
-    let is_stored_set = options.keeps_order() && kind == Kind::Set && options.store.is_some();
-    let sorted = if is_stored_set {
+    // What a set stores unsorted would depend on where its elements happen to lie, and what a script
+    // makes of it as well.
+    let is_told_on = options.store.is_some() || cx.env.is_in_script;
+    let sorted = if options.keeps_order() && kind == Kind::Set && is_told_on {
         let by_element =
             Options { is_alpha: true, descends: options.descends, ..Options::default() };
         by_own_value(elements, &by_element)?
@@ -344,7 +345,9 @@ fn with_key<R>(cx: &mut World<'_, '_>, name: &[u8], f: impl FnOnce(&mut View<'_,
     let name = ArgsBuf::from_iter([name]);
     let keys = [KeyAt::new(name.as_args(), 0, cx.db)];
     let mut guards = lock(cx.keyspace, cx.pass, &keys);
-    f(&mut View::new(cx.env, cx.tally, cx.keyspace, name.as_args(), &keys, &mut guards))
+    let mut view = View::new(cx.env, cx.tally, cx.keyspace, name.as_args(), &keys, &mut guards);
+    view.keep_expired(true);
+    f(&mut view)
 }
 
 #[cfg(test)]

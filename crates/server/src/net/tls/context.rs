@@ -11,30 +11,49 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
+use crate::net::tls::files::Facts;
 use crate::net::tls::resumption::Sessions;
 use crate::net::tls::{ciphers, files};
 
 /// TLS of this server as it is now; `None` where it has none.
-pub struct Endpoint(RwLock<Option<Arc<ServerConfig>>>);
+pub struct Endpoint(RwLock<Option<Tls>>);
+
+/// What new connections are made with, and what is known of its certificates.
+#[derive(Clone)]
+struct Tls {
+    context: Arc<ServerConfig>,
+    facts: [Option<Facts>; 2],
+}
 
 impl Endpoint {
     /// Reads the files if there is a port for TLS; the error names what is wrong.
     pub fn new(config: &TlsConfig) -> Result<Endpoint, String> {
-        let context = (config.port != 0).then(|| context(config)).transpose()?;
-        Ok(Endpoint(RwLock::new(context)))
+        let tls = (config.port != 0).then(|| Tls::new(config)).transpose()?;
+        Ok(Endpoint(RwLock::new(tls)))
     }
 
     /// Has new connections use other options and files, unless something is wrong with them.
     pub fn reload(&self, config: &TlsConfig) -> Result<(), String> {
         if config.port != 0 {
-            let context = context(config)?;
-            *write(&self.0) = Some(context);
+            let tls = Tls::new(config)?;
+            *write(&self.0) = Some(tls);
         }
         Ok(())
     }
 
     pub fn context(&self) -> Option<Arc<ServerConfig>> {
-        read(&self.0).clone()
+        read(&self.0).as_ref().map(|tls| Arc::clone(&tls.context))
+    }
+
+    /// Of the server's own certificate, and of the authority's that expires first.
+    pub fn facts(&self) -> [Option<Facts>; 2] {
+        read(&self.0).as_ref().map_or([None, None], |tls| tls.facts.clone())
+    }
+}
+
+impl Tls {
+    fn new(config: &TlsConfig) -> Result<Tls, String> {
+        Ok(Tls { context: context(config)?, facts: files::facts(config) })
     }
 }
 
@@ -114,6 +133,23 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         std::fs::write(dir.join(format!("{name}.crt")), made.cert.pem()).unwrap();
         std::fs::write(dir.join(format!("{name}.key")), made.signing_key.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn certificates_are_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        make(dir.path(), "a");
+        let [cert_file, key_file] = ["a.crt", "a.key"].map(|name| dir.path().join(name));
+        let ca_cert_file = cert_file.clone();
+        let config = TlsConfig { port: 1, cert_file, key_file, ca_cert_file, ..Default::default() };
+        let [own, authority] = Endpoint::new(&config).unwrap().facts();
+        assert_eq!(own, authority);
+        let Facts { serial, expiry_s } = own.unwrap();
+        assert!(serial.len() >= 2 && serial.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        // The tool that makes it gives it until the year 4096.
+        assert_eq!(expiry_s, 67_090_118_400);
+        let none = Endpoint::new(&TlsConfig::default()).unwrap().facts();
+        assert_eq!(none, [None, None]);
     }
 
     #[test]

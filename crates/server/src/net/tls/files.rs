@@ -35,6 +35,36 @@ pub fn public_key(config: &TlsConfig, certificate: &[u8]) -> Result<Vec<u8>, Str
         .map_err(|error| at.refuse(&format!("the certificate is malformed: {error}")))
 }
 
+/// What INFO tells of a certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// In hexadecimal digits.
+    pub serial: String,
+    /// When it expires, in seconds since 1970.
+    pub expiry_s: u64,
+}
+
+impl Facts {
+    fn of(certificate: &[u8]) -> Option<Facts> {
+        let certificate = CertificateInner::<Raw>::from_der(certificate).ok()?;
+        let certificate = certificate.tbs_certificate();
+        let digits = certificate.serial_number().as_bytes().iter();
+        let serial = digits.map(|byte| format!("{byte:02X}")).collect();
+        let expiry_s = certificate.validity().not_after.to_unix_duration().as_secs();
+        Some(Facts { serial, expiry_s })
+    }
+}
+
+/// Of the server's own certificate, and of the authority's that expires first.
+pub fn facts(config: &TlsConfig) -> [Option<Facts>; 2] {
+    let authorities = Place { option: "tls-ca-cert-file", path: &config.ca_cert_file };
+    let authorities = authorities.read().and_then(|pem| certificates(&authorities, &pem));
+    let of_authorities = authorities.unwrap_or_default();
+    let of_authorities = of_authorities.iter().filter_map(|certificate| Facts::of(certificate));
+    let own = chain(config).ok().and_then(|chain| Facts::of(chain.first()?));
+    [own, of_authorities.min_by_key(|facts| facts.expiry_s)]
+}
+
 /// The private key, decrypted if it has to be.
 pub fn key(config: &TlsConfig) -> Result<PrivateKeyDer<'static>, String> {
     let at = Place { option: "tls-key-file", path: &config.key_file };

@@ -386,6 +386,7 @@ fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<()
         return Err(OUT_OF_MEMORY);
     }
     session.shared().saving.check_script(session.shared())?;
+    session.check_replicas()?;
     if is_read_only {
         let text = "ERR Can not execute a script with write flag using *_ro command.";
         return Err(Error::fixed(text));

@@ -13,7 +13,7 @@ use kvasir_lua::host::{Host, LogLevel, Replication, Tick};
 use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
-use kvasir_table::{Entry, NotFound};
+use kvasir_table::{Entry, Handler, NotFound, ServerHandler, Way};
 
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
@@ -21,7 +21,7 @@ use crate::calls::failing::fail;
 use crate::log;
 use crate::run::scripting::busy;
 use crate::run::session::Session;
-use crate::state::connection::pause::may_write;
+use crate::scripts::writes::may_write;
 use crate::state::shared::Shared;
 use crate::stats::errors::Author;
 
@@ -228,6 +228,9 @@ impl Running {
             Ok(entry) => entry,
             Err(error) => {
                 let worker = self.session.worker.index;
+                if let Ok(entry) = shared.table.resolve(args) {
+                    shared.workers[worker].stats.by_command[entry.index].rejected.add(1);
+                }
                 let connection = &mut self.session.connection;
                 self.session.now = clock::ticks();
                 return fail(shared, worker, connection, &error, Author::Server);
@@ -237,12 +240,21 @@ impl Running {
             self.refuses_growth = false;
             shared.workers[self.session.worker.index].script.note_write();
         }
+        self.session.core().env.is_in_script = true;
         let result = self.session.call(entry, args);
+        self.session.core().env.is_in_script = false;
         self.session.feed_monitors(entry, args, true);
         if let Err(error) = result {
             self.session.fail(entry, mark, &error);
         }
         self.session.note_large(entry, args, 0, mark);
+    }
+
+    /// Whether DEBUG lets scripts make such calls: all but those that take a session themselves.
+    fn is_freed(&self, entry: &Entry) -> bool {
+        let needs_session =
+            matches!(entry.handler, Handler::Server(ServerHandler { way: Way::Session, .. }));
+        self.session.shared().debugging.frees_scripts.load(Relaxed) && !needs_session
     }
 
     /// What Redis checks before a script's command runs, in its order.
@@ -258,7 +270,7 @@ impl Running {
             let text = "ERR Wrong number of args calling Redis command from script";
             return Err(Error::fixed(text));
         }
-        if entry.spec.flags.contains(Flags::NOSCRIPT) {
+        if entry.spec.flags.contains(Flags::NOSCRIPT) && !self.is_freed(entry) {
             return Err(Error::fixed("ERR This Redis command is not allowed from script"));
         }
         self.session.admit(entry, args, Moment::Script)?;
@@ -270,6 +282,7 @@ impl Running {
         if flags.contains(Flags::WRITE) {
             shared.saving.check_write(shared)?;
             shared.aof.check_write()?;
+            self.session.check_replicas()?;
         }
         if self.refuses_growth && flags.contains(Flags::DENYOOM) {
             return Err(OUT_OF_MEMORY);

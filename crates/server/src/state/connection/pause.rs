@@ -2,14 +2,16 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_keyspace::spec::{Flags, Group};
+use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
 use crate::clients::pause::{Pause, Scope};
+use crate::scripts::writes::{may_call_write, may_write};
 use crate::state::connection::{Connection, Replies};
+use crate::state::shared::Shared;
 
-/// How often those whose calls wait for a script look what has become of it.
-const SCRIPT_LOOK_MS: u64 = 5;
+/// How often those whose calls wait for a script, or for data, look what has become of it.
+const LOOK_MS: u64 = 5;
 
 impl Connection {
     /// Puts a call off that may add to a log of which the disk has too little.
@@ -20,11 +22,11 @@ impl Connection {
         }
     }
 
-    /// Puts a call about scripts off, and says when to look again.
+    /// Puts a call off whose time is about to come, and says when to look again.
     #[cold]
-    pub fn postpone_for_script(&mut self, pause: &Pause, now_ms: u64) -> u64 {
+    pub fn postpone_a_little(&mut self, pause: &Pause, now_ms: u64) -> u64 {
         self.put_off(pause);
-        now_ms + SCRIPT_LOOK_MS
+        now_ms + LOOK_MS
     }
 
     fn put_off(&mut self, pause: &Pause) {
@@ -42,10 +44,11 @@ impl Connection {
 
     /// Puts a call off if there is a pause for it.
     #[cold]
-    pub fn postpone(&mut self, pause: &Pause, entry: &Entry, now_ms: u64) {
+    pub fn postpone(&mut self, shared: &Shared, entry: &Entry, args: Args<'_>, now_ms: u64) {
+        let pause = &shared.pause;
         let concerns = |scope| match scope {
             Scope::All => true,
-            Scope::Writes => self.may_write(entry),
+            Scope::Writes => self.may_call_write(shared, entry, args),
         };
         // Who monitors is no client of the data.
         if !self.listening.is_monitor
@@ -62,6 +65,17 @@ impl Connection {
             || entry.spec.name == "exec" && queued.map(|call| call.entry).any(may_write)
     }
 
+    /// As `may_write`, of this very call: scripts and functions may say that they write nothing.
+    fn may_call_write(&self, shared: &Shared, entry: &Entry, args: Args<'_>) -> bool {
+        let code = (&shared.scripts, &shared.libraries);
+        let queued = self.multi.transaction.iter().flat_map(|transaction| &transaction.calls);
+        may_call_write(code, entry, args)
+            || entry.spec.name == "exec"
+                && queued
+                    .map(|call| (call.entry, call.args.as_args()))
+                    .any(|(entry, args)| may_call_write(code, entry, args))
+    }
+
     /// Notes that calls of the connection are put off, or no more.
     pub fn set_postponed(&mut self, pause: &Pause, is_postponed: bool) {
         if self.waiting.is_postponed != is_postponed {
@@ -70,14 +84,4 @@ impl Connection {
             pause.count(is_postponed);
         }
     }
-}
-
-/// Whether calls of a command may change data or reach clients of other servers.
-pub fn may_write(entry: &Entry) -> bool {
-    let spec = entry.spec;
-    let runs_others =
-        spec.group == Group::Scripting && matches!(spec.name, "eval" | "evalsha" | "fcall");
-    spec.flags.contains(Flags::WRITE)
-        || runs_others
-        || matches!(spec.name, "pfcount" | "publish" | "spublish")
 }

@@ -57,6 +57,9 @@ pub struct Aof {
     /// By worker: connections of it are held back.
     held_back: Box<[AtomicBool]>,
     refuses_writes: AtomicBool,
+    /// DEBUG AOF-FLUSH-SLEEP: microseconds to wait before something is written.
+    pub sleep_us: AtomicU64,
+    pub delayed: AtomicU64,
     pub demand: Demand,
     /// While it is on. Whoever has both locks took this one first; to change files takes time.
     files: Mutex<Option<Files<RealDisk>>>,
@@ -123,6 +126,10 @@ pub struct Facts {
     pub size: u64,
     pub base_size: u64,
     pub output: &'static str,
+    /// Something is written that is not on disk yet, and shall be.
+    pub is_syncing: bool,
+    /// Calls that were put off, as the disk had too little of what came before.
+    pub delayed_syncs: u64,
 }
 
 impl Aof {
@@ -135,6 +142,8 @@ impl Aof {
             counts: AtomicBool::new(false),
             held_back: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             refuses_writes: AtomicBool::new(false),
+            sleep_us: AtomicU64::new(0),
+            delayed: AtomicU64::new(0),
             demand: Demand::default(),
             files: Mutex::default(),
             claim: Mutex::default(),
@@ -245,13 +254,18 @@ impl Aof {
             && !shared.aof.refuses_writes.load(Relaxed)
     }
 
-    pub fn facts(&self) -> Facts {
+    /// `is_put_off`: a rewrite that is wanted does not begin yet.
+    pub fn facts(&self, shared: &Store, is_put_off: bool) -> Facts {
+        let is_syncing = shared.config().aof.appendfsync != Fsync::No
+            && shared.keyspace.log.end() > self.durable();
         let state = lock(&self.state);
         let rewrite = &state.rewrite;
+        // One that is about to begin is under way for who asks: its end is waited for.
+        let is_beginning = rewrite.is_wanted && !is_put_off;
         Facts {
             is_on: self.counts(),
-            is_rewriting: rewrite.began.is_some(),
-            is_scheduled: rewrite.is_wanted,
+            is_rewriting: rewrite.began.is_some() || is_beginning,
+            is_scheduled: rewrite.is_wanted && !is_beginning,
             last_rewrite: rewrite.last_took,
             current_rewrite: rewrite.began.map(|began| began.elapsed()),
             has_rewrite_failed: rewrite.has_failed,
@@ -261,6 +275,8 @@ impl Aof {
             size: state.size,
             base_size: state.base_size,
             output: state.output,
+            is_syncing: self.counts() && is_syncing,
+            delayed_syncs: self.delayed.load(Relaxed),
         }
     }
 

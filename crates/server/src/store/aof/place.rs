@@ -5,10 +5,12 @@ use std::time::Duration;
 use std::{fs, io};
 
 use kvasir_config::Config;
-use kvasir_persistence::aof::files::Files;
+use kvasir_config::aof::AofConfig;
+use kvasir_persistence::aof::files::{Files, Opening};
 use kvasir_persistence::aof::manifest::{Manifest, Part};
 use kvasir_persistence::claim::{self, Claim, ClaimError};
 use kvasir_persistence::disk::{Disk, RealDisk};
+use kvasir_reactor::clock;
 
 use crate::log::{notice, warning};
 use crate::store::aof::output::Output;
@@ -194,6 +196,12 @@ pub fn last_holder(config: &Config) -> String {
 
 fn show(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!("file={} error={error}", path.display())
+}
+
+/// What a new increment begins with.
+pub fn opening(config: &AofConfig) -> Opening {
+    let unix_s = config.timestamp_enabled.then(|| clock::now_unix_ms() / 1000);
+    Opening { has_checksums: config.checksums, unix_s }
 }
 
 /// How the log is written.

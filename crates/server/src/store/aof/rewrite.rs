@@ -136,7 +136,9 @@ fn rewrite(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
         files.drop_base(&base);
         return taken.map(|(bytes, _)| bytes);
     };
-    if let Err(error) = files.delete_history() {
+    if !config.aof.disable_auto_gc
+        && let Err(error) = files.delete_history()
+    {
         warning!("can't delete old files of the append-only file error={error}");
     }
     aof.make_good(first);

@@ -22,10 +22,11 @@ use kvasir_reactor::clock;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
 
+use crate::log::warning;
 use crate::store::Store;
 use crate::store::aof::Aof;
 use crate::store::aof::output::Output;
-use crate::store::aof::place::{Place, Refused, output};
+use crate::store::aof::place::{Place, Refused, opening, output};
 use crate::store::aof::writer::LogKeeper;
 use crate::store::saving::save_base;
 use crate::store::tuning::env;
@@ -93,7 +94,7 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
     let mut files = place.files(place.manifest()?.unwrap_or_default());
     files.hold(claim);
     let output = output(&config)?;
-    let increment = files.begin_apart(config.aof.checksums).map_err(text)?;
+    let increment = files.begin_apart(opening(&config.aof)).map_err(text)?;
     let seq = increment.seq;
     let thread = spawn(shared, increment, output).map_err(text)?;
     let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
@@ -108,8 +109,10 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
     });
     match taken {
         Ok(bytes) => {
-            // What cannot be deleted now is deleted by the next rewrite.
-            let _ = files.delete_history();
+            if !config.aof.disable_auto_gc {
+                // What cannot be deleted now is deleted by the next rewrite.
+                let _ = files.delete_history();
+            }
             shared.aof.begin(files);
             if lock(&shared.aof.state).is_stopping {
                 // Turned off meanwhile, perhaps before there was something to turn off.
@@ -131,6 +134,13 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
 }
 
 impl Aof {
+    /// Deletes what `aof-disable-auto-gc` has kept.
+    pub fn delete_history(&self) {
+        if let Some(Err(error)) = lock(&self.files).as_mut().map(Files::delete_history) {
+            warning!("can't delete old files of the append-only file error={error}");
+        }
+    }
+
     /// Does what the configuration says now.
     pub fn obey(&self, shared: &Store, was_on: bool, config: &Config) {
         match (was_on, config.aof.appendonly) {

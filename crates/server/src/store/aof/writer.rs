@@ -20,6 +20,7 @@ use kvasir_structures::log::Reader;
 
 use crate::log::warning;
 use crate::store::Store;
+use crate::store::aof::place::opening;
 use crate::store::aof::{Aof, State};
 
 /// How long it gathers where nobody waits for the disk: what a crash of the process may take back.
@@ -114,6 +115,10 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         }
         let turn = self.turn(config, &state, is_stopping);
         drop(state);
+        let sleep_us = self.shared.aof.sleep_us.load(Relaxed);
+        if sleep_us > 0 && self.writer.has_work() {
+            std::thread::sleep(Duration::from_micros(sleep_us));
+        }
         let result = self.writer.step(&mut self.output, &turn);
         self.shared.aof.written.store(self.writer.written(), Relaxed);
         self.shared.aof.publish_durable(self.shared, self.writer.durable());
@@ -229,7 +234,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         let aof = &self.shared.aof;
         let mut files = lock(self.files);
         let files = files.as_mut().expect("there are files while something is rewritten");
-        let switched = match self.writer.switch(files, config.checksums) {
+        let switched = match self.writer.switch(files, opening(config)) {
             Err(Trouble::Stuck(error)) => end("can't tell what the manifest says", &error),
             Err(Trouble::NotWritten(error) | Trouble::Lost(error)) => Err(error.to_string()),
             Ok(seq) => Ok(seq),

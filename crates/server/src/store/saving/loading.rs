@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kvasir_keyspace::error::Error;
 use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::delay::KeyDelay;
 use kvasir_persistence::load::Progress;
 use kvasir_reactor::{clock, signal};
 use kvasir_structures::locks::lock;
@@ -20,10 +21,20 @@ pub struct Loading {
     /// Why the data could not be loaded.
     pub failure: Mutex<Option<String>>,
     pub progress: Progress,
+    /// `key-load-delay`.
+    pub key_delay: KeyDelay,
     pub started_ms: AtomicU64,
+    /// Calls that come earlier are held rather than refused.
+    held_until_ms: AtomicU64,
+    /// What the snapshot says its server had in use.
+    pub used_memory: AtomicU64,
 }
 
-const LOADING: Error = Error::fixed("LOADING Redis is loading the dataset in memory");
+/// At the start calls are held so long before they are told to wait: most data is loaded by then,
+/// and who has just started the server never hears of it.
+const HOLD_MS: u64 = 500;
+
+pub const LOADING: Error = Error::fixed("LOADING Redis is loading the dataset in memory");
 
 impl Loading {
     #[inline]
@@ -35,6 +46,16 @@ impl Loading {
     #[inline]
     pub fn check(&self) -> Result<(), Error> {
         if self.is_under_way() { Err(LOADING) } else { Ok(()) }
+    }
+
+    /// Has calls held for a moment, at the start.
+    pub fn hold_calls(&self) {
+        self.held_until_ms.store(clock::now_unix_ms() + HOLD_MS, Ordering::Relaxed);
+    }
+
+    /// Whether a call that may not run yet may do so soon.
+    pub fn holds_calls(&self, now_ms: u64) -> bool {
+        self.is_under_way() && now_ms < self.held_until_ms.load(Ordering::Relaxed)
     }
 
     /// Whether the data will be of use to anybody.
@@ -54,11 +75,13 @@ impl Loading {
 
     pub fn begin(&self) {
         self.started_ms.store(clock::now_unix_ms(), Ordering::Relaxed);
+        self.used_memory.store(0, Ordering::Relaxed);
         self.is_under_way.store(true, Ordering::Release);
     }
 
     pub fn end(&self) {
         self.is_under_way.store(false, Ordering::Release);
+        self.held_until_ms.store(0, Ordering::Relaxed);
     }
 
     /// What to tell the user if the server ended because its data could not be loaded.

@@ -21,6 +21,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::delay::KeyDelay;
 use kvasir_persistence::disk::RealDisk;
 use kvasir_persistence::encode::Format;
 use kvasir_persistence::save::{Beside, Options, Place, SaveError, Saved};
@@ -57,6 +58,7 @@ pub struct Saving {
     pub progress: Arc<Progress>,
     /// `snapshot-bandwidth`, which counts for a snapshot under way as well.
     bandwidth: Arc<AtomicU64>,
+    key_delay: KeyDelay,
     /// Changes when the last snapshot was begun.
     changes_saved: AtomicU64,
     /// Set after the last snapshot failed.
@@ -173,6 +175,8 @@ impl Saving {
     /// Does what the configuration says now.
     pub fn obey(&self, config: &Config) {
         self.bandwidth.store(config.persistence.snapshot_bandwidth, Relaxed);
+        self.key_delay.set(config.others.rdb_key_save_delay);
+        self.loading.key_delay.set(config.others.key_load_delay);
     }
 
     /// Has the thread look whether somebody wants something of it.
@@ -408,6 +412,7 @@ pub(super) fn snapshot<'a>(
         visitors: config.persistence.snapshot_threads as usize,
         buffer_max: buffer_max(config.persistence.snapshot_buffer as usize),
         bytes_per_second: &shared.saving.bandwidth,
+        key_delay: &shared.saving.key_delay,
         progress: &shared.saving.progress,
         cancel,
     }
@@ -475,5 +480,6 @@ pub(super) fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
         ("aof-base", u8::from(is_base).to_string()),
     ];
     let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
-    Beside { aux, libraries }
+    let notes_time = shared.config().aof.timestamp_enabled;
+    Beside { aux, libraries, unix_s: notes_time.then_some(env.now_ms / 1000) }
 }
