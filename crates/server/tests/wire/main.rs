@@ -49,6 +49,7 @@ mod pause;
 mod process;
 mod pubsub;
 mod pubsub_workers;
+mod replication;
 mod requests;
 mod rest;
 mod saved_by_others;
