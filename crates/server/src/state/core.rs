@@ -46,8 +46,8 @@ pub struct Core {
     pub waits_for_acks: Vec<usize>,
     /// The offset behind what this worker last wrote to the log.
     pub written_to: u64,
-    /// When calls that wait for a script of another worker, or for data that is loaded at the start,
-    /// look what has become of it.
+    /// When calls that wait for a script of another worker, or for data at the start, look what has
+    /// become of it.
     pub next_look_ms: Option<u64>,
 }
 
