@@ -35,6 +35,8 @@ pub struct Core {
     pub deadlines: Deadlines,
     /// Answers to calls that waited here and were served in this turn.
     pub served: Vec<Served>,
+    /// To calls that waited at other workers, which are not told of them yet.
+    pub served_elsewhere: Vec<Served>,
     /// Subscribers of this worker, and what they are to get.
     pub pubsub: Local,
     pub tracking: tracking::local::Local,
@@ -64,6 +66,7 @@ impl Core {
             tally: Tally::default(),
             deadlines: Deadlines::default(),
             served: Vec::new(),
+            served_elsewhere: Vec::new(),
             pubsub: Local::default(),
             tracking: tracking::local::Local::default(),
             output_unlimited: u64::MAX,
