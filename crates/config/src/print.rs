@@ -86,7 +86,8 @@ fn unsupported_section() -> String {
     out
 }
 
-/// Every option of `config` that has a value of its own, one directive a line; reading it gives `config`.
+/// Every option of `config` that has a value of its own, one directive a line; reading it gives
+/// `config`.
 pub fn directives(config: &Config) -> Vec<u8> {
     let mut out = Vec::new();
     for row in table::all().filter(|row| row.has_value()) {

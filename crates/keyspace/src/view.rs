@@ -323,6 +323,11 @@ impl<'a, 'g> View<'a, 'g> {
         Some(self.search(key, Count::Nothing)?.occupied.into_mut().into_shared())
     }
 
+    /// What is there, also if its time is over.
+    pub fn present(&self, key: usize) -> Option<Record<'_>> {
+        self.guards[self.guard_of(key)].slot.get(self.keys[key].hash, self.key(key))
+    }
+
     /// Reads a string.
     #[inline]
     pub fn text(&mut self, key: usize) -> Result<Option<Text<'_>>, Error> {

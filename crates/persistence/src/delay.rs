@@ -36,7 +36,7 @@ impl KeyDelay {
     fn wait_in_turn(&self, keys: u64, goes_on: impl Fn() -> bool) {
         let mut owed = lock(&self.owed);
         let us = self.us.load(Relaxed);
-        *owed += keys;
+        *owed = owed.saturating_add(keys);
         let wait = match u64::try_from(us) {
             Ok(us) => Duration::from_micros(us.saturating_mul(std::mem::take(&mut *owed))),
             Err(_) => {

@@ -78,7 +78,7 @@ pub static DEBUG_OBJECT: Command = Command {
 
 /// The address is always 0: where a value lies is nobody's business.
 fn debug_object(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let record = cx.view.peek(0).ok_or(Error::NO_KEY)?;
+    let record = cx.view.present(0).ok_or(Error::NO_KEY)?;
     let clock = record.clock();
     let (encoding, length) = (value::encoding(record), payload_len(record));
     let idle = cx.view.env.idle_s(clock);

@@ -146,6 +146,22 @@ mod tests {
         assert_eq!((manifest.last_base(), manifest.last_increment()), (2, 9));
     }
 
+    /// As Redis quotes them, which reads no other escapes.
+    #[test]
+    fn names_with_special_bytes_are_quoted() {
+        for (name, text) in [
+            ("a b", r#""a b""#),
+            ("a\nb\tc\rd", r#""a\nb\tc\rd""#),
+            ("\u{7}\u{8}\u{1}", r#""\a\b\x01""#),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("plain-1.aof", "plain-1.aof"),
+        ] {
+            assert_eq!(quoted(name), text);
+            let manifest = Manifest { base: Some(part(name, 1)), ..Manifest::default() };
+            assert_eq!(Manifest::parse(&manifest.to_bytes()), Ok(manifest));
+        }
+    }
+
     #[test]
     fn manifests_of_redis_are_read() {
         let text = b"file appendonly.aof.1.base.rdb seq 1 type b\n# a comment\n\

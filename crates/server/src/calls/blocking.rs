@@ -34,14 +34,29 @@ pub fn settle(
         connection.waiting.waits = Some(Box::new(waits));
     }
     if !core.tally.ready.is_empty() {
-        serve_ready(shared, worker, core, pass);
+        serve(shared, worker, core, pass);
     }
 }
 
 /// Serves those who wait for keys that have become ready.
 #[cold]
 pub fn serve_ready(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) {
-    let Core { env, tally, rng, served, .. } = core;
+    serve(shared, worker, core, pass);
+    send_served(shared, core);
+}
+
+/// Has other workers give the answers to calls that waited there.
+#[inline]
+pub fn send_served(shared: &Shared, core: &mut Core) {
+    for answer in core.served_elsewhere.drain(..) {
+        shared.send(answer.caller.worker, Message::Unblock(answer));
+    }
+}
+
+/// Those who wait elsewhere hear of it when the call that has served them is over.
+#[cold]
+fn serve(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) {
+    let Core { env, tally, rng, served, served_elsewhere, .. } = core;
     let server = Server { keyspace: &shared.keyspace, pass, env, tally, rng };
     let mut since = clock::ticks();
     waiting::serve(server, &mut |waiter, Answer { reply, fence, .. }| {
@@ -49,10 +64,7 @@ pub fn serve_ready(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<
         let us = now.since(since).to_nanos() / 1000;
         since = now;
         let answer = Served { caller: waiter.caller, reply, fence, us };
-        if waiter.caller.worker == worker {
-            served.push(answer);
-        } else {
-            shared.send(waiter.caller.worker, Message::Unblock(answer));
-        }
+        let is_here = waiter.caller.worker == worker;
+        if is_here { served.push(answer) } else { served_elsewhere.push(answer) }
     });
 }

@@ -82,7 +82,10 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("instantaneous_input_repl_kbps", "0.00");
     lines.field("instantaneous_output_repl_kbps", "0.00");
     lines.field("rejected_connections", source.sum(|stats| &stats.rejected_connections));
-    lines.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    let syncs = &source.shared.replication.stats;
+    lines.field("sync_full", syncs.full.load(Relaxed));
+    lines.field("sync_partial_ok", syncs.partial.load(Relaxed));
+    lines.field("sync_partial_err", syncs.partial_refused.load(Relaxed));
     lines.field("expired_keys", source.sum(|stats| &stats.expired));
     lines.field("expired_fields", source.sum(|stats| &stats.fields_expired));
     expiry(source, lines);

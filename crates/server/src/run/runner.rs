@@ -16,7 +16,7 @@ use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_table::{Entry, Handler, ServerHandler, is_http, unknown_command, unknown_subcommand};
 
 use crate::calls::admit::Scene;
-use crate::calls::blocking::settle;
+use crate::calls::blocking::{send_served, settle};
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
 use crate::calls::planning::plan_keys;
@@ -212,6 +212,7 @@ impl<'w> Runner<'w> {
             let is_muted = connection.mute();
             let mark = connection.reply.mark();
             let session = self.answer(&mut connection, batch, index);
+            send_served(self.shared, self.core);
             self.done += u64::from(!connection.waiting.is_postponed);
             if let Some((entry, run)) = session {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });

@@ -17,7 +17,8 @@ pub fn may_write(entry: &Entry) -> bool {
         || matches!(spec.name, "pfcount" | "publish" | "spublish")
 }
 
-/// Whether this call may: one of a script or of a function that says that it writes nothing may not.
+/// Whether this call may: one of a script or of a function that says that it writes nothing does
+/// not.
 pub fn may_call_write(
     (scripts, libraries): (&Cache, &Libraries),
     entry: &Entry,

@@ -36,6 +36,8 @@ pub struct Core {
     pub deadlines: Deadlines,
     /// Answers to calls that waited here and were served in this turn.
     pub served: Vec<Served>,
+    /// To calls that waited at other workers, which are not told of them yet.
+    pub served_elsewhere: Vec<Served>,
     /// Subscribers of this worker, and what they are to get.
     pub pubsub: Local,
     pub tracking: tracking::local::Local,
@@ -48,8 +50,8 @@ pub struct Core {
     /// The offset behind what this worker last wrote to the log.
     pub written_to: u64,
     pub links: Links,
-    /// When calls that wait for a script of another worker, or for data that is loaded at the start,
-    /// look what has become of it.
+    /// When calls that wait for a script of another worker, or for data at the start, look what has
+    /// become of it.
     pub next_look_ms: Option<u64>,
 }
 
@@ -66,6 +68,7 @@ impl Core {
             tally: Tally::default(),
             deadlines: Deadlines::default(),
             served: Vec::new(),
+            served_elsewhere: Vec::new(),
             pubsub: Local::default(),
             tracking: tracking::local::Local::default(),
             output_unlimited: u64::MAX,

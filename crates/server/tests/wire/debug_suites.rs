@@ -187,3 +187,20 @@ fn replaced_files_stay_until_they_may_go() {
         assert!(!server.read_file("appendonlydir/appendonly.aof.manifest").contains("type h"));
     }
 }
+
+/// Who looks inside finds what has expired and is still there; who asks for it deletes it.
+#[test]
+fn what_has_expired_is_seen_until_somebody_asks_for_it() {
+    let ours = backends().into_iter().map(|backend| Server::kvasir(backend, &[]));
+    for server in ours.chain(Server::redis(&[])).chain(Server::valkey(&[])) {
+        let mut client = server.connect();
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+        client.ask("SET k v PX 1");
+        client.ask("DEBUG SLEEP 0.01");
+        assert!(client.ask_text("DEBUG OBJECT k").contains("encoding:"), "{}", server.name);
+        let exists = client.call(&["EVAL", "return redis.call('EXISTS', KEYS[1])", "1", "k"]);
+        assert_eq!(exists.as_integer(), Some(0));
+        let gone = client.ask("DEBUG OBJECT k");
+        assert_eq!(gone, Value::Error(b"ERR no such key".to_vec()), "{}", server.name);
+    }
+}

@@ -4,7 +4,7 @@ use kvasir_resp::value::Value;
 
 use crate::blocking::wait_for;
 use crate::check::{check, check_ours, run_script, show};
-use crate::harness::{Client, Server, each_backend, wait_until};
+use crate::harness::{Client, Server, backends, each_backend, figure, wait_until};
 
 #[test]
 fn slow_log_words() {
@@ -304,4 +304,31 @@ fn histograms_and_percentiles_by_command() {
         client.ask("CONFIG SET latency-tracking no");
         assert!(!client.ask_text("INFO latencystats").contains("_usec_"));
     });
+}
+
+/// A call that others have waited for is over before theirs are, at whatever worker they wait.
+#[test]
+fn the_slow_log_has_calls_in_the_order_of_their_ends() {
+    let ours = backends().into_iter().map(|backend| Server::kvasir(backend, &[]));
+    for server in ours.chain(Server::redis(&[])).chain(Server::valkey(&[])) {
+        let mut admin = server.connect();
+        let mut waiting = [(); 4].map(|()| server.connect());
+        for client in &mut waiting {
+            client.send(&["BLPOP", "k", "0"]);
+        }
+        wait_until("all wait", || figure(&mut admin, "clients", "blocked_clients") == 4);
+        admin.ask("CONFIG SET slowlog-log-slower-than 0");
+        admin.ask("SLOWLOG RESET");
+        admin.ask("rPush k 1 2 3 4");
+        waiting.iter_mut().for_each(|client| drop(client.read_reply().unwrap()));
+        let entries = admin.ask("SLOWLOG GET 5");
+        let names: Vec<String> = entries
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| show(&entry.as_array().unwrap()[3]))
+            .collect();
+        assert_eq!(names[4], "[$rPush $k $1 $2 $3 $4]", "{}: {names:?}", server.name);
+        assert!(names[..4].iter().all(|name| name == "[$BLPOP $k $0]"), "{names:?}");
+    }
 }

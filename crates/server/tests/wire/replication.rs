@@ -197,6 +197,9 @@ fn who_knows_no_histories_gets_a_snapshot_all_the_same() {
             assert!(size > 0, "no snapshot: {}", got.escape_ascii());
         };
         let size = line.strip_prefix('$').and_then(|line| line.strip_suffix("\r\n"));
-        assert!(size.and_then(|size| size.parse::<u64>().ok()).is_some_and(|size| size > 9), "{line}");
+        assert!(
+            size.and_then(|size| size.parse::<u64>().ok()).is_some_and(|size| size > 9),
+            "{line}"
+        );
     }
 }

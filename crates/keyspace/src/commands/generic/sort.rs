@@ -166,8 +166,8 @@ fn sort(cx: &mut World<'_, '_>, options: &Options<'_>) -> Result<Effect, Error> 
     let key = cx.args.get(1).unwrap_or_default();
     let (kind, elements) = with_key(cx, key, |view| view.read(0).map(elements).transpose())?
         .unwrap_or((Kind::List, Vec::new()));
-    // What a set stores unsorted would depend on where its elements happen to lie, and what a script
-    // makes of it as well.
+    // What a set stores unsorted would depend on where its elements happen to lie, and so would
+    // what a script makes of it.
     let is_told_on = options.store.is_some() || cx.env.is_in_script;
     let sorted = if options.keeps_order() && kind == Kind::Set && is_told_on {
         let by_element =
