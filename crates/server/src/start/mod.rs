@@ -1,8 +1,10 @@
 //! From the command line to running workers, and the orderly end.
 
 pub mod aof_repair;
+pub mod apart;
 pub mod check_aof;
 pub mod check_rdb;
+pub mod export_rdb;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -73,6 +75,7 @@ pub fn main() -> ExitCode {
         Invocation::PrintConfig => return say(&print::sample_file()),
         Invocation::CheckRdb(wish) => return check_rdb::main(&wish),
         Invocation::CheckAof(check) => return check_aof::main(&check),
+        Invocation::ExportRdb(wish) => return export_rdb::main(&wish),
         Invocation::Misuse(error) => {
             eprintln!("{error}");
             return ExitCode::FAILURE;

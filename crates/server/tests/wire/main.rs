@@ -33,6 +33,8 @@ mod databases;
 mod debug;
 mod endless;
 mod eviction;
+mod export;
+mod going_back;
 mod hanging_disk;
 mod harness;
 mod images;

@@ -17,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use kvasir_config::Config;
+use kvasir_config::persistence::RdbVersion;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
@@ -439,7 +440,8 @@ pub fn save_base(
     saved
 }
 
-fn new_id() -> io::Result<SnapshotId> {
+/// An id that no other snapshot has.
+pub fn new_id() -> io::Result<SnapshotId> {
     let mut id = [0; 8];
     random::fill(&mut id)?;
     Ok(SnapshotId(u64::from_le_bytes(id)))
@@ -458,22 +460,29 @@ fn options(config: &Config) -> Options {
     let persistence = &config.persistence;
     Options {
         format: Format::Rdb,
-        version: Version(persistence.rdb_version),
+        version: match persistence.rdb_version {
+            RdbVersion::Auto | RdbVersion::Redis70 => Version::REDIS_7_0,
+            RdbVersion::Redis72 => Version::REDIS_7_2,
+        },
         compresses: persistence.rdbcompression,
         has_checksum: persistence.rdbchecksum,
         syncs_often: persistence.rdb_save_incremental_fsync,
     }
 }
 
-/// What a file says of its server, by the names of Redis, and the libraries of functions.
+/// What stands in a file beside the keys.
 fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
-    let aux = vec![
+    let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
+    Beside { aux: aux(env, is_base), libraries }
+}
+
+/// What a file says of its server, by the names of Redis.
+pub fn aux(env: &Env, is_base: bool) -> Vec<(&'static str, String)> {
+    vec![
         ("redis-ver", crate::machine::version::REDIS_VERSION.to_owned()),
         ("redis-bits", usize::BITS.to_string()),
         ("ctime", (env.now_ms / 1000).to_string()),
         ("used-mem", crate::machine::memory::used_bytes().to_string()),
         ("aof-base", u8::from(is_base).to_string()),
-    ];
-    let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
-    Beside { aux, libraries }
+    ]
 }
