@@ -34,7 +34,8 @@ pub struct Open {
     pub is_tls: bool,
 }
 
-/// Opens every socket; an address of `bind` that is marked optional may be missing.
+/// Opens every socket; an address of `bind` that is marked optional may be missing, and any of a
+/// protocol that the system does not have.
 pub fn open(config: &Config) -> Result<Vec<Open>, String> {
     let mut listeners = Vec::new();
     let backlog = backlog(config);
@@ -63,7 +64,9 @@ fn open_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
         for socket in resolve(address.host, port)? {
             match listen(|| Listener::tcp(socket, backlog(config))) {
                 Ok(listener) => listeners.push(listener),
-                Err(error) if address.optional && is_unavailable(&error) => {}
+                Err(error) if is_unavailable(&error, address.optional) => {
+                    notice!("listening without an address reason={error}");
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -112,8 +115,11 @@ fn resolve(host: BindHost<'_>, port: u16) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-/// This machine does not have the address, or the whole protocol.
-fn is_unavailable(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{AddrNotAvailable, Unsupported};
-    matches!(error.kind(), AddrNotAvailable | Unsupported)
+/// This machine does not have the whole protocol, or an address that may be missing.
+fn is_unavailable(error: &io::Error, is_optional: bool) -> bool {
+    match error.kind() {
+        io::ErrorKind::Unsupported => true,
+        io::ErrorKind::AddrNotAvailable => is_optional,
+        _ => false,
+    }
 }

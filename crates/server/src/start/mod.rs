@@ -20,7 +20,7 @@ use kvasir_config::memory::HugePages;
 use kvasir_config::{Config, IoBackend, print};
 use kvasir_keyspace::database::Keyspace;
 use kvasir_reactor::{
-    BackendChoice, Options, Reactor, Waker, clock, limits, random, signal, thread,
+    BackendChoice, Options, Reactor, Waker, clock, limits, random, sandbox, signal, thread,
 };
 use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
@@ -146,6 +146,8 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
         warning!("option without effect name={} reason={}", directive.name, directive.why);
     }
     signal::ignore_what_need_not_end_it();
+    sandbox::look_around();
+    tell_of_sandbox();
     clock::calibrate();
     limit_clients(&mut config);
     let tls = Endpoint::new(&config.tls)?;
@@ -205,6 +207,13 @@ fn ready_line(config: &Config, shared: &Shared) -> String {
         config.databases,
         shared.saving.loading.progress.keys.load(Relaxed),
     )
+}
+
+/// Says what the server goes on without.
+fn tell_of_sandbox() {
+    for deadly in sandbox::Optional::ALL.iter().filter(|optional| optional.is_deadly()) {
+        notice!("a system call filter kills who calls {}: going on without", deadly.calls());
+    }
 }
 
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
@@ -297,8 +306,10 @@ impl Start {
         let (shared, learn) = mpsc::channel::<&'static Shared>();
         let options = options.clone();
         let run = move || {
-            // Where a sandbox forbids it, nothing is lost but a millisecond now and then.
-            let _ = thread::wake_early();
+            if let (0, Err(error)) = (index, thread::wake_early()) {
+                // Nothing is lost but a millisecond now and then.
+                notice!("threads are scheduled as all others are reason={error}");
+            }
             let reactor = match Reactor::new(&options) {
                 Ok(reactor) => reactor,
                 Err(error) => {

@@ -51,6 +51,7 @@ mod pubsub;
 mod pubsub_workers;
 mod requests;
 mod rest;
+mod sandbox;
 mod saved_by_others;
 mod saving;
 mod script_limits;

@@ -64,9 +64,8 @@ impl LogThread {
     /// written with the gate closed: until nothing comes may be as long as clients like.
     pub fn run(mut self) {
         // It computes little and waits for the disk, as others do for it.
-        if let Err(error) = thread::wake_early() {
-            warning!("the append-only file is written with some delay error={error}");
-        }
+        // Where that is not allowed, the first worker has said so.
+        let _ = thread::wake_early();
         let mut last = None;
         loop {
             let is_stopping = lock(&self.shared.aof.state).is_stopping;
