@@ -76,6 +76,17 @@ a service manager.",
     )
     .at_start(),
     Row::new(
+        "always-show-logo",
+        Group::Process,
+        Kind::Bool,
+        "no",
+        field!(always_show_logo),
+        "\
+Whether the log begins with a banner that names mode, port and process id, which
+test suites of Redis look for.",
+    )
+    .at_start(),
+    Row::new(
         "supervised",
         Group::Process,
         Kind::Choice(Supervised::WORDS),

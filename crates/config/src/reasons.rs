@@ -4,7 +4,6 @@
 const REASONS: &[(&str, &str)] = &[
     ("active-defrag", DEFRAGMENTATION),
     ("activerehashing", "tables grow a bucket at a time, by the calls that fill them"),
-    ("always-show-logo", "there is no logo"),
     ("aof", LOGGING),
     ("availability-zone", "nobody is told of it yet"),
     ("bgsave", CPULIST),

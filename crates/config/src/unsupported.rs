@@ -52,7 +52,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("active-defrag-cycle-us"),
     ignored("active-defrag-max-scan-fields"),
     ignored("activerehashing"),
-    ignored("always-show-logo"),
     ignored("aof-disable-auto-gc"),
     ignored("aof-rewrite-cpulist"),
     ignored("aof-rewrite-incremental-fsync"),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kvasir_config::{BindHost, Config};
 use kvasir_reactor::Listener;
 
-use crate::log::notice;
+use crate::log::{notice, warning};
 
 /// What a client from elsewhere is told while there is no password.
 pub const PROTECTED_MODE: &str = "-DENIED Redis is running in protected mode because protected \
@@ -67,7 +67,10 @@ fn open_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
                 Err(error) if is_unavailable(&error, address.optional) => {
                     notice!("listening without an address reason={error}");
                 }
-                Err(error) => return Err(error.to_string()),
+                Err(error) => {
+                    warning!("{error}");
+                    return Err(format!("Failed listening on port {port} (TCP), aborting."));
+                }
             }
         }
     }

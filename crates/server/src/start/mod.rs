@@ -1,5 +1,6 @@
 //! From the command line to running workers, and the orderly end.
 
+mod announce;
 pub mod aof_repair;
 pub mod apart;
 pub mod check_aof;
@@ -53,6 +54,8 @@ const LAST_ATTEMPTS: Duration = Duration::from_secs(1);
 /// Why the server does not start, for the user.
 #[derive(Debug)]
 enum Refusal {
+    /// By its configuration, before there is a log.
+    Configuration(String),
     /// By its configuration or by the system.
     Start(String),
     /// By the data that it would have to load, which is left as it is.
@@ -70,7 +73,7 @@ pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let sources = match arguments::parse(&arguments) {
         Invocation::Serve(sources) => sources,
-        Invocation::Version => return say(&format!("{}\n", version_line())),
+        Invocation::Version => return say(&announce::version()),
         Invocation::Help => return say(USAGE),
         Invocation::PrintConfig => return say(&print::sample_file()),
         Invocation::CheckRdb(wish) => return check_rdb::main(&wish),
@@ -91,6 +94,10 @@ pub fn main() -> ExitCode {
     let file = sources.file.as_deref().map(std::path::absolute).and_then(Result::ok);
     match serve(loaded, file) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Refusal::Configuration(text)) => {
+            eprintln!("{text}");
+            ExitCode::FAILURE
+        }
         Err(Refusal::Start(text)) => {
             warning!("{text}");
             ExitCode::FAILURE
@@ -100,12 +107,6 @@ pub fn main() -> ExitCode {
             ExitCode::from(BROKEN_DATA)
         }
     }
-}
-
-/// The line that `--version` prints and the log starts with.
-fn version_line() -> String {
-    let bits = usize::BITS;
-    format!("Kvasir server v={} malloc=mimalloc bits={bits}", env!("CARGO_PKG_VERSION"))
 }
 
 fn say(text: &str) -> ExitCode {
@@ -134,20 +135,22 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let start_dir = std::env::current_dir().unwrap_or_default();
     std::env::set_current_dir(&dir)
         .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
-    let access = kvasir_acl::start::prepare(commands::table(), &loaded)?;
+    let access =
+        kvasir_acl::start::prepare(commands::table(), &loaded).map_err(Refusal::Configuration)?;
     let Loaded { mut config, ignored, users: mut users_of_arguments, .. } = loaded;
     // From the root: CONFIG REWRITE writes it, and the next start may be elsewhere.
     config.dir = std::env::current_dir().unwrap_or(dir);
     users_of_arguments.retain(|user| !user.is_in_file());
     let configured_by = ConfiguredBy { file, start_dir, users_of_arguments };
-    log::init(&config).map_err(|error| format!("can't open the log file: {error}"))?;
-    notice!("{} pid={} starting", version_line(), limits::pid());
-    for directive in &ignored {
-        warning!("option without effect name={} reason={}", directive.name, directive.why);
-    }
+    log::init(&config).map_err(|error| {
+        let file = config.logfile.display();
+        Refusal::Configuration(format!("Can't open the log file: file={file} error={error}"))
+    })?;
+    announce::start(&config, configured_by.file.as_deref());
+    announce::ignored(&ignored);
     signal::ignore_what_need_not_end_it();
     sandbox::look_around();
-    tell_of_sandbox();
+    announce::sandbox();
     clock::calibrate();
     limit_clients(&mut config);
     let tls = Endpoint::new(&config.tls)?;
@@ -175,45 +178,15 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     if !is_whole {
         return Err(Refusal::Start("the server ends without the end of its log".into()));
     }
-    notice!("bye bye");
+    notice!("Kvasir is now ready to exit, bye bye...");
     Ok(result?)
 }
 
 /// Tells everybody that clients are served.
 fn ready(shared: &Shared) {
     let config = shared.config();
-    notice!("{}", ready_line(&config, shared));
+    announce::ready(&config, shared);
     process::notify_ready(&config);
-}
-
-/// What is served where, for the person who started it.
-fn ready_line(config: &Config, shared: &Shared) -> String {
-    let mut places = Vec::new();
-    let bind = config.bind.join(",");
-    if config.port != 0 {
-        places.push(format!("port={} bind={bind}", config.port));
-    }
-    if config.tls.port != 0 {
-        places.push(format!("tls-port={} bind={bind}", config.tls.port));
-    }
-    if !config.unixsocket.as_os_str().is_empty() {
-        places.push(format!("unixsocket={}", config.unixsocket.display()));
-    }
-    format!(
-        "ready to accept connections {} workers={} io={} databases={} keys={}",
-        places.join(" "),
-        shared.workers.len(),
-        shared.facts.backend,
-        config.databases,
-        shared.saving.loading.progress.keys.load(Relaxed),
-    )
-}
-
-/// Says what the server goes on without.
-fn tell_of_sandbox() {
-    for deadly in sandbox::Optional::ALL.iter().filter(|optional| optional.is_deadly()) {
-        notice!("a system call filter kills who calls {}: going on without", deadly.calls());
-    }
 }
 
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.

@@ -313,7 +313,7 @@ fn a_torn_end_is_cut_and_damage_is_refused() {
         &file,
         &sound[..sound.len() - 3],
         &["--aof-load-truncated", "no"],
-        "the end is missing",
+        "Unexpected end of file",
     );
 }
 
@@ -362,7 +362,13 @@ fn zeros_at_the_end_of_a_file_that_others_follow_are_refused() {
     std::fs::write(file.with_file_name("later"), "").unwrap();
     std::fs::write(&manifest, text + "file later seq 9 type i\n").unwrap();
     let bytes = [std::fs::read(&file).unwrap(), vec![0; 100]].concat();
-    refused(directory.path(), &file, &bytes, &[], "the end is missing behind byte");
+    refused(
+        directory.path(),
+        &file,
+        &bytes,
+        &[],
+        "Unexpected end of file reading the append only file, behind byte",
+    );
 }
 
 /// Starts on such a file: the server must end, say why, and leave the file alone.

@@ -61,6 +61,7 @@ mod server;
 mod small_disk;
 mod snapshot_files;
 mod standalone;
+mod start_words;
 mod starved;
 mod talk;
 mod texts;

@@ -189,7 +189,7 @@ impl LogThread {
                 end(what, error);
             }
             Trouble::NotWritten(error) => {
-                warning!("can't write the append-only file, writes are refused error={error}");
+                warning!("Error writing to the AOF file, writes are refused error={error}");
                 aof.set_error(Some(plain(error)));
                 aof.give_up_switch(&plain(error));
             }

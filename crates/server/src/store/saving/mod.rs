@@ -227,6 +227,7 @@ impl Saving {
         pass: &mut ExclusivePass<'_>,
         env: &Env,
     ) -> Result<(), Error> {
+        notice!("Saving the final RDB snapshot before exiting.");
         let current = lock(&self.state).current.clone();
         self.cancel();
         // One that takes its place is older than this one, and must not do so after it.
@@ -311,7 +312,7 @@ impl Saving {
             self.file.note_saved(&taken, &shared.facts.identity);
             Ok(saved)
         });
-        self.note_end(shared, &saved, (start, changes));
+        self.note_end(shared, &saved, (start, changes, is_in_background));
         saved
     }
 
@@ -320,7 +321,7 @@ impl Saving {
         &self,
         shared: &Store,
         saved: &Result<Saved, SaveError>,
-        (start, changes): (Instant, u64),
+        (start, changes, is_in_background): (Instant, u64, bool),
     ) {
         self.progress.keys.store(0, Relaxed);
         let (took, config) = (start.elapsed(), shared.config());
@@ -328,12 +329,18 @@ impl Saving {
         // Told first: where the log hangs with the disk, nobody else waits for it.
         match saved {
             Ok(Saved { keys, bytes }) => {
-                notice!("saved file={file} keys={keys} bytes={bytes} took_ms={took_ms}");
+                notice!("DB saved on disk file={file} keys={keys} bytes={bytes} took_ms={took_ms}");
+                if is_in_background {
+                    notice!("Background saving terminated with success");
+                }
             }
             Err(SaveError::Cancelled) => {
                 return notice!("snapshot given up file={file} took_ms={took_ms}");
             }
-            Err(error) => warning!("can't save file={file} error={error} took_ms={took_ms}"),
+            Err(error) => {
+                let what = if is_in_background { "Background saving" } else { "DB saving" };
+                warning!("{what} error: can't save file={file} error={error} took_ms={took_ms}");
+            }
         }
         let mut state = lock(&self.state);
         state.last_took = Some(took);
@@ -352,21 +359,23 @@ pub fn saves_at_end(shared: &Store) -> bool {
     !shared.config().persistence.save.is_empty() && !shared.saving.loading.is_under_way()
 }
 
-/// Saves the data before a signal ends the server; false if that failed: the server goes on then.
+/// Saves the data before a signal ends the server, and announces that; false if that failed: the server goes on then.
 /// `None` while a script keeps it from being saved, since it has written and has not ended.
-pub fn save_at_end(shared: &Store) -> Option<bool> {
+pub fn save_at_end(shared: &Store, announce: impl Fn()) -> Option<bool> {
     if !saves_at_end(shared) {
+        announce();
         return Some(true);
     }
     let env = crate::store::tuning::env(&shared.config(), clock::now_unix_ms());
     let pass = &mut shared.gate.exclusive_unless(|| shared.workers.have_unfinished_scripts())?;
+    announce();
     if !saves_at_end(shared) {
         // A DEBUG RELOAD had the gate, and was given up.
         return Some(true);
     }
     let saved = shared.saving.save_at_last(shared, pass, &env);
     if saved.is_err() {
-        warning!("the data can't be saved, so the server goes on; SHUTDOWN NOSAVE ends it");
+        warning!("Error trying to save the DB, can't exit: SHUTDOWN NOSAVE ends the server");
     }
     Some(saved.is_ok())
 }
@@ -379,11 +388,9 @@ pub fn stop_on_signal(shared: &Store) {
     if shared.is_stopping.load(Relaxed) || shared.saving.is_ending.swap(true, Relaxed) {
         return;
     }
-    match save_at_end(shared) {
-        Some(true) => {
-            notice!("received {}, shutting down", signal.name());
-            shared.stop();
-        }
+    let announce = || notice!("User requested shutdown... by=signal signal={}", signal.name());
+    match save_at_end(shared, announce) {
+        Some(true) => shared.stop(),
         Some(false) => signal::forget_shutdown(),
         None => {}
     }
