@@ -107,6 +107,9 @@ pub struct Config {
     pub log_timestamp_format: TimestampFormat,
     pub daemonize: bool,
     pub always_show_logo: bool,
+    /// Words as of SHUTDOWN, or `default`.
+    pub shutdown_on_sigterm: Vec<String>,
+    pub shutdown_on_sigint: Vec<String>,
     pub supervised: Supervised,
     pub syslog_enabled: bool,
     pub syslog_ident: Vec<u8>,
@@ -199,6 +202,8 @@ impl Config {
             log_timestamp_format: TimestampFormat::Legacy,
             daemonize: false,
             always_show_logo: false,
+            shutdown_on_sigterm: Vec::new(),
+            shutdown_on_sigint: Vec::new(),
             supervised: Supervised::No,
             syslog_enabled: false,
             syslog_ident: Vec::new(),

@@ -42,8 +42,9 @@ use crate::{commands, loading};
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
 
-/// Where the process id of a server in the background stands, if nothing else is configured.
-const DAEMON_PID_FILE: &str = "/var/run/kvasir.pid";
+/// Where the process id of a server in the background stands, if nothing else is configured: as in
+/// Redis, so that who stops one by that file stops this one.
+const DAEMON_PID_FILE: &str = "/var/run/redis.pid";
 
 /// The exit status of a server whose data cannot be loaded: `EX_DATAERR` of sysexits.h.
 const BROKEN_DATA: u8 = 65;
@@ -140,6 +141,9 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let Loaded { mut config, ignored, users: mut users_of_arguments, .. } = loaded;
     // From the root: CONFIG REWRITE writes it, and the next start may be elsewhere.
     config.dir = std::env::current_dir().unwrap_or(dir);
+    if config.daemonize && config.pidfile.as_os_str().is_empty() {
+        config.pidfile = DAEMON_PID_FILE.into();
+    }
     users_of_arguments.retain(|user| !user.is_in_file());
     let configured_by = ConfiguredBy { file, start_dir, users_of_arguments };
     log::init(&config).map_err(|error| {
@@ -219,7 +223,8 @@ fn start_workers(
     if choice == HugePages::Auto {
         paging::start().map_err(no_thread)?;
     }
-    let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
+    // Of these, what a cgroup grants of their time: a container's limit.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = config.io_threads.count(cores);
     let options = reactor_options(&config);
     let mut listeners = Some(listeners);
@@ -355,16 +360,8 @@ fn identity(config: &Config, run_id: &str) -> String {
     line + " run_id=" + run_id
 }
 
-/// A server in the background has one even if none is configured, as Redis.
-fn pid_file(config: &Config) -> &Path {
-    match config.pidfile.as_path() {
-        path if path.as_os_str().is_empty() && config.daemonize => Path::new(DAEMON_PID_FILE),
-        path => path,
-    }
-}
-
 fn write_pid_file(config: &Config) {
-    let path = pid_file(config);
+    let path = &config.pidfile;
     if !path.as_os_str().is_empty()
         && let Err(error) = std::fs::write(path, format!("{}\n", limits::pid()))
     {
@@ -375,7 +372,7 @@ fn write_pid_file(config: &Config) {
 /// The files that are removed at the end. From the root: in another `dir` the same names may be
 /// another server's.
 fn made_files(config: &Config) -> Vec<PathBuf> {
-    let paths = [pid_file(config), &config.unixsocket].into_iter();
+    let paths = [&config.pidfile, &config.unixsocket].into_iter();
     let paths = paths.filter(|path| !path.as_os_str().is_empty());
     paths.filter_map(|path| std::path::absolute(path).ok()).collect()
 }

@@ -8,7 +8,7 @@ use kvasir_resp::value::Value;
 
 use crate::aof::wait_for;
 use crate::harness::Server;
-use crate::saving::{directory, fill, path, wait_for_snapshot};
+use crate::saving::{directory, fill, path, terminate, wait_for_snapshot};
 
 /// Has one of the checkers that redis-server becomes by another name look at a file.
 fn assert_accepted(checker: &str, file: &Path) {
@@ -86,4 +86,36 @@ fn values_keep_their_encodings() {
         assert_eq!(client.ask("DEBUG RELOAD"), Value::Simple(b"OK".to_vec()));
         assert_eq!(client.ask_text(&format!("OBJECT ENCODING {key}")), before, "{key}");
     }
+}
+
+/// What a signal does to data that is saved by nobody else.
+#[test]
+fn options_say_how_a_signal_ends_the_server() {
+    for (save, end, is_saved) in
+        [("", "default", false), ("", "save now", true), ("900 1", "nosave", false)]
+    {
+        let directory = directory();
+        let mut server = Server::kvasir("epoll", &["--dir", path(&directory), "--save", save]);
+        let mut client = server.connect();
+        let set = client.call(&["CONFIG", "SET", "shutdown-on-sigterm", end]);
+        assert_eq!(set, Value::Simple(b"OK".to_vec()));
+        client.ask("SET k v");
+        terminate(&mut client);
+        assert!(server.wait_for_end().success(), "{end}");
+        assert_eq!(directory.path().join("dump.rdb").exists(), is_saved, "{end}");
+    }
+    let server = Server::kvasir("epoll", &[]);
+    let both = ["CONFIG", "SET", "shutdown-on-sigterm", "save nosave"];
+    let Value::Error(text) = server.connect().call(&both) else { panic!("it is both") };
+    assert!(text.ends_with(b"shutdown options SAVE and NOSAVE can't be used simultaneously"));
+}
+
+#[test]
+fn threads_are_told_as_a_number() {
+    let server = Server::kvasir("epoll", &["--io-threads", "auto"]);
+    let Value::Array(pair) = server.connect().ask("CONFIG GET io-threads") else {
+        panic!("a pair")
+    };
+    let count = String::from_utf8(pair[1].as_bytes().unwrap().to_vec()).unwrap();
+    assert!(count.parse::<usize>().unwrap() > 0, "{count}");
 }

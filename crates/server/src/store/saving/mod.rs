@@ -27,6 +27,7 @@ use kvasir_persistence::encode::Format;
 use kvasir_persistence::save::{Beside, Options, Place, SaveError, Saved};
 use kvasir_persistence::set::{FILES_MAX, SnapshotId};
 use kvasir_persistence::snapshot::{Entrance, Progress, Snapshot};
+use kvasir_reactor::signal::Signal;
 use kvasir_reactor::{clock, random, signal};
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
@@ -359,21 +360,32 @@ pub fn saves_at_end(shared: &Store) -> bool {
     !shared.config().persistence.save.is_empty() && !shared.saving.loading.is_under_way()
 }
 
-/// Saves the data before a signal ends the server, and announces that; false if that failed: the server goes on then.
+/// Saves the data before a signal ends the server, and announces that; false if that failed: the
+/// server goes on then.
 /// `None` while a script keeps it from being saved, since it has written and has not ended.
-pub fn save_at_end(shared: &Store, announce: impl Fn()) -> Option<bool> {
-    if !saves_at_end(shared) {
+fn save_at_end(shared: &Store, end: &[String], announce: impl Fn()) -> Option<bool> {
+    let has = |word: &str| end.iter().any(|found| found.eq_ignore_ascii_case(word));
+    let saves = || match () {
+        () if has("nosave") => false,
+        () if has("save") => !shared.saving.loading.is_under_way(),
+        () => saves_at_end(shared),
+    };
+    if !saves() {
         announce();
         return Some(true);
     }
     let env = crate::store::tuning::env(&shared.config(), clock::now_unix_ms());
     let pass = &mut shared.gate.exclusive_unless(|| shared.workers.have_unfinished_scripts())?;
     announce();
-    if !saves_at_end(shared) {
+    if !saves() {
         // A DEBUG RELOAD had the gate, and was given up.
         return Some(true);
     }
     let saved = shared.saving.save_at_last(shared, pass, &env);
+    if saved.is_err() && has("force") {
+        warning!("Error trying to save the DB. Exit anyway.");
+        return Some(true);
+    }
     if saved.is_err() {
         warning!("Error trying to save the DB, can't exit: SHUTDOWN NOSAVE ends the server");
     }
@@ -389,7 +401,12 @@ pub fn stop_on_signal(shared: &Store) {
         return;
     }
     let announce = || notice!("User requested shutdown... by=signal signal={}", signal.name());
-    match save_at_end(shared, announce) {
+    let config = shared.config();
+    let end = match signal {
+        Signal::Terminate => &config.shutdown_on_sigterm,
+        Signal::Interrupt => &config.shutdown_on_sigint,
+    };
+    match save_at_end(shared, end, announce) {
         Some(true) => shared.stop(),
         Some(false) => signal::forget_shutdown(),
         None => {}
