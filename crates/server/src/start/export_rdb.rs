@@ -1,8 +1,8 @@
 //! `kvasir-server export-rdb [--skip-modules] FROM TO`: one RDB file of a snapshot.
 //!
-//! A set of files becomes a single one, and what a later Redis or Valkey wrote becomes a file of the
-//! lowest version that carries the data. Everything is loaded and written anew, so what is written
-//! is sound, and it takes the memory that a server would take.
+//! A set of files becomes a single one, and what a later Redis or Valkey wrote becomes a file of
+//! the lowest version that carries the data. Everything is loaded and written anew, so what is
+//! written is sound, and it takes the memory that a server would take.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
