@@ -24,6 +24,8 @@ pub enum Invocation {
     CheckRdb(CheckRdb),
     /// Look whether an append-only file is sound.
     CheckAof(CheckAof),
+    /// Make one RDB file of a snapshot.
+    ExportRdb(ExportRdb),
     /// Say what is wrong with the command line.
     Misuse(String),
 }
@@ -33,6 +35,17 @@ pub enum Invocation {
 pub struct CheckRdb {
     pub path: PathBuf,
     /// Data of modules is left out, as `rdb-skip-modules yes` has it.
+    pub skips_modules: bool,
+}
+
+/// What is asked of `export-rdb`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ExportRdb {
+    /// An RDB file, or a manifest of several.
+    pub from: PathBuf,
+    /// The file to make.
+    pub to: PathBuf,
+    /// As of `check-rdb`.
     pub skips_modules: bool,
 }
 
@@ -64,11 +77,14 @@ pub const USAGE: &str = "\
 Usage: kvasir-server [/path/to/redis.conf] [--option value ...] [-]
        kvasir-server -                 read the configuration from standard input
        kvasir-server -v or --version
-       kvasir-server -h or --help
+       kvasir-server -h or --help or help
        kvasir-server --print-config    print a configuration file with every option
        kvasir-server check-rdb [--skip-modules] FILE
                                        tell what a snapshot holds and whether it is sound,
                                        to a server with 'rdb-skip-modules yes' if so asked
+       kvasir-server export-rdb [--skip-modules] FROM TO
+                                       make one RDB file of a snapshot in several, or in
+                                       a later version: of the lowest that carries the data
        kvasir-server check-aof [--fix] [--truncate-to-timestamp SECONDS] [--skip-modules]
                                FILE|MANIFEST
                                        tell whether an append-only file is sound;
@@ -82,27 +98,18 @@ Examples:
        echo 'port 7777' | kvasir-server -
 ";
 
-const CHECK_RDB: &str = "check-rdb";
-const CHECK_AOF: &str = "check-aof";
-
 /// Reads the arguments after the program's name.
 pub fn parse(arguments: &[OsString]) -> Invocation {
-    if let [command, rest @ ..] = arguments
-        && command == CHECK_RDB
-        && !rest.is_empty()
-    {
-        return check_rdb(rest).map_or_else(Invocation::Misuse, Invocation::CheckRdb);
-    }
-    if let [command, rest @ ..] = arguments
-        && command == CHECK_AOF
-        && !rest.is_empty()
-    {
-        return check_aof(rest).map_or_else(Invocation::Misuse, Invocation::CheckAof);
-    }
+    let rest = arguments.get(1..).unwrap_or_default();
     match arguments.first().map(|word| word.as_bytes()) {
         Some(b"-v" | b"--version") => Invocation::Version,
-        Some(b"-h" | b"--help") => Invocation::Help,
+        Some(b"-h" | b"--help" | b"help") => Invocation::Help,
         Some(b"--print-config") => Invocation::PrintConfig,
+        Some(b"check-rdb") => check_rdb(rest).map_or_else(Invocation::Misuse, Invocation::CheckRdb),
+        Some(b"check-aof") => check_aof(rest).map_or_else(Invocation::Misuse, Invocation::CheckAof),
+        Some(b"export-rdb") => {
+            export_rdb(rest).map_or_else(Invocation::Misuse, Invocation::ExportRdb)
+        }
         Some(word) if !word.starts_with(b"-") => {
             let file = Some(PathBuf::from(&arguments[0]));
             Invocation::Serve(Sources { file, ..sources(&arguments[1..]) })
@@ -114,12 +121,27 @@ pub fn parse(arguments: &[OsString]) -> Invocation {
 const SKIP_MODULES: &[u8] = b"--skip-modules";
 
 fn check_rdb(words: &[OsString]) -> Result<CheckRdb, String> {
-    let (options, paths): (Vec<_>, Vec<_>) =
-        words.iter().partition(|word| word.as_bytes() == SKIP_MODULES);
+    let (skips_modules, paths) = snapshots(words);
     match paths[..] {
-        [path] => Ok(CheckRdb { path: path.into(), skips_modules: !options.is_empty() }),
+        [path] => Ok(CheckRdb { path: path.into(), skips_modules }),
+        [] => Err("check-rdb needs a file".into()),
         _ => Err("check-rdb looks at one file".into()),
     }
+}
+
+fn export_rdb(words: &[OsString]) -> Result<ExportRdb, String> {
+    let (skips_modules, paths) = snapshots(words);
+    match paths[..] {
+        [from, to] => Ok(ExportRdb { from: from.into(), to: to.into(), skips_modules }),
+        _ => Err("export-rdb needs two files: the snapshot, and the one to make".into()),
+    }
+}
+
+/// Whether data of modules is left out, and the files.
+fn snapshots(words: &[OsString]) -> (bool, Vec<&OsString>) {
+    let (options, paths): (Vec<_>, Vec<_>) =
+        words.iter().partition(|word| word.as_bytes() == SKIP_MODULES);
+    (!options.is_empty(), paths)
 }
 
 fn check_aof(words: &[OsString]) -> Result<CheckAof, String> {
@@ -222,12 +244,20 @@ mod tests {
         assert_eq!(run(&["--version"]), Invocation::Version);
         assert_eq!(run(&["-v"]), Invocation::Version);
         assert_eq!(run(&["-h"]), Invocation::Help);
+        assert_eq!(run(&["help"]), Invocation::Help);
         assert_eq!(run(&["--print-config"]), Invocation::PrintConfig);
         let check_rdb = |skips_modules| CheckRdb { path: "f".into(), skips_modules };
         assert_eq!(run(&["check-rdb", "f"]), Invocation::CheckRdb(check_rdb(false)));
         let skipping = run(&["check-rdb", "f", "--skip-modules"]);
         assert_eq!(skipping, Invocation::CheckRdb(check_rdb(true)));
-        assert!(matches!(run(&["check-rdb", "f", "g"]), Invocation::Misuse(_)));
+        for wrong in [&["check-rdb", "f", "g"][..], &["check-rdb"], &["check-aof"]] {
+            assert!(matches!(run(wrong), Invocation::Misuse(_)), "{wrong:?}");
+        }
+        let export = |skips_modules| ExportRdb { from: "a".into(), to: "b".into(), skips_modules };
+        assert_eq!(run(&["export-rdb", "a", "b"]), Invocation::ExportRdb(export(false)));
+        let skipping = run(&["export-rdb", "--skip-modules", "a", "b"]);
+        assert_eq!(skipping, Invocation::ExportRdb(export(true)));
+        assert!(matches!(run(&["export-rdb", "a"]), Invocation::Misuse(_)));
         assert_eq!(
             run(&["check-aof", "--truncate-to-timestamp", "17", "f", "--fix"]),
             Invocation::CheckAof(CheckAof {

@@ -13,6 +13,7 @@ use kvasir_keyspace::event::Class;
 use crate::aof::{Fsync, Liburing, Size};
 use crate::kind::Value;
 use crate::memory::{HugePages, ValueCompression};
+use crate::persistence::RdbVersion;
 use crate::tls::AuthClients;
 use crate::{
     FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, PubsubDefault, Supervised,
@@ -199,6 +200,7 @@ choice!(
 );
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(HugePages, Auto = "auto", Yes = "yes", No = "no");
+choice!(RdbVersion, Auto = "auto", Redis70 = "10", Redis72 = "11");
 choice!(ValueCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");
 choice!(WhoMay, No = "no", Yes = "yes", Local = "local");
 choice!(PubsubDefault, AllChannels = "allchannels", ResetChannels = "resetchannels");

@@ -86,6 +86,38 @@ a service manager.",
     )
     .at_start(),
     Row::new(
+        "shutdown-on-sigterm",
+        Group::Process,
+        Kind::Words,
+        "default",
+        field!(shutdown_on_sigterm),
+        "\
+How SIGTERM ends the server: `default` saves the data if there are save points,
+`save` in any case, `nosave` never; with `force` the server ends also if that
+fails. `now` is accepted: there are no replicas to wait for.",
+    )
+    .check(check_shutdown),
+    Row::new(
+        "shutdown-on-sigint",
+        Group::Process,
+        Kind::Words,
+        "default",
+        field!(shutdown_on_sigint),
+        "How SIGINT ends the server, as `shutdown-on-sigterm`. A second ends it at once.",
+    )
+    .check(check_shutdown),
+    Row::new(
+        "always-show-logo",
+        Group::Process,
+        Kind::Bool,
+        "no",
+        field!(always_show_logo),
+        "\
+Whether the log begins with a banner that names mode, port and process id, which
+test suites of Redis look for.",
+    )
+    .at_start(),
+    Row::new(
         "supervised",
         Group::Process,
         Kind::Choice(Supervised::WORDS),
@@ -237,6 +269,25 @@ fn check_dir(value: &Value) -> Result<(), String> {
     match value {
         Value::Text(path) if path.is_empty() => Err("argument must name a directory".into()),
         _ => Ok(()),
+    }
+}
+
+/// How a signal may end the server. The last two are accepted as Valkey has them, and ask for
+/// nothing while there are no replicas.
+const ENDS: [&str; 7] = ["default", "save", "nosave", "now", "force", "safe", "failover"];
+
+fn check_shutdown(value: &Value) -> Result<(), String> {
+    let Value::Words(words) = value else { return Ok(()) };
+    let has = |word: &str| words.iter().any(|found| found.eq_ignore_ascii_case(word));
+    let is_known = |word: &String| ENDS.iter().any(|end| word.eq_ignore_ascii_case(end));
+    match () {
+        () if words.is_empty() || !words.iter().all(is_known) => {
+            Err(format!("argument(s) must be one of the following: {}", ENDS.join(", ")))
+        }
+        () if has("save") && has("nosave") => {
+            Err("shutdown options SAVE and NOSAVE can't be used simultaneously".into())
+        }
+        () => Ok(()),
     }
 }
 

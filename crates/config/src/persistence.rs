@@ -16,7 +16,7 @@ pub struct Persistence {
     pub dbfilename: PathBuf,
     pub rdbcompression: bool,
     pub rdbchecksum: bool,
-    pub rdb_version: u16,
+    pub rdb_version: RdbVersion,
     pub rdb_save_incremental_fsync: bool,
     pub rdb_skip_modules: bool,
     pub stop_writes_on_bgsave_error: bool,
@@ -27,6 +27,16 @@ pub struct Persistence {
     pub snapshot_buffer: u64,
     /// Bytes a second; 0: no limit.
     pub snapshot_bandwidth: u64,
+}
+
+/// The least version of what is written; data that needs a later one gets it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum RdbVersion {
+    /// The lowest that carries the data.
+    #[default]
+    Auto,
+    Redis70,
+    Redis72,
 }
 
 impl Persistence {
@@ -89,12 +99,15 @@ pub(super) const RDBCHECKSUM: Row = Row::new(
 pub(super) const RDB_VERSION: Row = Row::new(
     "rdb-version",
     Group::Persistence,
-    integer(10, 11),
-    "11",
+    Kind::Choice(RdbVersion::WORDS),
+    "auto",
     field!(persistence.rdb_version),
     "\
-Version of snapshots: 10 for Redis 7.0, 11 for Redis 7.2 and Valkey. A data set
-with hashes whose fields expire needs 80, Valkey 9's, and gets it.",
+The least version of snapshots and of the append-only file's base: 10 for Redis
+7.0, 11 for Redis 7.2 and Valkey. A data set with hashes whose fields expire
+needs 80, Valkey 9's, and gets it. auto: the lowest that carries the data, which
+Redis 7.0 loads unless fields expire. 11 also says when consumers of streams
+were last active.",
 );
 
 pub(super) const RDB_SAVE_INCREMENTAL_FSYNC: Row = Row::new(
@@ -142,13 +155,14 @@ pub(super) const SNAPSHOT_FILES: Row = Row::new(
     "snapshot-files",
     Group::Persistence,
     integer(0, FILES_MAX as i64),
-    "0",
+    "1",
     field!(persistence.snapshot_files),
     "\
-Files of a snapshot, which are written and loaded at the same time. 0: one for
-each worker. 1: a single RDB file, as Redis writes it. With more, `dbfilename`
-is a small text that names the others, each an RDB file of a part of the keys:
-who copies a snapshot must copy them all.",
+Files of a snapshot. 1: a single RDB file, as Redis writes it. More are written
+and loaded at the same time, by as many threads; 0: one for each worker. Then
+`dbfilename` is a small text that names the others, each an RDB file of a part
+of the keys: who copies a snapshot must copy them all, and while no snapshot is
+written. `kvasir-server export-rdb` makes one file of them.",
 );
 
 pub(super) const SNAPSHOT_BUFFER: Row = Row::new(

@@ -3,11 +3,11 @@
 /// The first beginning that fits counts.
 const REASONS: &[(&str, &str)] = &[
     ("active-defrag", DEFRAGMENTATION),
-    ("always-show-logo", "there is no logo"),
     ("aof", LOGGING),
     ("bgsave", CPULIST),
     ("bind-source-addr", "the server connects to nobody"),
     ("bio", CPULIST),
+    ("client-default-resp", "a client begins with RESP2 and may ask for RESP3 by HELLO"),
     ("cluster", "there is no cluster yet"),
     ("crash-memcheck", "a crash report is written without a test of the memory"),
     ("disable-thp", "huge-pages says whether records stand on them; nothing is forked"),
@@ -19,8 +19,13 @@ const REASONS: &[(&str, &str)] = &[
     ("import-mode", REPLICATION),
     ("io-threads-do-reads", "every worker reads its own connections"),
     ("jemalloc", "the allocator is another one, and has no such thread"),
+    ("key-memory-histograms", "there is no such figure"),
+    ("lazyexpire-nested", "what expires is deleted alone, wherever it is found"),
+    ("loading-process", "clients are served by other threads while data is loaded"),
     ("loadmodule", "modules are not supported"),
     ("locale-collate", "texts are compared by their bytes"),
+    ("lookahead", "a batch is prefetched in steps of fixed length"),
+    ("lua-enable-deprecated-api", "scripts have no deprecated functions"),
     ("max-new", "connections are accepted as fast as they come"),
     ("mptcp", "sockets are TCP's own"),
     ("prefetch-batch-max-size", "a batch is prefetched in steps of fixed length"),
@@ -30,11 +35,14 @@ const REASONS: &[(&str, &str)] = &[
     ("repl", REPLICATION),
     ("server", CPULIST),
     ("set-proc-title", TITLE),
-    ("shutdown", "signals save as SHUTDOWN does"),
     ("slot-migration", "there is no cluster yet"),
     ("socket-mark-id", "sockets are not marked"),
+    ("stream-idmp", "there is no such command of streams yet"),
     ("tls", "nobody but clients speaks TLS with the server, and these by certificates alone"),
     ("unixsocketgroup", "the socket belongs to the group of the process"),
+    ("use-exit-on-panic", "a server that fails aborts"),
+    ("vset", "there are no vector sets yet"),
+    ("watchdog-period", "no thread is interrupted to look what it does"),
 ];
 
 const CPULIST: &str = "threads run where the system puts them: taskset and cgroups decide";

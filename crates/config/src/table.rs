@@ -279,7 +279,8 @@ enable-debug-command.",
         field!(io_threads),
         "\
 Worker threads. Each serves its own connections and runs their commands.
-`auto` starts one per core that the process may use.",
+`auto` starts one per core that the process may use, fewer where a cgroup grants
+less of their time.",
     )
     .at_start(),
     Row::new(

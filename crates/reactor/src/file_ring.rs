@@ -17,6 +17,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode, squeue};
 
+use crate::sandbox::Optional;
+
 /// Slices of one write: the log's blocks are 1 MiB each, and chains are for what is larger.
 const SLICES_OF_WRITE: usize = 64;
 
@@ -48,6 +50,7 @@ impl FileRing {
     /// A ring of so many entries, at least 2. With a thread of the kernel, which looks for entries
     /// itself, submitting is no system call.
     pub fn new(depth: u32, has_kernel_thread: bool) -> io::Result<FileRing> {
+        Optional::IoUring.check()?;
         let mut builder = IoUring::builder();
         builder.setup_submit_all().setup_clamp().dontfork();
         if has_kernel_thread {

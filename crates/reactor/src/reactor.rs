@@ -89,10 +89,8 @@ impl Reactor {
             BackendChoice::Epoll => (Implementation::epoll(options)?, None),
             BackendChoice::Auto => match Implementation::uring(options) {
                 Ok(uring) => (uring, None),
-                Err(error) if is_refusal(&error) => {
-                    (Implementation::epoll(options)?, Some(error.to_string()))
-                }
-                Err(error) => return Err(error),
+                // A sandbox may refuse it by any error; one that hits epoll as well comes again.
+                Err(error) => (Implementation::epoll(options)?, Some(error.to_string())),
             },
         };
         Ok(Reactor { implementation, fallback_reason, _thread: PhantomData })
@@ -229,11 +227,4 @@ impl Implementation {
     fn epoll(options: &Options) -> io::Result<Implementation> {
         Ok(Implementation::Epoll(Box::new(Epoll::new(options)?)))
     }
-}
-
-/// Whether the kernel, a sandbox or a limit does not let us use io_uring, as against an error that
-/// would hit epoll as well.
-fn is_refusal(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidInput, OutOfMemory, PermissionDenied, Unsupported};
-    matches!(error.kind(), Unsupported | PermissionDenied | InvalidInput | OutOfMemory)
 }

@@ -352,7 +352,14 @@ fn open_stream(family: AddressFamily) -> Result<OwnedFd, CallError> {
 fn describe(error: io::Error, what: &str, call: &str) -> io::Error {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
-    io::Error::new(error.kind(), format!("{what}: {call}: {text}"))
+    let kind = match error.raw_os_error() {
+        // What the system was built or booted without, or a sandbox hides.
+        Some(libc::EAFNOSUPPORT | libc::EPFNOSUPPORT | libc::EPROTONOSUPPORT) => {
+            io::ErrorKind::Unsupported
+        }
+        _ => error.kind(),
+    };
+    io::Error::new(kind, format!("{what}: {call}: {text}"))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::sandbox::Optional;
+
 /// The kernel keeps 15 bytes of a thread's name.
 const NAME_BYTES_MAX: usize = 15;
 
@@ -51,7 +53,17 @@ const NICE_MAX: i32 = 19;
 /// The shortest turn that the kernel gives.
 const SHORT_NS: u64 = 100_000;
 
+/// Asks for the scheduling that the calling thread has.
+pub(crate) fn keep_scheduling() -> io::Result<()> {
+    set_scheduling(|_| {})
+}
+
 fn change_scheduling(change: impl FnOnce(&mut libc::sched_attr)) -> io::Result<()> {
+    Optional::Scheduling.check()?;
+    set_scheduling(change)
+}
+
+fn set_scheduling(change: impl FnOnce(&mut libc::sched_attr)) -> io::Result<()> {
     const SIZE: usize = size_of::<libc::sched_attr>();
     // SAFETY: all fields are numbers, for which zero is a value.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };

@@ -50,7 +50,10 @@ impl fmt::Display for AofError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AofError::Io(error) => error.fmt(f),
-            AofError::Torn { offset } => write!(f, "the end is missing behind byte {offset}"),
+            AofError::Torn { offset } => write!(
+                f,
+                "Unexpected end of file reading the append only file, behind byte {offset}"
+            ),
             AofError::Broken { offset, what, .. } => write!(f, "{what} at byte {offset}"),
         }
     }
@@ -330,7 +333,13 @@ mod tests {
             for end in first.len() + 1..text.len() {
                 let (calls, error) = read(&text.as_bytes()[..end]);
                 assert_eq!(calls, ["SET a 1"], "{end}");
-                assert_eq!(error, Err(format!("the end is missing behind byte {}", first.len())));
+                assert_eq!(
+                    error,
+                    Err(format!(
+                        "Unexpected end of file reading the append only file, behind byte {}",
+                        first.len()
+                    ))
+                );
             }
         }
     }
@@ -360,7 +369,10 @@ mod tests {
         }
         // Of the mark itself nothing is missed.
         for end in text.len() + 1..marked.len() {
-            let error = format!("the end is missing behind byte {}", text.len());
+            let error = format!(
+                "Unexpected end of file reading the append only file, behind byte {}",
+                text.len()
+            );
             assert_eq!(read(&marked.as_bytes()[..end]), (read(text.as_bytes()).0, Err(error)));
         }
     }
@@ -382,7 +394,13 @@ mod tests {
         let more_behind = read((whole.clone() + "\0\0" + &whole).as_bytes());
         assert!(more_behind.1.is_err_and(|error| error.starts_with("neither a call")));
         let (_, half) = read((whole.clone() + &call("MULTI") + &call("SET b 2") + "\0").as_bytes());
-        assert_eq!(half, Err(format!("the end is missing behind byte {}", whole.len())));
+        assert_eq!(
+            half,
+            Err(format!(
+                "Unexpected end of file reading the append only file, behind byte {}",
+                whole.len()
+            ))
+        );
     }
 
     /// Whatever is left of what was not on disk.
@@ -401,7 +419,13 @@ mod tests {
                 let (calls, error) = read(&bytes);
                 assert_eq!(calls, ["SET a 1"], "{at}");
                 let end = starts[1];
-                assert_eq!(error, Err(format!("the end is missing behind byte {end}")), "{at}");
+                assert_eq!(
+                    error,
+                    Err(format!(
+                        "Unexpected end of file reading the append only file, behind byte {end}"
+                    )),
+                    "{at}"
+                );
             }
         }
     }

@@ -10,6 +10,10 @@ use kvasir_resp::inline::split_words;
 /// The longest line, in bytes without its end.
 const LINE_MAX: usize = 1024;
 
+/// What is wrong with a line, in Redis's words: people search for them.
+const TOO_LONG: &str = "The AOF manifest file contains too long line";
+const SPELLING: &str = "Invalid AOF manifest file format";
+
 /// A file in the directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
@@ -30,32 +34,32 @@ impl Manifest {
     /// Fails with the number of the line, from 1, and what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Manifest, (usize, &'static str)> {
         let mut manifest = Manifest::default();
-        let body = text.strip_suffix(b"\n").ok_or((1, "the end of a line is missing"))?;
+        let body = text.strip_suffix(b"\n").ok_or((1, TOO_LONG))?;
         for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             manifest.take_line(line).map_err(|what| (index + 1, what))?;
         }
         let is_empty = manifest == Manifest::default();
-        if is_empty { Err((1, "it names no file")) } else { Ok(manifest) }
+        if is_empty { Err((1, "Found an empty AOF manifest")) } else { Ok(manifest) }
     }
 
     fn take_line(&mut self, line: &[u8]) -> Result<(), &'static str> {
         if line.first() == Some(&b'#') {
             return Ok(());
         }
-        if line.is_empty() || line.len() > LINE_MAX {
-            return Err("an empty line, or a longer one than there may be");
+        if line.len() > LINE_MAX {
+            return Err(TOO_LONG);
         }
         let (kind, part) = parse_line(line)?;
         match kind {
-            b'b' if self.base.is_some() => return Err("a second base"),
+            b'b' if self.base.is_some() => return Err("Found duplicate base file information"),
             b'b' => self.base = Some(part),
             b'h' => self.history.push(part),
             b'i' if self.increments.last().is_some_and(|last| last.seq >= part.seq) => {
-                return Err("increments out of order");
+                return Err("Found a non-monotonic sequence number");
             }
             b'i' => self.increments.push(part),
-            _ => return Err("a file of unknown type"),
+            _ => return Err("Unknown AOF file type"),
         }
         Ok(())
     }
@@ -85,7 +89,6 @@ impl Manifest {
 }
 
 fn parse_line(line: &[u8]) -> Result<(u8, Part), &'static str> {
-    const SPELLING: &str = "no line of a manifest";
     let mut words = Vec::new();
     let mut scratch = Vec::new();
     split_words(line, &mut words, &mut scratch).map_err(|_| SPELLING)?;
@@ -103,10 +106,12 @@ fn parse_line(line: &[u8]) -> Result<(u8, Part), &'static str> {
             _ => {}
         }
     }
-    let name =
-        name.filter(|name| !name.is_empty() && !name.contains('/')).ok_or("no plain name")?;
-    let seq = seq.filter(|seq| *seq > 0).ok_or("no number of a file")?;
-    Ok((*kind.ok_or("no type")?, Part { name: name.into(), seq }))
+    let name = name.filter(|name| !name.is_empty()).ok_or(SPELLING)?;
+    if name.contains('/') {
+        return Err("File can't be a path, just a filename");
+    }
+    let seq = seq.filter(|seq| *seq > 0).ok_or(SPELLING)?;
+    Ok((*kind.ok_or(SPELLING)?, Part { name: name.into(), seq }))
 }
 
 fn quoted(name: &str) -> String {

@@ -100,7 +100,10 @@ impl<'a, R: Read> Cutter<'a, R> {
                 return self.end(version);
             }
             if self.has_ended {
-                return Err(broken(self.offset + self.bytes.len() as u64, "the end is missing"));
+                return Err(broken(
+                    self.offset + self.bytes.len() as u64,
+                    "Short read or OOM loading DB: the end is missing",
+                ));
             }
             // A value that is longer than what was read is looked at again when there is twice as
             // much of it, so all looking together is linear.
@@ -178,7 +181,8 @@ impl<'a, R: Read> Cutter<'a, R> {
         match stored.map(|bytes| u64::from_le_bytes(*bytes)) {
             None => Err(broken(offset, "the checksum is missing")),
             Some(stored) if stored != 0 && stored != computed => {
-                let what = format!("checksum {stored:016x}, where the data has {computed:016x},");
+                let what =
+                    format!("RDB CRC error: {stored:016x}, where the data has {computed:016x},");
                 Err(broken(offset, what))
             }
             Some(_) => Ok(()),

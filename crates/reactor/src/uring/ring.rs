@@ -13,6 +13,8 @@ use std::time::Duration;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 
+use crate::sandbox::Optional;
+
 /// How often one turn asks the kernel for more: completions that found no place in the queue, and
 /// those it has put off, since from 6.13 it makes no more than 20 in one pass. A bound, so that a
 /// turn ends under any load; what is left comes with the next.
@@ -31,6 +33,7 @@ pub(crate) struct Ring {
 impl Ring {
     /// Sets the ring up and tries it. An error says which step failed, for the log.
     pub(crate) fn new(entries: u32) -> io::Result<Ring> {
+        Optional::IoUring.check()?;
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
         builder

@@ -67,11 +67,16 @@ fn get(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let patterns: Vec<&[u8]> = cx.args.from(2).iter().collect();
     let matches = |pattern: &[u8], name: &[u8]| glob::matches(pattern, name, Case::Ignored);
     let pairs = command::get(&cx.shared.config(), &patterns, matches);
+    let workers = cx.shared.workers.len();
     let reply = cx.reply();
     reply.map(pairs.len());
     for (name, value) in pairs {
         reply.bulk(name.as_bytes());
-        reply.bulk(&value);
+        match (name, value.as_slice()) {
+            // Clients read a number.
+            ("io-threads", b"auto") => reply.bulk(workers.to_string().as_bytes()),
+            (_, value) => reply.bulk(value),
+        }
     }
     Ok(())
 }

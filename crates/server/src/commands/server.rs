@@ -7,6 +7,7 @@ use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
 use crate::commands::{ANY_TIME_ADMIN, ANY_TIME_FAST, is_word};
+use crate::log::{notice, warning};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::shared::Shared;
 use crate::store::saving;
@@ -121,11 +122,19 @@ fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if parse_stop(cx.args)? == Stop::Abort {
         return Err(Error::fixed("ERR No shutdown in progress."));
     }
+    let client = &cx.connection.client;
+    let user = String::from_utf8_lossy(&client.names().user).into_owned();
+    notice!(
+        "User requested shutdown... by=client id={} addr={} user={user}",
+        client.id,
+        client.address
+    );
     if saves_first(shared, cx.args) {
         let env = cx.core.env.clone();
         let saved = shared.saving.save_at_last(shared, cx.alone(), &env);
         let forced = cx.args.iter().any(|arg| is_word(arg, "force"));
         if saved.is_err() && !forced {
+            warning!("Error trying to save the DB, can't exit.");
             return Err(Error::fixed("ERR Errors trying to SHUTDOWN. Check logs."));
         }
     }

@@ -115,11 +115,11 @@ pub(super) fn load_all(
     (state.size, state.base_size) = (total, total);
     shared.has_expiries.store(true, Release);
     notice!(
-        "loaded the append-only file files={} bytes={total} calls={} failed={} took_ms={}",
+        "DB loaded from append only file: {:.3} seconds files={} bytes={total} calls={} failed={}",
+        start.elapsed().as_secs_f64(),
         parts.len(),
         replayer.calls,
-        replayer.failed,
-        start.elapsed().as_millis()
+        replayer.failed
     );
     Ok(())
 }
@@ -138,8 +138,9 @@ fn load_file(
     if head[..read].starts_with(b"REDIS") || head[..read].starts_with(b"VALKEY") {
         let env = Env { replays: true, ..replayer_env(shared) };
         let entrance = Entrance::Gate(shared.gate);
-        crate::loading::read(shared, path, entrance, (&env, false))
-            .map_err(|error| show(&error))?;
+        crate::loading::read(shared, path, entrance, (&env, false)).map_err(|error| {
+            format!("Error reading the RDB base file, AOF loading aborted: {error}")
+        })?;
         // A log may follow in the same file, as Redis before 7 wrote them.
         offset = shared.saving.loading.progress.bytes.load(Relaxed) + CHECKSUM_SIZE as u64;
     }
@@ -153,13 +154,17 @@ fn load_file(
         Err(AofError::Torn { offset }) if is_last && shared.config().aof.load_truncated => {
             let dropped = tail(path, offset).map_err(|error| show(&error))?;
             warning!(
-                "the end of the append-only file is torn and is cut off, as nothing says that it was \
-                 on disk file={} at={offset} bytes={} calls={}",
+                "short read while loading the AOF: it is loaded anyway because aof-load-truncated is \
+                 enabled, and cut off, as nothing says that more was on disk file={} at={offset} \
+                 bytes={} calls={}",
                 path.display(),
                 dropped.len(),
                 count_calls(&dropped)
             );
             cut(shared, path, offset)
+        }
+        Err(error @ AofError::Broken { .. }) => {
+            Err(format!("Bad file format reading the append only file: {error}"))
         }
         Err(error) => Err(show(&error)),
     }

@@ -127,7 +127,9 @@ pub fn read_snapshot(shared: &'static Shared, env: &Env) -> Result<(), String> {
         return Ok(());
     }
     let read = read(shared, path, Entrance::Gate(shared.gate), (env, false));
-    read.map_err(|error| format!("can't load {error}"))
+    read.map_err(|error| {
+        format!("Terminating server after rdb file reading failure: can't load {error}")
+    })
 }
 
 /// Without a manifest nobody knows whether its files are whole; but they may be all that is left.
@@ -175,14 +177,14 @@ pub fn read(
     let Progress { bytes, keys, keys_expired, keys_empty, .. } = progress;
     let [bytes, keys, expired, empty] =
         [bytes, keys, keys_expired, keys_empty].map(|figure| figure.load(Ordering::Relaxed));
-    let (file, took_ms) = (path.display(), start.elapsed().as_millis());
+    let (file, took_s) = (path.display(), start.elapsed().as_secs_f64());
     let Modules { values, aux } = listener.modules;
     if values + aux > 0 {
         warning!("data of modules was left out file={file} values={values} aux={aux}");
     }
     notice!(
-        "loaded file={file} keys={keys} expired={expired} empty={empty} bytes={bytes} \
-         took_ms={took_ms}"
+        "DB loaded from disk: {took_s:.3} seconds file={file} keys={keys} expired={expired} \
+         empty={empty} bytes={bytes}"
     );
     Ok(())
 }

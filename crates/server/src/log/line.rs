@@ -5,6 +5,9 @@
 //! logfmt  pid=4242 role=primary timestamp="21 Nov 2026 11:50:54.400" level=notice message="..."
 //! json    {"pid":4242,"role":"primary","timestamp":"21 Nov 2026 11:50:54.400",...}
 //! ```
+//!
+//! Programs get the fields of a message one by one: behind the event in logfmt, as the object
+//! `fields` in JSON.
 
 use std::fmt::Write;
 
@@ -26,19 +29,86 @@ pub fn line(look: Look, severity: Loglevel, now: &Zoned, message: &str) -> Strin
         LogFormat::Legacy => {
             format!("{pid}:M {time} {} {}\n", sign(severity), escaped(message, ""))
         }
-        LogFormat::Logfmt => format!(
-            "pid={pid} role=primary timestamp=\"{time}\" level={level} message=\"{}\"\n",
-            escaped(message, "\"\\")
-        ),
+        LogFormat::Logfmt => {
+            let (event, fields) = split_fields(message);
+            let mut line = format!(
+                "pid={pid} role=primary timestamp=\"{time}\" level={level} message=\"{}\"",
+                escaped(event, "\"\\")
+            );
+            for (name, value) in fields {
+                let _ = match is_number(value) {
+                    true => write!(line, " {name}={value}"),
+                    false => write!(line, " {name}=\"{}\"", escaped(value, "\"\\")),
+                };
+            }
+            line + "\n"
+        }
         LogFormat::Json => {
             let mut line = format!(
                 "{{\"pid\":{pid},\"role\":\"primary\",\"timestamp\":\"{time}\",\
                  \"level\":\"{level}\",\"message\":\""
             );
-            escape_json(&mut line, message);
-            line + "\"}\n"
+            let (event, fields) = split_fields(message);
+            escape_json(&mut line, event);
+            line.push('"');
+            write_fields(&mut line, &fields);
+            line + "}\n"
         }
     }
+}
+
+/// The object `fields`, if there are any.
+fn write_fields(line: &mut String, fields: &[(&str, &str)]) {
+    for (index, (name, value)) in fields.iter().enumerate() {
+        *line += if index == 0 { ",\"fields\":{" } else { "," };
+        let _ = write!(line, "\"{name}\":");
+        if is_number(value) {
+            *line += value;
+        } else {
+            line.push('"');
+            escape_json(line, value);
+            line.push('"');
+        }
+    }
+    if !fields.is_empty() {
+        line.push('}');
+    }
+}
+
+/// The event of a message, and its fields: words `name=` and what stands behind each, up to the
+/// next.
+fn split_fields(message: &str) -> (&str, Vec<(&str, &str)>) {
+    let mut rest = message;
+    let mut fields = Vec::new();
+    // From behind: each value ends where the field after it begins.
+    while let Some((at, name, value)) = last_field(rest) {
+        fields.push((name, value));
+        rest = &rest[..at];
+    }
+    fields.reverse();
+    (rest.strip_suffix(' ').unwrap_or(rest), fields)
+}
+
+/// Where the last field begins, its name, its value.
+fn last_field(text: &str) -> Option<(usize, &str, &str)> {
+    let is_name = |name: &str| {
+        let is_part = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        name.starts_with(|first: char| first.is_ascii_lowercase()) && name.bytes().all(is_part)
+    };
+    text.rmatch_indices('=').find_map(|(equals, _)| {
+        let start = text[..equals].rfind(' ').map_or(0, |space| space + 1);
+        let name = &text[start..equals];
+        is_name(name).then(|| (start, name, text[equals + 1..].trim_end()))
+    })
+}
+
+/// Whether JSON has the same number.
+fn is_number(value: &str) -> bool {
+    let digits = value.strip_prefix('-').unwrap_or(value);
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
+    let is_short = whole == "0" || !whole.starts_with('0');
+    is_plain && is_short && !whole.is_empty() && !part.is_empty() && !part.contains('.')
 }
 
 fn timestamp(format: TimestampFormat, now: &Zoned) -> String {
@@ -142,6 +212,37 @@ mod tests {
                  \"level\":\"notice\",\"message\":\"a \\\"b\\\" \\\\ \\n\\u001b\"}}"
             ),
         );
+    }
+
+    #[test]
+    fn fields_come_one_by_one() {
+        let time = "05 Nov 2026 07:08:09.010";
+        let message = "DB \"saved\" file=a b.rdb keys=3 error=No (os error 2) rate=-0.5 id=007";
+        check(
+            LogFormat::Json,
+            Loglevel::Notice,
+            message,
+            &format!(
+                "{{\"pid\":PID,\"role\":\"primary\",\"timestamp\":\"{time}\",\
+                 \"level\":\"notice\",\"message\":\"DB \\\"saved\\\"\",\"fields\":\
+                 {{\"file\":\"a b.rdb\",\"keys\":3,\"error\":\"No (os error 2)\",\
+                 \"rate\":-0.5,\"id\":\"007\"}}}}"
+            ),
+        );
+        check(
+            LogFormat::Logfmt,
+            Loglevel::Notice,
+            message,
+            &format!(
+                "pid=PID role=primary timestamp=\"{time}\" level=notice \
+                 message=\"DB \\\"saved\\\"\" file=\"a b.rdb\" keys=3 \
+                 error=\"No (os error 2)\" rate=-0.5 id=\"007\""
+            ),
+        );
+        assert_eq!(split_fields("a=1"), ("", vec![("a", "1")]));
+        for plain in ["", "no fields", "1 + 1 = 2", "A=1", "x ==", "\u{e4}="] {
+            assert_eq!(split_fields(plain), (plain, vec![]), "{plain}");
+        }
     }
 
     #[test]

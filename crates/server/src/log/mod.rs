@@ -111,12 +111,15 @@ impl Log {
     fn init(&self, config: &Config) -> io::Result<()> {
         self.refresh(config);
         if !config.logfile.as_os_str().is_empty() {
-            let _ = self.file.set(std::path::absolute(&config.logfile)?);
+            let file = std::path::absolute(&config.logfile)?;
+            // One that cannot be opened takes no message either, least of all this one.
+            OpenOptions::new().create(true).append(true).open(&file)?;
+            let _ = self.file.set(file);
         }
         if let Some(syslog) = Syslog::open(config) {
             let _ = self.syslog.set(syslog);
         }
-        self.append("")
+        Ok(())
     }
 
     fn refresh(&self, config: &Config) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kvasir_config::{BindHost, Config};
 use kvasir_reactor::Listener;
 
-use crate::log::notice;
+use crate::log::{notice, warning};
 
 /// What a client from elsewhere is told while there is no password.
 pub const PROTECTED_MODE: &str = "-DENIED Redis is running in protected mode because protected \
@@ -41,7 +41,8 @@ pub struct Open {
     pub kind: ListenerKind,
 }
 
-/// Opens every socket; an address of `bind` that is marked optional may be missing.
+/// Opens every socket; an address of `bind` that is marked optional may be missing, and any of a
+/// protocol that the system does not have.
 pub fn open(config: &Config) -> Result<Vec<Open>, String> {
     let mut listeners = Vec::new();
     let backlog = backlog(config);
@@ -71,8 +72,13 @@ fn open_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
         for socket in resolve(address.host, port)? {
             match listen(|| Listener::tcp(socket, backlog(config))) {
                 Ok(listener) => listeners.push(listener),
-                Err(error) if address.optional && is_unavailable(&error) => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) if is_unavailable(&error, address.optional) => {
+                    notice!("listening without an address reason={error}");
+                }
+                Err(error) => {
+                    warning!("{error}");
+                    return Err(format!("Failed listening on port {port} (TCP), aborting."));
+                }
             }
         }
     }
@@ -120,8 +126,11 @@ fn resolve(host: BindHost<'_>, port: u16) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-/// This machine does not have the address, or the whole protocol.
-fn is_unavailable(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{AddrNotAvailable, Unsupported};
-    matches!(error.kind(), AddrNotAvailable | Unsupported)
+/// This machine does not have the whole protocol, or an address that may be missing.
+fn is_unavailable(error: &io::Error, is_optional: bool) -> bool {
+    match error.kind() {
+        io::ErrorKind::Unsupported => true,
+        io::ErrorKind::AddrNotAvailable => is_optional,
+        _ => false,
+    }
 }

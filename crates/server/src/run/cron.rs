@@ -14,7 +14,7 @@ use kvasir_structures::slot::SLOTS;
 use crate::calls::blocking::serve_ready;
 use crate::calls::notifications;
 use crate::clients::tracker::NOBODY;
-use crate::log::warning;
+use crate::log::notice;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::defrag;
@@ -83,7 +83,7 @@ impl Cron {
     pub fn run(&mut self, shared: &Shared, core: &mut Core) {
         if let Some(touch) = huge_pages::news() {
             let touch_us = touch.as_micros();
-            warning!(
+            notice!(
                 "huge pages are slow to come: from now on records get small ones first, and huge ones \
                  in the background touch_us={touch_us}"
             );

@@ -6,31 +6,22 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use kvasir_config::arguments::CheckRdb;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::value::Tag;
 use kvasir_keyspace::view::Env;
-use kvasir_persistence::delay::KeyDelay;
-use kvasir_persistence::load::{
-    Entrance, FileError, Listener, LoadError, Progress, Target, load, manifest,
-};
+use kvasir_persistence::load::{FileError, LoadError, manifest};
 use kvasir_persistence::manifest::Manifest;
-use kvasir_persistence::rdb::{CHECKSUM_SIZE, HEADER_SIZE, parse_header, unknown_module};
+use kvasir_persistence::rdb::{CHECKSUM_SIZE, HEADER_SIZE, parse_header};
 use kvasir_persistence::set::show_slots;
-use kvasir_reactor::{clock, thread};
-use kvasir_structures::gate::{ExclusivePass, Gate};
+use kvasir_structures::gate::ExclusivePass;
 
-/// More databases than any server is known to have.
-const DATABASES: u16 = 1024;
-/// How often a terminal is told how far it is.
-const TELL: Duration = Duration::from_millis(100);
+use crate::start::apart::{Apart, Found};
 
 /// Prints what there is to say; fails if the file is not sound.
 pub fn main(wish: &CheckRdb) -> ExitCode {
@@ -58,56 +49,20 @@ pub struct Sound {
     pub end: u64,
 }
 
-/// Loads a snapshot, one with data of modules only if that is to be left out.
+/// Looks at a snapshot, one with data of modules only if that is to be left out.
 pub fn check(path: &Path, skips_modules: bool) -> Result<Sound, FileError> {
-    let gate: &'static Gate = Box::leak(Box::new(Gate::new(1)));
-    // Freeing all keys one by one would take as long as loading them.
-    let keyspace: &'static Keyspace = Box::leak(Box::new(Keyspace::new(gate, DATABASES)));
-    let env = Env { now_ms: clock::now_unix_ms(), ..Env::default() };
-    let target = Target {
-        keyspace,
-        entrance: Entrance::Gate(gate),
-        env: &env,
-        threads: thread::allowed_cpus().map_or(1, |cpus| cpus.len()),
-        drops_expired: false,
-        key_delay: &KeyDelay::default(),
-        keeps_present: false,
-    };
-    let (progress, mut found, is_over) =
-        (Progress::default(), Found::new(skips_modules), false.into());
     let manifest = manifest(path)?;
-    std::thread::scope(|scope| {
-        let tell = || tell(&progress, &is_over);
-        let teller = std::thread::Builder::new().spawn_scoped(scope, tell);
-        let loaded = load(path, &target, &progress, &mut found);
-        is_over.store(true, Relaxed);
-        teller.iter().for_each(|teller| teller.thread().unpark());
-        loaded
-    })?;
+    let Apart { keyspace, gate, env, progress, found } = Apart::load(path, skips_modules)?;
     let mut text = String::new();
     match &manifest {
         Some(manifest) => describe_manifest(manifest, &mut text),
         None => describe_file(path, &mut text)
             .map_err(|error| FileError { file: path.to_owned(), error })?,
     }
-    found.describe(&mut text);
+    describe_found(&found, &mut text);
     describe_keys(keyspace, &gate.exclusive(), &env, &mut text);
     let [bytes, read] = [&progress.bytes_total, &progress.bytes].map(|figure| figure.load(Relaxed));
     Ok(Sound { text, bytes, end: read + CHECKSUM_SIZE as u64 })
-}
-
-/// Says on a terminal how far it is until it is over.
-fn tell(progress: &Progress, is_over: &AtomicBool) {
-    if !std::io::stderr().is_terminal() {
-        return;
-    }
-    while !is_over.load(Relaxed) {
-        std::thread::park_timeout(TELL);
-        let (bytes, total) = (progress.bytes.load(Relaxed), progress.bytes_total.load(Relaxed));
-        let percent = (bytes * 100).checked_div(total).unwrap_or(0);
-        eprint!("\r{percent} % {} keys", progress.keys.load(Relaxed));
-    }
-    eprintln!();
 }
 
 fn describe_manifest(manifest: &Manifest, text: &mut String) {
@@ -131,56 +86,14 @@ fn describe_file(path: &Path, text: &mut String) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// What stands beside the keys.
-struct Found {
-    skips_modules: bool,
-    /// Once, though each file of a set has its own.
-    aux: BTreeMap<String, String>,
-    libraries: usize,
-    /// Values of each module.
-    modules: BTreeMap<String, usize>,
-    /// Collections without elements.
-    empty: usize,
-}
-
-impl Listener for Found {
-    fn aux(&mut self, name: &[u8], value: &[u8]) {
-        self.aux.insert(name.escape_ascii().to_string(), value.escape_ascii().to_string());
-    }
-
-    fn library(&mut self, _code: &[u8]) -> Result<(), String> {
-        self.libraries += 1;
-        Ok(())
-    }
-
-    fn module(&mut self, module: &str, key: Option<&[u8]>) -> Result<(), String> {
-        if !self.skips_modules {
-            return Err(unknown_module(module, key.is_some()));
-        }
-        *self.modules.entry(module.to_owned()).or_default() += 1;
-        Ok(())
-    }
-
-    fn empty(&mut self, _key: &[u8]) {
-        self.empty += 1;
-    }
-}
-
-impl Found {
-    fn new(skips_modules: bool) -> Found {
-        let (aux, modules) = Default::default();
-        Found { skips_modules, aux, libraries: 0, modules, empty: 0 }
-    }
-
-    fn describe(&self, text: &mut String) {
-        let aux = self.aux.iter().map(|(name, value)| format!("aux {name} {value}\n"));
-        text.extend(aux);
-        text.push_str(&format!("libraries {}\n", self.libraries));
-        let modules = self.modules.iter();
-        text.extend(modules.map(|(name, count)| format!("of module {name} {count}, left out\n")));
-        if self.empty > 0 {
-            text.push_str(&format!("of nothing {}, left out\n", self.empty));
-        }
+fn describe_found(found: &Found, text: &mut String) {
+    let aux = found.aux.iter().map(|(name, value)| format!("aux {name} {value}\n"));
+    text.extend(aux);
+    text.push_str(&format!("libraries {}\n", found.libraries.len()));
+    let modules = found.modules.iter();
+    text.extend(modules.map(|(name, count)| format!("of module {name} {count}, left out\n")));
+    if found.empty > 0 {
+        text.push_str(&format!("of nothing {}, left out\n", found.empty));
     }
 }
 

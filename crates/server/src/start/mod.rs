@@ -1,8 +1,11 @@
 //! From the command line to running workers, and the orderly end.
 
+mod announce;
 pub mod aof_repair;
+pub mod apart;
 pub mod check_aof;
 pub mod check_rdb;
+pub mod export_rdb;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +21,7 @@ use kvasir_config::memory::HugePages;
 use kvasir_config::{Config, IoBackend, print};
 use kvasir_keyspace::database::Keyspace;
 use kvasir_reactor::{
-    BackendChoice, Options, Reactor, Waker, clock, limits, random, signal, thread,
+    BackendChoice, Options, Reactor, Waker, clock, limits, random, sandbox, signal, thread,
 };
 use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
@@ -40,8 +43,9 @@ use crate::{commands, loading};
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
 
-/// Where the process id of a server in the background stands, if nothing else is configured.
-const DAEMON_PID_FILE: &str = "/var/run/kvasir.pid";
+/// Where the process id of a server in the background stands, if nothing else is configured: as in
+/// Redis, so that who stops one by that file stops this one.
+const DAEMON_PID_FILE: &str = "/var/run/redis.pid";
 
 /// The exit status of a server whose data cannot be loaded: `EX_DATAERR` of sysexits.h.
 const BROKEN_DATA: u8 = 65;
@@ -52,6 +56,8 @@ const LAST_ATTEMPTS: Duration = Duration::from_secs(1);
 /// Why the server does not start, for the user.
 #[derive(Debug)]
 enum Refusal {
+    /// By its configuration, before there is a log.
+    Configuration(String),
     /// By its configuration or by the system.
     Start(String),
     /// By the data that it would have to load, which is left as it is.
@@ -69,11 +75,12 @@ pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let sources = match arguments::parse(&arguments) {
         Invocation::Serve(sources) => sources,
-        Invocation::Version => return say(&format!("{}\n", version_line())),
+        Invocation::Version => return say(&announce::version()),
         Invocation::Help => return say(USAGE),
         Invocation::PrintConfig => return say(&print::sample_file()),
         Invocation::CheckRdb(wish) => return check_rdb::main(&wish),
         Invocation::CheckAof(check) => return check_aof::main(&check),
+        Invocation::ExportRdb(wish) => return export_rdb::main(&wish),
         Invocation::Misuse(error) => {
             eprintln!("{error}");
             return ExitCode::FAILURE;
@@ -89,6 +96,10 @@ pub fn main() -> ExitCode {
     let file = sources.file.as_deref().map(std::path::absolute).and_then(Result::ok);
     match serve(loaded, file) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Refusal::Configuration(text)) => {
+            eprintln!("{text}");
+            ExitCode::FAILURE
+        }
         Err(Refusal::Start(text)) => {
             warning!("{text}");
             ExitCode::FAILURE
@@ -98,12 +109,6 @@ pub fn main() -> ExitCode {
             ExitCode::from(BROKEN_DATA)
         }
     }
-}
-
-/// The line that `--version` prints and the log starts with.
-fn version_line() -> String {
-    let bits = usize::BITS;
-    format!("Kvasir server v={} malloc=mimalloc bits={bits}", env!("CARGO_PKG_VERSION"))
 }
 
 fn say(text: &str) -> ExitCode {
@@ -132,18 +137,25 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let start_dir = std::env::current_dir().unwrap_or_default();
     std::env::set_current_dir(&dir)
         .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
-    let access = kvasir_acl::start::prepare(commands::table(), &loaded)?;
+    let access =
+        kvasir_acl::start::prepare(commands::table(), &loaded).map_err(Refusal::Configuration)?;
     let Loaded { mut config, ignored, users: mut users_of_arguments, .. } = loaded;
     // From the root: CONFIG REWRITE writes it, and the next start may be elsewhere.
     config.dir = std::env::current_dir().unwrap_or(dir);
+    if config.daemonize && config.pidfile.as_os_str().is_empty() {
+        config.pidfile = DAEMON_PID_FILE.into();
+    }
     users_of_arguments.retain(|user| !user.is_in_file());
     let configured_by = ConfiguredBy { file, start_dir, users_of_arguments };
-    log::init(&config).map_err(|error| format!("can't open the log file: {error}"))?;
-    notice!("{} pid={} starting", version_line(), limits::pid());
-    for directive in &ignored {
-        warning!("option without effect name={} reason={}", directive.name, directive.why);
-    }
+    log::init(&config).map_err(|error| {
+        let file = config.logfile.display();
+        Refusal::Configuration(format!("Can't open the log file: file={file} error={error}"))
+    })?;
+    announce::start(&config, configured_by.file.as_deref());
+    announce::ignored(&ignored);
     signal::ignore_what_need_not_end_it();
+    sandbox::look_around();
+    announce::sandbox();
     clock::calibrate();
     limit_clients(&mut config);
     let tls = Endpoint::new(&config.tls)?;
@@ -172,38 +184,15 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     if !is_whole {
         return Err(Refusal::Start("the server ends without the end of its log".into()));
     }
-    notice!("bye bye");
+    notice!("Kvasir is now ready to exit, bye bye...");
     Ok(result?)
 }
 
 /// Tells everybody that clients are served.
 fn ready(shared: &Shared) {
     let config = shared.config();
-    notice!("{}", ready_line(&config, shared));
+    announce::ready(&config, shared);
     process::notify_ready(&config);
-}
-
-/// What is served where, for the person who started it.
-fn ready_line(config: &Config, shared: &Shared) -> String {
-    let mut places = Vec::new();
-    let bind = config.bind.join(",");
-    if config.port != 0 {
-        places.push(format!("port={} bind={bind}", config.port));
-    }
-    if config.tls.port != 0 {
-        places.push(format!("tls-port={} bind={bind}", config.tls.port));
-    }
-    if !config.unixsocket.as_os_str().is_empty() {
-        places.push(format!("unixsocket={}", config.unixsocket.display()));
-    }
-    format!(
-        "ready to accept connections {} workers={} io={} databases={} keys={}",
-        places.join(" "),
-        shared.workers.len(),
-        shared.facts.backend,
-        config.databases,
-        shared.saving.loading.progress.keys.load(Relaxed),
-    )
 }
 
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
@@ -236,7 +225,8 @@ fn start_workers(
     if choice == HugePages::Auto {
         paging::start().map_err(no_thread)?;
     }
-    let cores = thread::allowed_cpus().map_or(1, |cpus| cpus.len());
+    // Of these, what a cgroup grants of their time: a container's limit.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = config.io_threads.count(cores);
     let options = reactor_options(&config);
     let mut listeners = Some(listeners);
@@ -307,8 +297,10 @@ impl Start {
         let (shared, learn) = mpsc::channel::<&'static Shared>();
         let options = options.clone();
         let run = move || {
-            // Where a sandbox forbids it, nothing is lost but a millisecond now and then.
-            let _ = thread::wake_early();
+            if let (0, Err(error)) = (index, thread::wake_early()) {
+                // Nothing is lost but a millisecond now and then.
+                notice!("threads are scheduled as all others are reason={error}");
+            }
             let reactor = match Reactor::new(&options) {
                 Ok(reactor) => reactor,
                 Err(error) => {
@@ -381,16 +373,8 @@ fn identity(config: &Config, run_id: &str) -> String {
     line + " run_id=" + run_id
 }
 
-/// A server in the background has one even if none is configured, as Redis.
-fn pid_file(config: &Config) -> &Path {
-    match config.pidfile.as_path() {
-        path if path.as_os_str().is_empty() && config.daemonize => Path::new(DAEMON_PID_FILE),
-        path => path,
-    }
-}
-
 fn write_pid_file(config: &Config) {
-    let path = pid_file(config);
+    let path = &config.pidfile;
     if !path.as_os_str().is_empty()
         && let Err(error) = std::fs::write(path, format!("{}\n", limits::pid()))
     {
@@ -401,7 +385,7 @@ fn write_pid_file(config: &Config) {
 /// The files that are removed at the end. From the root: in another `dir` the same names may be
 /// another server's.
 fn made_files(config: &Config) -> Vec<PathBuf> {
-    let paths = [pid_file(config), &config.unixsocket].into_iter();
+    let paths = [&config.pidfile, &config.unixsocket].into_iter();
     let paths = paths.filter(|path| !path.as_os_str().is_empty());
     paths.filter_map(|path| std::path::absolute(path).ok()).collect()
 }

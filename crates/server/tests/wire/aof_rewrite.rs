@@ -99,10 +99,10 @@ fn manifests_that_lead_nowhere_are_refused_with_their_line() {
     let manifest = directory.path().join("appendonlydir/appendonly.aof.manifest");
     let sound = std::fs::read_to_string(&manifest).unwrap();
     for (line, what) in [
-        ("nonsense\n", "no line of a manifest in line 3"),
+        ("nonsense\n", "Invalid AOF manifest file format in line 3"),
         ("\n", "in line 3"),
-        ("file a seq 1 type i\n", "increments out of order in line 3"),
-        ("file a/b seq 9 type i\n", "no plain name in line 3"),
+        ("file a seq 1 type i\n", "Found a non-monotonic sequence number in line 3"),
+        ("file a/b seq 9 type i\n", "File can't be a path, just a filename in line 3"),
         ("file gone seq 9 type i\n", "gone error=No such file"),
     ] {
         let text = format!("{sound}{line}");

@@ -137,7 +137,8 @@ impl Server {
         Some(Server::start(name, command, options))
     }
 
-    fn start(name: &'static str, mut command: Command, options: &[&str]) -> Server {
+    /// What a command becomes, on a socket in a directory of its own.
+    pub fn start(name: &'static str, mut command: Command, options: &[&str]) -> Server {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
         let directory =

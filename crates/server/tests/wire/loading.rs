@@ -84,7 +84,7 @@ fn check_ends(
     let status = server.wait_for_end();
     let log = fs::read_to_string(log).unwrap();
     assert_eq!(status.code(), Some(0), "{end}: {log}");
-    assert!(!log.contains("ready to accept"), "{end} had to wait: {log}");
+    assert!(!log.contains("Ready to accept"), "{end} had to wait: {log}");
     assert!(log.contains("bye bye"), "{end}: {log}");
     assert!(files(directory) == before, "{end} has changed files: {log}");
 }
@@ -169,7 +169,7 @@ fn a_server_that_reloads_ends_when_it_is_asked_to() {
             &[&options, &["--logfile", log.to_str().unwrap()][..]].concat(),
         );
         let log = || fs::read_to_string(&log).unwrap();
-        wait_until("it is ready", || log().contains("ready to accept"));
+        wait_until("it is ready", || log().contains("Ready to accept"));
         let before = files(directory.path());
         let mut client = server.connect();
         wait_until("the loader has ended", || !threads(&server).contains(&"load".to_owned()));
@@ -179,7 +179,7 @@ fn a_server_that_reloads_ends_when_it_is_asked_to() {
         let killed = std::process::Command::new("kill").arg(server.pid().to_string()).status();
         assert!(killed.unwrap().success());
         assert_eq!(server.wait_for_end().code(), Some(0), "{}", log());
-        assert_eq!(log().matches("loaded file=").count(), 1, "it was loaded: {}", log());
+        assert_eq!(log().matches("DB loaded from disk").count(), 1, "it was loaded: {}", log());
         assert!(files(directory.path()) == before, "a part was saved: {}", log());
     }
 }

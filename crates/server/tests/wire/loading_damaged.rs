@@ -151,7 +151,7 @@ impl Start {
                 Some(true)
             }
             None => {
-                fs::read_to_string(&self.log).unwrap().contains("ready to accept").then_some(false)
+                fs::read_to_string(&self.log).unwrap().contains("Ready to accept").then_some(false)
             }
         };
         loop {

@@ -38,7 +38,7 @@ fn calls_are_answered_and_data_is_that_of_other_connections() {
         let own = client.ask_text("CLIENT INFO");
         assert!(own.contains(&format!(" laddr=127.0.0.1:{} ", server.port)), "{own}");
         assert!(own.contains(" flags=N "), "{own}");
-        let ready = format!("ready to accept connections tls-port={} bind=", server.port);
+        let ready = format!("Ready to accept connections tls-port={} bind=", server.port);
         server.wait_for_log(&ready);
     });
 }

@@ -79,8 +79,8 @@ pub fn tick(running: &mut Running) -> Tick {
         note_busy(shared);
         running.session.release_others();
         warning!(
-            "a script is still running: clients can end it with SCRIPT KILL or FUNCTION KILL \
-             elapsed_ms={elapsed_ms}"
+            "Slow script detected: still in execution after {elapsed_ms} milliseconds; clients can \
+             end it with SCRIPT KILL or FUNCTION KILL"
         );
     }
     if state.is_asked.load(Relaxed) {

@@ -8,7 +8,7 @@ use kvasir_config::aof::{AofConfig, Liburing};
 use kvasir_persistence::aof::output::{Outcome, Output as Writes, Plain};
 use kvasir_reactor::{Chain, FileRing};
 
-use crate::log::{notice, warning};
+use crate::log::notice;
 
 pub enum Output {
     Plain,
@@ -28,7 +28,7 @@ impl Output {
                 Ok(Output::Ring(Box::new(ring), config.liburing_retry_count.count()))
             }
             Err(error) if config.liburing == Liburing::Auto => {
-                warning!("the append-only file is written without io_uring reason={error}");
+                notice!("the append-only file is written without io_uring reason={error}");
                 Ok(Output::Plain)
             }
             Err(error) => Err(error),

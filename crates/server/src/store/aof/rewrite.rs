@@ -75,6 +75,7 @@ pub fn run(shared: &'static Store) {
     // One that is being turned off has to end before it begins anew.
     let is_on = shared.aof.counts() && !state.is_stopping;
     drop(state);
+    notice!("Background append only file rewriting started");
     let done = if is_on { rewrite(shared, &cancel) } else { switch::turn_on(shared, &cancel) };
     let took_ms = start.elapsed().as_millis();
     let mut state = lock(&shared.aof.state);
@@ -92,13 +93,15 @@ pub fn run(shared: &'static Store) {
             rewrite.failures_in_row = 0;
             (state.base_size, state.size) = (bytes, bytes);
             drop(state);
-            notice!("append-only file rewritten bytes={bytes} took_ms={took_ms}");
+            notice!("Background AOF rewrite finished successfully bytes={bytes} took_ms={took_ms}");
         }
         Err(error) => {
             rewrite.failures_in_row += 1;
             rewrite.retry_at = (!is_on).then(|| Instant::now() + RETRY);
             drop(state);
-            warning!("can't rewrite the append-only file error={error} took_ms={took_ms}");
+            warning!(
+                "Background AOF rewrite terminated with error error={error} took_ms={took_ms}"
+            );
         }
     }
 }

@@ -81,9 +81,8 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
     /// written with the gate closed: until nothing comes may be as long as clients like.
     pub fn run(mut self) {
         // It computes little and waits for the disk, as others do for it.
-        if let Err(error) = thread::wake_early() {
-            warning!("the append-only file is written with some delay error={error}");
-        }
+        // Where that is not allowed, the first worker has said so.
+        let _ = thread::wake_early();
         let mut last = None;
         loop {
             let is_stopping = lock(&self.shared.aof.state).is_stopping;
@@ -213,7 +212,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
                 end(what, error);
             }
             Trouble::NotWritten(error) => {
-                warning!("can't write the append-only file, writes are refused error={error}");
+                warning!("Error writing to the AOF file, writes are refused error={error}");
                 aof.set_error(Some(plain(error)));
                 aof.give_up_switch(&plain(error));
             }

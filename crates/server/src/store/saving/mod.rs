@@ -17,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use kvasir_config::Config;
+use kvasir_config::persistence::RdbVersion;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
@@ -27,6 +28,7 @@ use kvasir_persistence::encode::Format;
 use kvasir_persistence::save::{Beside, Options, Place, SaveError, Saved};
 use kvasir_persistence::set::{FILES_MAX, SnapshotId};
 use kvasir_persistence::snapshot::{Entrance, Progress, Snapshot};
+use kvasir_reactor::signal::Signal;
 use kvasir_reactor::{clock, random, signal};
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
@@ -230,6 +232,7 @@ impl Saving {
         pass: &mut ExclusivePass<'_>,
         env: &Env,
     ) -> Result<(), Error> {
+        notice!("Saving the final RDB snapshot before exiting.");
         let current = lock(&self.state).current.clone();
         self.cancel();
         // One that takes its place is older than this one, and must not do so after it.
@@ -314,7 +317,7 @@ impl Saving {
             self.file.note_saved(&taken, &shared.facts.identity);
             Ok(saved)
         });
-        self.note_end(shared, &saved, (start, changes));
+        self.note_end(shared, &saved, (start, changes, is_in_background));
         saved
     }
 
@@ -323,7 +326,7 @@ impl Saving {
         &self,
         shared: &Store,
         saved: &Result<Saved, SaveError>,
-        (start, changes): (Instant, u64),
+        (start, changes, is_in_background): (Instant, u64, bool),
     ) {
         self.progress.keys.store(0, Relaxed);
         let (took, config) = (start.elapsed(), shared.config());
@@ -331,12 +334,18 @@ impl Saving {
         // Told first: where the log hangs with the disk, nobody else waits for it.
         match saved {
             Ok(Saved { keys, bytes }) => {
-                notice!("saved file={file} keys={keys} bytes={bytes} took_ms={took_ms}");
+                notice!("DB saved on disk file={file} keys={keys} bytes={bytes} took_ms={took_ms}");
+                if is_in_background {
+                    notice!("Background saving terminated with success");
+                }
             }
             Err(SaveError::Cancelled) => {
                 return notice!("snapshot given up file={file} took_ms={took_ms}");
             }
-            Err(error) => warning!("can't save file={file} error={error} took_ms={took_ms}"),
+            Err(error) => {
+                let what = if is_in_background { "Background saving" } else { "DB saving" };
+                warning!("{what} error: can't save file={file} error={error} took_ms={took_ms}");
+            }
         }
         let mut state = lock(&self.state);
         state.last_took = Some(took);
@@ -355,21 +364,34 @@ pub fn saves_at_end(shared: &Store) -> bool {
     !shared.config().persistence.save.is_empty() && !shared.saving.loading.is_under_way()
 }
 
-/// Saves the data before a signal ends the server; false if that failed: the server goes on then.
+/// Saves the data before a signal ends the server, and announces that; false if that failed: the
+/// server goes on then.
 /// `None` while a script keeps it from being saved, since it has written and has not ended.
-pub fn save_at_end(shared: &Store) -> Option<bool> {
-    if !saves_at_end(shared) {
+fn save_at_end(shared: &Store, end: &[String], announce: impl Fn()) -> Option<bool> {
+    let has = |word: &str| end.iter().any(|found| found.eq_ignore_ascii_case(word));
+    let saves = || match () {
+        () if has("nosave") => false,
+        () if has("save") => !shared.saving.loading.is_under_way(),
+        () => saves_at_end(shared),
+    };
+    if !saves() {
+        announce();
         return Some(true);
     }
     let env = crate::store::tuning::env(&shared.config(), clock::now_unix_ms());
     let pass = &mut shared.gate.exclusive_unless(|| shared.workers.have_unfinished_scripts())?;
-    if !saves_at_end(shared) {
+    announce();
+    if !saves() {
         // A DEBUG RELOAD had the gate, and was given up.
         return Some(true);
     }
     let saved = shared.saving.save_at_last(shared, pass, &env);
+    if saved.is_err() && has("force") {
+        warning!("Error trying to save the DB. Exit anyway.");
+        return Some(true);
+    }
     if saved.is_err() {
-        warning!("the data can't be saved, so the server goes on; SHUTDOWN NOSAVE ends it");
+        warning!("Error trying to save the DB, can't exit: SHUTDOWN NOSAVE ends the server");
     }
     Some(saved.is_ok())
 }
@@ -382,11 +404,14 @@ pub fn stop_on_signal(shared: &Store) {
     if shared.is_stopping.load(Relaxed) || shared.saving.is_ending.swap(true, Relaxed) {
         return;
     }
-    match save_at_end(shared) {
-        Some(true) => {
-            notice!("received {}, shutting down", signal.name());
-            shared.stop();
-        }
+    let announce = || notice!("User requested shutdown... by=signal signal={}", signal.name());
+    let config = shared.config();
+    let end = match signal {
+        Signal::Terminate => &config.shutdown_on_sigterm,
+        Signal::Interrupt => &config.shutdown_on_sigint,
+    };
+    match save_at_end(shared, end, announce) {
+        Some(true) => shared.stop(),
         Some(false) => signal::forget_shutdown(),
         None => {}
     }
@@ -444,7 +469,8 @@ pub fn save_base(
     saved
 }
 
-pub(super) fn new_id() -> io::Result<SnapshotId> {
+/// An id that no other snapshot has.
+pub fn new_id() -> io::Result<SnapshotId> {
     let mut id = [0; 8];
     random::fill(&mut id)?;
     Ok(SnapshotId(u64::from_le_bytes(id)))
@@ -463,23 +489,31 @@ pub(super) fn options(config: &Config) -> Options {
     let persistence = &config.persistence;
     Options {
         format: Format::Rdb,
-        version: Version(persistence.rdb_version),
+        version: match persistence.rdb_version {
+            RdbVersion::Auto | RdbVersion::Redis70 => Version::REDIS_7_0,
+            RdbVersion::Redis72 => Version::REDIS_7_2,
+        },
         compresses: persistence.rdbcompression,
         has_checksum: persistence.rdbchecksum,
         syncs_often: persistence.rdb_save_incremental_fsync,
     }
 }
 
-/// What a file says of its server, by the names of Redis, and the libraries of functions.
+/// What stands in a file beside the keys.
 pub(super) fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
-    let aux = vec![
+    let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
+    let notes_time = shared.config().aof.timestamp_enabled;
+    let unix_s = notes_time.then_some(env.now_ms / 1000);
+    Beside { aux: aux(env, is_base), libraries, unix_s }
+}
+
+/// What a file says of its server, by the names of Redis.
+pub fn aux(env: &Env, is_base: bool) -> Vec<(&'static str, String)> {
+    vec![
         ("redis-ver", crate::machine::version::REDIS_VERSION.to_owned()),
         ("redis-bits", usize::BITS.to_string()),
         ("ctime", (env.now_ms / 1000).to_string()),
         ("used-mem", crate::machine::memory::used_bytes().to_string()),
         ("aof-base", u8::from(is_base).to_string()),
-    ];
-    let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
-    let notes_time = shared.config().aof.timestamp_enabled;
-    Beside { aux, libraries, unix_s: notes_time.then_some(env.now_ms / 1000) }
+    ]
 }

@@ -83,7 +83,7 @@ fn is_due(
 fn take(shared: &Store, cancel: &Arc<Cancel>) {
     let config = shared.config();
     let env = env(&config, clock::now_unix_ms());
-    notice!("snapshot begun file={}", config.persistence.dbfilename.display());
+    notice!("Background saving started file={}", config.persistence.dbfilename.display());
     // How it went stands in the log and in INFO.
     let _ = shared.saving.save(shared, Entrance::Gate(shared.gate), &env, cancel);
 }
