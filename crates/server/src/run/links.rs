@@ -127,7 +127,9 @@ impl Worker {
     /// What is due by the clock, and for those who wait.
     fn tend_links(&mut self) {
         let now_ms = self.core.env.now_ms;
-        if std::mem::take(&mut self.core.links.asks_acks) {
+        // On a replica the stream is the primary's alone.
+        let is_replica = self.shared.replication.upstream.is_replica();
+        if std::mem::take(&mut self.core.links.asks_acks) && !is_replica {
             self.append_for_links(&encode_request(&["REPLCONF", "GETACK", "*"]));
         }
         if self.core.links.indices.is_empty() || now_ms < self.core.links.next_look_ms {
@@ -135,7 +137,7 @@ impl Worker {
         }
         self.core.links.next_look_ms = now_ms + LOOK_MS;
         let shared = self.shared;
-        if shared.replication.is_ping_due(&self.core.config.replication, now_ms) {
+        if !is_replica && shared.replication.is_ping_due(&self.core.config.replication, now_ms) {
             self.append_for_links(&encode_request(&["PING"]));
         }
         for index in self.core.links.indices.clone() {
@@ -197,6 +199,13 @@ impl Worker {
                 "closing the link of a replica: it is too far behind name={name} bytes={behind}"
             );
             self.shared.workers[self.index].stats.output_limited.add(1);
+            self.close(index);
+        }
+    }
+
+    /// Closes all links: whoever is there has to begin anew.
+    pub fn drop_links(&mut self) {
+        for index in self.core.links.indices.clone() {
             self.close(index);
         }
     }
