@@ -154,6 +154,7 @@ impl Config {
     }
 
     /// A value for every field, before the rows fill in theirs.
+    #[expect(clippy::too_many_lines, reason = "one for each field")]
     fn blank() -> Config {
         Config {
             bind: Vec::new(),

@@ -182,7 +182,7 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     match start.and_then(|start| replication.reader_at(log, id, start)) {
         Some(reader) => go_on(cx, reader),
         None => {
-            if &id[..] != b"?" {
+            if id != b"?" {
                 replication.stats.partial_refused.fetch_add(1, Relaxed);
             }
             begin_full(cx, true);

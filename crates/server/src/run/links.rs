@@ -235,7 +235,7 @@ fn feed_snapshot(
     reply: &mut Reply,
 ) -> io::Result<bool> {
     let progress = snapshot.file.progress();
-    let len = snapshot.file.len();
+    let len = snapshot.file.size();
     if progress == Progress::Failed {
         return Err(io::Error::other("it was given up"));
     }

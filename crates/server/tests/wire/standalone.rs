@@ -70,16 +70,10 @@ fn modules_are_not_loaded() {
 #[test]
 fn what_cannot_be_done_yet_is_an_error() {
     let no_log = "-ERR Nothing was rewritten: there is no append-only file, appendonly is no.";
-    let replication =
-        "-ERR This server cannot replicate yet: it neither has replicas nor can be one.";
     check_ours(
         &[],
         &[
             ("BGREWRITEAOF", no_log),
-            (
-                "REPLICAOF localhost 6379; REPLCONF ACK 1; PSYNC ? -1; SYNC",
-                &[replication; 4].join("; "),
-            ),
             // Valkey's words.
             (
                 "WAITAOF 0 0 1; WAITAOF 1 0 1; WAITAOF 2 0 1",

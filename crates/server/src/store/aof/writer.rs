@@ -360,7 +360,8 @@ fn plain(error: &io::Error) -> String {
 }
 
 impl Aof {
-    /// Has what is appended from `offset` on go to another increment, which begins in a database. Called with the gate closed.
+    /// Has what is appended from `offset` on go to another increment, which begins in a database.
+    /// Called with the gate closed.
     /// False: the log has ended, and nobody would come to it.
     pub(super) fn switch_at(&self, offset: u64, db: u16) -> bool {
         let mut state = lock(&self.state);

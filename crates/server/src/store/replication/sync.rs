@@ -1,5 +1,5 @@
-//! The thread `sync`: takes the snapshots that replicas begin with. All that wait by the cut get the
-//! same one, and behind it the stream from there on.
+//! The thread `sync`: takes the snapshots that replicas begin with. All that wait by the cut get
+//! the same one, and behind it the stream from there on.
 
 use std::io;
 use std::path::Path;
@@ -107,7 +107,7 @@ fn take(store: &'static Store) -> Result<(), SaveError> {
     match &taken {
         Ok(()) => {
             let took_ms = start.elapsed().as_millis();
-            notice!("snapshot for replicas is taken bytes={} took_ms={took_ms}", file.len());
+            notice!("snapshot for replicas is taken bytes={} took_ms={took_ms}", file.size());
         }
         Err(error) => warning!("can't take a snapshot for replicas error={error}"),
     }
