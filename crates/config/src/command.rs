@@ -185,7 +185,7 @@ mod tests {
     fn options_without_effect_are_kept() {
         check_set(
             &["repl-timeout", "5", "masterauth", "secret"],
-            Ok(&[("masterauth", "secret"), ("repl-timeout", "5")]),
+            Ok(&[("repl-timeout", "5"), ("masterauth", "secret")]),
         );
         check_set(&["sanitize-dump-payload", "YES"], Ok(&[("sanitize-dump-payload", "yes")]));
         check_get(

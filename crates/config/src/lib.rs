@@ -123,15 +123,7 @@ pub struct Config {
     pub oom_score_adj: OomScoreAdj,
     /// Three numbers: of a master, of a replica, of a child.
     pub oom_score_adj_values: Vec<String>,
-    /// Microseconds; -1: no slow log.
-    pub commandlog_execution_slower_than: i64,
-    pub commandlog_slow_execution_max_len: u64,
-    /// Bytes; -1: no such log.
-    pub commandlog_request_larger_than: i64,
-    pub commandlog_large_request_max_len: u64,
-    /// Bytes; -1: no such log.
-    pub commandlog_reply_larger_than: i64,
-    pub commandlog_large_reply_max_len: u64,
+    pub commandlog: CommandLog,
     pub latency: Latency,
     pub others: testing::Others,
 }
@@ -154,7 +146,6 @@ impl Config {
     }
 
     /// A value for every field, before the rows fill in theirs.
-    #[expect(clippy::too_many_lines, reason = "one for each field")]
     fn blank() -> Config {
         Config {
             bind: Vec::new(),
@@ -220,16 +211,25 @@ impl Config {
             crash_log_enabled: false,
             oom_score_adj: OomScoreAdj::No,
             oom_score_adj_values: Vec::new(),
-            commandlog_execution_slower_than: 0,
-            commandlog_slow_execution_max_len: 0,
-            commandlog_request_larger_than: 0,
-            commandlog_large_request_max_len: 0,
-            commandlog_reply_larger_than: 0,
-            commandlog_large_reply_max_len: 0,
+            commandlog: CommandLog::default(),
             latency: Latency::default(),
             others: testing::Others::default(),
         }
     }
+}
+
+/// Which calls are noted as slow, large, or largely answered.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct CommandLog {
+    /// Microseconds; -1: no slow log.
+    pub execution_slower_than: i64,
+    pub slow_execution_max_len: u64,
+    /// Bytes; -1: no such log.
+    pub request_larger_than: i64,
+    pub large_request_max_len: u64,
+    /// Bytes; -1: no such log.
+    pub reply_larger_than: i64,
+    pub large_reply_max_len: u64,
 }
 
 /// What is noted of how long things take.

@@ -407,7 +407,7 @@ mod tests {
             (r#"timeout "1"#, r#"timeout "1"#, "Unbalanced quotes in configuration line"),
             ("save 900", "save 900", "Invalid save parameters"),
             ("dir /nosuch/dir", "dir /nosuch/dir", "No such file or directory (os error 2)"),
-            ("replicaof a 1", "replicaof a 1", "there is no replication yet"),
+            ("cluster-enabled yes", "cluster-enabled yes", "there is no cluster yet"),
         ];
         for (text, line, reason) in cases {
             check_error(text, &format!("1\n>>> '{line}'\n{reason}"));

@@ -21,7 +21,6 @@ const REASONS: &[(&str, &str)] = &[
     ("jemalloc", "the allocator is another one, and has no such thread"),
     ("key-memory-histograms", "there is no such figure"),
     ("lazyexpire-nested", "what expires is deleted alone, wherever it is found"),
-    ("loading-process", "clients are served by other threads while data is loaded"),
     ("loadmodule", "modules are not supported"),
     ("locale-collate", "texts are compared by their bytes"),
     ("lookahead", "a batch is prefetched in steps of fixed length"),
@@ -42,7 +41,6 @@ const REASONS: &[(&str, &str)] = &[
     ("unixsocketgroup", "the socket belongs to the group of the process"),
     ("use-exit-on-panic", "a server that fails aborts"),
     ("vset", "there are no vector sets yet"),
-    ("watchdog-period", "no thread is interrupted to look what it does"),
 ];
 
 const CPULIST: &str = "threads run where the system puts them: taskset and cgroups decide";

@@ -185,7 +185,9 @@ longer than `repl-ping-replica-period`.",
         integer(0, I32_MAX),
         "100",
         field!(replication.priority),
-        "Which replica takes the primary's place: the lowest, but for 0, which never does.",
+        "\
+Which replica takes the primary's place: the one with the lowest. 0: it never
+does.",
     )
     .aliases(&["slave-priority"]),
     Row::new(

@@ -73,9 +73,9 @@ impl Kind {
 
     fn len_max(self, config: &Config) -> u64 {
         match self {
-            Kind::Slow => config.commandlog_slow_execution_max_len,
-            Kind::LargeRequest => config.commandlog_large_request_max_len,
-            Kind::LargeReply => config.commandlog_large_reply_max_len,
+            Kind::Slow => config.commandlog.slow_execution_max_len,
+            Kind::LargeRequest => config.commandlog.large_request_max_len,
+            Kind::LargeReply => config.commandlog.large_reply_max_len,
         }
     }
 }

@@ -247,7 +247,7 @@ fn advice(events: &[(&'static str, Series)], config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if has(&["command", "fast-command"]) {
         let threshold_us = config.latency.monitor_threshold.saturating_mul(1000);
-        let slow_us = u64::try_from(config.commandlog_execution_slower_than);
+        let slow_us = u64::try_from(config.commandlog.execution_slower_than);
         if slow_us.is_err() || slow_us.is_ok_and(|slow_us| slow_us > threshold_us) {
             lines.push(format!(
                 "The slow log would name the calls, but looks only at longer ones: CONFIG SET \

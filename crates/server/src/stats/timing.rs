@@ -48,20 +48,20 @@ impl Thresholds {
         };
         Thresholds {
             slow_us: limit(
-                config.commandlog_execution_slower_than,
-                config.commandlog_slow_execution_max_len,
+                config.commandlog.execution_slower_than,
+                config.commandlog.slow_execution_max_len,
             ),
             latency_us: match config.latency.monitor_threshold {
                 0 => u64::MAX,
                 threshold_ms => threshold_ms.saturating_mul(1000),
             },
             request_len: limit(
-                config.commandlog_request_larger_than,
-                config.commandlog_large_request_max_len,
+                config.commandlog.request_larger_than,
+                config.commandlog.large_request_max_len,
             ),
             reply_len: limit(
-                config.commandlog_reply_larger_than,
-                config.commandlog_large_reply_max_len,
+                config.commandlog.reply_larger_than,
+                config.commandlog.large_reply_max_len,
             ),
             tracks_latency: config.latency.tracking,
         }
