@@ -19,6 +19,7 @@ pub mod load;
 pub mod memory;
 pub mod notifications;
 pub mod operations;
+pub mod packaging;
 pub mod persistence;
 pub mod print;
 pub mod reasons;
@@ -51,6 +52,8 @@ pub struct Config {
     pub unixsocket: PathBuf,
     /// 0: as the umask leaves them.
     pub unixsocketperm: FileMode,
+    /// Empty: that of the process.
+    pub unixsocketgroup: Vec<u8>,
     /// Seconds; 0: off.
     pub tcp_keepalive: u32,
     pub protected_mode: bool,
@@ -153,6 +156,7 @@ impl Config {
             tcp_backlog: 0,
             unixsocket: PathBuf::new(),
             unixsocketperm: FileMode(0),
+            unixsocketgroup: Vec::new(),
             tcp_keepalive: 0,
             protected_mode: false,
             tls: tls::TlsConfig::default(),

@@ -1,8 +1,8 @@
 //! The option table as text: the sample file, docs/config.md, a configuration in redis.conf
 //! syntax.
 //!
-//! /kvasir.conf and docs/config.md are committed; a test says when they are no longer what is
-//! printed here.
+//! /kvasir.conf and docs/config.md are committed, as is what `packaging` prints; a test says when
+//! they are no longer what is printed here.
 
 use crate::kind::Kind;
 use crate::reasons::why;
@@ -160,13 +160,15 @@ mod tests {
     use super::*;
     use crate::arguments::Sources;
     use crate::load::load;
+    use crate::packaging;
     use std::path::Path;
 
     /// Run with KVASIR_UPDATE=1 in the environment, writes the files instead.
     #[test]
     fn committed_files_are_what_is_printed() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for (name, printed) in [("kvasir.conf", sample_file()), ("docs/config.md", reference())] {
+        let ours = [("kvasir.conf", sample_file()), ("docs/config.md", reference())];
+        for (name, printed) in ours.into_iter().chain(packaging::files()) {
             let path = root.join(name);
             if std::env::var_os("KVASIR_UPDATE").is_some() {
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -175,8 +177,7 @@ mod tests {
             let committed = std::fs::read_to_string(&path).unwrap_or_default();
             assert!(
                 committed == printed,
-                "{name} differs from the option table; run \
-                 KVASIR_UPDATE=1 cargo test -p kvasir-config committed_files"
+                "{name} differs from the option table; run cargo xtask printed"
             );
         }
     }

@@ -38,7 +38,6 @@ const REASONS: &[(&str, &str)] = &[
     ("socket-mark-id", "sockets are not marked"),
     ("stream-idmp", "there is no such command of streams yet"),
     ("tls", "nobody but clients speaks TLS with the server, and these by certificates alone"),
-    ("unixsocketgroup", "the socket belongs to the group of the process"),
     ("use-exit-on-panic", "a server that fails aborts"),
     ("vset", "there are no vector sets yet"),
 ];

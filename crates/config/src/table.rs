@@ -108,6 +108,17 @@ Connections that may wait to be accepted. The kernel caps it at
     )
     .at_start(),
     Row::new(
+        "unixsocketgroup",
+        Group::Network,
+        Kind::Text,
+        "",
+        field!(unixsocketgroup),
+        "\
+The group that the unix socket belongs to, by its name in /etc/group or its
+number. Empty: that of the process.",
+    )
+    .at_start(),
+    Row::new(
         "tcp-keepalive",
         Group::Network,
         integer(0, I32_MAX),

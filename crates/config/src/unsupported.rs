@@ -132,7 +132,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("tls-client-key-file"),
     ignored("tls-client-key-file-pass"),
     ignored("tls-dh-params-file"),
-    ignored("unixsocketgroup"),
     ignored("use-exit-on-panic"),
     ignored("vset-force-single-threaded-execution"),
 ];

@@ -11,6 +11,7 @@ mod layers;
 mod licences;
 mod missing;
 mod packages;
+mod printed;
 mod sim;
 mod source;
 mod tidy;
@@ -40,6 +41,8 @@ enum Task {
     Tidy,
     /// Check that we may link what the server links, and that NOTICE names it
     Licences(licences::Options),
+    /// Write what is printed from the tables: kvasir.conf, docs/config.md and commands.md, packaging
+    Printed,
     /// Run the fuzz targets of crates/*/fuzz and their canary
     Fuzz(fuzz::Options),
     /// Send the same random calls to Kvasir and to Redis and compare the replies
@@ -98,6 +101,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Robust(options) => robust::main(&options),
         Task::Abuse(options) => abuse::main(&options),
         Task::Bench(options) => kvasir_bench::main(&options),
+        Task::Printed => printed::main(),
         Task::Packages(options) => packages::main(&options),
     }
 }

@@ -136,7 +136,7 @@ mod tests {
         assert!(
             committed == printed,
             "docs/commands.md differs from the command table; run \
-             KVASIR_UPDATE=1 cargo test -p kvasir-server committed_files"
+             cargo xtask printed"
         );
     }
 

@@ -71,29 +71,53 @@ pub fn tell_parent() {
 
 /// Tells whoever supervises the process that it serves now.
 pub fn notify_ready(config: &Config) {
-    let (systemd, upstart) = (env::var_os(NOTIFY_SOCKET), env::var_os(UPSTART_JOB));
-    let wanted = match config.supervised {
-        Supervised::Auto if upstart.is_some() => Supervised::Upstart,
-        Supervised::Auto if systemd.is_some() => Supervised::Systemd,
-        wanted => wanted,
-    };
-    match wanted {
-        Supervised::Systemd => match systemd {
-            None => warning!("supervised by systemd, but {NOTIFY_SOCKET} is not set"),
-            Some(socket) => {
-                match tell(socket.as_bytes(), "STATUS=Ready to accept connections\nREADY=1\n") {
-                    Ok(()) => notice!("systemd told that the server is ready"),
-                    Err(error) => warning!("can't tell systemd error={error}"),
-                }
+    match supervisor(config) {
+        Supervised::Systemd => {
+            if tell_systemd("STATUS=Ready to accept connections\nREADY=1\n") {
+                notice!("systemd told that the server is ready");
             }
-        },
-        Supervised::Upstart if upstart.is_some() => {
+        }
+        Supervised::Upstart if env::var_os(UPSTART_JOB).is_some() => {
             notice!("stopping until upstart goes on");
             signal::stop_until_continued();
         }
         Supervised::Upstart => warning!("supervised by upstart, but {UPSTART_JOB} is not set"),
         Supervised::Auto | Supervised::No => {}
     }
+}
+
+/// Has `systemctl status` say why the server is not ready yet.
+pub fn notify_loading(config: &Config) {
+    if let Supervised::Systemd = supervisor(config) {
+        tell_systemd("STATUS=Loading data\n");
+    }
+}
+
+/// Tells systemd that the process ends of its own will, after a SHUTDOWN too. Data was saved by
+/// then: from now on systemd counts the time that the end may take.
+pub fn notify_stopping(config: &Config) {
+    if let Supervised::Systemd = supervisor(config) {
+        tell_systemd("STATUS=Ready to exit\nSTOPPING=1\n");
+    }
+}
+
+/// Who wants to hear of the server.
+fn supervisor(config: &Config) -> Supervised {
+    match config.supervised {
+        Supervised::Auto if env::var_os(UPSTART_JOB).is_some() => Supervised::Upstart,
+        Supervised::Auto if env::var_os(NOTIFY_SOCKET).is_some() => Supervised::Systemd,
+        wanted => wanted,
+    }
+}
+
+/// Whether that was heard.
+fn tell_systemd(text: &str) -> bool {
+    let Some(socket) = env::var_os(NOTIFY_SOCKET) else {
+        warning!("supervised by systemd, but {NOTIFY_SOCKET} is not set");
+        return false;
+    };
+    let told = tell(socket.as_bytes(), text);
+    told.inspect_err(|error| warning!("can't tell systemd error={error}")).is_ok()
 }
 
 /// A name that starts with `@` lies outside of the file system.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::chown;
 use std::time::{Duration, Instant};
 
 use kvasir_config::{BindHost, Config};
@@ -22,6 +23,8 @@ mode option to 'no', and then restarting the server. 3) If you started the serve
 for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication \
 password for the default user. NOTE: You only need to do one of the above things in order for \
 the server to start accepting connections from the outside.\r\n";
+
+const GROUPS: &str = "/etc/group";
 
 /// So long an address in use is waited for, and tried so often.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -57,12 +60,39 @@ pub fn open(config: &Config) -> Result<Vec<Open>, String> {
         let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
         let listener = Listener::unix(&config.unixsocket, backlog, mode);
         let listener = listener.map_err(|error| error.to_string())?;
+        give_to_group(config)?;
         listeners.push(Open { listener, kind: ListenerKind::Client });
     }
     if listeners.is_empty() {
         return Err("Configured to not listen anywhere, exiting.".into());
     }
     Ok(listeners)
+}
+
+/// Has the unix socket belong to the group of the configuration, if that names one.
+fn give_to_group(config: &Config) -> Result<(), String> {
+    let (socket, group) = (&config.unixsocket, String::from_utf8_lossy(&config.unixsocketgroup));
+    if group.is_empty() {
+        return Ok(());
+    }
+    let given = group_id(&group).and_then(|id| chown(socket, None, Some(id)));
+    given.map_err(|error| {
+        let socket = socket.display();
+        format!("can't give the unix socket to a group socket={socket} group={group} error={error}")
+    })
+}
+
+fn group_id(group: &str) -> io::Result<u32> {
+    if let Ok(id) = group.parse() {
+        return Ok(id);
+    }
+    let groups = std::fs::read_to_string(GROUPS)?;
+    // A name, a password, an id, members.
+    let id = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        if fields.next() == Some(group) { fields.nth(1)?.parse().ok() } else { None }
+    });
+    id.ok_or_else(|| io::Error::other("there is no such group"))
 }
 
 /// Listens on a port at every address of `bind`.

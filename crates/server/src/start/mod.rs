@@ -172,9 +172,11 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     if let Err(error) = process::adjust_oom_score(&config) {
         warning!("oom-score-adj has no effect: {error}");
     }
+    process::notify_loading(&config);
     let loader = loading::start(shared, commands::numbered(), ready)
         .map_err(|error| format!("can't start a thread: {error}"))?;
     let result = join(threads);
+    process::notify_stopping(&shared.config());
     loader.give_up(shared);
     shared.saving.end();
     let is_whole = shared.aof.finish(shared);

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use kvasir_resp::value::Value;
 
-use crate::aof::{LIBRARY, change, check_loads_in, start, wait_for};
-use crate::harness::Server;
-use crate::saving::{digest, directory, fill};
+use crate::aof::{LIBRARY, change, check_loads_in, start, stop, wait_for};
+use crate::harness::{Server, backends};
+use crate::saving::{digest, directory, fill, names, path};
 
 const OPTIONS: [&str; 2] = ["--aof-use-rdb-preamble", "no"];
 
@@ -68,4 +68,33 @@ fn everything_comes_back_from_calls() {
 fn redis_and_valkey_load_it() {
     check_loads_in(Server::redis, &OPTIONS, &["DEL zset", "DEL large-zset"]);
     check_loads_in(Server::valkey, &OPTIONS, &[]);
+}
+
+/// As Redis does: a base and a manifest, which a start with the log begins with.
+#[test]
+fn without_a_log_a_base_is_written_alone() {
+    for backend in backends() {
+        let directory = directory();
+        let folder = directory.path().join("appendonlydir");
+        let server = Server::kvasir(backend, &["--dir", path(&directory)]);
+        let mut client = server.connect();
+        fill(&mut client);
+        for round in 1..=2 {
+            client.call(&["SET", "round", &round.to_string()]);
+            let answer = client.ask_text("BGREWRITEAOF");
+            assert_eq!(answer, "Background append only file rewriting started");
+            wait_for(&mut client, &format!("aof_rewrites:{round}\r\n"));
+            let manifest = std::fs::read_to_string(folder.join("appendonly.aof.manifest")).unwrap();
+            let expected = format!("file appendonly.aof.{round}.base.rdb seq {round} type b\n");
+            assert_eq!(manifest, expected);
+            let bases = names(&folder).into_iter().filter(|name| name.ends_with(".rdb")).count();
+            assert_eq!(bases, 1, "the older one is gone");
+        }
+        assert!(client.ask_text("INFO persistence").contains("aof_enabled:0\r\n"));
+        let saved = digest(&mut client);
+        client.ask("SET later v");
+        stop(server, client);
+        let (_server, mut client) = start(backend, directory.path(), &[]);
+        assert_eq!(digest(&mut client), saved);
+    }
 }

@@ -37,7 +37,6 @@ const ANSWERS: &[&str] = &[
     "Background append only file rewriting started",
     "Background append only file rewriting scheduled",
     "ERR Background save already in progress",
-    "ERR Nothing was rewritten: there is no append-only file, appendonly is no.",
     "ERR Background append only file rewriting already in progress",
     "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in \
      order to schedule a BGSAVE whenever possible.",

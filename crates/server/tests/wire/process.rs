@@ -1,10 +1,16 @@
 //! The process: its log, its last words, its configuration file.
 
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::Duration;
 
 use crate::check::show;
 use crate::harness::{Client, Server, backends, each_backend, figure, wait_until};
+use crate::saving::directory;
+use crate::snapshot_files::run;
 
 const SIGABRT: i32 = 6;
 const SIGSEGV: i32 = 11;
@@ -244,4 +250,45 @@ fn a_port_is_free_once_its_holder_was_killed() {
             drop((server, clients));
         }
     }
+}
+
+#[test]
+fn systemd_hears_of_loading_of_readiness_and_of_the_end() {
+    let place = directory();
+    let socket = UnixDatagram::bind(place.path().join("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let heard = || {
+        let mut text = [0; 256];
+        let len = socket.recv(&mut text).unwrap();
+        String::from_utf8(text[..len].to_vec()).unwrap()
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvasir-server"));
+    command.env("NOTIFY_SOCKET", place.path().join("notify"));
+    let mut server = Server::start("supervised", command, &["--supervised", "auto"]);
+    assert_eq!(heard(), "STATUS=Loading data\n");
+    assert_eq!(heard(), "STATUS=Ready to accept connections\nREADY=1\n");
+    server.connect().send(&["SHUTDOWN", "NOSAVE"]);
+    assert_eq!(heard(), "STATUS=Ready to exit\nSTOPPING=1\n");
+    assert!(server.wait_for_end().success());
+}
+
+#[test]
+fn the_unix_socket_belongs_to_the_group_that_is_named() {
+    // Who is not root can give it to a group of its own only.
+    let own = std::fs::metadata("/proc/self").unwrap();
+    let groups = std::fs::read_to_string("/etc/group").unwrap();
+    let lines = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let mut groups = lines.map(|fields| (fields[0], fields[2].parse::<u32>().unwrap()));
+    let (name, id) = groups.find(|(_, id)| (*id != own.gid()) == (own.uid() == 0)).unwrap();
+    for group in [name, &id.to_string()] {
+        let server = Server::kvasir("epoll", &["--unixsocketgroup", group]);
+        assert_eq!(std::fs::metadata(server.socket()).unwrap().gid(), id);
+    }
+    let socket = directory();
+    let socket = socket.path().join("s");
+    let output =
+        run(&["--port", "0", "--unixsocket", socket.to_str().unwrap(), "--unixsocketgroup", "?"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("group=? error=there is no such group"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
 }

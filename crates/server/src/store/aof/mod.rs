@@ -94,6 +94,8 @@ pub struct State {
 #[derive(Default)]
 pub struct Rewrite {
     is_wanted: bool,
+    /// Also where nothing is logged: then a base is all there is.
+    is_base_wanted: bool,
     began: Option<Instant>,
     /// Of the one under way.
     cancel: Arc<Cancel>,

@@ -4,6 +4,7 @@
 //! At the snapshot's cut, with the gate closed, the log's end is the place from which on it goes to
 //! another increment; so the base and that increment fit together to the byte.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,10 +30,13 @@ impl Aof {
             let text = "ERR Background append only file rewriting already in progress";
             return Err(Error::fixed(text));
         }
-        if !self.counts() && !shared.config().aof.appendonly {
-            return Err(Error::fixed(
-                "ERR Nothing was rewritten: there is no append-only file, appendonly is no.",
-            ));
+        let config = shared.config();
+        if !self.counts() && !config.aof.appendonly {
+            switch::check(shared, Path::new("."), &config).map_err(|refused| {
+                warning!("the append-only file can't be rewritten: {}", refused.text());
+                Error::fixed("ERR Can't execute an AOF background rewriting. Check server logs.")
+            })?;
+            state.rewrite.is_base_wanted = true;
         }
         state.rewrite.is_wanted = true;
         drop(state);
@@ -67,7 +71,9 @@ pub fn run(shared: &'static Store) {
     let (start, cancel) = (Instant::now(), Arc::<Cancel>::default());
     let mut state = lock(&shared.aof.state);
     (state.rewrite.is_wanted, state.rewrite.retry_at) = (false, None);
-    if state.is_closed || !shared.config().aof.appendonly {
+    let is_base_wanted = std::mem::take(&mut state.rewrite.is_base_wanted);
+    let has_log = shared.config().aof.appendonly;
+    if state.is_closed || !(has_log || is_base_wanted) {
         return;
     }
     state.rewrite.began = Some(start);
@@ -76,7 +82,11 @@ pub fn run(shared: &'static Store) {
     let is_on = shared.aof.counts() && !state.is_stopping;
     drop(state);
     notice!("Background append only file rewriting started");
-    let done = if is_on { rewrite(shared, &cancel) } else { switch::turn_on(shared, &cancel) };
+    let done = match (is_on, has_log) {
+        (true, _) => rewrite(shared, &cancel),
+        (false, true) => switch::turn_on(shared, &cancel),
+        (false, false) => switch::write_base(shared, &cancel),
+    };
     let took_ms = start.elapsed().as_millis();
     let mut state = lock(&shared.aof.state);
     let rewrite = &mut state.rewrite;
@@ -97,7 +107,7 @@ pub fn run(shared: &'static Store) {
         }
         Err(error) => {
             rewrite.failures_in_row += 1;
-            rewrite.retry_at = (!is_on).then(|| Instant::now() + RETRY);
+            rewrite.retry_at = (has_log && !is_on).then(|| Instant::now() + RETRY);
             drop(state);
             warning!(
                 "Background AOF rewrite terminated with error error={error} took_ms={took_ms}"

@@ -87,15 +87,8 @@ pub fn check(shared: &Store, dir: &Path, config: &Config) -> Result<(), Refused>
 /// that takes snapshots.
 pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
     let text = |error: io::Error| error.to_string();
-    shared.aof.join();
     let config = shared.config();
-    let place = Place::of(&config)?;
-    place.make_dir()?;
-    // One that was never used, since the file was turned off while it was to be loaded.
-    drop(lock(&shared.aof.claim).take());
-    let claim = place.claim(&shared.facts.identity).map_err(Refused::text)?;
-    let mut files = place.files(place.manifest()?.unwrap_or_default());
-    files.hold(claim);
+    let mut files = own_files(shared, &config)?;
     let output = output(&config)?;
     let increment = files.begin_apart(opening(&config.aof)).map_err(text)?;
     let seq = increment.seq;
@@ -134,6 +127,44 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
             Err(error)
         }
     }
+}
+
+/// Writes a base and a manifest that names it alone, as Redis does for BGREWRITEAOF while nothing
+/// is logged: a start with `appendonly yes` begins there. Returns its bytes. Called by the thread
+/// that takes snapshots.
+pub fn write_base(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
+    let config = shared.config();
+    let mut files = own_files(shared, &config)?;
+    let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
+    let base = files.next_base_in(format);
+    let target = files.path(&base.name);
+    let saved = save_base(shared, (&env, cancel), (&target, format), |_| {});
+    let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
+        let behind_all = files.manifest().last_increment() + 1;
+        files.take_base(base.clone(), behind_all).map_err(|error| error.to_string())?;
+        Ok(saved.bytes)
+    });
+    if taken.is_err() {
+        files.drop_base(&base);
+    } else if !config.aof.disable_auto_gc {
+        // What cannot be deleted now is deleted by the next rewrite.
+        let _ = files.delete_history();
+    }
+    taken
+}
+
+/// The files of the configuration, for who has no log open.
+fn own_files(shared: &Store, config: &Config) -> Result<Files<RealDisk>, String> {
+    // One that was turned off writes until it has ended.
+    shared.aof.join();
+    let place = Place::of(config)?;
+    place.make_dir()?;
+    // One that was never used, since the file was turned off while it was to be loaded.
+    drop(lock(&shared.aof.claim).take());
+    let claim = place.claim(&shared.facts.identity).map_err(Refused::text)?;
+    let mut files = place.files(place.manifest()?.unwrap_or_default());
+    files.hold(claim);
+    Ok(files)
 }
 
 impl Aof {

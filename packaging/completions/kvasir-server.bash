@@ -1,0 +1,246 @@
+# Completion of kvasir-server for bash; printed from the option table.
+_kvasir_server() {
+    local word=${COMP_WORDS[COMP_CWORD]} words
+    case ${COMP_WORDS[COMP_CWORD-1]} in
+    --protected-mode) words="yes no" ;;
+    --tls-auth-clients) words="no yes optional" ;;
+    --tls-prefer-server-ciphers) words="yes no" ;;
+    --tls-session-caching) words="yes no" ;;
+    --acl-pubsub-default) words="allchannels resetchannels" ;;
+    --enable-debug-command) words="no yes local" ;;
+    --enable-module-command) words="no yes local" ;;
+    --enable-protected-configs) words="no yes local" ;;
+    --io-backend) words="auto io_uring epoll" ;;
+    --maxmemory-policy) words="volatile-lru volatile-lfu volatile-random volatile-ttl allkeys-lru allkeys-lfu allkeys-random noeviction" ;;
+    --huge-pages) words="auto yes no" ;;
+    --activedefrag) words="yes no" ;;
+    --value-compression) words="no lzf lz4 zstd" ;;
+    --lazyfree-lazy-eviction) words="yes no" ;;
+    --lazyfree-lazy-expire) words="yes no" ;;
+    --lazyfree-lazy-server-del) words="yes no" ;;
+    --lazyfree-lazy-user-del) words="yes no" ;;
+    --lazyfree-lazy-user-flush) words="yes no" ;;
+    --rdbcompression) words="yes no" ;;
+    --rdbchecksum) words="yes no" ;;
+    --rdb-version) words="auto 10 11" ;;
+    --rdb-save-incremental-fsync) words="yes no" ;;
+    --rdb-skip-modules) words="yes no" ;;
+    --stop-writes-on-bgsave-error) words="yes no" ;;
+    --appendonly) words="yes no" ;;
+    --appendfsync) words="always everysec no" ;;
+    --aof-preallocate) words="yes no" ;;
+    --aof-load-truncated) words="yes no" ;;
+    --aof-timestamp-enabled) words="yes no" ;;
+    --aof-checksums) words="yes no" ;;
+    --aof-use-rdb-preamble) words="yes no" ;;
+    --aof-disable-auto-gc) words="yes no" ;;
+    --no-appendfsync-on-rewrite) words="yes no" ;;
+    --appendonly-liburing) words="auto yes no" ;;
+    --liburing-queue-depth) words="xs s m l xl xxl" ;;
+    --liburing-retry-count) words="xs s m l xl xxl" ;;
+    --liburing-sqpoll) words="yes no" ;;
+    --loglevel) words="debug verbose notice warning nothing" ;;
+    --log-format) words="legacy logfmt json" ;;
+    --log-timestamp-format) words="legacy iso8601 milliseconds" ;;
+    --daemonize) words="yes no" ;;
+    --always-show-logo) words="yes no" ;;
+    --supervised) words="upstart systemd auto no" ;;
+    --syslog-enabled) words="yes no" ;;
+    --syslog-facility) words="user local0 local1 local2 local3 local4 local5 local6 local7" ;;
+    --crash-log-enabled) words="yes no" ;;
+    --oom-score-adj) words="no yes relative absolute" ;;
+    --latency-tracking) words="yes no" ;;
+    --repl-diskless-sync) words="yes no" ;;
+    --replica-announced) words="yes no" ;;
+    --replica-ignore-disk-write-errors) words="yes no" ;;
+    --replica-ignore-maxmemory) words="yes no" ;;
+    --replica-lazy-flush) words="yes no" ;;
+    --replica-read-only) words="yes no" ;;
+    --replica-serve-stale-data) words="yes no" ;;
+    --repl-disable-tcp-nodelay) words="yes no" ;;
+    --repl-diskless-load) words="disabled on-empty-db swapdb flush-before-load" ;;
+    --propagation-error-behavior) words="ignore panic panic-on-replicas" ;;
+    --rdb-del-sync-files) words="yes no" ;;
+    --sanitize-dump-payload) words="no yes clients" ;;
+    --dynamic-hz) words="yes no" ;;
+    --activerehashing) words="yes no" ;;
+    *)
+        if [[ $word != -* ]]; then
+            mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            return
+        fi
+        words="
+            --help
+            --version
+            --print-config
+            check-rdb
+            check-aof
+            export-rdb
+            --bind
+            --port
+            --tcp-backlog
+            --unixsocket
+            --unixsocketperm
+            --unixsocketgroup
+            --tcp-keepalive
+            --protected-mode
+            --tls-port
+            --tls-cert-file
+            --tls-key-file
+            --tls-key-file-pass
+            --tls-ca-cert-file
+            --tls-ca-cert-dir
+            --tls-auth-clients
+            --tls-protocols
+            --tls-ciphers
+            --tls-ciphersuites
+            --tls-prefer-server-ciphers
+            --tls-session-caching
+            --tls-session-cache-size
+            --tls-session-cache-timeout
+            --maxclients
+            --timeout
+            --proto-max-bulk-len
+            --client-query-buffer-limit
+            --client-output-buffer-limit
+            --maxmemory-clients
+            --tracking-table-max-keys
+            --busy-reply-threshold
+            --script-memory-limit
+            --requirepass
+            --aclfile
+            --acllog-max-len
+            --acl-pubsub-default
+            --enable-debug-command
+            --enable-module-command
+            --enable-protected-configs
+            --io-threads
+            --io-backend
+            --hz
+            --databases
+            --active-expire-effort
+            --hash-max-listpack-entries
+            --hash-max-listpack-value
+            --hll-sparse-max-bytes
+            --list-max-listpack-size
+            --list-compress-depth
+            --set-max-intset-entries
+            --set-max-listpack-entries
+            --set-max-listpack-value
+            --stream-node-max-bytes
+            --stream-node-max-entries
+            --zset-max-listpack-entries
+            --zset-max-listpack-value
+            --notify-keyspace-events
+            --maxmemory
+            --maxmemory-policy
+            --maxmemory-samples
+            --maxmemory-eviction-tenacity
+            --lfu-log-factor
+            --lfu-decay-time
+            --huge-pages
+            --activedefrag
+            --active-defrag-ignore-bytes
+            --active-defrag-threshold-lower
+            --active-defrag-threshold-upper
+            --active-defrag-cycle-min
+            --active-defrag-cycle-max
+            --value-compression
+            --value-compression-min-size
+            --lazyfree-lazy-eviction
+            --lazyfree-lazy-expire
+            --lazyfree-lazy-server-del
+            --lazyfree-lazy-user-del
+            --lazyfree-lazy-user-flush
+            --save
+            --dbfilename
+            --rdbcompression
+            --rdbchecksum
+            --rdb-version
+            --rdb-save-incremental-fsync
+            --rdb-skip-modules
+            --stop-writes-on-bgsave-error
+            --snapshot-threads
+            --snapshot-files
+            --snapshot-buffer
+            --snapshot-bandwidth
+            --appendonly
+            --appendfilename
+            --appenddirname
+            --appendfsync
+            --aof-preallocate
+            --aof-load-truncated
+            --aof-timestamp-enabled
+            --aof-checksums
+            --aof-use-rdb-preamble
+            --auto-aof-rewrite-percentage
+            --auto-aof-rewrite-min-size
+            --aof-disable-auto-gc
+            --no-appendfsync-on-rewrite
+            --aof-buffer-limit
+            --appendonly-liburing
+            --liburing-queue-depth
+            --liburing-retry-count
+            --liburing-sqpoll
+            --dir
+            --availability-zone
+            --loglevel
+            --log-format
+            --log-timestamp-format
+            --logfile
+            --pidfile
+            --daemonize
+            --shutdown-on-sigterm
+            --shutdown-on-sigint
+            --always-show-logo
+            --supervised
+            --syslog-enabled
+            --syslog-ident
+            --syslog-facility
+            --crash-log-enabled
+            --oom-score-adj
+            --oom-score-adj-values
+            --commandlog-execution-slower-than
+            --commandlog-slow-execution-max-len
+            --commandlog-request-larger-than
+            --commandlog-large-request-max-len
+            --commandlog-reply-larger-than
+            --commandlog-large-reply-max-len
+            --latency-monitor-threshold
+            --latency-tracking
+            --latency-tracking-info-percentiles
+            --replicaof
+            --repl-backlog-size
+            --repl-backlog-ttl
+            --repl-diskless-sync
+            --repl-diskless-sync-delay
+            --repl-diskless-sync-max-replicas
+            --repl-ping-replica-period
+            --repl-timeout
+            --min-replicas-to-write
+            --min-replicas-max-lag
+            --masterauth
+            --masteruser
+            --replica-announce-ip
+            --replica-announce-port
+            --replica-announced
+            --replica-ignore-disk-write-errors
+            --replica-ignore-maxmemory
+            --replica-lazy-flush
+            --replica-priority
+            --replica-read-only
+            --replica-serve-stale-data
+            --repl-disable-tcp-nodelay
+            --repl-diskless-load
+            --propagation-error-behavior
+            --rdb-del-sync-files
+            --shutdown-timeout
+            --sanitize-dump-payload
+            --dynamic-hz
+            --activerehashing
+            --active-defrag-max-scan-fields
+        " ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+complete -o filenames -F _kvasir_server kvasir-server
