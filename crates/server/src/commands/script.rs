@@ -7,9 +7,9 @@ use kvasir_lua::interpreter::Sha;
 use kvasir_resp::args::Args;
 
 use crate::commands::{help_spec, is_word, write_help};
-use crate::run::scripting::debugger::DebugMode;
 use crate::run::scripting::{busy, call, interpreters};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::scripts::state::DebugMode;
 
 pub static COMMANDS: &[&ServerCommand] = &[&EVAL, &EVALSHA, &EVAL_RO, &EVALSHA_RO, &SCRIPT];
 

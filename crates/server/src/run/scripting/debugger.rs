@@ -20,15 +20,7 @@ use crate::run::scripting::call;
 use crate::run::scripting::debugger_overlay::Overlay;
 use crate::run::scripting::host::Running;
 use crate::run::session::Session;
-
-/// How scripts of a connection are debugged: SCRIPT DEBUG.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DebugMode {
-    /// YES: nobody else ever sees what they do.
-    Forked,
-    /// SYNC: they do what they do.
-    InStep,
-}
+use crate::scripts::state::DebugMode;
 
 /// A script that is debugged.
 pub struct Debugging {
