@@ -263,10 +263,6 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         mode if is_word(mode, "SYNC") => Some(DebugMode::InStep),
         _ => return Err(Error::fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
     };
-    if mode.is_some() && cx.connection.wire.tls.is_some() {
-        let text = "ERR the Lua debugger is not supported over TLS by this server";
-        return Err(Error::fixed(text));
-    }
     cx.connection.debug_mode = mode;
     cx.reply().ok();
     Ok(())

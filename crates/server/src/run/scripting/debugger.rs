@@ -108,8 +108,8 @@ impl Session {
 
     /// What has come on the connection since the script began.
     fn take_input(&mut self) -> Vec<u8> {
-        if self.is_gone() {
-            self.debugging.iter_mut().for_each(|debugging| debugging.is_deaf = true);
+        if self.is_gone() || !self.decrypt() {
+            self.give_up();
         }
         let wire = &mut self.connection.wire;
         let bytes = std::mem::take(&mut wire.input).to_vec();
@@ -120,21 +120,75 @@ impl Session {
         bytes
     }
 
+    /// Takes up records that have come; says whether more may come.
+    fn decrypt(&mut self) -> bool {
+        let Session { worker, connection, .. } = self;
+        let id = connection.id;
+        let is_record = |event: &Event| match event {
+            Event::Received { connection, .. } => *connection == id,
+            _ => false,
+        };
+        let mut is_open = true;
+        while let Some(at) = worker.events.iter().position(is_record) {
+            let Event::Received { buffer, .. } = worker.events.remove(at) else {
+                unreachable!("it was looked at");
+            };
+            if let Some(tls) = connection.wire.tls.as_deref_mut() {
+                let bytes = worker.reactor.bytes(&buffer);
+                let result = tls.session.receive(bytes, connection.wire.input.end());
+                is_open &= result.is_ok() && !tls.session.is_ended;
+            }
+            worker.reactor.recycle(buffer);
+        }
+        is_open
+    }
+
+    fn give_up(&mut self) {
+        self.debugging.iter_mut().for_each(|debugging| debugging.is_deaf = true);
+    }
+
     /// Sends bytes and waits until they are sent, as far as the client takes them.
     fn send_to_debugger(&mut self, bytes: Vec<u8>) {
         let deadline = Instant::now() + SENDING;
         if self.is_deaf() || !self.await_sent(deadline) {
             return;
         }
-        let id = self.connection.id;
+        if self.connection.wire.tls.is_none() {
+            self.send_payload(bytes, deadline);
+        } else if self.send_records(deadline)
+            && let Some(tls) = self.connection.wire.tls.as_deref_mut()
+            && tls.session.takes_replies()
+        {
+            tls.session.queue(Payload::from(bytes));
+            self.send_records(deadline);
+        }
+    }
+
+    /// Encrypts and sends what there is; says whether the client took it.
+    fn send_records(&mut self, deadline: Instant) -> bool {
+        while let Some(tls) = self.connection.wire.tls.as_deref_mut() {
+            let mut records = Vec::new();
+            let result = tls.session.send(&mut records, false);
+            if result.is_ok() && records.is_empty() {
+                return true;
+            }
+            if result.is_err() || !self.send_payload(records, deadline) {
+                break;
+            }
+        }
+        self.give_up();
+        false
+    }
+
+    fn send_payload(&mut self, bytes: Vec<u8>, deadline: Instant) -> bool {
         let stats = &self.shared().workers[self.worker.index].stats;
         stats.output_bytes.add(bytes.len() as u64);
         stats.writes.add(1);
         Client::add(&self.connection.client.sent_bytes, bytes.len() as u64);
         self.connection.output.is_sending = true;
         self.connection.output.sending_bytes = bytes.len();
-        self.worker.reactor.send(id, Payload::from(bytes));
-        self.await_sent(deadline);
+        self.worker.reactor.send(self.connection.id, Payload::from(bytes));
+        self.await_sent(deadline)
     }
 
     /// Waits until nothing is being sent any more; says whether that was in time.
@@ -153,7 +207,7 @@ impl Session {
                 }
             }
             if !self.connection.output.is_sending || self.is_gone() || Instant::now() > deadline {
-                self.debugging.iter_mut().for_each(|debugging| debugging.is_deaf = true);
+                self.give_up();
                 return false;
             }
             self.serve_others(LOOK_EVERY);
