@@ -95,56 +95,46 @@ pub fn obey(
     words: &[Vec<u8>],
 ) -> Result<bool, &'static str> {
     let name = words[0].to_ascii_lowercase();
-    // What fails within Lua fails for want of memory.
-    let done = match &name[..] {
+    match &name[..] {
         b"s" | b"step" | b"n" | b"next" => {
             debugger.steps.set(true);
             return Ok(true);
         }
         b"c" | b"continue" => return Ok(true),
         b"a" | b"abort" => return Err("script aborted for user request"),
-        b"h" | b"help" => {
-            HELP.iter().for_each(|line| debugger.log(*line));
-            Ok(())
-        }
-        b"t" | b"trace" => {
-            trace(debugger, lua);
-            Ok(())
-        }
-        b"m" | b"maxlen" => {
-            limit(debugger, words);
-            Ok(())
-        }
-        b"b" | b"break" => {
-            set_breakpoints(debugger, words);
-            Ok(())
-        }
+        // What fails within Lua fails for want of memory.
+        name => match answer(debugger, lua, name, words) {
+            Ok(()) => {}
+            Err(error) => debugger.log(format!("<error> {error}")),
+        },
+    }
+    state.check_alive()?;
+    Ok(false)
+}
+
+/// Does what leaves the script where it is.
+fn answer(debugger: &Debugger, lua: &Lua, name: &[u8], words: &[Vec<u8>]) -> mlua::Result<()> {
+    match name {
+        b"h" | b"help" => HELP.iter().for_each(|line| debugger.log(*line)),
+        b"t" | b"trace" => trace(debugger, lua),
+        b"m" | b"maxlen" => limit(debugger, words),
+        b"b" | b"break" => set_breakpoints(debugger, words),
         b"l" | b"list" => {
             let number = |index: usize| words.get(index).map(|word| leading_number(word));
             let around = number(1).filter(|line| *line > 0);
             let around = around.unwrap_or(debugger.line.get() as i64);
             list(debugger, around, number(2).unwrap_or(CONTEXT));
-            Ok(())
         }
-        b"w" | b"whole" => {
-            list(debugger, 1, 1_000_000);
-            Ok(())
-        }
-        b"p" | b"print" if words.len() == 2 => print(debugger, lua, &words[1]),
-        b"p" | b"print" => print_all(debugger, lua),
-        b"e" | b"eval" => eval(debugger, lua, &words[1..]),
-        b"r" | b"redis" if words.len() > 1 => call(debugger, lua, &words[1..]),
+        b"w" | b"whole" => list(debugger, 1, 1_000_000),
+        b"p" | b"print" if words.len() == 2 => return print(debugger, lua, &words[1]),
+        b"p" | b"print" => return print_all(debugger),
+        b"e" | b"eval" => return eval(debugger, lua, &words[1..]),
+        b"r" | b"redis" if words.len() > 1 => return call(debugger, lua, &words[1..]),
         _ => {
-            let text = "<error> Unknown Redis Lua debugger command or wrong number of arguments.";
-            debugger.log(text);
-            Ok(())
+            debugger.log("<error> Unknown Redis Lua debugger command or wrong number of arguments.")
         }
-    };
-    if let Err(error) = done {
-        debugger.log(format!("<error> {error}"));
     }
-    state.check_alive()?;
-    Ok(false)
+    Ok(())
 }
 
 /// As C's `atoi`.
@@ -257,7 +247,7 @@ fn print(debugger: &Debugger, lua: &Lua, name: &[u8]) -> mlua::Result<()> {
 }
 
 /// Shows the local variables of the function at work.
-fn print_all(debugger: &Debugger, _: &Lua) -> mlua::Result<()> {
+fn print_all(debugger: &Debugger) -> mlua::Result<()> {
     let (mut index, mut count) = (1, 0);
     while let (Some(name), value) = local(debugger, 0, index)? {
         if !name.as_bytes().starts_with(b"(*temporary") {

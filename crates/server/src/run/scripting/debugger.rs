@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kvasir_keyspace::error::Error;
 use kvasir_lua::debugger::lines_reply;
 use kvasir_lua::host::Tick;
-use kvasir_reactor::{Event, Payload};
+use kvasir_reactor::{ConnectionId, Event, Payload};
 
 use crate::clients::Client;
 use crate::log::notice;
@@ -101,9 +101,7 @@ impl Session {
 
     fn is_gone(&self) -> bool {
         let id = self.connection.id;
-        let is_end =
-            |event: &Event| matches!(event, Event::Closed { connection, .. } if *connection == id);
-        self.worker.events.iter().any(is_end)
+        self.worker.events.iter().any(|event| is_end(event, id))
     }
 
     /// What has come on the connection since the script began.
@@ -124,12 +122,8 @@ impl Session {
     fn decrypt(&mut self) -> bool {
         let Session { worker, connection, .. } = self;
         let id = connection.id;
-        let is_record = |event: &Event| match event {
-            Event::Received { connection, .. } => *connection == id,
-            _ => false,
-        };
         let mut is_open = true;
-        while let Some(at) = worker.events.iter().position(is_record) {
+        while let Some(at) = worker.events.iter().position(|event| is_record(event, id)) {
             let Event::Received { buffer, .. } = worker.events.remove(at) else {
                 unreachable!("it was looked at");
             };
@@ -195,8 +189,7 @@ impl Session {
     fn await_sent(&mut self, deadline: Instant) -> bool {
         while self.connection.output.is_sending {
             let id = self.connection.id;
-            let is_report = |event: &Event| matches!(event, Event::Sent { connection, .. } if *connection == id);
-            if let Some(at) = self.worker.events.iter().position(is_report) {
+            if let Some(at) = self.worker.events.iter().position(|event| is_report(event, id)) {
                 let Event::Sent { result, payload, .. } = self.worker.events.remove(at) else {
                     unreachable!("it was looked at");
                 };
@@ -214,4 +207,16 @@ impl Session {
         }
         true
     }
+}
+
+fn is_end(event: &Event, id: ConnectionId) -> bool {
+    matches!(event, Event::Closed { connection, .. } if *connection == id)
+}
+
+fn is_record(event: &Event, id: ConnectionId) -> bool {
+    matches!(event, Event::Received { connection, .. } if *connection == id)
+}
+
+fn is_report(event: &Event, id: ConnectionId) -> bool {
+    matches!(event, Event::Sent { connection, .. } if *connection == id)
 }
