@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use kvasir_resp::value::Value;
@@ -91,7 +91,7 @@ fn session(server: &Server, mode: &str, script: &str, commands: &[&str]) -> Vec<
 }
 
 fn fill(server: &Server) {
-    let calls = "DEL k k2; RPUSH l a b c; HSET h f v; ZADD z 1.5 m";
+    let calls = "DEL k k2 l h z; RPUSH l a b c; HSET h f v; ZADD z 1.5 m";
     run_script(&mut server.connect(), calls);
 }
 
@@ -143,10 +143,14 @@ fn who_debugs_is_told_what_is_not_possible() {
 }
 
 /// Drives redis-cli; what it prints.
-fn cli(server: &Server, program: &PathBuf, option: &str, commands: &str) -> String {
+fn cli(server: &Server, program: &Path, option: &str, commands: &str) -> String {
     let script = server.directory().join("script.lua");
     std::fs::write(&script, SCRIPT).expect("the directory is there");
-    let mut child = Command::new(program)
+    // It writes to the connection once more when the session has ended, and would be killed by that
+    // where a socket of this machine is closed already.
+    let mut child = Command::new("sh")
+        .args(["-c", "trap '' PIPE; exec \"$0\" \"$@\""])
+        .arg(program)
         .arg("-s")
         .arg(server.socket())
         .args([option, "--eval"])
@@ -202,7 +206,12 @@ fn a_forked_session_leaves_nothing_behind() {
             "CONFIG SET notify-keyspace-events KEA; SET k 1; HSET h f v; RPUSH l a b; \
              SET e v PX 1000000; RPUSH numbers 3 1 2; WATCH k h sorted q",
         );
-        let log = |server: &Server| server.read_file("appendonlydir/appendonly.aof.1.incr.aof");
+        // Without the lines that say how long what comes behind them is.
+        let log = |server: &Server| {
+            let text = server.read_file("appendonlydir/appendonly.aof.1.incr.aof");
+            text.split_inclusive('\n').filter(|line| !line.starts_with('#')).collect::<String>()
+        };
+        wait_until("it is logged", || log(server).contains("numbers"));
         let (digest, written) = (show(&other.ask("DEBUG DIGEST")), log(server));
         let changes = figure(&mut other, "persistence", "rdb_changes_since_last_save");
         let mut subscriber = server.connect();
