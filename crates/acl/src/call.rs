@@ -30,7 +30,16 @@ impl Call<'_> {
             "copy" => self.copy_databases(),
             _ => return Vec::new(),
         };
-        args.into_iter().filter_map(|arg| Some((arg, self.database(arg)?))).collect()
+        let count = args.len();
+        let found = args.into_iter().filter_map(|arg| Some((arg, self.database(arg)?)));
+        let found: Vec<_> = found.collect();
+        // SWAPDB of what is no database fails before it comes to the other one.
+        if self.swaps() && found.len() < count { Vec::new() } else { found }
+    }
+
+    /// Whether it is about the databases that it names and no other.
+    pub fn swaps(&self) -> bool {
+        self.entry.full_name == "swapdb"
     }
 
     /// COPY's `DB n`; none if an option is wrong.

@@ -91,7 +91,8 @@ impl Selector {
             return denied(arg);
         }
         // FLUSHALL is about every database.
-        let needs_this = works_on_data(call.entry) && !self.databases.cover(call.db.0.into());
+        let needs_this =
+            works_on_data(call.entry) && !call.swaps() && !self.databases.cover(call.db.0.into());
         if needs_this || call.entry.full_name == "flushall" { denied(0) } else { Ok(()) }
     }
 

@@ -94,7 +94,7 @@ a service manager.",
         "\
 How SIGTERM ends the server: `default` saves the data if there are save points,
 `save` in any case, `nosave` never; with `force` the server ends also if that
-fails. `now` is accepted: there are no replicas to wait for.",
+fails. `now` is accepted: the end waits for no replica.",
     )
     .check(check_shutdown),
     Row::new(
@@ -184,7 +184,7 @@ at the start.",
         field!(oom_score_adj_values),
         "\
 The scores of a master, a replica and a background child, -2000 to 2000. There
-are no replicas and no children yet: the first one counts.",
+are no children: the first one counts, for replicas too.",
     )
     .check(check_oom_scores),
     Row::new(
@@ -273,7 +273,7 @@ fn check_dir(value: &Value) -> Result<(), String> {
 }
 
 /// How a signal may end the server. The last two are accepted as Valkey has them, and ask for
-/// nothing while there are no replicas.
+/// nothing, as the end waits for no replica.
 const ENDS: [&str; 7] = ["default", "save", "nosave", "now", "force", "safe", "failover"];
 
 fn check_shutdown(value: &Value) -> Result<(), String> {

@@ -44,7 +44,7 @@ const REASONS: &[(&str, &str)] = &[
 
 const CPULIST: &str = "threads run where the system puts them: taskset and cgroups decide";
 const DEFRAGMENTATION: &str = "only records are moved, and for half a millisecond at a time";
-const REPLICATION: &str = "there is no replication yet";
+const REPLICATION: &str = "it has no effect on replication yet";
 const LOGGING: &str = "the base of the log is written as snapshots are";
 const TITLE: &str = "the title of the process is its command line; threads have names";
 

@@ -1,8 +1,7 @@
-//! Options of replication. What is about the part of a replica is kept and shown, so that files,
-//! tools and scripts written for Redis pass; the server cannot be one yet.
+//! Options of replication.
 
-use crate::kind::Kind;
-use crate::row::{Group, Otherwise, Place, Row};
+use crate::kind::{Kind, Value};
+use crate::row::{Group, Row};
 use crate::table::{field, integer, kept};
 
 /// What the options of replication say.
@@ -21,14 +20,24 @@ pub struct ReplicationConfig {
     pub ping_period: u64,
     /// Seconds.
     pub timeout: u64,
+    /// Host and port, or nothing.
+    pub primary: Vec<String>,
+    pub primary_auth: Vec<u8>,
+    pub primary_user: Vec<u8>,
+    pub announce_ip: Vec<u8>,
+    /// 0: that of `port`.
+    pub announce_port: u16,
+    pub priority: u32,
+    pub read_only: bool,
+    pub serves_stale_data: bool,
     pub min_replicas: u64,
     /// Seconds; 0: no replica is needed.
     pub min_replicas_max_lag: u64,
 }
 
 const I32_MAX: i64 = i32::MAX as i64;
-const NONE_YET: &str = "the server cannot be a replica yet";
-const NONE_YET_DOC: &str = "Kept and shown; without effect, as the server cannot be a replica yet.";
+const NONE_YET: &str = "it has no effect yet";
+const NONE_YET_DOC: &str = "Kept and shown; it has no effect yet.";
 
 pub static ROWS: &[Row] = &[
     Row::new(
@@ -36,13 +45,14 @@ pub static ROWS: &[Row] = &[
         Group::Replication,
         Kind::Master,
         "",
-        Place::Fixed { otherwise: Otherwise::Refused, why: NONE_YET },
+        field!(replication.primary),
         "\
-Whose data to copy. The server cannot be a replica yet: nobody's, which `no one`
-means as well.",
+Host and port of the server whose data this one copies and follows, as a
+replica. `no one`: none; REPLICAOF changes it at run time.",
     )
     .aliases(&["slaveof"])
-    .at_start(),
+    .at_start()
+    .check(check_primary),
     Row::new(
         "repl-backlog-size",
         Group::Replication,
@@ -129,17 +139,77 @@ longer than `repl-ping-replica-period`.",
         "A replica that was not heard of for more seconds than this does not count.",
     )
     .aliases(&["min-slaves-max-lag"]),
-    text("masterauth", "").aliases(&["primaryauth"]),
-    text("masteruser", "").aliases(&["primaryuser"]),
-    text("replica-announce-ip", "").aliases(&["slave-announce-ip"]),
-    idle("replica-announce-port", integer(0, 65535), "0").aliases(&["slave-announce-port"]),
+    Row::new(
+        "masterauth",
+        Group::Replication,
+        Kind::Text,
+        "",
+        field!(replication.primary_auth),
+        "The password that the primary asks for. Empty: none.",
+    )
+    .aliases(&["primaryauth"]),
+    Row::new(
+        "masteruser",
+        Group::Replication,
+        Kind::Text,
+        "",
+        field!(replication.primary_user),
+        "The user of `masterauth`. Empty: the default one.",
+    )
+    .aliases(&["primaryuser"]),
+    Row::new(
+        "replica-announce-ip",
+        Group::Replication,
+        Kind::Text,
+        "",
+        field!(replication.announce_ip),
+        "The address that the primary is told to name this replica by.",
+    )
+    .aliases(&["slave-announce-ip"]),
+    Row::new(
+        "replica-announce-port",
+        Group::Replication,
+        integer(0, 65535),
+        "0",
+        field!(replication.announce_port),
+        "The port that the primary is told. 0: that of `port`.",
+    )
+    .aliases(&["slave-announce-port"]),
     switch("replica-announced", "yes"),
     switch("replica-ignore-disk-write-errors", "no"),
     switch("replica-ignore-maxmemory", "yes").aliases(&["slave-ignore-maxmemory"]),
     switch("replica-lazy-flush", "yes").aliases(&["slave-lazy-flush"]),
-    idle("replica-priority", integer(0, I32_MAX), "100").aliases(&["slave-priority"]),
-    switch("replica-read-only", "yes").aliases(&["slave-read-only"]),
-    switch("replica-serve-stale-data", "yes").aliases(&["slave-serve-stale-data"]),
+    Row::new(
+        "replica-priority",
+        Group::Replication,
+        integer(0, I32_MAX),
+        "100",
+        field!(replication.priority),
+        "\
+Which replica takes the primary's place: the one with the lowest. 0: it never
+does.",
+    )
+    .aliases(&["slave-priority"]),
+    Row::new(
+        "replica-read-only",
+        Group::Replication,
+        Kind::Bool,
+        "yes",
+        field!(replication.read_only),
+        "\
+Refuse writes of clients while this server is a replica. `no`: they change its
+own data alone, until the next full synchronization takes it away.",
+    )
+    .aliases(&["slave-read-only"]),
+    Row::new(
+        "replica-serve-stale-data",
+        Group::Replication,
+        Kind::Bool,
+        "yes",
+        field!(replication.serves_stale_data),
+        "Answer reads while the link to the primary is down.",
+    )
+    .aliases(&["slave-serve-stale-data"]),
     switch("repl-disable-tcp-nodelay", "no"),
     idle(
         "repl-diskless-load",
@@ -164,6 +234,11 @@ const fn switch(name: &'static str, default: &'static str) -> Row {
     idle(name, Kind::Bool, default)
 }
 
-const fn text(name: &'static str, default: &'static str) -> Row {
-    idle(name, Kind::Text, default)
+fn check_primary(value: &Value) -> Result<(), String> {
+    let Value::Words(words) = value else { return Ok(()) };
+    match &words[..] {
+        [] => Ok(()),
+        [_, port] if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
+        _ => Err("a host and a port are needed".into()),
+    }
 }

@@ -55,7 +55,9 @@ impl View<'_, '_> {
     #[inline]
     pub fn changed(&mut self, key: usize, class: Class, name: &'static str) {
         let KeyAt { db, slot, .. } = self.keys[key];
-        self.keyspace.watching.touch(db, slot, self.key(key));
+        if !self.env.is_unheard {
+            self.keyspace.watching.touch(db, slot, self.key(key));
+        }
         if self.env.notes(class) {
             self.tally.note_event(db, self.key(key), class, name, true);
         }

@@ -84,7 +84,9 @@ impl<'v> Found<'v> {
         }
         self.tally.fields_expired += fields.len() as u64;
         let (db, key) = (self.db, self.occupied.record().key());
-        self.keyspace.watching.touch(db, crc16::slot_of(key), key);
+        if !self.env.is_unheard {
+            self.keyspace.watching.touch(db, crc16::slot_of(key), key);
+        }
         if self.env.notes(Class::HASH) {
             self.tally.note_event(db, key, Class::HASH, "hexpired", true);
         }

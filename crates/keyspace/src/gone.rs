@@ -43,7 +43,9 @@ pub(crate) fn note_end(
     (class, name): (Class, &'static str),
 ) {
     let key = record.borrow().key();
-    keyspace.watching.note_gone(db, slot, key);
+    if !env.is_unheard {
+        keyspace.watching.note_gone(db, slot, key);
+    }
     if env.logs {
         tally.entry.push(db, [&b"DEL"[..], key].into_iter());
     }

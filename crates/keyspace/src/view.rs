@@ -75,6 +75,8 @@ pub struct Env {
     pub is_paused: bool,
     /// Whether a script makes the call.
     pub is_in_script: bool,
+    /// Whether nobody hears of what is done, since it is undone.
+    pub is_unheard: bool,
     /// Whether DEBUG wants what is wrong to be found by what comes behind checksums.
     pub skips_checksums: bool,
 }
@@ -108,6 +110,7 @@ impl Default for Env {
             replays: false,
             is_paused: false,
             is_in_script: false,
+            is_unheard: false,
             skips_checksums: false,
         }
     }

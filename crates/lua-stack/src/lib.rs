@@ -269,6 +269,38 @@ impl Stack<'_> {
     }
 }
 
+/// Those further out.
+impl Stack<'_> {
+    /// Pushes the name and the value of a local variable, counted from 1: of who called this
+    /// function for `level` 1, and so on outwards. Nothing is pushed, and the answer is no, if
+    /// there is none.
+    pub fn push_local(&mut self, level: usize, index: usize) -> bool {
+        let (Ok(level), Ok(index)) = (c_int::try_from(level), c_int::try_from(index)) else {
+            return false;
+        };
+        self.make_room();
+        self.make_room();
+        self.pushed -= 2;
+        // SAFETY: the record is filled in by Lua before it is read, and names a call that is still
+        // under way, since this one is. There is room for two values. The name belongs to code
+        // that is being run, and is copied.
+        unsafe {
+            let mut call: ffi::lua_Debug = std::mem::zeroed();
+            if ffi::lua_getstack(self.state, level, &mut call) == 0 {
+                return false;
+            }
+            let name = ffi::lua_getlocal(self.state, &call, index);
+            if name.is_null() {
+                return false;
+            }
+            ffi::lua_pushstring_(self.state, name);
+            ffi::lua_insert(self.state, -2);
+        }
+        self.pushed += 2;
+        true
+    }
+}
+
 /// Tables, which were pushed before what they get.
 impl Stack<'_> {
     /// Takes the last value into the table before it, as element `index`, counted from 1.
@@ -334,9 +366,9 @@ impl Stack<'_> {
         // SAFETY: the function and its arguments are there, and one value comes in their place.
         // Errors end here. Nobody else has this state while it runs.
         let status = unsafe {
-            lua_setscripted(self.state, 1);
+            let before = lua_setscripted(self.state, 1);
             let status = ffi::lua_pcall(self.state, arguments, 1, handler as c_int);
-            lua_setscripted(self.state, 0);
+            lua_setscripted(self.state, before);
             lua_settlegc(self.state);
             status
         };

@@ -54,13 +54,26 @@ pub fn create(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// What only scripts have, not functions: the debugger, which is never attached, and a switch that
-/// has nothing to switch any more.
-pub fn add_for_scripts(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    let constant = |value: bool| function(lua, move |_, _| Ok(Value::Boolean(value)));
-    table.raw_set("replicate_commands", constant(true)?)?;
-    table.raw_set("breakpoint", constant(false)?)?;
-    table.raw_set("debug", procedure(lua, |_, _| Ok(()))?)
+/// What only scripts have, not functions: the debugger, and a switch that has nothing to switch any
+/// more.
+pub fn add_for_scripts(lua: &Lua, table: &Table, state: &Rc<State>) -> mlua::Result<()> {
+    let replicate_commands = function(lua, |_, _| Ok(Value::Boolean(true)))?;
+    table.raw_set("replicate_commands", replicate_commands)?;
+    let for_breakpoint = state.clone();
+    let breakpoint = function(lua, move |_, _| {
+        let debugger = for_breakpoint.debugger.borrow();
+        debugger.as_deref().inspect(|debugger| debugger.call_breakpoint());
+        Ok(Value::Boolean(debugger.is_some()))
+    })?;
+    table.raw_set("breakpoint", breakpoint)?;
+    let for_debug = state.clone();
+    let debug = procedure(lua, move |_, arguments| {
+        if let Some(debugger) = for_debug.debugger.borrow().as_deref() {
+            debugger.show(&arguments);
+        }
+        Ok(())
+    })?;
+    table.raw_set("debug", debug)
 }
 
 /// What a library has while it is loaded.
@@ -92,6 +105,9 @@ fn call(lua: &Lua, state: &Rc<State>, failed: Outcome) -> mlua::Result<Function>
         Ok(Pushed::Value) => Outcome::Results(1),
         Ok(Pushed::Error) => failed,
         Err(text) => {
+            if let Some(debugger) = state.debugger.borrow().as_deref() {
+                debugger.note_error(text.as_bytes());
+            }
             from_reply::push_error(stack, text);
             failed
         }
@@ -105,7 +121,12 @@ fn run_command(state: &State, stack: &mut Stack<'_>) -> Result<Pushed, &'static 
     let buffers = &mut *buffers;
     collect(stack, &mut buffers.args, &mut buffers.text)?;
     buffers.reply.set_protocol(state.protocol.get());
+    let debugger = state.debugger.borrow().clone();
+    debugger.as_deref().inspect(|debugger| debugger.note_call(buffers.args.as_args()));
     state.host.call(buffers.args.as_args(), &mut buffers.reply);
+    if let Some(debugger) = debugger {
+        debugger.note_reply(&buffers.reply, state.host.was_refused());
+    }
     let is_alive = if state.host.is_tick_due() { state.tick() } else { Ok(()) };
     let pushed = is_alive.and_then(|()| from_reply::push(stack, &buffers.reply, state));
     buffers.clear();

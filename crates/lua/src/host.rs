@@ -33,6 +33,19 @@ pub trait Host {
     /// long as those: while a script runs, while one is compiled, and while a reply is read.
     fn tick(&self) -> Tick;
 
+    /// Whether the last command was refused, and not run: the debugger shows that.
+    fn was_refused(&self) -> bool {
+        false
+    }
+
+    /// Sends bytes to the client of a script that is debugged.
+    fn tell_debugger(&self, _bytes: Vec<u8>) {}
+
+    /// Waits for bytes of that client; none come if it is gone. Fails if the script has to end.
+    fn ask_debugger(&self) -> Result<Vec<u8>, &'static str> {
+        Ok(Vec::new())
+    }
+
     /// Whether the command that was just called took so long that a tick is due behind it.
     fn is_tick_due(&self) -> bool {
         false

@@ -3,12 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::{Protocol, Reply};
 use mlua::{Function, HookTriggers, Lua, LuaString, Table, Value, VmState};
 
 use crate::arguments::{Arguments, to_bytes};
+use crate::debugger::Debugger;
 use crate::entry::{Call, End, Entry, Passing};
 use crate::failure::Failure;
 use crate::function::{LEVEL_CALLER, Raise, function};
@@ -95,6 +97,8 @@ pub(crate) struct State {
     pub call: RefCell<Call>,
     /// Where the last error was raised.
     place: RefCell<Option<Place>>,
+    /// Of the running script, if it is debugged.
+    pub debugger: RefCell<Option<Rc<Debugger>>>,
     /// Why the running code ends.
     pub killed: Cell<Option<&'static str>>,
     /// Of our own functions, since the last tick in one of them: see `work`.
@@ -214,6 +218,7 @@ impl Interpreter {
             registered: RefCell::default(),
             call: RefCell::default(),
             place: RefCell::default(),
+            debugger: RefCell::default(),
             killed: Cell::default(),
             steps: Cell::default(),
         });
@@ -221,7 +226,7 @@ impl Interpreter {
         add_libraries(&lua, &globals, &state)?;
         let library_environment = library::Environment::new(&lua, &globals, &state)?;
         let redis = api::create(&lua, &state)?;
-        api::add_for_scripts(&lua, &redis)?;
+        api::add_for_scripts(&lua, &redis, &state)?;
         globals.raw_set("redis", &redis)?;
         globals.raw_set("server", redis)?;
         sandbox::freeze_libraries(&lua, &globals)?;
@@ -251,16 +256,17 @@ impl Interpreter {
         let state = self.state.clone();
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_TICK);
         self.lua.set_global_hook(triggers, move |lua, _| {
-            if state.tick().is_ok() {
-                return Ok(VmState::Continue);
-            }
-            // From now on each instruction raises the error again, so that it can be caught, but
-            // nothing can be done then.
-            let every = HookTriggers::new().every_nth_instruction(1);
-            lua.set_global_hook(every, |_, _| Err(killed()))?;
-            Err(killed())
+            if state.tick().is_ok() { Ok(VmState::Continue) } else { end_at_once(lua) }
         })
     }
+}
+
+/// From now on each instruction raises an error again, so that it can be caught, but nothing can be
+/// done then.
+pub(crate) fn end_at_once(lua: &Lua) -> mlua::Result<VmState> {
+    let every = HookTriggers::new().every_nth_instruction(1);
+    lua.set_global_hook(every, |_, _| Err(killed()))?;
+    Err(killed())
 }
 
 fn killed() -> mlua::Error {
@@ -317,6 +323,34 @@ impl Interpreter {
     ) -> Result<(), Failure> {
         let run = self.run(&script.0, Passing::Globals, args, keys, reply);
         self.answer(run, name, reply)
+    }
+
+    /// As [`Interpreter::run_script`], stopping at lines of the script, whose text is `source`: at
+    /// the first one, and wherever it has run for longer than `patience`. Also says what the client
+    /// of the debugger was not told any more.
+    pub fn debug_script(
+        &self,
+        script: &Compiled,
+        (name, source): (&Sha, &[u8]),
+        patience: Duration,
+        args: &mut ArgsBuf,
+        keys: usize,
+        reply: &mut Reply,
+    ) -> (Result<(), Failure>, Vec<Vec<u8>>) {
+        let attached = Debugger::new(&self.lua, source, patience).and_then(|debugger| {
+            let debugger = Rc::new(debugger);
+            debugger.attach(&self.lua, &self.state)?;
+            Ok(debugger)
+        });
+        let debugger = match attached {
+            Ok(debugger) => debugger,
+            Err(error) => return (Err(internal(error)), Vec::new()),
+        };
+        *self.state.debugger.borrow_mut() = Some(Rc::clone(&debugger));
+        let result = self.run_script(script, name, args, keys, reply);
+        *self.state.debugger.borrow_mut() = None;
+        let detached = self.set_hook().map_err(internal);
+        (result.and(detached), debugger.take_logs())
     }
 }
 

@@ -5,6 +5,7 @@
 //! and no key: what a script asks of the server goes through [`host::Host`].
 #![forbid(unsafe_code)]
 
+pub mod debugger;
 pub mod failure;
 pub mod host;
 pub mod interpreter;

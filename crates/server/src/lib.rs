@@ -7,6 +7,7 @@
 pub mod calls;
 pub mod clients;
 pub mod commands;
+pub mod following;
 pub mod info;
 pub mod loading;
 pub mod log;

@@ -16,8 +16,24 @@ use crate::source::Source;
 
 /// The folders of `crates/server/src`, each above all that follow it.
 const ORDER: &[&str] = &[
-    "start", "commands", "loading", "info", "run", "calls", "state", "store", "workers",
-    "replicas", "scripts", "tracking", "clients", "net", "stats", "machine", "log",
+    "start",
+    "commands",
+    "following",
+    "loading",
+    "info",
+    "run",
+    "calls",
+    "state",
+    "store",
+    "workers",
+    "replicas",
+    "scripts",
+    "tracking",
+    "clients",
+    "net",
+    "stats",
+    "machine",
+    "log",
 ];
 
 /// Arrows that point up and are not yet broken: module, folder, reason.

@@ -57,6 +57,8 @@ pub struct Writer<'l, F> {
     last_line_s: u64,
     /// All changes before this offset of the log survive a power cut.
     durable: u64,
+    /// Goes before the next group: what the log says from here on is meant to come behind it.
+    first: Vec<u8>,
     /// The last increment in which a sync has failed, until a base makes it superfluous.
     lost_in: Option<u64>,
 }
@@ -118,8 +120,14 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             is_dirty: true,
             last_sync: now,
             last_line_s: 0,
+            first: Vec::new(),
             lost_in: None,
         }
+    }
+
+    /// Has calls stand before what the log says next.
+    pub fn put_first(&mut self, calls: Vec<u8>) {
+        self.first = calls;
     }
 
     /// All changes before this offset of the log survive a power cut.
@@ -231,7 +239,10 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         }
         let line_s = turn.unix_s.filter(|now_s| *now_s != self.last_line_s);
         let mut head = line_s.map_or(Vec::new(), time_line);
-        let body: Vec<&[u8]> = self.reader.slices(range.clone()).collect();
+        let first = std::mem::take(&mut self.first);
+        let of_log = self.reader.slices(range.clone());
+        let before = (!first.is_empty()).then_some(&first[..]);
+        let body: Vec<&[u8]> = before.into_iter().chain(of_log).collect();
         if turn.has_checksums {
             head.extend(group_head(self.synced, &body));
         }
@@ -239,10 +250,11 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         let mut slices: Vec<_> = head_first.map(IoSlice::new).collect();
         let written = write_all(output, &mut self.file, self.len, &mut slices, syncs);
         if let Err(Failed::Write(error)) = written {
+            self.first = first;
             self.cut()?;
             return Err(Trouble::NotWritten(error));
         }
-        let added = head.len() as u64 + range.end - range.start;
+        let added = (head.len() + first.len()) as u64 + range.end - range.start;
         self.reader.advance(range.end);
         self.len += added;
         self.last_line_s = line_s.unwrap_or(self.last_line_s);

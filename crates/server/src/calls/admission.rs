@@ -14,7 +14,12 @@ use crate::calls::admit::{Scene, admit};
 use crate::scripts::writes::may_write;
 use crate::state::connection::{Connection, messages};
 use crate::state::shared::Shared;
+use crate::store::replication::upstream::Stage;
 
+const READ_ONLY: Error = Error::fixed("READONLY You can't write against a read only replica.");
+const STALE: Error = Error::fixed(
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+);
 const NO_REPLICAS: Error = Error::fixed("NOREPLICAS Not enough good replicas to write.");
 
 /// Fails with the error to reply if the call may not run.
@@ -45,6 +50,7 @@ pub fn check(
     if !entry.spec.flags.contains(Flags::LOADING) {
         saving.loading.check()?;
     }
+    check_stale(scene, entry)?;
     if entry.spec.flags.contains(Flags::WRITE) {
         saving.check_write(scene.shared)?;
         scene.shared.aof.check_write()?;
@@ -53,11 +59,29 @@ pub fn check(
     Ok(())
 }
 
-/// Fails if writes want more replicas than follow closely.
+/// Fails if no client may write: to a replica, or while fewer replicas follow than are wanted.
 #[inline]
 pub fn check_replicas(shared: &Shared, config: &Config, now_ms: u64) -> Result<(), Error> {
+    if shared.replication.upstream.is_replica() && config.replication.read_only {
+        return Err(READ_ONLY);
+    }
     let lacks_them = shared.replication.lacks_replicas(&config.replication, now_ms);
     if lacks_them { Err(NO_REPLICAS) } else { Ok(()) }
+}
+
+/// Fails if what this replica has may be old, and it is not to show that.
+#[inline]
+fn check_stale(scene: Scene<'_>, entry: &Entry) -> Result<(), Error> {
+    let upstream = &scene.shared.replication.upstream;
+    let is_fresh = || upstream.stage() == Stage::Online;
+    if !upstream.is_replica()
+        || scene.core.config.replication.serves_stale_data
+        || entry.spec.flags.contains(Flags::STALE)
+        || is_fresh()
+    {
+        return Ok(());
+    }
+    Err(STALE)
 }
 
 /// What a client may not do that monitors: as in Redis it counts as a replica.

@@ -16,7 +16,7 @@ use crate::replicas::{Replica, Stage};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::ClientKind;
 use crate::state::connection::link::{Link, Sends, Stream};
-use crate::store::replication::sync;
+use crate::store::replication::{sync, upstream};
 
 pub static COMMANDS: &[&ServerCommand] = &[&REPLCONF, &PSYNC, &SYNC];
 
@@ -160,6 +160,10 @@ fn check(cx: &mut ServerCx<'_>) -> Result<bool, Error> {
     if cx.connection.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting) {
         return Ok(false);
     }
+    let upstream = &cx.shared.replication.upstream;
+    if upstream.is_replica() && upstream.stage() != upstream::Stage::Online {
+        return Err(Error::fixed("NOMASTERLINK Can't SYNC while not connected with my master"));
+    }
     if !cx.connection.reply.is_empty() {
         return Err(Error::fixed("ERR SYNC and PSYNC are invalid with pending output"));
     }
@@ -178,7 +182,7 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     match start.and_then(|start| replication.reader_at(log, id, start)) {
         Some(reader) => go_on(cx, reader),
         None => {
-            if &id[..] != b"?" {
+            if id != b"?" {
                 replication.stats.partial_refused.fetch_add(1, Relaxed);
             }
             begin_full(cx, true);

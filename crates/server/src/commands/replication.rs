@@ -1,24 +1,27 @@
 //! The commands of replication, but for what a replica says itself (`replica_link`), and of the
 //! append-only file.
 
+use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::commands::options::block_deadline_ms;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::number::parse_integer;
 use kvasir_structures::locks::lock;
 
 use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
+use crate::log::notice;
 use crate::replicas::Stage;
 use crate::run::acks::answer_or_wait;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::shared::Shared;
 use crate::state::waits::Acks;
+use crate::store::replication::upstream::{Primary, Stage as LinkStage};
 
 pub static COMMANDS: &[&ServerCommand] =
     &[&ROLE, &WAIT, &WAITAOF, &REPLICAOF, &SLAVEOF, &FAILOVER, &BGREWRITEAOF];
-
-const NO_REPLICATION: Error = Error::fixed("ERR This server cannot be a replica yet.");
 
 const ADMIN: Flags = Flags::ADMIN.union(Flags::NOSCRIPT);
 pub(super) const ADMIN_LOADED: Flags = ADMIN.union(Flags::NO_ASYNC_LOADING);
@@ -37,6 +40,18 @@ static ROLE: ServerCommand = ServerCommand {
 };
 
 fn role(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let upstream = &cx.shared.replication.upstream;
+    if let Some(primary) = upstream.primary() {
+        let (stage, end) = (upstream.stage(), cx.shared.keyspace.log.end());
+        let reply = cx.reply();
+        reply.array(5);
+        reply.bulk(b"slave");
+        reply.bulk(primary.host.as_bytes());
+        reply.integer(primary.port.into());
+        reply.bulk(stage.name().as_bytes());
+        reply.integer(if stage == LinkStage::Online { end as i64 } else { -1 });
+        return Ok(());
+    }
     let mut replicas = cx.shared.replication.replicas();
     replicas.retain(|replica| replica.stage() == Stage::Online);
     let end = cx.shared.keyspace.log.end();
@@ -67,6 +82,7 @@ static WAIT: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
+        check_primary(cx, "WAIT")?;
         let replicas = replica_count(integer(&cx.args[1])?);
         let deadline_ms = block_deadline_ms(&cx.args[2], &cx.core.env)?;
         let acks = Acks::of_wait(cx.connection.durability.written_to, replicas, deadline_ms);
@@ -94,7 +110,19 @@ static WAITAOF: ServerCommand = ServerCommand {
     run: ServerRun::Plain(waitaof),
 };
 
+/// Fails on a replica, which has nobody's word but its primary's.
+fn check_primary(cx: &ServerCx<'_>, command: &str) -> Result<(), Error> {
+    if !cx.shared.replication.upstream.is_replica() {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "ERR {command} cannot be used with replica instances. Please also note that writes to \
+         replicas are just local and are not propagated."
+    )))
+}
+
 fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    check_primary(cx, "WAITAOF")?;
     let local = match integer(&cx.args[1])? {
         0 => false,
         1 => true,
@@ -147,22 +175,68 @@ const OF_REPLICAOF: Spec = Spec {
 
 static REPLICAOF: ServerCommand = ServerCommand {
     spec: Spec { name: "replicaof", since: "5.0.0", ..OF_REPLICAOF },
-    run: ServerRun::Plain(replicaof),
+    run: ServerRun::World(replicaof),
 };
 
 static SLAVEOF: ServerCommand = ServerCommand {
     spec: Spec { name: "slaveof", deprecated: Some(("5.0.0", "`REPLICAOF`")), ..OF_REPLICAOF },
-    run: ServerRun::Plain(replicaof),
+    run: ServerRun::World(replicaof),
 };
 
+/// With the gate closed: what is logged before and behind is of two histories.
 fn replicaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
+    let upstream = &shared.replication.upstream;
     if is_word(&cx.args[1], "no") && is_word(&cx.args[2], "one") {
+        if upstream.is_replica() {
+            upstream.follow(None, now_ms);
+            become_primary(cx);
+            note_primary(shared, Vec::new());
+        }
         cx.reply().ok();
         return Ok(());
     }
-    let port = parse_integer(&cx.args[2]).filter(|port| (0..=65535).contains(port));
-    port.ok_or(Error::fixed("ERR Invalid master port"))?;
-    Err(NO_REPLICATION)
+    let port = parse_integer(&cx.args[2]).and_then(|port| u16::try_from(port).ok());
+    let port = port.ok_or(Error::fixed("ERR Invalid master port"))?;
+    let host = String::from_utf8_lossy(&cx.args[1]).into_owned();
+    let primary = Primary { host: host.clone(), port };
+    if upstream.primary() == Some(primary.clone()) {
+        notice!(
+            "REPLICAOF would result into synchronization with the master we are already connected with. No operation performed."
+        );
+        cx.reply().simple("OK Already connected to specified master");
+        return Ok(());
+    }
+    // What it has written itself is told by its own history, which a primary may know.
+    if !upstream.is_replica() && !shared.keyspace.log.is_open() {
+        shared.replication.begin_history();
+    }
+    notice!("this server is a replica from now on primary={primary}");
+    upstream.follow(Some(primary), now_ms);
+    note_primary(shared, vec![host, port.to_string()]);
+    cx.reply().ok();
+    Ok(())
+}
+
+/// From here on the stream is this server's own, and begins in database 0.
+fn become_primary(cx: &mut ServerCx<'_>) {
+    let shared = cx.shared;
+    notice!("this server is no replica any more");
+    shared.replication.begin_own(shared.keyspace.log.end());
+    shared.replication.upstream.db.store(0, Relaxed);
+    if shared.keyspace.log.is_open() {
+        shared.keyspace.log.append(cx.pass(), &encode_request(&["SELECT", "0"]));
+    }
+}
+
+/// CONFIG GET and CONFIG REWRITE tell of it.
+fn note_primary(shared: &Shared, words: Vec<String>) {
+    let changed = shared.change_config(|config| {
+        let mut config = config.clone();
+        config.replication.primary = words;
+        Ok::<_, Infallible>(config)
+    });
+    let Ok(_) = changed;
 }
 
 static FAILOVER: ServerCommand = ServerCommand {

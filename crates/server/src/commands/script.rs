@@ -9,6 +9,7 @@ use kvasir_resp::args::Args;
 use crate::commands::{help_spec, is_word, write_help};
 use crate::run::scripting::{busy, call, interpreters};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::scripts::state::DebugMode;
 
 pub static COMMANDS: &[&ServerCommand] = &[&EVAL, &EVALSHA, &EVAL_RO, &EVALSHA_RO, &SCRIPT];
 
@@ -249,17 +250,23 @@ static DEBUG: ServerCommand = ServerCommand {
         )],
         ..SUBCOMMAND
     },
-    run: ServerRun::Plain(|cx| match &cx.args[2] {
-        mode if is_word(mode, "NO") => {
-            cx.reply().ok();
-            Ok(())
-        }
-        mode if is_word(mode, "YES") || is_word(mode, "SYNC") => {
-            Err(Error::fixed("ERR the Lua debugger is not supported by this server"))
-        }
-        _ => Err(Error::fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
-    }),
+    run: ServerRun::Plain(debug),
 };
+
+fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if !cx.reply().is_empty() {
+        return Err(Error::fixed("ERR SCRIPT DEBUG must be called outside a pipeline"));
+    }
+    let mode = match &cx.args[2] {
+        mode if is_word(mode, "NO") => None,
+        mode if is_word(mode, "YES") => Some(DebugMode::Forked),
+        mode if is_word(mode, "SYNC") => Some(DebugMode::InStep),
+        _ => return Err(Error::fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
+    };
+    cx.connection.debug_mode = mode;
+    cx.reply().ok();
+    Ok(())
+}
 
 static HELP: ServerCommand = ServerCommand {
     spec: help_spec("5.0.0", Group::Scripting),
@@ -269,7 +276,8 @@ static HELP: ServerCommand = ServerCommand {
             "SCRIPT",
             &[
                 "DEBUG (YES|SYNC|NO)",
-                "    Chooses how scripts are debugged; only NO is possible.",
+                "    Chooses how scripts of this client are debugged: with what they write undone,",
+                "    in step with the server, or not at all.",
                 "EXISTS <sha1> [<sha1> ...]",
                 "    Tells of each SHA1 whether its script is loaded.",
                 "FLUSH [ASYNC|SYNC]",

@@ -7,12 +7,17 @@ use kvasir_structures::locks::lock;
 
 use crate::info::{Lines, Source};
 use crate::replicas::{Replica, Stage};
+use crate::store::replication::upstream::{self, Primary};
 
 pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     let (replication, log) = (&source.shared.replication, &source.shared.keyspace.log);
     let config = &source.config.replication;
     let replicas = replication.replicas();
-    lines.field("role", "master");
+    let upstream = &replication.upstream;
+    match upstream.primary() {
+        None => lines.field("role", "master"),
+        Some(primary) => replica(source, &primary, lines),
+    }
     let is_waiting = |replica: &&Arc<Replica>| replica.stage() == Stage::AwaitsSnapshot;
     lines.field("connected_slaves", replicas.len());
     lines.field("replicas_waiting_psync", replicas.iter().filter(is_waiting).count());
@@ -43,6 +48,41 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     lines.field("repl_backlog_size", config.backlog_size);
     lines.field("repl_backlog_first_byte_offset", if is_active { end - kept + 1 } else { 0 });
     lines.field("repl_backlog_histlen", kept);
+}
+
+/// What a replica tells of its primary.
+fn replica(source: &Source<'_>, primary: &Primary, lines: &mut Lines) {
+    let upstream = &source.shared.replication.upstream;
+    let (stage, end) = (upstream.stage(), source.shared.keyspace.log.end());
+    let config = &source.config.replication;
+    let seconds_since = |ms: u64| source.now_ms.saturating_sub(ms) / 1000;
+    let is_up = stage == upstream::Stage::Online;
+    let syncs = stage == upstream::Stage::GetsSnapshot;
+    lines.field("role", "slave");
+    lines.field("master_host", &primary.host);
+    lines.field("master_port", primary.port);
+    lines.field("master_link_status", if is_up { "up" } else { "down" });
+    let heard = seconds_since(upstream.heard_ms.load(Relaxed)) as i64;
+    lines.field("master_last_io_seconds_ago", if is_up { heard } else { -1 });
+    lines.field("master_sync_in_progress", u8::from(syncs));
+    lines.field("slave_read_repl_offset", end);
+    lines.field("slave_repl_offset", end);
+    if syncs {
+        let (total, read) = (upstream.total.load(Relaxed), upstream.received.load(Relaxed));
+        lines.field("master_sync_total_bytes", total);
+        lines.field("master_sync_read_bytes", read);
+        lines.field("master_sync_left_bytes", total.saturating_sub(read));
+        let percent = if total == 0 { 0.0 } else { read as f64 * 100.0 / total as f64 };
+        lines.field("master_sync_perc", format!("{percent:.2}"));
+        lines.field("master_sync_last_io_seconds_ago", heard);
+    }
+    if !is_up {
+        let since = seconds_since(upstream.down_since_ms.load(Relaxed));
+        lines.field("master_link_down_since_seconds", since);
+    }
+    lines.field("slave_priority", config.priority);
+    lines.field("slave_read_only", u8::from(config.read_only));
+    lines.field("replica_announced", 1);
 }
 
 pub fn cluster(_: &Source<'_>, lines: &mut Lines) {

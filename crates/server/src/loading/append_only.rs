@@ -74,7 +74,7 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     let reader = shared.keyspace.log.open(&mut shared.gate.exclusive());
     shared.aof.durable.store(reader.cursor(), Release);
     shared.aof.begin(files);
-    thread.go(reader);
+    thread.go(reader, 0);
     if !shared.config().aof.appendonly {
         // CONFIG SET while it was loaded.
         shared.aof.turn_off();

@@ -248,6 +248,11 @@ impl Listener for Beside {
             let used = &self.shared.saving.loading.used_memory;
             used.store(bytes.max(0) as u64, Ordering::Relaxed);
         }
+        if name == b"repl-stream-db"
+            && let Ok(db) = text(value).parse()
+        {
+            self.shared.replication.upstream.db.store(db, Ordering::Relaxed);
+        }
         crate::log::verbose!("snapshot says {}={}", text(name), text(value));
     }
 

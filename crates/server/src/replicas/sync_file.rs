@@ -48,7 +48,7 @@ impl SyncFile {
     }
 
     /// Bytes that can be read by now.
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.len.load(Acquire)
     }
 

@@ -127,7 +127,9 @@ impl Worker {
     /// What is due by the clock, and for those who wait.
     fn tend_links(&mut self) {
         let now_ms = self.core.env.now_ms;
-        if std::mem::take(&mut self.core.links.asks_acks) {
+        // On a replica the stream is the primary's alone.
+        let is_replica = self.shared.replication.upstream.is_replica();
+        if std::mem::take(&mut self.core.links.asks_acks) && !is_replica {
             self.append_for_links(&encode_request(&["REPLCONF", "GETACK", "*"]));
         }
         if self.core.links.indices.is_empty() || now_ms < self.core.links.next_look_ms {
@@ -135,7 +137,7 @@ impl Worker {
         }
         self.core.links.next_look_ms = now_ms + LOOK_MS;
         let shared = self.shared;
-        if shared.replication.is_ping_due(&self.core.config.replication, now_ms) {
+        if !is_replica && shared.replication.is_ping_due(&self.core.config.replication, now_ms) {
             self.append_for_links(&encode_request(&["PING"]));
         }
         for index in self.core.links.indices.clone() {
@@ -201,6 +203,13 @@ impl Worker {
         }
     }
 
+    /// Closes all links: whoever is there has to begin anew.
+    pub fn drop_links(&mut self) {
+        for index in self.core.links.indices.clone() {
+            self.close(index);
+        }
+    }
+
     /// Forgets the link of a connection that closes.
     pub fn forget_link(&mut self, connection: &mut Connection) {
         if let Some(link) = connection.link.take() {
@@ -226,7 +235,7 @@ fn feed_snapshot(
     reply: &mut Reply,
 ) -> io::Result<bool> {
     let progress = snapshot.file.progress();
-    let len = snapshot.file.len();
+    let len = snapshot.file.size();
     if progress == Progress::Failed {
         return Err(io::Error::other("it was given up"));
     }

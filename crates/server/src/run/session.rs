@@ -36,6 +36,7 @@ use crate::calls::failing::fail;
 use crate::calls::{evict, fence, notifications, tracking as call_tracking};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
+use crate::run::scripting::debugger::Debugging;
 use crate::run::server::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
@@ -69,6 +70,8 @@ pub struct Session {
     pub author_of_error: Author,
     /// When the last call that it made ended.
     pub now: clock::Ticks,
+    /// Its script is debugged.
+    pub debugging: Option<Box<Debugging>>,
     /// The server ends before it has: the log must not have a part of it.
     is_cut_short: bool,
 }
@@ -159,6 +162,7 @@ impl Session {
             is_out_of_memory: false,
             author_of_error: Author::Server,
             now,
+            debugging: None,
             is_cut_short: false,
         }
     }

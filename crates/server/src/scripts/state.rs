@@ -22,6 +22,15 @@ pub struct ScriptState {
     pub call: Mutex<Option<Call>>,
 }
 
+/// How scripts of a connection are debugged: SCRIPT DEBUG.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DebugMode {
+    /// YES: nobody else ever sees what they do.
+    Forked,
+    /// SYNC: they do what they do.
+    InStep,
+}
+
 /// The call that a script is the answer to.
 #[derive(Clone)]
 pub struct Call {

@@ -35,10 +35,11 @@ use crate::net::tls::context::Endpoint;
 use crate::run::worker::Worker;
 use crate::state::shared::Shared;
 use crate::store::replication::sync;
+use crate::store::replication::upstream::Primary;
 use crate::store::saving::{self, stop_on_signal};
 use crate::store::{Facts, Store, aof, freeing, random_id};
 use crate::workers::Workers;
-use crate::{commands, loading};
+use crate::{commands, following, loading};
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
@@ -248,7 +249,9 @@ fn start_workers(
     shared.aof.look_around(&shared.config());
     loading::begin_if_there_is_something(shared);
     let started = saving::start(shared).and_then(|()| freeing::start(shared));
-    started.and_then(|()| sync::start(shared)).map_err(no_thread)?;
+    let started = started.and_then(|()| sync::start(shared));
+    started.and_then(|()| following::start(shared, commands::numbered())).map_err(no_thread)?;
+    follow_as_configured(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
 }
@@ -267,6 +270,16 @@ pub fn assemble(
     let workers = Workers::new(wakers, access.0.len());
     let store = Store::new((gate, keyspace), config, facts, workers);
     Box::leak(Box::new(Shared::new(store, tls, access)))
+}
+
+/// A replica from the first moment, if it is to be one.
+fn follow_as_configured(shared: &Shared) {
+    if let [host, port] = &shared.config().replication.primary[..]
+        && let Ok(port) = port.parse()
+    {
+        let primary = Primary { host: host.clone(), port };
+        shared.replication.upstream.follow(Some(primary), clock::now_unix_ms());
+    }
 }
 
 fn no_thread(error: std::io::Error) -> String {

@@ -108,8 +108,10 @@ impl Core {
     #[inline]
     pub fn see_listeners(&mut self, shared: &Shared) {
         self.env.tracks = shared.tracking.count() > 0;
-        self.env.is_paused = shared.pauses(self.env.now_ms);
-        self.env.logs = shared.keyspace.log.is_open() && !self.env.replays;
+        let is_replica = shared.replication.upstream.is_replica();
+        self.env.is_paused = is_replica || shared.pauses(self.env.now_ms);
+        // What clients do to a replica is nobody else's.
+        self.env.logs = shared.keyspace.log.is_open() && !self.env.replays && !is_replica;
         let all_wait = self.config.aof.appendfsync == Fsync::Always;
         self.env.fences =
             self.env.logs && shared.aof.counts() && (all_wait || shared.aof.demand.has_wishes());

@@ -92,7 +92,7 @@ impl Shared {
     /// log has yet to say of a key may keep it.
     pub fn keeps_data(&self, now_ms: u64) -> bool {
         let is_loading = self.saving.loading.is_under_way();
-        is_loading || self.pauses(now_ms)
+        is_loading || self.pauses(now_ms) || self.replication.upstream.is_replica()
     }
 
     /// Whether clients are paused, in whole or in part.

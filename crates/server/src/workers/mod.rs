@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use kvasir_acl::user::User;
-use kvasir_keyspace::waiting::Caller;
+use kvasir_keyspace::waiting::{Caller, Ready};
 use kvasir_reactor::{Socket, Waker};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
@@ -41,6 +41,10 @@ pub enum Message {
     Unblock(Served),
     /// A replica's snapshot has begun.
     Sync(Box<Begun>),
+    /// Serve those who wait for these keys.
+    Serve(Vec<Ready>),
+    /// Close the links of replicas: the data is about to be another.
+    DropLinks,
     /// This user has lost channels.
     CheckSubscribers(Arc<User>),
     /// Much memory was freed: give back to the system what the worker's allocator keeps.

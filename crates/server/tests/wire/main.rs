@@ -32,6 +32,7 @@ mod connection;
 mod databases;
 mod debug;
 mod debug_suites;
+mod debugger;
 mod endless;
 mod eviction;
 mod export;

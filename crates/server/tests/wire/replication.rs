@@ -1,4 +1,5 @@
-//! As a primary: real replicas of both peers get all data, and what is written from then on.
+//! Primaries and replicas of all three makers in every mix: all data, and what is written from then
+//! on.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,6 +14,11 @@ use crate::harness::{Client, DEADLINE, Server, backends, figure, wait_until};
 type Start = fn(&[&str]) -> Option<Server>;
 
 const PEERS: [Start; 2] = [Server::redis, Server::valkey];
+/// Of this maker, on either backend.
+const OURS: [Start; 2] = [
+    |options| Some(Server::kvasir("io_uring", options)),
+    |options| Some(Server::kvasir("epoll", options)),
+];
 
 /// Values of every type and in most forms.
 const ALL_TYPES: &[&str] = &[
@@ -81,6 +87,103 @@ fn replicas_of_other_makers_get_everything() {
             wait_until("nothing is left", || reader.ask("DBSIZE") == Value::Integer(0));
         }
     }
+}
+
+#[test]
+fn primaries_of_other_makers_are_followed() {
+    for start in [PEERS[0], PEERS[1], OURS[0]] {
+        for own in OURS {
+            for diskless in ["yes", "no"] {
+                let port = free_port();
+                let text = port.to_string();
+                let options = ["--port", &text, "--repl-diskless-sync-delay", "0"];
+                let options = [&options[..], &["--repl-diskless-sync", diskless]].concat();
+                let Some(primary) = start(&options) else { continue };
+                let mut client = primary.connect();
+                run_all(&mut client, ALL_TYPES);
+                let replica = replica(own, port, &[]).expect("it is ours");
+                let mut reader = replica.connect();
+                wait_until("the replica is linked", || is_linked(&mut reader));
+                wait_until_equal(&mut client, &mut reader);
+                run_all(&mut client, EFFECTS);
+                wait_until_equal(&mut client, &mut reader);
+                assert_eq!(client.ask("WAIT 1 0"), Value::Integer(1));
+                let error = "READONLY You can't write against a read only replica.";
+                assert_eq!(reader.ask("SET a 1"), Value::Error(error.into()));
+                assert_eq!(client.ask("FLUSHALL"), Value::Simple("OK".into()));
+                wait_until("nothing is left", || reader.ask("DBSIZE") == Value::Integer(0));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_that_breaks_is_taken_up_where_it_was() {
+    for start in [PEERS[0], PEERS[1], OURS[1]] {
+        let port = free_port();
+        let text = port.to_string();
+        let Some(primary) = start(&["--port", &text, "--repl-diskless-sync-delay", "0"]) else {
+            continue;
+        };
+        let mut client = primary.connect();
+        let replica = replica(OURS[0], port, &[]).expect("it is ours");
+        let mut reader = replica.connect();
+        wait_until("the replica is linked", || is_linked(&mut reader));
+        for round in 1..=3 {
+            run_all(&mut client, ALL_TYPES);
+            assert_eq!(client.ask("CLIENT KILL TYPE replica"), Value::Integer(1));
+            run_all(&mut client, &["SET missed 1; FLUSHDB; SELECT 3; SET later 2; SELECT 0"]);
+            wait_until("it is linked again", || {
+                figure(&mut client, "stats", "sync_partial_ok") == round
+            });
+            wait_until_equal(&mut client, &mut reader);
+        }
+        assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
+    }
+}
+
+#[test]
+fn replicas_of_replicas_stay_when_the_middle_is_promoted() {
+    for last in [PEERS[0], PEERS[1], OURS[0]] {
+        let ports = [free_port(), free_port()];
+        let first = primary("io_uring", ports[0], &[]);
+        let mut client = first.connect();
+        run_all(&mut client, ALL_TYPES);
+        let port = ports[1].to_string();
+        let middle = ["--port", &port, "--repl-diskless-sync-delay", "0", "--appendonly", "yes"];
+        let middle = replica(OURS[1], ports[0], &middle).expect("it is ours");
+        let mut in_middle = middle.connect();
+        wait_until("the middle is linked", || is_linked(&mut in_middle));
+        let Some(last) = replica(last, ports[1], &[]) else { continue };
+        let mut reader = last.connect();
+        wait_until("the last is linked", || is_linked(&mut reader));
+        run_all(&mut client, &["SELECT 5; SET there 1; SET k 5"]);
+        wait_until_equal(&mut client, &mut reader);
+        assert_eq!(in_middle.ask("REPLICAOF NO ONE"), Value::Simple("OK".into()));
+        run_all(&mut in_middle, EFFECTS);
+        wait_until_equal(&mut in_middle, &mut reader);
+        assert_eq!(figure(&mut in_middle, "stats", "sync_full"), 1);
+        // Who was the first goes on as a replica of the middle, and both stay equal.
+        client.ask(&format!("REPLICAOF 127.0.0.1 {port}"));
+        wait_until("the first is linked", || is_linked(&mut client));
+        run_all(&mut in_middle, &["SET after 1"]);
+        wait_until_equal(&mut in_middle, &mut client);
+        // What the middle has logged meanwhile is what it has.
+        let digest = in_middle.ask("DEBUG DIGEST");
+        wait_for_log(&mut in_middle);
+        assert_eq!(in_middle.ask("DEBUG LOADAOF"), Value::Simple("OK".into()));
+        assert_eq!(in_middle.ask("DEBUG DIGEST"), digest);
+    }
+}
+
+/// Waits until the log of all data is begun and no rewrite is under way.
+fn wait_for_log(client: &mut Client) {
+    wait_until("the log is there", || {
+        let info = client.ask_text("INFO persistence");
+        info.contains("aof_enabled:1")
+            && info.contains("aof_rewrite_in_progress:0")
+            && info.contains("aof_rewrite_scheduled:0")
+    });
 }
 
 #[test]

@@ -424,7 +424,7 @@ fn broken_files_are_refused() {
     check(&sound[..end + 3], &format!("the checksum is missing at byte {}", end + 1));
     let mut flipped = sound.clone();
     flipped[end - 1] ^= 1;
-    check(&flipped, "checksum");
+    check(&flipped, "RDB CRC error");
     check(b"REDIS0099", "RDB version 99");
     check(b"hello", "shorter than any RDB file at byte 0");
     check(b"REDIS0011\xfe\x20\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "database 32");

@@ -66,18 +66,11 @@ fn modules_are_not_loaded() {
     check(&[("MODULE LOAD /x; MODULE LOADEX /x; MODULE UNLOAD x", &[refused; 3].join("; "))]);
 }
 
-/// Redis would do it, or wait for ever, or speak another protocol from there on.
 #[test]
-fn what_cannot_be_done_yet_is_an_error() {
-    let replication =
-        "-ERR This server cannot replicate yet: it neither has replicas nor can be one.";
+fn without_a_log_nobody_waits_for_it() {
     check_ours(
         &[],
         &[
-            (
-                "REPLICAOF localhost 6379; REPLCONF ACK 1; PSYNC ? -1; SYNC",
-                &[replication; 4].join("; "),
-            ),
             // Valkey's words.
             (
                 "WAITAOF 0 0 1; WAITAOF 1 0 1; WAITAOF 2 0 1",

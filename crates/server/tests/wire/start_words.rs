@@ -155,15 +155,14 @@ fn broken_data_is_named_as_in_redis() {
 #[test]
 fn options_without_effect_are_one_line() {
     let directory = directory();
-    let options = ["--dynamic-hz", "yes", "--replica-priority", "100", "--set-proc-title", "yes"];
+    let options = ["--proc-title-template", "x", "--hz", "10", "--set-proc-title", "yes"];
     let (server, log) = logging(directory.path(), &options);
     assert_eq!(server.connect().ask("PING"), Value::Simple(b"PONG".to_vec()));
-    let names = "* options have no effect, loglevel debug says why \
-                 names=dynamic-hz,replica-priority,set-proc-title\n";
+    let names = "* options have no effect, loglevel debug says why names=proc-title-template,set-proc-title\n";
     assert_has(&log(), &[names]);
     assert!(!log().contains("option without effect") && !log().contains(" # "), "{}", log());
     let (server, log) =
         logging(directory.path(), &[&options[..], &["--loglevel", "debug"]].concat());
     assert_eq!(server.connect().ask("PING"), Value::Simple(b"PONG".to_vec()));
-    assert_has(&log(), &["option without effect name=dynamic-hz reason=housekeeping runs when"]);
+    assert_has(&log(), &["option without effect name=set-proc-title reason=the title of"]);
 }

@@ -44,6 +44,22 @@ fn calls_are_answered_and_data_is_that_of_other_connections() {
 }
 
 #[test]
+fn the_debugger_of_scripts_is_there_too() {
+    each(&[], |server, config| {
+        let mut client = server.connect(config);
+        assert_eq!(show(&client.ask("SCRIPT DEBUG YES")), "+OK");
+        let stopped = show(&client.call(&["EVAL", "local a = 1\nreturn a", "0"]));
+        assert_eq!(stopped, "[+* Stopped at 1, stop reason = step over +-> 1   local a = 1]");
+        let stopped = show(&client.ask("s"));
+        assert_eq!(stopped, "[+* Stopped at 2, stop reason = step over +-> 2   return a]");
+        assert_eq!(show(&client.ask("p a")), "[+<value> 1]");
+        assert_eq!(show(&client.ask("c")), "[+<endsession>]");
+        assert_eq!(client.read_reply().as_ref().map(show), Some(":1".to_owned()));
+        assert!(client.ends());
+    });
+}
+
+#[test]
 fn pipelines_are_answered_in_order() {
     each(&[], |server, config| {
         let mut client = server.connect(config);

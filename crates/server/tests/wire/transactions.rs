@@ -300,7 +300,7 @@ fn no_money_is_lost() {
     }
 }
 
-/// There are no replicas yet, so none is good.
+/// Without replicas none is good.
 #[test]
 fn writes_that_want_replicas_are_refused() {
     let text = "NOREPLICAS Not enough good replicas to write.";

@@ -306,6 +306,32 @@ impl Log {
         self.retire(&mut readers);
     }
 
+    /// Whether there is a reader.
+    pub fn has_readers(&self) -> bool {
+        lock(&self.readers).cursors.iter().any(Option::is_some)
+    }
+
+    /// Empties the log and has it go on at another offset.
+    ///
+    /// # Panics
+    ///
+    /// If somebody reads it.
+    pub fn restart_at(&self, offset: u64, _alone: &mut ExclusivePass<'_>) {
+        let mut readers = lock(&self.readers);
+        assert!(readers.cursors.iter().all(Option::is_none), "nobody reads what begins anew");
+        for place in &self.ring {
+            let pointer = place.swap(core::ptr::null_mut(), Ordering::AcqRel);
+            if !pointer.is_null() {
+                // SAFETY: it came from a box; nobody reads, and with the gate closed nobody writes.
+                self.keep_spare(unsafe { Box::from_raw(pointer) });
+            }
+        }
+        readers.oldest = offset;
+        self.end.0.store(offset, Ordering::Release);
+        self.slowest.store(offset, Ordering::Relaxed);
+        self.first_block.store(offset / BLOCK_SIZE as u64, Ordering::Release);
+    }
+
     /// How much is kept although every reader has it.
     pub fn backlog(&self) -> u64 {
         lock(&self.readers).backlog

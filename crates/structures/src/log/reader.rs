@@ -14,7 +14,8 @@ type Slice<'a> = &'a [u8];
 #[cfg(loom)]
 type Slice<'a> = Vec<u8>;
 
-/// Ends by [`Log::close`] or [`Reader::leave`]: one that is dropped keeps all that follows in memory.
+/// Ends by [`Log::close`] or [`Reader::leave`]: one that is dropped keeps all that follows in
+/// memory.
 pub struct Reader<'l> {
     log: &'l Log,
     index: usize,

@@ -73,11 +73,7 @@ pub fn tick(running: &mut Running) -> Tick {
     let threshold_ms = running.session.core().config.busy_reply_threshold;
     let elapsed_ms = ms_between(running.since, now);
     if !running.is_busy && threshold_ms > 0 && elapsed_ms >= threshold_ms {
-        running.is_busy = true;
-        publish(running);
-        state.set_busy(Some(running.kind));
-        note_busy(shared);
-        running.session.release_others();
+        become_busy(running);
         warning!(
             "Slow script detected: still in execution after {elapsed_ms} milliseconds; clients can \
              end it with SCRIPT KILL or FUNCTION KILL"
@@ -89,7 +85,7 @@ pub fn tick(running: &mut Running) -> Tick {
     if !running.is_busy {
         return Tick::Continue;
     }
-    running.session.serve_others();
+    running.session.serve_others(Duration::ZERO);
     if shared.is_stopping.load(Relaxed) {
         running.is_cut_short = true;
         return SERVER_STOPS;
@@ -99,6 +95,19 @@ pub fn tick(running: &mut Running) -> Tick {
         (true, Kind::Script) => Tick::Kill("Script killed by user with SCRIPT KILL."),
         (true, Kind::Function) => Tick::Kill("Script killed by user with FUNCTION KILL."),
     }
+}
+
+/// Has others told that a script runs, and served as far as that is possible beside one.
+pub fn become_busy(running: &mut Running) {
+    if running.is_busy {
+        return;
+    }
+    running.is_busy = true;
+    publish(running);
+    let shared = running.session.shared();
+    shared.workers[running.session.worker.index].script.set_busy(Some(running.kind));
+    note_busy(shared);
+    running.session.release_others();
 }
 
 /// Ends a script where the server stops. A signal ends one that has not written, since nothing is
@@ -222,8 +231,8 @@ const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write com
     SHUTDOWN NOSAVE command.";
 
 impl Session {
-    /// Serves the worker's other connections for a moment.
-    fn serve_others(&mut self) {
+    /// Serves the worker's other connections for a moment; waits so long for something to do.
+    pub fn serve_others(&mut self, timeout: Duration) {
         if !self.has_client() {
             // A call of a log: its worker serves nobody.
             return crate::store::saving::stop_on_signal(self.shared());
@@ -240,7 +249,7 @@ impl Session {
             fence: 0,
             next_message: self.connection.listening.next_message,
         });
-        self.worker.serve_while_busy();
+        self.worker.serve_while_busy(timeout);
         let mut away = self.worker.away.take().expect("it was put there");
         self.connection.wire.input.append(&away.input);
         self.connection.wire.is_paused = away.is_paused;
@@ -280,10 +289,10 @@ impl Worker {
     }
 
     /// A turn within a script: the batch that the script is of is put aside.
-    fn serve_while_busy(&mut self) {
+    fn serve_while_busy(&mut self, timeout: Duration) {
         let suspended = std::mem::take(&mut self.batch);
         let (kept, touched) = (std::mem::take(&mut self.events), std::mem::take(&mut self.touched));
-        if let Err(error) = self.reactor.wait(Some(Duration::ZERO), &mut self.events) {
+        if let Err(error) = self.reactor.wait(Some(timeout), &mut self.events) {
             warning!("can't look for events while a script is busy error={error}");
         }
         self.gather();

@@ -20,6 +20,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::{hash, heap};
 
 use crate::calls::evict::OUT_OF_MEMORY;
+use crate::run::scripting::debugger;
 use crate::run::scripting::host::{Running, ServerHost};
 use crate::run::scripting::interpreters::{flushes, tell_workers};
 use crate::run::session::Session;
@@ -231,9 +232,22 @@ impl Scripting {
 
     /// Runs code on what the session holds, and writes its reply or its failure.
     fn run(&mut self, running: Running, code: &Code, keys: usize, reply: &mut Reply) -> Ran {
+        let patience = running.session.debugging.as_ref();
+        let patience = patience.map(|_| debugger::patience(&running.session));
         self.host.start(running);
         let args = &mut self.args;
+        let mut left = Vec::new();
         let result = match code {
+            Code::Script(loaded) if patience.is_some() => {
+                let Loaded { script, compiled } = &**loaded;
+                let named = (&script.sha, &script.body[..]);
+                let patience = patience.unwrap_or_default();
+                let interpreter = &self.interpreter;
+                let (result, logs) =
+                    interpreter.debug_script(compiled, named, patience, args, keys, reply);
+                left = logs;
+                result
+            }
             Code::Script(loaded) => {
                 let Loaded { script, compiled } = &**loaded;
                 self.interpreter.run_script(compiled, &script.sha, args, keys, reply)
@@ -244,7 +258,9 @@ impl Scripting {
                 result.expect("it was looked for a moment ago")
             }
         };
-        Ran { running: self.host.finish(), result }
+        let mut running = self.host.finish();
+        running.session.debugging.iter_mut().for_each(|debugging| debugging.left.append(&mut left));
+        Ran { running, result }
     }
 
     /// Does something that may run for long without being a script: compiles, reads libraries.
@@ -279,6 +295,14 @@ pub fn error(failure: Failure) -> Error {
 
 /// EVAL and EVAL_RO.
 pub fn eval(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
+    match session.connection.debug_mode {
+        Some(mode) => debugger::eval(session, mode, is_read_only),
+        None => run_eval(session, is_read_only),
+    }
+}
+
+/// As [`eval`], whether the script is debugged or not.
+pub fn run_eval(session: Session, is_read_only: bool) -> (Session, Result<(), Error>) {
     with_scripting(session, Kind::Script, is_read_only, |scripting, session| {
         let (shared, body) = (session.shared(), &session.args()[1]);
         if let Some(loaded) = scripting.known(shared, body) {
@@ -298,6 +322,10 @@ pub fn eval_sha(session: Session, is_read_only: bool) -> (Session, Result<(), Er
     // What can't be one is no script, whatever else may be wrong with the call.
     if session.args()[1].len() != size_of::<Sha>() {
         return (session, Err(NO_SCRIPT));
+    }
+    if session.connection.debug_mode.is_some() {
+        let text = "ERR Please use EVAL instead of EVALSHA for debugging";
+        return (session, Err(Error::fixed(text)));
     }
     with_scripting(session, Kind::Script, is_read_only, |scripting, session| {
         let (shared, sha) = (session.shared(), &session.args()[1]);
@@ -408,7 +436,9 @@ fn prepare(
     }
     check_flags(session, flags, is_read_only)?;
     if !session.is_held() {
-        hold(session, code.touches())?;
+        // Its client may come to any key.
+        let is_debugged = session.debugging.is_some();
+        hold(session, if is_debugged { Touches::Any } else { code.touches() })?;
     }
     scripting.args.clear();
     for arg in session.args().from(3) {
@@ -459,6 +489,7 @@ fn run(
     let Ran { running, result } = scripting.run(running, code, keys, &mut reply);
     let has_errors = running.has_errors;
     let mut session = running.end();
+    session.undo();
     session.connection.reply = reply;
     give_back_database(&mut session, db);
     if has_errors && result.is_ok() {

@@ -67,6 +67,8 @@ pub struct ServerHost {
     shared: &'static Shared,
     running: RefCell<Option<Running>>,
     is_tick_due: Cell<bool>,
+    /// The last command was refused.
+    was_refused: Cell<bool>,
     look_every: Ticks,
     /// When the library was begun that is read without a session: from a file.
     library_since: Cell<Option<Ticks>>,
@@ -78,6 +80,7 @@ impl ServerHost {
             shared,
             running: RefCell::default(),
             is_tick_due: Cell::default(),
+            was_refused: Cell::default(),
             look_every: Ticks::from_nanos(LOOK_NS),
             library_since: Cell::default(),
         }
@@ -128,10 +131,24 @@ impl Host for ServerHost {
             return reply.error("ERR commands are not available here");
         };
         std::mem::swap(reply, &mut running.session.connection.reply);
-        running.call(args);
+        self.was_refused.set(!running.call(args));
         std::mem::swap(reply, &mut running.session.connection.reply);
         let unlooked = running.session.now.since(running.looked);
         self.is_tick_due.set(unlooked > self.look_every);
+    }
+
+    fn was_refused(&self) -> bool {
+        self.was_refused.get()
+    }
+
+    fn tell_debugger(&self, bytes: Vec<u8>) {
+        if let Some(running) = self.running.borrow_mut().as_mut() {
+            running.tell_debugger(bytes);
+        }
+    }
+
+    fn ask_debugger(&self) -> Result<Vec<u8>, &'static str> {
+        self.running.borrow_mut().as_mut().map_or_else(|| Ok(Vec::new()), Running::hear_debugger)
     }
 
     fn is_tick_due(&self) -> bool {
@@ -220,8 +237,9 @@ impl Running {
         session
     }
 
-    /// Runs a command for the script; its reply, or its error, goes to the connection.
-    fn call(&mut self, args: Args<'_>) {
+    /// Runs a command for the script, unless that is refused; its reply, or its error, goes to the
+    /// connection. Says whether it was run.
+    fn call(&mut self, args: Args<'_>) -> bool {
         let shared = self.session.shared();
         let mark = self.session.connection.reply.mark();
         let entry = match self.admit(args) {
@@ -233,21 +251,29 @@ impl Running {
                 }
                 let connection = &mut self.session.connection;
                 self.session.now = clock::ticks();
-                return fail(shared, worker, connection, &error, Author::Server);
+                fail(shared, worker, connection, &error, Author::Server);
+                return false;
             }
         };
-        if entry.spec.flags.contains(Flags::WRITE) {
+        let is_forked = self.session.is_forked();
+        if entry.spec.flags.contains(Flags::WRITE) && !is_forked {
             self.refuses_growth = false;
             shared.workers[self.session.worker.index].script.note_write();
         }
         self.session.core().env.is_in_script = true;
-        let result = self.session.call(entry, args);
+        let result = match is_forked {
+            true => self.session.call_unheard(entry, args),
+            false => self.session.call(entry, args),
+        };
         self.session.core().env.is_in_script = false;
-        self.session.feed_monitors(entry, args, true);
+        if !is_forked {
+            self.session.feed_monitors(entry, args, true);
+        }
         if let Err(error) = result {
             self.session.fail(entry, mark, &error);
         }
         self.session.note_large(entry, args, 0, mark);
+        true
     }
 
     /// Whether DEBUG lets scripts make such calls: all but those that take a session themselves.
@@ -274,6 +300,7 @@ impl Running {
             return Err(Error::fixed("ERR This Redis command is not allowed from script"));
         }
         self.session.admit(entry, args, Moment::Script)?;
+        self.session.check_undoable(entry)?;
         let flags = entry.spec.flags;
         if self.is_read_only && may_write(entry) {
             let text = "ERR Write commands are not allowed from read-only scripts.";

@@ -6,6 +6,8 @@
 
 pub mod busy;
 pub mod call;
+pub mod debugger;
+pub mod debugger_overlay;
 pub mod host;
 pub mod interpreters;
 pub mod libraries;

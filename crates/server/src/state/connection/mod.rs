@@ -25,7 +25,7 @@ use crate::clients::monitors::Monitors;
 use crate::clients::tracker::Tracked;
 use crate::net::input::Input;
 use crate::net::tls::transport::Tls;
-use crate::scripts::state::Awaited;
+use crate::scripts::state::{Awaited, DebugMode};
 use crate::state::connection::link::Link;
 use crate::state::connection::transaction::{Transaction, Watched};
 use crate::state::waits::Waits;
@@ -52,6 +52,8 @@ pub struct Connection {
     pub output: Output,
     pub listening: Listening,
     pub multi: Multi,
+    /// SCRIPT DEBUG.
+    pub debug_mode: Option<DebugMode>,
     pub waiting: Waiting,
     pub durability: Durability,
     /// Of one that replicates.
@@ -185,6 +187,7 @@ impl Connection {
             output: Output::default(),
             listening: Listening::default(),
             multi: Multi::default(),
+            debug_mode: None,
             waiting: Waiting::default(),
             durability: Durability::default(),
             link: None,

@@ -103,6 +103,8 @@ pub struct Rewrite {
     retry_at: Option<Instant>,
     /// From this offset on the log goes to another increment.
     switch_at: Option<u64>,
+    /// The database that the log is in there.
+    cut_db: u16,
     /// The number of that increment, or why there is none.
     switched: Option<Result<u64, String>>,
     /// A base has made what was lost before this increment superfluous.

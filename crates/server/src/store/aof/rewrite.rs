@@ -130,7 +130,7 @@ fn rewrite(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
     };
     let mut has_switched = false;
     let saved = save_base(shared, (&env, cancel), (&target, format), |_| {
-        has_switched = aof.switch_at(shared.keyspace.log.end());
+        has_switched = aof.switch_at(shared.keyspace.log.end(), shared.replication.stream_db());
     });
     // Whatever became of the snapshot, the log has to have gone on before the next one.
     let first = if has_switched { wait_for_switch(aof) } else { Err("no cut was made".into()) };

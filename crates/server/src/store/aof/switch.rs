@@ -32,12 +32,13 @@ use crate::store::saving::save_base;
 use crate::store::tuning::env;
 
 /// The thread `log` before it has something to read.
-pub struct Waiting(mpsc::Sender<Reader<'static>>);
+pub struct Waiting(mpsc::Sender<(Reader<'static>, u16)>);
 
 impl Waiting {
-    pub fn go(self, reader: Reader<'static>) {
+    /// What is read is meant for a database.
+    pub fn go(self, reader: Reader<'static>, db: u16) {
         // It waits for nothing else.
-        let _ = self.0.send(reader);
+        let _ = self.0.send((reader, db));
     }
 }
 
@@ -50,9 +51,11 @@ pub fn spawn(
     let (send, receive) = mpsc::channel();
     let name = output.name();
     let run = move || {
-        if let Ok(reader) = receive.recv() {
+        if let Ok((reader, db)) = receive.recv() {
             let files = &shared.aof.files;
-            LogKeeper::new((shared, files), reader, increment, output).run();
+            let mut keeper = LogKeeper::new((shared, files), reader, increment, output);
+            keeper.begin_in(db);
+            keeper.run();
         }
         lock(&shared.aof.state).has_ended = true;
         shared.aof.changed.notify_all();
@@ -94,7 +97,7 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
     let saved = save_base(shared, (&env, cancel), (&target, format), |pass| {
-        thread.go(shared.keyspace.log.open(pass));
+        thread.go(shared.keyspace.log.open(pass), shared.replication.stream_db());
     });
     let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
         files.take_base(base.clone(), seq).map_err(text)?;

@@ -15,6 +15,7 @@ use kvasir_persistence::aof::output::Output;
 use kvasir_persistence::aof::writer::{Trouble, Turn, When, Writer};
 use kvasir_persistence::disk::Disk;
 use kvasir_reactor::{clock, thread};
+use kvasir_resp::encode::encode_request;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
 
@@ -70,6 +71,11 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         let writer = Writer::new(reader, increment, Duration::ZERO);
         let start_ns = clock::monotonic_ns();
         LogKeeper { shared, files, writer, output, start_ns, last_rewrite: Duration::ZERO }
+    }
+
+    /// The log from its beginning on is meant for this database: a primary's stream may be in any.
+    pub fn begin_in(&mut self, db: u16) {
+        self.writer.put_first(select(db));
     }
 
     /// Since it began.
@@ -239,6 +245,9 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
             Ok(seq) => Ok(seq),
         };
         let mut state = lock(&aof.state);
+        if switched.is_ok() {
+            self.writer.put_first(select(state.rewrite.cut_db));
+        }
         state.rewrite.switch_at = None;
         state.rewrite.switched = Some(switched);
         aof.changed.notify_all();
@@ -333,6 +342,11 @@ fn rewrite_if_grown(state: &mut State, config: &AofConfig) {
     }
 }
 
+/// What has an increment begin in a database, unless that is the first.
+fn select(db: u16) -> Vec<u8> {
+    if db == 0 { Vec::new() } else { encode_request(&["SELECT", &db.to_string()]) }
+}
+
 /// To go on could damage what is there, or break what clients were promised.
 fn end(what: &str, error: &io::Error) -> ! {
     warning!("{what}: the server ends error={error}");
@@ -346,10 +360,12 @@ fn plain(error: &io::Error) -> String {
 }
 
 impl Aof {
-    /// Has what is appended from `offset` on go to another increment. Called with the gate closed.
+    /// Has what is appended from `offset` on go to another increment, which begins in a database.
+    /// Called with the gate closed.
     /// False: the log has ended, and nobody would come to it.
-    pub(super) fn switch_at(&self, offset: u64) -> bool {
+    pub(super) fn switch_at(&self, offset: u64, db: u16) -> bool {
         let mut state = lock(&self.state);
+        state.rewrite.cut_db = db;
         if !self.counts() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! As a primary: the history of the data, who replicates it, and how far each of them is.
+//! The history of the data, and as a primary: who replicates it, and how far each of them is.
 //!
 //! The log is the stream: a replica is one more reader of it. Its link is a connection of a worker,
 //! which sends what is there at the end of each turn (`run/links.rs`). A worker whose links have
@@ -8,6 +8,7 @@
 
 pub mod sync;
 pub mod sync_disk;
+pub mod upstream;
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
@@ -23,6 +24,7 @@ use crate::replicas::{Replica, Stage};
 use crate::store::{Store, random_id};
 use crate::workers::Workers;
 use sync::Waiting;
+use upstream::Upstream;
 
 /// A worker is awake: it looks at the log itself.
 const AWAKE: u64 = u64::MAX;
@@ -44,6 +46,8 @@ pub struct Replication {
     /// Since when there has been no replica, in ms since 1970; 0: there is one, or no backlog.
     lonely_since_ms: AtomicU64,
     pub stats: SyncStats,
+    /// As a replica.
+    pub upstream: Upstream,
 }
 
 /// What INFO counts.
@@ -76,6 +80,7 @@ impl Replication {
             next_ping_ms: AtomicU64::new(0),
             lonely_since_ms: AtomicU64::new(0),
             stats: SyncStats::default(),
+            upstream: Upstream::default(),
         }
     }
 
@@ -90,6 +95,34 @@ impl Replication {
                 notice!("replication id changed to={id}");
                 *lock(&self.history) = History { id, former: None };
             }
+            Err(error) => warning!("the replication id stays: no randomness error={error}"),
+        }
+    }
+
+    /// The database that the log is in, which on a replica is its primary's choice. Asked with the
+    /// gate closed.
+    pub fn stream_db(&self) -> u16 {
+        self.upstream.db.load(Relaxed)
+    }
+
+    /// The data is of this history from now on.
+    pub fn set_history(&self, id: &str) {
+        *lock(&self.history) = History { id: id.to_owned(), former: None };
+    }
+
+    /// The history goes on under another name, if it has one, from an offset on.
+    pub fn rename(&self, id: Option<String>, offset: u64) {
+        let mut history = lock(&self.history);
+        if let Some(id) = id.filter(|id| *id != history.id) {
+            let former = std::mem::replace(&mut history.id, id);
+            history.former = Some((former, offset));
+        }
+    }
+
+    /// This server follows nobody any more: what it does from here on is its own.
+    pub fn begin_own(&self, offset: u64) {
+        match random_id() {
+            Ok(id) => self.rename(Some(id), offset),
             Err(error) => warning!("the replication id stays: no randomness error={error}"),
         }
     }
@@ -231,7 +264,7 @@ impl Replication {
     /// not in it, and the history is another one.
     pub fn open_log(&self, store: &Store, alone: &mut ExclusivePass<'_>) {
         let log = &store.keyspace.log;
-        if !log.is_open() {
+        if !log.is_open() && !self.upstream.is_replica() {
             self.begin_history();
         }
         log.set_backlog(store.config().replication.backlog_size, alone);

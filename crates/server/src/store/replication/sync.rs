@@ -1,5 +1,5 @@
-//! The thread `sync`: takes the snapshots that replicas begin with. All that wait by the cut get the
-//! same one, and behind it the stream from there on.
+//! The thread `sync`: takes the snapshots that replicas begin with. All that wait by the cut get
+//! the same one, and behind it the stream from there on.
 
 use std::io;
 use std::path::Path;
@@ -107,7 +107,7 @@ fn take(store: &'static Store) -> Result<(), SaveError> {
     match &taken {
         Ok(()) => {
             let took_ms = start.elapsed().as_millis();
-            notice!("snapshot for replicas is taken bytes={} took_ms={took_ms}", file.len());
+            notice!("snapshot for replicas is taken bytes={} took_ms={took_ms}", file.size());
         }
         Err(error) => warning!("can't take a snapshot for replicas error={error}"),
     }
@@ -127,7 +127,10 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
     snapshot.run(entrance, (&disk, place), &options, |pass| {
         begin(store, file, pass);
-        saving::beside(store, &env, false)
+        let mut beside = saving::beside(store, &env, false);
+        let db = store.replication.upstream.db.load(Relaxed);
+        beside.aux.push(("repl-stream-db", db.to_string()));
+        beside
     })?;
     Ok(())
 }

@@ -1,0 +1,242 @@
+//! The connection to the primary: what both say before data comes, and the bytes behind that.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use kvasir_reactor::clock;
+use kvasir_resp::encode::encode_request;
+
+use crate::log::notice;
+use crate::state::shared::Shared;
+use crate::store::replication::upstream::Primary;
+
+/// How often what is due by the clock is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often the primary is told how far this is.
+const ACKNOWLEDGE: Duration = Duration::from_secs(1);
+/// Read at once.
+const READ_SIZE: usize = 256 << 10;
+/// What a line may take.
+const LINE_MAX: usize = 64 << 10;
+/// What this server can load is what this Valkey writes.
+const VERSION: &str = "9.0.0";
+
+pub struct Link {
+    pub shared: &'static Shared,
+    version: u64,
+    stream: TcpStream,
+    /// What was received and not used.
+    bytes: Vec<u8>,
+    used: usize,
+    heard: Instant,
+    /// When the primary was last told; `None`: it is not yet to be told.
+    acknowledged: Option<Instant>,
+}
+
+/// What the primary says to the wish to go on.
+pub enum Answer {
+    /// The stream goes on; the history may have another name.
+    GoesOn { id: Option<String> },
+    /// All data comes, of a moment in a history.
+    Begins { id: String, offset: u64 },
+}
+
+impl Link {
+    pub fn connect(
+        shared: &'static Shared,
+        primary: &Primary,
+        version: u64,
+    ) -> Result<Link, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let patience = Duration::from_secs(shared.config().replication.timeout);
+        let addresses = (&*primary.host, primary.port).to_socket_addrs().map_err(text)?;
+        let mut failure = "its name has no address".to_owned();
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, patience) {
+                Ok(stream) => return Link::over(shared, stream, version).map_err(text),
+                Err(error) => failure = error.to_string(),
+            }
+        }
+        Err(failure)
+    }
+
+    fn over(shared: &'static Shared, stream: TcpStream, version: u64) -> std::io::Result<Link> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        if !shared.replication.upstream.hold(version, &stream)? {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        let heard = Instant::now();
+        let (bytes, used, acknowledged) = (Vec::new(), 0, None);
+        Ok(Link { shared, version, stream, bytes, used, heard, acknowledged })
+    }
+
+    /// Whether it is still the one that is wanted.
+    pub fn is_wanted(&self) -> bool {
+        let is_ending = !self.shared.saving.loading.is_wanted();
+        !is_ending && self.shared.replication.upstream.is_current(self.version)
+    }
+
+    /// Agrees with the primary on what it is to send.
+    pub fn greet(&mut self) -> Result<Answer, String> {
+        let config = self.shared.config();
+        let config = &config.replication;
+        self.send(&["PING"])?;
+        let answer = self.line()?;
+        let is_fine = |start| answer.starts_with(start);
+        if !["+", "-NOAUTH", "-NOPERM", "-ERR operation not permitted"].into_iter().any(is_fine) {
+            return Err(format!("it answers PING with {answer}"));
+        }
+        if !config.primary_auth.is_empty() {
+            let (user, password) = (&config.primary_user[..], &config.primary_auth[..]);
+            match user.is_empty() {
+                true => self.send(&[&b"AUTH"[..], password])?,
+                false => self.send(&[&b"AUTH"[..], user, password])?,
+            }
+            let answer = self.line()?;
+            if answer.starts_with('-') {
+                return Err(format!("it refuses the password: {answer}"));
+            }
+        }
+        let port = match config.announce_port {
+            0 => self.shared.config().port,
+            port => port,
+        };
+        self.tell(&["REPLCONF", "listening-port", &port.to_string()])?;
+        if !config.announce_ip.is_empty() {
+            let ip = String::from_utf8_lossy(&config.announce_ip).into_owned();
+            self.tell(&["REPLCONF", "ip-address", &ip])?;
+        }
+        self.tell(&["REPLCONF", "capa", "eof", "capa", "psync2"])?;
+        self.tell(&["REPLCONF", "version", VERSION])?;
+        self.ask_for_data()
+    }
+
+    /// Says something that the primary need not understand.
+    fn tell(&mut self, words: &[&str]) -> Result<(), String> {
+        self.send(words)?;
+        self.line().map(drop)
+    }
+
+    fn ask_for_data(&mut self) -> Result<Answer, String> {
+        let log = &self.shared.keyspace.log;
+        let (id, offset) = match log.backlog() {
+            0 => ("?".to_owned(), "-1".to_owned()),
+            _ => (self.shared.replication.history().id, (log.end() + 1).to_string()),
+        };
+        self.send(&["PSYNC", &id, &offset])?;
+        let answer = self.line()?;
+        let words: Vec<_> = answer.split(' ').collect();
+        match words[..] {
+            ["+CONTINUE"] => Ok(Answer::GoesOn { id: None }),
+            ["+CONTINUE", id] => Ok(Answer::GoesOn { id: Some(id.to_owned()) }),
+            ["+FULLRESYNC", id, offset] => {
+                let offset = offset.parse().map_err(|_| format!("it answers {answer}"))?;
+                notice!("full synchronization from the primary id={id} offset={offset}");
+                Ok(Answer::Begins { id: id.to_owned(), offset })
+            }
+            _ => Err(format!("it answers PSYNC with {answer}")),
+        }
+    }
+
+    pub fn send<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<(), String> {
+        self.stream.write_all(&encode_request(words)).map_err(|error| error.to_string())
+    }
+
+    /// The next line, without its end. Empty ones say that the link is alive.
+    pub fn line(&mut self) -> Result<String, String> {
+        loop {
+            if let Some(len) = self.unused().iter().position(|byte| *byte == b'\n') {
+                let line = self.unused()[..len].to_vec();
+                self.pass(len + 1);
+                let line = line.strip_suffix(b"\r").unwrap_or(&line);
+                if !line.is_empty() {
+                    return Ok(String::from_utf8_lossy(line).into_owned());
+                }
+            } else if self.unused().len() > LINE_MAX {
+                return Err("it sends a line without an end".into());
+            } else {
+                self.receive()?;
+            }
+        }
+    }
+
+    pub fn unused(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+
+    /// So many bytes are used.
+    pub fn pass(&mut self, len: usize) {
+        self.used += len;
+        if self.used == self.bytes.len() {
+            self.bytes.clear();
+            self.used = 0;
+        }
+    }
+
+    /// Waits for more bytes, and does meanwhile what is due by the clock.
+    pub fn receive(&mut self) -> Result<(), String> {
+        self.bytes.drain(..std::mem::take(&mut self.used));
+        let len = self.bytes.len();
+        loop {
+            if !self.is_wanted() {
+                return Err("another one is to be followed".into());
+            }
+            self.acknowledge_in_time()?;
+            self.bytes.resize(len + READ_SIZE, 0);
+            let read = self.stream.read(&mut self.bytes[len..]);
+            self.bytes.truncate(len + read.as_ref().map_or(0, |size| *size));
+            match read {
+                Ok(0) => return Err("it has closed the connection".into()),
+                Ok(_) => {
+                    self.heard = Instant::now();
+                    let now_ms = clock::now_unix_ms();
+                    self.shared.replication.upstream.heard_ms.store(now_ms, Relaxed);
+                    return Ok(());
+                }
+                Err(error) if is_pause(error.kind()) => self.check_silence()?,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn check_silence(&self) -> Result<(), String> {
+        let patience = Duration::from_secs(self.shared.config().replication.timeout);
+        if self.heard.elapsed() > patience {
+            return Err("it is silent".into());
+        }
+        Ok(())
+    }
+
+    /// All data is there: the primary is told so, and from time to time how far this is.
+    pub fn has_loaded(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    fn acknowledge_in_time(&mut self) -> Result<(), String> {
+        match self.acknowledged {
+            Some(last) if last.elapsed() >= ACKNOWLEDGE => self.acknowledge(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the primary how far the stream is executed, and is on disk.
+    pub fn acknowledge(&mut self) -> Result<(), String> {
+        self.acknowledged = Some(Instant::now());
+        let shared = self.shared;
+        let end = shared.keyspace.log.end().to_string();
+        match shared.aof.counts() {
+            false => self.send(&["REPLCONF", "ACK", &end]),
+            true => {
+                let durable = shared.aof.durable().to_string();
+                self.send(&["REPLCONF", "ACK", &end, "FACK", &durable])
+            }
+        }
+    }
+}
+
+fn is_pause(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

@@ -1,0 +1,109 @@
+//! As a replica: the thread that follows another server. It asks for what has happened since it was
+//! last there, gets all data if that cannot be had, and executes the stream.
+//!
+//! What is executed goes into this server's own log as it came, while nobody can look in between:
+//! so offsets are those of the primary, and replicas of this server, its own append-only file and
+//! whoever takes its place need nothing else.
+
+mod link;
+mod snapshot;
+mod stream;
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kvasir_keyspace::view::Env;
+use kvasir_reactor::clock;
+
+use crate::loading::replay::Replayer;
+use crate::log::{notice, warning};
+use crate::run::server::ServerCommands;
+use crate::state::shared::Shared;
+use crate::store::replication::upstream::{Primary, Stage};
+use crate::store::tuning::env;
+use link::{Answer, Link};
+
+/// After a failure it is tried again so much later.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Whose number calls of the stream have that are no data's.
+const WORKER: usize = 0;
+
+/// Starts the thread, which ends with the process.
+pub fn start(shared: &'static Shared, commands: ServerCommands) -> io::Result<()> {
+    let run = move || Follower::new(shared, commands).run();
+    std::thread::Builder::new().name("replica".into()).spawn(run)?;
+    Ok(())
+}
+
+struct Follower {
+    shared: &'static Shared,
+    replayer: Replayer,
+}
+
+impl Follower {
+    fn new(shared: &'static Shared, commands: ServerCommands) -> Follower {
+        let replayer = Replayer::new((shared, commands, WORKER), &stream_env(shared));
+        Follower { shared, replayer }
+    }
+
+    fn run(mut self) {
+        let upstream = &self.shared.replication.upstream;
+        loop {
+            let (primary, version) = upstream.wait();
+            // What is there by then counts, and is what the primary is asked to go on from.
+            while self.shared.saving.loading.is_under_way() && upstream.is_current(version) {
+                upstream.rest(version, AGAIN / 10);
+            }
+            let ended = self.follow(&primary, version);
+            if !upstream.is_current(version) {
+                continue;
+            }
+            upstream.note(version, |upstream| {
+                upstream.set_stage(Stage::Down);
+                let now_ms = clock::now_unix_ms();
+                let _ = upstream.down_since_ms.compare_exchange(0, now_ms, Relaxed, Relaxed);
+            });
+            if let Err(text) = ended {
+                warning!("the link to the primary is down: {text} primary={primary}");
+            }
+            upstream.rest(version, AGAIN);
+        }
+    }
+
+    /// Returns when the link has ended.
+    fn follow(&mut self, primary: &Primary, version: u64) -> Result<(), String> {
+        let shared = self.shared;
+        let upstream = &shared.replication.upstream;
+        let mut link = Link::connect(shared, primary, version)?;
+        upstream.note(version, |upstream| upstream.set_stage(Stage::Greeting));
+        match link.greet()? {
+            Answer::GoesOn { id } => {
+                notice!("the primary goes on where this replica was primary={primary}");
+                shared.replication.rename(id, shared.keyspace.log.end());
+            }
+            Answer::Begins { id, offset } => {
+                upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
+                let file = snapshot::receive(&mut link)?;
+                if !upstream.is_current(version) {
+                    return Ok(());
+                }
+                snapshot::load(shared, &file, (&id, offset))?;
+                link.has_loaded();
+            }
+        }
+        notice!("the link to the primary is up primary={primary}");
+        upstream.note(version, |upstream| {
+            upstream.set_stage(Stage::Online);
+            upstream.down_since_ms.store(0, Relaxed);
+        });
+        self.replayer.begin_stream(version);
+        stream::execute(&mut link, &mut self.replayer)
+    }
+}
+
+/// What the primary has decided is not decided again.
+fn stream_env(shared: &Shared) -> Env {
+    let env = env(&shared.config(), clock::now_unix_ms());
+    Env { replays: true, ..env }
+}

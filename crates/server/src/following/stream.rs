@@ -1,0 +1,74 @@
+//! The stream of the primary: its calls are executed one after another, a transaction as one.
+
+use kvasir_persistence::aof::record::{NoRecord, Record, parse};
+use kvasir_resp::args::{Args, ArgsBuf};
+
+use crate::following::link::Link;
+use crate::loading::replay::Replayer;
+
+/// Calls that are executed before the clock is read again.
+const CALLS_PER_LOOK: u64 = 64;
+
+/// What was queued since MULTI.
+#[derive(Default)]
+struct Transaction {
+    calls: Vec<ArgsBuf>,
+    /// As it came.
+    bytes: Vec<u8>,
+}
+
+/// Executes what comes, until the link ends.
+pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), String> {
+    let mut transaction: Option<Transaction> = None;
+    let mut count = 0_u64;
+    link.acknowledge()?;
+    replayer.look_around();
+    loop {
+        if link.unused().first() == Some(&b'\n') {
+            link.pass(1);
+            continue;
+        }
+        let bytes = link.unused();
+        let (words, size) = match parse(bytes) {
+            Ok(Record::Call { words, size }) => (words, size),
+            Ok(Record::Line { .. } | Record::Group(_)) => {
+                return Err("a line in its stream is no call".into());
+            }
+            Err(NoRecord::Incomplete) => {
+                link.receive()?;
+                replayer.look_around();
+                continue;
+            }
+            Err(NoRecord::Wrong { what, .. }) => return Err(format!("in its stream: {what}")),
+        };
+        let (args, raw) = (Args::new(bytes, &words), &bytes[..size]);
+        let is = |name: &[u8]| args.name().eq_ignore_ascii_case(name);
+        let wants_answer = is(b"replconf");
+        match &mut transaction {
+            None if is(b"multi") => {
+                transaction = Some(Transaction { calls: Vec::new(), bytes: raw.to_vec() });
+            }
+            None => replayer.follow(args, raw)?,
+            Some(queued) if is(b"exec") => {
+                queued.bytes.extend_from_slice(raw);
+                replayer.follow_all(&queued.calls, &queued.bytes)?;
+                transaction = None;
+            }
+            Some(queued) => {
+                queued.bytes.extend_from_slice(raw);
+                queued.calls.push(args.into());
+            }
+        }
+        link.pass(size);
+        if wants_answer {
+            link.acknowledge()?;
+        }
+        count += 1;
+        if count.is_multiple_of(CALLS_PER_LOOK) {
+            replayer.look_around();
+            if !link.is_wanted() {
+                return Ok(());
+            }
+        }
+    }
+}

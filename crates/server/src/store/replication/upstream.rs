@@ -1,0 +1,157 @@
+//! As a replica: whose data this server follows, and how that goes. The thread that does so is
+//! `following`.
+
+use std::net::TcpStream;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kvasir_structures::locks::lock;
+
+/// What all threads see of it.
+#[derive(Default)]
+pub struct Upstream {
+    state: Mutex<State>,
+    changed: Condvar,
+    is_replica: AtomicBool,
+    stage: AtomicUsize,
+    /// When the primary was last heard of, in ms since 1970.
+    pub heard_ms: AtomicU64,
+    /// Since when there has been no link, in ms since 1970; 0: there is one.
+    pub down_since_ms: AtomicU64,
+    /// Bytes of the snapshot that have come, and are to come, as far as that is known.
+    pub received: AtomicU64,
+    pub total: AtomicU64,
+    /// The database that the stream has selected.
+    pub db: AtomicU16,
+}
+
+#[derive(Default)]
+struct State {
+    primary: Option<Primary>,
+    /// Changes with it.
+    version: u64,
+    /// To be shut down when the primary is another one.
+    socket: Option<TcpStream>,
+}
+
+/// A server to follow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Primary {
+    pub host: String,
+    pub port: u16,
+}
+
+/// How far the link is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    Down,
+    Connecting,
+    /// What is to be sent is agreed upon.
+    Greeting,
+    GetsSnapshot,
+    Online,
+}
+
+impl Stage {
+    /// As ROLE names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Down => "connect",
+            Stage::Connecting => "connecting",
+            Stage::Greeting => "handshake",
+            Stage::GetsSnapshot => "sync",
+            Stage::Online => "connected",
+        }
+    }
+}
+
+impl Upstream {
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.is_replica.load(Relaxed)
+    }
+
+    pub fn primary(&self) -> Option<Primary> {
+        lock(&self.state).primary.clone()
+    }
+
+    /// Follows this one from now on, or nobody.
+    pub fn follow(&self, primary: Option<Primary>, now_ms: u64) {
+        let mut state = lock(&self.state);
+        self.is_replica.store(primary.is_some(), Relaxed);
+        self.down_since_ms.store(if primary.is_some() { now_ms } else { 0 }, Relaxed);
+        self.set_stage(Stage::Down);
+        state.primary = primary;
+        state.version += 1;
+        if let Some(socket) = state.socket.take() {
+            // Whoever reads from it finds the end.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+        self.changed.notify_all();
+    }
+
+    /// The server to follow, once there is one, and the version of that wish.
+    pub fn wait(&self) -> (Primary, u64) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(primary) = &state.primary {
+                return (primary.clone(), state.version);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Rests, unless another one is to be followed.
+    pub fn rest(&self, version: u64, time: Duration) {
+        let begin = Instant::now();
+        let mut state = lock(&self.state);
+        while state.version == version {
+            let left = time.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether the wish is still that one.
+    pub fn is_current(&self, version: u64) -> bool {
+        lock(&self.state).version == version
+    }
+
+    /// Has the socket shut down when the wish changes; fails if it has changed already.
+    pub fn hold(&self, version: u64, socket: &TcpStream) -> std::io::Result<bool> {
+        let mut state = lock(&self.state);
+        if state.version != version {
+            return Ok(false);
+        }
+        state.socket = Some(socket.try_clone()?);
+        Ok(true)
+    }
+
+    pub fn stage(&self) -> Stage {
+        [Stage::Down, Stage::Connecting, Stage::Greeting, Stage::GetsSnapshot, Stage::Online]
+            [self.stage.load(Relaxed)]
+    }
+
+    pub fn set_stage(&self, stage: Stage) {
+        self.stage.store(stage as usize, Relaxed);
+    }
+
+    /// Changes something about the link, unless the wish has changed.
+    pub fn note(&self, version: u64, change: impl FnOnce(&Upstream)) {
+        let state = lock(&self.state);
+        if state.version == version {
+            change(self);
+        }
+    }
+}
+
+impl std::fmt::Display for Primary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
