@@ -60,7 +60,8 @@ fn manual() -> String {
     out += &roff(&synopsis.replace("\n       ", "\n"));
     out += ".fi\n.SH DESCRIPTION\n";
     out += "Options are given in a file in the syntax of redis.conf, or on the command line with\n\
-            .B \\-\\-\nin front of the name; what comes later wins. SIGTERM and SIGINT save the data \
+            .B \\-\\-\nin front of the name; what comes later wins. SIGTERM and SIGINT save the \
+            data \
             as\n.B shutdown\\-on\\-sigterm\nsays and end the server.\n";
     out += ".SH EXAMPLES\n.nf\n";
     out += &roff(&examples.replace("       ", ""));
@@ -77,8 +78,8 @@ fn manual() -> String {
             out += "\n";
         }
     }
-    out + ".SH EXIT STATUS\n0 after an orderly end; 65 if the data cannot be loaded, which is left as \
-           it is; 1 for\nany other reason not to start.\n\
+    out + ".SH EXIT STATUS\n0 after an orderly end; 65 if the data cannot be loaded, which is left \
+           as it is; 1 for\nany other reason not to start.\n\
            .SH FILES\n\
            .TP\n/etc/kvasir/kvasir.conf\nThe configuration of the service.\n\
            .TP\n/var/lib/kvasir\nIts data: dump.rdb, appendonlydir.\n\
@@ -126,12 +127,13 @@ fn bash() -> String {
     let names = OTHER_WORDS.iter().map(|word| (*word).to_owned());
     let names = names.chain(shown().map(|row| format!("--{}", row.name)));
     out += "    *)\n        if [[ $word != -* ]]; then\n            \
-            mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n            return\n        fi\n        \
-            words=\"\n";
+            mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n            return\n        fi\n\
+            \x20       words=\"\n";
     for name in names {
         out += &format!("            {name}\n");
     }
-    out + "        \" ;;\n    esac\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n}\n\
+    out + "        \" ;;\n    esac\n\
+           \x20   mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n}\n\
            complete -o filenames -F _kvasir_server kvasir-server\n"
 }
 

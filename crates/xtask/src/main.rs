@@ -41,7 +41,7 @@ enum Task {
     Tidy,
     /// Check that we may link what the server links, and that NOTICE names it
     Licences(licences::Options),
-    /// Write what is printed from the tables: kvasir.conf, docs/config.md and commands.md, packaging
+    /// Write what is printed from the tables of options and commands
     Printed,
     /// Run the fuzz targets of crates/*/fuzz and their canary
     Fuzz(fuzz::Options),
