@@ -68,7 +68,7 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
 /// The flags that a client may have here or elsewhere, as filters take them.
 pub const FLAGS: &str = "AbcdeiNMOPSTUuxtRBrI";
 
-/// `O` monitors, `S` replicates, `P` subscribes to something, `x` is in a transaction, `b` waits
+/// `M` is the primary, `O` monitors, `S` replicates, `P` subscribes to something, `x` is in a transaction, `b` waits
 /// for a key or the end of a pause, `t` tracks keys, `R` in the place of a client that has gone,
 /// `B` in broadcasting mode, `U` a unix socket, `e` kept from eviction, `T` leaves no trace in
 /// the access clocks, `N` none of these.
@@ -78,6 +78,7 @@ pub fn flags(client: &Client) -> String {
     let all = [
         ('O', client.is_monitor.load(Relaxed)),
         ('S', client.is_replica.load(Relaxed)),
+        ('M', client.is_primary.load(Relaxed)),
         ('P', client.is_subscriber()),
         ('x', client.queued.load(Relaxed) >= 0),
         ('b', client.is_blocked.load(Relaxed) || client.is_postponed.load(Relaxed)),

@@ -54,6 +54,8 @@ pub struct Client {
     pub is_monitor: AtomicBool,
     /// It replicates the data.
     pub is_replica: AtomicBool,
+    /// It is the primary that this server follows.
+    pub is_primary: AtomicBool,
     /// CLIENT CAPA REDIRECT.
     pub can_redirect: AtomicBool,
     /// Its call waits for a key.
@@ -127,6 +129,7 @@ impl Client {
             is_postponed: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
             is_replica: AtomicBool::new(false),
+            is_primary: AtomicBool::new(false),
             can_redirect: AtomicBool::new(false),
             tracker: Mutex::default(),
             is_blocked: AtomicBool::new(false),

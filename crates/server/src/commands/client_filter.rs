@@ -26,6 +26,7 @@ pub enum ClientType {
 impl ClientType {
     fn of(client: &Client) -> ClientType {
         match (client.is_replica.load(Relaxed), client.is_subscriber()) {
+            _ if client.is_primary.load(Relaxed) => ClientType::Master,
             (true, _) => ClientType::Replica,
             (_, true) => ClientType::PubSub,
             _ => ClientType::Normal,

@@ -2,12 +2,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use kvasir_reactor::clock;
 use kvasir_resp::encode::encode_request;
 
+use crate::clients::{Client, Origin};
+use crate::following::WORKER;
 use crate::log::notice;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::Primary;
@@ -33,6 +36,14 @@ pub struct Link {
     heard: Instant,
     /// When the primary was last told; `None`: it is not yet to be told.
     acknowledged: Option<Instant>,
+    /// As CLIENT LIST shows it.
+    client: Arc<Client>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shared.clients.remove(self.client.id);
+    }
 }
 
 /// What the primary says to the wish to go on.
@@ -65,12 +76,15 @@ impl Link {
     fn over(shared: &'static Shared, stream: TcpStream, version: u64) -> std::io::Result<Link> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOOK))?;
-        if !shared.replication.upstream.hold(version, &stream)? {
-            return Err(ErrorKind::Interrupted.into());
-        }
+        let client = client(shared, &stream)?;
+        let id = client.id;
         let heard = Instant::now();
         let (bytes, used, acknowledged) = (Vec::new(), 0, None);
-        Ok(Link { shared, version, stream, bytes, used, heard, acknowledged })
+        let link = Link { shared, version, stream, bytes, used, heard, acknowledged, client };
+        match shared.replication.upstream.hold(version, id, &link.stream)? {
+            true => Ok(link),
+            false => Err(ErrorKind::Interrupted.into()),
+        }
     }
 
     /// Whether it is still the one that is wanted.
@@ -235,6 +249,20 @@ impl Link {
             }
         }
     }
+}
+
+/// The link as a client of this server, which can be listed and killed as any other.
+fn client(shared: &'static Shared, stream: &TcpStream) -> std::io::Result<Arc<Client>> {
+    let origin = Origin {
+        address: stream.peer_addr()?.to_string().into(),
+        local_address: stream.local_addr()?.to_string().into(),
+        ..Origin::default()
+    };
+    // It takes no client's place.
+    shared.clients.try_reserve(usize::MAX);
+    let client = shared.clients.add(WORKER, origin, clock::now_unix_ms());
+    client.is_primary.store(true, Relaxed);
+    Ok(client)
 }
 
 fn is_pause(kind: ErrorKind) -> bool {

@@ -484,8 +484,9 @@ impl Worker {
     }
 
     fn kill(&mut self, id: u64) {
-        if let Some(index) = self.index_of(id) {
-            self.close(index);
+        match self.index_of(id) {
+            Some(index) => self.close(index),
+            None => self.shared.replication.upstream.break_off(id),
         }
     }
 

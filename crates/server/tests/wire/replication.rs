@@ -138,6 +138,11 @@ fn a_link_that_breaks_is_taken_up_where_it_was() {
             });
             wait_until_equal(&mut client, &mut reader);
         }
+        // From the other side too.
+        let list = reader.ask_text("CLIENT LIST TYPE master");
+        assert!(list.lines().count() == 1 && list.contains(" flags=M "), "{list}");
+        assert_eq!(reader.ask("CLIENT KILL TYPE master"), Value::Integer(1));
+        wait_until("it is linked again", || figure(&mut client, "stats", "sync_partial_ok") == 4);
         assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
     }
 }

@@ -34,6 +34,8 @@ struct State {
     version: u64,
     /// To be shut down when the primary is another one.
     socket: Option<TcpStream>,
+    /// What CLIENT LIST calls the link.
+    client: u64,
 }
 
 /// A server to follow.
@@ -122,13 +124,25 @@ impl Upstream {
         lock(&self.state).version == version
     }
 
-    /// Has the socket shut down when the wish changes; fails if it has changed already.
-    pub fn hold(&self, version: u64, socket: &TcpStream) -> std::io::Result<bool> {
+    /// Ends the link, if clients call it so; it is taken up again.
+    pub fn break_off(&self, client: u64) {
+        let mut state = lock(&self.state);
+        if state.client == client
+            && let Some(socket) = state.socket.take()
+        {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// Has the socket shut down when the wish changes, or somebody breaks the link off that clients
+    /// know by this number; false if the wish has changed already.
+    pub fn hold(&self, version: u64, client: u64, socket: &TcpStream) -> std::io::Result<bool> {
         let mut state = lock(&self.state);
         if state.version != version {
             return Ok(false);
         }
         state.socket = Some(socket.try_clone()?);
+        state.client = client;
         Ok(true)
     }
 
