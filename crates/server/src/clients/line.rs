@@ -68,10 +68,10 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
 /// The flags that a client may have here or elsewhere, as filters take them.
 pub const FLAGS: &str = "AbcdeiNMOPSTUuxtRBrI";
 
-/// `M` is the primary, `O` monitors, `S` replicates, `P` subscribes to something, `x` is in a transaction, `b` waits
-/// for a key or the end of a pause, `t` tracks keys, `R` in the place of a client that has gone,
-/// `B` in broadcasting mode, `U` a unix socket, `e` kept from eviction, `T` leaves no trace in
-/// the access clocks, `N` none of these.
+/// `M` is the primary, `O` monitors, `S` replicates, `P` subscribes to something, `x` is in a
+/// transaction, `b` waits for a key or the end of a pause, `t` tracks keys, `R` in the place of a
+/// client that has gone, `B` in broadcasting mode, `U` a unix socket, `e` kept from eviction, `T`
+/// leaves no trace in the access clocks, `N` none of these.
 pub fn flags(client: &Client) -> String {
     let tracker = client.tracker();
     let tracks = |is_so: fn(&Tracker) -> bool| tracker.as_deref().is_some_and(is_so);
