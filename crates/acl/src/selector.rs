@@ -3,6 +3,7 @@
 //! A call is allowed if one selector of the user covers all of it.
 
 use kvasir_config::syntax;
+use kvasir_resp::inline;
 
 use crate::call::{Call, works_on_data};
 use crate::check::{Denied, Reason};
@@ -146,5 +147,5 @@ impl Selector {
 /// Quotes are syntax inside a selector, and a parenthesis at a word's end may close it.
 fn quoted_inside(word: &[u8]) -> Vec<u8> {
     let is_plain = !word.iter().any(|byte| matches!(byte, b'"' | b'\'')) && !word.ends_with(b")");
-    if is_plain { word.to_vec() } else { syntax::quote_always(word) }
+    if is_plain { word.to_vec() } else { inline::quoted(word) }
 }

@@ -10,6 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use kvasir_resp::inline;
+
 use crate::syntax;
 
 /// What the user wants.
@@ -195,7 +197,7 @@ fn options_as_lines(arguments: &[OsString]) -> Vec<u8> {
             _ => {
                 is_value = false;
                 lines.push(b' ');
-                lines.extend(syntax::quote_always(word));
+                lines.extend(inline::quoted(word));
             }
         }
     }

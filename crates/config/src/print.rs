@@ -4,11 +4,13 @@
 //! /kvasir.conf and docs/config.md are committed, as is what `packaging` prints; a test says when
 //! they are no longer what is printed here.
 
+use kvasir_resp::inline;
+
 use crate::kind::Kind;
 use crate::reasons::why;
 use crate::row::{Change, Group, Otherwise, Place, Row};
 use crate::unsupported::UNSUPPORTED;
-use crate::{Config, syntax, table};
+use crate::{Config, table};
 
 /// A configuration file with every option at its default, explained.
 pub fn sample_file() -> String {
@@ -94,7 +96,7 @@ pub fn directives(config: &Config) -> Vec<u8> {
         out.extend(row.name.as_bytes());
         for word in row.value(config).to_directive() {
             out.push(b' ');
-            out.extend(syntax::quote(&word));
+            out.extend(inline::quote(&word));
         }
         out.push(b'\n');
     }

@@ -9,6 +9,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+use kvasir_resp::inline;
+
 use crate::row::Row;
 use crate::{Config, syntax, table};
 
@@ -115,7 +117,7 @@ fn directive(name: &[u8], row: &Row, config: &Config) -> Vec<u8> {
     let mut line = name.to_vec();
     for word in row.value(config).to_directive() {
         line.push(b' ');
-        line.extend(syntax::quote(&word));
+        line.extend(inline::quote(&word));
     }
     line
 }

@@ -1,4 +1,5 @@
-//! The words of a line of redis.conf: quotes, escapes, and how to write a word back.
+//! The words of a line of redis.conf: quotes and escapes. How a word is written back is
+//! `kvasir_resp::inline`.
 //!
 //! The rules are those of Redis's configuration file and inline commands: words are separated by
 //! white space; `"..."` knows `\n \r \t \a \b \xHH` and takes any other escaped byte as it is;
@@ -14,31 +15,6 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
         rest = after.trim_ascii_start();
     }
     Some(words)
-}
-
-/// `word` as it is, or in double quotes where it would not read back as one word.
-pub fn quote(word: &[u8]) -> Vec<u8> {
-    let plain = |byte: &u8| byte.is_ascii_graphic() && !br#""'\"#.contains(byte);
-    if !word.is_empty() && word.iter().all(plain) { word.to_vec() } else { quote_always(word) }
-}
-
-/// `word` in double quotes, with only printable ASCII between them.
-pub fn quote_always(word: &[u8]) -> Vec<u8> {
-    let mut out = vec![b'"'];
-    for &byte in word {
-        match byte {
-            b'\\' | b'"' => out.extend([b'\\', byte]),
-            b'\n' => out.extend(br"\n"),
-            b'\r' => out.extend(br"\r"),
-            b'\t' => out.extend(br"\t"),
-            0x07 => out.extend(br"\a"),
-            0x08 => out.extend(br"\b"),
-            b' '..=b'~' => out.push(byte),
-            _ => out.extend(format!("\\x{byte:02x}").into_bytes()),
-        }
-    }
-    out.push(b'"');
-    out
 }
 
 /// The word that `text` starts with, and what follows it.
@@ -125,6 +101,7 @@ fn hex(digit: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kvasir_resp::inline::quote;
     use proptest::prelude::*;
 
     fn check(line: &str, expect: Option<&[&str]>) {

@@ -121,6 +121,73 @@ impl Disk for RealDisk {
     }
 }
 
+/// Somewhere that bytes go one behind the other.
+pub trait Append: Clone + Send + Sync + 'static {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// A disk of one file, whatever its name, for who wants what is written and no file.
+#[derive(Clone, Default)]
+pub struct OneFile<A>(pub A);
+
+impl<A: Append> Disk for OneFile<A> {
+    type File = OneFile<A>;
+    type Lock = ();
+
+    fn create(&self, _path: &Path) -> io::Result<OneFile<A>> {
+        Ok(self.clone())
+    }
+
+    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_unused(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn names(&self, _path: &Path) -> io::Result<Vec<OsString>> {
+        Ok(Vec::new())
+    }
+
+    fn lock_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<A: Append> DiskFile for OneFile<A> {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(bytes)
+    }
+
+    fn set_direct(&mut self, _is_wanted: bool) -> bool {
+        false
+    }
+
+    fn write_at(&mut self, _at: u64, _slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn truncate(&mut self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn begin_sync(&mut self, _offset: u64, _len: u64) {}
+
+    /// Nobody looks for it after a power cut.
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl DiskFile for File {
     fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {

@@ -10,6 +10,32 @@ use std::fmt;
 
 use crate::args::Span;
 
+/// A word as it is, or in double quotes where it would not read back as one word.
+pub fn quote(word: &[u8]) -> Vec<u8> {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !br#""'\"#.contains(byte);
+    if !word.is_empty() && word.iter().all(plain) { word.to_vec() } else { quoted(word) }
+}
+
+/// A word in double quotes, with only printable ASCII between them, as Redis writes it
+/// (`sdscatrepr`).
+pub fn quoted(word: &[u8]) -> Vec<u8> {
+    let mut out = vec![b'"'];
+    for &byte in word {
+        match byte {
+            b'\\' | b'"' => out.extend([b'\\', byte]),
+            b'\n' => out.extend(br"\n"),
+            b'\r' => out.extend(br"\r"),
+            b'\t' => out.extend(br"\t"),
+            0x07 => out.extend(br"\a"),
+            0x08 => out.extend(br"\b"),
+            b' '..=b'~' => out.push(byte),
+            _ => out.extend(format!("\\x{byte:02x}").into_bytes()),
+        }
+    }
+    out.push(b'"');
+    out
+}
+
 /// A quote was not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnbalancedQuotes;

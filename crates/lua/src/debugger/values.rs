@@ -1,6 +1,7 @@
 //! Values of Lua and replies of commands, as the client of a debugger is shown them.
 
 use kvasir_resp::decode::decode;
+use kvasir_resp::inline::quoted;
 use kvasir_resp::number::write_double;
 use kvasir_resp::reply::Protocol;
 use kvasir_resp::value::Value as Answer;
@@ -18,7 +19,7 @@ pub fn write(format: &Function, value: &Value, depth: usize, out: &mut Vec<u8>) 
         Value::Nil => out.extend_from_slice(b"nil"),
         Value::Boolean(true) => out.extend_from_slice(b"true"),
         Value::Boolean(false) => out.extend_from_slice(b"false"),
-        Value::String(text) => quote(&text.as_bytes(), out),
+        Value::String(text) => out.extend(quoted(&text.as_bytes())),
         Value::Integer(_) | Value::Number(_) => {
             let text = format.call::<mlua::LuaString>(("%g", value));
             out.extend_from_slice(
@@ -77,10 +78,10 @@ pub fn of_reply(bytes: &[u8], protocol: Protocol) -> Vec<u8> {
 
 fn write_answer(answer: &Answer, null: &str, out: &mut Vec<u8>) {
     match answer {
-        Answer::Simple(text) => quote(&[b"+", &text[..]].concat(), out),
-        Answer::Error(text) => quote(&[b"-", &text[..]].concat(), out),
+        Answer::Simple(text) => out.extend(quoted(&[b"+", &text[..]].concat())),
+        Answer::Error(text) => out.extend(quoted(&[b"-", &text[..]].concat())),
         Answer::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
-        Answer::Bulk(text) | Answer::Verbatim { text, .. } => quote(text, out),
+        Answer::Bulk(text) | Answer::Verbatim { text, .. } => out.extend(quoted(text)),
         Answer::BigNumber(text) => out.extend_from_slice(text),
         Answer::Null | Answer::NullArray => out.extend_from_slice(null.as_bytes()),
         Answer::Boolean(truth) => out.extend_from_slice(if *truth { b"#true" } else { b"#false" }),
@@ -113,22 +114,4 @@ fn write_all(elements: &[Answer], null: &str, [before, behind]: [&[u8]; 2], out:
         write_answer(element, null, out);
     }
     out.extend_from_slice(behind);
-}
-
-/// A text in quotes, with what is not to be printed escaped.
-fn quote(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for byte in text {
-        match byte {
-            b'\\' | b'"' => out.extend_from_slice(&[b'\\', *byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0x07 => out.extend_from_slice(b"\\a"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            b' '..=b'~' => out.push(*byte),
-            byte => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
-        }
-    }
-    out.push(b'"');
 }

@@ -3,7 +3,6 @@
 //! What was loaded is saved, and that file is loaded again, which must give the same data.
 #![no_main]
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +13,7 @@ use kvasir_keyspace::digest::of_data_set;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::delay::KeyDelay;
-use kvasir_persistence::disk::{Disk, DiskFile};
+use kvasir_persistence::disk::{Append, OneFile};
 use kvasir_persistence::encode::Format;
 use kvasir_persistence::load::{Entrance, Progress, Target, load_from};
 use kvasir_persistence::save::{Beside, Options, Place};
@@ -63,7 +62,7 @@ impl Data {
     }
 
     fn save(&self) -> Vec<u8> {
-        let disk = Memory::default();
+        let disk = OneFile(Memory::default());
         let place = Place { target: Path::new("target"), id: SnapshotId(0), files: 1 };
         let options = Options {
             format: Format::Rdb,
@@ -86,7 +85,7 @@ impl Data {
         let entrance = snapshot::Entrance::Inside(&mut pass);
         let saved = snapshot.run(entrance, (&disk, place), &options, |_| Beside::default());
         saved.expect("memory has room");
-        let bytes = std::mem::take(&mut *disk.0.lock().unwrap());
+        let bytes = std::mem::take(&mut *disk.0.0.lock().unwrap());
         bytes
     }
 
@@ -95,64 +94,13 @@ impl Data {
     }
 }
 
-/// A disk for one file.
+/// Keeps what is written.
 #[derive(Default, Clone)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
-impl Disk for Memory {
-    type File = Memory;
-    type Lock = ();
-
-    fn create(&self, _path: &Path) -> io::Result<Memory> {
-        Ok(self.clone())
-    }
-
-    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn remove(&self, _path: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn remove_unused(&self, _path: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn names(&self, _path: &Path) -> io::Result<Vec<OsString>> {
-        Ok(Vec::new())
-    }
-
-    fn lock_dir(&self, _path: &Path) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl DiskFile for Memory {
+impl Append for Memory {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.lock().unwrap().extend(bytes);
-        Ok(())
-    }
-
-    fn set_direct(&mut self, _is_wanted: bool) -> bool {
-        false
-    }
-
-    fn begin_sync(&mut self, _offset: u64, _len: u64) {}
-
-    fn write_at(&mut self, _at: u64, _slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn truncate(&mut self, _len: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

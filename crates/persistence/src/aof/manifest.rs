@@ -5,7 +5,7 @@
 //! here. Lines that begin with `#` do not count. A name with special bytes is quoted as inline
 //! requests quote.
 
-use kvasir_resp::inline::split_words;
+use kvasir_resp::inline::{quote, split_words};
 
 /// The longest line, in bytes without its end.
 const LINE_MAX: usize = 1024;
@@ -69,7 +69,8 @@ impl Manifest {
         let parts = [('b', self.base.as_slice()), ('h', &self.history), ('i', &self.increments)];
         for (kind, parts) in parts {
             for Part { name, seq } in parts {
-                let line = format!("file {} seq {seq} type {kind}\n", quoted(name));
+                let name = String::from_utf8_lossy(&quote(name.as_bytes())).into_owned();
+                let line = format!("file {name} seq {seq} type {kind}\n");
                 bytes.extend_from_slice(line.as_bytes());
             }
         }
@@ -114,24 +115,6 @@ fn parse_line(line: &[u8]) -> Result<(u8, Part), &'static str> {
     Ok((*kind.ok_or(SPELLING)?, Part { name: name.into(), seq }))
 }
 
-fn quoted(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_graphic() && !['"', '\'', '\\'].contains(&c);
-    if name.chars().all(is_plain) {
-        return name.into();
-    }
-    let escaped = name.bytes().map(|byte| match byte {
-        b'"' | b'\\' => format!("\\{}", byte as char),
-        b'\n' => "\\n".into(),
-        b'\r' => "\\r".into(),
-        b'\t' => "\\t".into(),
-        0x07 => "\\a".into(),
-        0x08 => "\\b".into(),
-        b' '..=b'~' => (byte as char).to_string(),
-        byte => format!("\\x{byte:02x}"),
-    });
-    format!("\"{}\"", escaped.collect::<String>())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +144,7 @@ mod tests {
             ("a\"b\\c", r#""a\"b\\c""#),
             ("plain-1.aof", "plain-1.aof"),
         ] {
-            assert_eq!(quoted(name), text);
+            assert_eq!(quote(name.as_bytes()), text.as_bytes());
             let manifest = Manifest { base: Some(part(name, 1)), ..Manifest::default() };
             assert_eq!(Manifest::parse(&manifest.to_bytes()), Ok(manifest));
         }

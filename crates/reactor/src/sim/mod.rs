@@ -114,17 +114,19 @@ impl Sim {
     }
 
     pub(crate) fn send(&mut self, id: ConnectionId, payload: Payload) {
+        self.begin_sending(id, payload, false);
+    }
+
+    pub(crate) fn send_quietly(&mut self, id: ConnectionId, payload: Payload) {
+        self.begin_sending(id, payload, true);
+    }
+
+    fn begin_sending(&mut self, id: ConnectionId, payload: Payload, is_quiet: bool) {
         let Some(connection) = self.connections.find(id.index, id.generation) else { return };
         assert!(connection.outgoing.is_none(), "one send per connection at a time");
         assert!(!connection.is_connecting, "there is no connection yet");
         connection.outgoing = Some((payload, Cursor::default()));
-        self.go_on_sending(id, false);
-    }
-
-    pub(crate) fn send_quietly(&mut self, id: ConnectionId, payload: Payload) {
-        let Some(connection) = self.connections.find(id.index, id.generation) else { return };
-        connection.outgoing = Some((payload, Cursor::default()));
-        self.go_on_sending(id, true);
+        self.go_on_sending(id, is_quiet);
     }
 
     /// Sends what there is room for.

@@ -48,8 +48,10 @@ pub fn serve_ready(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<
 /// Has other workers give the answers to calls that waited there.
 #[inline]
 pub fn send_served(shared: &Shared, core: &mut Core) {
-    for answer in core.served_elsewhere.drain(..) {
-        shared.send(answer.caller.worker, Message::Unblock(answer));
+    if !core.served_elsewhere.is_empty() {
+        for answer in core.served_elsewhere.drain(..) {
+            shared.send(answer.caller.worker, Message::Unblock(answer));
+        }
     }
 }
 

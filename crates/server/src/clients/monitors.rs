@@ -13,6 +13,7 @@ use kvasir_keyspace::spec::Flags;
 use kvasir_pubsub::post::Post;
 use kvasir_reactor::clock;
 use kvasir_resp::args::Args;
+use kvasir_resp::inline::quoted;
 use kvasir_table::Entry;
 
 use crate::clients::Client;
@@ -86,28 +87,11 @@ fn line(now_us: u64, by: By<'_>, db: DbIndex, entry: &Entry, args: Args<'_>) -> 
     let mut line = head.into_bytes();
     for (index, arg) in args.iter().enumerate() {
         line.push(b' ');
-        quote(&mut line, if is_secret(&entry.full_name, args, index) { REDACTED } else { arg });
+        let is_hidden = is_secret(&entry.full_name, args, index);
+        line.extend(quoted(if is_hidden { REDACTED } else { arg }));
     }
     line.extend_from_slice(b"\r\n");
     line
-}
-
-/// Quotes a word as Redis does where people read it.
-fn quote(out: &mut Vec<u8>, word: &[u8]) {
-    out.push(b'"');
-    for byte in word {
-        match byte {
-            b'\\' | b'"' => out.extend_from_slice(&[b'\\', *byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            7 => out.extend_from_slice(b"\\a"),
-            8 => out.extend_from_slice(b"\\b"),
-            b' '..=b'~' => out.push(*byte),
-            other => out.extend_from_slice(format!("\\x{other:02x}").as_bytes()),
-        }
-    }
-    out.push(b'"');
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@ use std::path::Path;
 
 use kvasir_acl::Acl;
 use kvasir_acl::start::{declare, grammar};
+use kvasir_config::Config;
 use kvasir_config::load::{Directive, included_users};
-use kvasir_config::{Config, syntax};
+
+use kvasir_resp::inline;
 
 use crate::state::shared::Shared;
 
@@ -50,6 +52,6 @@ fn check_same(shared: &Shared, config: &Config, directives: &[&Directive]) -> Re
 
 /// A user's line, from which the same words are read.
 fn line(described: &[u8]) -> Vec<u8> {
-    let words = described.split(|byte| *byte == b' ').map(syntax::quote);
+    let words = described.split(|byte| *byte == b' ').map(inline::quote);
     words.collect::<Vec<_>>().join(&b' ')
 }

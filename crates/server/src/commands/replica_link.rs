@@ -66,7 +66,8 @@ static SYNC: ServerCommand = ServerCommand {
     }),
 };
 
-/// The link of the connection, made by what is first said about it.
+/// The link of the connection, made by what is first said about it. Others know of it once it asks
+/// for the data.
 fn link<'c>(cx: &'c mut ServerCx<'_>) -> &'c mut Link {
     let (worker, now_ms) = (cx.worker, cx.core.env.now_ms);
     let connection = &mut *cx.connection;
@@ -74,8 +75,6 @@ fn link<'c>(cx: &'c mut ServerCx<'_>) -> &'c mut Link {
         let client = &connection.client;
         let ip = client.address.rsplit_once(':').map_or(&*client.address, |(ip, _)| ip);
         let replica = Arc::new(Replica::new(client.id, worker, ip, now_ms));
-        cx.shared.replication.add(Arc::clone(&replica));
-        cx.core.links.add(connection.id.index as usize);
         connection.link = Some(Box::new(Link::new(replica)));
     }
     connection.link.as_deref_mut().expect("it has one by now")
@@ -201,8 +200,7 @@ fn go_on(cx: &mut ServerCx<'_>, reader: Reader<'static>) {
     link.sends = Sends::Stream(Stream::new(reader, true));
     replica.acked.store(start, Relaxed);
     replica.heard_ms.store(now_ms, Relaxed);
-    replica.set_stage(Stage::Online);
-    become_replica(cx);
+    become_replica(cx, Stage::Online);
     let id = shared.replication.history().id;
     match replica.knows_renames.load(Relaxed) {
         true => cx.reply().simple(&format!("CONTINUE {id}")),
@@ -218,14 +216,17 @@ fn begin_full(cx: &mut ServerCx<'_>, knows_psync: bool) {
     let (worker, client) = (cx.worker, cx.connection.client.id);
     let link = link(cx);
     link.knows_psync = knows_psync;
-    link.replica.set_stage(Stage::AwaitsSnapshot);
     let name = link.replica.name();
-    become_replica(cx);
+    become_replica(cx, Stage::AwaitsSnapshot);
     notice!("a replica asks for all data name={name}");
     sync::ask(cx.shared, sync::Link { worker, client });
 }
 
-fn become_replica(cx: &mut ServerCx<'_>) {
+fn become_replica(cx: &mut ServerCx<'_>, stage: Stage) {
+    let replica = Arc::clone(&link(cx).replica);
+    replica.set_stage(stage);
+    cx.shared.replication.add(replica);
+    cx.core.links.add(cx.connection.id.index as usize);
     cx.connection.kind = ClientKind::Replica;
     cx.connection.client.is_replica.store(true, Relaxed);
 }

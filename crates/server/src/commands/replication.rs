@@ -223,9 +223,14 @@ fn become_primary(cx: &mut ServerCx<'_>) {
     let shared = cx.shared;
     notice!("this server is no replica any more");
     shared.replication.begin_own(shared.keyspace.log.end());
-    shared.replication.upstream.db.store(0, Relaxed);
-    if shared.keyspace.log.is_open() {
+    let db = shared.replication.upstream.db.swap(0, Relaxed);
+    if db != 0 && shared.keyspace.log.is_open() {
         shared.keyspace.log.append(cx.pass(), &encode_request(&["SELECT", "0"]));
+    }
+    // A full synchronization that did not end has left it off.
+    let config = shared.config();
+    if config.aof.appendonly && !shared.aof.counts() {
+        shared.aof.obey(shared, false, &config);
     }
 }
 

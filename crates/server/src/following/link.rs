@@ -2,8 +2,10 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use kvasir_reactor::clock;
@@ -61,7 +63,7 @@ impl Link {
         version: u64,
     ) -> Result<Link, String> {
         let text = |error: std::io::Error| error.to_string();
-        let patience = Duration::from_secs(shared.config().replication.timeout);
+        let patience = patience(shared);
         let addresses = (&*primary.host, primary.port).to_socket_addrs().map_err(text)?;
         let mut failure = "its name has no address".to_owned();
         for address in addresses {
@@ -76,6 +78,8 @@ impl Link {
     fn over(shared: &'static Shared, stream: TcpStream, version: u64) -> std::io::Result<Link> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOOK))?;
+        // What is said is short: who does not take that takes nothing.
+        stream.set_write_timeout(Some(patience(shared)))?;
         let client = client(shared, &stream)?;
         let id = client.id;
         let heard = Instant::now();
@@ -217,16 +221,32 @@ impl Link {
     }
 
     fn check_silence(&self) -> Result<(), String> {
-        let patience = Duration::from_secs(self.shared.config().replication.timeout);
-        if self.heard.elapsed() > patience {
+        if self.heard.elapsed() > patience(self.shared) {
             return Err("it is silent".into());
         }
         Ok(())
     }
 
-    /// All data is there: the primary is told so, and from time to time how far this is.
-    pub fn has_loaded(&mut self) {
+    /// Does something that takes long, and has the primary hear meanwhile that the link is alive.
+    pub fn stay_alive<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        let (is_over, over) = mpsc::channel::<()>();
+        let mut stream = &self.stream;
+        let result = thread::scope(|scope| {
+            // Without the thread the primary may lose patience, and that is all.
+            let tell = move || {
+                while over.recv_timeout(ACKNOWLEDGE) == Err(RecvTimeoutError::Timeout) {
+                    if stream.write_all(b"\n").is_err() {
+                        return;
+                    }
+                }
+            };
+            let _ = thread::Builder::new().spawn_scoped(scope, tell);
+            let result = work();
+            drop(is_over);
+            result
+        });
         self.heard = Instant::now();
+        result
     }
 
     fn acknowledge_in_time(&mut self) -> Result<(), String> {
@@ -263,6 +283,11 @@ fn client(shared: &'static Shared, stream: &TcpStream) -> std::io::Result<Arc<Cl
     let client = shared.clients.add(WORKER, origin, clock::now_unix_ms());
     client.is_primary.store(true, Relaxed);
     Ok(client)
+}
+
+/// How long the primary may be silent.
+fn patience(shared: &Shared) -> Duration {
+    Duration::from_secs(shared.config().replication.timeout)
 }
 
 fn is_pause(kind: ErrorKind) -> bool {

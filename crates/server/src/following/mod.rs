@@ -23,6 +23,7 @@ use crate::state::shared::Shared;
 use crate::store::replication::upstream::{Primary, Stage};
 use crate::store::tuning::env;
 use link::{Answer, Link};
+use stream::Ended;
 
 /// After a failure it is tried again so much later.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -85,11 +86,7 @@ impl Follower {
             Answer::Begins { id, offset } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
                 let file = snapshot::receive(&mut link)?;
-                if !upstream.is_current(version) {
-                    return Ok(());
-                }
-                snapshot::load(shared, &file, (&id, offset))?;
-                link.has_loaded();
+                link.stay_alive(|| snapshot::load(shared, version, &file, (&id, offset)))?;
             }
         }
         notice!("the link to the primary is up primary={primary}");
@@ -98,7 +95,15 @@ impl Follower {
             upstream.down_since_ms.store(0, Relaxed);
         });
         self.replayer.begin_stream(version);
-        stream::execute(&mut link, &mut self.replayer)
+        stream::execute(&mut link, &mut self.replayer).map_err(|ended| match ended {
+            Ended::Link(text) => text,
+            Ended::Unusable(text) if upstream.is_current(version) => {
+                // To go on behind it would be to have other data than the primary.
+                shared.replication.begin_history();
+                format!("all data is asked for again, since a call cannot be executed: {text}")
+            }
+            Ended::Unusable(text) => text,
+        })
     }
 }
 

@@ -38,6 +38,7 @@ pub fn receive(link: &mut Link) -> Result<Received, String> {
     let mut file = File::create(&received.0).map_err(|error| error.to_string())?;
     let upstream = &link.shared.replication.upstream;
     upstream.received.store(0, Relaxed);
+    upstream.total.store(0, Relaxed);
     if let Some(mark) = head.strip_prefix("$EOF:").filter(|mark| mark.len() == MARK) {
         notice!("receiving a snapshot from the primary");
         receive_marked(link, &mut file, mark.as_bytes())?;
@@ -86,31 +87,23 @@ fn write(link: &mut Link, file: &mut File, len: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the snapshot in the place of all data here. The log goes on where the primary's is.
+/// Puts the snapshot in the place of all data here, if that is still wanted. The log goes on where
+/// the primary's is.
 pub fn load(
     shared: &'static Shared,
+    version: u64,
     file: &Received,
     (id, offset): (&str, u64),
 ) -> Result<(), String> {
-    let path: &Path = &file.0;
-    let (loading, log) = (&shared.saving.loading, &shared.keyspace.log);
     // Whoever follows this server has to begin anew too.
     shared.send_all(|| Message::DropLinks);
     shared.aof.turn_off();
     shared.aof.join();
+    let loading = &shared.saving.loading;
     loading.begin();
-    let loaded = wait_for_readers(shared).and_then(|()| {
-        forget(shared);
-        shared.replication.upstream.db.store(0, Relaxed);
-        let env = stream_env(shared);
-        let loaded = read(shared, path, Entrance::Gate(shared.gate), (&env, false));
-        loaded.map_err(|error| error.to_string())
-    });
-    if loaded.is_err() {
-        forget(shared);
-    } else {
-        let mut alone = shared.gate.exclusive();
-        log.set_backlog(0, &mut alone);
+    let loaded = wait_for_readers(shared).and_then(|()| replace(shared, version, file));
+    if loaded.is_ok() {
+        let (log, mut alone) = (&shared.keyspace.log, shared.gate.exclusive());
         log.restart_at(offset, &mut alone);
         shared.replication.set_history(id);
         log.set_backlog(shared.config().replication.backlog_size, &mut alone);
@@ -120,7 +113,8 @@ pub fn load(
     }
     shared.send_all(|| Message::Look);
     let config = shared.config();
-    if config.aof.appendonly {
+    // A log of no data must not take the place of one that has some.
+    if config.aof.appendonly && loaded.is_ok() {
         shared.aof.obey(shared, false, &config);
     }
     shared.freeing.tidy_later();
@@ -138,8 +132,28 @@ fn wait_for_readers(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-fn forget(shared: &'static Shared) {
-    let mut core = Core::new(shared, 0);
-    forget_all(shared, &mut core, &mut shared.gate.exclusive());
+/// Loads the snapshot; what cannot be loaded as a whole is not there at all.
+fn replace(shared: &'static Shared, version: u64, file: &Received) -> Result<(), String> {
+    let path: &Path = &file.0;
+    forget(shared, Some(version))?;
+    let loaded = read(shared, path, Entrance::Gate(shared.gate), (&stream_env(shared), false));
+    loaded.map_err(|error| match forget(shared, None) {
+        Ok(()) => error.to_string(),
+        Err(text) => text,
+    })
+}
+
+/// Throws all data away, and what the log has kept of its history: nobody may go on from there. With
+/// the gate closed it stays so whether another server is to be followed by now.
+fn forget(shared: &'static Shared, version: Option<u64>) -> Result<(), String> {
+    let (mut core, mut alone) = (Core::new(shared, 0), shared.gate.exclusive());
+    if version.is_some_and(|version| !shared.replication.upstream.is_current(version)) {
+        return Err("another one is to be followed".into());
+    }
+    forget_all(shared, &mut core, &mut alone);
+    shared.keyspace.log.set_backlog(0, &mut alone);
+    shared.replication.upstream.db.store(0, Relaxed);
+    drop(alone);
     shared.freeing.free(core.tally.garbage.drain(..));
+    Ok(())
 }

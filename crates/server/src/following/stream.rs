@@ -17,8 +17,21 @@ struct Transaction {
     bytes: Vec<u8>,
 }
 
+/// Why a stream is followed no more.
+pub enum Ended {
+    Link(String),
+    /// What has come cannot be executed.
+    Unusable(String),
+}
+
+impl From<String> for Ended {
+    fn from(text: String) -> Ended {
+        Ended::Link(text)
+    }
+}
+
 /// Executes what comes, until the link ends.
-pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), String> {
+pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
     let mut transaction: Option<Transaction> = None;
     let mut count = 0_u64;
     link.acknowledge()?;
@@ -32,14 +45,14 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), String> {
         let (words, size) = match parse(bytes) {
             Ok(Record::Call { words, size }) => (words, size),
             Ok(Record::Line { .. } | Record::Group(_)) => {
-                return Err("a line in its stream is no call".into());
+                return Err(Ended::Unusable("a line is no call".into()));
             }
             Err(NoRecord::Incomplete) => {
                 link.receive()?;
                 replayer.look_around();
                 continue;
             }
-            Err(NoRecord::Wrong { what, .. }) => return Err(format!("in its stream: {what}")),
+            Err(NoRecord::Wrong { what, .. }) => return Err(Ended::Unusable(what.into())),
         };
         let (args, raw) = (Args::new(bytes, &words), &bytes[..size]);
         let is = |name: &[u8]| args.name().eq_ignore_ascii_case(name);
@@ -48,10 +61,11 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), String> {
             None if is(b"multi") => {
                 transaction = Some(Transaction { calls: Vec::new(), bytes: raw.to_vec() });
             }
-            None => replayer.follow(args, raw)?,
+            None => replayer.follow(args, raw).map_err(Ended::Unusable)?,
             Some(queued) if is(b"exec") => {
                 queued.bytes.extend_from_slice(raw);
-                replayer.follow_all(&queued.calls, &queued.bytes)?;
+                let followed = replayer.follow_all(&queued.calls, &queued.bytes);
+                followed.map_err(Ended::Unusable)?;
                 transaction = None;
             }
             Some(queued) => {

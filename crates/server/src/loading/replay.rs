@@ -103,31 +103,76 @@ impl Replayer {
         self.db = DbIndex(0);
     }
 
+    /// Runs a call about data; it goes through the gate by itself.
     fn run_data(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Error> {
+        let shared = self.shared;
+        if !matches!(command.run, Run::World(_)) {
+            let pass = shared.gate.enter_extra();
+            self.check_wanted()?;
+            let result = self.run_planned(command, args, &pass);
+            self.relay(&pass);
+            return result;
+        }
+        let (start, mut pass) = (Instant::now(), shared.gate.exclusive());
+        self.check_wanted()?;
+        let result = self.run_alone(command, args, &mut pass);
+        self.relay(&pass);
+        drop(pass);
+        if start.elapsed() >= LONG {
+            // Else a row of such calls keeps everybody out until all is loaded.
+            std::thread::sleep(OPEN);
+        }
+        result
+    }
+
+    /// As `run_data`, with the gate closed.
+    fn run_alone(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        pass: &mut ExclusivePass<'static>,
+    ) -> Result<(), Error> {
+        let Run::World(run) = command.run else { return self.run_planned(command, args, pass) };
+        let Replayer { shared, env, tally, reply, db, .. } = self;
+        let (keyspace, db) = (&shared.keyspace, *db);
+        execute_world(run, &mut World { args, db, keyspace, pass, env, tally, reply }).map(drop)
+    }
+
+    /// Runs a call that names its keys.
+    fn run_planned(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        pass: &Pass<'_>,
+    ) -> Result<(), Error> {
         let Replayer { shared, env, tally, rng, reply, keys, db, .. } = self;
         let (keyspace, db) = (&shared.keyspace, *db);
-        if let Run::World(run) = command.run {
-            let (start, mut pass) = (Instant::now(), shared.gate.exclusive());
-            check(shared, self.following)?;
-            let world = &mut World { args, db, keyspace, pass: &mut pass, env, tally, reply };
-            let result = execute_world(run, world);
-            relay(shared, &mut self.relayed, &pass);
-            drop(pass);
-            if start.elapsed() >= LONG {
-                // Else a row of such calls keeps everybody out until all is loaded.
-                std::thread::sleep(OPEN);
-            }
-            return result.map(drop);
-        }
         keys.clear();
         plan::keys(keyspace, command, args, db, keys)?;
         let call = Call { command, args, db, keys };
         let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
-        let pass = shared.gate.enter_extra();
-        check(shared, self.following)?;
-        let result = execute(keyspace, &pass, &call, context);
-        relay(shared, &mut self.relayed, &pass);
-        result.map(drop)
+        execute(keyspace, pass, &call, context).map(drop)
+    }
+
+    /// Runs a call, one about data in the given way. Fails only if there is no such command.
+    fn run(
+        &mut self,
+        args: Args<'_>,
+        run_data: impl FnOnce(&mut Replayer, &'static Command) -> Result<(), Error>,
+    ) -> Result<(), String> {
+        let entry = self.find(args)?;
+        self.calls += 1;
+        let result = match entry.handler {
+            Handler::Data(command) => run_data(self, command),
+            _ if entry.full_name == "select" => self.select(&args[1]),
+            _ if changes_something(entry) => {
+                let db = self.db;
+                self.aside()?.run(entry, args, db)
+            }
+            _ => Ok(()),
+        };
+        self.settle(args, result);
+        Ok(())
     }
 
     /// Executes a call of a primary's stream, and appends it to the log as it came.
@@ -137,82 +182,63 @@ impl Replayer {
         self.end_relay()
     }
 
-    /// As `follow`, of a transaction: nobody sees a part of it.
+    /// As `follow`, of a transaction: nobody sees a part of it, and it is executed as a whole or not
+    /// at all.
     pub fn follow_all(&mut self, calls: &[ArgsBuf], bytes: &[u8]) -> Result<(), String> {
-        let is_data = |call: &ArgsBuf| {
-            let entry = self.find(call.as_args());
-            entry.is_ok_and(|entry| {
-                matches!(entry.handler, Handler::Data(_)) || !changes_something(entry)
-            })
-        };
-        if !calls.iter().all(is_data) {
-            // Rare enough: a transaction that loads functions.
+        let entries = calls.iter().map(|call| self.find(call.as_args()));
+        let entries = entries.collect::<Result<Vec<_>, _>>()?;
+        if entries.iter().any(|entry| changes_something(entry)) {
+            // Rare enough: it loads functions, which have to go through the gate themselves.
             calls.iter().try_for_each(|call| self.call(call.as_args()))?;
-        } else {
-            let mut pass = self.shared.gate.exclusive();
-            check(self.shared, self.following).map_err(|_| ANOTHER)?;
-            for call in calls {
-                self.call_alone(call.as_args(), &mut pass)?;
-            }
-            self.shared.replication.upstream.db.store(self.db.0, Relaxed);
             self.relayed.extend_from_slice(bytes);
-            relay(self.shared, &mut self.relayed, &pass);
+            return self.end_relay();
         }
-        if self.relayed.is_empty() && !calls.iter().all(|call| self.find(call.as_args()).is_ok()) {
-            return Err("a transaction with a call of no command".into());
+        let mut pass = self.shared.gate.exclusive();
+        self.check_wanted().map_err(|_| ANOTHER)?;
+        for call in calls {
+            let args = call.as_args();
+            self.run(args, |replayer, command| replayer.run_alone(command, args, &mut pass))?;
         }
+        self.relayed.extend_from_slice(bytes);
+        self.relay(&pass);
+        drop(pass);
         self.end_relay()
     }
 
-    /// Runs a call of a transaction with the gate closed.
-    fn call_alone(
-        &mut self,
-        args: Args<'_>,
-        pass: &mut ExclusivePass<'static>,
-    ) -> Result<(), String> {
-        let entry = self.find(args)?;
-        self.calls += 1;
-        let result = match entry.handler {
-            Handler::Data(command) => self.run_alone(command, args, pass),
-            _ if entry.full_name == "select" => self.select(&args[1]),
+    /// Fails if the stream that is followed is not wanted any more. Inside the gate that stays so.
+    fn check_wanted(&self) -> Result<(), Error> {
+        let upstream = &self.shared.replication.upstream;
+        match self.following {
+            Some(version) if !upstream.is_current(version) => Err(Error::fixed(ANOTHER)),
             _ => Ok(()),
-        };
-        self.settle(args, result);
-        Ok(())
-    }
-
-    fn run_alone(
-        &mut self,
-        command: &'static Command,
-        args: Args<'_>,
-        pass: &mut ExclusivePass<'static>,
-    ) -> Result<(), Error> {
-        let Replayer { shared, env, tally, rng, reply, keys, db, .. } = self;
-        let (keyspace, db) = (&shared.keyspace, *db);
-        if let Run::World(run) = command.run {
-            let world = &mut World { args, db, keyspace, pass, env, tally, reply };
-            return execute_world(run, world).map(drop);
         }
-        keys.clear();
-        plan::keys(keyspace, command, args, db, keys)?;
-        let call = Call { command, args, db, keys };
-        let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
-        execute(keyspace, pass, &call, context).map(drop)
     }
 
-    /// Appends what no call has appended, since it did nothing.
+    /// Appends to the log what was executed, if anything is to be.
+    fn relay(&mut self, pass: &Pass<'_>) {
+        if self.relayed.is_empty() {
+            return;
+        }
+        let shared = self.shared;
+        shared.replication.upstream.db.store(self.db.0, Relaxed);
+        if shared.keyspace.log.is_open() {
+            shared.keyspace.log.append(pass, &self.relayed);
+        }
+        self.relayed.clear();
+    }
+
+    /// Appends what no call has appended, since it did nothing, and wakes who reads the log.
     fn end_relay(&mut self) -> Result<(), String> {
         let shared = self.shared;
         if !self.relayed.is_empty() {
             let pass = shared.gate.enter_extra();
-            if check(shared, self.following).is_err() {
+            if self.check_wanted().is_err() {
                 self.relayed.clear();
                 return Err(ANOTHER.into());
             }
-            shared.replication.upstream.db.store(self.db.0, Relaxed);
-            relay(shared, &mut self.relayed, &pass);
+            self.relay(&pass);
         }
-        shared.aof.wake_for(&shared.keyspace.log, &Env { logs: true, ..Env::default() });
+        shared.aof.wake_behind(&shared.keyspace.log, false);
         shared.replication.wake_for(&shared.keyspace.log, &shared.workers);
         Ok(())
     }
@@ -280,42 +306,10 @@ impl Replay for Replayer {
         if !self.shared.saving.loading.is_wanted() {
             return Err("given up, since the server ends,".into());
         }
-        let entry = self.find(args)?;
-        self.calls += 1;
         let loading = &self.shared.saving.loading;
         loading.key_delay.wait(1, || loading.is_wanted());
-        let result = match entry.handler {
-            Handler::Data(command) => self.run_data(command, args),
-            _ if entry.full_name == "select" => self.select(&args[1]),
-            _ if changes_something(entry) => {
-                let db = self.db;
-                self.aside()?.run(entry, args, db)
-            }
-            _ => Ok(()),
-        };
-        self.settle(args, result);
-        Ok(())
+        self.run(args, |replayer, command| replayer.run_data(command, args))
     }
 }
 
 const ANOTHER: &str = "another one is to be followed";
-
-/// Fails if the stream that is followed is not wanted any more. Inside the gate that stays so.
-fn check(shared: &Shared, following: Option<u64>) -> Result<(), Error> {
-    match following {
-        Some(version) if !shared.replication.upstream.is_current(version) => {
-            Err(Error::fixed(ANOTHER))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Appends to the log what was executed, if anything is to be.
-fn relay(shared: &Shared, bytes: &mut Vec<u8>, pass: &Pass<'_>) {
-    if !bytes.is_empty() {
-        if shared.keyspace.log.is_open() {
-            shared.keyspace.log.append(pass, bytes);
-        }
-        bytes.clear();
-    }
-}

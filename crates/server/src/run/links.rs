@@ -14,6 +14,9 @@ use crate::replicas::{Replica, Stage};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::connection::link::{Sends, Snapshot, Stream};
+use crate::state::core::Core;
+use crate::store::Store;
+use crate::workers::Message;
 
 /// What a link is given at a time.
 const PIECE: u64 = 256 << 10;
@@ -28,6 +31,7 @@ const GOODBYE_S: u64 = 20;
 impl Worker {
     /// Sends all links what there is, and sleeps for them if that was all.
     pub fn feed_links(&mut self) {
+        self.tend_backlog();
         if !self.shared.replication.has_links() {
             return;
         }
@@ -36,13 +40,34 @@ impl Worker {
             return;
         }
         self.shared.replication.wake_up(self.index);
-        let mut end = self.feed_all();
+        let end = self.feed_all();
         self.shared.replication.sleep_at(self.index, end);
         // What was appended in between woke nobody.
         if self.shared.keyspace.log.end() > end {
-            end = self.feed_all();
+            let end = self.feed_all();
             self.shared.replication.sleep_at(self.index, end);
         }
+    }
+
+    /// Worker 0 has the backlog obey the options, and go when nobody has asked for it in a long
+    /// time.
+    fn tend_backlog(&mut self) {
+        let Core { config, config_version, env, links, .. } = &mut self.core;
+        let ends_ms = self.shared.replication.backlog_ends_ms(&config.replication);
+        let is_over = ends_ms.is_some_and(|ends_ms| ends_ms <= env.now_ms);
+        if self.index != 0 || links.obeyed == *config_version && !is_over {
+            return;
+        }
+        let Store { gate, keyspace, replication, .. } = &self.shared.store;
+        if keyspace.log.backlog() > 0 {
+            let alone = gate.exclusive_unless(|| keyspace.busy.is_busy());
+            let Some(mut alone) = alone else { return };
+            match is_over {
+                true => replication.end_backlog(self.shared, &mut alone),
+                false => keyspace.log.set_backlog(config.replication.backlog_size, &mut alone),
+            }
+        }
+        links.obeyed = *config_version;
     }
 
     /// Returns up to where all have been sent the log, as far as they are there.
@@ -163,6 +188,11 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         let Some(link) = connection.link.as_deref_mut() else { return };
         let (stage, replica) = (link.stage(), &link.replica);
+        // While it loads it sends no more than a line's end now and then.
+        let received_bytes = connection.client.received_bytes.load(Relaxed);
+        if std::mem::replace(&mut link.received_bytes, received_bytes) != received_bytes {
+            replica.heard_ms.store(now_ms, Relaxed);
+        }
         let is_told_nothing = match &link.sends {
             Sends::Nothing => stage == Stage::AwaitsSnapshot,
             Sends::Snapshot(snapshot) => !snapshot.has_head,
@@ -213,17 +243,24 @@ impl Worker {
     /// Forgets the link of a connection that closes.
     pub fn forget_link(&mut self, connection: &mut Connection) {
         if let Some(link) = connection.link.take() {
-            self.core.links.remove(connection.id.index as usize);
-            if link.stage() != Stage::Greeting {
-                notice!("the link of a replica is closed name={}", link.replica.name());
+            if link.stage() == Stage::Greeting {
+                return;
             }
-            self.shared.replication.remove(link.replica.client, self.core.env.now_ms);
+            notice!("the link of a replica is closed name={}", link.replica.name());
+            self.core.links.remove(connection.id.index as usize);
+            let shared = self.shared;
+            if shared.replication.remove(link.replica.client, self.core.env.now_ms) {
+                // It looks after the backlog.
+                shared.send(0, Message::Look);
+            }
         }
     }
 
-    /// When links want to be looked at, from now.
+    /// When links, or the backlog, want to be looked at, from now.
     pub fn links_timeout(&self) -> Option<Duration> {
-        let next_ms = self.core.links.next_look_ms()?;
+        let ends_ms = self.shared.replication.backlog_ends_ms(&self.core.config.replication);
+        let next_ms = self.core.links.next_look_ms().into_iter();
+        let next_ms = next_ms.chain(ends_ms.filter(|_| self.index == 0)).min()?;
         Some(Duration::from_millis(next_ms.saturating_sub(self.core.env.now_ms)))
     }
 }

@@ -246,6 +246,7 @@ fn start_workers(
     let shared = assemble(config, facts, access, tls, wakers);
     crash::install(shared);
     shared.saving.file.begin(&shared.config(), &shared.facts.identity);
+    shared.saving.obey(&shared.config());
     shared.aof.look_around(&shared.config());
     loading::begin_if_there_is_something(shared);
     let started = saving::start(shared).and_then(|()| freeing::start(shared));

@@ -53,6 +53,7 @@ mod process;
 mod pubsub;
 mod pubsub_workers;
 mod replication;
+mod replication_misuse;
 mod requests;
 mod rest;
 mod sandbox;

@@ -201,8 +201,16 @@ impl Aof {
     /// Wakes the thread, if it sleeps, for what waits for it.
     #[inline]
     pub fn wake_for(&self, log: &Log, env: &Env) {
-        // Whoever reads only wakes it if what was read is not on disk.
-        if env.logs && (self.waiting_bytes(log) > 0 || env.fences && log.end() > self.durable()) {
+        if env.logs {
+            self.wake_behind(log, env.fences);
+        }
+    }
+
+    /// As `wake_for`, behind who has appended to the log. Whoever reads only wakes it if what was
+    /// read is not on disk.
+    #[inline]
+    pub fn wake_behind(&self, log: &Log, fences: bool) {
+        if self.waiting_bytes(log) > 0 || fences && log.end() > self.durable() {
             self.wake();
         }
     }

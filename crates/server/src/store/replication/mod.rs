@@ -7,7 +7,6 @@
 //! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
 
 pub mod sync;
-pub mod sync_disk;
 pub mod upstream;
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -33,7 +32,7 @@ const AWAKE: u64 = u64::MAX;
 pub struct Replication {
     history: Mutex<History>,
     replicas: Mutex<Vec<Arc<Replica>>>,
-    /// How many there are, links that are still greeting included.
+    /// How many there are.
     count: AtomicUsize,
     /// By worker: up to where all of its links have sent the log, if it sleeps.
     asleep_at: Box<[AtomicU64]>,
@@ -129,11 +128,10 @@ impl Replication {
 
     /// All that have asked for the data.
     pub fn replicas(&self) -> Vec<Arc<Replica>> {
-        let asked = |replica: &&Arc<Replica>| replica.stage() != Stage::Greeting;
-        lock(&self.replicas).iter().filter(asked).cloned().collect()
+        lock(&self.replicas).clone()
     }
 
-    /// Whether there may be any.
+    /// Whether there are any.
     #[inline]
     pub fn has_links(&self) -> bool {
         self.count.load(Relaxed) > 0
@@ -146,16 +144,18 @@ impl Replication {
         self.lonely_since_ms.store(0, Relaxed);
     }
 
-    /// Forgets one whose link is closed.
-    pub fn remove(&self, client: u64, now_ms: u64) {
+    /// Forgets one whose link is closed. Says whether it was the last.
+    pub fn remove(&self, client: u64, now_ms: u64) -> bool {
         let mut replicas = lock(&self.replicas);
         replicas.retain(|replica| replica.client != client);
         self.count.store(replicas.len(), Relaxed);
-        if replicas.is_empty() {
+        let was_last = replicas.is_empty();
+        if was_last {
             self.lonely_since_ms.store(now_ms, Relaxed);
         }
         drop(replicas);
         lock(&self.waiting).forget(client);
+        was_last
     }
 
     /// How many have executed the stream up to an offset, or have it on disk.
@@ -242,10 +242,12 @@ impl Replication {
             && self.next_ping_ms.compare_exchange(due_ms, next_ms, AcqRel, Acquire).is_ok()
     }
 
-    /// When the backlog goes, in ms since 1970, unless a replica comes.
+    /// When the backlog goes, in ms since 1970, unless a replica comes. That of a replica stays: it
+    /// may have to take its primary's place.
+    #[inline]
     pub fn backlog_ends_ms(&self, config: &ReplicationConfig) -> Option<u64> {
         let since_ms = self.lonely_since_ms.load(Relaxed);
-        (since_ms > 0 && config.backlog_ttl > 0)
+        (since_ms > 0 && config.backlog_ttl > 0 && !self.upstream.is_replica())
             .then(|| since_ms.saturating_add(config.backlog_ttl.saturating_mul(1000)))
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::serial::Version;
+use kvasir_persistence::disk::{Append, OneFile};
 use kvasir_persistence::save::{Options, Place, SaveError};
 use kvasir_persistence::snapshot::{Entrance, Snapshot};
 use kvasir_reactor::{clock, random, thread as reactor_thread};
@@ -17,10 +18,24 @@ use kvasir_structures::locks::lock;
 use crate::log::{notice, warning};
 use crate::replicas::sync_file::{Begun, SyncFile};
 use crate::store::Store;
-use crate::store::replication::sync_disk::SyncDisk;
 use crate::store::saving;
 use crate::store::tuning::env;
 use crate::workers::Message;
+
+/// A snapshot's file, of which workers that have links hear as it grows.
+#[derive(Clone)]
+struct Growing {
+    file: Arc<SyncFile>,
+    store: &'static Store,
+}
+
+impl Append for Growing {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.append(bytes)?;
+        self.store.replication.wake_all(&self.store.workers);
+        Ok(())
+    }
+}
 
 /// After a failure it is tried again so much later.
 const RETRY: Duration = Duration::from_secs(1);
@@ -121,7 +136,7 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     let snapshot = saving::snapshot(store, &config, &env, &cancel);
     let snapshot = Snapshot { bytes_per_second: &unlimited, progress: &progress, ..snapshot };
     let place = Place { target: Path::new("temp-sync"), id: saving::new_id()?, files: 1 };
-    let disk = SyncDisk { file: Arc::clone(file), store };
+    let disk = OneFile(Growing { file: Arc::clone(file), store });
     let entrance = Entrance::Gate(store.gate);
     // What any replica can read, unless the data needs more.
     let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
@@ -146,12 +161,12 @@ fn begin(store: &'static Store, file: &Arc<SyncFile>, alone: &mut ExclusivePass<
         links.len(),
         store.keyspace.log.end()
     );
+    replication.stats.full.fetch_add(links.len() as u64, Relaxed);
     for Link { worker, client } in links {
         let reader = store.keyspace.log.open(alone);
         let begun = Begun { client, file: Arc::clone(file), id: id.clone(), reader };
         store.send(worker, Message::Sync(Box::new(begun)));
     }
-    replication.stats.full.fetch_add(1, Relaxed);
 }
 
 /// 40 characters that no snapshot has.

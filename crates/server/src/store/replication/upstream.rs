@@ -14,6 +14,8 @@ use kvasir_structures::locks::lock;
 pub struct Upstream {
     state: Mutex<State>,
     changed: Condvar,
+    /// Changes with the server to follow, with `state` locked.
+    version: AtomicU64,
     is_replica: AtomicBool,
     stage: AtomicUsize,
     /// When the primary was last heard of, in ms since 1970.
@@ -30,8 +32,6 @@ pub struct Upstream {
 #[derive(Default)]
 struct State {
     primary: Option<Primary>,
-    /// Changes with it.
-    version: u64,
     /// To be shut down when the primary is another one.
     socket: Option<TcpStream>,
     /// What CLIENT LIST calls the link.
@@ -86,7 +86,7 @@ impl Upstream {
         self.down_since_ms.store(if primary.is_some() { now_ms } else { 0 }, Relaxed);
         self.set_stage(Stage::Down);
         state.primary = primary;
-        state.version += 1;
+        self.version.fetch_add(1, Relaxed);
         if let Some(socket) = state.socket.take() {
             // Whoever reads from it finds the end.
             let _ = socket.shutdown(std::net::Shutdown::Both);
@@ -99,7 +99,7 @@ impl Upstream {
         let mut state = lock(&self.state);
         loop {
             if let Some(primary) = &state.primary {
-                return (primary.clone(), state.version);
+                return (primary.clone(), self.version.load(Relaxed));
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -109,7 +109,7 @@ impl Upstream {
     pub fn rest(&self, version: u64, time: Duration) {
         let begin = Instant::now();
         let mut state = lock(&self.state);
-        while state.version == version {
+        while self.is_current(version) {
             let left = time.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return;
@@ -119,9 +119,11 @@ impl Upstream {
         }
     }
 
-    /// Whether the wish is still that one.
+    /// Whether the wish is still that one. It changes with the gate closed, so who is inside may
+    /// rely on the answer.
+    #[inline]
     pub fn is_current(&self, version: u64) -> bool {
-        lock(&self.state).version == version
+        self.version.load(Relaxed) == version
     }
 
     /// Ends the link, if clients call it so; it is taken up again.
@@ -138,7 +140,7 @@ impl Upstream {
     /// know by this number; false if the wish has changed already.
     pub fn hold(&self, version: u64, client: u64, socket: &TcpStream) -> std::io::Result<bool> {
         let mut state = lock(&self.state);
-        if state.version != version {
+        if !self.is_current(version) {
             return Ok(false);
         }
         state.socket = Some(socket.try_clone()?);
@@ -157,8 +159,8 @@ impl Upstream {
 
     /// Changes something about the link, unless the wish has changed.
     pub fn note(&self, version: u64, change: impl FnOnce(&Upstream)) {
-        let state = lock(&self.state);
-        if state.version == version {
+        let _state = lock(&self.state);
+        if self.is_current(version) {
             change(self);
         }
     }

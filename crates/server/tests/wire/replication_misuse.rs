@@ -1,0 +1,268 @@
+//! Primaries that lie, replicas that do not answer, links that are refused: nobody gets other data
+//! than the primary's, and nobody waits for ever.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use kvasir_resp::encode::encode_request;
+use kvasir_resp::value::Value;
+
+use crate::certificates::free_port;
+use crate::harness::{Client, DEADLINE, Server, figure, wait_until};
+
+const ID: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A server that says what a test wants to a replica.
+struct Liar(TcpListener);
+
+/// A link to a replica.
+struct Link(TcpStream);
+
+impl Liar {
+    fn new() -> (Liar, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (Liar(listener), port)
+    }
+
+    /// The next link, once it has asked for data; and what it has said then.
+    fn accept(&self) -> (Link, String) {
+        let (stream, _) = self.0.accept().unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut link = Link(stream);
+        loop {
+            let words = link.hear();
+            if words.starts_with("PSYNC ") {
+                return (link, words);
+            }
+            link.say(b"+OK\r\n");
+        }
+    }
+}
+
+impl Link {
+    fn say(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    /// The next call of the replica; a bare line end is an empty one.
+    fn hear(&mut self) -> String {
+        let mut words = Vec::new();
+        let head = self.line();
+        let Some(count) = head.strip_prefix('*') else { return head };
+        for _ in 0..count.parse::<usize>().unwrap() {
+            self.line();
+            words.push(self.line());
+        }
+        words.join(" ")
+    }
+
+    fn line(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while self.0.read_exact(&mut byte).map(|()| byte[0] != b'\n').unwrap() {
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap().trim_end().into()
+    }
+
+    /// Sends all data of a moment, which a server has saved.
+    fn give(&mut self, offset: u64, snapshot: &[u8]) {
+        self.say(format!("+FULLRESYNC {ID} {offset}\r\n").as_bytes());
+        self.say(format!("${}\r\n", snapshot.len()).as_bytes());
+        self.say(snapshot);
+    }
+
+    fn call(&mut self, words: &[&str]) {
+        self.say(&encode_request(words));
+    }
+
+    /// Waits until the replica says that it has executed so much.
+    fn wait_for_ack(&mut self, offset: u64) {
+        while !self.hear().starts_with(&format!("REPLCONF ACK {offset}")) {}
+    }
+}
+
+/// A file of these keys, as a primary has it.
+fn snapshot_of(calls: &[&str]) -> Vec<u8> {
+    let server = Server::kvasir("epoll", &[]);
+    let mut client = server.connect();
+    calls.iter().for_each(|call| assert!(!client.ask(call).is_error()));
+    assert_eq!(client.ask("SAVE"), Value::Simple("OK".into()));
+    std::fs::read(server.directory().join("dump.rdb")).unwrap()
+}
+
+fn replica_of(port: u16, options: &[&str]) -> (Server, Client) {
+    let port = port.to_string();
+    let own = ["--replicaof", "127.0.0.1", &port];
+    let server = Server::kvasir("epoll", &[&own, options].concat());
+    let client = server.connect();
+    (server, client)
+}
+
+fn length(words: &[&str]) -> u64 {
+    encode_request(words).len() as u64
+}
+
+#[test]
+fn what_cannot_be_executed_leads_to_all_data_again() {
+    let (liar, port) = Liar::new();
+    let (_server, mut client) = replica_of(port, &[]);
+    let snapshot = snapshot_of(&["SET a 1"]);
+    let streams: [&[u8]; 4] = [
+        b"*2\r\n$6\r\nNOSUCH\r\n$1\r\na\r\n",
+        // No part of a transaction is executed.
+        b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n*1\r\n$6\r\nNOSUCH\r\n*1\r\n$4\r\nEXEC\r\n",
+        b"*1\r\n$3\r\nSET!!",
+        b"hello\r\n",
+    ];
+    for stream in streams {
+        let (mut link, asked) = liar.accept();
+        assert!(!asked.contains(ID), "it wants to go on: {asked}");
+        link.give(100, &snapshot);
+        link.wait_for_ack(100);
+        assert_eq!(client.ask_text("GET a"), "1");
+        link.say(stream);
+        // It leaves before it is asked to.
+        while link.0.read(&mut [0; 100]).is_ok_and(|size| size > 0) {}
+        assert_eq!(client.ask_text("GET a"), "1");
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_broken_leaves_nothing_and_no_place_to_go_on_from() {
+    let (liar, port) = Liar::new();
+    let (_server, mut client) = replica_of(port, &["--appendonly", "yes"]);
+    let snapshot = snapshot_of(&["SET a 1", "SET b 2"]);
+    let (mut link, _) = liar.accept();
+    link.give(100, &snapshot);
+    link.wait_for_ack(100);
+    drop(link);
+    let (mut link, asked) = liar.accept();
+    assert_eq!(asked, format!("PSYNC {ID} 101"));
+    let mut broken = snapshot.clone();
+    let last = broken.len() - 12;
+    broken[last] ^= 1;
+    link.give(200, &broken);
+    // Half of the data is no data: it asks for all of it.
+    let (mut link, asked) = liar.accept();
+    assert_eq!(asked, "PSYNC ? -1");
+    assert_eq!(client.ask("DBSIZE"), Value::Integer(0));
+    link.give(300, &snapshot);
+    link.wait_for_ack(300);
+    assert_eq!(client.ask("DBSIZE"), Value::Integer(2));
+}
+
+#[test]
+fn a_transaction_with_functions_counts_as_long_as_it_is() {
+    let (liar, port) = Liar::new();
+    let (_server, mut client) = replica_of(port, &[]);
+    let (mut link, _) = liar.accept();
+    link.give(0, &snapshot_of(&[]));
+    let code = "#!lua name=lib\nredis.register_function('f', function() return 7 end)";
+    let calls: [&[&str]; 4] =
+        [&["MULTI"], &["SET", "a", "1"], &["FUNCTION", "LOAD", code], &["EXEC"]];
+    calls.iter().for_each(|call| link.call(call));
+    let end: u64 = calls.iter().map(|call| length(call)).sum();
+    link.call(&["REPLCONF", "GETACK", "*"]);
+    link.wait_for_ack(end + length(&["REPLCONF", "GETACK", "*"]));
+    assert_eq!(client.ask_text("GET a"), "1");
+    let list = format!("{:?}", client.ask("FUNCTION LIST"));
+    assert!(list.contains("\"lib\""), "no library lib: {list}");
+}
+
+#[test]
+fn while_it_loads_the_primary_hears_of_it_and_clients_wait() {
+    let (liar, port) = Liar::new();
+    // Ten keys take five seconds.
+    let (_server, mut client) = replica_of(port, &["--key-load-delay", "500000"]);
+    let keys: Vec<String> = (0..10).map(|number| format!("SET key{number} x")).collect();
+    let snapshot = snapshot_of(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let (mut link, _) = liar.accept();
+    link.give(100, &snapshot);
+    assert_eq!(link.hear(), "", "a bare line's end");
+    assert!(client.ask("GET key0").is_error());
+    client.ask("CONFIG SET key-load-delay 0");
+    link.wait_for_ack(100);
+    assert_eq!(client.ask("DBSIZE"), Value::Integer(10));
+}
+
+#[test]
+fn without_a_link_stale_data_is_served_or_not_and_nobody_may_follow() {
+    let (_server, mut client) = replica_of(free_port(), &[]);
+    assert_eq!(client.ask("GET a"), Value::Null);
+    let error = "NOMASTERLINK Can't SYNC while not connected with my master";
+    assert_eq!(client.ask("PSYNC ? -1"), Value::Error(error.into()));
+    let stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+    client.ask("CONFIG SET replica-serve-stale-data no");
+    assert_eq!(client.ask("GET a"), Value::Error(stale.into()));
+    assert!(client.ask_text("INFO replication").contains("master_link_status:down"));
+    let waits = client.ask("WAIT 1 10");
+    assert!(waits.is_error(), "{waits:?}");
+    client.ask("REPLICAOF NO ONE");
+    assert_eq!(client.ask("GET a"), Value::Null);
+    assert_eq!(client.ask("REPLICAOF a 99999"), Value::Error("ERR Invalid master port".into()));
+}
+
+#[test]
+fn a_password_is_asked_for_and_given() {
+    let port = free_port().to_string();
+    let primary = Server::kvasir("epoll", &["--port", &port, "--repl-diskless-sync-delay", "0"]);
+    let mut client = primary.connect();
+    client.ask("SET a 1");
+    client.ask("ACL SETUSER follower on >secret +psync +replconf +ping");
+    client.ask("ACL SETUSER default resetpass >other");
+    let number = port.parse().unwrap();
+    let (_server, mut reader) = replica_of(number, &["--masteruser", "follower"]);
+    wait_until("it has tried", || {
+        reader.ask_text("INFO replication").contains("master_link_status:down")
+    });
+    assert_eq!(reader.ask("GET a"), Value::Null);
+    reader.ask("CONFIG SET masterauth secret");
+    wait_until("it has the data", || reader.ask("GET a") != Value::Null);
+}
+
+#[test]
+fn a_replica_that_is_too_far_behind_is_closed() {
+    let primary = Server::kvasir("epoll", &["--repl-diskless-sync-delay", "0"]);
+    let mut client = primary.connect();
+    client.call(&["CONFIG", "SET", "client-output-buffer-limit", "replica 1mb 0 0"]);
+    let mut deaf = UnixStream::connect(primary.socket()).unwrap();
+    deaf.write_all(b"PSYNC ? -1\r\n").unwrap();
+    wait_until("it is a replica", || figure(&mut client, "replication", "connected_slaves") == 1);
+    let value = "x".repeat(100_000);
+    wait_until("it is closed", || {
+        client.call(&["SET", "a", &value]);
+        figure(&mut client, "replication", "connected_slaves") == 0
+    });
+}
+
+#[test]
+fn the_backlog_obeys_its_options_and_goes_when_nobody_has_come_for_long() {
+    let primary = Server::kvasir("epoll", &["--repl-diskless-sync-delay", "0"]);
+    let mut client = primary.connect();
+    // Who only says something about replication is no replica.
+    assert_eq!(client.ask("REPLCONF listening-port 1"), Value::Simple("OK".into()));
+    assert_eq!(figure(&mut client, "replication", "connected_slaves"), 0);
+    let mut replica = UnixStream::connect(primary.socket()).unwrap();
+    replica.write_all(b"PSYNC ? -1\r\n").unwrap();
+    let active = |client: &mut Client| figure(client, "replication", "repl_backlog_active");
+    wait_until("there is a backlog", || active(&mut client) == 1);
+    for number in 0..100 {
+        client.ask(&format!("SET key{number} {}", "x".repeat(30_000)));
+    }
+    let kept = |client: &mut Client| figure(client, "replication", "repl_backlog_histlen");
+    assert!(kept(&mut client) > 3_000_000);
+    client.ask("CONFIG SET repl-backlog-size 100kb");
+    wait_until("less is kept", || kept(&mut client) <= 100 * 1024);
+    let id = |client: &mut Client| {
+        let info = client.ask_text("INFO replication");
+        info.lines().find(|line| line.starts_with("master_replid:")).map(str::to_owned)
+    };
+    let before = id(&mut client);
+    client.ask("CONFIG SET repl-backlog-ttl 1");
+    drop(replica);
+    wait_until("it is gone", || active(&mut client) == 0);
+    // What is written from now on is nowhere: nobody may go on behind it.
+    assert_ne!(id(&mut client), before);
+}
