@@ -143,8 +143,8 @@ fn replace(shared: &'static Shared, version: u64, file: &Received) -> Result<(),
     })
 }
 
-/// Throws all data away, and what the log has kept of its history: nobody may go on from there. With
-/// the gate closed it stays so whether another server is to be followed by now.
+/// Throws all data away, and what the log has kept of its history: nobody may go on from there.
+/// With the gate closed it stays so whether another server is to be followed by now.
 fn forget(shared: &'static Shared, version: Option<u64>) -> Result<(), String> {
     let (mut core, mut alone) = (Core::new(shared, 0), shared.gate.exclusive());
     if version.is_some_and(|version| !shared.replication.upstream.is_current(version)) {

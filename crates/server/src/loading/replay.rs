@@ -182,8 +182,8 @@ impl Replayer {
         self.end_relay()
     }
 
-    /// As `follow`, of a transaction: nobody sees a part of it, and it is executed as a whole or not
-    /// at all.
+    /// As `follow`, of a transaction: nobody sees a part of it, and it is executed as a whole or
+    /// not at all.
     pub fn follow_all(&mut self, calls: &[ArgsBuf], bytes: &[u8]) -> Result<(), String> {
         let entries = calls.iter().map(|call| self.find(call.as_args()));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
