@@ -9,13 +9,15 @@ pub(super) const CLIENT_OUTPUT_BUFFER_LIMIT: Row = Row::new(
     "client-output-buffer-limit",
     Group::Clients,
     Kind::OutputLimits,
-    "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+    "normal 0 0 0 slave 0 0 0 pubsub 33554432 8388608 60",
     field!(client_output_buffer_limit),
     "\
 What may wait to be sent to a client before it is disconnected, for each class
 of clients: `normal`, `replica` (or `slave`), `pubsub`. Behind the class stand a
 hard limit, and a soft one with the seconds for which it may be exceeded.
-0: no limit. A class that is not named keeps its limits.",
+0: no limit. A class that is not named keeps its limits. What a replica has to
+get waits in the log (`repl-log-memory`) and costs little, so replicas need no
+limit: one that is disconnected gets all data anew, and falls behind again.",
 );
 
 pub(super) const MAXMEMORY_CLIENTS: Row = Row::new(

@@ -14,6 +14,7 @@ use crate::aof::{Fsync, Liburing, Size};
 use crate::kind::Value;
 use crate::memory::{HugePages, ValueCompression};
 use crate::persistence::RdbVersion;
+use crate::replication::LogCompression;
 use crate::tls::AuthClients;
 use crate::{
     FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, PubsubDefault, Supervised,
@@ -59,7 +60,7 @@ macro_rules! number {
     )+};
 }
 
-number!(u16, u32, u64, i64);
+number!(u8, u16, u32, u64, i64);
 
 impl Field for FileMode {
     fn value(&self) -> Value {
@@ -202,6 +203,7 @@ choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(HugePages, Auto = "auto", Yes = "yes", No = "no");
 choice!(RdbVersion, Auto = "auto", Redis70 = "10", Redis72 = "11");
 choice!(ValueCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");
+choice!(LogCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");
 choice!(WhoMay, No = "no", Yes = "yes", Local = "local");
 choice!(PubsubDefault, AllChannels = "allchannels", ResetChannels = "resetchannels");
 

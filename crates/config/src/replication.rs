@@ -1,5 +1,7 @@
 //! Options of replication.
 
+use kvasir_structures::compressed::Algorithm;
+
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Row};
 use crate::table::{field, integer, kept};
@@ -11,6 +13,13 @@ pub struct ReplicationConfig {
     pub backlog_size: u64,
     /// Seconds; 0: for ever.
     pub backlog_ttl: u64,
+    /// Bytes of the stream in memory, ...
+    pub log_memory: u64,
+    /// ...and in files; 0: as many as the disk has.
+    pub log_disk: u64,
+    pub log_compression: LogCompression,
+    /// Of Zstandard.
+    pub log_compression_level: u8,
     pub diskless_sync: bool,
     /// Seconds.
     pub diskless_sync_delay: u64,
@@ -33,6 +42,27 @@ pub struct ReplicationConfig {
     pub min_replicas: u64,
     /// Seconds; 0: no replica is needed.
     pub min_replicas_max_lag: u64,
+}
+
+/// How the stream is kept for slow replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogCompression {
+    No,
+    Lzf,
+    Lz4,
+    #[default]
+    Zstd,
+}
+
+impl LogCompression {
+    pub fn algorithm(self) -> Option<Algorithm> {
+        match self {
+            LogCompression::No => None,
+            LogCompression::Lzf => Some(Algorithm::Lzf),
+            LogCompression::Lz4 => Some(Algorithm::Lz4),
+            LogCompression::Zstd => Some(Algorithm::Zstd),
+        }
+    }
 }
 
 const I32_MAX: i64 = i32::MAX as i64;
@@ -72,6 +102,46 @@ memory. One that has missed no more goes on from there.",
         "\
 After so many seconds without a replica nothing is kept for them any more.
 0: it is kept for ever.",
+    ),
+    Row::new(
+        "repl-log-memory",
+        Group::Replication,
+        Kind::Memory { min: 8 << 20, max: i64::MAX },
+        "64mb",
+        field!(replication.log_memory),
+        "\
+What the stream of changes may take in memory while replicas are slow. What is
+more goes to files without names in `dir`, until they have it.",
+    ),
+    Row::new(
+        "repl-log-disk",
+        Group::Replication,
+        Kind::Memory { min: 0, max: i64::MAX },
+        "0",
+        field!(replication.log_disk),
+        "\
+What it may take in files. A replica that needs more gets all data anew.
+0: as much as the disk has.",
+    ),
+    Row::new(
+        "replica-output-buffer-compression",
+        Group::Replication,
+        Kind::Choice(LogCompression::WORDS),
+        "zstd",
+        field!(replication.log_compression),
+        "\
+How the stream is kept for slow replicas, and for `repl-backlog-size`, beyond
+its last 4 MiB: compressed once for all of them, by a thread in the background.
+What does not shrink by an eighth stays as it is. Replicas of this kind of
+server get it so, too.",
+    ),
+    Row::new(
+        "replica-output-buffer-compression-level",
+        Group::Replication,
+        integer(1, 19),
+        "1",
+        field!(replication.log_compression_level),
+        "The level of zstd; the others have none.",
     ),
     Row::new(
         "repl-diskless-sync",

@@ -13,6 +13,7 @@ pub mod blocks;
 pub mod cancel;
 mod chunks;
 pub mod claim;
+pub mod cold;
 pub mod delay;
 mod direct;
 pub mod disk;

@@ -39,6 +39,8 @@ pub mod lzf;
 pub mod ordered_set;
 #[cfg(not(loom))]
 pub mod packed;
+#[cfg(not(loom))]
+pub mod packing;
 pub mod prefetch;
 #[cfg(not(loom))]
 pub mod quicklist;

@@ -7,15 +7,16 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 use kvasir_structures::locks::lock;
-use kvasir_structures::log::Reader;
 
 use crate::commands::replication::ADMIN_LOADED;
 use crate::commands::{ANY_TIME_ADMIN, is_word};
 use crate::log::notice;
+use crate::replicas::wire::PACKED;
 use crate::replicas::{Replica, Stage};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::ClientKind;
 use crate::state::connection::link::{Link, Sends, Stream};
+use crate::store::replication::tail::TailReader;
 use crate::store::replication::{sync, upstream};
 
 pub static COMMANDS: &[&ServerCommand] = &[&REPLCONF, &PSYNC, &SYNC];
@@ -121,6 +122,8 @@ fn note(cx: &mut ServerCx<'_>, word: &[u8], value: &[u8]) -> Result<(), Error> {
             replica.takes_unsized.store(true, Relaxed);
         } else if is_word(value, "psync2") {
             replica.knows_renames.store(true, Relaxed);
+        } else if is_word(value, PACKED) {
+            replica.takes_packed.store(true, Relaxed);
         }
     } else if is_word(word, "rdb-only") {
         replica.wants_snapshot_only.store(number()? != 0, Relaxed);
@@ -177,8 +180,8 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let offset = parse_integer(offset).ok_or(Error::NOT_INTEGER)?;
     // The first byte has number 1 there.
     let start = offset.checked_sub(1).and_then(|start| u64::try_from(start).ok());
-    let (replication, log) = (&cx.shared.replication, &cx.shared.keyspace.log);
-    match start.and_then(|start| replication.reader_at(log, id, start)) {
+    let replication = &cx.shared.replication;
+    match start.and_then(|start| replication.reader_at(cx.shared, id, start)) {
         Some(reader) => go_on(cx, reader),
         None => {
             if id != b"?" {
@@ -191,19 +194,19 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 }
 
 /// The replica gets the stream from where it has it.
-fn go_on(cx: &mut ServerCx<'_>, reader: Reader<'static>) {
+fn go_on(cx: &mut ServerCx<'_>, reader: TailReader) {
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     let start = reader.cursor();
     let link = link(cx);
     let replica = Arc::clone(&link.replica);
     link.knows_psync = true;
-    link.sends = Sends::Stream(Stream::new(reader, true));
+    link.sends = Sends::Stream(Stream { reader, has_begun: true });
     replica.acked.store(start, Relaxed);
     replica.heard_ms.store(now_ms, Relaxed);
     become_replica(cx, Stage::Online);
     let id = shared.replication.history().id;
     match replica.knows_renames.load(Relaxed) {
-        true => cx.reply().simple(&format!("CONTINUE {id}")),
+        true => cx.reply().simple(&format!("CONTINUE {id}{}", replica.wire().word())),
         false => cx.reply().simple("CONTINUE"),
     }
     shared.replication.stats.partial.fetch_add(1, Relaxed);

@@ -14,6 +14,7 @@ use kvasir_resp::encode::encode_request;
 use crate::clients::{Client, Origin};
 use crate::following::WORKER;
 use crate::log::notice;
+use crate::replicas::wire::{self, Wire};
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::Primary;
 
@@ -35,6 +36,8 @@ pub struct Link {
     /// What was received and not used.
     bytes: Vec<u8>,
     used: usize,
+    /// What was received of packed pieces, once the stream comes in such.
+    packed: Option<Vec<u8>>,
     heard: Instant,
     /// When the primary was last told; `None`: it is not yet to be told.
     acknowledged: Option<Instant>,
@@ -51,9 +54,9 @@ impl Drop for Link {
 /// What the primary says to the wish to go on.
 pub enum Answer {
     /// The stream goes on; the history may have another name.
-    GoesOn { id: Option<String> },
+    GoesOn { id: Option<String>, wire: Wire },
     /// All data comes, of a moment in a history.
-    Begins { id: String, offset: u64 },
+    Begins { id: String, offset: u64, wire: Wire },
 }
 
 impl Link {
@@ -83,8 +86,17 @@ impl Link {
         let client = client(shared, &stream)?;
         let id = client.id;
         let heard = Instant::now();
-        let (bytes, used, acknowledged) = (Vec::new(), 0, None);
-        let link = Link { shared, version, stream, bytes, used, heard, acknowledged, client };
+        let link = Link {
+            shared,
+            version,
+            stream,
+            bytes: Vec::new(),
+            used: 0,
+            packed: None,
+            heard,
+            acknowledged: None,
+            client,
+        };
         match shared.replication.upstream.hold(version, id, &link.stream)? {
             true => Ok(link),
             false => Err(ErrorKind::Interrupted.into()),
@@ -127,7 +139,7 @@ impl Link {
             let ip = String::from_utf8_lossy(&config.announce_ip).into_owned();
             self.tell(&["REPLCONF", "ip-address", &ip])?;
         }
-        self.tell(&["REPLCONF", "capa", "eof", "capa", "psync2"])?;
+        self.tell(&["REPLCONF", "capa", "eof", "capa", "psync2", "capa", wire::PACKED])?;
         self.tell(&["REPLCONF", "version", VERSION])?;
         self.ask_for_data()
     }
@@ -139,21 +151,25 @@ impl Link {
     }
 
     fn ask_for_data(&mut self) -> Result<Answer, String> {
-        let log = &self.shared.keyspace.log;
-        let (id, offset) = match log.backlog() {
-            0 => ("?".to_owned(), "-1".to_owned()),
-            _ => (self.shared.replication.history().id, (log.end() + 1).to_string()),
+        let (log, replication) = (&self.shared.keyspace.log, &self.shared.replication);
+        let (id, offset) = match replication.tail.is_kept() {
+            false => ("?".to_owned(), "-1".to_owned()),
+            true => (replication.history().id, (log.end() + 1).to_string()),
         };
         self.send(&["PSYNC", &id, &offset])?;
         let answer = self.line()?;
         let words: Vec<_> = answer.split(' ').collect();
-        match words[..] {
-            ["+CONTINUE"] => Ok(Answer::GoesOn { id: None }),
-            ["+CONTINUE", id] => Ok(Answer::GoesOn { id: Some(id.to_owned()) }),
+        let (words, wire) = match words.split_last() {
+            Some((&wire::PACKED, words)) => (words, Wire::Packed),
+            _ => (&words[..], Wire::Plain),
+        };
+        match words {
+            ["+CONTINUE"] => Ok(Answer::GoesOn { id: None, wire }),
+            ["+CONTINUE", id] => Ok(Answer::GoesOn { id: Some((*id).to_owned()), wire }),
             ["+FULLRESYNC", id, offset] => {
                 let offset = offset.parse().map_err(|_| format!("it answers {answer}"))?;
                 notice!("full synchronization from the primary id={id} offset={offset}");
-                Ok(Answer::Begins { id: id.to_owned(), offset })
+                Ok(Answer::Begins { id: (*id).to_owned(), offset, wire })
             }
             _ => Err(format!("it answers PSYNC with {answer}")),
         }
@@ -194,6 +210,34 @@ impl Link {
         }
     }
 
+    /// The stream comes as `wire` says, from what is not used yet on.
+    ///
+    /// # Errors
+    ///
+    /// If that is not sound.
+    pub fn begin_stream(&mut self, wire: Wire) -> Result<(), String> {
+        if wire == Wire::Packed {
+            self.packed = Some(self.bytes.split_off(self.used));
+            self.pass(0);
+            self.unpack()?;
+        }
+        Ok(())
+    }
+
+    /// Unpacks the pieces that are whole by now.
+    fn unpack(&mut self) -> Result<(), String> {
+        let Some(packed) = &mut self.packed else { return Ok(()) };
+        let mut taken = 0;
+        while let Some((piece, size)) =
+            wire::take_packed(&packed[taken..]).map_err(|unsound| unsound.to_string())?
+        {
+            self.bytes.extend_from_slice(&piece);
+            taken += size;
+        }
+        packed.drain(..taken);
+        Ok(())
+    }
+
     /// Waits for more bytes, and does meanwhile what is due by the clock.
     pub fn receive(&mut self) -> Result<(), String> {
         self.bytes.drain(..std::mem::take(&mut self.used));
@@ -203,21 +247,30 @@ impl Link {
                 return Err("another one is to be followed".into());
             }
             self.acknowledge_in_time()?;
-            self.bytes.resize(len + READ_SIZE, 0);
-            let read = self.stream.read(&mut self.bytes[len..]);
-            self.bytes.truncate(len + read.as_ref().map_or(0, |size| *size));
-            match read {
+            match self.read() {
                 Ok(0) => return Err("it has closed the connection".into()),
                 Ok(_) => {
                     self.heard = Instant::now();
                     let now_ms = clock::now_unix_ms();
                     self.shared.replication.upstream.heard_ms.store(now_ms, Relaxed);
-                    return Ok(());
+                    self.unpack()?;
+                    if self.bytes.len() > len {
+                        return Ok(());
+                    }
                 }
                 Err(error) if is_pause(error.kind()) => self.check_silence()?,
                 Err(error) => return Err(error.to_string()),
             }
         }
+    }
+
+    fn read(&mut self) -> std::io::Result<usize> {
+        let bytes = self.packed.as_mut().unwrap_or(&mut self.bytes);
+        let len = bytes.len();
+        bytes.resize(len + READ_SIZE, 0);
+        let read = self.stream.read(&mut bytes[len..]);
+        bytes.truncate(len + read.as_ref().map_or(0, |size| *size));
+        read
     }
 
     fn check_silence(&self) -> Result<(), String> {

@@ -78,17 +78,20 @@ impl Follower {
         let upstream = &shared.replication.upstream;
         let mut link = Link::connect(shared, primary, version)?;
         upstream.note(version, |upstream| upstream.set_stage(Stage::Greeting));
-        match link.greet()? {
-            Answer::GoesOn { id } => {
+        let wire = match link.greet()? {
+            Answer::GoesOn { id, wire } => {
                 notice!("the primary goes on where this replica was primary={primary}");
                 shared.replication.rename(id, shared.keyspace.log.end());
+                wire
             }
-            Answer::Begins { id, offset } => {
+            Answer::Begins { id, offset, wire } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
                 let file = snapshot::receive(&mut link)?;
                 link.stay_alive(|| snapshot::load(shared, version, &file, (&id, offset)))?;
+                wire
             }
-        }
+        };
+        link.begin_stream(wire)?;
         notice!("the link to the primary is up primary={primary}");
         upstream.note(version, |upstream| {
             upstream.set_stage(Stage::Online);

@@ -106,7 +106,7 @@ pub fn load(
         let (log, mut alone) = (&shared.keyspace.log, shared.gate.exclusive());
         log.restart_at(offset, &mut alone);
         shared.replication.set_history(id);
-        log.set_backlog(shared.config().replication.backlog_size, &mut alone);
+        shared.replication.tail.begin(shared, &mut alone);
     }
     if loading.is_wanted() {
         loading.end();
@@ -123,7 +123,8 @@ pub fn load(
 
 /// Waits until nobody reads the log: it is about to begin elsewhere.
 fn wait_for_readers(shared: &Shared) -> Result<(), String> {
-    while shared.keyspace.log.has_readers() {
+    let (log, tail) = (&shared.keyspace.log, &shared.replication.tail);
+    while log.readers() > usize::from(tail.is_kept()) || tail.cold.has_readers() {
         if !shared.saving.loading.is_wanted() {
             return Err("the server ends".into());
         }
@@ -151,7 +152,7 @@ fn forget(shared: &'static Shared, version: Option<u64>) -> Result<(), String> {
         return Err("another one is to be followed".into());
     }
     forget_all(shared, &mut core, &mut alone);
-    shared.keyspace.log.set_backlog(0, &mut alone);
+    shared.replication.tail.end(&shared.keyspace.log, &mut alone);
     shared.replication.upstream.db.store(0, Relaxed);
     drop(alone);
     shared.freeing.free(core.tally.garbage.drain(..));

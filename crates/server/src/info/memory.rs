@@ -34,7 +34,7 @@ impl Memory {
             used_peak: shared.samples.note_used_memory(used),
             clients: client_bytes(shared),
             tables: table_bytes(source),
-            log: shared.keyspace.log.allocated_bytes() as u64,
+            log: log_bytes(shared),
             active: memory::active_bytes() as u64,
             resident: limits::resident_bytes().unwrap_or_default(),
         }
@@ -54,6 +54,11 @@ impl Memory {
         let added = self.used.saturating_sub(self.used_at_start);
         ratio(self.dataset(), added).min(1.0) * 100.0
     }
+}
+
+fn log_bytes(shared: &Shared) -> u64 {
+    let packed = shared.replication.tail.cold.allocated_bytes();
+    (shared.keyspace.log.allocated_bytes() + packed) as u64
 }
 
 fn client_bytes(shared: &Shared) -> u64 {

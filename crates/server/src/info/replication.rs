@@ -42,12 +42,28 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     lines.field("master_replid2", former);
     lines.field("master_repl_offset", end);
     lines.field("second_repl_offset", second_offset);
-    let is_active = log.backlog() > 0;
-    let kept = if is_active { (end - log.oldest()).min(log.backlog()) } else { 0 };
+    let is_active = replication.tail.is_kept();
+    let start = replication.tail.cold.start().max(end.saturating_sub(config.backlog_size));
+    let kept = if is_active { end - start } else { 0 };
     lines.field("repl_backlog_active", u8::from(is_active));
     lines.field("repl_backlog_size", config.backlog_size);
     lines.field("repl_backlog_first_byte_offset", if is_active { end - kept + 1 } else { 0 });
     lines.field("repl_backlog_histlen", kept);
+    tiers(source, lines);
+}
+
+/// Where the stream is kept that replicas may still need.
+fn tiers(source: &Source<'_>, lines: &mut Lines) {
+    let (log, cold) = (&source.shared.keyspace.log, source.shared.replication.tail.cold.facts());
+    let hot = if source.shared.replication.tail.is_kept() { log.end() - cold.end } else { 0 };
+    lines.field("repl_log_hot_bytes", hot);
+    lines.field("repl_log_cold_bytes", cold.memory_bytes);
+    lines.field("repl_log_cold_packed_bytes", cold.memory_packed);
+    lines.field("repl_log_disk_bytes", cold.disk_bytes);
+    lines.field("repl_log_disk_packed_bytes", cold.disk_packed);
+    lines.field("repl_log_total_bytes", cold.total_bytes);
+    lines.field("repl_log_total_packed_bytes", cold.total_packed);
+    lines.field("repl_log_allocated_peak_bytes", cold.memory_peak);
 }
 
 /// What a replica tells of its primary.

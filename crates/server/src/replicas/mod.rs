@@ -1,12 +1,15 @@
 //! Who replicates this server's data, as all may see it, and what a replica begins with.
 
 pub mod sync_file;
+pub mod wire;
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
 
 use kvasir_structures::locks::lock;
+
+use wire::Wire;
 
 /// What everyone may know of a replica. Written by the worker that has its link.
 pub struct Replica {
@@ -26,6 +29,8 @@ pub struct Replica {
     pub knows_renames: AtomicBool,
     /// It wants a snapshot and nothing behind it.
     pub wants_snapshot_only: AtomicBool,
+    /// It takes the stream in packed pieces.
+    pub takes_packed: AtomicBool,
 }
 
 /// How far a link is.
@@ -66,6 +71,7 @@ impl Replica {
             takes_unsized: AtomicBool::new(false),
             knows_renames: AtomicBool::new(false),
             wants_snapshot_only: AtomicBool::new(false),
+            takes_packed: AtomicBool::new(false),
         }
     }
 
@@ -75,6 +81,11 @@ impl Replica {
 
     pub fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as usize, Relaxed);
+    }
+
+    /// How the stream goes to it.
+    pub fn wire(&self) -> Wire {
+        if self.takes_packed.load(Relaxed) { Wire::Packed } else { Wire::Plain }
     }
 
     /// For how many seconds nothing was heard of it.

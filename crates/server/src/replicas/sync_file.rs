@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-use kvasir_structures::log::Reader;
+use kvasir_persistence::cold::Ticket;
 
 /// Names of files until they lose them, which takes microseconds.
 const NAME: &str = "temp-sync";
@@ -71,7 +71,9 @@ impl SyncFile {
 pub struct Begun {
     pub client: u64,
     pub file: Arc<SyncFile>,
-    /// The name of the history.
+    /// The name of the history, and where in it the stream goes on behind the snapshot.
     pub id: String,
-    pub reader: Reader<'static>,
+    pub offset: u64,
+    /// The place of who reads from there.
+    pub ticket: Ticket,
 }

@@ -16,15 +16,13 @@ use crate::state::connection::Connection;
 use crate::state::connection::link::{Sends, Snapshot, Stream};
 use crate::state::core::Core;
 use crate::store::Store;
+use crate::store::replication::tail::{Lost, TailReader};
 use crate::workers::Message;
 
 /// What a link is given at a time.
 const PIECE: u64 = 256 << 10;
 /// How often links are looked at by the clock, in ms.
 const LOOK_MS: u64 = 1000;
-/// A replica that is behind by more is given up, whatever the options say: the log holds no more
-/// than twice of it.
-const LAG_MAX: u64 = 4 << 30;
 /// How long who wanted no more than a snapshot may take to go.
 const GOODBYE_S: u64 = 20;
 
@@ -49,25 +47,17 @@ impl Worker {
         }
     }
 
-    /// Worker 0 has the backlog obey the options, and go when nobody has asked for it in a long
-    /// time.
+    /// Worker 0 has the backlog go when nobody has asked for it in a long time.
     fn tend_backlog(&mut self) {
-        let Core { config, config_version, env, links, .. } = &mut self.core;
+        let Core { config, env, .. } = &self.core;
         let ends_ms = self.shared.replication.backlog_ends_ms(&config.replication);
-        let is_over = ends_ms.is_some_and(|ends_ms| ends_ms <= env.now_ms);
-        if self.index != 0 || links.obeyed == *config_version && !is_over {
+        if self.index != 0 || ends_ms.is_none_or(|ends_ms| ends_ms > env.now_ms) {
             return;
         }
         let Store { gate, keyspace, replication, .. } = &self.shared.store;
-        if keyspace.log.backlog() > 0 {
-            let alone = gate.exclusive_unless(|| keyspace.busy.is_busy());
-            let Some(mut alone) = alone else { return };
-            match is_over {
-                true => replication.end_backlog(self.shared, &mut alone),
-                false => keyspace.log.set_backlog(config.replication.backlog_size, &mut alone),
-            }
+        if let Some(mut alone) = gate.exclusive_unless(|| keyspace.busy.is_busy()) {
+            replication.end_backlog(self.shared, &mut alone);
         }
-        links.obeyed = *config_version;
     }
 
     /// Returns up to where all have been sent the log, as far as they are there.
@@ -84,8 +74,12 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         let Some(link) = connection.link.as_deref_mut() else { return };
         if connection.output.is_sending || !connection.reply.is_empty() {
+            if let Sends::Stream(stream) = &mut link.sends {
+                stream.reader.retreat();
+            }
             return self.flush(index);
         }
+        let client = link.replica.client;
         let fed = match &mut link.sends {
             Sends::Nothing => Ok(()),
             Sends::Snapshot(snapshot) => {
@@ -95,15 +89,16 @@ impl Worker {
                 }
                 fed.map(drop)
             }
-            Sends::Stream(stream) => {
-                feed_stream(stream, &mut connection.reply);
-                Ok(())
+            Sends::Stream(stream) if stream.has_begun => {
+                let fed = stream.reader.feed(link.replica.wire(), &mut connection.reply);
+                fed.map_err(|Lost| io::Error::other("the log does not reach back to it any more"))
             }
+            Sends::Stream(_) => Ok(()),
         };
         match fed {
             Ok(()) => self.flush(index),
             Err(error) => {
-                warning!("closing the link of a replica: its snapshot can't be sent error={error}");
+                warning!("closing the link of a replica client={client} error={error}");
                 self.close(index);
             }
         }
@@ -129,10 +124,10 @@ impl Worker {
 
     /// Tells a replica that its snapshot has begun.
     pub fn begin_sync(&mut self, begun: Begun) {
-        let Begun { client, file, id, reader } = begun;
-        let offset = reader.cursor();
+        let Begun { client, file, id, offset, ticket } = begun;
         // Given back where the link has gone meanwhile.
-        let mut stream = Stream::new(reader, false);
+        let reader = TailReader::new(self.shared, ticket, offset);
+        let mut stream = Stream { reader, has_begun: false };
         let Some(index) = self.index_of(client) else { return };
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         let Some(link) = connection.link.as_deref_mut() else { return };
@@ -143,7 +138,8 @@ impl Worker {
         replica.set_stage(Stage::GetsSnapshot);
         stream.has_begun = !replica.takes_unsized.load(Relaxed);
         if link.knows_psync {
-            connection.reply.simple(&format!("FULLRESYNC {id} {offset}"));
+            let wire = replica.wire().word();
+            connection.reply.simple(&format!("FULLRESYNC {id} {offset}{wire}"));
         }
         link.sends = Sends::Snapshot(Snapshot { file, stream, at: 0, has_head: false });
         self.feed(index);
@@ -221,12 +217,12 @@ impl Worker {
                 now_ms
             }
         };
-        let is_over = behind > LAG_MAX
-            || limit.hard > 0 && behind >= limit.hard
+        let is_over = limit.hard > 0 && behind >= limit.hard
             || over_soft && now_ms - since_ms > limit.soft_seconds * 1000;
         if is_over {
             warning!(
-                "closing the link of a replica: it is too far behind name={name} bytes={behind}"
+                "closing the link of a replica: it is further behind than \
+                 client-output-buffer-limit allows name={name} bytes={behind}"
             );
             self.shared.workers[self.index].stats.output_limited.add(1);
             self.close(index);
@@ -299,17 +295,4 @@ fn feed_snapshot(
         reply.raw(&snapshot.file.mark);
     }
     Ok(is_last)
-}
-
-fn feed_stream(stream: &mut Stream, reply: &mut Reply) {
-    if !stream.has_begun {
-        return;
-    }
-    let reader = stream.reader();
-    let (from, end) = (reader.cursor(), reader.look());
-    let to = end.min(from + PIECE);
-    if to > from {
-        reader.slices(from..to).for_each(|slice| reply.raw(slice));
-        reader.advance(to);
-    }
 }

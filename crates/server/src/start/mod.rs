@@ -34,8 +34,8 @@ use crate::net::listen::{self, Open};
 use crate::net::tls::context::Endpoint;
 use crate::run::worker::Worker;
 use crate::state::shared::Shared;
-use crate::store::replication::sync;
 use crate::store::replication::upstream::Primary;
+use crate::store::replication::{sync, tail};
 use crate::store::saving::{self, stop_on_signal};
 use crate::store::{Facts, Store, aof, freeing, random_id};
 use crate::workers::Workers;
@@ -250,7 +250,7 @@ fn start_workers(
     shared.aof.look_around(&shared.config());
     loading::begin_if_there_is_something(shared);
     let started = saving::start(shared).and_then(|()| freeing::start(shared));
-    let started = started.and_then(|()| sync::start(shared));
+    let started = started.and_then(|()| sync::start(shared)).and_then(|()| tail::start(shared));
     started.and_then(|()| following::start(shared, commands::numbered())).map_err(no_thread)?;
     follow_as_configured(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();

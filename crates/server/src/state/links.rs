@@ -8,8 +8,6 @@ pub struct Links {
     pub next_look_ms: u64,
     /// Calls wait for what replicas acknowledge.
     pub asks_acks: bool,
-    /// The configuration that the backlog was last made to obey.
-    pub obeyed: u64,
 }
 
 impl Links {

@@ -11,17 +11,17 @@ use crate::certificates::free_port;
 use crate::check::run_script;
 use crate::harness::{Client, DEADLINE, Server, backends, figure, wait_until};
 
-type Start = fn(&[&str]) -> Option<Server>;
+pub type Start = fn(&[&str]) -> Option<Server>;
 
-const PEERS: [Start; 2] = [Server::redis, Server::valkey];
+pub const PEERS: [Start; 2] = [Server::redis, Server::valkey];
 /// Of this maker, on either backend.
-const OURS: [Start; 2] = [
+pub const OURS: [Start; 2] = [
     |options| Some(Server::kvasir("io_uring", options)),
     |options| Some(Server::kvasir("epoll", options)),
 ];
 
 /// Values of every type and in most forms.
-const ALL_TYPES: &[&str] = &[
+pub const ALL_TYPES: &[&str] = &[
     "SET text hello; SET number 12345; APPEND text x; SETRANGE long 3000 end; PFADD hll a b c",
     "RPUSH list a b 1 2 300; SADD ints 1 2 3; SADD set a b c; HSET hash f v g 1",
     "ZADD zset 1 a 2.5 b; XADD stream 1-1 f v; XGROUP CREATE stream group 0; XADD stream 2-1 f w",
@@ -30,7 +30,7 @@ const ALL_TYPES: &[&str] = &[
 ];
 
 /// Calls whose effects are others than they.
-const EFFECTS: &[&str] = &[
+pub const EFFECTS: &[&str] = &[
     "INCRBYFLOAT number 1.5; SET short x EX 1000; GETEX short PX 900000; SPOP set; LPOP list",
     "MULTI; SET a 1; INCR a; SELECT 9; SET a 9; EXEC; SELECT 0",
     "EVAL \"redis.call('SET',KEYS[1],redis.call('TIME')[1]) redis.call('INCR',KEYS[1])\" 1 script",
@@ -41,30 +41,30 @@ const EFFECTS: &[&str] = &[
     "BLPOP list 1; LMOVE list other LEFT RIGHT; ZADD zset INCR 2 a; SORT ints STORE sorted",
 ];
 
-fn primary(backend: &'static str, port: u16, options: &[&str]) -> Server {
+pub fn primary(backend: &'static str, port: u16, options: &[&str]) -> Server {
     let port = port.to_string();
     let own = ["--port", &port, "--repl-diskless-sync-delay", "0"];
     Server::kvasir(backend, &[&own, options].concat())
 }
 
-fn replica(start: Start, port: u16, options: &[&str]) -> Option<Server> {
+pub fn replica(start: Start, port: u16, options: &[&str]) -> Option<Server> {
     let port = port.to_string();
     start(&[&["--replicaof", "127.0.0.1", &port], options].concat())
 }
 
-fn run_all(client: &mut Client, scripts: &[&str]) {
+pub fn run_all(client: &mut Client, scripts: &[&str]) {
     for script in scripts {
         let answers = run_script(client, script);
         assert!(!answers.contains("-ERR"), "{script}: {answers}");
     }
 }
 
-fn is_linked(replica: &mut Client) -> bool {
+pub fn is_linked(replica: &mut Client) -> bool {
     replica.ask_text("INFO replication").contains("master_link_status:up")
 }
 
 /// Waits until the replica has what the primary has.
-fn wait_until_equal(primary: &mut Client, replica: &mut Client) {
+pub fn wait_until_equal(primary: &mut Client, replica: &mut Client) {
     let digest = |client: &mut Client| client.ask("DEBUG DIGEST");
     wait_until("the replica has the same data", || digest(replica) == digest(primary));
 }

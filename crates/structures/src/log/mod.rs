@@ -22,8 +22,7 @@
 //!
 //! Block `n` has the bytes from `n * BLOCK_SIZE` on; an entry may lie in several. A ring of
 //! pointers leads to them. Whoever comes first to a block adds it. Blocks that lie before what
-//! every reader has done with, and before the backlog, are taken out of the ring, and used again:
-//! by readers, and where there is none, by who needs a new one.
+//! every reader has done with are taken out of the ring by readers, and used again.
 //! An entry's writer touches blocks from the entry's beginning on, and no reader is past that
 //! before the entry is published: so nobody writes into a block that is taken out. `first_block`
 //! tells how far they are taken out, so a place of the ring is empty when it is needed again.
@@ -69,8 +68,6 @@ pub struct Log {
     /// No reader has to get anything before this offset.
     slowest: AtomicU64,
     is_open: AtomicBool,
-    /// There is a backlog, and nobody who reads.
-    is_unread: AtomicBool,
     readers: Mutex<Readers>,
     spare: Mutex<Vec<Box<Block>>>,
     /// What all blocks take: it is no data's, and has limits of its own.
@@ -93,8 +90,6 @@ struct Line<T>(T);
 struct Readers {
     /// Offsets up to which each has what it needs; `None`: a place for another.
     cursors: Vec<Option<u64>>,
-    /// Bytes that are kept although nobody needs them any more.
-    backlog: u64,
     /// What came before was never in the log, or is gone.
     oldest: u64,
 }
@@ -130,7 +125,6 @@ impl Log {
             first_block: AtomicU64::new(offset / BLOCK_SIZE as u64),
             slowest: AtomicU64::new(offset),
             is_open: AtomicBool::new(false),
-            is_unread: AtomicBool::new(false),
             readers: Mutex::new(readers),
             spare: Mutex::new(Vec::new()),
             memory: Exempt::default(),
@@ -205,12 +199,7 @@ impl Log {
         let new = Box::into_raw(block);
         let (empty, release) = (core::ptr::null_mut(), Ordering::AcqRel);
         match place.compare_exchange(empty, new, release, Ordering::Acquire) {
-            Ok(_) => {
-                if self.is_unread.load(Ordering::Relaxed) {
-                    self.retire(&mut lock(&self.readers));
-                }
-                new
-            }
+            Ok(_) => new,
             Err(other) => {
                 // SAFETY: it came from a box a moment ago, and nobody else has seen it.
                 self.keep_spare(unsafe { Box::from_raw(new) });
@@ -257,13 +246,6 @@ impl Log {
         lock(&self.readers).oldest
     }
 
-    /// How much is kept although every reader has it, from now on; at most half of the ring.
-    pub fn set_backlog(&self, bytes: u64, _alone: &mut ExclusivePass<'_>) {
-        let mut readers = lock(&self.readers);
-        readers.backlog = bytes.min(RING as u64 / 2 * BLOCK_SIZE as u64);
-        self.settle(&mut readers);
-    }
-
     /// A reader of what is appended from now on.
     pub fn open(&self, _alone: &mut ExclusivePass<'_>) -> Reader<'_> {
         let mut readers = lock(&self.readers);
@@ -286,7 +268,7 @@ impl Log {
         let is_other =
             |(index, cursor): (usize, &Option<u64>)| index != reader.index() && cursor.is_some();
         let has_others = readers.cursors.iter().enumerate().any(is_other);
-        self.is_open.store(readers.backlog > 0 || has_others, Ordering::Relaxed);
+        self.is_open.store(has_others, Ordering::Relaxed);
     }
 
     /// Ends a reader.
@@ -301,14 +283,12 @@ impl Log {
     pub fn leave(&self, reader: Reader<'_>) {
         let mut readers = lock(&self.readers);
         readers.cursors[reader.index()] = None;
-        let has_readers = readers.cursors.iter().any(Option::is_some);
-        self.is_unread.store(self.is_open() && !has_readers, Ordering::Relaxed);
         self.retire(&mut readers);
     }
 
-    /// Whether there is a reader.
-    pub fn has_readers(&self) -> bool {
-        lock(&self.readers).cursors.iter().any(Option::is_some)
+    /// How many readers there are.
+    pub fn readers(&self) -> usize {
+        lock(&self.readers).cursors.iter().flatten().count()
     }
 
     /// Empties the log and has it go on at another offset.
@@ -332,16 +312,10 @@ impl Log {
         self.first_block.store(offset / BLOCK_SIZE as u64, Ordering::Release);
     }
 
-    /// How much is kept although every reader has it.
-    pub fn backlog(&self) -> u64 {
-        lock(&self.readers).backlog
-    }
-
     /// Notes what changed about who reads, with the gate closed.
     fn settle(&self, readers: &mut Readers) {
         let has_readers = readers.cursors.iter().any(Option::is_some);
-        self.is_open.store(readers.backlog > 0 || has_readers, Ordering::Relaxed);
-        self.is_unread.store(readers.backlog > 0 && !has_readers, Ordering::Relaxed);
+        self.is_open.store(has_readers, Ordering::Relaxed);
         self.retire(readers);
     }
 
@@ -350,7 +324,7 @@ impl Log {
         let slowest = readers.cursors.iter().flatten().copied().min();
         let slowest = slowest.unwrap_or_else(|| self.published());
         self.slowest.store(slowest, Ordering::Relaxed);
-        let kept = slowest.saturating_sub(readers.backlog).max(readers.oldest);
+        let kept = slowest.max(readers.oldest);
         let first_kept = kept / BLOCK_SIZE as u64;
         let first = self.first_block.load(Ordering::Relaxed);
         if first_kept == first {

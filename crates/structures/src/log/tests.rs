@@ -32,12 +32,10 @@ proptest! {
     #[test]
     fn every_reader_gets_every_byte(
         offset in 0..3 * BLOCK_SIZE as u64,
-        backlog in 0..2 * BLOCK_SIZE as u64,
         steps in prop::collection::vec(step(), 1..20),
     ) {
         let gate = Gate::new(1);
         let log = Log::new(&gate, offset);
-        log.set_backlog(backlog, &mut gate.exclusive());
         let first = log.open(&mut gate.exclusive());
         let mut readers = [first, log.open(&mut gate.exclusive())];
         let mut all = Vec::new();
@@ -59,8 +57,8 @@ proptest! {
             let slowest = readers.iter().map(Reader::cursor).min().unwrap();
             prop_assert_eq!(log.waiting_bytes(), log.end() - slowest);
             let kept = log.end() - log.oldest();
-            prop_assert!(kept <= log.waiting_bytes() + backlog + BLOCK_SIZE as u64);
-            prop_assert!(log.oldest() <= slowest.saturating_sub(backlog).max(offset));
+            prop_assert!(kept <= log.waiting_bytes() + BLOCK_SIZE as u64);
+            prop_assert!(log.oldest() <= slowest.max(offset));
             let late = log.open_at(log.oldest()).map(|mut late| {
                 let from = (late.cursor() - offset) as usize;
                 let same = read(&mut late) == all[from..];
@@ -88,24 +86,6 @@ fn a_log_is_open_while_somebody_reads() {
     let mut again = log.open(&mut gate.exclusive());
     log.append(&gate.exclusive(), b"new");
     assert_eq!(read(&mut again), b"new");
-}
-
-#[test]
-fn a_backlog_that_nobody_reads_does_not_grow() {
-    let gate = Gate::new(1);
-    let log = Log::new(&gate, 0);
-    let backlog = 2 * BLOCK_SIZE as u64;
-    log.set_backlog(backlog, &mut gate.exclusive());
-    for number in 0..40 {
-        log.append(&gate.enter(0), &vec![number; BLOCK_SIZE / 2 + 1]);
-        assert!(log.allocated_bytes() <= (4 + SPARE_MAX) * BLOCK_SIZE);
-        assert!(log.waiting_bytes() <= 2 * BLOCK_SIZE as u64);
-        assert!(log.end() - log.oldest() >= backlog.min(log.end()));
-    }
-    let mut reader = log.open_at(log.oldest()).expect("the backlog is there");
-    let bytes = read(&mut reader);
-    assert!(bytes.len() as u64 >= backlog && bytes.ends_with(&[39; BLOCK_SIZE / 2 + 1]));
-    log.close(reader, &mut gate.exclusive());
 }
 
 /// Entries name their writer, their number and their length: none is torn, lost, or out of its

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use kvasir_structures::log::Reader;
-
 use crate::replicas::sync_file::SyncFile;
 use crate::replicas::{Replica, Stage};
+use crate::store::replication::tail::TailReader;
 
 /// A connection that replicates, or says that it is about to.
 pub struct Link {
@@ -37,8 +36,7 @@ pub struct Snapshot {
 
 /// The log from a place on.
 pub struct Stream {
-    /// Until it ends.
-    reader: Option<Reader<'static>>,
+    pub reader: TailReader,
     /// The replica has said that it is ready.
     pub has_begun: bool,
 }
@@ -56,30 +54,8 @@ impl Link {
     pub fn cursor(&self) -> Option<u64> {
         match &self.sends {
             Sends::Nothing => None,
-            Sends::Snapshot(snapshot) => Some(snapshot.stream.cursor()),
-            Sends::Stream(stream) => Some(stream.cursor()),
-        }
-    }
-}
-
-impl Stream {
-    pub fn new(reader: Reader<'static>, has_begun: bool) -> Stream {
-        Stream { reader: Some(reader), has_begun }
-    }
-
-    pub fn reader(&mut self) -> &mut Reader<'static> {
-        self.reader.as_mut().expect("it has one until it ends")
-    }
-
-    fn cursor(&self) -> u64 {
-        self.reader.as_ref().map_or(0, Reader::cursor)
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            reader.leave();
+            Sends::Snapshot(snapshot) => Some(snapshot.stream.reader.cursor()),
+            Sends::Stream(stream) => Some(stream.reader.cursor()),
         }
     }
 }

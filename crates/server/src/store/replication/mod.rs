@@ -7,6 +7,7 @@
 //! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
 
 pub mod sync;
+pub mod tail;
 pub mod upstream;
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -16,13 +17,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use kvasir_config::replication::ReplicationConfig;
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
-use kvasir_structures::log::{Log, Reader};
+use kvasir_structures::log::Log;
 
 use crate::log::{notice, warning};
 use crate::replicas::{Replica, Stage};
 use crate::store::{Store, random_id};
 use crate::workers::Workers;
 use sync::Waiting;
+use tail::{Tail, TailReader};
 use upstream::Upstream;
 
 /// A worker is awake: it looks at the log itself.
@@ -45,6 +47,8 @@ pub struct Replication {
     /// Since when there has been no replica, in ms since 1970; 0: there is one, or no backlog.
     lonely_since_ms: AtomicU64,
     pub stats: SyncStats,
+    /// What replicas can still be given of the stream.
+    pub tail: Tail,
     /// As a replica.
     pub upstream: Upstream,
 }
@@ -79,6 +83,7 @@ impl Replication {
             next_ping_ms: AtomicU64::new(0),
             lonely_since_ms: AtomicU64::new(0),
             stats: SyncStats::default(),
+            tail: Tail::default(),
             upstream: Upstream::default(),
         }
     }
@@ -197,6 +202,7 @@ impl Replication {
     /// Wakes the workers that have something to send, behind who has appended to the log.
     #[inline]
     pub fn wake_for(&self, log: &Log, workers: &Workers) {
+        self.tail.wake_for(log);
         if self.has_links() {
             self.wake_behind(log.end(), workers);
         }
@@ -254,7 +260,7 @@ impl Replication {
     /// Keeps the backlog no more, which no replica has asked for in a long time.
     pub fn end_backlog(&self, store: &Store, alone: &mut ExclusivePass<'_>) {
         if self.lonely_since_ms.swap(0, Relaxed) > 0 && !self.has_links() {
-            store.keyspace.log.set_backlog(0, alone);
+            self.tail.end(&store.keyspace.log, alone);
             notice!("the replication backlog is freed");
             if !store.keyspace.log.is_open() {
                 self.begin_history();
@@ -264,25 +270,23 @@ impl Replication {
 
     /// Has the log kept for replicas, from now on if it was closed: then what happened before is
     /// not in it, and the history is another one.
-    pub fn open_log(&self, store: &Store, alone: &mut ExclusivePass<'_>) {
+    pub fn open_log(&self, store: &'static Store, alone: &mut ExclusivePass<'_>) {
         let log = &store.keyspace.log;
         if !log.is_open() && !self.upstream.is_replica() {
             self.begin_history();
         }
-        log.set_backlog(store.config().replication.backlog_size, alone);
+        self.tail.begin(store, alone);
     }
 
     /// The stream from an offset on, if a replica of that history finds it here.
-    pub fn reader_at(&self, log: &'static Log, id: &[u8], offset: u64) -> Option<Reader<'static>> {
+    pub fn reader_at(&self, store: &'static Store, id: &[u8], offset: u64) -> Option<TailReader> {
         let history = lock(&self.history);
         let is_present = id == history.id.as_bytes();
         let is_former = history
             .former
             .as_ref()
             .is_some_and(|(former, until)| id == former.as_bytes() && offset <= *until);
-        if !is_present && !is_former || log.backlog() == 0 {
-            return None;
-        }
-        log.open_at(offset)
+        drop(history);
+        (is_present || is_former).then(|| self.tail.open(store, offset)).flatten()
     }
 }

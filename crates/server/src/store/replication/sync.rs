@@ -163,8 +163,9 @@ fn begin(store: &'static Store, file: &Arc<SyncFile>, alone: &mut ExclusivePass<
     );
     replication.stats.full.fetch_add(links.len() as u64, Relaxed);
     for Link { worker, client } in links {
-        let reader = store.keyspace.log.open(alone);
-        let begun = Begun { client, file: Arc::clone(file), id: id.clone(), reader };
+        let offset = store.keyspace.log.end();
+        let ticket = replication.tail.cold.open(offset).expect("the end is kept");
+        let begun = Begun { client, file: Arc::clone(file), id: id.clone(), offset, ticket };
         store.send(worker, Message::Sync(Box::new(begun)));
     }
 }

@@ -1,0 +1,316 @@
+//! The end of the stream that replicas can still be given: hot in the log, as it came, then packed,
+//! and beyond `repl-log-memory` on disk (`kvasir_persistence::cold`).
+//!
+//! The thread `tail` is a reader of the log that keeps a few MiB behind its end. What is older it
+//! packs if the backlog or a replica needs it, once for all of them, and lets go of otherwise. A
+//! replica reads from the log while it keeps up; one that falls behind reads from what is packed,
+//! so that nobody keeps the log's own memory.
+//!
+//! While the tail is kept its reader keeps the log open, whether or not there are replicas.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::thread::Thread;
+
+use kvasir_config::replication::ReplicationConfig;
+use kvasir_persistence::cold::{ColdLog, Files, Limits, PIECE_SIZE, Ticket};
+use kvasir_reactor::thread as reactor_thread;
+use kvasir_resp::reply::Reply;
+use kvasir_structures::gate::ExclusivePass;
+use kvasir_structures::locks::lock;
+use kvasir_structures::log::{Log, Reader};
+use kvasir_structures::packing::Packer;
+
+use crate::log::warning;
+use crate::replicas::wire::Wire;
+use crate::store::Store;
+
+/// What stays in the log as it came. Packed bytes cost their readers the time to unpack them, so
+/// replicas that keep up should not meet any.
+const HOT: u64 = 4 << 20;
+const PIECE: u64 = PIECE_SIZE as u64;
+/// The thread begins when there is so much for it.
+const ROUND: u64 = 4 * PIECE;
+/// Who reads the log and is behind by more takes what is packed.
+const HOT_MAX: u64 = HOT + 2 * ROUND;
+/// The thread has nothing to wait for.
+const NEVER: u64 = u64::MAX;
+
+/// See the module.
+pub struct Tail {
+    pub cold: ColdLog,
+    /// What moves the log's oldest bytes; there is one while the tail is kept.
+    mover: Mutex<Option<Reader<'static>>>,
+    /// The end of the log that has work for the thread.
+    wake_at: AtomicU64,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Default for Tail {
+    fn default() -> Tail {
+        Tail {
+            cold: ColdLog::default(),
+            mover: Mutex::default(),
+            wake_at: AtomicU64::new(NEVER),
+            thread: Mutex::default(),
+        }
+    }
+}
+
+/// A reader of the stream from a place in its tail on.
+pub struct TailReader {
+    store: &'static Store,
+    /// Until it ends.
+    ticket: Option<Ticket>,
+    /// Of the log itself, while it keeps up.
+    hot: Option<Reader<'static>>,
+    at: u64,
+    /// Where the tail was last told that it is.
+    told: u64,
+}
+
+/// The tail does not reach back to a reader any more.
+#[derive(Debug)]
+pub struct Lost;
+
+impl Tail {
+    /// Keeps the stream from here on, if it is not kept already.
+    pub fn begin(&self, store: &'static Store, alone: &mut ExclusivePass<'_>) {
+        let mut mover = lock(&self.mover);
+        if mover.is_none() {
+            let reader = store.keyspace.log.open(alone);
+            self.cold.restart_at(reader.cursor());
+            self.wake_at.store(reader.cursor() + HOT + ROUND, Relaxed);
+            *mover = Some(reader);
+        }
+    }
+
+    /// Keeps nothing any more. Who reads what is kept is lost.
+    pub fn end(&self, log: &Log, alone: &mut ExclusivePass<'_>) {
+        if let Some(reader) = lock(&self.mover).take() {
+            self.wake_at.store(NEVER, Relaxed);
+            self.cold.restart_at(reader.cursor());
+            log.close(reader, alone);
+        }
+    }
+
+    /// Whether it is kept: changes with the gate closed.
+    #[inline]
+    pub fn is_kept(&self) -> bool {
+        self.wake_at.load(Relaxed) != NEVER
+    }
+
+    /// Wakes the thread if it has something to do, behind who has appended to the log.
+    #[inline]
+    pub fn wake_for(&self, log: &Log) {
+        let wake_at = self.wake_at.load(Relaxed);
+        if wake_at != NEVER && log.end() >= wake_at {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // Until it has worked nobody else wakes it.
+        self.wake_at.fetch_add(ROUND, SeqCst);
+        if let Some(thread) = &*lock(&self.thread) {
+            thread.unpark();
+        }
+    }
+
+    /// A reader from an offset on, if that is kept.
+    pub fn open(&self, store: &'static Store, at: u64) -> Option<TailReader> {
+        if !self.is_kept() || at > store.keyspace.log.end() {
+            return None;
+        }
+        let ticket = self.cold.open(at)?;
+        Some(TailReader::new(store, ticket, at))
+    }
+
+    /// Packs what is old enough. Returns once that is done.
+    fn work(&self, store: &Store, packer: &mut Packer, files: &mut Files) {
+        let config = store.config();
+        let config = &config.replication;
+        if !packer.is_of(config.log_compression.algorithm(), config.log_compression_level.into()) {
+            *packer = self::packer(config);
+        }
+        // Whoever closes the gate waits for a piece at most.
+        while self.step(config, packer) {
+            self.spill(config, files);
+        }
+        files.rest();
+    }
+
+    /// Packs a piece, or leaves some out; false: there is nothing to do.
+    fn step(&self, config: &ReplicationConfig, packer: &mut Packer) -> bool {
+        let mut mover = lock(&self.mover);
+        let Some(reader) = &mut *mover else { return false };
+        let end = reader.look();
+        let kept = end.saturating_sub(config.backlog_size);
+        let has_moved = self.move_piece(reader, end.saturating_sub(HOT), kept, packer);
+        if !has_moved {
+            self.wake_at.store(reader.cursor() + HOT + ROUND, Relaxed);
+        }
+        self.cold.trim(kept);
+        has_moved
+    }
+
+    /// Moves the reader on, to `limit` at most; false: it is there.
+    fn move_piece(
+        &self,
+        reader: &mut Reader<'static>,
+        limit: u64,
+        kept: u64,
+        packer: &mut Packer,
+    ) -> bool {
+        let from = reader.cursor();
+        let unneeded = self.cold.needed_from(kept).min(limit) / PIECE * PIECE;
+        if unneeded > from && self.cold.skip_to(unneeded, kept) {
+            reader.advance(unneeded);
+            return true;
+        }
+        let to = (from / PIECE + 1) * PIECE;
+        if to > limit {
+            return false;
+        }
+        for slice in reader.slices(from..to) {
+            self.cold.push(packer, slice);
+        }
+        reader.advance(to);
+        true
+    }
+
+    fn spill(&self, config: &ReplicationConfig, files: &mut Files) {
+        let limits =
+            Limits { memory: config.log_memory.saturating_sub(HOT), disk: config.log_disk };
+        let spilled = self.cold.spill(limits, files);
+        if spilled.lost > 0 {
+            let why = match spilled.error {
+                Some(error) => format!("the disk does not take it: {error}"),
+                None => "repl-log-disk allows no more".into(),
+            };
+            warning!("the log of replicas is cut short bytes={} {why}", spilled.lost);
+        }
+    }
+}
+
+/// Starts the thread, which ends with the process.
+pub fn start(store: &'static Store) -> io::Result<()> {
+    let run = move || {
+        let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
+        let tail = &store.replication.tail;
+        let (mut packer, mut files) = (self::packer(&store.config().replication), Files::new("."));
+        loop {
+            tail.work(store, &mut packer, &mut files);
+            std::thread::park();
+        }
+    };
+    let thread = std::thread::Builder::new().name("tail".into()).spawn(run)?;
+    *lock(&store.replication.tail.thread) = Some(thread.thread().clone());
+    Ok(())
+}
+
+fn packer(config: &ReplicationConfig) -> Packer {
+    Packer::new(config.log_compression.algorithm(), config.log_compression_level.into())
+}
+
+impl TailReader {
+    /// `ticket` is for what is at `at`.
+    pub fn new(store: &'static Store, ticket: Ticket, at: u64) -> TailReader {
+        TailReader { store, ticket: Some(ticket), hot: None, at, told: at }
+    }
+
+    /// Up to where it has read.
+    pub fn cursor(&self) -> u64 {
+        self.at
+    }
+
+    /// Lets go of the log itself if it is too far behind, and its bytes are packed by now.
+    pub fn retreat(&mut self) {
+        let behind = self.store.keyspace.log.end() - self.at;
+        let cold = &self.store.replication.tail.cold;
+        if behind > HOT_MAX
+            && cold.at(self.at).is_some()
+            && let Some(hot) = self.hot.take()
+        {
+            hot.leave();
+        }
+    }
+
+    /// Gives a replica the next piece of the stream, if there is one, as `wire` says.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be had any more.
+    pub fn feed(&mut self, wire: Wire, reply: &mut Reply) -> Result<(), Lost> {
+        self.retreat();
+        loop {
+            if self.hot.is_some() {
+                self.feed_hot(wire, reply);
+                break;
+            }
+            if self.feed_cold(wire, reply)? {
+                break;
+            }
+            // It may have been moved since.
+            self.hot = self.store.keyspace.log.open_at(self.at);
+        }
+        if self.at - self.told >= PIECE / 4 {
+            self.tell();
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        self.told = self.at;
+        if let Some(ticket) = &self.ticket {
+            self.store.replication.tail.cold.advance(ticket, self.at);
+        }
+    }
+
+    fn feed_hot(&mut self, wire: Wire, reply: &mut Reply) {
+        let Some(reader) = &mut self.hot else { return };
+        let to = reader.look().min(self.at + PIECE);
+        if to > self.at {
+            reader.slices(self.at..to).for_each(|slice| wire.put(slice, reply));
+            reader.advance(to);
+            self.at = to;
+        }
+    }
+
+    /// False: what comes next is not packed.
+    fn feed_cold(&mut self, wire: Wire, reply: &mut Reply) -> Result<bool, Lost> {
+        let cold = &self.store.replication.tail.cold;
+        let Some(found) = cold.at(self.at) else {
+            return if self.at < cold.start() { Err(Lost) } else { Ok(false) };
+        };
+        let lost = |error: io::Error| {
+            warning!("can't read the log of replicas from its file error={error}");
+            Lost
+        };
+        match wire {
+            Wire::Packed if self.at == found.start => {
+                Wire::put_packed(&found.packed().map_err(lost)?, reply);
+            }
+            _ => {
+                let bytes = found.bytes().map_err(lost)?;
+                wire.put(&bytes[(self.at - found.start) as usize..], reply);
+            }
+        }
+        self.at = found.start + u64::from(found.len);
+        Ok(true)
+    }
+}
+
+impl Drop for TailReader {
+    fn drop(&mut self) {
+        if let Some(hot) = self.hot.take() {
+            hot.leave();
+        }
+        if let Some(ticket) = self.ticket.take() {
+            self.store.replication.tail.cold.close(ticket);
+        }
+    }
+}

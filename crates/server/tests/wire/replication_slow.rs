@@ -1,0 +1,102 @@
+//! Replicas that are slower than those who write: what they have to get waits packed in memory, and
+//! then on disk.
+
+use std::process::Command;
+
+use crate::certificates::free_port;
+use crate::harness::{Client, Server, figure, wait_until};
+use crate::replication::{OURS, PEERS, is_linked, primary, replica, wait_until_equal};
+
+/// Sends a signal to a server.
+fn signal(server: &Server, name: &str) {
+    let sent = Command::new("kill").args([name, &server.pid().to_string()]).status();
+    assert!(sent.expect("there is a kill").success());
+}
+
+/// Writes so many MiB: of text, or of noise, which cannot be packed.
+fn write(client: &mut Client, mib: usize, is_noise: bool) {
+    let mut state = 1_u64;
+    for number in 0..mib * 16 {
+        let value: String = (0..64 << 10)
+            .map(|at: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(97);
+                let byte = if is_noise { (state >> 57) as u8 } else { (at % 23) as u8 };
+                char::from(byte & 63 | 64)
+            })
+            .collect();
+        client.call(&["SET", &format!("key:{}", number % 50), &value]);
+    }
+}
+
+#[test]
+fn what_a_slow_replica_has_to_get_waits_packed_and_then_on_disk() {
+    for start in [OURS[0], OURS[1], PEERS[0], PEERS[1]] {
+        let port = free_port();
+        let primary = primary("io_uring", port, &["--repl-log-memory", "8mb"]);
+        let mut client = primary.connect();
+        let Some(replica) = replica(start, port, &[]) else { continue };
+        let mut reader = replica.connect();
+        wait_until("the replica is linked", || is_linked(&mut reader));
+        signal(&replica, "-STOP");
+        write(&mut client, 32, false);
+        wait_until("it is packed", || {
+            figure(&mut client, "replication", "repl_log_cold_bytes") > 16 << 20
+        });
+        let packed = figure(&mut client, "replication", "repl_log_cold_packed_bytes");
+        assert!(packed < 4 << 20, "{packed}");
+        assert_eq!(figure(&mut client, "replication", "repl_log_disk_bytes"), 0);
+        write(&mut client, 64, true);
+        wait_until("it is on disk", || {
+            figure(&mut client, "replication", "repl_log_disk_bytes") > 48 << 20
+        });
+        assert!(figure(&mut client, "replication", "repl_log_cold_packed_bytes") <= 8 << 20);
+        signal(&replica, "-CONT");
+        wait_until_equal(&mut client, &mut reader);
+        assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
+        write(&mut client, 8, false);
+        wait_until("nothing is kept for it", || {
+            write(&mut client, 1, false);
+            figure(&mut client, "replication", "repl_log_disk_bytes") == 0
+        });
+        wait_until_equal(&mut client, &mut reader);
+        assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
+    }
+}
+
+#[test]
+fn packed_pieces_travel_as_they_are() {
+    let port = free_port();
+    let primary = primary("epoll", port, &[]);
+    let mut client = primary.connect();
+    let replica = replica(OURS[0], port, &[]).expect("it is ours");
+    let mut reader = replica.connect();
+    wait_until("the replica is linked", || is_linked(&mut reader));
+    let before = figure(&mut client, "stats", "total_net_output_bytes");
+    signal(&replica, "-STOP");
+    write(&mut client, 64, false);
+    signal(&replica, "-CONT");
+    wait_until_equal(&mut client, &mut reader);
+    let sent = figure(&mut client, "stats", "total_net_output_bytes") - before;
+    assert!(sent < 24 << 20, "{sent} bytes");
+}
+
+#[test]
+fn a_replica_that_needs_more_than_may_be_kept_gets_all_data_anew() {
+    for start in [OURS[1], PEERS[0]] {
+        let port = free_port();
+        let options = ["--repl-log-memory", "8mb", "--repl-log-disk", "4mb"];
+        let primary = primary("io_uring", port, &options);
+        let mut client = primary.connect();
+        let Some(replica) = replica(start, port, &[]) else { continue };
+        let mut reader = replica.connect();
+        wait_until("the replica is linked", || is_linked(&mut reader));
+        signal(&replica, "-STOP");
+        write(&mut client, 64, true);
+        wait_until("the link is given up", || {
+            client.ask_text("CLIENT LIST TYPE replica").is_empty()
+        });
+        signal(&replica, "-CONT");
+        wait_until("it gets all again", || figure(&mut client, "stats", "sync_full") == 2);
+        wait_until_equal(&mut client, &mut reader);
+    }
+}
