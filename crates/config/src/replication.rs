@@ -39,6 +39,9 @@ pub struct ReplicationConfig {
     pub priority: u32,
     pub read_only: bool,
     pub serves_stale_data: bool,
+    /// What has to have a change before anybody is told of it.
+    pub write_quorum: u32,
+    pub write_quorum_fsync: bool,
     pub min_replicas: u64,
     /// Seconds; 0: no replica is needed.
     pub min_replicas_max_lag: u64,
@@ -52,6 +55,30 @@ pub enum LogCompression {
     Lz4,
     #[default]
     Zstd,
+}
+
+/// How many replicas have to have a change, in memory or on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Quorum {
+    pub replicas: u32,
+    pub on_disk: bool,
+}
+
+impl Quorum {
+    /// What satisfies both.
+    pub fn and(self, other: Quorum) -> Quorum {
+        Quorum {
+            replicas: self.replicas.max(other.replicas),
+            on_disk: self.on_disk && self.replicas > 0 || other.on_disk && other.replicas > 0,
+        }
+    }
+}
+
+impl ReplicationConfig {
+    /// What is asked of all clients' changes.
+    pub fn quorum(&self) -> Quorum {
+        Quorum { replicas: self.write_quorum, on_disk: self.write_quorum_fsync }
+    }
 }
 
 impl LogCompression {
@@ -190,6 +217,26 @@ by then get the same one.",
         "\
 Seconds of silence after which the link to a replica is closed. It should be
 longer than `repl-ping-replica-period`.",
+    ),
+    Row::new(
+        "write-quorum",
+        Group::Replication,
+        integer(0, I32_MAX),
+        "0",
+        field!(replication.write_quorum),
+        "\
+A client hears of a change, its own or another's, when so many replicas have it.
+Until then its replies wait, and nobody else does. With fewer replicas than that
+they wait for ever, unless `min-replicas-to-write` refuses the writes.
+CLIENT DURABILITY REPLICAS asks it of one connection. 0: nothing is waited for.",
+    ),
+    Row::new(
+        "write-quorum-fsync",
+        Group::Replication,
+        Kind::Bool,
+        "no",
+        field!(replication.write_quorum_fsync),
+        "The replicas of `write-quorum` have it on disk, in their append-only files.",
     ),
     Row::new(
         "min-replicas-to-write",

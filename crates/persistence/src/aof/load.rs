@@ -26,6 +26,9 @@ pub trait Replay {
     /// An error, said for people, ends the loading.
     fn call(&mut self, args: Args<'_>) -> Result<(), String>;
 
+    /// Sees the bytes of calls that count by now, as they stand in the log.
+    fn counted(&mut self, _bytes: &[u8]) {}
+
     /// Sees a line that is passed over; everything before `good_to` is whole.
     fn line(&mut self, _good_to: u64, _text: &[u8]) {}
 }
@@ -83,16 +86,16 @@ pub fn load(
     replay: &mut impl Replay,
 ) -> Result<End, AofError> {
     let mut log = Log::new(input, offset);
-    let mut transaction: Option<(u64, Vec<ArgsBuf>)> = None;
+    let mut transaction: Option<Transaction> = None;
     loop {
         let start = log.place();
         if let Some(room) = log.end()? {
             return match transaction {
-                Some((offset, _)) => Err(AofError::Torn { offset }),
+                Some(Transaction { start, .. }) => Err(AofError::Torn { offset: start }),
                 None => Ok(End { offset: start, room }),
             };
         }
-        let good_to = transaction.as_ref().map_or(start, |(offset, _)| *offset);
+        let good_to = transaction.as_ref().map_or(start, |open| open.start);
         let record = log.next(good_to)?;
         match record {
             Record::Line { size } => replay.line(good_to, &log.bytes[log.used..log.used + size]),
@@ -101,24 +104,44 @@ pub fn load(
                 let args = Args::new(&log.bytes[log.used..], words);
                 let failed = |what| AofError::Broken { offset: start, good_to, what };
                 let is = |name: &[u8]| args.name().eq_ignore_ascii_case(name);
+                let raw = &log.bytes[log.used..log.used + record.size()];
+                if let Some(open) = &mut transaction {
+                    open.bytes.extend_from_slice(raw);
+                }
                 match &mut transaction {
-                    None if is(b"multi") => transaction = Some((start, Vec::new())),
-                    None => replay.call(args).map_err(failed)?,
+                    None if is(b"multi") => {
+                        let (calls, bytes) = (Vec::new(), raw.to_vec());
+                        transaction = Some(Transaction { start, calls, bytes });
+                    }
+                    None => {
+                        replay.call(args).map_err(failed)?;
+                        replay.counted(raw);
+                    }
                     // Redis executes it, refuses it, and goes on.
                     Some(_) if is(b"multi") => {}
-                    Some((_, calls)) if is(b"exec") => {
-                        for call in std::mem::take(calls) {
+                    Some(open) if is(b"exec") => {
+                        for call in std::mem::take(&mut open.calls) {
                             replay.call(call.as_args()).map_err(failed)?;
                         }
+                        replay.counted(&open.bytes);
                         transaction = None;
                     }
-                    Some((_, calls)) => calls.push(args.into()),
+                    Some(open) => open.calls.push(args.into()),
                 }
             }
         }
         log.pass(&record);
         progress.fetch_add(record.size() as u64, Relaxed);
     }
+}
+
+/// One whose EXEC has not come yet.
+struct Transaction {
+    /// Where its MULTI is.
+    start: u64,
+    calls: Vec<ArgsBuf>,
+    /// As it stands in the log.
+    bytes: Vec<u8>,
 }
 
 /// How many whole calls stand in what is not loaded: for people, who wonder what they lose.

@@ -9,6 +9,7 @@ const LINE_MAX: usize = 1024;
 const COUNT_MAX: usize = i32::MAX as usize;
 
 const GROUP: &[u8] = b"#KVG:";
+const PLACE: &[u8] = b"#KVP:";
 
 /// What begins where one looked, and how many bytes it takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,6 +70,20 @@ pub fn group_head(synced: u64, body: &[&[u8]]) -> Vec<u8> {
 /// The line that says when what follows it was written.
 pub fn time_line(unix_s: u64) -> Vec<u8> {
     format!("#TS:{unix_s}\r\n").into_bytes()
+}
+
+/// The line that says where the calls behind it stand in a history of data: its name and the
+/// offset. The calls count from there on, and nothing else does.
+pub fn place_line(history: &str, offset: u64) -> Vec<u8> {
+    format!("{}{history}:{offset}\r\n", str::from_utf8(PLACE).expect("text")).into_bytes()
+}
+
+/// What such a line says.
+pub fn place_of(line: &[u8]) -> Option<(&str, u64)> {
+    let line = line.strip_prefix(PLACE)?.strip_suffix(b"\r\n")?;
+    let (history, offset) = str::from_utf8(line).ok()?.split_once(':')?;
+    let is_name = history.len() == 40 && history.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_name.then_some((history, offset.parse().ok()?))
 }
 
 /// The record at the beginning of `bytes`, which are not empty. Places in it count from there.

@@ -77,6 +77,8 @@ pub struct Turn {
     pub room: u64,
     /// From this offset on the log goes to another increment.
     pub switch_at: Option<u64>,
+    /// What comes behind this offset is for a later turn: something is to stand before it.
+    pub pause_at: Option<u64>,
     /// Nothing comes after it.
     pub is_last: bool,
 }
@@ -125,9 +127,9 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         }
     }
 
-    /// Has calls stand before what the log says next.
-    pub fn put_first(&mut self, calls: Vec<u8>) {
-        self.first = calls;
+    /// Has records stand before what the log says next, behind others of the kind.
+    pub fn put_first(&mut self, records: &[u8]) {
+        self.first.extend_from_slice(records);
     }
 
     /// All changes before this offset of the log survive a power cut.
@@ -173,7 +175,7 @@ impl<'l, F: DiskFile> Writer<'l, F> {
     /// were added to the file.
     pub fn step(&mut self, output: &mut impl Output<F>, turn: &Turn) -> Result<u64, Trouble> {
         let end = self.reader.look();
-        let to = turn.switch_at.map_or(end, |at| at.min(end));
+        let to = [turn.switch_at, turn.pause_at].into_iter().flatten().fold(end, u64::min);
         let ends_file = turn.is_last || turn.switch_at == Some(to);
         let syncs = self.is_due(turn) || ends_file;
         let mut result = Ok(0);
@@ -350,6 +352,7 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         };
         match begun {
             Ok(Increment { file, seq, len, is_shared }) => {
+                self.first.clear();
                 (self.file, self.seq, self.is_shared) = (file, seq, is_shared);
                 (self.len, self.room, self.synced) = (len, len, len);
                 (self.marked, self.proven) = (len, len);
@@ -442,6 +445,7 @@ mod tests {
             has_checksums: true,
             room: 1 << 10,
             switch_at: None,
+            pause_at: None,
             is_last: false,
         };
         for number in 0..20 {

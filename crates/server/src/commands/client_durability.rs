@@ -1,11 +1,14 @@
-//! CLIENT DURABILITY: what one connection asks of the disk, beyond what the server does for all.
+//! CLIENT DURABILITY: what one connection asks of the disk and of replicas, beyond what the server
+//! does for all.
 //!
 //! It can only ask for more. What `appendfsync` says is a promise to everybody who reads the data,
 //! so no client, nor a library in its name, may take it back.
 
 use kvasir_config::aof::Fsync;
+use kvasir_config::replication::Quorum;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
+use kvasir_resp::number::parse_integer;
 
 use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
@@ -18,42 +21,69 @@ pub static CLIENT_DURABILITY: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: -2,
         flags: ANY_TIME_NOSCRIPT,
-        arguments: &[Argument::one_of(
-            "durability",
-            &[
-                Argument::word("always", "ALWAYS"),
-                Argument::word("everysec", "EVERYSEC"),
-                Argument::word("no", "NO"),
-                Argument::word("default", "DEFAULT"),
-            ],
-        )
-        .optional()],
+        arguments: &[
+            Argument::one_of(
+                "durability",
+                &[
+                    Argument::word("always", "ALWAYS"),
+                    Argument::word("everysec", "EVERYSEC"),
+                    Argument::word("no", "NO"),
+                    Argument::word("default", "DEFAULT"),
+                ],
+            )
+            .optional(),
+            Argument::block(
+                "quorum",
+                &[
+                    Argument::integer("replicas").token("REPLICAS"),
+                    Argument::word("fsync", "FSYNC").optional(),
+                ],
+            )
+            .optional(),
+        ],
         ..Spec::BLANK
     },
     run: ServerRun::Plain(durability),
 };
 
 fn durability(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let wish = match cx.args.get(2) {
-        None => return tell(cx),
-        Some(word) if is_word(word, "always") => Some(Fsync::Always),
-        Some(word) if is_word(word, "everysec") => Some(Fsync::EverySecond),
-        Some(word) if is_word(word, "no") => Some(Fsync::No),
-        Some(word) if is_word(word, "default") => None,
-        Some(_) => return Err(Error::SYNTAX),
-    };
-    if cx.args.len() > 3 {
-        return Err(Error::wrong_arity("client|durability"));
+    if cx.args.len() == 2 {
+        return tell(cx);
+    }
+    let own = &cx.connection.durability;
+    let (mut wish, mut quorum, mut at) = (own.wish, own.quorum, 2);
+    while let Some(word) = cx.args.get(at) {
+        at += 1;
+        if is_word(word, "replicas") {
+            let count = cx.args.get(at).ok_or(Error::SYNTAX)?;
+            let replicas = parse_integer(count).and_then(|count| u32::try_from(count).ok());
+            let replicas = replicas.ok_or(Error::NOT_INTEGER)?;
+            at += 1;
+            let on_disk = cx.args.get(at).is_some_and(|word| is_word(word, "fsync"));
+            at += usize::from(on_disk);
+            quorum = Quorum { replicas, on_disk };
+        } else if is_word(word, "default") {
+            (wish, quorum) = (None, Quorum::default());
+        } else {
+            let named = |(name, _): &&(&str, Fsync)| is_word(word, name);
+            wish = Some(FSYNCS.iter().find(named).ok_or(Error::SYNTAX)?.1);
+        }
     }
     if wish.is_some_and(|wish| wish < Fsync::No) && !cx.shared.aof.counts() {
         return Err(Error::fixed("ERR There is no append-only file to wait for."));
     }
-    cx.connection.set_durability(cx.shared, wish);
+    if quorum.replicas > 0 && cx.shared.replication.upstream.is_replica() {
+        return Err(Error::fixed("ERR A replica has no word for what other replicas have."));
+    }
+    cx.connection.set_durability(cx.shared, wish, quorum);
     // From the next call on, even if that stands in the same batch.
     cx.core.see_listeners(cx.shared);
     cx.connection.reply.ok();
     Ok(())
 }
+
+const FSYNCS: &[(&str, Fsync)] =
+    &[("always", Fsync::Always), ("everysec", Fsync::EverySecond), ("no", Fsync::No)];
 
 /// What holds for the connection.
 fn tell(cx: &mut ServerCx<'_>) -> Result<(), Error> {
@@ -64,6 +94,12 @@ fn tell(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         Fsync::EverySecond => "everysec",
         Fsync::No => "no",
     };
-    cx.connection.reply.bulk(word.as_bytes());
+    let quorum = cx.core.config.replication.quorum().and(cx.connection.durability.quorum);
+    let text = match quorum {
+        Quorum { replicas: 0, .. } => word.to_owned(),
+        Quorum { replicas, on_disk: false } => format!("{word} replicas {replicas}"),
+        Quorum { replicas, on_disk: true } => format!("{word} replicas {replicas} fsync"),
+    };
+    cx.connection.reply.bulk(text.as_bytes());
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_acl::access::Access;
+use kvasir_config::replication::Quorum;
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
@@ -117,7 +118,7 @@ fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     cx.connection.output.replies = Replies::On;
     cx.connection.take_transaction();
     cx.connection.unwatch(&cx.shared.keyspace);
-    cx.connection.set_durability(cx.shared, None);
+    cx.connection.set_durability(cx.shared, None, Quorum::default());
     let client = &cx.connection.client;
     client.rename(|names| {
         names.name.clear();

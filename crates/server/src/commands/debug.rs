@@ -236,7 +236,7 @@ fn reply_buffer(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 }
 
 fn change_replication_id(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    cx.shared.replication.begin_history();
+    cx.shared.replication.begin_history(cx.shared.keyspace.log.end());
     cx.reply().ok();
     Ok(())
 }

@@ -209,7 +209,7 @@ fn replicaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     // What it has written itself is told by its own history, which a primary may know.
     if !upstream.is_replica() && !shared.keyspace.log.is_open() {
-        shared.replication.begin_history();
+        shared.replication.begin_history(shared.keyspace.log.end());
     }
     notice!("this server is a replica from now on primary={primary}");
     upstream.follow(Some(primary), now_ms);

@@ -102,7 +102,7 @@ impl Follower {
             Ended::Link(text) => text,
             Ended::Unusable(text) if upstream.is_current(version) => {
                 // To go on behind it would be to have other data than the primary.
-                shared.replication.begin_history();
+                shared.replication.begin_history(shared.keyspace.log.end());
                 format!("all data is asked for again, since a call cannot be executed: {text}")
             }
             Ended::Unusable(text) => text,

@@ -105,7 +105,7 @@ pub fn load(
     if loaded.is_ok() {
         let (log, mut alone) = (&shared.keyspace.log, shared.gate.exclusive());
         log.restart_at(offset, &mut alone);
-        shared.replication.set_history(id);
+        shared.replication.set_history(id, offset);
         shared.replication.tail.begin(shared, &mut alone);
     }
     if loading.is_wanted() {
@@ -138,10 +138,13 @@ fn replace(shared: &'static Shared, version: u64, file: &Received) -> Result<(),
     let path: &Path = &file.0;
     forget(shared, Some(version))?;
     let loaded = read(shared, path, Entrance::Gate(shared.gate), (&stream_env(shared), false));
-    loaded.map_err(|error| match forget(shared, None) {
-        Ok(()) => error.to_string(),
-        Err(text) => text,
-    })
+    match loaded {
+        Ok(standing) => {
+            shared.replication.upstream.db.store(standing.db, Relaxed);
+            Ok(())
+        }
+        Err(error) => Err(forget(shared, None).map_or_else(|text| text, |()| error.to_string())),
+    }
 }
 
 /// Throws all data away, and what the log has kept of its history: nobody may go on from there.

@@ -92,5 +92,5 @@ fn load(session: &mut Session) -> Result<(), Error> {
     let env = Env { logs: false, fences: false, tracks: false, ..session.core().env.clone() };
     let files = place.files(manifest);
     let who = (shared, commands, session.worker.index);
-    append_only::load_all(who, &files, old.as_deref(), &env).map_err(failed)
+    append_only::load_all(who, &files, old.as_deref(), &env).map(drop).map_err(failed)
 }

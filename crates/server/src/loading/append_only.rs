@@ -19,11 +19,13 @@ use kvasir_persistence::rdb::CHECKSUM_SIZE;
 use kvasir_structures::locks::lock;
 
 use crate::loading::replay::Replayer;
+use crate::loading::resume;
 use crate::log::{notice, warning};
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
 use crate::store::aof::place::{Found, PATIENCE, Place, Refused, opening, output};
 use crate::store::aof::switch::spawn;
+use crate::store::replication::Moment;
 use crate::store::saving::save_base;
 
 /// What an increment of a server that went on in it begins with: the one before may have stopped in
@@ -53,7 +55,7 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     let mut files = place.files(manifest);
     files.hold(claim);
     if !is_new {
-        load_all((shared, commands, WORKER), &files, old.as_deref(), env)?;
+        let moment = load_all((shared, commands, WORKER), &files, old.as_deref(), env)?;
         if let Some(old) = &old {
             let taken = loading.change(|| place.take_in(old, &mut files))?;
             taken.map_err(|error| format!("can't use {error}"))?;
@@ -63,10 +65,12 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
         }
         // What cannot be removed harms nobody.
         let _ = loading.change(|| files.remove_unfinished())?;
+        resume(shared, moment);
     } else {
         // The data of the snapshot, if there is one, is where the log begins.
-        crate::loading::read_snapshot(shared, env)?;
+        let moment = crate::loading::read_snapshot(shared, env)?;
         begin(shared, &mut files, env).map_err(io)?;
+        resume(shared, moment);
     }
     let increment = loading.change(|| open_last(&mut files, opening(&config.aof)))?.map_err(io)?;
     let output = output(&config)?;
@@ -74,7 +78,7 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     let reader = shared.keyspace.log.open(&mut shared.gate.exclusive());
     shared.aof.durable.store(reader.cursor(), Release);
     shared.aof.begin(files);
-    thread.go(reader, 0);
+    thread.go(reader, shared.replication.stream_db());
     if !shared.config().aof.appendonly {
         // CONFIG SET while it was loaded.
         shared.aof.turn_off();
@@ -82,13 +86,13 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     Ok(())
 }
 
-/// Loads the base, then the increments. The worker of this number runs no calls meanwhile.
+/// Loads the base, then the increments. Says where in a history the data is by then. The worker of this number runs no calls meanwhile.
 pub(super) fn load_all(
     (shared, commands, worker): (&'static Shared, ServerCommands, usize),
     files: &Files<RealDisk>,
     old: Option<&Path>,
     env: &Env,
-) -> Result<(), String> {
+) -> Result<Option<Moment>, String> {
     let (start, manifest) = (Instant::now(), files.manifest());
     let place = |part: &Part| files.path(&part.name);
     let base = manifest.base.iter().map(|base| old.map_or_else(|| place(base), Path::to_owned));
@@ -121,7 +125,7 @@ pub(super) fn load_all(
         replayer.calls,
         replayer.failed
     );
-    Ok(())
+    Ok(replayer.moment())
 }
 
 fn load_file(

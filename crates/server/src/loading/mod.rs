@@ -5,6 +5,8 @@ pub mod append_only;
 pub mod aside;
 pub mod replay;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -28,6 +30,7 @@ use crate::run::scripting::call::Scripting;
 use crate::run::server::ServerCommands;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::store::replication::Moment;
 use crate::store::saving::loading::eta_s;
 use crate::store::tuning::env;
 use crate::workers::Message;
@@ -112,7 +115,7 @@ fn load_at_start(shared: &'static Shared, commands: ServerCommands) -> Result<()
         let _ = thread::Builder::new().spawn_scoped(scope, move || tell(shared, path, &is_over));
         let result = match config.aof.appendonly {
             true => append_only::run(shared, commands, &env),
-            false => read_snapshot(shared, &env),
+            false => read_snapshot(shared, &env).map(|moment| resume(shared, moment)),
         };
         drop(over);
         shared.freeing.tidy_later();
@@ -120,14 +123,22 @@ fn load_at_start(shared: &'static Shared, commands: ServerCommands) -> Result<()
     })
 }
 
-/// Loads the snapshot of the configuration, if there is one; an error is for the user.
-pub fn read_snapshot(shared: &'static Shared, env: &Env) -> Result<(), String> {
+/// The data is what it was at a place in a history, if that is known.
+fn resume(shared: &'static Shared, moment: Option<Moment>) {
+    if let Some(moment) = moment {
+        shared.replication.resume(shared, &moment, &mut shared.gate.exclusive());
+    }
+}
+
+/// Loads the snapshot of the configuration, if there is one; an error is for the user. Says where
+/// in a history its data is.
+pub fn read_snapshot(shared: &'static Shared, env: &Env) -> Result<Option<Moment>, String> {
     let path = &shared.config().persistence.dbfilename;
     if matches!(path.try_exists(), Ok(false)) {
-        return Ok(());
+        return Ok(None);
     }
     let read = read(shared, path, Entrance::Gate(shared.gate), (env, false));
-    read.map_err(|error| {
+    read.map(|standing| standing.moment).map_err(|error| {
         format!("Terminating server after rdb file reading failure: can't load {error}")
     })
 }
@@ -143,13 +154,20 @@ fn warn_of_leftovers(path: &Path) {
     }
 }
 
+/// What a snapshot says of the stream that goes on behind it.
+pub struct Standing {
+    pub moment: Option<Moment>,
+    /// The database that it is in.
+    pub db: u16,
+}
+
 /// Loads a snapshot.
 pub fn read(
     shared: &'static Shared,
     path: &Path,
     entrance: Entrance<'_>,
     (env, keeps_present): (&Env, bool),
-) -> Result<(), FileError> {
+) -> Result<Standing, FileError> {
     let (start, progress) = (Instant::now(), &shared.saving.loading.progress);
     let config = shared.config();
     let target = Target {
@@ -158,7 +176,8 @@ pub fn read(
         env,
         threads: (config.persistence.snapshot_threads as usize)
             .max(shared.workers.len().min(gate::EXTRAS)),
-        drops_expired: !env.replays,
+        // Replicas that go on from there have to hear of what goes.
+        drops_expired: !env.replays && !has_place(path),
         key_delay: &shared.saving.loading.key_delay,
         keeps_present,
     };
@@ -171,6 +190,9 @@ pub fn read(
         skips_modules: config.persistence.rdb_skip_modules,
         modules: Modules::default(),
         empty: 0,
+        history: None,
+        offset: None,
+        db: None,
     };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
@@ -186,7 +208,16 @@ pub fn read(
         "DB loaded from disk: {took_s:.3} seconds file={file} keys={keys} expired={expired} \
          empty={empty} bytes={bytes}"
     );
-    Ok(())
+    Ok(Standing { moment: listener.moment(), db: listener.db.unwrap_or_default() })
+}
+
+/// Whether the head of a snapshot says where in a history it is.
+fn has_place(path: &Path) -> bool {
+    const HEAD_SIZE: u64 = 512;
+    let mut head = Vec::new();
+    // Who loads it next says what is wrong with it.
+    let _ = File::open(path).and_then(|file| file.take(HEAD_SIZE).read_to_end(&mut head));
+    head.windows(REPL_ID.len()).any(|part| part == REPL_ID.as_bytes())
 }
 
 /// Throws all data away, and the libraries: other data is about to come.
@@ -224,6 +255,20 @@ struct Beside {
     modules: Modules,
     /// Collections without elements.
     empty: u64,
+    /// Where in which history it is.
+    history: Option<String>,
+    offset: Option<u64>,
+    db: Option<u16>,
+}
+
+const REPL_ID: &str = "repl-id";
+
+impl Beside {
+    fn moment(&self) -> Option<Moment> {
+        let (id, offset) = (self.history.clone()?, self.offset?);
+        let is_name = id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_name.then_some(Moment { id, offset, db: self.db?, before: Vec::new() })
+    }
 }
 
 /// What of modules was left out.
@@ -248,10 +293,11 @@ impl Listener for Beside {
             let used = &self.shared.saving.loading.used_memory;
             used.store(bytes.max(0) as u64, Ordering::Relaxed);
         }
-        if name == b"repl-stream-db"
-            && let Ok(db) = text(value).parse()
-        {
-            self.shared.replication.upstream.db.store(db, Ordering::Relaxed);
+        match name {
+            b"repl-stream-db" => self.db = text(value).parse().ok(),
+            b"repl-id" => self.history = Some(text(value)),
+            b"repl-offset" => self.offset = text(value).parse().ok(),
+            _ => {}
         }
         crate::log::verbose!("snapshot says {}={}", text(name), text(value));
     }

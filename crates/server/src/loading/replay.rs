@@ -18,6 +18,7 @@ use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_persistence::aof::load::Replay;
+use kvasir_persistence::aof::record::place_of;
 use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Reply;
@@ -28,6 +29,7 @@ use crate::loading::aside::{Aside, changes_something};
 use crate::log::warning;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
+use crate::store::replication::Moment;
 use crate::workers::Message;
 
 /// A call that keeps everybody out for so long is followed by a moment in which who waits for the
@@ -67,6 +69,9 @@ pub struct Replayer {
     aside: Option<Aside>,
     /// What the log gets once the call at hand is done, while nobody can look in between.
     relayed: Vec<u8>,
+    /// Where in a history the calls are, and the last of their bytes.
+    place: Option<(String, u64)>,
+    last: Vec<u8>,
     /// Whose stream it follows: it ends when another one is to be followed.
     following: Option<u64>,
     pub calls: u64,
@@ -92,15 +97,32 @@ impl Replayer {
             commands,
             worker,
             relayed: Vec::new(),
+            place: None,
+            last: Vec::new(),
             following: None,
             calls: 0,
             failed: 0,
         }
     }
 
-    /// Each file begins in database 0.
+    /// Each file begins in database 0, and at no known place.
     pub fn begin_file(&mut self) {
         self.db = DbIndex(0);
+        self.place = None;
+        self.last.clear();
+    }
+
+    /// Where in a history the data is now, if that is known.
+    pub fn moment(&mut self) -> Option<Moment> {
+        let (id, offset) = self.place.clone()?;
+        let kept = self.backlog_size().min(self.last.len());
+        let before = self.last.split_off(self.last.len() - kept);
+        Some(Moment { id, offset, db: self.db.0, before })
+    }
+
+    fn backlog_size(&self) -> usize {
+        let size = self.shared.config().replication.backlog_size;
+        usize::try_from(size).unwrap_or(usize::MAX)
     }
 
     /// Runs a call about data; it goes through the gate by itself.
@@ -309,6 +331,25 @@ impl Replay for Replayer {
         let loading = &self.shared.saving.loading;
         loading.key_delay.wait(1, || loading.is_wanted());
         self.run(args, |replayer, command| replayer.run_data(command, args))
+    }
+
+    fn counted(&mut self, bytes: &[u8]) {
+        let Some((_, offset)) = &mut self.place else { return };
+        *offset += bytes.len() as u64;
+        let size = self.backlog_size();
+        if self.last.len() > size.saturating_mul(2) {
+            self.last.drain(..self.last.len() - size);
+        }
+        self.last.extend_from_slice(bytes);
+    }
+
+    fn line(&mut self, _good_to: u64, text: &[u8]) {
+        if let Some((history, offset)) = place_of(text) {
+            if self.place.as_ref().is_none_or(|(_, before)| *before != offset) {
+                self.last.clear();
+            }
+            self.place = Some((history.to_owned(), offset));
+        }
     }
 }
 

@@ -1,6 +1,7 @@
-//! Replies that wait for the disk: `appendfsync always`, and CLIENT DURABILITY.
+//! Replies that wait for the disk or for replicas: `appendfsync always`, `write-quorum`, and CLIENT
+//! DURABILITY.
 //!
-//! A connection knows how far the log must be on disk before anything more is sent to it: to the
+//! A connection knows how far the log must be on disk, or at replicas, before anything more is sent to it: to the
 //! end of what it wrote, of what was last written to any slot that it read, and of what it is told
 //! of that others wrote. Until then its worker holds it back and serves the others.
 //!
@@ -23,6 +24,8 @@ pub struct HeldBack {
     /// With what they waited for when they came here; it may be more by now.
     connections: Vec<(u64, usize)>,
     is_behind: bool,
+    /// How far all was when they were last looked at.
+    seen: [u64; 3],
 }
 
 impl HeldBack {
@@ -51,13 +54,45 @@ impl Worker {
     #[inline]
     pub fn holds_back(&mut self, index: usize) -> bool {
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
-        connection.durability.fence > self.shared.aof.durable() && self.hold_back(index)
+        let waits_for_replicas = self.core.config.replication.write_quorum > 0
+            || connection.durability.quorum.replicas > 0;
+        let is_ahead = connection.durability.fence > self.shared.aof.durable();
+        (is_ahead || waits_for_replicas) && self.hold_back(index)
     }
 
     #[cold]
     fn hold_back(&mut self, index: usize) -> bool {
+        let waits = self.waits_for_disk(index) || self.waits_for_replicas(index);
+        let Some(connection) = self.connections[index].as_deref_mut() else { return false };
+        if waits && !connection.durability.is_held_back {
+            connection.durability.is_held_back = true;
+            self.held_back.connections.push((connection.durability.fence, index));
+        }
+        waits
+    }
+
+    fn waits_for_replicas(&mut self, index: usize) -> bool {
+        let replication = &self.shared.replication;
+        let Some(connection) = self.connections[index].as_deref() else { return false };
+        let (fence, own) = (connection.durability.fence, connection.durability.quorum);
+        let quorum = self.core.config.replication.quorum().and(own);
+        if replication.is_acked(quorum, fence) {
+            return false;
+        }
+        replication.await_acks(self.index);
+        if replication.is_acked(quorum, fence) {
+            return false;
+        }
+        self.core.links.asks_acks = true;
+        true
+    }
+
+    fn waits_for_disk(&mut self, index: usize) -> bool {
         let aof = &self.shared.aof;
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
+        if !aof.counts() || connection.durability.fence <= aof.durable() {
+            return false;
+        }
         let all_wait = self.core.config.aof.appendfsync == Fsync::Always;
         if !all_wait && !connection.wants(Fsync::Always) {
             if connection.wants(Fsync::EverySecond) {
@@ -71,10 +106,6 @@ impl Worker {
         }
         if !all_wait {
             aof.demand(connection.durability.fence);
-        }
-        if !connection.durability.is_held_back {
-            connection.durability.is_held_back = true;
-            self.held_back.connections.push((connection.durability.fence, index));
         }
         true
     }
@@ -98,11 +129,20 @@ impl Worker {
             self.held_back.is_behind = false;
             return Vec::new();
         }
-        if self.core.config.aof.appendfsync != Fsync::Always {
+        self.shared.aof.hold_back(self.index);
+        let replication = &self.shared.replication;
+        let is_quorum = replication.has_quorum(&self.core.config.replication);
+        if is_quorum {
+            replication.await_acks(self.index);
+        }
+        if is_quorum || self.core.config.aof.appendfsync != Fsync::Always {
+            let now = [self.shared.aof.durable(), replication.acks(), self.core.config_version];
+            if std::mem::replace(&mut self.held_back.seen, now) == now {
+                return Vec::new();
+            }
             // Some may not have to wait any more.
             return self.held_back.take_due(u64::MAX, usize::MAX);
         }
-        self.shared.aof.hold_back(self.index);
         let max = (self.held_back.connections.len() / PART).max(SENT_MIN);
         self.held_back.take_due(self.shared.aof.durable(), max)
     }
@@ -115,7 +155,7 @@ mod tests {
     #[test]
     fn some_of_those_are_taken_who_waited_longest_for_what_is_on_disk() {
         let connections = vec![(5, 0), (9, 1), (7, 2), (8, 3), (10, 4)];
-        let mut held_back = HeldBack { connections, is_behind: false };
+        let mut held_back = HeldBack { connections, ..HeldBack::default() };
         assert_eq!(held_back.take_due(8, 2), [0, 2]);
         assert!(held_back.is_behind());
         assert_eq!(held_back.take_due(8, 2), [3]);

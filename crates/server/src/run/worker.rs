@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_config::replication::Quorum;
 use kvasir_reactor::{Buffer, ConnectionId, Event, ListenerId, Payload, Reactor, signal};
 use kvasir_resp::request::Limits;
 use kvasir_structures::heap;
@@ -450,7 +451,7 @@ impl Worker {
             return;
         };
         self.forget_wait(&connection);
-        connection.set_durability(self.shared, None);
+        connection.set_durability(self.shared, None, Quorum::default());
         self.forget_subscriptions(&mut connection);
         self.forget_pause(&mut connection);
         self.uncount_memory(&mut connection);

@@ -11,7 +11,7 @@ use crate::harness::Server;
 use crate::saving::{directory, fill, path, terminate, wait_for_snapshot};
 
 /// Has one of the checkers that redis-server becomes by another name look at a file.
-fn assert_accepted(checker: &str, file: &Path) {
+pub fn assert_accepted(checker: &str, file: &Path) {
     let Some(program) = std::env::var_os("KVASIR_REDIS_SERVER") else { return };
     let mut command = Command::new(program);
     command.arg0(checker).arg(file).stdin(Stdio::null());

@@ -54,6 +54,7 @@ mod pubsub;
 mod pubsub_workers;
 mod replication;
 mod replication_misuse;
+mod replication_restart;
 mod replication_slow;
 mod requests;
 mod rest;

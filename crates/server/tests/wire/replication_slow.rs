@@ -8,7 +8,7 @@ use crate::harness::{Client, Server, figure, wait_until};
 use crate::replication::{OURS, PEERS, is_linked, primary, replica, wait_until_equal};
 
 /// Sends a signal to a server.
-fn signal(server: &Server, name: &str) {
+pub fn signal(server: &Server, name: &str) {
     let sent = Command::new("kill").args([name, &server.pid().to_string()]).status();
     assert!(sent.expect("there is a kill").success());
 }

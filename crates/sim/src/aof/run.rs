@@ -251,6 +251,7 @@ impl Driver<'_> {
             has_checksums: true,
             room: if self.setup.is_always { ROOM } else { 0 },
             switch_at: self.switch_at,
+            pause_at: None,
             is_last,
         };
         let mut output = if self.setup.is_chained { Way::Chained } else { Way::Plain };

@@ -1,6 +1,7 @@
 //! How far the log must be on disk before a connection is sent anything more.
 
 use kvasir_config::aof::Fsync;
+use kvasir_config::replication::Quorum;
 
 use crate::state::connection::Connection;
 use crate::state::core::Core;
@@ -30,9 +31,11 @@ impl Connection {
     }
 
     /// Has it wish for this, or for nothing of its own.
-    pub fn set_durability(&mut self, shared: &Store, wish: Option<Fsync>) {
+    pub fn set_durability(&mut self, shared: &Store, wish: Option<Fsync>, quorum: Quorum) {
         let wish = wish.filter(|wish| *wish < Fsync::No);
-        shared.aof.demand.count_wish(self.durability.wish.is_some(), wish.is_some());
-        self.durability.wish = wish;
+        let own = &mut self.durability;
+        shared.aof.demand.count_wish(own.wish.is_some(), wish.is_some());
+        shared.replication.count_wish(own.quorum.replicas > 0, quorum.replicas > 0);
+        (own.wish, own.quorum) = (wish, quorum);
     }
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_acl::access::Access;
 use kvasir_config::aof::Fsync;
+use kvasir_config::replication::Quorum;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_pubsub::subscriptions::Subscriptions;
 use kvasir_reactor::ConnectionId;
@@ -147,8 +148,10 @@ pub struct Durability {
     pub is_held_back: bool,
     /// The offset behind what it last wrote to the log.
     pub written_to: u64,
-    /// CLIENT DURABILITY, if it asks for more than the server does for everybody.
+    /// CLIENT DURABILITY, if it asks for more than the server does for everybody, ...
     pub wish: Option<Fsync>,
+    /// ...and the replicas that it asks for.
+    pub quorum: Quorum,
 }
 
 /// CLIENT REPLY.

@@ -75,7 +75,14 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
 
     /// The log from its beginning on is meant for this database: a primary's stream may be in any.
     pub fn begin_in(&mut self, db: u16) {
-        self.writer.put_first(select(db));
+        self.begin_increment(db);
+    }
+
+    /// What is written from here on goes to another increment, and is meant for this database.
+    fn begin_increment(&mut self, db: u16) {
+        let at = self.writer.written();
+        self.writer.put_first(&select(db));
+        self.writer.put_first(&self.shared.replication.places.line(at));
     }
 
     /// Since it began.
@@ -118,6 +125,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         if let Some(first) = state.rewrite.made_good.take() {
             self.writer.make_good(first);
         }
+        self.writer.put_first(&self.shared.replication.places.pass_to(self.writer.written()));
         let turn = self.turn(config, &state, is_stopping);
         drop(state);
         let sleep_us = self.shared.aof.sleep_us.load(Relaxed);
@@ -164,6 +172,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
             unix_s: config.timestamp_enabled.then(|| clock::now_unix_ms() / 1000),
             has_checksums: config.checksums,
             switch_at: state.rewrite.switch_at,
+            pause_at: self.shared.replication.places.next(),
             is_last: is_stopping,
         }
     }
@@ -246,7 +255,10 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         };
         let mut state = lock(&aof.state);
         if switched.is_ok() {
-            self.writer.put_first(select(state.rewrite.cut_db));
+            let db = state.rewrite.cut_db;
+            drop(state);
+            self.begin_increment(db);
+            state = lock(&aof.state);
         }
         state.rewrite.switch_at = None;
         state.rewrite.switched = Some(switched);
@@ -266,8 +278,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
     fn close(mut self, config: &AofConfig) {
         let shared = self.shared;
         shared.keyspace.log.stop(self.writer.reader(), &mut shared.gate.exclusive());
-        let turn = Turn { when: When::Never, ..self.turn(config, &lock(&shared.aof.state), false) };
-        let written = self.writer.step(&mut self.output, &turn).map(drop);
+        let written = self.write_rest(config);
         let (reader, file) = self.writer.end();
         let end = reader.cursor();
         shared.aof.written.store(super::UNWRITTEN, Relaxed);
@@ -282,6 +293,16 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
             warning!("the end of the append-only file is not on disk error={error}");
         }
         shared.aof.note_end(shared, end);
+    }
+
+    /// Writes what is there when nothing comes any more.
+    fn write_rest(&mut self, config: &AofConfig) -> Result<(), Trouble> {
+        while self.writer.has_work() {
+            self.writer.put_first(&self.shared.replication.places.pass_to(self.writer.written()));
+            let turn = self.turn(config, &lock(&self.shared.aof.state), false);
+            self.writer.step(&mut self.output, &Turn { when: When::Never, ..turn })?;
+        }
+        Ok(())
     }
 
     /// Waits for the next group, unless something came meanwhile, but not for long.

@@ -6,6 +6,7 @@
 //!
 //! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
 
+pub mod places;
 pub mod sync;
 pub mod tail;
 pub mod upstream;
@@ -14,7 +15,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 use std::sync::{Arc, Condvar, Mutex};
 
-use kvasir_config::replication::ReplicationConfig;
+use kvasir_config::replication::{Quorum, ReplicationConfig};
+use kvasir_reactor::clock;
+use kvasir_resp::encode::encode_request;
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Log;
@@ -23,6 +26,7 @@ use crate::log::{notice, warning};
 use crate::replicas::{Replica, Stage};
 use crate::store::{Store, random_id};
 use crate::workers::Workers;
+use places::Places;
 use sync::Waiting;
 use tail::{Tail, TailReader};
 use upstream::Upstream;
@@ -40,6 +44,10 @@ pub struct Replication {
     asleep_at: Box<[AtomicU64]>,
     /// By worker: calls wait for replicas.
     awaits_acks: Box<[AtomicBool]>,
+    /// Changes when a replica has acknowledged more.
+    acks: AtomicU64,
+    /// Connections that wait for replicas although not all do.
+    wishes: AtomicUsize,
     waiting: Mutex<Waiting>,
     changed: Condvar,
     /// When replicas hear next that the link is alive, in ms since 1970.
@@ -49,6 +57,7 @@ pub struct Replication {
     pub stats: SyncStats,
     /// What replicas can still be given of the stream.
     pub tail: Tail,
+    pub places: Places,
     /// As a replica.
     pub upstream: Upstream,
 }
@@ -70,6 +79,17 @@ pub struct History {
     pub former: Option<(String, u64)>,
 }
 
+/// A moment of a history.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Moment {
+    pub id: String,
+    pub offset: u64,
+    /// The database that the stream is in there.
+    pub db: u16,
+    /// The last bytes of the stream before it, as far as they are known.
+    pub before: Vec<u8>,
+}
+
 impl Replication {
     pub fn new(id: &str, workers: usize) -> Replication {
         Replication {
@@ -78,12 +98,15 @@ impl Replication {
             count: AtomicUsize::new(0),
             asleep_at: (0..workers).map(|_| AtomicU64::new(AWAKE)).collect(),
             awaits_acks: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            acks: AtomicU64::new(0),
+            wishes: AtomicUsize::new(0),
             waiting: Mutex::default(),
             changed: Condvar::new(),
             next_ping_ms: AtomicU64::new(0),
             lonely_since_ms: AtomicU64::new(0),
             stats: SyncStats::default(),
             tail: Tail::default(),
+            places: Places::default(),
             upstream: Upstream::default(),
         }
     }
@@ -92,11 +115,12 @@ impl Replication {
         lock(&self.history).clone()
     }
 
-    /// The data begins another history.
-    pub fn begin_history(&self) {
+    /// The data begins another history, at the end of the log.
+    pub fn begin_history(&self, offset: u64) {
         match random_id() {
             Ok(id) => {
                 notice!("replication id changed to={id}");
+                self.places.note(offset, &id);
                 *lock(&self.history) = History { id, former: None };
             }
             Err(error) => warning!("the replication id stays: no randomness error={error}"),
@@ -109,8 +133,9 @@ impl Replication {
         self.upstream.db.load(Relaxed)
     }
 
-    /// The data is of this history from now on.
-    pub fn set_history(&self, id: &str) {
+    /// The data is of this history from now on, at an offset where the log begins.
+    pub fn set_history(&self, id: &str, offset: u64) {
+        self.places.restart(offset, id);
         *lock(&self.history) = History { id: id.to_owned(), former: None };
     }
 
@@ -118,6 +143,7 @@ impl Replication {
     pub fn rename(&self, id: Option<String>, offset: u64) {
         let mut history = lock(&self.history);
         if let Some(id) = id.filter(|id| *id != history.id) {
+            self.places.note(offset, &id);
             let former = std::mem::replace(&mut history.id, id);
             history.former = Some((former, offset));
         }
@@ -170,6 +196,33 @@ impl Replication {
             replica.stage() == Stage::Online && acked.load(Relaxed) >= offset
         };
         lock(&self.replicas).iter().filter(has_it).count() as i64
+    }
+
+    /// Whether a quorum has the stream up to an offset.
+    pub fn is_acked(&self, quorum: Quorum, offset: u64) -> bool {
+        quorum.replicas == 0
+            || self.count_acked(offset, quorum.on_disk) >= i64::from(quorum.replicas)
+    }
+
+    /// Changes when a replica has acknowledged more.
+    #[inline]
+    pub fn acks(&self) -> u64 {
+        self.acks.load(Relaxed)
+    }
+
+    /// Notes that a connection waits for replicas, or does so no more.
+    pub fn count_wish(&self, had: bool, has: bool) {
+        match (had, has) {
+            (false, true) => drop(self.wishes.fetch_add(1, SeqCst)),
+            (true, false) => drop(self.wishes.fetch_sub(1, SeqCst)),
+            _ => {}
+        }
+    }
+
+    /// Whether some replies wait for replicas.
+    #[inline]
+    pub fn has_quorum(&self, config: &ReplicationConfig) -> bool {
+        config.write_quorum > 0 || self.wishes.load(Relaxed) > 0
     }
 
     /// How many follow closely.
@@ -232,6 +285,7 @@ impl Replication {
 
     /// A replica has acknowledged more.
     pub fn tell_acks(&self, workers: &Workers) {
+        self.acks.fetch_add(1, Relaxed);
         fence(SeqCst);
         for (worker, awaits) in workers.iter().zip(&self.awaits_acks) {
             if awaits.load(Relaxed) && awaits.swap(false, Relaxed) {
@@ -263,7 +317,7 @@ impl Replication {
             self.tail.end(&store.keyspace.log, alone);
             notice!("the replication backlog is freed");
             if !store.keyspace.log.is_open() {
-                self.begin_history();
+                self.begin_history(store.keyspace.log.end());
             }
         }
     }
@@ -273,9 +327,40 @@ impl Replication {
     pub fn open_log(&self, store: &'static Store, alone: &mut ExclusivePass<'_>) {
         let log = &store.keyspace.log;
         if !log.is_open() && !self.upstream.is_replica() {
-            self.begin_history();
+            self.begin_history(log.end());
+        } else if !self.tail.is_kept() {
+            self.places.note(log.end(), &self.history().id);
         }
         self.tail.begin(store, alone);
+    }
+
+    /// When in its history the data is, with the gate closed, as far as replicas may rely on it.
+    pub fn moment(&self, store: &Store) -> Option<Moment> {
+        let (id, offset) = (self.history().id, store.keyspace.log.end());
+        let db = self.stream_db();
+        self.tail.is_kept().then(|| Moment { id, offset, db, before: Vec::new() })
+    }
+
+    /// The data has been loaded, and is what it was at a place. As a replica this server goes on
+    /// there; else it begins a history of its own, which replicas may enter from the former one.
+    pub fn resume(&self, store: &'static Store, moment: &Moment, alone: &mut ExclusivePass<'_>) {
+        let Moment { id, offset, db, before } = moment;
+        let log = &store.keyspace.log;
+        log.restart_at(offset - before.len() as u64, alone);
+        self.set_history(id, *offset);
+        self.tail.begin(store, alone);
+        log.append(alone, before);
+        self.lonely_since_ms.store(clock::now_unix_ms(), Relaxed);
+        if store.config().replication.primary.is_empty() {
+            self.begin_own(*offset);
+            self.upstream.db.store(0, Relaxed);
+            if *db != 0 {
+                log.append(alone, &encode_request(&["SELECT", "0"]));
+            }
+        } else {
+            self.upstream.db.store(*db, Relaxed);
+        }
+        notice!("the data is of a history that replicas may know id={id} offset={offset}");
     }
 
     /// The stream from an offset on, if a replica of that history finds it here.

@@ -142,10 +142,7 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
     snapshot.run(entrance, (&disk, place), &options, |pass| {
         begin(store, file, pass);
-        let mut beside = saving::beside(store, &env, false);
-        let db = store.replication.upstream.db.load(Relaxed);
-        beside.aux.push(("repl-stream-db", db.to_string()));
-        beside
+        saving::beside(store, &env, false)
     })?;
     Ok(())
 }

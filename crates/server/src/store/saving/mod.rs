@@ -504,7 +504,13 @@ pub(super) fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
     let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
     let notes_time = shared.config().aof.timestamp_enabled;
     let unix_s = notes_time.then_some(env.now_ms / 1000);
-    Beside { aux: aux(env, is_base), libraries, unix_s }
+    let mut aux = aux(env, is_base);
+    if let Some(moment) = shared.replication.moment(shared) {
+        aux.push(("repl-stream-db", moment.db.to_string()));
+        aux.push(("repl-id", moment.id));
+        aux.push(("repl-offset", moment.offset.to_string()));
+    }
+    Beside { aux, libraries, unix_s }
 }
 
 /// What a file says of its server, by the names of Redis.

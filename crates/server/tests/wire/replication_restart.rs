@@ -1,0 +1,187 @@
+//! Primaries and replicas that end, in order or not, and go on where they were: nobody needs all
+//! data again.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use kvasir_resp::value::Value;
+
+use crate::certificates::free_port;
+use crate::going_back::assert_accepted;
+use crate::harness::{Client, DEADLINE, figure, wait_until};
+use crate::replication::{
+    ALL_TYPES, EFFECTS, OURS, PEERS, is_linked, primary, replica, run_all, wait_until_equal,
+};
+use crate::replication_slow::signal;
+use crate::saving::{directory, path, terminate};
+
+/// All that is, anew, at the end of which the stream is in another database.
+fn write_all(client: &mut Client) {
+    let scripts = [&["FLUSHALL; FUNCTION FLUSH"], ALL_TYPES, EFFECTS, &["SELECT 7; SET here 1"]];
+    run_all(client, &scripts.concat());
+}
+
+/// Has the server answer once it has loaded.
+fn wait_until_loaded(client: &mut Client) {
+    wait_until("it is loaded", || client.ask_text("INFO persistence").contains("loading:0"));
+}
+
+#[test]
+fn a_primary_that_crashes_goes_on_from_its_append_only_file() {
+    for start in [OURS[0], OURS[1], PEERS[0], PEERS[1]] {
+        let (directory, port) = (directory(), free_port());
+        let options = ["--dir", path(&directory), "--appendonly", "yes"];
+        let mut server = primary("io_uring", port, &options);
+        let mut client = server.connect();
+        wait_until_loaded(&mut client);
+        run_all(&mut client, ALL_TYPES);
+        let Some(replica) = replica(start, port, &[]) else { continue };
+        let mut reader = replica.connect();
+        wait_until("the replica is linked", || is_linked(&mut reader));
+        for round in 0..3 {
+            write_all(&mut client);
+            wait_until_equal(&mut client, &mut reader);
+            let on_disk = Value::Array(vec![Value::Integer(1), Value::Integer(0)]);
+            assert_eq!(client.ask("WAITAOF 1 0 0"), on_disk);
+            let id = client.ask_text("INFO replication");
+            drop(server);
+            let manifest = directory.path().join("appendonlydir/appendonly.aof.manifest");
+            assert_accepted("redis-check-aof", &manifest);
+            server = primary("io_uring", port, &options);
+            client = server.connect();
+            wait_until_loaded(&mut client);
+            wait_until("it is linked again", || {
+                figure(&mut client, "stats", "sync_partial_ok") == 1
+            });
+            assert_eq!(figure(&mut client, "stats", "sync_full"), 0, "{round} {id}");
+            run_all(&mut client, &["SET after 1; RPUSH list x"]);
+            wait_until_equal(&mut client, &mut reader);
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_crashes_goes_on_from_its_append_only_file() {
+    for start in [OURS[1], PEERS[0], PEERS[1]] {
+        let (directory, port) = (directory(), free_port());
+        let text = port.to_string();
+        let Some(primary) = start(&["--port", &text, "--repl-diskless-sync-delay", "0"]) else {
+            continue;
+        };
+        let mut client = primary.connect();
+        run_all(&mut client, ALL_TYPES);
+        let options = ["--dir", path(&directory), "--appendonly", "yes"];
+        let mut server = replica(OURS[0], port, &options).expect("it is ours");
+        let mut reader = server.connect();
+        for round in 1..=3 {
+            wait_until("the replica is linked", || is_linked(&mut reader));
+            wait_until("its log is begun", || {
+                reader.ask_text("INFO persistence").contains("aof_rewrite_in_progress:0\r\n")
+                    && reader.ask_text("INFO persistence").contains("aof_enabled:1")
+            });
+            write_all(&mut client);
+            wait_until_equal(&mut client, &mut reader);
+            wait_until("it is written", || {
+                let info = reader.ask_text("INFO persistence");
+                info.contains("aof_buffer_length:0") && info.contains("aof_rewrites:")
+            });
+            drop(server);
+            run_all(&mut client, &["SET missed 1; SELECT 3; SET there 1; SELECT 0"]);
+            server = replica(OURS[0], port, &options).expect("it is ours");
+            reader = server.connect();
+            wait_until("it is linked again", || {
+                figure(&mut client, "stats", "sync_partial_ok") == round
+            });
+            wait_until_equal(&mut client, &mut reader);
+        }
+        assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
+    }
+}
+
+#[test]
+fn who_ends_in_order_goes_on_from_the_snapshot() {
+    for start in [OURS[1], PEERS[0], PEERS[1]] {
+        let (directories, port) = ([directory(), directory()], free_port());
+        let own = ["--dir", path(&directories[0]), "--save", "100 1000"];
+        let other = ["--dir", path(&directories[1]), "--save", "100 1000"];
+        let mut first = primary("epoll", port, &own);
+        let mut client = first.connect();
+        run_all(&mut client, ALL_TYPES);
+        let Some(mut second) = replica(start, port, &other) else { continue };
+        let mut reader = second.connect();
+        wait_until("the replica is linked", || is_linked(&mut reader));
+        // What dies meanwhile dies on both.
+        run_all(&mut client, &[EFFECTS, &["SELECT 7; SET here 1 PX 1; SET there 1"]].concat());
+        wait_until_equal(&mut client, &mut reader);
+        terminate(&mut client);
+        first.wait_for_end();
+        first = primary("epoll", port, &own);
+        client = first.connect();
+        wait_until("it is linked again", || figure(&mut client, "stats", "sync_partial_ok") == 1);
+        run_all(&mut client, &["SET after 1; RPUSH list x"]);
+        wait_until_equal(&mut client, &mut reader);
+        terminate(&mut reader);
+        second.wait_for_end();
+        run_all(&mut client, &["SET missed 1; SELECT 3; SET there 1; SELECT 0"]);
+        let Some(again) = replica(start, port, &other) else { continue };
+        let mut reader = again.connect();
+        wait_until("it is linked again", || figure(&mut client, "stats", "sync_partial_ok") == 2);
+        wait_until_equal(&mut client, &mut reader);
+        assert_eq!(figure(&mut client, "stats", "sync_full"), 0);
+    }
+}
+
+/// Reads what has come, without waiting.
+fn has_come(stream: &mut UnixStream) -> usize {
+    stream.set_nonblocking(true).unwrap();
+    let read = stream.read(&mut [0; 1000]);
+    stream.set_nonblocking(false).unwrap();
+    read.unwrap_or_else(|error| {
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        0
+    })
+}
+
+#[test]
+fn who_asks_for_replicas_is_answered_when_they_have_it_and_nobody_else_waits() {
+    for (start, on_disk) in [(OURS[0], true), (OURS[1], false), (PEERS[1], true), (PEERS[0], false)]
+    {
+        let port = free_port();
+        let primary = primary("io_uring", port, &[]);
+        let mut client = primary.connect();
+        let Some(replica) = replica(start, port, &["--appendonly", "yes"]) else { continue };
+        let mut reader = replica.connect();
+        wait_until("the replica is linked", || is_linked(&mut reader));
+        let mut asker = UnixStream::connect(primary.socket()).unwrap();
+        asker.set_read_timeout(Some(DEADLINE)).unwrap();
+        let fsync = if on_disk { " FSYNC" } else { "" };
+        write!(asker, "CLIENT DURABILITY REPLICAS 1{fsync}\r\n").unwrap();
+        let mut answer = [0; 5];
+        for round in 0..3 {
+            asker.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"+OK\r\n", "{round}");
+            wait_until("the replica has all", || {
+                client.ask(if on_disk { "WAITAOF 0 1 100" } else { "WAIT 1 100" })
+                    != Value::Integer(0)
+            });
+            signal(&replica, "-STOP");
+            write!(asker, "SET k {round}\r\n").unwrap();
+            wait_until("it is written", || client.ask_text("GET k") == round.to_string());
+            for _ in 0..100 {
+                client.ask("INCR other");
+            }
+            assert_eq!(has_come(&mut asker), 0);
+            signal(&replica, "-CONT");
+        }
+        asker.read_exact(&mut answer).unwrap();
+        // All are asked for by an option.
+        client.ask("CONFIG SET write-quorum 2");
+        client.send(&["SET", "k", "9"]);
+        let mut other = primary.connect();
+        other.send(&["GET", "k"]);
+        let mut third = primary.connect();
+        third.send(&["CONFIG", "SET", "write-quorum", "1"]);
+        assert_eq!(client.read_reply(), Some(Value::Simple("OK".into())));
+        assert!(other.read_reply().is_some());
+    }
+}
