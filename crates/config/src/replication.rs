@@ -17,6 +17,8 @@ pub struct ReplicationConfig {
     pub log_memory: u64,
     /// ...and in files; 0: as many as the disk has.
     pub log_disk: u64,
+    /// Bytes; 0: writes never wait for replicas.
+    pub pace_lag: u64,
     pub log_compression: LogCompression,
     /// Of Zstandard.
     pub log_compression_level: u8,
@@ -149,6 +151,16 @@ more goes to files without names in `dir`, until they have it.",
         "\
 What it may take in files. A replica that needs more gets all data anew.
 0: as much as the disk has.",
+    ),
+    Row::new(
+        "repl-pace-lag",
+        Group::Replication,
+        Kind::Memory { min: 0, max: i64::MAX },
+        "0",
+        field!(replication.pace_lag),
+        "\
+While a replica has to get more than this, writes wait until it has caught up.
+0: they never do.",
     ),
     Row::new(
         "replica-output-buffer-compression",

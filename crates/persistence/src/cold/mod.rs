@@ -310,6 +310,10 @@ impl State {
 }
 
 impl Found {
+    pub fn is_on_disk(&self) -> bool {
+        matches!(self.place, Place::Disk { .. })
+    }
+
     /// The piece as it is packed (`kvasir_structures::packing`).
     ///
     /// # Errors

@@ -56,6 +56,12 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
 fn tiers(source: &Source<'_>, lines: &mut Lines) {
     let (log, cold) = (&source.shared.keyspace.log, source.shared.replication.tail.cold.facts());
     let hot = if source.shared.replication.tail.is_kept() { log.end() - cold.end } else { 0 };
+    if let Some(replica) = source.shared.replication.slowest() {
+        let (ip, port) = (lock(&replica.address).clone(), replica.port.load(Relaxed));
+        let (behind, tier) = (replica.behind(log.end()), replica.tier().name());
+        let text = format!("ip={ip},port={port},behind={behind},tier={tier}");
+        lines.field("repl_log_slowest_replica", text);
+    }
     lines.field("repl_log_hot_bytes", hot);
     lines.field("repl_log_cold_bytes", cold.memory_bytes);
     lines.field("repl_log_cold_packed_bytes", cold.memory_packed);

@@ -31,6 +31,25 @@ pub struct Replica {
     pub wants_snapshot_only: AtomicBool,
     /// It takes the stream in packed pieces.
     pub takes_packed: AtomicBool,
+    /// Up to where it was sent the stream, and where it finds what comes next.
+    pub sent: AtomicU64,
+    pub tier: AtomicUsize,
+}
+
+/// Where what a replica has to get next is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tier {
+    /// In the log.
+    Hot,
+    /// Packed in memory.
+    Cold,
+    Disk,
+}
+
+impl Tier {
+    pub fn name(self) -> &'static str {
+        ["hot", "cold", "disk"][self as usize]
+    }
 }
 
 /// How far a link is.
@@ -72,6 +91,8 @@ impl Replica {
             knows_renames: AtomicBool::new(false),
             wants_snapshot_only: AtomicBool::new(false),
             takes_packed: AtomicBool::new(false),
+            sent: AtomicU64::new(u64::MAX),
+            tier: AtomicUsize::new(Tier::Hot as usize),
         }
     }
 
@@ -81,6 +102,15 @@ impl Replica {
 
     pub fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as usize, Relaxed);
+    }
+
+    pub fn tier(&self) -> Tier {
+        [Tier::Hot, Tier::Cold, Tier::Disk][self.tier.load(Relaxed)]
+    }
+
+    /// How many bytes of the stream up to `end` it was not sent.
+    pub fn behind(&self, end: u64) -> u64 {
+        end.saturating_sub(self.sent.load(Relaxed))
     }
 
     /// How the stream goes to it.

@@ -10,7 +10,7 @@ use kvasir_resp::reply::Reply;
 
 use crate::log::{notice, warning};
 use crate::replicas::sync_file::{Begun, Progress};
-use crate::replicas::{Replica, Stage};
+use crate::replicas::{Replica, Stage, Tier};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::connection::link::{Sends, Snapshot, Stream};
@@ -91,6 +91,7 @@ impl Worker {
             }
             Sends::Stream(stream) if stream.has_begun => {
                 let fed = stream.reader.feed(link.replica.wire(), &mut connection.reply);
+                link.replica.sent.store(stream.reader.cursor(), Relaxed);
                 fed.map_err(|Lost| io::Error::other("the log does not reach back to it any more"))
             }
             Sends::Stream(_) => Ok(()),
@@ -199,6 +200,9 @@ impl Worker {
             replica.heard_ms.store(now_ms, Relaxed);
             return self.flush(index);
         }
+        if let Sends::Stream(stream) = &link.sends {
+            note_tier(replica, stream.reader.tier(), self.shared.keyspace.log.end());
+        }
         let (name, lag_s) = (replica.name(), replica.lag_s(now_ms));
         let has_all = stage == Stage::GetsSnapshot && matches!(link.sends, Sends::Nothing);
         let patience_s = if has_all { GOODBYE_S } else { self.core.config.replication.timeout };
@@ -258,6 +262,22 @@ impl Worker {
         let next_ms = self.core.links.next_look_ms().into_iter();
         let next_ms = next_ms.chain(ends_ms.filter(|_| self.index == 0)).min()?;
         Some(Duration::from_millis(next_ms.saturating_sub(self.core.env.now_ms)))
+    }
+}
+
+/// Notes where a replica is, and tells when that has changed.
+fn note_tier(replica: &Replica, tier: Tier, end: u64) {
+    let (before, bytes, name) = (replica.tier(), replica.behind(end), replica.name());
+    replica.tier.store(tier as usize, Relaxed);
+    match tier {
+        _ if tier == before => {}
+        Tier::Hot => notice!("a replica has caught up name={name}"),
+        Tier::Cold => notice!(
+            "a replica is slow: what it has to get waits packed in memory name={name} bytes={bytes}"
+        ),
+        Tier::Disk => {
+            notice!("a replica is slow: what it has to get waits on disk name={name} bytes={bytes}")
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
@@ -16,7 +17,7 @@ use crate::state::shared::Shared;
 use crate::store::aof::Aof;
 use crate::store::saving::loading::LOADING;
 
-/// How often those whose writes wait for the disk look whether it has caught up.
+/// How often those whose writes wait for the disk, or for a replica, look whether it has caught up.
 const DISK_LOOK_MS: u64 = 5;
 
 impl Worker {
@@ -52,7 +53,7 @@ impl Worker {
             return self.core.next_look_ms;
         }
         let current = self.shared.pause.current(now_ms).map(|(_, until_ms)| until_ms);
-        let is_behind = Aof::is_behind(self.shared, self.core.config.aof.buffer_limit);
+        let is_behind = is_behind(self.shared, &self.core.config);
         current.or(is_behind.then_some(now_ms + DISK_LOOK_MS))
     }
 
@@ -83,11 +84,18 @@ pub fn puts_off(
             return true;
         }
     }
-    if core.env.logs && Aof::is_behind(shared, core.config.aof.buffer_limit) {
+    if core.env.logs && is_behind(shared, &core.config) {
         connection.postpone_for_disk(&shared.pause, entry);
         shared.aof.delayed.fetch_add(connection.waiting.is_postponed.into(), Relaxed);
     }
     connection.waiting.is_postponed
+}
+
+/// Whether writes are too fast for the disk, or for a replica.
+#[inline]
+fn is_behind(shared: &Shared, config: &Config) -> bool {
+    Aof::is_behind(shared, config.aof.buffer_limit)
+        || shared.replication.is_behind(&config.replication, &shared.keyspace.log)
 }
 
 /// Puts a call off that comes while data is loaded at the start, unless it has failed otherwise.

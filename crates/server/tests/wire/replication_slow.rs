@@ -2,6 +2,7 @@
 //! then on disk.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::certificates::free_port;
 use crate::harness::{Client, Server, figure, wait_until};
@@ -99,4 +100,38 @@ fn a_replica_that_needs_more_than_may_be_kept_gets_all_data_anew() {
         wait_until("it gets all again", || figure(&mut client, "stats", "sync_full") == 2);
         wait_until_equal(&mut client, &mut reader);
     }
+}
+
+#[test]
+fn writes_wait_for_a_replica_if_they_are_to() {
+    let port = free_port();
+    let primary = primary("io_uring", port, &["--repl-pace-lag", "8mb"]);
+    let mut client = primary.connect();
+    let replica = replica(OURS[0], port, &[]).expect("it is ours");
+    let mut reader = replica.connect();
+    wait_until("the replica is linked", || is_linked(&mut reader));
+    signal(&replica, "-STOP");
+    let written = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let value = "x".repeat(1 << 20);
+            for number in 0..64 {
+                client.call(&["SET", &format!("key:{number}"), &value]);
+                written.fetch_add(1, Relaxed);
+            }
+        });
+        // Others are served.
+        let mut other = primary.connect();
+        wait_until("no more is written", || {
+            let before = written.load(Relaxed);
+            for _ in 0..20 {
+                other.ask("DEBUG SLEEP 0.01");
+            }
+            before > 0 && written.load(Relaxed) == before
+        });
+        assert!(written.load(Relaxed) < 32, "{} MiB", written.load(Relaxed));
+        signal(&replica, "-CONT");
+    });
+    assert_eq!(written.load(Relaxed), 64);
+    wait_until_equal(&mut client, &mut reader);
 }

@@ -233,6 +233,21 @@ impl Replication {
         lock(&self.replicas).iter().filter(is_good).count() as u64
     }
 
+    /// The replica that has to get the most.
+    pub fn slowest(&self) -> Option<Arc<Replica>> {
+        let replicas = lock(&self.replicas);
+        let online = replicas.iter().filter(|replica| replica.stage() == Stage::Online);
+        online.min_by_key(|replica| replica.sent.load(Relaxed)).cloned()
+    }
+
+    /// Whether a replica has to get so much that writes are put off until it has caught up.
+    #[inline]
+    pub fn is_behind(&self, config: &ReplicationConfig, log: &Log) -> bool {
+        config.pace_lag > 0
+            && self.has_links()
+            && self.slowest().is_some_and(|replica| replica.behind(log.end()) > config.pace_lag)
+    }
+
     /// Whether writes are refused for want of replicas.
     #[inline]
     pub fn lacks_replicas(&self, config: &ReplicationConfig, now_ms: u64) -> bool {

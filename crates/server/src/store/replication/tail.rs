@@ -24,6 +24,7 @@ use kvasir_structures::log::{Log, Reader};
 use kvasir_structures::packing::Packer;
 
 use crate::log::warning;
+use crate::replicas::Tier;
 use crate::replicas::wire::Wire;
 use crate::store::Store;
 
@@ -225,6 +226,18 @@ impl TailReader {
     /// Up to where it has read.
     pub fn cursor(&self) -> u64 {
         self.at
+    }
+
+    /// Where what comes next is kept.
+    pub fn tier(&self) -> Tier {
+        if self.hot.is_some() {
+            return Tier::Hot;
+        }
+        match self.store.replication.tail.cold.at(self.at) {
+            None => Tier::Hot,
+            Some(found) if found.is_on_disk() => Tier::Disk,
+            Some(_) => Tier::Cold,
+        }
     }
 
     /// Lets go of the log itself if it is too far behind, and its bytes are packed by now.
