@@ -31,15 +31,15 @@ const SETTLE: Duration = Duration::from_millis(1500);
 const ALGORITHMS: [&str; 4] = ["no", "lzf", "lz4", "zstd"];
 
 /// Values of one kind; keys take them by turns.
-struct Corpus {
-    name: &'static str,
+pub struct Corpus {
+    pub name: &'static str,
     values: Vec<Vec<u8>>,
 }
 
 pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     let keys = ((KEYS * lab.scale()) as usize).max(PIPELINE);
     let mut measurements = Vec::new();
-    for corpus in corpora()? {
+    for corpus in corpora(VALUE_SIZE)? {
         let mut plain = None;
         for algorithm in ALGORITHMS {
             let case = format!("{}, {algorithm}", corpus.name);
@@ -59,18 +59,19 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     Ok(measurements)
 }
 
-fn corpora() -> Result<Vec<Corpus>> {
+/// Values of so many bytes.
+pub fn corpora(size: usize) -> Result<Vec<Corpus>> {
     let index = output(command("apt-cache").arg("dumpavail"))
         .context("real text comes from Debian's package index")?;
-    let text: Vec<_> = index.as_bytes().chunks_exact(VALUE_SIZE).map(<[u8]>::to_vec).collect();
+    let text: Vec<_> = index.as_bytes().chunks_exact(size).map(<[u8]>::to_vec).collect();
     ensure!(text.len() > 1000, "the package index is too short: apt-get update");
     let mut random = Random::new(1);
-    let mut noise = || (0..VALUE_SIZE).map(|_| random.next_u64() as u8).collect();
+    let mut noise = || (0..size).map(|_| random.next_u64() as u8).collect();
     let noise = (0..1000).map(|_| noise()).collect();
     Ok(vec![
         Corpus { name: "package index", values: text },
         Corpus { name: "random", values: noise },
-        Corpus { name: "one character", values: vec![vec![b'x'; VALUE_SIZE]] },
+        Corpus { name: "one character", values: vec![vec![b'x'; size]] },
     ])
 }
 
@@ -108,7 +109,7 @@ fn measure(
 
 impl Corpus {
     /// In each round a key has another value, if there is more than one.
-    fn value(&self, key: usize, round: usize) -> &[u8] {
+    pub fn value(&self, key: usize, round: usize) -> &[u8] {
         &self.values[(key + round) % self.values.len()]
     }
 }

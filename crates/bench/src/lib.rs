@@ -21,11 +21,13 @@ mod pace;
 mod pause;
 mod plot;
 mod pubsub;
+mod replication;
 mod replies;
 mod report;
 mod rest;
 mod scripts;
 mod shapes;
+mod slow_link;
 mod snapshot;
 mod stall;
 mod tables;
@@ -53,7 +55,7 @@ use report::{Machine, Measurement, Record, Report};
 #[derive(clap::Args)]
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
-    /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof
+    /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof, replication
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -124,6 +126,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "snapshot", run: snapshot::run },
     Scenario { name: "compression", run: compression::run },
     Scenario { name: "aof", run: aof::run },
+    Scenario { name: "replication", run: replication::run },
 ];
 
 /// A kind of server to be measured.

@@ -323,4 +323,25 @@ pub static TABLES: &[Table] = &[
             compared("get_us", "CPU us/GET", 2),
         ],
     },
+    Table {
+        name: "replication",
+        title: "A replica over a link of 100 Mbit/s, which gets its snapshot while clients write",
+        note: "A primary with data joins a replica of its own kind; then four connections send the \
+               requests, of values of 1 KB, with pipelines of 16. The link is a program that lets \
+               through what a token bucket has. The buffer is what the primary says that it keeps \
+               for the replica, at most: a replication buffer, or a log. Its ratio is that of the \
+               stream to what was kept of it; synchronized is when the replica has all. Peers keep \
+               the stream as it comes, with no limit on it.",
+        columns: &[
+            compared("ops_s", "requests/s", 0),
+            compared("cpu_us", "CPU us/request", 2),
+            compared("buffer_mb", "buffer MB", 1),
+            column("ratio", "times smaller", 2),
+            compared("sync_s", "synchronized s", 1),
+            column("sent_mb", "over the link MB", 0),
+            column("faults", "page faults/request", 3),
+            compared("peak_mb", "peak MB resident", 0),
+            column("full_syncs", "full syncs", 0),
+        ],
+    },
 ];
