@@ -157,6 +157,7 @@ fn who_asks_for_replicas_is_answered_when_they_have_it_and_nobody_else_waits() {
         let fsync = if on_disk { " FSYNC" } else { "" };
         write!(asker, "CLIENT DURABILITY REPLICAS 1{fsync}\r\n").unwrap();
         let mut answer = [0; 5];
+        client.ask("SET k none");
         for round in 0..3 {
             asker.read_exact(&mut answer).unwrap();
             assert_eq!(&answer, b"+OK\r\n", "{round}");
