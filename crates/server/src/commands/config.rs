@@ -21,6 +21,7 @@ use crate::log::{self, notice, warning};
 use crate::machine::process;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::shared::Shared;
+use crate::stats::WorkerStats;
 use crate::store::aof;
 use crate::store::aof::place::Refused;
 use crate::tracking;
@@ -201,7 +202,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
     },
     run: ServerRun::Plain(|cx| {
         cx.shared.error_codes.reset();
-        cx.shared.workers.iter().for_each(|worker| worker.stats.reset());
+        cx.shared.workers.stats().for_each(WorkerStats::reset);
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();
         cx.shared.freeing.reset_figures();

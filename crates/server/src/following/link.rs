@@ -91,6 +91,10 @@ impl Link {
         }
     }
 
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
     /// Whether it is still the one that is wanted.
     pub fn is_wanted(&self) -> bool {
         let is_ending = !self.shared.saving.loading.is_wanted();

@@ -94,7 +94,7 @@ impl Follower {
             upstream.set_stage(Stage::Online);
             upstream.down_since_ms.store(0, Relaxed);
         });
-        self.replayer.begin_stream(version);
+        self.replayer.begin_stream(version, link.client());
         stream::execute(&mut link, &mut self.replayer).map_err(|ended| match ended {
             Ended::Link(text) => text,
             Ended::Unusable(text) if upstream.is_current(version) => {

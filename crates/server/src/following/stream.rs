@@ -48,6 +48,7 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
                 return Err(Ended::Unusable("a line is no call".into()));
             }
             Err(NoRecord::Incomplete) => {
+                replayer.rest();
                 link.receive()?;
                 replayer.look_around();
                 continue;

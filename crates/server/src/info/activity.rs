@@ -175,10 +175,10 @@ fn expiry(source: &Source<'_>, lines: &mut Lines) {
 
 /// How long all calls took together.
 fn commands_us(source: &Source<'_>) -> u64 {
-    let ticks = |worker: &WorkerStats| -> u64 {
-        worker.by_command.iter().map(|command| command.ticks.value()).sum()
+    let ticks = |stats: &WorkerStats| -> u64 {
+        stats.by_command.iter().map(|command| command.ticks.value()).sum()
     };
-    let all = source.shared.workers.iter().map(|worker| ticks(&worker.stats)).sum();
+    let all = source.shared.workers.stats().map(ticks).sum();
     Ticks::from_count(all).to_nanos() / 1000
 }
 
@@ -186,8 +186,8 @@ fn commands_us(source: &Source<'_>) -> u64 {
 pub fn commandstats(source: &Source<'_>, lines: &mut Lines) {
     for entry in source.shared.table.entries() {
         let (mut calls, mut ticks, mut rejected, mut failed) = (0, 0, 0, 0);
-        for worker in source.shared.workers.iter() {
-            let stats = &worker.stats.by_command[entry.index];
+        for stats in source.shared.workers.stats() {
+            let stats = &stats.by_command[entry.index];
             calls += stats.calls.value();
             ticks += stats.ticks.value();
             rejected += stats.rejected.value();
@@ -238,8 +238,8 @@ pub fn errorstats(source: &Source<'_>, lines: &mut Lines) {
 /// Error replies by code, of all workers.
 fn errors(source: &Source<'_>) -> BTreeMap<Vec<u8>, u64> {
     let mut all = BTreeMap::new();
-    for worker in source.shared.workers.iter() {
-        for (code, count) in lock(&worker.stats.errors).iter() {
+    for stats in source.shared.workers.stats() {
+        for (code, count) in lock(&stats.errors).iter() {
             *all.entry(code.clone()).or_default() += count;
         }
     }

@@ -3,6 +3,7 @@
 pub mod again;
 pub mod append_only;
 pub mod aside;
+mod heard;
 pub mod replay;
 
 use std::path::Path;

@@ -5,6 +5,7 @@
 //! function.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::command::{Command, Run, World};
@@ -18,17 +19,20 @@ use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_persistence::aof::load::Replay;
+use kvasir_pubsub::Kind;
 use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_table::{Entry, Handler, Table};
 
+use crate::calls::tracking::flushes;
+use crate::clients::Client;
 use crate::loading::aside::{Aside, changes_something};
+use crate::loading::heard::{Heard, publish_tally};
 use crate::log::warning;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
-use crate::workers::Message;
 
 /// A call that keeps everybody out for so long is followed by a moment in which who waits for the
 /// gate, and looks at it now and then, gets in.
@@ -50,6 +54,12 @@ pub fn judge<'t>(table: &'t Table, args: Args<'_>) -> Result<&'t Entry, String> 
     Ok(entry)
 }
 
+/// Whose stream is followed: it ends when another one is to be followed.
+struct Following {
+    version: u64,
+    client: Arc<Client>,
+}
+
 pub struct Replayer {
     shared: &'static Shared,
     /// Without new names.
@@ -67,8 +77,9 @@ pub struct Replayer {
     aside: Option<Aside>,
     /// What the log gets once the call at hand is done, while nobody can look in between.
     relayed: Vec<u8>,
-    /// Whose stream it follows: it ends when another one is to be followed.
-    following: Option<u64>,
+    following: Option<Following>,
+    /// What others are to hear, of a stream's calls.
+    heard: Heard,
     pub calls: u64,
     pub failed: u64,
 }
@@ -93,6 +104,7 @@ impl Replayer {
             worker,
             relayed: Vec::new(),
             following: None,
+            heard: Heard::default(),
             calls: 0,
             failed: 0,
         }
@@ -108,12 +120,14 @@ impl Replayer {
         let shared = self.shared;
         if !matches!(command.run, Run::World(_)) {
             let pass = shared.gate.enter_extra();
+            self.see_listeners();
             self.check_wanted()?;
             let result = self.run_planned(command, args, &pass);
             self.relay(&pass);
             return result;
         }
         let (start, mut pass) = (Instant::now(), shared.gate.exclusive());
+        self.see_listeners();
         self.check_wanted()?;
         let result = self.run_alone(command, args, &mut pass);
         self.relay(&pass);
@@ -162,16 +176,28 @@ impl Replayer {
     ) -> Result<(), String> {
         let entry = self.find(args)?;
         self.calls += 1;
+        let since = clock::ticks();
         let result = match entry.handler {
             Handler::Data(command) => run_data(self, command),
             _ if entry.full_name == "select" => self.select(&args[1]),
+            _ if self.following.is_some() && entry.full_name == "publish" => {
+                self.heard.publish(Kind::Channel, args);
+                Ok(())
+            }
+            _ if self.following.is_some() && entry.full_name == "spublish" => {
+                self.heard.publish(Kind::ShardChannel, args);
+                Ok(())
+            }
             _ if changes_something(entry) => {
                 let db = self.db;
                 self.aside()?.run(entry, args, db)
             }
             _ => Ok(()),
         };
-        self.settle(args, result);
+        if let Some(Following { client, .. }) = &self.following {
+            self.heard.count(self.shared, (entry, args, client), since, &result);
+        }
+        self.settle((entry, args), result);
         Ok(())
     }
 
@@ -194,7 +220,9 @@ impl Replayer {
             return self.end_relay();
         }
         let mut pass = self.shared.gate.exclusive();
+        self.see_listeners();
         self.check_wanted().map_err(|_| ANOTHER)?;
+        self.count_frame("multi");
         for call in calls {
             let args = call.as_args();
             self.run(args, |replayer, command| replayer.run_alone(command, args, &mut pass))?;
@@ -202,14 +230,25 @@ impl Replayer {
         self.relayed.extend_from_slice(bytes);
         self.relay(&pass);
         drop(pass);
+        self.count_frame("exec");
         self.end_relay()
+    }
+
+    /// Counts what stands around the calls of a transaction.
+    fn count_frame(&self, name: &str) {
+        let args: ArgsBuf = [name].iter().collect();
+        if let (Ok(entry), Some(of)) = (judge(&self.table, args.as_args()), &self.following) {
+            let entry = &self.shared.table.entries()[entry.index];
+            let call = (entry, args.as_args(), &*of.client);
+            self.heard.count(self.shared, call, clock::ticks(), &Ok(()));
+        }
     }
 
     /// Fails if the stream that is followed is not wanted any more. Inside the gate that stays so.
     fn check_wanted(&self) -> Result<(), Error> {
         let upstream = &self.shared.replication.upstream;
-        match self.following {
-            Some(version) if !upstream.is_current(version) => Err(Error::fixed(ANOTHER)),
+        match &self.following {
+            Some(of) if !upstream.is_current(of.version) => Err(Error::fixed(ANOTHER)),
             _ => Ok(()),
         }
     }
@@ -238,23 +277,39 @@ impl Replayer {
             }
             self.relay(&pass);
         }
+        if self.heard.is_pressing() {
+            self.heard.tell(shared);
+        }
         shared.aof.wake_behind(&shared.keyspace.log, false);
         shared.replication.wake_for(&shared.keyspace.log, &shared.workers);
         Ok(())
     }
 
     /// A stream begins, or goes on, in the database that it was in.
-    pub fn begin_stream(&mut self, following: u64) {
-        self.following = Some(following);
+    pub fn begin_stream(&mut self, version: u64, client: &Arc<Client>) {
+        self.following = Some(Following { version, client: Arc::clone(client) });
         self.relayed.clear();
         self.db = DbIndex(self.shared.replication.upstream.db.load(Relaxed));
     }
 
     /// Brings time and limits up to date.
     pub fn look_around(&mut self) {
+        self.rest();
         let env = crate::store::tuning::env(&self.shared.config(), clock::now_unix_ms());
-        self.env = Env { replays: true, events: Class::empty(), ..env };
+        self.env = Env { replays: true, ..env };
+        self.heard.configure(self.shared);
         self.shared.has_expiries.store(true, Release);
+    }
+
+    /// Others hear of what was done so far.
+    pub fn rest(&mut self) {
+        self.heard.tell(self.shared);
+        publish_tally(self.shared, &mut self.tally);
+    }
+
+    /// Has calls note changes if a client tracks. To be called whenever the gate was entered.
+    fn see_listeners(&mut self) {
+        self.env.tracks = self.following.is_some() && self.shared.tracking.count() > 0;
     }
 
     fn aside(&mut self) -> Result<&mut Aside, String> {
@@ -279,13 +334,14 @@ impl Replayer {
     }
 
     /// What is left to do after a call.
-    fn settle(&mut self, args: Args<'_>, result: Result<(), Error>) {
+    fn settle(&mut self, (entry, args): (&Entry, Args<'_>), result: Result<(), Error>) {
         self.reply.clear();
         if !self.tally.garbage.is_empty() {
             self.shared.freeing.free(self.tally.garbage.drain(..));
         }
-        if !self.tally.ready.is_empty() {
-            self.shared.send(0, Message::Serve(std::mem::take(&mut self.tally.ready)));
+        self.heard.take(&mut self.tally, self.env.tracks && result.is_ok() && flushes(entry));
+        if self.following.is_none() && self.heard.is_pressing() {
+            self.heard.tell(self.shared);
         }
         if let Err(error) = result {
             self.note_failure(args, &error);

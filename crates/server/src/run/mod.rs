@@ -15,6 +15,7 @@ pub mod input_limits;
 pub mod invalidations;
 pub mod links;
 pub mod monitors;
+pub mod news;
 pub mod output_limits;
 pub mod pause;
 pub mod runner;

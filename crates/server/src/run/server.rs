@@ -147,6 +147,18 @@ impl ServerCx<'_> {
         }
     }
 
+    /// Has replicas, if there are any, execute the call too, which changes no data.
+    pub fn relay_call(&mut self) {
+        let (keyspace, Core { env, tally, .. }) = (&self.shared.keyspace, &mut *self.core);
+        if let Some(pass) = self.inside.pass()
+            && env.logs
+            && keyspace.log.backlog() > 0
+        {
+            tally.entry.push(self.connection.db, self.args.iter());
+            log_changes(keyspace, pass, [], env, tally);
+        }
+    }
+
     pub fn reply(&mut self) -> &mut Reply {
         &mut self.connection.reply
     }

@@ -46,6 +46,8 @@ use crate::stats::errors::Author;
 use crate::stats::timing::Streak;
 use crate::store::Store;
 use crate::tracking;
+use crate::workers::Message;
+use crate::workers::news::News;
 
 /// More is not kept while the gate is closed.
 const RETIRED_MAX: usize = 1024;
@@ -180,7 +182,7 @@ impl Session {
         if let Err(error) = session.hold_world() {
             return (session.worker, session.connection, Err(error));
         }
-        let (session, result) = match entry.handler {
+        let (mut session, result) = match entry.handler {
             Handler::Server(ServerHandler { index, .. }) => {
                 let command = session.worker.commands[index as usize];
                 match command.run {
@@ -193,6 +195,12 @@ impl Session {
             }
             Handler::Data(_) => unreachable!("a call about data needs no session"),
         };
+        let ready = std::mem::take(&mut session.core().tally.ready);
+        if !ready.is_empty() {
+            // Its worker serves nobody.
+            let news = News { ready, ..News::default() };
+            session.shared().send(0, Message::News(Box::new(news)));
+        }
         let (worker, connection) = session.end();
         (worker, connection, result)
     }

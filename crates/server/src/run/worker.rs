@@ -475,7 +475,7 @@ impl Worker {
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
                 Message::GiveBack => heap::give_back(),
-                Message::Serve(ready) => self.core.tally.ready.extend(ready),
+                Message::News(news) => self.spread(*news),
                 Message::DropLinks => self.drop_links(),
                 Message::Sync(begun) => self.begin_sync(*begun),
                 Message::Look => self.tidy_interpreters(),

@@ -110,12 +110,12 @@ impl Shared {
     }
 
     pub fn totals(&self) -> Totals {
-        Totals::of(self.workers.iter().map(|worker| &worker.stats))
+        Totals::of(self.workers.stats())
     }
 
     /// How long calls of a command took, at all workers.
     pub fn distribution(&self, command: usize) -> Distribution {
-        let stats = self.workers.iter().map(|worker| &worker.stats.by_command[command]);
+        let stats = self.workers.stats().map(|stats| &stats.by_command[command]);
         Distribution::of(stats.map(|stats| &stats.latency))
     }
 }

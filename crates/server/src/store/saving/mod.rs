@@ -420,7 +420,7 @@ pub fn stop_on_signal(shared: &Store) {
 
 /// Changes of the data since the start.
 fn changes(shared: &Store) -> u64 {
-    shared.workers.iter().map(|worker| worker.stats.changes.value()).sum()
+    shared.workers.stats().map(|stats| stats.changes.value()).sum()
 }
 
 /// A snapshot in the background, as it is configured.
