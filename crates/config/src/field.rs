@@ -11,6 +11,7 @@ use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
 use crate::aof::{Fsync, Liburing, Size};
+use crate::replication::DisklessLoad;
 use crate::kind::Value;
 use crate::memory::{HugePages, ValueCompression};
 use crate::persistence::RdbVersion;
@@ -170,6 +171,13 @@ macro_rules! choice {
     };
 }
 
+choice!(
+    DisklessLoad,
+    Disabled = "disabled",
+    OnEmptyDb = "on-empty-db",
+    SwapDb = "swapdb",
+    FlushBeforeLoad = "flush-before-load"
+);
 choice!(Fsync, Always = "always", EverySecond = "everysec", No = "no");
 choice!(Liburing, Auto = "auto", Yes = "yes", No = "no");
 choice!(Size, Xs = "xs", S = "s", M = "m", L = "l", Xl = "xl", Xxl = "xxl");

@@ -30,9 +30,23 @@ pub struct ReplicationConfig {
     pub priority: u32,
     pub read_only: bool,
     pub serves_stale_data: bool,
+    pub is_announced: bool,
+    pub diskless_load: DisklessLoad,
+    /// Seconds; 0: replicas are not waited for.
+    pub shutdown_timeout: u64,
     pub min_replicas: u64,
     /// Seconds; 0: no replica is needed.
     pub min_replicas_max_lag: u64,
+}
+
+/// What becomes of a replica's data while it loads its primary's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DisklessLoad {
+    #[default]
+    Disabled,
+    OnEmptyDb,
+    SwapDb,
+    FlushBeforeLoad,
 }
 
 const I32_MAX: i64 = i32::MAX as i64;
@@ -175,7 +189,14 @@ longer than `repl-ping-replica-period`.",
         "The port that the primary is told. 0: that of `port`.",
     )
     .aliases(&["slave-announce-port"]),
-    switch("replica-announced", "yes"),
+    Row::new(
+        "replica-announced",
+        Group::Replication,
+        Kind::Bool,
+        "yes",
+        field!(replication.is_announced),
+        "Have Sentinel tell its clients of this replica.",
+    ),
     switch("replica-ignore-disk-write-errors", "no"),
     switch("replica-ignore-maxmemory", "yes").aliases(&["slave-ignore-maxmemory"]),
     switch("replica-lazy-flush", "yes").aliases(&["slave-lazy-flush"]),
@@ -211,10 +232,17 @@ own data alone, until the next full synchronization takes it away.",
     )
     .aliases(&["slave-serve-stale-data"]),
     switch("repl-disable-tcp-nodelay", "no"),
-    idle(
+    Row::new(
         "repl-diskless-load",
-        Kind::Choice(&["disabled", "on-empty-db", "swapdb", "flush-before-load"]),
+        Group::Replication,
+        Kind::Choice(DisklessLoad::WORDS),
         "disabled",
+        field!(replication.diskless_load),
+        "\
+What a replica does with its data while it loads its primary's. `swapdb`: it
+goes on answering reads from it, and keeps it if that fails; both are in memory
+for a while. Otherwise it is thrown away first, and clients get LOADING. In any
+case the primary's is received as a whole first, into a file.",
     ),
     idle(
         "propagation-error-behavior",
@@ -222,7 +250,16 @@ own data alone, until the next full synchronization takes it away.",
         "ignore",
     ),
     switch("rdb-del-sync-files", "no"),
-    idle("shutdown-timeout", integer(0, I32_MAX), "10"),
+    Row::new(
+        "shutdown-timeout",
+        Group::Replication,
+        integer(0, I32_MAX),
+        "10",
+        field!(replication.shutdown_timeout),
+        "\
+How long a primary that is to end waits for replicas that lag behind; nobody
+writes meanwhile, in seconds. 0: not at all. `SHUTDOWN NOW` does not wait.",
+    ),
 ];
 
 /// An option of this kind that is only kept.

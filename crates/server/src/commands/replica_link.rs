@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
@@ -16,7 +17,7 @@ use crate::replicas::{Replica, Stage};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::ClientKind;
 use crate::state::connection::link::{Link, Sends, Stream};
-use crate::store::replication::{sync, upstream};
+use crate::store::replication::{role, sync, upstream};
 
 pub static COMMANDS: &[&ServerCommand] = &[&REPLCONF, &PSYNC, &SYNC];
 
@@ -46,7 +47,7 @@ static PSYNC: ServerCommand = ServerCommand {
         arguments: &[Argument::string("replicationid"), Argument::integer("offset")],
         ..Spec::BLANK
     },
-    run: ServerRun::Plain(psync),
+    run: ServerRun::WorldIf(|_, args| asks_to_take_over(args), psync),
 };
 
 static SYNC: ServerCommand = ServerCommand {
@@ -159,7 +160,11 @@ fn check(cx: &mut ServerCx<'_>) -> Result<bool, Error> {
     if cx.connection.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting) {
         return Ok(false);
     }
-    let upstream = &cx.shared.replication.upstream;
+    let replication = &cx.shared.replication;
+    if replication.failover.is_under_way() {
+        return Err(Error::fixed("NOMASTERLINK Can't SYNC while failing over"));
+    }
+    let upstream = &replication.upstream;
     if upstream.is_replica() && upstream.stage() != upstream::Stage::Online {
         return Err(Error::fixed("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
@@ -169,7 +174,31 @@ fn check(cx: &mut ServerCx<'_>) -> Result<bool, Error> {
     Ok(true)
 }
 
+fn asks_to_take_over(args: Args<'_>) -> bool {
+    args.get(3).is_some_and(|word| is_word(word, "failover"))
+}
+
+/// The primary asks this replica to take its place.
+fn take_over(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
+    let id = &cx.args[1];
+    notice!("failover request received id={}", id.escape_ascii());
+    if !shared.replication.upstream.is_replica() {
+        return Err(Error::fixed("ERR PSYNC FAILOVER can't be sent to a master."));
+    }
+    if id != shared.replication.history().id.as_bytes() {
+        return Err(Error::fixed("ERR PSYNC FAILOVER replid must match my replid."));
+    }
+    role::become_primary(shared, cx.alone(), now_ms);
+    Ok(())
+}
+
 fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let is_linked =
+        cx.connection.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting);
+    if asks_to_take_over(cx.args) && !is_linked {
+        take_over(cx)?;
+    }
     if !check(cx)? {
         return Ok(());
     }

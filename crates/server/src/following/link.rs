@@ -54,6 +54,8 @@ pub enum Answer {
     GoesOn { id: Option<String> },
     /// All data comes, of a moment in a history.
     Begins { id: String, offset: u64 },
+    /// It does not take this server's place.
+    Refuses,
 }
 
 impl Link {
@@ -148,7 +150,11 @@ impl Link {
             0 => ("?".to_owned(), "-1".to_owned()),
             _ => (self.shared.replication.history().id, (log.end() + 1).to_string()),
         };
-        self.send(&["PSYNC", &id, &offset])?;
+        let takes_over = self.shared.replication.failover.is_in_progress();
+        match takes_over {
+            true => self.send(&["PSYNC", &id, &offset, "FAILOVER"])?,
+            false => self.send(&["PSYNC", &id, &offset])?,
+        }
         let answer = self.line()?;
         let words: Vec<_> = answer.split(' ').collect();
         match words[..] {
@@ -159,6 +165,7 @@ impl Link {
                 notice!("full synchronization from the primary id={id} offset={offset}");
                 Ok(Answer::Begins { id: id.to_owned(), offset })
             }
+            _ if takes_over => Ok(Answer::Refuses),
             _ => Err(format!("it answers PSYNC with {answer}")),
         }
     }

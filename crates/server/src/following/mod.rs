@@ -18,6 +18,7 @@ use kvasir_reactor::clock;
 
 use crate::loading::replay::Replayer;
 use crate::log::{notice, warning};
+use crate::run::failover;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::{Primary, Stage};
@@ -78,10 +79,25 @@ impl Follower {
         let upstream = &shared.replication.upstream;
         let mut link = Link::connect(shared, primary, version)?;
         upstream.note(version, |upstream| upstream.set_stage(Stage::Greeting));
-        match link.greet()? {
+        let answer = link.greet()?;
+        if !matches!(answer, Answer::Refuses) && shared.replication.failover.is_in_progress() {
+            failover::end(shared);
+        }
+        match answer {
+            Answer::Refuses => {
+                let alone = shared.gate.exclusive();
+                if upstream.is_current(version) {
+                    let why = "Failover target rejected psync request";
+                    failover::give_up(shared, &alone, why, clock::now_unix_ms());
+                }
+                return Err("another one is to be followed".into());
+            }
             Answer::GoesOn { id } => {
                 notice!("the primary goes on where this replica was primary={primary}");
-                shared.replication.rename(id, shared.keyspace.log.end());
+                if shared.replication.rename(id, shared.keyspace.log.end()) {
+                    // Its own replicas come again, and hear of the new name.
+                    shared.replication.drop_links(&shared.workers);
+                }
             }
             Answer::Begins { id, offset } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));

@@ -2,19 +2,26 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_config::replication::DisklessLoad;
+use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::replace::{note_emptied, replace_all};
+use kvasir_keyspace::view::{Garbage, Tally};
 use kvasir_persistence::load::Entrance;
+use kvasir_structures::gate::ExclusivePass;
 
 use crate::following::link::Link;
-use crate::following::stream_env;
-use crate::loading::{forget_all, read};
+use crate::following::{WORKER, stream_env};
+use crate::loading::{forget_all, read, read_into};
 use crate::log::notice;
+use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::workers::Message;
+use crate::workers::news::{Item, News};
 
 /// How long the mark behind a snapshot is.
 const MARK: usize = 40;
@@ -93,21 +100,21 @@ pub fn load(
     shared: &'static Shared,
     version: u64,
     file: &Received,
-    (id, offset): (&str, u64),
+    history: (&str, u64),
 ) -> Result<(), String> {
-    // Whoever follows this server has to begin anew too.
-    shared.send_all(|| Message::DropLinks);
-    shared.aof.turn_off();
-    shared.aof.join();
     let loading = &shared.saving.loading;
-    loading.begin();
-    let loaded = wait_for_readers(shared).and_then(|()| replace(shared, version, file));
-    if loaded.is_ok() {
-        let (log, mut alone) = (&shared.keyspace.log, shared.gate.exclusive());
-        log.restart_at(offset, &mut alone);
-        shared.replication.set_history(id);
-        log.set_backlog(shared.config().replication.backlog_size, &mut alone);
-    }
+    let is_aside = shared.config().replication.diskless_load == DisklessLoad::SwapDb;
+    // Reads of what was the same data earlier do no harm.
+    let loaded = if is_aside && shared.replication.history().id == history.0 {
+        loading.begin_aside();
+        load_aside(shared, version, file, history)
+    } else {
+        loading.begin();
+        match is_aside {
+            true => load_aside(shared, version, file, history),
+            false => load_in_place(shared, version, file, history),
+        }
+    };
     if loading.is_wanted() {
         loading.end();
     }
@@ -121,8 +128,80 @@ pub fn load(
     loaded
 }
 
-/// Waits until nobody reads the log: it is about to begin elsewhere.
-fn wait_for_readers(shared: &Shared) -> Result<(), String> {
+/// Throws away what there is before it loads.
+fn load_in_place(
+    shared: &'static Shared,
+    version: u64,
+    file: &Received,
+    history: (&str, u64),
+) -> Result<(), String> {
+    close_log(shared)?;
+    forget(shared, Some(version))?;
+    let (path, env) = (&*file.0, stream_env(shared));
+    let read = read(shared, path, Entrance::Gate(shared.gate), (&env, false));
+    read.map_err(|error| match forget(shared, None) {
+        // What cannot be loaded as a whole is not there at all.
+        Ok(()) => error.to_string(),
+        Err(text) => text,
+    })?;
+    go_on_behind(shared, history, &mut shared.gate.exclusive());
+    Ok(())
+}
+
+/// Keeps what there is until all is loaded.
+fn load_aside(
+    shared: &'static Shared,
+    version: u64,
+    file: &Received,
+    history: (&str, u64),
+) -> Result<(), String> {
+    let other = Keyspace::new(shared.gate, shared.keyspace.database_count());
+    let libraries = Libraries::default();
+    let (path, env, into) = (&*file.0, stream_env(shared), (&other, &libraries));
+    let db = shared.replication.upstream.db.load(Relaxed);
+    let entrance = Entrance::Gate(shared.gate);
+    let read = read_into(shared, into, path, entrance, (&env, false));
+    let read = read.map_err(|error| error.to_string()).and_then(|()| close_log(shared));
+    let mut alone = shared.gate.exclusive();
+    let is_wanted = shared.replication.upstream.is_current(version);
+    let mut tally = Tally::default();
+    let (old, result) = if read.is_ok() && is_wanted {
+        let old = replace_all(&shared.keyspace, &other, (&env, &mut tally), &mut alone);
+        shared.libraries.replace(&libraries);
+        go_on_behind(shared, history, &mut alone);
+        tell_of_all(shared, tally);
+        (old, Ok(()))
+    } else {
+        notice!("what was loaded from the primary is given up, and what was there stays");
+        shared.replication.upstream.db.store(db, Relaxed);
+        let loaded = other.indexes().filter_map(|db| other.flush(db, &mut alone)).collect();
+        (loaded, read.and_then(|()| Err("another one is to be followed".into())))
+    };
+    drop(alone);
+    shared.freeing.free(old.into_iter().map(Garbage::Database));
+    result
+}
+
+/// What is in memory is the primary's data of an offset in a history, and so the log goes on there.
+fn go_on_behind(shared: &Shared, (id, offset): (&str, u64), alone: &mut ExclusivePass<'_>) {
+    let log = &shared.keyspace.log;
+    log.restart_at(offset, alone);
+    shared.replication.set_history(id);
+    log.set_backlog(shared.config().replication.backlog_size, alone);
+}
+
+/// Those who cache keys, or wait for them, hear that all of them may be others.
+fn tell_of_all(shared: &Shared, mut tally: Tally) {
+    let news = News { items: vec![Item::Flushed], ready: std::mem::take(&mut tally.ready) };
+    shared.send(WORKER, Message::News(Box::new(news)));
+}
+
+/// Waits until nobody reads the log, since it is about to begin elsewhere. Whoever follows this
+/// server has to begin anew too.
+fn close_log(shared: &Shared) -> Result<(), String> {
+    shared.replication.drop_links(&shared.workers);
+    shared.aof.turn_off();
+    shared.aof.join();
     while shared.keyspace.log.has_readers() {
         if !shared.saving.loading.is_wanted() {
             return Err("the server ends".into());
@@ -132,28 +211,19 @@ fn wait_for_readers(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the snapshot; what cannot be loaded as a whole is not there at all.
-fn replace(shared: &'static Shared, version: u64, file: &Received) -> Result<(), String> {
-    let path: &Path = &file.0;
-    forget(shared, Some(version))?;
-    let loaded = read(shared, path, Entrance::Gate(shared.gate), (&stream_env(shared), false));
-    loaded.map_err(|error| match forget(shared, None) {
-        Ok(()) => error.to_string(),
-        Err(text) => text,
-    })
-}
-
 /// Throws all data away, and what the log has kept of its history: nobody may go on from there.
 /// With the gate closed it stays so whether another server is to be followed by now.
 fn forget(shared: &'static Shared, version: Option<u64>) -> Result<(), String> {
-    let (mut core, mut alone) = (Core::new(shared, 0), shared.gate.exclusive());
+    let (mut core, mut alone) = (Core::new(shared, WORKER), shared.gate.exclusive());
     if version.is_some_and(|version| !shared.replication.upstream.is_current(version)) {
         return Err("another one is to be followed".into());
     }
+    note_emptied(&shared.keyspace, &core.env, &alone);
     forget_all(shared, &mut core, &mut alone);
     shared.keyspace.log.set_backlog(0, &mut alone);
     shared.replication.upstream.db.store(0, Relaxed);
     drop(alone);
     shared.freeing.free(core.tally.garbage.drain(..));
+    tell_of_all(shared, core.tally);
     Ok(())
 }

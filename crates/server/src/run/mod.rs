@@ -8,6 +8,8 @@ pub mod acks;
 pub mod batch;
 pub mod client_memory;
 pub mod cron;
+pub mod ending;
+pub mod failover;
 pub mod fan_out;
 pub mod fence;
 pub mod goodbye;

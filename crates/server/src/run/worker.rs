@@ -28,7 +28,6 @@ use crate::run::server::ServerCommands;
 use crate::state::connection::{ClientKind, Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::store::saving::stop_on_signal;
 use crate::workers::Message;
 
 /// A payload of this size may not be sent at once, so its end is reported as soon as it comes.
@@ -138,7 +137,7 @@ impl Worker {
         let timeout = self.timeout();
         self.awaits_report = false;
         self.reactor.wait(timeout, &mut self.events)?;
-        stop_on_signal(self.shared);
+        self.heed_signal();
         self.core.refresh(self.shared);
         self.shared.workers[self.index].stats.cycles.add(1);
         self.shared.look_around(self.core.env.now_ms);
@@ -164,6 +163,8 @@ impl Worker {
         self.close_idle();
         self.collect_garbage();
         self.publish_tally();
+        self.tend_failover();
+        self.tend_ending();
         self.feed_links();
     }
 
@@ -472,11 +473,11 @@ impl Worker {
                 Message::Adopt { socket, kind } => self.adopt(socket, kind),
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
+                Message::EndWaits(end) => self.end_all_waits(end),
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
                 Message::GiveBack => heap::give_back(),
                 Message::News(news) => self.spread(*news),
-                Message::DropLinks => self.drop_links(),
                 Message::Sync(begun) => self.begin_sync(*begun),
                 Message::Look => self.tidy_interpreters(),
             }

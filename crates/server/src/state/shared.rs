@@ -14,6 +14,7 @@ use crate::clients::pause::Pause;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
 use crate::state::debugging::Debugging;
+use crate::state::ending::Ending;
 use crate::stats::compression::CompressionStats;
 use crate::stats::errors::{Author, ErrorCodes};
 use crate::stats::histogram::Distribution;
@@ -36,6 +37,7 @@ pub struct Shared {
     pub pubsub: Hub,
     pub tracking: Tracking,
     pub monitors: Monitors,
+    pub ending: Ending,
     pub pause: Pause,
     /// What clients take up, while that is limited.
     pub client_bytes: AtomicUsize,
@@ -65,6 +67,7 @@ impl Shared {
             pubsub: Hub::new(workers),
             tracking: Tracking::new(workers),
             monitors: Monitors::new(workers),
+            ending: Ending::default(),
             pause: Pause::default(),
             client_bytes: AtomicUsize::new(0),
             table,

@@ -44,14 +44,14 @@ pub enum Message {
     Kill(u64),
     /// End the wait of this client.
     EndWait(u64, End),
+    /// End the waits of all clients that this concerns.
+    EndWaits(End),
     /// A call that waited here was answered.
     Unblock(Served),
     /// A replica's snapshot has begun.
     Sync(Box<Begun>),
     /// Tell those whom it concerns what a primary's calls have done.
     News(Box<News>),
-    /// Close the links of replicas: the data is about to be another.
-    DropLinks,
     /// This user has lost channels.
     CheckSubscribers(Arc<User>),
     /// Much memory was freed: give back to the system what the worker's allocator keeps.
@@ -75,6 +75,10 @@ pub struct Served {
 pub enum End {
     Timeout,
     Error,
+    /// The server has become a replica.
+    Replica,
+    /// The server does not end, for which a call has waited.
+    GoesOn,
 }
 
 impl Workers {

@@ -6,6 +6,8 @@
 //!
 //! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
 
+pub mod failover;
+pub mod role;
 pub mod sync;
 pub mod upstream;
 
@@ -21,7 +23,8 @@ use kvasir_structures::log::{Log, Reader};
 use crate::log::{notice, warning};
 use crate::replicas::{Replica, Stage};
 use crate::store::{Store, random_id};
-use crate::workers::Workers;
+use crate::workers::{Message, Workers};
+use failover::Failover;
 use sync::Waiting;
 use upstream::Upstream;
 
@@ -47,6 +50,7 @@ pub struct Replication {
     pub stats: SyncStats,
     /// As a replica.
     pub upstream: Upstream,
+    pub failover: Failover,
 }
 
 /// What INFO counts.
@@ -80,6 +84,7 @@ impl Replication {
             lonely_since_ms: AtomicU64::new(0),
             stats: SyncStats::default(),
             upstream: Upstream::default(),
+            failover: Failover::default(),
         }
     }
 
@@ -109,19 +114,21 @@ impl Replication {
         *lock(&self.history) = History { id: id.to_owned(), former: None };
     }
 
-    /// The history goes on under another name, if it has one, from an offset on.
-    pub fn rename(&self, id: Option<String>, offset: u64) {
+    /// The history goes on under another name, if it has one, from an offset on. Says whether.
+    pub fn rename(&self, id: Option<String>, offset: u64) -> bool {
         let mut history = lock(&self.history);
-        if let Some(id) = id.filter(|id| *id != history.id) {
-            let former = std::mem::replace(&mut history.id, id);
-            history.former = Some((former, offset));
-        }
+        let Some(id) = id.filter(|id| *id != history.id) else { return false };
+        let former = std::mem::replace(&mut history.id, id);
+        history.former = Some((former, offset));
+        true
     }
 
     /// This server follows nobody any more: what it does from here on is its own.
     pub fn begin_own(&self, offset: u64) {
         match random_id() {
-            Ok(id) => self.rename(Some(id), offset),
+            Ok(id) => {
+                self.rename(Some(id), offset);
+            }
             Err(error) => warning!("the replication id stays: no randomness error={error}"),
         }
     }
@@ -156,6 +163,23 @@ impl Replication {
         drop(replicas);
         lock(&self.waiting).forget(client);
         was_last
+    }
+
+    /// Has the links that there are closed.
+    pub fn drop_links(&self, workers: &Workers) {
+        for replica in self.replicas() {
+            workers.send(replica.worker, Message::Kill(replica.client));
+        }
+    }
+
+    /// Those that have not executed all of the log, and so are waited for before the server ends;
+    /// and how many there are in all.
+    pub fn lagging(&self, log: &Log) -> (Vec<Arc<Replica>>, usize) {
+        let mut replicas = self.replicas();
+        replicas.retain(|replica| !replica.wants_snapshot_only.load(Relaxed));
+        let (all, end) = (replicas.len(), log.end());
+        replicas.retain(|replica| replica.acked.load(Relaxed) < end);
+        (replicas, all)
     }
 
     /// How many have executed the stream up to an offset, or have it on disk.

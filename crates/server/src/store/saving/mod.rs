@@ -367,7 +367,7 @@ pub fn saves_at_end(shared: &Store) -> bool {
 /// Saves the data before a signal ends the server, and announces that; false if that failed: the
 /// server goes on then.
 /// `None` while a script keeps it from being saved, since it has written and has not ended.
-fn save_at_end(shared: &Store, end: &[String], announce: impl Fn()) -> Option<bool> {
+pub fn save_at_end(shared: &Store, end: &[String], announce: impl Fn()) -> Option<bool> {
     let has = |word: &str| end.iter().any(|found| found.eq_ignore_ascii_case(word));
     let saves = || match () {
         () if has("nosave") => false,
