@@ -11,7 +11,7 @@ use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
 use crate::aof::{Fsync, Liburing, Size};
-use crate::replication::DisklessLoad;
+use crate::replication::{DisklessLoad, PropagationError};
 use crate::kind::Value;
 use crate::memory::{HugePages, ValueCompression};
 use crate::persistence::RdbVersion;
@@ -177,6 +177,12 @@ choice!(
     OnEmptyDb = "on-empty-db",
     SwapDb = "swapdb",
     FlushBeforeLoad = "flush-before-load"
+);
+choice!(
+    PropagationError,
+    Ignore = "ignore",
+    Panic = "panic",
+    PanicOnReplicas = "panic-on-replicas"
 );
 choice!(Fsync, Always = "always", EverySecond = "everysec", No = "no");
 choice!(Liburing, Auto = "auto", Yes = "yes", No = "no");

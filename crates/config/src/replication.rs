@@ -31,6 +31,7 @@ pub struct ReplicationConfig {
     pub read_only: bool,
     pub serves_stale_data: bool,
     pub is_announced: bool,
+    pub propagation_error: PropagationError,
     pub diskless_load: DisklessLoad,
     /// Seconds; 0: replicas are not waited for.
     pub shutdown_timeout: u64,
@@ -47,6 +48,15 @@ pub enum DisklessLoad {
     OnEmptyDb,
     SwapDb,
     FlushBeforeLoad,
+}
+
+/// What is done about a call of the stream or the log that fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PropagationError {
+    #[default]
+    Ignore,
+    Panic,
+    PanicOnReplicas,
 }
 
 const I32_MAX: i64 = i32::MAX as i64;
@@ -244,10 +254,17 @@ goes on answering reads from it, and keeps it if that fails; both are in memory
 for a while. Otherwise it is thrown away first, and clients get LOADING. In any
 case the primary's is received as a whole first, into a file.",
     ),
-    idle(
+    Row::new(
         "propagation-error-behavior",
-        Kind::Choice(&["ignore", "panic", "panic-on-replicas"]),
+        Group::Replication,
+        Kind::Choice(PropagationError::WORDS),
         "ignore",
+        field!(replication.propagation_error),
+        "\
+What a replica that clients may not write to does when a call of its primary
+fails here, so that their data is not the same. `ignore`: it says so in the log
+and goes on. `panic-on-replicas`: it ends. `panic`: so does a server that finds
+such a call in its append-only file.",
     ),
     switch("rdb-del-sync-files", "no"),
     Row::new(

@@ -1,6 +1,5 @@
 //! The connection to the primary: what both say before data comes, and the bytes behind that.
 
-use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::RecvTimeoutError;
@@ -13,6 +12,7 @@ use kvasir_resp::encode::encode_request;
 
 use crate::clients::{Client, Origin};
 use crate::following::WORKER;
+use crate::following::wire::{Wire, is_pause};
 use crate::log::notice;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::Primary;
@@ -27,11 +27,12 @@ const READ_SIZE: usize = 256 << 10;
 const LINE_MAX: usize = 64 << 10;
 /// What this server can load is what this Valkey writes.
 const VERSION: &str = "9.0.0";
+const ANOTHER: &str = "another one is to be followed";
 
 pub struct Link {
     pub shared: &'static Shared,
     version: u64,
-    stream: TcpStream,
+    wire: Wire,
     /// What was received and not used.
     bytes: Vec<u8>,
     used: usize,
@@ -70,26 +71,30 @@ impl Link {
         let mut failure = "its name has no address".to_owned();
         for address in addresses {
             match TcpStream::connect_timeout(&address, patience) {
-                Ok(stream) => return Link::over(shared, stream, version).map_err(text),
+                Ok(stream) => return Link::over(shared, stream, version),
                 Err(error) => failure = error.to_string(),
             }
         }
         Err(failure)
     }
 
-    fn over(shared: &'static Shared, stream: TcpStream, version: u64) -> std::io::Result<Link> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LOOK))?;
+    fn over(shared: &'static Shared, stream: TcpStream, version: u64) -> Result<Link, String> {
+        let text = |error: std::io::Error| error.to_string();
+        stream.set_nodelay(true).map_err(text)?;
+        stream.set_read_timeout(Some(LOOK)).map_err(text)?;
         // What is said is short: who does not take that takes nothing.
-        stream.set_write_timeout(Some(patience(shared)))?;
-        let client = client(shared, &stream)?;
+        stream.set_write_timeout(Some(patience(shared))).map_err(text)?;
+        let (socket, upstream) = (stream.try_clone().map_err(text)?, &shared.replication.upstream);
+        let is_wanted = || upstream.is_current(version);
+        let wire = Wire::over(stream, &shared.config(), patience(shared), is_wanted)?;
+        let client = client(shared, &socket).map_err(text)?;
         let id = client.id;
         let heard = Instant::now();
         let (bytes, used, acknowledged) = (Vec::new(), 0, None);
-        let link = Link { shared, version, stream, bytes, used, heard, acknowledged, client };
-        match shared.replication.upstream.hold(version, id, &link.stream)? {
+        let link = Link { shared, version, wire, bytes, used, heard, acknowledged, client };
+        match upstream.hold(version, id, &socket).map_err(text)? {
             true => Ok(link),
-            false => Err(ErrorKind::Interrupted.into()),
+            false => Err(ANOTHER.into()),
         }
     }
 
@@ -124,8 +129,10 @@ impl Link {
                 return Err(format!("it refuses the password: {answer}"));
             }
         }
+        let all = self.shared.config();
         let port = match config.announce_port {
-            0 => self.shared.config().port,
+            0 if all.tls.replication && all.tls.port != 0 => all.tls.port,
+            0 => all.port,
             port => port,
         };
         self.tell(&["REPLCONF", "listening-port", &port.to_string()])?;
@@ -171,7 +178,7 @@ impl Link {
     }
 
     pub fn send<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<(), String> {
-        self.stream.write_all(&encode_request(words)).map_err(|error| error.to_string())
+        self.wire.write_all(&encode_request(words)).map_err(|error| error.to_string())
     }
 
     /// The next line, without its end. Empty ones say that the link is alive.
@@ -211,11 +218,11 @@ impl Link {
         let len = self.bytes.len();
         loop {
             if !self.is_wanted() {
-                return Err("another one is to be followed".into());
+                return Err(ANOTHER.into());
             }
             self.acknowledge_in_time()?;
             self.bytes.resize(len + READ_SIZE, 0);
-            let read = self.stream.read(&mut self.bytes[len..]);
+            let read = self.wire.read(&mut self.bytes[len..]);
             self.bytes.truncate(len + read.as_ref().map_or(0, |size| *size));
             match read {
                 Ok(0) => return Err("it has closed the connection".into()),
@@ -233,7 +240,11 @@ impl Link {
 
     fn check_silence(&self) -> Result<(), String> {
         if self.heard.elapsed() > patience(self.shared) {
-            return Err("it is silent".into());
+            let is_greeting = self.acknowledged.is_none();
+            return Err(match is_greeting {
+                true => "Timeout connecting to the MASTER: it is silent".into(),
+                false => "it is silent".into(),
+            });
         }
         Ok(())
     }
@@ -241,12 +252,12 @@ impl Link {
     /// Does something that takes long, and has the primary hear meanwhile that the link is alive.
     pub fn stay_alive<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let (is_over, over) = mpsc::channel::<()>();
-        let mut stream = &self.stream;
+        let wire = &self.wire;
         let result = thread::scope(|scope| {
             // Without the thread the primary may lose patience, and that is all.
             let tell = move || {
                 while over.recv_timeout(ACKNOWLEDGE) == Err(RecvTimeoutError::Timeout) {
-                    if stream.write_all(b"\n").is_err() {
+                    if wire.write_all(b"\n").is_err() {
                         return;
                     }
                 }
@@ -299,8 +310,4 @@ fn client(shared: &'static Shared, stream: &TcpStream) -> std::io::Result<Arc<Cl
 /// How long the primary may be silent.
 fn patience(shared: &Shared) -> Duration {
     Duration::from_secs(shared.config().replication.timeout)
-}
-
-fn is_pause(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

@@ -8,6 +8,7 @@
 mod link;
 mod snapshot;
 mod stream;
+mod wire;
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,6 +58,8 @@ impl Follower {
             while self.shared.saving.loading.is_under_way() && upstream.is_current(version) {
                 upstream.rest(version, AGAIN / 10);
             }
+            // DEBUG SLEEP holds it up, too.
+            drop(self.shared.gate.enter_extra());
             let ended = self.follow(&primary, version);
             if !upstream.is_current(version) {
                 continue;
@@ -93,7 +96,7 @@ impl Follower {
                 return Err("another one is to be followed".into());
             }
             Answer::GoesOn { id } => {
-                notice!("the primary goes on where this replica was primary={primary}");
+                notice!("Successful partial resynchronization with master. primary={primary}");
                 if shared.replication.rename(id, shared.keyspace.log.end()) {
                     // Its own replicas come again, and hear of the new name.
                     shared.replication.drop_links(&shared.workers);
@@ -102,7 +105,9 @@ impl Follower {
             Answer::Begins { id, offset } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
                 let file = snapshot::receive(&mut link)?;
+                notice!("MASTER <-> REPLICA sync: Loading DB in memory primary={primary}");
                 link.stay_alive(|| snapshot::load(shared, version, &file, (&id, offset)))?;
+                notice!("MASTER <-> REPLICA sync: Finished with success primary={primary}");
             }
         }
         notice!("the link to the primary is up primary={primary}");
@@ -116,7 +121,10 @@ impl Follower {
             Ended::Unusable(text) if upstream.is_current(version) => {
                 // To go on behind it would be to have other data than the primary.
                 shared.replication.begin_history();
-                format!("all data is asked for again, since a call cannot be executed: {text}")
+                format!(
+                    "== CRITICAL == all data is asked for again, since a call cannot be executed: \
+                     {text}"
+                )
             }
             Ended::Unusable(text) => text,
         })

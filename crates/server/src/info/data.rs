@@ -25,7 +25,8 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     lines.field("current_save_keys_processed", if is_saving { keys } else { 0 });
     lines.field("current_save_keys_total", if is_saving { total } else { 0 });
     lines.field("rdb_changes_since_last_save", facts.changes);
-    lines.field("rdb_bgsave_in_progress", u8::from(is_saving));
+    let is_syncing = source.shared.replication.is_syncing.load(Relaxed);
+    lines.field("rdb_bgsave_in_progress", u8::from(is_saving || is_syncing));
     lines.field("rdb_last_save_time", facts.last_save_s);
     lines.field("rdb_last_bgsave_status", if facts.has_failed { "err" } else { "ok" });
     lines.field("rdb_last_bgsave_time_sec", seconds(facts.last_took));

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kvasir_config::replication::PropagationError;
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
@@ -28,6 +29,7 @@ use kvasir_table::{Entry, Handler, Table};
 
 use crate::calls::tracking::flushes;
 use crate::clients::Client;
+use crate::info::crash;
 use crate::loading::aside::{Aside, changes_something};
 use crate::loading::heard::{Heard, publish_tally};
 use crate::log::warning;
@@ -348,11 +350,30 @@ impl Replayer {
         }
     }
 
+    /// What has failed here may not have failed elsewhere.
     fn note_failure(&mut self, args: Args<'_>, error: &Error) {
+        if self.check_wanted().is_err() {
+            return;
+        }
         self.failed += 1;
-        if self.failed <= NAMED_MAX {
-            let (name, error) = (args.name().escape_ascii(), error.text().escape_ascii());
-            warning!("a call of the log fails command={name} error={error}");
+        let (name, error) = (args.name().escape_ascii(), error.text().escape_ascii());
+        let config = &self.shared.config().replication;
+        let behavior = config.propagation_error;
+        let ends = match &self.following {
+            Some(_) => config.read_only && behavior != PropagationError::Ignore,
+            None => behavior == PropagationError::Panic,
+        };
+        if ends {
+            crash::fatal(&format!("a call of the primary or of the log fails: {name}: {error}"));
+        }
+        if self.failed > NAMED_MAX {
+            return;
+        }
+        match &self.following {
+            Some(_) => {
+                warning!("== CRITICAL == a call of the primary fails command={name} error={error}");
+            }
+            None => warning!("a call of the log fails command={name} error={error}"),
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod links;
 pub mod monitors;
 pub mod news;
 pub mod output_limits;
+pub mod own_keys;
 pub mod pause;
 pub mod runner;
 pub mod scripting;

@@ -25,6 +25,7 @@ use crate::calls::{admission, evict, monitoring, notifications, tracking as call
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::log::warning;
+use crate::run::own_keys;
 use crate::run::batch::{Batch, Lookahead, Request, What};
 use crate::run::pause;
 use crate::run::server::{Inside, ServerCommands, ServerCx, ServerRun, session_of};
@@ -492,6 +493,9 @@ impl<'w> Runner<'w> {
         };
         let Some(pass) = &self.pass else { return Err(self.shared.keyspace.busy.error()) };
         let result = execute(&self.shared.keyspace, pass, &call, context);
+        if self.core.tally.noted_expiry {
+            own_keys::note(self.shared, self.core, keys, args);
+        }
         settle(self.shared, self.worker, self.core, pass, connection);
         result.map(drop)
     }

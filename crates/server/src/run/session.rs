@@ -36,6 +36,7 @@ use crate::calls::failing::fail;
 use crate::calls::{evict, fence, notifications, tracking as call_tracking};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
+use crate::run::own_keys;
 use crate::run::scripting::debugger::Debugging;
 use crate::run::server::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::run::worker::Worker;
@@ -486,7 +487,7 @@ impl Session {
         let Core { env, tally, rng, .. } = core;
         let reply = &mut connection.reply;
         let hold = hold.as_mut().expect("a session holds something before its first call");
-        match (hold, &command.run) {
+        let result = match (hold, &command.run) {
             (Hold::World(pass), Run::World(run)) => {
                 let world = &mut World { args, db, keyspace, pass, env, tally, reply };
                 execute_world(*run, world).map(drop)
@@ -502,7 +503,11 @@ impl Session {
                 let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
                 execute_locked(keyspace, guards, &call, context).map(drop)
             }),
+        };
+        if worker.core.tally.noted_expiry {
+            own_keys::note(shared, &worker.core, keys, args);
         }
+        result
     }
 
     fn call_server(

@@ -24,6 +24,7 @@ use crate::run::fence::HeldBack;
 use crate::run::runner::{Position, Runner};
 use crate::run::scripting::busy::Away;
 use crate::run::scripting::interpreters::Interpreters;
+use crate::run::own_keys::Walk;
 use crate::run::server::ServerCommands;
 use crate::state::connection::{ClientKind, Connection, find};
 use crate::state::core::Core;
@@ -72,6 +73,7 @@ pub struct Worker {
     awaits_report: bool,
     pub spare: Vec<Vec<u8>>,
     pub held_back: HeldBack,
+    pub own_keys: Walk,
 }
 
 impl Worker {
@@ -106,6 +108,7 @@ impl Worker {
             awaits_report: false,
             spare: Vec::new(),
             held_back: HeldBack::default(),
+            own_keys: Walk::default(),
         })
     }
 
@@ -151,6 +154,7 @@ impl Worker {
             notifications::tell(self.shared, self.index, &mut self.core, NOBODY);
         }
         self.cron.run(self.shared, &mut self.core);
+        self.expire_own_keys();
         self.serve_left(NOBODY);
         self.answer_served();
         self.send_held_back();
@@ -189,7 +193,8 @@ impl Worker {
         // A script has kept the data from being saved.
         let next_stop = signal::shutdown_requested().map(|_| SERVING_RETRY);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
-        let all = [next_wait, next_task, next_handshake, next_serving, next_stop];
+        let next_own = self.own_keys_look_ms().map(until);
+        let all = [next_wait, next_task, next_handshake, next_serving, next_stop, next_own];
         let all = all.into_iter().chain(next_look).chain([self.links_timeout()]);
         all.flatten().min()
     }

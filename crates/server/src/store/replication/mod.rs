@@ -7,6 +7,7 @@
 //! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
 
 pub mod failover;
+pub mod own_keys;
 pub mod role;
 pub mod sync;
 pub mod upstream;
@@ -25,6 +26,7 @@ use crate::replicas::{Replica, Stage};
 use crate::store::{Store, random_id};
 use crate::workers::{Message, Workers};
 use failover::Failover;
+use own_keys::OwnKeys;
 use sync::Waiting;
 use upstream::Upstream;
 
@@ -43,14 +45,17 @@ pub struct Replication {
     awaits_acks: Box<[AtomicBool]>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// When replicas hear next that the link is alive, in ms since 1970.
-    next_ping_ms: AtomicU64,
+    /// When replicas were last told that the link is alive, in ms since 1970.
+    last_ping_ms: AtomicU64,
     /// Since when there has been no replica, in ms since 1970; 0: there is one, or no backlog.
     lonely_since_ms: AtomicU64,
     pub stats: SyncStats,
+    /// A snapshot for replicas is taken.
+    pub is_syncing: AtomicBool,
     /// As a replica.
     pub upstream: Upstream,
     pub failover: Failover,
+    pub own_keys: OwnKeys,
 }
 
 /// What INFO counts.
@@ -80,11 +85,13 @@ impl Replication {
             awaits_acks: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             waiting: Mutex::default(),
             changed: Condvar::new(),
-            next_ping_ms: AtomicU64::new(0),
+            last_ping_ms: AtomicU64::new(0),
             lonely_since_ms: AtomicU64::new(0),
             stats: SyncStats::default(),
+            is_syncing: AtomicBool::new(false),
             upstream: Upstream::default(),
             failover: Failover::default(),
+            own_keys: OwnKeys::default(),
         }
     }
 
@@ -260,10 +267,9 @@ impl Replication {
 
     /// Whether it is this caller's part to have replicas hear that the link is alive.
     pub fn is_ping_due(&self, config: &ReplicationConfig, now_ms: u64) -> bool {
-        let due_ms = self.next_ping_ms.load(Relaxed);
-        let next_ms = now_ms + config.ping_period * 1000;
-        now_ms >= due_ms
-            && self.next_ping_ms.compare_exchange(due_ms, next_ms, AcqRel, Acquire).is_ok()
+        let last_ms = self.last_ping_ms.load(Relaxed);
+        now_ms >= last_ms + config.ping_period * 1000
+            && self.last_ping_ms.compare_exchange(last_ms, now_ms, AcqRel, Acquire).is_ok()
     }
 
     /// When the backlog goes, in ms since 1970, unless a replica comes. That of a replica stays: it

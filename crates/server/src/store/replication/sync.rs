@@ -116,7 +116,9 @@ fn wait(store: &Store) {
 fn take(store: &'static Store) -> Result<(), SaveError> {
     let start = Instant::now();
     let file = Arc::new(SyncFile::create(mark()?)?);
+    store.replication.is_syncing.store(true, Relaxed);
     let taken = take_into(store, &file);
+    store.replication.is_syncing.store(false, Relaxed);
     file.end(taken.is_ok());
     store.replication.wake_all(&store.workers);
     match &taken {
