@@ -40,7 +40,7 @@ pub fn check(
     }
     admit(scene, connection, entry, args)?;
     messages::check_mode(connection, entry)?;
-    if connection.listening.is_monitor && touches_data(entry) {
+    if (connection.listening.is_monitor || connection.is_replicating()) && touches_data(entry) {
         return Err(Error::fixed("ERR Replica can't interact with the keyspace"));
     }
     let busy = &scene.shared.keyspace.busy;

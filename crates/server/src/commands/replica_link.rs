@@ -12,7 +12,7 @@ use kvasir_structures::log::Reader;
 
 use crate::commands::replication::ADMIN_LOADED;
 use crate::commands::{ANY_TIME_ADMIN, is_word};
-use crate::log::notice;
+use crate::log::{notice, warning};
 use crate::replicas::{Replica, Stage};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::ClientKind;
@@ -125,6 +125,15 @@ fn note(cx: &mut ServerCx<'_>, word: &[u8], value: &[u8]) -> Result<(), Error> {
         }
     } else if is_word(word, "rdb-only") {
         replica.wants_snapshot_only.store(number()? != 0, Relaxed);
+    } else if is_word(word, "rdb-filter-only") {
+        let is_known = |word: &&[u8]| word.is_empty() || is_word(word, "functions");
+        let words: Vec<&[u8]> = value.split(|byte| *byte == b' ').collect();
+        if let Some(odd) = words.iter().find(|word| !is_known(word)) {
+            return Err(Error::quoting("ERR Unsupported rdb-filter-only option: ", odd, ""));
+        }
+        replica.spares_keys.store(true, Relaxed);
+        let has_functions = words.iter().any(|word| is_word(word, "functions"));
+        replica.spares_functions.store(!has_functions, Relaxed);
     }
     Ok(())
 }
@@ -194,8 +203,7 @@ fn take_over(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 }
 
 fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let is_linked =
-        cx.connection.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting);
+    let is_linked = cx.connection.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting);
     if asks_to_take_over(cx.args) && !is_linked {
         take_over(cx)?;
     }
@@ -203,7 +211,11 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let (id, offset) = (&cx.args[1], &cx.args[2]);
-    let offset = parse_integer(offset).ok_or(Error::NOT_INTEGER)?;
+    let Some(offset) = parse_integer(offset) else {
+        let name = link(cx).replica.name();
+        warning!("Replica {name} asks for synchronization but with a wrong offset");
+        return Err(Error::NOT_INTEGER);
+    };
     // The first byte has number 1 there.
     let start = offset.checked_sub(1).and_then(|start| u64::try_from(start).ok());
     let (replication, log) = (&cx.shared.replication, &cx.shared.keyspace.log);
@@ -245,10 +257,14 @@ fn begin_full(cx: &mut ServerCx<'_>, knows_psync: bool) {
     let (worker, client) = (cx.worker, cx.connection.client.id);
     let link = link(cx);
     link.knows_psync = knows_psync;
-    let name = link.replica.name();
+    let (replica, name) = (&link.replica, link.replica.name());
+    let content = sync::Content {
+        keys: !replica.spares_keys.load(Relaxed),
+        functions: !replica.spares_functions.load(Relaxed),
+    };
     become_replica(cx, Stage::AwaitsSnapshot);
     notice!("a replica asks for all data name={name}");
-    sync::ask(cx.shared, sync::Link { worker, client });
+    sync::ask(cx.shared, sync::Link { worker, client, content });
 }
 
 fn become_replica(cx: &mut ServerCx<'_>, stage: Stage) {

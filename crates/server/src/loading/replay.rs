@@ -4,8 +4,8 @@
 //! it executed: only what is no call ends the loading. `kvasir-server check-aof` judges by the same
 //! function.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use kvasir_config::replication::PropagationError;

@@ -26,6 +26,9 @@ pub struct Replica {
     pub knows_renames: AtomicBool,
     /// It wants a snapshot and nothing behind it.
     pub wants_snapshot_only: AtomicBool,
+    /// What it does not want of it.
+    pub spares_keys: AtomicBool,
+    pub spares_functions: AtomicBool,
 }
 
 /// How far a link is.
@@ -66,6 +69,8 @@ impl Replica {
             takes_unsized: AtomicBool::new(false),
             knows_renames: AtomicBool::new(false),
             wants_snapshot_only: AtomicBool::new(false),
+            spares_keys: AtomicBool::new(false),
+            spares_functions: AtomicBool::new(false),
         }
     }
 

@@ -97,9 +97,7 @@ fn successor(shared: &Shared, plan: &Plan) -> Option<Primary> {
     let replicas = shared.replication.replicas();
     let has_all = |replica: &&std::sync::Arc<Replica>| {
         let is_wanted = plan.target.as_ref().is_none_or(|target| is_at(replica, target));
-        is_wanted
-            && replica.stage() == LinkStage::Online
-            && replica.acked.load(Relaxed) == end
+        is_wanted && replica.stage() == LinkStage::Online && replica.acked.load(Relaxed) == end
     };
     replicas.iter().find(has_all).map(|replica| address(replica))
 }

@@ -23,7 +23,8 @@ const LOOK_KEYS: usize = 64;
 #[cold]
 pub fn note(shared: &Shared, core: &Core, keys: &[KeyAt], args: Args<'_>) {
     if core.tally.noted_expiry && shared.replication.upstream.is_replica() {
-        keys.iter().for_each(|key| shared.replication.own_keys.add(key.db, &args[key.arg as usize]));
+        keys.iter()
+            .for_each(|key| shared.replication.own_keys.add(key.db, &args[key.arg as usize]));
     }
 }
 

@@ -25,8 +25,8 @@ use crate::calls::{admission, evict, monitoring, notifications, tracking as call
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::log::warning;
-use crate::run::own_keys;
 use crate::run::batch::{Batch, Lookahead, Request, What};
+use crate::run::own_keys;
 use crate::run::pause;
 use crate::run::server::{Inside, ServerCommands, ServerCx, ServerRun, session_of};
 use crate::run::session::{SessionRun, Start};
@@ -272,11 +272,56 @@ impl<'w> Runner<'w> {
             connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
             return None;
         }
+        if connection.is_replicating() {
+            return self.answer_replica(connection, batch, index);
+        }
+        self.answer_call(connection, batch, index)
+    }
+
+    #[inline]
+    fn answer_call(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        index: usize,
+    ) -> Option<(&'static Entry, SessionRun)> {
+        let request = &batch.requests[index];
         if let What::Call(command) = request.what {
             return self.run_call(connection, batch, index, command as usize);
         }
-        self.refuse(connection, &request.what, args);
+        self.refuse(connection, &request.what, batch.args(request, self.reactor));
         None
+    }
+
+    /// Answers a replica, which has nothing to hear but the stream.
+    #[cold]
+    fn answer_replica(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        index: usize,
+    ) -> Option<(&'static Entry, SessionRun)> {
+        let mark = connection.reply.mark();
+        let session = self.answer_call(connection, batch, index);
+        if session.is_none() && connection.reply.len_since(mark) > 0 {
+            let bytes = connection.reply.bytes();
+            let reply = &bytes[bytes.len() - connection.reply.len_since(mark).min(bytes.len())..];
+            if let Some(text) = reply.strip_prefix(b"-") {
+                let text = text.trim_ascii_end().escape_ascii();
+                warning!("== CRITICAL == This master is sending an error to its replica: {text}");
+            }
+            warning!(
+                "Replica generated a reply to command '{}', disconnecting it: id={}",
+                match batch.requests[index].what {
+                    What::Call(command) => &self.shared.table.entries()[command as usize].full_name,
+                    _ => "?",
+                },
+                connection.client.id
+            );
+            connection.reply.truncate(mark);
+            connection.is_closing = true;
+        }
+        session
     }
 
     /// Answers a request that is no call.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::serial::Version;
 use kvasir_persistence::disk::{Append, OneFile};
 use kvasir_persistence::save::{Options, Place, SaveError};
@@ -52,12 +53,35 @@ pub struct Waiting {
 pub struct Link {
     pub worker: usize,
     pub client: u64,
+    pub content: Content,
+}
+
+/// What of the data a snapshot is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Content {
+    pub keys: bool,
+    pub functions: bool,
 }
 
 impl Waiting {
     fn add(&mut self, link: Link) {
         self.links.push(link);
         self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// Those that want this.
+    fn take(&mut self, content: Content) -> Vec<Link> {
+        let (now, later) = self.links.drain(..).partition(|link| link.content == content);
+        self.links = later;
+        if self.links.is_empty() {
+            self.since = None;
+        }
+        now
+    }
+
+    /// What the one wants that came first.
+    fn content(&self) -> Content {
+        self.links.first().map_or(Content { keys: true, functions: true }, |link| link.content)
     }
 
     pub fn forget(&mut self, client: u64) {
@@ -136,6 +160,10 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     let env = env(&config, clock::now_unix_ms());
     let (cancel, unlimited, progress) = (Arc::default(), Arc::default(), Arc::default());
     let snapshot = saving::snapshot(store, &config, &env, &cancel);
+    let content = lock(&store.replication.waiting).content();
+    let no_keys = Keyspace::new(store.gate, 1);
+    let keyspace = if content.keys { &store.keyspace } else { &no_keys };
+    let snapshot = Snapshot { keyspace, ..snapshot };
     let snapshot = Snapshot { bytes_per_second: &unlimited, progress: &progress, ..snapshot };
     let place = Place { target: Path::new("temp-sync"), id: saving::new_id()?, files: 1 };
     let disk = OneFile(Growing { file: Arc::clone(file), store });
@@ -143,8 +171,11 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     // What any replica can read, unless the data needs more.
     let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
     snapshot.run(entrance, (&disk, place), &options, |pass| {
-        begin(store, file, pass);
+        begin(store, file, content, pass);
         let mut beside = saving::beside(store, &env, false);
+        if !content.functions {
+            beside.libraries.clear();
+        }
         let db = store.replication.upstream.db.load(Relaxed);
         beside.aux.push(("repl-stream-db", db.to_string()));
         beside
@@ -153,9 +184,14 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
 }
 
 /// Has the stream of all that wait begin here, at the cut.
-fn begin(store: &'static Store, file: &Arc<SyncFile>, alone: &mut ExclusivePass<'_>) {
+fn begin(
+    store: &'static Store,
+    file: &Arc<SyncFile>,
+    content: Content,
+    alone: &mut ExclusivePass<'_>,
+) {
     let replication = &store.replication;
-    let links = std::mem::take(&mut *lock(&replication.waiting)).links;
+    let links = lock(&replication.waiting).take(content);
     replication.open_log(store, alone);
     let id = replication.history().id;
     notice!(
@@ -164,7 +200,7 @@ fn begin(store: &'static Store, file: &Arc<SyncFile>, alone: &mut ExclusivePass<
         store.keyspace.log.end()
     );
     replication.stats.full.fetch_add(links.len() as u64, Relaxed);
-    for Link { worker, client } in links {
+    for Link { worker, client, .. } in links {
         let reader = store.keyspace.log.open(alone);
         let begun = Begun { client, file: Arc::clone(file), id: id.clone(), reader };
         store.send(worker, Message::Sync(Box::new(begun)));
