@@ -31,6 +31,7 @@ pub struct ReplicationConfig {
     pub read_only: bool,
     pub serves_stale_data: bool,
     pub is_announced: bool,
+    pub ignores_maxmemory: bool,
     pub propagation_error: PropagationError,
     pub diskless_load: DisklessLoad,
     /// Seconds; 0: replicas are not waited for.
@@ -208,7 +209,17 @@ longer than `repl-ping-replica-period`.",
         "Have Sentinel tell its clients of this replica.",
     ),
     switch("replica-ignore-disk-write-errors", "no"),
-    switch("replica-ignore-maxmemory", "yes").aliases(&["slave-ignore-maxmemory"]),
+    Row::new(
+        "replica-ignore-maxmemory",
+        Group::Replication,
+        Kind::Bool,
+        "yes",
+        field!(replication.ignores_maxmemory),
+        "\
+Whether a replica leaves it to its primary which keys go when memory is full.
+`no`: it evicts by its own `maxmemory`, and then has other data.",
+    )
+    .aliases(&["slave-ignore-maxmemory"]),
     switch("replica-lazy-flush", "yes").aliases(&["slave-lazy-flush"]),
     Row::new(
         "replica-priority",

@@ -104,7 +104,7 @@ impl Follower {
             }
             Answer::Begins { id, offset } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
-                let file = snapshot::receive(&mut link)?;
+                let file = snapshot::receive_and_say(&mut link, &id)?;
                 notice!("MASTER <-> REPLICA sync: Loading DB in memory primary={primary}");
                 link.stay_alive(|| snapshot::load(shared, version, &file, (&id, offset)))?;
                 notice!("MASTER <-> REPLICA sync: Finished with success primary={primary}");

@@ -38,8 +38,28 @@ impl Drop for Received {
     }
 }
 
+/// Whether what there is may be read until the snapshot takes its place: with `swapdb`, if it is
+/// the same data, only earlier.
+fn may_be_aside(shared: &Shared, id: &str) -> bool {
+    let choice = shared.config().replication.diskless_load;
+    choice == DisklessLoad::SwapDb && shared.replication.history().id == id
+}
+
+/// Receives the snapshot; to clients that is a part of the loading if they notice nothing else.
+pub fn receive_and_say(link: &mut Link, id: &str) -> Result<Received, String> {
+    let (loading, is_aside) = (&link.shared.saving.loading, may_be_aside(link.shared, id));
+    if is_aside {
+        loading.begin_aside();
+    }
+    let received = receive(link);
+    if is_aside && received.is_err() {
+        loading.end();
+    }
+    received
+}
+
 /// Receives the snapshot, whether or not its size is told beforehand.
-pub fn receive(link: &mut Link) -> Result<Received, String> {
+fn receive(link: &mut Link) -> Result<Received, String> {
     let head = link.line()?;
     let received = Received(format!("temp-{}.rdb", std::process::id()).into());
     let mut file = File::create(&received.0).map_err(|error| error.to_string())?;
@@ -104,8 +124,7 @@ pub fn load(
 ) -> Result<(), String> {
     let loading = &shared.saving.loading;
     let is_aside = shared.config().replication.diskless_load == DisklessLoad::SwapDb;
-    // Reads of what was the same data earlier do no harm.
-    let loaded = if is_aside && shared.replication.history().id == history.0 {
+    let loaded = if may_be_aside(shared, history.0) {
         loading.begin_aside();
         load_aside(shared, version, file, history)
     } else {

@@ -149,7 +149,7 @@ impl Worker {
 
     /// What is due between turns.
     fn do_chores(&mut self) {
-        if !self.shared.keeps_data(self.core.env.now_ms) {
+        if !self.shared.is_at_rest(self.core.env.now_ms) {
             evict::keep_limit(self.shared, self.index, &mut self.core);
             notifications::tell(self.shared, self.index, &mut self.core, NOBODY);
         }

@@ -94,8 +94,12 @@ impl Shared {
     /// Whether data may not even be expired or evicted: in a pause, and while it is loaded. What a
     /// log has yet to say of a key may keep it.
     pub fn keeps_data(&self, now_ms: u64) -> bool {
-        let is_loading = self.saving.loading.is_under_way();
-        is_loading || self.pauses(now_ms) || self.replication.upstream.is_replica()
+        self.is_at_rest(now_ms) || self.replication.upstream.is_replica()
+    }
+
+    /// As `keeps_data`, of what a replica may do as well.
+    pub fn is_at_rest(&self, now_ms: u64) -> bool {
+        self.saving.loading.is_under_way() || self.pauses(now_ms)
     }
 
     /// Whether clients are paused, in whole or in part.

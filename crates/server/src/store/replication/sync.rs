@@ -161,8 +161,8 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     let (cancel, unlimited, progress) = (Arc::default(), Arc::default(), Arc::default());
     let snapshot = saving::snapshot(store, &config, &env, &cancel);
     let content = lock(&store.replication.waiting).content();
-    let no_keys = Keyspace::new(store.gate, 1);
-    let keyspace = if content.keys { &store.keyspace } else { &no_keys };
+    let no_keys = (!content.keys).then(|| Keyspace::new(store.gate, 1));
+    let keyspace = no_keys.as_ref().unwrap_or(&store.keyspace);
     let snapshot = Snapshot { keyspace, ..snapshot };
     let snapshot = Snapshot { bytes_per_second: &unlimited, progress: &progress, ..snapshot };
     let place = Place { target: Path::new("temp-sync"), id: saving::new_id()?, files: 1 };
