@@ -64,6 +64,7 @@ mod saving;
 mod script_limits;
 mod script_memory;
 mod scripts;
+mod sentinel;
 mod server;
 mod small_disk;
 mod snapshot_files;
