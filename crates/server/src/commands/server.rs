@@ -125,7 +125,10 @@ fn saves_first(shared: &Shared, args: Args<'_>) -> bool {
 fn waits_first(shared: &Shared, args: Args<'_>) -> bool {
     let is_patient = matches!(parse_stop(args), Ok(Stop::Go { .. } | Stop::Save))
         && !args.iter().any(|arg| is_word(arg, "now"));
-    is_patient && (shared.ending.is_under_way() || ending::has_to_wait(shared, &shared.config()))
+    // A busy script keeps the gate, and nobody waits for it here.
+    is_patient
+        && !shared.keyspace.busy.is_busy()
+        && (shared.ending.is_under_way() || ending::has_to_wait(shared, &shared.config()))
 }
 
 fn needs_world(shared: &Shared, args: Args<'_>) -> bool {

@@ -97,6 +97,11 @@ impl Follower {
             }
             Answer::GoesOn { id } => {
                 notice!("Successful partial resynchronization with master. primary={primary}");
+                // Inside the gate it stays so whom this server follows.
+                let _pass = shared.gate.enter_extra();
+                if !upstream.is_current(version) {
+                    return Err("another one is to be followed".into());
+                }
                 if shared.replication.rename(id, shared.keyspace.log.end()) {
                     // Its own replicas come again, and hear of the new name.
                     shared.replication.drop_links(&shared.workers);

@@ -14,6 +14,9 @@ use crate::state::shared::Shared;
 use crate::store::saving::{save_at_end, stop_on_signal};
 use crate::workers::{End, Message};
 
+/// Where a script keeps the server from being ended, it is tried again so much later.
+const RETRY_MS: u64 = 10;
+
 /// Whether the end has to wait for replicas.
 pub fn has_to_wait(shared: &Shared, config: &Config) -> bool {
     config.replication.shutdown_timeout > 0
@@ -102,7 +105,10 @@ impl Worker {
             Some(true) => shared.stop(),
             Some(false) => call_off(shared),
             // A script keeps it from being saved: it comes here again.
-            None => {}
+            None => {
+                let deadline_ms = now_ms + RETRY_MS;
+                shared.ending.set(Some(Plan { deadline_ms, ..plan.clone() }));
+            }
         }
     }
 }
