@@ -21,6 +21,7 @@ pub mod news;
 pub mod output_limits;
 pub mod own_keys;
 pub mod pause;
+pub mod refusals;
 pub mod runner;
 pub mod scripting;
 pub mod server;

@@ -11,9 +11,8 @@ use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
-use kvasir_resp::request::ProtocolError;
 use kvasir_structures::gate::{ExclusivePass, Pass};
-use kvasir_table::{Entry, Handler, ServerHandler, is_http, unknown_command, unknown_subcommand};
+use kvasir_table::{Entry, Handler, ServerHandler};
 
 use crate::calls::admit::Scene;
 use crate::calls::blocking::{send_served, settle};
@@ -24,7 +23,6 @@ use crate::calls::subscriber::Subscriber;
 use crate::calls::{admission, evict, monitoring, notifications, tracking as call_tracking};
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
-use crate::log::warning;
 use crate::run::batch::{Batch, Lookahead, Request, What};
 use crate::run::own_keys;
 use crate::run::pause;
@@ -68,8 +66,8 @@ struct Share {
 
 /// What a batch runs with; the worker's parts, borrowed side by side.
 pub struct Runner<'w> {
-    worker: usize,
-    shared: &'static Shared,
+    pub(super) worker: usize,
+    pub(super) shared: &'static Shared,
     reactor: &'w Reactor,
     connections: &'w mut [Option<Box<Connection>>],
     commands: ServerCommands,
@@ -279,7 +277,7 @@ impl<'w> Runner<'w> {
     }
 
     #[inline]
-    fn answer_call(
+    pub(super) fn answer_call(
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
@@ -291,59 +289,6 @@ impl<'w> Runner<'w> {
         }
         self.refuse(connection, &request.what, batch.args(request, self.reactor));
         None
-    }
-
-    /// Answers a replica, which has nothing to hear but the stream.
-    #[cold]
-    fn answer_replica(
-        &mut self,
-        connection: &mut Connection,
-        batch: &Batch,
-        index: usize,
-    ) -> Option<(&'static Entry, SessionRun)> {
-        let mark = connection.reply.mark();
-        let session = self.answer_call(connection, batch, index);
-        if session.is_none() && connection.reply.len_since(mark) > 0 {
-            let bytes = connection.reply.bytes();
-            let reply = &bytes[bytes.len() - connection.reply.len_since(mark).min(bytes.len())..];
-            if let Some(text) = reply.strip_prefix(b"-") {
-                let text = text.trim_ascii_end().escape_ascii();
-                warning!("== CRITICAL == This master is sending an error to its replica: {text}");
-            }
-            warning!(
-                "Replica generated a reply to command '{}', disconnecting it: id={}",
-                match batch.requests[index].what {
-                    What::Call(command) => &self.shared.table.entries()[command as usize].full_name,
-                    _ => "?",
-                },
-                connection.client.id
-            );
-            connection.reply.truncate(mark);
-            connection.is_closing = true;
-        }
-        session
-    }
-
-    /// Answers a request that is no call.
-    #[cold]
-    fn refuse(&mut self, connection: &mut Connection, what: &What, args: Args<'_>) {
-        match what {
-            What::Call(_) => unreachable!("a call is run"),
-            What::UnknownCommand if is_http(args) => {
-                warning!("closing a client that speaks HTTP id={}", connection.client.id);
-                connection.is_closing = true;
-            }
-            What::UnknownCommand => self.reject(connection, &unknown_command(args)),
-            What::UnknownSubcommand => self.reject(connection, &unknown_subcommand(args)),
-            What::Malformed(ProtocolError::RequestTooLong) => {
-                connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
-            }
-            What::Malformed(error) => {
-                connection.reply.protocol_error(*error);
-                self.shared.count_error(self.worker, b"ERR", Author::Server);
-                connection.is_closing = true;
-            }
-        }
     }
 
     fn run_call(
@@ -623,7 +568,7 @@ impl<'w> Runner<'w> {
     }
 
     /// Answers a request that does not get as far as to be run.
-    fn reject(&self, connection: &mut Connection, error: &Error) {
+    pub(super) fn reject(&self, connection: &mut Connection, error: &Error) {
         connection.spoil_transaction();
         self.fail(connection, error);
     }

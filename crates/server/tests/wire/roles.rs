@@ -248,7 +248,8 @@ fn keys_of_a_writable_replicas_clients_expire() {
     let (mut one, mut two) = (Node::ours(&[]), Node::ours(&["--replica-read-only", "no"]));
     two.follow(&mut one);
     two.client.ask("SET own 1 PX 1");
-    two.client.ask("EVAL \"redis.call('SET',KEYS[1],1,'PX',1)\" 1 scripted");
+    let script = "redis.call('SET',KEYS[1],1,'PX',1)";
+    two.client.call(&["EVAL", script, "1", "scripted"]);
     two.client.ask("SET kept 1 PX 1");
     two.client.ask("PERSIST kept");
     wait_until("they are gone", || figure(&mut two.client, "stats", "expired_keys") >= 2);
