@@ -126,7 +126,7 @@ impl Link {
             }
             let answer = self.line()?;
             if answer.starts_with('-') {
-                return Err(format!("it refuses the password: {answer}"));
+                return Err(format!("Unable to AUTH to MASTER: it refuses the password: {answer}"));
             }
         }
         let all = self.shared.config();

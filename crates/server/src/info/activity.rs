@@ -16,7 +16,9 @@ use crate::stats::{Counter, WorkerStats};
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     let waiting = &source.shared.keyspace.waiting;
-    lines.field("connected_clients", source.shared.clients.count());
+    let replicas = source.shared.replication.replicas().len();
+    let connected = source.shared.clients.count().saturating_sub(replicas);
+    lines.field("connected_clients", connected);
     lines.field("cluster_connections", 0);
     lines.field("maxclients", source.config.maxclients);
     let buffers = Buffers::of(source.shared);

@@ -100,6 +100,13 @@ impl Worker {
             return;
         }
         tell_of_replicas(shared, now_ms);
+        let is_forced = plan.words.iter().any(|word| word.eq_ignore_ascii_case("force"));
+        if shared.config().aof.appendonly && !shared.aof.counts() && !is_forced {
+            // It would begin with less than there is.
+            warning!("Writing initial AOF, can't exit.");
+            warning!("Errors trying to shut down the server: SHUTDOWN FORCE ends it.");
+            return call_off(shared);
+        }
         let announce = || notice!("User requested shutdown... by={}", plan.by);
         match save_at_end(shared, &plan.words, announce) {
             Some(true) => shared.stop(),
