@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 /// Read at once.
 const READ_SIZE: usize = 256 << 10;
+/// A buffer that has grown larger is not kept.
+const KEPT_MAX: usize = 4 << 20;
 /// What a line may take.
 const LINE_MAX: usize = 64 << 10;
 /// What this server can load is what this Valkey writes.
@@ -208,6 +210,7 @@ impl Link {
         self.used += len;
         if self.used == self.bytes.len() {
             self.bytes.clear();
+            self.bytes.shrink_to(KEPT_MAX);
             self.used = 0;
         }
     }
@@ -236,6 +239,19 @@ impl Link {
                 Err(error) => return Err(error.to_string()),
             }
         }
+    }
+
+    /// While clients are paused, so is the primary; false: it is not wanted any more.
+    pub fn wait_for_pause(&mut self) -> Result<bool, String> {
+        while self.shared.pause.is_on() && self.shared.pauses(clock::now_unix_ms()) {
+            if !self.is_wanted() {
+                return Ok(false);
+            }
+            self.acknowledge_in_time()?;
+            thread::sleep(LOOK);
+            self.heard = Instant::now();
+        }
+        Ok(true)
     }
 
     fn check_silence(&self) -> Result<(), String> {

@@ -41,6 +41,9 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
             link.pass(1);
             continue;
         }
+        if !link.wait_for_pause()? {
+            return Ok(());
+        }
         let bytes = link.unused();
         let (words, size) = match parse(bytes) {
             Ok(Record::Call { words, size }) => (words, size),

@@ -41,6 +41,9 @@ use crate::state::shared::Shared;
 const LONG: Duration = Duration::from_millis(1);
 const OPEN: Duration = Duration::from_micros(200);
 
+/// A buffer that has grown larger is not kept.
+const RELAYED_KEPT_MAX: usize = 4 << 20;
+
 /// Calls that failed and are named in the log of the server.
 const NAMED_MAX: u64 = 10;
 
@@ -266,6 +269,7 @@ impl Replayer {
             shared.keyspace.log.append(pass, &self.relayed);
         }
         self.relayed.clear();
+        self.relayed.shrink_to(RELAYED_KEPT_MAX);
     }
 
     /// Appends what no call has appended, since it did nothing, and wakes who reads the log.

@@ -231,6 +231,20 @@ fn clients_of_a_replica_hear_of_the_stream() {
 }
 
 #[test]
+fn a_replica_whose_clients_are_paused_executes_nothing() {
+    let (mut one, mut two) = (Node::ours(&[]), Node::ours(&[]));
+    two.follow(&mut one);
+    one.client.ask("SET k 1");
+    assert_eq!(one.client.ask("WAIT 1 0"), Value::Integer(1));
+    assert_eq!(two.client.ask("CLIENT PAUSE 100000 WRITE"), ok());
+    one.client.ask("SET k 2");
+    assert_eq!(one.client.ask("WAIT 1 300"), Value::Integer(0));
+    assert_eq!(two.client.ask_text("GET k"), "1");
+    assert_eq!(two.client.ask("CLIENT UNPAUSE"), ok());
+    wait_until("it goes on", || two.client.ask_text("GET k") == "2");
+}
+
+#[test]
 fn who_waits_is_told_that_the_server_became_a_replica() {
     let (mut one, mut two) = (Node::ours(&[]), Node::ours(&[]));
     let mut blocked = two.server.connect();

@@ -80,8 +80,10 @@ impl Sentinel {
         let answer = self.0.connect().ask("SENTINEL REPLICAS m");
         let all = answer.as_array().unwrap_or_default();
         let is_fine = |replica: &Value| {
-            let text = format!("{replica:?}");
-            !text.contains("down") && text.contains("\"ok\"") && !text.contains("disconnected")
+            let words = replica.as_array().unwrap_or_default().iter();
+            let words: Vec<&[u8]> = words.filter_map(Value::as_bytes).collect();
+            let has = |pair: [&[u8]; 2]| words.chunks(2).any(|found| found == pair);
+            has([b"flags", b"slave"]) && has([b"master-link-status", b"ok"])
         };
         all.len() == count && all.iter().all(is_fine)
     }

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_resp::encode::encode_request;
 use kvasir_structures::gate::ExclusivePass;
 
-use crate::log::notice;
+use crate::log::{notice, warning};
+use crate::machine::process;
 use crate::store::Store;
 use crate::store::replication::upstream::Primary;
 use crate::workers::{End, Message};
@@ -57,5 +58,8 @@ fn note_primary(store: &Store, words: Vec<String>) {
         config.replication.primary = words;
         Ok::<_, Infallible>(config)
     });
-    let Ok(_) = changed;
+    let Ok(config) = changed;
+    if let Err(error) = process::adjust_oom_score(&config) {
+        warning!("oom-score-adj has no effect: {error}");
+    }
 }
