@@ -1,4 +1,5 @@
-//! CLIENT PAUSE and its kin: calls that are put off for a while, all of them or those that may write.
+//! CLIENT PAUSE and its kin: calls that are put off for a while, all of them or those that may
+//! write.
 //!
 //! A connection whose call is put off keeps its requests, as one whose call waits for a key does;
 //! when the pause is over they are parsed again. Whoever pauses closes the gate, so that no write

@@ -65,8 +65,8 @@ fn as_client(config: &TlsConfig) -> TlsConfig {
     own
 }
 
-/// Believes certificates that are signed by one of the authorities, whatever name they have: servers
-/// are known by addresses, which certificates seldom have.
+/// Believes certificates that are signed by one of the authorities, whatever name they have:
+/// servers are known by addresses, which certificates seldom have.
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 
