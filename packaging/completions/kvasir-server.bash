@@ -3,6 +3,7 @@ _kvasir_server() {
     local word=${COMP_WORDS[COMP_CWORD]} words
     case ${COMP_WORDS[COMP_CWORD-1]} in
     --protected-mode) words="yes no" ;;
+    --tls-replication) words="yes no" ;;
     --tls-auth-clients) words="no yes optional" ;;
     --tls-prefer-server-ciphers) words="yes no" ;;
     --tls-session-caching) words="yes no" ;;
@@ -88,6 +89,10 @@ _kvasir_server() {
             --tls-cert-file
             --tls-key-file
             --tls-key-file-pass
+            --tls-client-cert-file
+            --tls-client-key-file
+            --tls-client-key-file-pass
+            --tls-replication
             --tls-ca-cert-file
             --tls-ca-cert-dir
             --tls-auth-clients

@@ -14,7 +14,7 @@ use crate::aof::{Fsync, Liburing, Size};
 use crate::kind::Value;
 use crate::memory::{HugePages, ValueCompression};
 use crate::persistence::RdbVersion;
-use crate::replication::LogCompression;
+use crate::replication::{DisklessLoad, LogCompression, PropagationError};
 use crate::tls::AuthClients;
 use crate::{
     FileMode, IoBackend, LogFormat, Loglevel, OomScoreAdj, PubsubDefault, Supervised,
@@ -171,6 +171,19 @@ macro_rules! choice {
     };
 }
 
+choice!(
+    DisklessLoad,
+    Disabled = "disabled",
+    OnEmptyDb = "on-empty-db",
+    SwapDb = "swapdb",
+    FlushBeforeLoad = "flush-before-load"
+);
+choice!(
+    PropagationError,
+    Ignore = "ignore",
+    Panic = "panic",
+    PanicOnReplicas = "panic-on-replicas"
+);
 choice!(Fsync, Always = "always", EverySecond = "everysec", No = "no");
 choice!(Liburing, Auto = "auto", Yes = "yes", No = "no");
 choice!(Size, Xs = "xs", S = "s", M = "m", L = "l", Xl = "xl", Xxl = "xxl");

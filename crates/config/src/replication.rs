@@ -44,6 +44,12 @@ pub struct ReplicationConfig {
     /// What has to have a change before anybody is told of it.
     pub write_quorum: u32,
     pub write_quorum_fsync: bool,
+    pub is_announced: bool,
+    pub ignores_maxmemory: bool,
+    pub propagation_error: PropagationError,
+    pub diskless_load: DisklessLoad,
+    /// Seconds; 0: replicas are not waited for.
+    pub shutdown_timeout: u64,
     pub min_replicas: u64,
     /// Seconds; 0: no replica is needed.
     pub min_replicas_max_lag: u64,
@@ -92,6 +98,25 @@ impl LogCompression {
             LogCompression::Zstd => Some(Algorithm::Zstd),
         }
     }
+}
+
+/// What becomes of a replica's data while it loads its primary's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DisklessLoad {
+    #[default]
+    Disabled,
+    OnEmptyDb,
+    SwapDb,
+    FlushBeforeLoad,
+}
+
+/// What is done about a call of the stream or the log that fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PropagationError {
+    #[default]
+    Ignore,
+    Panic,
+    PanicOnReplicas,
 }
 
 const I32_MAX: i64 = i32::MAX as i64;
@@ -304,9 +329,26 @@ CLIENT DURABILITY REPLICAS asks it of one connection. 0: nothing is waited for."
         "The port that the primary is told. 0: that of `port`.",
     )
     .aliases(&["slave-announce-port"]),
-    switch("replica-announced", "yes"),
+    Row::new(
+        "replica-announced",
+        Group::Replication,
+        Kind::Bool,
+        "yes",
+        field!(replication.is_announced),
+        "Have Sentinel tell its clients of this replica.",
+    ),
     switch("replica-ignore-disk-write-errors", "no"),
-    switch("replica-ignore-maxmemory", "yes").aliases(&["slave-ignore-maxmemory"]),
+    Row::new(
+        "replica-ignore-maxmemory",
+        Group::Replication,
+        Kind::Bool,
+        "yes",
+        field!(replication.ignores_maxmemory),
+        "\
+Whether a replica leaves it to its primary which keys go when memory is full.
+`no`: it evicts by its own `maxmemory`, and then has other data.",
+    )
+    .aliases(&["slave-ignore-maxmemory"]),
     switch("replica-lazy-flush", "yes").aliases(&["slave-lazy-flush"]),
     Row::new(
         "replica-priority",
@@ -340,18 +382,41 @@ own data alone, until the next full synchronization takes it away.",
     )
     .aliases(&["slave-serve-stale-data"]),
     switch("repl-disable-tcp-nodelay", "no"),
-    idle(
+    Row::new(
         "repl-diskless-load",
-        Kind::Choice(&["disabled", "on-empty-db", "swapdb", "flush-before-load"]),
+        Group::Replication,
+        Kind::Choice(DisklessLoad::WORDS),
         "disabled",
+        field!(replication.diskless_load),
+        "\
+What a replica does with its data while it loads its primary's. `swapdb`: it
+goes on answering reads from it, and keeps it if that fails; both are in memory
+for a while. Otherwise it is thrown away first, and clients get LOADING. In any
+case the primary's is received as a whole first, into a file.",
     ),
-    idle(
+    Row::new(
         "propagation-error-behavior",
-        Kind::Choice(&["ignore", "panic", "panic-on-replicas"]),
+        Group::Replication,
+        Kind::Choice(PropagationError::WORDS),
         "ignore",
+        field!(replication.propagation_error),
+        "\
+What a replica that clients may not write to does when a call of its primary
+fails here, so that their data is not the same. `ignore`: it says so in the log
+and goes on. `panic-on-replicas`: it ends. `panic`: so does a server that finds
+such a call in its append-only file.",
     ),
     switch("rdb-del-sync-files", "no"),
-    idle("shutdown-timeout", integer(0, I32_MAX), "10"),
+    Row::new(
+        "shutdown-timeout",
+        Group::Replication,
+        integer(0, I32_MAX),
+        "10",
+        field!(replication.shutdown_timeout),
+        "\
+How long a primary that is to end waits for replicas that lag behind; nobody
+writes meanwhile, in seconds. 0: not at all. `SHUTDOWN NOW` does not wait.",
+    ),
 ];
 
 /// An option of this kind that is only kept.

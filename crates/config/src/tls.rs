@@ -16,6 +16,12 @@ pub struct TlsConfig {
     pub cert_file: PathBuf,
     pub key_file: PathBuf,
     pub key_file_pass: Vec<u8>,
+    /// As a client of other servers; empty: that of the server.
+    pub client_cert_file: PathBuf,
+    pub client_key_file: PathBuf,
+    pub client_key_file_pass: Vec<u8>,
+    /// The link to a primary is over TLS.
+    pub replication: bool,
     /// Empty: none.
     pub ca_cert_file: PathBuf,
     /// Empty: none.
@@ -96,6 +102,42 @@ pub const KEY_FILE_PASS: Row = row(
     "",
     field!(tls.key_file_pass),
     "Password of the private key, if that is encrypted (PKCS #8).",
+);
+
+pub const CLIENT_CERT_FILE: Row = row(
+    "tls-client-cert-file",
+    Kind::Text,
+    "",
+    field!(tls.client_cert_file),
+    "\
+The certificate that a primary is shown, with `tls-replication`. Empty: that of
+`tls-cert-file`, if there is one.",
+);
+
+pub const CLIENT_KEY_FILE: Row = row(
+    "tls-client-key-file",
+    Kind::Text,
+    "",
+    field!(tls.client_key_file),
+    "The private key of that certificate.",
+);
+
+pub const CLIENT_KEY_FILE_PASS: Row = row(
+    "tls-client-key-file-pass",
+    Kind::Text,
+    "",
+    field!(tls.client_key_file_pass),
+    "Its password, if it is encrypted.",
+);
+
+pub const REPLICATION: Row = row(
+    "tls-replication",
+    Kind::Bool,
+    "no",
+    field!(tls.replication),
+    "\
+Follow the primary over TLS. Its certificate must be signed by one of
+`tls-ca-cert-file`; whose name it has is not looked at.",
 );
 
 pub const CA_CERT_FILE: Row = row(

@@ -40,7 +40,6 @@ const fn refused(name: &'static str, harmless: &'static [&'static str]) -> Unsup
 pub static UNSUPPORTED: &[Unsupported] = &[
     // Who may do what.
     refused("loadmodule", &[]),
-    refused("tls-replication", &["no"]),
     refused("tls-cluster", &["no"]),
     // Where the data comes from and goes to.
     refused("cluster-enabled", &["no"]),
@@ -128,9 +127,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("stream-idmp-maxsize"),
     ignored("tls-auth-clients-user"),
     ignored("tls-auto-reload-interval"),
-    ignored("tls-client-cert-file"),
-    ignored("tls-client-key-file"),
-    ignored("tls-client-key-file-pass"),
     ignored("tls-dh-params-file"),
     ignored("use-exit-on-panic"),
     ignored("vset-force-single-threaded-execution"),

@@ -148,7 +148,17 @@ impl Keyspace {
     /// Puts an empty database in the place of one; returns that one, for freeing it elsewhere,
     /// unless it is still to be saved.
     pub fn flush(&self, db: DbIndex, pass: &mut ExclusivePass<'_>) -> Option<Box<Database>> {
-        let old = self.databases[db.0 as usize].replace(pass, Box::new(Database::new()));
+        self.replace(db, Box::new(Database::new()), pass)
+    }
+
+    /// As `flush`, with another database.
+    pub fn replace(
+        &self,
+        db: DbIndex,
+        new: Box<Database>,
+        pass: &mut ExclusivePass<'_>,
+    ) -> Option<Box<Database>> {
+        let old = self.databases[db.0 as usize].replace(pass, new);
         let images = self.images[db.0 as usize].replace(pass, Vec::new());
         if images.is_empty() {
             return Some(old);

@@ -35,6 +35,7 @@ pub mod load;
 pub mod logging;
 pub mod long_double;
 pub mod plan;
+pub mod replace;
 pub mod rng;
 pub mod serial;
 pub mod set_probe;

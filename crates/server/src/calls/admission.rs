@@ -15,6 +15,7 @@ use crate::scripts::writes::may_write;
 use crate::state::connection::{Connection, messages};
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::Stage;
+use crate::store::saving::loading::LOADING;
 
 const READ_ONLY: Error = Error::fixed("READONLY You can't write against a read only replica.");
 const STALE: Error = Error::fixed(
@@ -39,7 +40,7 @@ pub fn check(
     }
     admit(scene, connection, entry, args)?;
     messages::check_mode(connection, entry)?;
-    if connection.listening.is_monitor && touches_data(entry) {
+    if (connection.listening.is_monitor || connection.is_replicating()) && touches_data(entry) {
         return Err(Error::fixed("ERR Replica can't interact with the keyspace"));
     }
     let busy = &scene.shared.keyspace.busy;
@@ -49,6 +50,9 @@ pub fn check(
     let saving = &scene.shared.saving;
     if !entry.spec.flags.contains(Flags::LOADING) {
         saving.loading.check()?;
+    }
+    if entry.spec.flags.contains(Flags::NO_ASYNC_LOADING) && saving.loading.is_aside() {
+        return Err(LOADING);
     }
     check_stale(scene, entry)?;
     if entry.spec.flags.contains(Flags::WRITE) {

@@ -70,9 +70,18 @@ fn make_room_outside(shared: &Shared, worker: usize, core: &mut Core) -> bool {
     pass.is_none_or(|pass| make_room(shared, worker, core, &pass))
 }
 
+/// Whether memory is the primary's concern.
+fn ignores_limit(shared: &Shared, core: &Core) -> bool {
+    core.config.replication.ignores_maxmemory && shared.replication.upstream.is_replica()
+}
+
 /// Between turns: makes up for what the last one added, and goes on with what is left to do.
 #[inline]
 pub fn keep_limit(shared: &Shared, worker: usize, core: &mut Core) {
+    if ignores_limit(shared, core) {
+        core.evicting.outcome = Outcome::Kept;
+        return;
+    }
     let evicting = &core.evicting;
     let is_vain = evicting.outcome == Outcome::Failed
         || core.config.memory.maxmemory_policy == Policy::NoEviction;
@@ -83,6 +92,9 @@ pub fn keep_limit(shared: &Shared, worker: usize, core: &mut Core) {
 
 #[cold]
 fn make_room(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) -> bool {
+    if ignores_limit(shared, core) {
+        return true;
+    }
     let outcome = evict(shared, core, pass);
     core.evicting.outcome = outcome;
     shared.over_limit.note(outcome != Outcome::Kept);

@@ -35,6 +35,6 @@ pub fn tell(
 }
 
 /// Whether a call, if it succeeds, changes every key of a database.
-fn flushes(entry: &Entry) -> bool {
+pub fn flushes(entry: &Entry) -> bool {
     matches!(entry.handler, Handler::Data(_)) && matches!(entry.spec.name, "flushall" | "flushdb")
 }

@@ -1,11 +1,15 @@
-//! CLIENT PAUSE: calls that are put off for a while, all of them or those that may write.
+//! CLIENT PAUSE and its kin: calls that are put off for a while, all of them or those that may
+//! write.
 //!
 //! A connection whose call is put off keeps its requests, as one whose call waits for a key does;
 //! when the pause is over they are parsed again. Whoever pauses closes the gate, so that no write
 //! runs any more when it has its answer. Keys expire and are evicted only afterwards.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use kvasir_structures::locks::lock;
 
 /// Which calls are put off.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,11 +28,38 @@ impl Scope {
     }
 }
 
-/// The pause that all workers obey.
+/// Why there is a pause; each has one of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// CLIENT PAUSE.
+    Client,
+    /// The server ends, and waits for its replicas.
+    End,
+    /// A replica is to take this server's place.
+    Failover,
+}
+
+impl Purpose {
+    /// As INFO names it.
+    fn name(self) -> &'static str {
+        match self {
+            Purpose::Client => "client_pause",
+            Purpose::End => "shutdown_in_progress",
+            Purpose::Failover => "failover_in_progress",
+        }
+    }
+}
+
+/// How long a pause lasts that is ended by who began it.
+pub const UNTIL_TOLD_MS: u64 = 24 * 3600 * 1000;
+
+/// The pauses that all workers obey.
 #[derive(Default)]
 pub struct Pause {
-    /// Its end in ms since 1970, times two, plus one if it is for all calls; 0: there is none.
-    state: AtomicU64,
+    /// There is one, or was one a moment ago.
+    is_on: AtomicBool,
+    /// By purpose, with its end in ms since 1970.
+    pauses: Mutex<[Option<(Scope, u64)>; 3]>,
     /// Connections whose calls are put off.
     postponed: AtomicUsize,
 }
@@ -37,35 +68,45 @@ impl Pause {
     /// Whether there is one, or was one a moment ago.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.state.load(Relaxed) != 0
+        self.is_on.load(Acquire)
     }
 
-    /// The pause that there is, and its end.
+    /// What is paused, and until when: of several the wider scope and the later end.
     pub fn current(&self, now_ms: u64) -> Option<(Scope, u64)> {
-        let state = self.state.load(Acquire);
-        let scope = if state & 1 == 1 { Scope::All } else { Scope::Writes };
-        let until_ms = state >> 1;
-        if until_ms > now_ms {
-            return Some((scope, until_ms));
+        let mut pauses = lock(&self.pauses);
+        for pause in pauses.iter_mut() {
+            pause.take_if(|(_, until_ms)| *until_ms <= now_ms);
         }
-        if state != 0 {
-            // It is over, and costs nothing from here on; a new one meanwhile stays.
-            let _ = self.state.compare_exchange(state, 0, Release, Relaxed);
-        }
-        None
+        let widest = pauses.iter().flatten().copied().reduce(merged);
+        // What is over costs nothing from here on.
+        self.is_on.store(widest.is_some(), Release);
+        widest
     }
 
-    /// Pauses; of two pauses at a time the later end and the wider scope hold.
-    pub fn begin(&self, scope: Scope, until_ms: u64, now_ms: u64) {
-        let (scope, until_ms) = match self.current(now_ms) {
-            Some((other, other_ms)) => (scope.max(other), until_ms.max(other_ms)),
-            None => (scope, until_ms),
-        };
-        self.state.store(until_ms << 1 | u64::from(scope == Scope::All), Release);
+    /// As INFO names the reason.
+    pub fn reason(&self, now_ms: u64) -> &'static str {
+        if self.current(now_ms).is_none() {
+            return "none";
+        }
+        let pauses = lock(&self.pauses);
+        let purposes = [Purpose::Client, Purpose::End, Purpose::Failover];
+        let last = purposes.into_iter().rfind(|purpose| pauses[*purpose as usize].is_some());
+        last.map_or("none", Purpose::name)
     }
 
-    pub fn end(&self) {
-        self.state.store(0, Release);
+    /// Pauses; of two pauses for one purpose the later end and the wider scope hold.
+    pub fn begin(&self, purpose: Purpose, pause: (Scope, u64), now_ms: u64) {
+        let mut pauses = lock(&self.pauses);
+        let own = &mut pauses[purpose as usize];
+        let other = own.filter(|(_, until_ms)| *until_ms > now_ms);
+        *own = Some(other.map_or(pause, |other| merged(other, pause)));
+        self.is_on.store(true, Release);
+    }
+
+    pub fn end(&self, purpose: Purpose) {
+        let mut pauses = lock(&self.pauses);
+        pauses[purpose as usize] = None;
+        self.is_on.store(pauses.iter().any(Option::is_some), Release);
     }
 
     /// Connections whose calls are put off.
@@ -80,21 +121,38 @@ impl Pause {
     }
 }
 
+fn merged((scope, until_ms): (Scope, u64), (other, other_ms): (Scope, u64)) -> (Scope, u64) {
+    (scope.max(other), until_ms.max(other_ms))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn each_purpose_has_its_own() {
+        let pause = Pause::default();
+        pause.begin(Purpose::Failover, (Scope::Writes, 300), 0);
+        pause.begin(Purpose::Client, (Scope::All, 100), 0);
+        assert_eq!(pause.current(50), Some((Scope::All, 300)));
+        assert_eq!(pause.current(100), Some((Scope::Writes, 300)));
+        pause.end(Purpose::Client);
+        assert_eq!(pause.reason(100), "failover_in_progress");
+        pause.end(Purpose::Failover);
+        assert_eq!((pause.current(100), pause.reason(100)), (None, "none"));
+    }
+
+    #[test]
     fn the_later_end_and_the_wider_scope_hold() {
         let pause = Pause::default();
         assert_eq!((pause.is_on(), pause.current(0)), (false, None));
-        pause.begin(Scope::Writes, 100, 0);
-        pause.begin(Scope::All, 50, 0);
+        pause.begin(Purpose::Client, (Scope::Writes, 100), 0);
+        pause.begin(Purpose::Client, (Scope::All, 50), 0);
         assert_eq!(pause.current(99), Some((Scope::All, 100)));
         assert_eq!((pause.current(100), pause.is_on()), (None, false));
-        pause.begin(Scope::Writes, 300, 200);
+        pause.begin(Purpose::Client, (Scope::Writes, 300), 200);
         assert_eq!(pause.current(299), Some((Scope::Writes, 300)));
-        pause.end();
+        pause.end(Purpose::Client);
         assert!(!pause.is_on());
     }
 }

@@ -16,13 +16,15 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_structures::glob::{self, Case};
 
-use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, write_help};
+use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, is_word, write_help};
 use crate::log::{self, notice, warning};
 use crate::machine::process;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::shared::Shared;
+use crate::stats::WorkerStats;
 use crate::store::aof;
 use crate::store::aof::place::Refused;
+use crate::store::saving::loading::LOADING;
 use crate::tracking;
 use crate::workers::Message;
 
@@ -106,6 +108,12 @@ static CONFIG_SET: ServerCommand = ServerCommand {
 fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let pairs: Vec<&[u8]> = cx.args.from(2).iter().collect();
     let is_local = cx.connection.client.is_local;
+    let loading = &cx.shared.saving.loading;
+    let is_loading = loading.is_under_way() || loading.is_aside();
+    let is_fixed = |name: &&[u8]| is_word(name, "appendonly") || is_word(name, "dir");
+    if is_loading && pairs.iter().step_by(2).any(is_fixed) {
+        return Err(LOADING);
+    }
     let mut had_log = false;
     let changed = cx.shared.change_config(|config| {
         let changed = command::set(config, &pairs, is_local)?;
@@ -201,7 +209,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
     },
     run: ServerRun::Plain(|cx| {
         cx.shared.error_codes.reset();
-        cx.shared.workers.iter().for_each(|worker| worker.stats.reset());
+        cx.shared.workers.stats().for_each(WorkerStats::reset);
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();
         cx.shared.freeing.reset_figures();

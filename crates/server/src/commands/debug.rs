@@ -8,6 +8,7 @@ use kvasir_config::kind::Kind;
 use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::digest;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::logging::log_changes;
 use kvasir_keyspace::spec::{Flags, Group, Spec};
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::number::parse_integer;
@@ -72,6 +73,7 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         (b"replybuffer", 4) => return reply_buffer(cx),
         (b"config-rewrite-force-all", 2) => return rewrite_all(cx),
         (b"change-repl-id", 2) => return change_replication_id(cx),
+        (b"replicate", 3..) => replicate(cx),
         (b"reload", _) => return saving::reload(cx),
         (b"loadaof", 2) => return Err(NOT_FROM_SCRIPTS),
         (b"panic", 2) => panic!("DEBUG PANIC was asked for"),
@@ -127,6 +129,8 @@ static HELP: &[&str] = &[
     "    Accepted: an element that is too large for a node stands alone in any case.",
     "RELOAD [MERGE] [NOFLUSH] [NOSAVE]",
     "    Saves the data, forgets it, and loads it again.",
+    "REPLICATE <command> [<argument> ...]",
+    "    Sends replicas a call that is not made here.",
     "REPLYBUFFER <PEAK-RESET-TIME <NEVER|RESET|time>|RESIZING <0|1>>",
     "    Accepted: an idle client has no buffer.",
     "SDSLEN <key>",
@@ -239,6 +243,16 @@ fn change_replication_id(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     cx.shared.replication.begin_history(cx.shared.keyspace.log.end());
     cx.reply().ok();
     Ok(())
+}
+
+fn replicate(cx: &mut ServerCx<'_>) {
+    let core = &mut *cx.core;
+    if core.env.logs {
+        core.tally.entry.push(cx.connection.db, cx.args.from(2).iter());
+        let pass = cx.inside.pass().expect("DEBUG runs inside the gate");
+        log_changes(&cx.shared.keyspace, pass, [], &core.env, &mut core.tally);
+    }
+    cx.reply().ok();
 }
 
 /// The gate is closed, so everyone waits.

@@ -5,19 +5,20 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 use kvasir_structures::locks::lock;
 
 use crate::commands::replication::ADMIN_LOADED;
 use crate::commands::{ANY_TIME_ADMIN, is_word};
-use crate::log::notice;
-use crate::replicas::wire::PACKED;
+use crate::log::{notice, warning};
+use crate::replicas::form::PACKED;
 use crate::replicas::{Replica, Stage};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::ClientKind;
 use crate::state::connection::link::{Link, Sends, Stream};
 use crate::store::replication::tail::TailReader;
-use crate::store::replication::{sync, upstream};
+use crate::store::replication::{role, sync, upstream};
 
 pub static COMMANDS: &[&ServerCommand] = &[&REPLCONF, &PSYNC, &SYNC];
 
@@ -47,7 +48,7 @@ static PSYNC: ServerCommand = ServerCommand {
         arguments: &[Argument::string("replicationid"), Argument::integer("offset")],
         ..Spec::BLANK
     },
-    run: ServerRun::Plain(psync),
+    run: ServerRun::WorldIf(|_, args| asks_to_take_over(args), psync),
 };
 
 static SYNC: ServerCommand = ServerCommand {
@@ -127,6 +128,15 @@ fn note(cx: &mut ServerCx<'_>, word: &[u8], value: &[u8]) -> Result<(), Error> {
         }
     } else if is_word(word, "rdb-only") {
         replica.wants_snapshot_only.store(number()? != 0, Relaxed);
+    } else if is_word(word, "rdb-filter-only") {
+        let is_known = |word: &&[u8]| word.is_empty() || is_word(word, "functions");
+        let words: Vec<&[u8]> = value.split(|byte| *byte == b' ').collect();
+        if let Some(odd) = words.iter().find(|word| !is_known(word)) {
+            return Err(Error::quoting("ERR Unsupported rdb-filter-only option: ", odd, ""));
+        }
+        replica.spares_keys.store(true, Relaxed);
+        let has_functions = words.iter().any(|word| is_word(word, "functions"));
+        replica.spares_functions.store(!has_functions, Relaxed);
     }
     Ok(())
 }
@@ -162,7 +172,11 @@ fn check(cx: &mut ServerCx<'_>) -> Result<bool, Error> {
     if cx.connection.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting) {
         return Ok(false);
     }
-    let upstream = &cx.shared.replication.upstream;
+    let replication = &cx.shared.replication;
+    if replication.failover.is_under_way() {
+        return Err(Error::fixed("NOMASTERLINK Can't SYNC while failing over"));
+    }
+    let upstream = &replication.upstream;
     if upstream.is_replica() && upstream.stage() != upstream::Stage::Online {
         return Err(Error::fixed("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
@@ -172,12 +186,39 @@ fn check(cx: &mut ServerCx<'_>) -> Result<bool, Error> {
     Ok(true)
 }
 
+fn asks_to_take_over(args: Args<'_>) -> bool {
+    args.get(3).is_some_and(|word| is_word(word, "failover"))
+}
+
+/// The primary asks this replica to take its place.
+fn take_over(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
+    let id = &cx.args[1];
+    notice!("failover request received id={}", id.escape_ascii());
+    if !shared.replication.upstream.is_replica() {
+        return Err(Error::fixed("ERR PSYNC FAILOVER can't be sent to a master."));
+    }
+    if id != shared.replication.history().id.as_bytes() {
+        return Err(Error::fixed("ERR PSYNC FAILOVER replid must match my replid."));
+    }
+    role::become_primary(shared, cx.alone(), now_ms);
+    Ok(())
+}
+
 fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let is_linked = cx.connection.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting);
+    if asks_to_take_over(cx.args) && !is_linked {
+        take_over(cx)?;
+    }
     if !check(cx)? {
         return Ok(());
     }
     let (id, offset) = (&cx.args[1], &cx.args[2]);
-    let offset = parse_integer(offset).ok_or(Error::NOT_INTEGER)?;
+    let Some(offset) = parse_integer(offset) else {
+        let name = link(cx).replica.name();
+        warning!("Replica {name} asks for synchronization but with a wrong offset");
+        return Err(Error::NOT_INTEGER);
+    };
     // The first byte has number 1 there.
     let start = offset.checked_sub(1).and_then(|start| u64::try_from(start).ok());
     let replication = &cx.shared.replication;
@@ -206,7 +247,7 @@ fn go_on(cx: &mut ServerCx<'_>, reader: TailReader) {
     become_replica(cx, Stage::Online);
     let id = shared.replication.history().id;
     match replica.knows_renames.load(Relaxed) {
-        true => cx.reply().simple(&format!("CONTINUE {id}{}", replica.wire().word())),
+        true => cx.reply().simple(&format!("CONTINUE {id}{}", replica.form().word())),
         false => cx.reply().simple("CONTINUE"),
     }
     shared.replication.stats.partial.fetch_add(1, Relaxed);
@@ -219,10 +260,14 @@ fn begin_full(cx: &mut ServerCx<'_>, knows_psync: bool) {
     let (worker, client) = (cx.worker, cx.connection.client.id);
     let link = link(cx);
     link.knows_psync = knows_psync;
-    let name = link.replica.name();
+    let (replica, name) = (&link.replica, link.replica.name());
+    let content = sync::Content {
+        keys: !replica.spares_keys.load(Relaxed),
+        functions: !replica.spares_functions.load(Relaxed),
+    };
     become_replica(cx, Stage::AwaitsSnapshot);
     notice!("a replica asks for all data name={name}");
-    sync::ask(cx.shared, sync::Link { worker, client });
+    sync::ask(cx.shared, sync::Link { worker, client, content });
 }
 
 fn become_replica(cx: &mut ServerCx<'_>, stage: Stage) {

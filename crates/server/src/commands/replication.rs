@@ -1,13 +1,12 @@
 //! The commands of replication, but for what a replica says itself (`replica_link`), and of the
 //! append-only file.
 
-use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::commands::options::block_deadline_ms;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
-use kvasir_resp::encode::encode_request;
+use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 use kvasir_structures::locks::lock;
 
@@ -15,9 +14,11 @@ use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
 use crate::log::notice;
 use crate::replicas::Stage;
 use crate::run::acks::answer_or_wait;
+use crate::run::failover as run_failover;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
-use crate::state::shared::Shared;
 use crate::state::waits::Acks;
+use crate::store::replication::failover::{Plan, Stage as FailoverStage};
+use crate::store::replication::role;
 use crate::store::replication::upstream::{Primary, Stage as LinkStage};
 
 pub static COMMANDS: &[&ServerCommand] =
@@ -189,9 +190,7 @@ fn replicaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let upstream = &shared.replication.upstream;
     if is_word(&cx.args[1], "no") && is_word(&cx.args[2], "one") {
         if upstream.is_replica() {
-            upstream.follow(None, now_ms);
-            become_primary(cx);
-            note_primary(shared, Vec::new());
+            role::become_primary(shared, cx.alone(), now_ms);
         }
         cx.reply().ok();
         return Ok(());
@@ -207,41 +206,9 @@ fn replicaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         cx.reply().simple("OK Already connected to specified master");
         return Ok(());
     }
-    // What it has written itself is told by its own history, which a primary may know.
-    if !upstream.is_replica() && !shared.keyspace.log.is_open() {
-        shared.replication.begin_history(shared.keyspace.log.end());
-    }
-    notice!("this server is a replica from now on primary={primary}");
-    upstream.follow(Some(primary), now_ms);
-    note_primary(shared, vec![host, port.to_string()]);
+    role::become_replica(shared, primary, now_ms);
     cx.reply().ok();
     Ok(())
-}
-
-/// From here on the stream is this server's own, and begins in database 0.
-fn become_primary(cx: &mut ServerCx<'_>) {
-    let shared = cx.shared;
-    notice!("this server is no replica any more");
-    shared.replication.begin_own(shared.keyspace.log.end());
-    let db = shared.replication.upstream.db.swap(0, Relaxed);
-    if db != 0 && shared.keyspace.log.is_open() {
-        shared.keyspace.log.append(cx.pass(), &encode_request(&["SELECT", "0"]));
-    }
-    // A full synchronization that did not end has left it off.
-    let config = shared.config();
-    if config.aof.appendonly && !shared.aof.counts() {
-        shared.aof.obey(shared, false, &config);
-    }
-}
-
-/// CONFIG GET and CONFIG REWRITE tell of it.
-fn note_primary(shared: &Shared, words: Vec<String>) {
-    let changed = shared.change_config(|config| {
-        let mut config = config.clone();
-        config.replication.primary = words;
-        Ok::<_, Infallible>(config)
-    });
-    let Ok(_) = changed;
 }
 
 static FAILOVER: ServerCommand = ServerCommand {
@@ -268,37 +235,77 @@ static FAILOVER: ServerCommand = ServerCommand {
         ],
         ..Spec::BLANK
     },
-    run: ServerRun::Plain(failover),
+    run: ServerRun::World(failover),
 };
 
-/// Without replicas there is nobody to take over, and nothing to abort.
+/// With the gate closed: nobody is in the middle of a write when it has begun.
 fn failover(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let args = cx.args;
-    if args.len() == 2 && is_word(&args[1], "abort") {
-        return Err(Error::fixed("ERR No failover in progress."));
+    let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
+    let replication = &shared.replication;
+    let is_under_way = replication.failover.is_under_way();
+    if cx.args.len() == 2 && is_word(&cx.args[1], "abort") {
+        if !is_under_way {
+            return Err(Error::fixed("ERR No failover in progress."));
+        }
+        run_failover::give_up(shared, cx.alone(), "Failover manually aborted", now_ms);
+        cx.reply().ok();
+        return Ok(());
     }
+    let plan = parse_failover(cx.args, now_ms)?;
+    let replicas = replication.replicas();
+    let refusal = if is_under_way {
+        Some("ERR FAILOVER already in progress.")
+    } else if replication.upstream.is_replica() {
+        Some("ERR FAILOVER is not valid when server is a replica.")
+    } else if replicas.is_empty() {
+        Some("ERR FAILOVER requires connected replicas.")
+    } else if plan.is_forced && (plan.deadline_ms.is_none() || plan.target.is_none()) {
+        Some("ERR FAILOVER with force option requires both a timeout and target HOST and IP.")
+    } else if let Some(target) = &plan.target {
+        match replicas.iter().find(|replica| run_failover::is_at(replica, target)) {
+            None => Some("ERR FAILOVER target HOST and PORT is not a replica."),
+            Some(replica) if replica.stage() != Stage::Online => {
+                Some("ERR FAILOVER target replica is not online.")
+            }
+            Some(_) => None,
+        }
+    } else {
+        None
+    };
+    if let Some(refusal) = refusal {
+        return Err(Error::fixed(refusal));
+    }
+    run_failover::begin(shared, plan, now_ms);
+    cx.core.see_listeners(shared);
+    cx.reply().ok();
+    Ok(())
+}
+
+fn parse_failover(args: Args<'_>, now_ms: u64) -> Result<Plan, Error> {
+    let stage = FailoverStage::WaitsForReplica;
+    let mut plan = Plan { target: None, deadline_ms: None, is_forced: false, stage };
     let mut words = args.from(1).iter();
     while let Some(word) = words.next() {
-        let is_known = if is_word(word, "timeout") {
+        if is_word(word, "timeout") && plan.deadline_ms.is_none() {
             let timeout = integer(words.next().ok_or(Error::SYNTAX)?)?;
             if timeout <= 0 {
                 return Err(Error::fixed("ERR FAILOVER timeout must be greater than 0"));
             }
-            true
-        } else if is_word(word, "to") {
-            let (Some(_), Some(port)) = (words.next(), words.next()) else {
+            plan.deadline_ms = Some(now_ms.saturating_add(timeout as u64));
+        } else if is_word(word, "to") && plan.target.is_none() {
+            let (Some(host), Some(port)) = (words.next(), words.next()) else {
                 return Err(Error::SYNTAX);
             };
-            integer(port)?;
-            true
+            // No replica has a port that is none.
+            let port = u16::try_from(integer(port)?).unwrap_or(0);
+            plan.target = Some(Primary { host: String::from_utf8_lossy(host).into_owned(), port });
+        } else if is_word(word, "force") && !plan.is_forced {
+            plan.is_forced = true;
         } else {
-            is_word(word, "force")
-        };
-        if !is_known {
             return Err(Error::SYNTAX);
         }
     }
-    Err(Error::fixed("ERR FAILOVER requires connected replicas."))
+    Ok(plan)
 }
 
 static BGREWRITEAOF: ServerCommand = ServerCommand {

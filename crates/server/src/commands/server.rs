@@ -1,5 +1,7 @@
 //! TIME, LOLWUT, SHUTDOWN.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
 use kvasir_reactor::clock;
@@ -8,8 +10,11 @@ use kvasir_resp::number::parse_integer;
 
 use crate::commands::{ANY_TIME_ADMIN, ANY_TIME_FAST, is_word};
 use crate::log::{notice, warning};
-use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::run::ending;
+use crate::run::server::{Inside, ServerCommand, ServerCx, ServerRun};
+use crate::state::connection::Replies;
 use crate::state::shared::Shared;
+use crate::state::waits::{Awaited, Waits};
 use crate::store::saving;
 
 pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &SHUTDOWN];
@@ -95,7 +100,7 @@ static SHUTDOWN: ServerCommand = ServerCommand {
         ],
         ..Spec::BLANK
     },
-    run: ServerRun::WorldIf(saves_first, shutdown),
+    run: ServerRun::WorldIf(needs_world, shutdown),
 };
 
 /// What a SHUTDOWN asks for.
@@ -116,19 +121,52 @@ fn saves_first(shared: &Shared, args: Args<'_>) -> bool {
     }
 }
 
+/// Whether a SHUTDOWN waits for replicas, or for the end that waits for them already.
+fn waits_first(shared: &Shared, args: Args<'_>) -> bool {
+    let is_patient = matches!(parse_stop(args), Ok(Stop::Go { .. } | Stop::Save))
+        && !args.iter().any(|arg| is_word(arg, "now"));
+    // A busy script keeps the gate, and nobody waits for it here.
+    is_patient
+        && !shared.keyspace.busy.is_busy()
+        && (shared.ending.is_under_way() || ending::has_to_wait(shared, &shared.config()))
+}
+
+fn needs_world(shared: &Shared, args: Args<'_>) -> bool {
+    saves_first(shared, args) || waits_first(shared, args)
+}
+
 /// A client that stops the server gets no reply, only the end of its connection.
 fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let shared = cx.shared;
+    let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     if parse_stop(cx.args)? == Stop::Abort {
-        return Err(Error::fixed("ERR No shutdown in progress."));
+        if !shared.ending.is_under_way() {
+            return Err(Error::fixed("ERR No shutdown in progress."));
+        }
+        notice!("Shutdown manually aborted.");
+        ending::call_off(shared);
+        cx.reply().ok();
+        return Ok(());
     }
     let client = &cx.connection.client;
     let user = String::from_utf8_lossy(&client.names().user).into_owned();
-    notice!(
-        "User requested shutdown... by=client id={} addr={} user={user}",
-        client.id,
-        client.address
-    );
+    let by = format!("client id={} addr={} user={user}", client.id, client.address);
+    // It may have become so only now: then the gate is open.
+    if waits_first(shared, cx.args) && matches!(cx.inside, Inside::Alone(_)) {
+        if !shared.ending.is_under_way() {
+            let words = cx.args.from(1).iter();
+            let words = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+            ending::begin(shared, (words, by), now_ms);
+            cx.core.see_listeners(shared);
+        }
+        let connection = &mut *cx.connection;
+        connection.client.is_blocked.store(true, Relaxed);
+        let is_muted = connection.output.replies != Replies::On;
+        let waits = Waits { awaited: Awaited::End, is_muted, made: None, us: 0 };
+        connection.waiting.waits = Some(Box::new(waits));
+        return Ok(());
+    }
+    ending::tell_of_replicas(shared, now_ms);
+    notice!("User requested shutdown... by={by}");
     if saves_first(shared, cx.args) {
         let env = cx.core.env.clone();
         let saved = shared.saving.save_at_last(shared, cx.alone(), &env);

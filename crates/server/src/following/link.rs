@@ -1,6 +1,5 @@
 //! The connection to the primary: what both say before data comes, and the bytes behind that.
 
-use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::RecvTimeoutError;
@@ -13,8 +12,9 @@ use kvasir_resp::encode::encode_request;
 
 use crate::clients::{Client, Origin};
 use crate::following::WORKER;
+use crate::following::wire::{Wire, is_pause};
 use crate::log::notice;
-use crate::replicas::wire::{self, Wire};
+use crate::replicas::form::{self, Form};
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::Primary;
 
@@ -24,15 +24,18 @@ const LOOK: Duration = Duration::from_millis(100);
 const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 /// Read at once.
 const READ_SIZE: usize = 256 << 10;
+/// A buffer that has grown larger is not kept.
+const KEPT_MAX: usize = 4 << 20;
 /// What a line may take.
 const LINE_MAX: usize = 64 << 10;
 /// What this server can load is what this Valkey writes.
 const VERSION: &str = "9.0.0";
+const ANOTHER: &str = "another one is to be followed";
 
 pub struct Link {
     pub shared: &'static Shared,
     version: u64,
-    stream: TcpStream,
+    wire: Wire,
     /// What was received and not used.
     bytes: Vec<u8>,
     used: usize,
@@ -54,9 +57,11 @@ impl Drop for Link {
 /// What the primary says to the wish to go on.
 pub enum Answer {
     /// The stream goes on; the history may have another name.
-    GoesOn { id: Option<String>, wire: Wire },
+    GoesOn { id: Option<String>, form: Form },
     /// All data comes, of a moment in a history.
-    Begins { id: String, offset: u64, wire: Wire },
+    Begins { id: String, offset: u64, form: Form },
+    /// It does not take this server's place.
+    Refuses,
 }
 
 impl Link {
@@ -71,25 +76,29 @@ impl Link {
         let mut failure = "its name has no address".to_owned();
         for address in addresses {
             match TcpStream::connect_timeout(&address, patience) {
-                Ok(stream) => return Link::over(shared, stream, version).map_err(text),
+                Ok(stream) => return Link::over(shared, stream, version),
                 Err(error) => failure = error.to_string(),
             }
         }
         Err(failure)
     }
 
-    fn over(shared: &'static Shared, stream: TcpStream, version: u64) -> std::io::Result<Link> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LOOK))?;
+    fn over(shared: &'static Shared, stream: TcpStream, version: u64) -> Result<Link, String> {
+        let text = |error: std::io::Error| error.to_string();
+        stream.set_nodelay(true).map_err(text)?;
+        stream.set_read_timeout(Some(LOOK)).map_err(text)?;
         // What is said is short: who does not take that takes nothing.
-        stream.set_write_timeout(Some(patience(shared)))?;
-        let client = client(shared, &stream)?;
+        stream.set_write_timeout(Some(patience(shared))).map_err(text)?;
+        let (socket, upstream) = (stream.try_clone().map_err(text)?, &shared.replication.upstream);
+        let is_wanted = || upstream.is_current(version);
+        let wire = Wire::over(stream, &shared.config(), patience(shared), is_wanted)?;
+        let client = client(shared, &socket).map_err(text)?;
         let id = client.id;
         let heard = Instant::now();
         let link = Link {
             shared,
             version,
-            stream,
+            wire,
             bytes: Vec::new(),
             used: 0,
             packed: None,
@@ -97,10 +106,14 @@ impl Link {
             acknowledged: None,
             client,
         };
-        match shared.replication.upstream.hold(version, id, &link.stream)? {
+        match upstream.hold(version, id, &socket).map_err(text)? {
             true => Ok(link),
-            false => Err(ErrorKind::Interrupted.into()),
+            false => Err(ANOTHER.into()),
         }
+    }
+
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
     }
 
     /// Whether it is still the one that is wanted.
@@ -127,11 +140,13 @@ impl Link {
             }
             let answer = self.line()?;
             if answer.starts_with('-') {
-                return Err(format!("it refuses the password: {answer}"));
+                return Err(format!("Unable to AUTH to MASTER: it refuses the password: {answer}"));
             }
         }
+        let all = self.shared.config();
         let port = match config.announce_port {
-            0 => self.shared.config().port,
+            0 if all.tls.replication && all.tls.port != 0 => all.tls.port,
+            0 => all.port,
             port => port,
         };
         self.tell(&["REPLCONF", "listening-port", &port.to_string()])?;
@@ -139,7 +154,7 @@ impl Link {
             let ip = String::from_utf8_lossy(&config.announce_ip).into_owned();
             self.tell(&["REPLCONF", "ip-address", &ip])?;
         }
-        self.tell(&["REPLCONF", "capa", "eof", "capa", "psync2", "capa", wire::PACKED])?;
+        self.tell(&["REPLCONF", "capa", "eof", "capa", "psync2", "capa", form::PACKED])?;
         self.tell(&["REPLCONF", "version", VERSION])?;
         self.ask_for_data()
     }
@@ -156,27 +171,32 @@ impl Link {
             false => ("?".to_owned(), "-1".to_owned()),
             true => (replication.history().id, (log.end() + 1).to_string()),
         };
-        self.send(&["PSYNC", &id, &offset])?;
+        let takes_over = self.shared.replication.failover.is_in_progress();
+        match takes_over {
+            true => self.send(&["PSYNC", &id, &offset, "FAILOVER"])?,
+            false => self.send(&["PSYNC", &id, &offset])?,
+        }
         let answer = self.line()?;
         let words: Vec<_> = answer.split(' ').collect();
-        let (words, wire) = match words.split_last() {
-            Some((&wire::PACKED, words)) => (words, Wire::Packed),
-            _ => (&words[..], Wire::Plain),
+        let (words, form) = match words.split_last() {
+            Some((&form::PACKED, words)) => (words, Form::Packed),
+            _ => (&words[..], Form::Plain),
         };
         match words {
-            ["+CONTINUE"] => Ok(Answer::GoesOn { id: None, wire }),
-            ["+CONTINUE", id] => Ok(Answer::GoesOn { id: Some((*id).to_owned()), wire }),
+            ["+CONTINUE"] => Ok(Answer::GoesOn { id: None, form }),
+            ["+CONTINUE", id] => Ok(Answer::GoesOn { id: Some((*id).to_owned()), form }),
             ["+FULLRESYNC", id, offset] => {
                 let offset = offset.parse().map_err(|_| format!("it answers {answer}"))?;
                 notice!("full synchronization from the primary id={id} offset={offset}");
-                Ok(Answer::Begins { id: (*id).to_owned(), offset, wire })
+                Ok(Answer::Begins { id: (*id).to_owned(), offset, form })
             }
+            _ if takes_over => Ok(Answer::Refuses),
             _ => Err(format!("it answers PSYNC with {answer}")),
         }
     }
 
     pub fn send<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<(), String> {
-        self.stream.write_all(&encode_request(words)).map_err(|error| error.to_string())
+        self.wire.write_all(&encode_request(words)).map_err(|error| error.to_string())
     }
 
     /// The next line, without its end. Empty ones say that the link is alive.
@@ -206,17 +226,18 @@ impl Link {
         self.used += len;
         if self.used == self.bytes.len() {
             self.bytes.clear();
+            self.bytes.shrink_to(KEPT_MAX);
             self.used = 0;
         }
     }
 
-    /// The stream comes as `wire` says, from what is not used yet on.
+    /// The stream comes in this form, from what is not used yet on.
     ///
     /// # Errors
     ///
     /// If that is not sound.
-    pub fn begin_stream(&mut self, wire: Wire) -> Result<(), String> {
-        if wire == Wire::Packed {
+    pub fn begin_stream(&mut self, form: Form) -> Result<(), String> {
+        if form == Form::Packed {
             self.packed = Some(self.bytes.split_off(self.used));
             self.pass(0);
             self.unpack()?;
@@ -229,7 +250,7 @@ impl Link {
         let Some(packed) = &mut self.packed else { return Ok(()) };
         let mut taken = 0;
         while let Some((piece, size)) =
-            wire::take_packed(&packed[taken..]).map_err(|unsound| unsound.to_string())?
+            form::take_packed(&packed[taken..]).map_err(|unsound| unsound.to_string())?
         {
             self.bytes.extend_from_slice(&piece);
             taken += size;
@@ -244,7 +265,7 @@ impl Link {
         let len = self.bytes.len();
         loop {
             if !self.is_wanted() {
-                return Err("another one is to be followed".into());
+                return Err(ANOTHER.into());
             }
             self.acknowledge_in_time()?;
             match self.read() {
@@ -268,14 +289,31 @@ impl Link {
         let bytes = self.packed.as_mut().unwrap_or(&mut self.bytes);
         let len = bytes.len();
         bytes.resize(len + READ_SIZE, 0);
-        let read = self.stream.read(&mut bytes[len..]);
+        let read = self.wire.read(&mut bytes[len..]);
         bytes.truncate(len + read.as_ref().map_or(0, |size| *size));
         read
     }
 
+    /// While clients are paused, so is the primary; false: it is not wanted any more.
+    pub fn wait_for_pause(&mut self) -> Result<bool, String> {
+        while self.shared.pause.is_on() && self.shared.pauses(clock::now_unix_ms()) {
+            if !self.is_wanted() {
+                return Ok(false);
+            }
+            self.acknowledge_in_time()?;
+            thread::sleep(LOOK);
+            self.heard = Instant::now();
+        }
+        Ok(true)
+    }
+
     fn check_silence(&self) -> Result<(), String> {
         if self.heard.elapsed() > patience(self.shared) {
-            return Err("it is silent".into());
+            let is_greeting = self.acknowledged.is_none();
+            return Err(match is_greeting {
+                true => "Timeout connecting to the MASTER: it is silent".into(),
+                false => "it is silent".into(),
+            });
         }
         Ok(())
     }
@@ -283,12 +321,12 @@ impl Link {
     /// Does something that takes long, and has the primary hear meanwhile that the link is alive.
     pub fn stay_alive<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let (is_over, over) = mpsc::channel::<()>();
-        let mut stream = &self.stream;
+        let wire = &self.wire;
         let result = thread::scope(|scope| {
             // Without the thread the primary may lose patience, and that is all.
             let tell = move || {
                 while over.recv_timeout(ACKNOWLEDGE) == Err(RecvTimeoutError::Timeout) {
-                    if stream.write_all(b"\n").is_err() {
+                    if wire.write_all(b"\n").is_err() {
                         return;
                     }
                 }
@@ -341,8 +379,4 @@ fn client(shared: &'static Shared, stream: &TcpStream) -> std::io::Result<Arc<Cl
 /// How long the primary may be silent.
 fn patience(shared: &Shared) -> Duration {
     Duration::from_secs(shared.config().replication.timeout)
-}
-
-fn is_pause(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

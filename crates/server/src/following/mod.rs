@@ -8,6 +8,7 @@
 mod link;
 mod snapshot;
 mod stream;
+mod wire;
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +19,7 @@ use kvasir_reactor::clock;
 
 use crate::loading::replay::Replayer;
 use crate::log::{notice, warning};
+use crate::run::failover;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::{Primary, Stage};
@@ -56,6 +58,8 @@ impl Follower {
             while self.shared.saving.loading.is_under_way() && upstream.is_current(version) {
                 upstream.rest(version, AGAIN / 10);
             }
+            // DEBUG SLEEP holds it up, too.
+            drop(self.shared.gate.enter_extra());
             let ended = self.follow(&primary, version);
             if !upstream.is_current(version) {
                 continue;
@@ -78,32 +82,57 @@ impl Follower {
         let upstream = &shared.replication.upstream;
         let mut link = Link::connect(shared, primary, version)?;
         upstream.note(version, |upstream| upstream.set_stage(Stage::Greeting));
-        let wire = match link.greet()? {
-            Answer::GoesOn { id, wire } => {
-                notice!("the primary goes on where this replica was primary={primary}");
-                shared.replication.rename(id, shared.keyspace.log.end());
-                wire
+        let answer = link.greet()?;
+        if !matches!(answer, Answer::Refuses) && shared.replication.failover.is_in_progress() {
+            failover::end(shared);
+        }
+        let form = match answer {
+            Answer::Refuses => {
+                let alone = shared.gate.exclusive();
+                if upstream.is_current(version) {
+                    let why = "Failover target rejected psync request";
+                    failover::give_up(shared, &alone, why, clock::now_unix_ms());
+                }
+                return Err("another one is to be followed".into());
             }
-            Answer::Begins { id, offset, wire } => {
+            Answer::GoesOn { id, form } => {
+                notice!("Successful partial resynchronization with master. primary={primary}");
+                // Inside the gate it stays so whom this server follows.
+                let _pass = shared.gate.enter_extra();
+                if !upstream.is_current(version) {
+                    return Err("another one is to be followed".into());
+                }
+                if shared.replication.rename(id, shared.keyspace.log.end()) {
+                    // Its own replicas come again, and hear of the new name.
+                    shared.replication.drop_links(&shared.workers);
+                }
+                form
+            }
+            Answer::Begins { id, offset, form } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
-                let file = snapshot::receive(&mut link)?;
+                let file = snapshot::receive_and_say(&mut link, &id)?;
+                notice!("MASTER <-> REPLICA sync: Loading DB in memory primary={primary}");
                 link.stay_alive(|| snapshot::load(shared, version, &file, (&id, offset)))?;
-                wire
+                notice!("MASTER <-> REPLICA sync: Finished with success primary={primary}");
+                form
             }
         };
-        link.begin_stream(wire)?;
+        link.begin_stream(form)?;
         notice!("the link to the primary is up primary={primary}");
         upstream.note(version, |upstream| {
             upstream.set_stage(Stage::Online);
             upstream.down_since_ms.store(0, Relaxed);
         });
-        self.replayer.begin_stream(version);
+        self.replayer.begin_stream(version, link.client());
         stream::execute(&mut link, &mut self.replayer).map_err(|ended| match ended {
             Ended::Link(text) => text,
             Ended::Unusable(text) if upstream.is_current(version) => {
                 // To go on behind it would be to have other data than the primary.
                 shared.replication.begin_history(shared.keyspace.log.end());
-                format!("all data is asked for again, since a call cannot be executed: {text}")
+                format!(
+                    "== CRITICAL == all data is asked for again, since a call cannot be executed: \
+                     {text}"
+                )
             }
             Ended::Unusable(text) => text,
         })

@@ -2,19 +2,26 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_config::replication::DisklessLoad;
+use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::replace::{note_emptied, replace_all};
+use kvasir_keyspace::view::{Garbage, Tally};
 use kvasir_persistence::load::Entrance;
+use kvasir_structures::gate::ExclusivePass;
 
 use crate::following::link::Link;
-use crate::following::stream_env;
-use crate::loading::{forget_all, read};
+use crate::following::{WORKER, stream_env};
+use crate::loading::{forget_all, read, read_into};
 use crate::log::notice;
+use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::workers::Message;
+use crate::workers::news::{Item, News};
 
 /// How long the mark behind a snapshot is.
 const MARK: usize = 40;
@@ -31,8 +38,28 @@ impl Drop for Received {
     }
 }
 
+/// Whether what there is may be read until the snapshot takes its place: with `swapdb`, if it is
+/// the same data, only earlier.
+fn may_be_aside(shared: &Shared, id: &str) -> bool {
+    let choice = shared.config().replication.diskless_load;
+    choice == DisklessLoad::SwapDb && shared.replication.history().id == id
+}
+
+/// Receives the snapshot; to clients that is a part of the loading if they notice nothing else.
+pub fn receive_and_say(link: &mut Link, id: &str) -> Result<Received, String> {
+    let (loading, is_aside) = (&link.shared.saving.loading, may_be_aside(link.shared, id));
+    if is_aside {
+        loading.begin_aside();
+    }
+    let received = receive(link);
+    if is_aside && received.is_err() {
+        loading.end();
+    }
+    received
+}
+
 /// Receives the snapshot, whether or not its size is told beforehand.
-pub fn receive(link: &mut Link) -> Result<Received, String> {
+fn receive(link: &mut Link) -> Result<Received, String> {
     let head = link.line()?;
     let received = Received(format!("temp-{}.rdb", std::process::id()).into());
     let mut file = File::create(&received.0).map_err(|error| error.to_string())?;
@@ -93,21 +120,20 @@ pub fn load(
     shared: &'static Shared,
     version: u64,
     file: &Received,
-    (id, offset): (&str, u64),
+    history: (&str, u64),
 ) -> Result<(), String> {
-    // Whoever follows this server has to begin anew too.
-    shared.send_all(|| Message::DropLinks);
-    shared.aof.turn_off();
-    shared.aof.join();
     let loading = &shared.saving.loading;
-    loading.begin();
-    let loaded = wait_for_readers(shared).and_then(|()| replace(shared, version, file));
-    if loaded.is_ok() {
-        let (log, mut alone) = (&shared.keyspace.log, shared.gate.exclusive());
-        log.restart_at(offset, &mut alone);
-        shared.replication.set_history(id, offset);
-        shared.replication.tail.begin(shared, &mut alone);
-    }
+    let is_aside = shared.config().replication.diskless_load == DisklessLoad::SwapDb;
+    let loaded = if may_be_aside(shared, history.0) {
+        loading.begin_aside();
+        load_aside(shared, version, file, history)
+    } else {
+        loading.begin();
+        match is_aside {
+            true => load_aside(shared, version, file, history),
+            false => load_in_place(shared, version, file, history),
+        }
+    };
     if loading.is_wanted() {
         loading.end();
     }
@@ -121,8 +147,88 @@ pub fn load(
     loaded
 }
 
-/// Waits until nobody reads the log: it is about to begin elsewhere.
-fn wait_for_readers(shared: &Shared) -> Result<(), String> {
+/// Throws away what there is before it loads.
+fn load_in_place(
+    shared: &'static Shared,
+    version: u64,
+    file: &Received,
+    history: (&str, u64),
+) -> Result<(), String> {
+    close_log(shared)?;
+    forget(shared, Some(version))?;
+    let (path, env) = (&*file.0, stream_env(shared));
+    let read = read(shared, path, Entrance::Gate(shared.gate), (&env, false));
+    let standing = read.map_err(|error| match forget(shared, None) {
+        // What cannot be loaded as a whole is not there at all.
+        Ok(()) => error.to_string(),
+        Err(text) => text,
+    })?;
+    go_on_behind(shared, history, standing.db, &mut shared.gate.exclusive());
+    Ok(())
+}
+
+/// Keeps what there is until all is loaded.
+fn load_aside(
+    shared: &'static Shared,
+    version: u64,
+    file: &Received,
+    history: (&str, u64),
+) -> Result<(), String> {
+    let other = Keyspace::new(shared.gate, shared.keyspace.database_count());
+    let libraries = Libraries::default();
+    let (path, env, into) = (&*file.0, stream_env(shared), (&other, &libraries));
+    let entrance = Entrance::Gate(shared.gate);
+    let read = read_into(shared, into, path, entrance, (&env, false));
+    let read = read
+        .map_err(|error| error.to_string())
+        .and_then(|standing| close_log(shared).map(|()| standing));
+    let mut alone = shared.gate.exclusive();
+    let is_wanted = shared.replication.upstream.is_current(version);
+    let mut tally = Tally::default();
+    let (old, result) = if let (Ok(standing), true) = (&read, is_wanted) {
+        let old = replace_all(&shared.keyspace, &other, (&env, &mut tally), &mut alone);
+        shared.libraries.replace(&libraries);
+        go_on_behind(shared, history, standing.db, &mut alone);
+        tell_of_all(shared, tally);
+        (old, Ok(()))
+    } else {
+        notice!("what was loaded from the primary is given up, and what was there stays");
+        let loaded = other.indexes().filter_map(|db| other.flush(db, &mut alone)).collect();
+        (loaded, read.and_then(|_| Err("another one is to be followed".into())))
+    };
+    drop(alone);
+    shared.freeing.free(old.into_iter().map(Garbage::Database));
+    result
+}
+
+/// What is in memory is the primary's data of an offset in a history, and so the log goes on there,
+/// in that database.
+fn go_on_behind(
+    shared: &'static Shared,
+    (id, offset): (&str, u64),
+    db: u16,
+    alone: &mut ExclusivePass<'_>,
+) {
+    shared.replication.upstream.db.store(db, Relaxed);
+    let log = &shared.keyspace.log;
+    shared.replication.tail.end(log, alone);
+    log.restart_at(offset, alone);
+    shared.replication.set_history(id, offset);
+    shared.replication.tail.begin(shared, alone);
+}
+
+/// Those who cache keys, or wait for them, hear that all of them may be others.
+fn tell_of_all(shared: &Shared, mut tally: Tally) {
+    let news = News { items: vec![Item::Flushed], ready: std::mem::take(&mut tally.ready) };
+    shared.send(WORKER, Message::News(Box::new(news)));
+}
+
+/// Waits until nobody reads the log, since it is about to begin elsewhere. Whoever follows this
+/// server has to begin anew too.
+fn close_log(shared: &Shared) -> Result<(), String> {
+    shared.replication.drop_links(&shared.workers);
+    shared.aof.turn_off();
+    shared.aof.join();
     let (log, tail) = (&shared.keyspace.log, &shared.replication.tail);
     while log.readers() > usize::from(tail.is_kept()) || tail.cold.has_readers() {
         if !shared.saving.loading.is_wanted() {
@@ -133,31 +239,19 @@ fn wait_for_readers(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the snapshot; what cannot be loaded as a whole is not there at all.
-fn replace(shared: &'static Shared, version: u64, file: &Received) -> Result<(), String> {
-    let path: &Path = &file.0;
-    forget(shared, Some(version))?;
-    let loaded = read(shared, path, Entrance::Gate(shared.gate), (&stream_env(shared), false));
-    match loaded {
-        Ok(standing) => {
-            shared.replication.upstream.db.store(standing.db, Relaxed);
-            Ok(())
-        }
-        Err(error) => Err(forget(shared, None).map_or_else(|text| text, |()| error.to_string())),
-    }
-}
-
 /// Throws all data away, and what the log has kept of its history: nobody may go on from there.
 /// With the gate closed it stays so whether another server is to be followed by now.
 fn forget(shared: &'static Shared, version: Option<u64>) -> Result<(), String> {
-    let (mut core, mut alone) = (Core::new(shared, 0), shared.gate.exclusive());
+    let (mut core, mut alone) = (Core::new(shared, WORKER), shared.gate.exclusive());
     if version.is_some_and(|version| !shared.replication.upstream.is_current(version)) {
         return Err("another one is to be followed".into());
     }
+    note_emptied(&shared.keyspace, &core.env, &alone);
     forget_all(shared, &mut core, &mut alone);
     shared.replication.tail.end(&shared.keyspace.log, &mut alone);
     shared.replication.upstream.db.store(0, Relaxed);
     drop(alone);
     shared.freeing.free(core.tally.garbage.drain(..));
+    tell_of_all(shared, core.tally);
     Ok(())
 }

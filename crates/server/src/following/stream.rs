@@ -41,6 +41,9 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
             link.pass(1);
             continue;
         }
+        if !link.wait_for_pause()? {
+            return Ok(());
+        }
         let bytes = link.unused();
         let (words, size) = match parse(bytes) {
             Ok(Record::Call { words, size }) => (words, size),
@@ -48,6 +51,7 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
                 return Err(Ended::Unusable("a line is no call".into()));
             }
             Err(NoRecord::Incomplete) => {
+                replayer.rest();
                 link.receive()?;
                 replayer.look_around();
                 continue;

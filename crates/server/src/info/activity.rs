@@ -16,7 +16,9 @@ use crate::stats::{Counter, WorkerStats};
 
 pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     let waiting = &source.shared.keyspace.waiting;
-    lines.field("connected_clients", source.shared.clients.count());
+    let replicas = source.shared.replication.replicas().len();
+    let connected = source.shared.clients.count().saturating_sub(replicas);
+    lines.field("connected_clients", connected);
     lines.field("cluster_connections", 0);
     lines.field("maxclients", source.config.maxclients);
     let buffers = Buffers::of(source.shared);
@@ -36,8 +38,8 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     lines.field("total_watched_keys", watched);
     lines.field("total_blocking_keys", waiting.key_count());
     lines.zeros(&["total_blocking_keys_on_nokey"]);
+    lines.field("paused_reason", pause.reason(source.now_ms));
     let pause = pause.current(source.now_ms);
-    lines.field("paused_reason", pause.map_or("none", |_| "client_pause"));
     lines.field("paused_actions", pause.map_or("none", |(scope, _)| scope.name()));
     let left_ms = pause.map_or(0, |(_, until_ms)| until_ms - source.now_ms);
     lines.field("paused_timeout_milliseconds", left_ms);
@@ -104,7 +106,8 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
         lines.field(field, source.shared.pubsub.index_of(kind).count());
     }
     lines.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
-    lines.zeros(&["slave_expires_tracked_keys"]);
+    let own_keys = source.shared.replication.own_keys.count();
+    lines.field("slave_expires_tracked_keys", own_keys);
     defragmentation(source, lines);
     let tracking = &source.shared.tracking;
     lines.field("tracking_total_keys", tracking.keys.count());
@@ -175,10 +178,10 @@ fn expiry(source: &Source<'_>, lines: &mut Lines) {
 
 /// How long all calls took together.
 fn commands_us(source: &Source<'_>) -> u64 {
-    let ticks = |worker: &WorkerStats| -> u64 {
-        worker.by_command.iter().map(|command| command.ticks.value()).sum()
+    let ticks = |stats: &WorkerStats| -> u64 {
+        stats.by_command.iter().map(|command| command.ticks.value()).sum()
     };
-    let all = source.shared.workers.iter().map(|worker| ticks(&worker.stats)).sum();
+    let all = source.shared.workers.stats().map(ticks).sum();
     Ticks::from_count(all).to_nanos() / 1000
 }
 
@@ -186,8 +189,8 @@ fn commands_us(source: &Source<'_>) -> u64 {
 pub fn commandstats(source: &Source<'_>, lines: &mut Lines) {
     for entry in source.shared.table.entries() {
         let (mut calls, mut ticks, mut rejected, mut failed) = (0, 0, 0, 0);
-        for worker in source.shared.workers.iter() {
-            let stats = &worker.stats.by_command[entry.index];
+        for stats in source.shared.workers.stats() {
+            let stats = &stats.by_command[entry.index];
             calls += stats.calls.value();
             ticks += stats.ticks.value();
             rejected += stats.rejected.value();
@@ -238,8 +241,8 @@ pub fn errorstats(source: &Source<'_>, lines: &mut Lines) {
 /// Error replies by code, of all workers.
 fn errors(source: &Source<'_>) -> BTreeMap<Vec<u8>, u64> {
     let mut all = BTreeMap::new();
-    for worker in source.shared.workers.iter() {
-        for (code, count) in lock(&worker.stats.errors).iter() {
+    for stats in source.shared.workers.stats() {
+        for (code, count) in lock(&stats.errors).iter() {
             *all.entry(code.clone()).or_default() += count;
         }
     }

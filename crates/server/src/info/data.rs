@@ -15,7 +15,8 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     let facts = saving.facts(source.shared);
     let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
     lines.field("loading", u8::from(saving.loading.is_under_way()));
-    lines.zeros(&["async_loading", "current_cow_peak", "current_cow_size"]);
+    lines.field("async_loading", u8::from(saving.loading.is_aside()));
+    lines.zeros(&["current_cow_peak", "current_cow_size"]);
     lines.zeros(&["current_cow_size_age"]);
     lines.field("current_fork_perc", "0.00");
     let progress = &saving.progress;
@@ -24,7 +25,8 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     lines.field("current_save_keys_processed", if is_saving { keys } else { 0 });
     lines.field("current_save_keys_total", if is_saving { total } else { 0 });
     lines.field("rdb_changes_since_last_save", facts.changes);
-    lines.field("rdb_bgsave_in_progress", u8::from(is_saving));
+    let is_syncing = source.shared.replication.is_syncing.load(Relaxed);
+    lines.field("rdb_bgsave_in_progress", u8::from(is_saving || is_syncing));
     lines.field("rdb_last_save_time", facts.last_save_s);
     lines.field("rdb_last_bgsave_status", if facts.has_failed { "err" } else { "ok" });
     lines.field("rdb_last_bgsave_time_sec", seconds(facts.last_took));
@@ -34,7 +36,7 @@ pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
     let loaded = &saving.loading.progress;
     lines.field("rdb_last_load_keys_expired", loaded.keys_expired.load(Relaxed));
     lines.field("rdb_last_load_keys_loaded", loaded.keys.load(Relaxed));
-    if saving.loading.is_under_way() {
+    if saving.loading.is_under_way() || saving.loading.is_aside() {
         self::loading(source, lines);
     }
     append_only_file(source, lines, is_saving || saving.loading.is_under_way());

@@ -34,6 +34,10 @@ pub fn server(source: &Source<'_>, lines: &mut Lines) {
     lines.field("lru_clock", (source.now_ms / 1000) & 0xff_ffff);
     lines.field("executable", &facts.executable);
     lines.field("config_file", &facts.config_file);
+    if let Some(deadline_ms) = source.shared.ending.deadline_ms() {
+        let left_ms = deadline_ms.saturating_sub(source.now_ms);
+        lines.field("shutdown_in_milliseconds", left_ms);
+    }
     lines.field("io_threads_active", u8::from(source.shared.workers.len() > 1));
     lines.field("io_threads", source.shared.workers.len());
     lines.field("availability_zone", String::from_utf8_lossy(&config.availability_zone));

@@ -96,11 +96,10 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     compression::memory(lines);
     lines.field("mem_huge_pages_pending", later::waiting_bytes());
     lines.field("mem_not_counted_for_evict", memory::not_counted_bytes());
-    lines.zeros(&[
-        "mem_replication_backlog",
-        "mem_total_replication_buffers",
-        "mem_clients_slaves",
-    ]);
+    let (backlog, all) = stream_bytes(source);
+    lines.field("mem_replication_backlog", backlog);
+    lines.field("mem_total_replication_buffers", all);
+    lines.field("mem_clients_slaves", all - backlog);
     lines.field("mem_clients_normal", memory.clients);
     lines.zeros(&["mem_replicas_repl_buffer", "mem_cluster_links", "mem_cluster_slot_import"]);
     lines.zeros(&["mem_cluster_slot_export", "mem_overhead_db_hashtable_rehashing"]);
@@ -109,6 +108,17 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("active_defrag_running", source.shared.defrag.figures().running_percent);
     lines.field("lazyfree_pending_objects", source.shared.freeing.pending());
     lines.field("lazyfreed_objects", source.shared.freeing.freed());
+}
+
+/// Of the stream for replicas: what is kept in any case, and in all, since some lag behind.
+fn stream_bytes(source: &Source<'_>) -> (u64, u64) {
+    let (log, tail) = (&source.shared.keyspace.log, &source.shared.replication.tail);
+    if !tail.is_kept() {
+        return (0, 0);
+    }
+    let cold = tail.cold.facts();
+    let all = log.end() - cold.end + cold.memory_packed;
+    (all.min(source.config.replication.backlog_size), all)
 }
 
 fn fragmentation(memory: &Memory, lines: &mut Lines) {

@@ -108,7 +108,7 @@ impl Lines {
 impl Source<'_> {
     /// A counter, summed over all workers.
     fn sum(&self, counter: fn(&WorkerStats) -> &Counter) -> u64 {
-        self.shared.workers.iter().map(|worker| counter(&worker.stats).value()).sum()
+        self.shared.workers.stats().map(|stats| counter(stats).value()).sum()
     }
 }
 

@@ -33,7 +33,7 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
             format!("ip={ip},port={port},state={state},offset={offset},lag={lag},type=replica"),
         );
     }
-    lines.field("master_failover_state", "no-failover");
+    lines.field("master_failover_state", replication.failover.name());
     let history = replication.history();
     let (former, until) = history.former.unwrap_or_else(|| ("0".repeat(40), 0));
     let second_offset = if until == 0 { -1 } else { until as i64 + 1 };
@@ -104,7 +104,7 @@ fn replica(source: &Source<'_>, primary: &Primary, lines: &mut Lines) {
     }
     lines.field("slave_priority", config.priority);
     lines.field("slave_read_only", u8::from(config.read_only));
-    lines.field("replica_announced", 1);
+    lines.field("replica_announced", u8::from(config.is_announced));
 }
 
 pub fn cluster(_: &Source<'_>, lines: &mut Lines) {

@@ -3,6 +3,7 @@
 pub mod again;
 pub mod append_only;
 pub mod aside;
+mod heard;
 pub mod replay;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use kvasir_keyspace::busy::Kind;
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::{Env, Garbage};
 use kvasir_persistence::disk::RealDisk;
@@ -28,6 +30,7 @@ use kvasir_structures::locks::lock;
 use crate::log::{notice, warning};
 use crate::run::scripting::call::Scripting;
 use crate::run::server::ServerCommands;
+use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::replication::Moment;
@@ -168,10 +171,21 @@ pub fn read(
     entrance: Entrance<'_>,
     (env, keeps_present): (&Env, bool),
 ) -> Result<Standing, FileError> {
+    read_into(shared, (&shared.keyspace, &shared.libraries), path, entrance, (env, keeps_present))
+}
+
+/// As `read`, into data that need not be this server's.
+pub fn read_into(
+    shared: &'static Shared,
+    (keyspace, libraries): (&Keyspace, &Libraries),
+    path: &Path,
+    entrance: Entrance<'_>,
+    (env, keeps_present): (&Env, bool),
+) -> Result<Standing, FileError> {
     let (start, progress) = (Instant::now(), &shared.saving.loading.progress);
     let config = shared.config();
     let target = Target {
-        keyspace: &shared.keyspace,
+        keyspace,
         entrance,
         env,
         threads: (config.persistence.snapshot_threads as usize)
@@ -184,6 +198,7 @@ pub fn read(
     progress.reset();
     let mut listener = Beside {
         shared,
+        libraries,
         reader: Scripting::new(shared, Kind::Function),
         is_set: manifest(path)?.is_some(),
         replaces_libraries: keeps_present,
@@ -244,8 +259,9 @@ fn tell(shared: &Shared, path: &Path, is_over: &Receiver<()>) {
 }
 
 /// Takes in what stands beside the keys.
-struct Beside {
+struct Beside<'a> {
     shared: &'static Shared,
+    libraries: &'a Libraries,
     reader: Scripting,
     /// There is a manifest, so that all files of a set are loaded.
     is_set: bool,
@@ -263,7 +279,7 @@ struct Beside {
 
 const REPL_ID: &str = "repl-id";
 
-impl Beside {
+impl Beside<'_> {
     fn moment(&self) -> Option<Moment> {
         let (id, offset) = (self.history.clone()?, self.offset?);
         let is_name = id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -278,7 +294,7 @@ struct Modules {
     aux: u64,
 }
 
-impl Listener for Beside {
+impl Listener for Beside<'_> {
     fn aux(&mut self, name: &[u8], value: &[u8]) {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         if name == AUX_SLOTS.as_bytes() && !self.is_set {
@@ -305,7 +321,7 @@ impl Listener for Beside {
     fn library(&mut self, code: &[u8]) -> Result<(), String> {
         let text = |error: Error| String::from_utf8_lossy(error.text()).into_owned();
         let library = self.reader.read_library(self.shared, code).map_err(text)?;
-        self.shared.libraries.add(library, self.replaces_libraries).map_err(text)
+        self.libraries.add(library, self.replaces_libraries).map_err(text)
     }
 
     fn module(&mut self, module: &str, key: Option<&[u8]>) -> Result<(), String> {

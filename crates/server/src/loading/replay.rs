@@ -4,9 +4,11 @@
 //! it executed: only what is no call ends the loading. `kvasir-server check-aof` judges by the same
 //! function.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
+use kvasir_config::replication::PropagationError;
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
@@ -19,23 +21,30 @@ use kvasir_keyspace::view::{Env, Tally};
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_persistence::aof::load::Replay;
 use kvasir_persistence::aof::record::place_of;
+use kvasir_pubsub::Kind;
 use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_table::{Entry, Handler, Table};
 
+use crate::calls::tracking::flushes;
+use crate::clients::Client;
+use crate::info::crash;
 use crate::loading::aside::{Aside, changes_something};
+use crate::loading::heard::{Heard, publish_tally};
 use crate::log::warning;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
 use crate::store::replication::Moment;
-use crate::workers::Message;
 
 /// A call that keeps everybody out for so long is followed by a moment in which who waits for the
 /// gate, and looks at it now and then, gets in.
 const LONG: Duration = Duration::from_millis(1);
 const OPEN: Duration = Duration::from_micros(200);
+
+/// A buffer that has grown larger is not kept.
+const RELAYED_KEPT_MAX: usize = 4 << 20;
 
 /// Calls that failed and are named in the log of the server.
 const NAMED_MAX: u64 = 10;
@@ -50,6 +59,12 @@ pub fn judge<'t>(table: &'t Table, args: Args<'_>) -> Result<&'t Entry, String> 
         return Err(format!("a call of {} with too few words or too many", name()));
     }
     Ok(entry)
+}
+
+/// Whose stream is followed: it ends when another one is to be followed.
+struct Following {
+    version: u64,
+    client: Arc<Client>,
 }
 
 pub struct Replayer {
@@ -73,7 +88,9 @@ pub struct Replayer {
     place: Option<(String, u64)>,
     last: Vec<u8>,
     /// Whose stream it follows: it ends when another one is to be followed.
-    following: Option<u64>,
+    following: Option<Following>,
+    /// What others are to hear, of a stream's calls.
+    heard: Heard,
     pub calls: u64,
     pub failed: u64,
 }
@@ -100,6 +117,7 @@ impl Replayer {
             place: None,
             last: Vec::new(),
             following: None,
+            heard: Heard::default(),
             calls: 0,
             failed: 0,
         }
@@ -130,12 +148,14 @@ impl Replayer {
         let shared = self.shared;
         if !matches!(command.run, Run::World(_)) {
             let pass = shared.gate.enter_extra();
+            self.see_listeners();
             self.check_wanted()?;
             let result = self.run_planned(command, args, &pass);
             self.relay(&pass);
             return result;
         }
         let (start, mut pass) = (Instant::now(), shared.gate.exclusive());
+        self.see_listeners();
         self.check_wanted()?;
         let result = self.run_alone(command, args, &mut pass);
         self.relay(&pass);
@@ -184,16 +204,28 @@ impl Replayer {
     ) -> Result<(), String> {
         let entry = self.find(args)?;
         self.calls += 1;
+        let since = clock::ticks();
         let result = match entry.handler {
             Handler::Data(command) => run_data(self, command),
             _ if entry.full_name == "select" => self.select(&args[1]),
+            _ if self.following.is_some() && entry.full_name == "publish" => {
+                self.heard.publish(Kind::Channel, args);
+                Ok(())
+            }
+            _ if self.following.is_some() && entry.full_name == "spublish" => {
+                self.heard.publish(Kind::ShardChannel, args);
+                Ok(())
+            }
             _ if changes_something(entry) => {
                 let db = self.db;
                 self.aside()?.run(entry, args, db)
             }
             _ => Ok(()),
         };
-        self.settle(args, result);
+        if let Some(Following { client, .. }) = &self.following {
+            self.heard.count(self.shared, (entry, args, client), since, &result);
+        }
+        self.settle((entry, args), result);
         Ok(())
     }
 
@@ -216,7 +248,9 @@ impl Replayer {
             return self.end_relay();
         }
         let mut pass = self.shared.gate.exclusive();
+        self.see_listeners();
         self.check_wanted().map_err(|_| ANOTHER)?;
+        self.count_frame("multi");
         for call in calls {
             let args = call.as_args();
             self.run(args, |replayer, command| replayer.run_alone(command, args, &mut pass))?;
@@ -224,14 +258,25 @@ impl Replayer {
         self.relayed.extend_from_slice(bytes);
         self.relay(&pass);
         drop(pass);
+        self.count_frame("exec");
         self.end_relay()
+    }
+
+    /// Counts what stands around the calls of a transaction.
+    fn count_frame(&self, name: &str) {
+        let args: ArgsBuf = [name].iter().collect();
+        if let (Ok(entry), Some(of)) = (judge(&self.table, args.as_args()), &self.following) {
+            let entry = &self.shared.table.entries()[entry.index];
+            let call = (entry, args.as_args(), &*of.client);
+            self.heard.count(self.shared, call, clock::ticks(), &Ok(()));
+        }
     }
 
     /// Fails if the stream that is followed is not wanted any more. Inside the gate that stays so.
     fn check_wanted(&self) -> Result<(), Error> {
         let upstream = &self.shared.replication.upstream;
-        match self.following {
-            Some(version) if !upstream.is_current(version) => Err(Error::fixed(ANOTHER)),
+        match &self.following {
+            Some(of) if !upstream.is_current(of.version) => Err(Error::fixed(ANOTHER)),
             _ => Ok(()),
         }
     }
@@ -247,6 +292,7 @@ impl Replayer {
             shared.keyspace.log.append(pass, &self.relayed);
         }
         self.relayed.clear();
+        self.relayed.shrink_to(RELAYED_KEPT_MAX);
     }
 
     /// Appends what no call has appended, since it did nothing, and wakes who reads the log.
@@ -260,23 +306,39 @@ impl Replayer {
             }
             self.relay(&pass);
         }
+        if self.heard.is_pressing() {
+            self.heard.tell(shared);
+        }
         shared.aof.wake_behind(&shared.keyspace.log, false);
         shared.replication.wake_for(&shared.keyspace.log, &shared.workers);
         Ok(())
     }
 
     /// A stream begins, or goes on, in the database that it was in.
-    pub fn begin_stream(&mut self, following: u64) {
-        self.following = Some(following);
+    pub fn begin_stream(&mut self, version: u64, client: &Arc<Client>) {
+        self.following = Some(Following { version, client: Arc::clone(client) });
         self.relayed.clear();
         self.db = DbIndex(self.shared.replication.upstream.db.load(Relaxed));
     }
 
     /// Brings time and limits up to date.
     pub fn look_around(&mut self) {
+        self.rest();
         let env = crate::store::tuning::env(&self.shared.config(), clock::now_unix_ms());
-        self.env = Env { replays: true, events: Class::empty(), ..env };
+        self.env = Env { replays: true, ..env };
+        self.heard.configure(self.shared);
         self.shared.has_expiries.store(true, Release);
+    }
+
+    /// Others hear of what was done so far.
+    pub fn rest(&mut self) {
+        self.heard.tell(self.shared);
+        publish_tally(self.shared, &mut self.tally);
+    }
+
+    /// Has calls note changes if a client tracks. To be called whenever the gate was entered.
+    fn see_listeners(&mut self) {
+        self.env.tracks = self.following.is_some() && self.shared.tracking.count() > 0;
     }
 
     fn aside(&mut self) -> Result<&mut Aside, String> {
@@ -301,24 +363,44 @@ impl Replayer {
     }
 
     /// What is left to do after a call.
-    fn settle(&mut self, args: Args<'_>, result: Result<(), Error>) {
+    fn settle(&mut self, (entry, args): (&Entry, Args<'_>), result: Result<(), Error>) {
         self.reply.clear();
         if !self.tally.garbage.is_empty() {
             self.shared.freeing.free(self.tally.garbage.drain(..));
         }
-        if !self.tally.ready.is_empty() {
-            self.shared.send(0, Message::Serve(std::mem::take(&mut self.tally.ready)));
+        self.heard.take(&mut self.tally, self.env.tracks && result.is_ok() && flushes(entry));
+        if self.following.is_none() && self.heard.is_pressing() {
+            self.heard.tell(self.shared);
         }
         if let Err(error) = result {
             self.note_failure(args, &error);
         }
     }
 
+    /// What has failed here may not have failed elsewhere.
     fn note_failure(&mut self, args: Args<'_>, error: &Error) {
+        if self.check_wanted().is_err() {
+            return;
+        }
         self.failed += 1;
-        if self.failed <= NAMED_MAX {
-            let (name, error) = (args.name().escape_ascii(), error.text().escape_ascii());
-            warning!("a call of the log fails command={name} error={error}");
+        let (name, error) = (args.name().escape_ascii(), error.text().escape_ascii());
+        let config = &self.shared.config().replication;
+        let behavior = config.propagation_error;
+        let ends = match &self.following {
+            Some(_) => config.read_only && behavior != PropagationError::Ignore,
+            None => behavior == PropagationError::Panic,
+        };
+        if ends {
+            crash::fatal(&format!("a call of the primary or of the log fails: {name}: {error}"));
+        }
+        if self.failed > NAMED_MAX {
+            return;
+        }
+        match &self.following {
+            Some(_) => {
+                warning!("== CRITICAL == a call of the primary fails command={name} error={error}");
+            }
+            None => warning!("a call of the log fails command={name} error={error}"),
         }
     }
 }

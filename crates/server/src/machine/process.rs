@@ -134,12 +134,14 @@ pub fn adjust_oom_score(config: &Config) -> Result<(), String> {
     static AT_START: OnceLock<i32> = OnceLock::new();
     let read = || std::fs::read_to_string(OOM_SCORE).ok()?.trim().parse().ok();
     let at_start = *AT_START.get_or_init(|| read().unwrap_or(0));
-    let master = config.oom_score_adj_values.first().and_then(|score| score.parse::<i32>().ok());
-    let master = master.unwrap_or(0);
+    // Of a primary, and of a replica.
+    let role = usize::from(!config.replication.primary.is_empty());
+    let own = config.oom_score_adj_values.get(role).and_then(|score| score.parse::<i32>().ok());
+    let own = own.unwrap_or(0);
     let score = match config.oom_score_adj {
         OomScoreAdj::No => at_start,
-        OomScoreAdj::Yes | OomScoreAdj::Relative => at_start.saturating_add(master),
-        OomScoreAdj::Absolute => master,
+        OomScoreAdj::Yes | OomScoreAdj::Relative => at_start.saturating_add(own),
+        OomScoreAdj::Absolute => own,
     };
     let score = score.clamp(-1000, 1000);
     if read() == Some(score) {

@@ -1,7 +1,7 @@
 //! Who replicates this server's data, as all may see it, and what a replica begins with.
 
+pub mod form;
 pub mod sync_file;
-pub mod wire;
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
 
 use kvasir_structures::locks::lock;
 
-use wire::Wire;
+use form::Form;
 
 /// What everyone may know of a replica. Written by the worker that has its link.
 pub struct Replica {
@@ -29,6 +29,9 @@ pub struct Replica {
     pub knows_renames: AtomicBool,
     /// It wants a snapshot and nothing behind it.
     pub wants_snapshot_only: AtomicBool,
+    /// What it does not want of it.
+    pub spares_keys: AtomicBool,
+    pub spares_functions: AtomicBool,
     /// It takes the stream in packed pieces.
     pub takes_packed: AtomicBool,
     /// Up to where it was sent the stream, and where it finds what comes next.
@@ -93,6 +96,8 @@ impl Replica {
             takes_packed: AtomicBool::new(false),
             sent: AtomicU64::new(u64::MAX),
             tier: AtomicUsize::new(Tier::Hot as usize),
+            spares_keys: AtomicBool::new(false),
+            spares_functions: AtomicBool::new(false),
         }
     }
 
@@ -114,8 +119,8 @@ impl Replica {
     }
 
     /// How the stream goes to it.
-    pub fn wire(&self) -> Wire {
-        if self.takes_packed.load(Relaxed) { Wire::Packed } else { Wire::Plain }
+    pub fn form(&self) -> Form {
+        if self.takes_packed.load(Relaxed) { Form::Packed } else { Form::Plain }
     }
 
     /// For how many seconds nothing was heard of it.

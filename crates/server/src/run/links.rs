@@ -90,7 +90,7 @@ impl Worker {
                 fed.map(drop)
             }
             Sends::Stream(stream) if stream.has_begun => {
-                let fed = stream.reader.feed(link.replica.wire(), &mut connection.reply);
+                let fed = stream.reader.feed(link.replica.form(), &mut connection.reply);
                 link.replica.sent.store(stream.reader.cursor(), Relaxed);
                 fed.map_err(|Lost| io::Error::other("the log does not reach back to it any more"))
             }
@@ -139,8 +139,8 @@ impl Worker {
         replica.set_stage(Stage::GetsSnapshot);
         stream.has_begun = !replica.takes_unsized.load(Relaxed);
         if link.knows_psync {
-            let wire = replica.wire().word();
-            connection.reply.simple(&format!("FULLRESYNC {id} {offset}{wire}"));
+            let form = replica.form().word();
+            connection.reply.simple(&format!("FULLRESYNC {id} {offset}{form}"));
         }
         link.sends = Sends::Snapshot(Snapshot { file, stream, at: 0, has_head: false });
         self.feed(index);
@@ -159,7 +159,9 @@ impl Worker {
         }
         self.core.links.next_look_ms = now_ms + LOOK_MS;
         let shared = self.shared;
-        if !is_replica && shared.replication.is_ping_due(&self.core.config.replication, now_ms) {
+        // In a pause for a failover nothing is to be added that a replica has yet to get.
+        let is_quiet = is_replica || shared.pauses(now_ms);
+        if !is_quiet && shared.replication.is_ping_due(&self.core.config.replication, now_ms) {
             self.append_for_links(&encode_request(&["PING"]));
         }
         for index in self.core.links.indices.clone() {
@@ -233,13 +235,6 @@ impl Worker {
         }
     }
 
-    /// Closes all links: whoever is there has to begin anew.
-    pub fn drop_links(&mut self) {
-        for index in self.core.links.indices.clone() {
-            self.close(index);
-        }
-    }
-
     /// Forgets the link of a connection that closes.
     pub fn forget_link(&mut self, connection: &mut Connection) {
         if let Some(link) = connection.link.take() {
@@ -259,7 +254,11 @@ impl Worker {
     /// When links, or the backlog, want to be looked at, from now.
     pub fn links_timeout(&self) -> Option<Duration> {
         let ends_ms = self.shared.replication.backlog_ends_ms(&self.core.config.replication);
+        let plan = self.shared.replication.failover.plan().filter(|_| self.index == 0);
         let next_ms = self.core.links.next_look_ms().into_iter();
+        let next_ms = next_ms.chain(plan.and_then(|plan| plan.deadline_ms));
+        let end_ms = self.shared.ending.deadline_ms().filter(|_| self.index == 0);
+        let next_ms = next_ms.chain(end_ms);
         let next_ms = next_ms.chain(ends_ms.filter(|_| self.index == 0)).min()?;
         Some(Duration::from_millis(next_ms.saturating_sub(self.core.env.now_ms)))
     }

@@ -11,9 +11,8 @@ use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
-use kvasir_resp::request::ProtocolError;
 use kvasir_structures::gate::{ExclusivePass, Pass};
-use kvasir_table::{Entry, Handler, ServerHandler, is_http, unknown_command, unknown_subcommand};
+use kvasir_table::{Entry, Handler, ServerHandler};
 
 use crate::calls::admit::Scene;
 use crate::calls::blocking::{send_served, settle};
@@ -24,8 +23,8 @@ use crate::calls::subscriber::Subscriber;
 use crate::calls::{admission, evict, monitoring, notifications, tracking as call_tracking};
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
-use crate::log::warning;
 use crate::run::batch::{Batch, Lookahead, Request, What};
+use crate::run::own_keys;
 use crate::run::pause;
 use crate::run::server::{Inside, ServerCommands, ServerCx, ServerRun, session_of};
 use crate::run::session::{SessionRun, Start};
@@ -67,8 +66,8 @@ struct Share {
 
 /// What a batch runs with; the worker's parts, borrowed side by side.
 pub struct Runner<'w> {
-    worker: usize,
-    shared: &'static Shared,
+    pub(super) worker: usize,
+    pub(super) shared: &'static Shared,
     reactor: &'w Reactor,
     connections: &'w mut [Option<Box<Connection>>],
     commands: ServerCommands,
@@ -271,33 +270,25 @@ impl<'w> Runner<'w> {
             connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
             return None;
         }
+        if connection.is_replicating() {
+            return self.answer_replica(connection, batch, index);
+        }
+        self.answer_call(connection, batch, index)
+    }
+
+    #[inline]
+    pub(super) fn answer_call(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        index: usize,
+    ) -> Option<(&'static Entry, SessionRun)> {
+        let request = &batch.requests[index];
         if let What::Call(command) = request.what {
             return self.run_call(connection, batch, index, command as usize);
         }
-        self.refuse(connection, &request.what, args);
+        self.refuse(connection, &request.what, batch.args(request, self.reactor));
         None
-    }
-
-    /// Answers a request that is no call.
-    #[cold]
-    fn refuse(&mut self, connection: &mut Connection, what: &What, args: Args<'_>) {
-        match what {
-            What::Call(_) => unreachable!("a call is run"),
-            What::UnknownCommand if is_http(args) => {
-                warning!("closing a client that speaks HTTP id={}", connection.client.id);
-                connection.is_closing = true;
-            }
-            What::UnknownCommand => self.reject(connection, &unknown_command(args)),
-            What::UnknownSubcommand => self.reject(connection, &unknown_subcommand(args)),
-            What::Malformed(ProtocolError::RequestTooLong) => {
-                connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
-            }
-            What::Malformed(error) => {
-                connection.reply.protocol_error(*error);
-                self.shared.count_error(self.worker, b"ERR", Author::Server);
-                connection.is_closing = true;
-            }
-        }
     }
 
     fn run_call(
@@ -492,6 +483,9 @@ impl<'w> Runner<'w> {
         };
         let Some(pass) = &self.pass else { return Err(self.shared.keyspace.busy.error()) };
         let result = execute(&self.shared.keyspace, pass, &call, context);
+        if self.core.tally.noted_expiry {
+            own_keys::note(self.shared, self.core, keys, args);
+        }
         settle(self.shared, self.worker, self.core, pass, connection);
         result.map(drop)
     }
@@ -574,7 +568,7 @@ impl<'w> Runner<'w> {
     }
 
     /// Answers a request that does not get as far as to be run.
-    fn reject(&self, connection: &mut Connection, error: &Error) {
+    pub(super) fn reject(&self, connection: &mut Connection, error: &Error) {
         connection.spoil_transaction();
         self.fail(connection, error);
     }

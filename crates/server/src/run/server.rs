@@ -147,6 +147,18 @@ impl ServerCx<'_> {
         }
     }
 
+    /// Has replicas, if there are any, execute the call too, which changes no data.
+    pub fn relay_call(&mut self) {
+        let (shared, Core { env, tally, .. }) = (self.shared, &mut *self.core);
+        if let Some(pass) = self.inside.pass()
+            && env.logs
+            && shared.replication.tail.is_kept()
+        {
+            tally.entry.push(self.connection.db, self.args.iter());
+            log_changes(&shared.keyspace, pass, [], env, tally);
+        }
+    }
+
     pub fn reply(&mut self) -> &mut Reply {
         &mut self.connection.reply
     }

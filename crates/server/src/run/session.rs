@@ -36,6 +36,7 @@ use crate::calls::failing::fail;
 use crate::calls::{evict, fence, notifications, tracking as call_tracking};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
+use crate::run::own_keys;
 use crate::run::scripting::debugger::Debugging;
 use crate::run::server::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::run::worker::Worker;
@@ -46,6 +47,8 @@ use crate::stats::errors::Author;
 use crate::stats::timing::Streak;
 use crate::store::Store;
 use crate::tracking;
+use crate::workers::Message;
+use crate::workers::news::News;
 
 /// More is not kept while the gate is closed.
 const RETIRED_MAX: usize = 1024;
@@ -180,7 +183,7 @@ impl Session {
         if let Err(error) = session.hold_world() {
             return (session.worker, session.connection, Err(error));
         }
-        let (session, result) = match entry.handler {
+        let (mut session, result) = match entry.handler {
             Handler::Server(ServerHandler { index, .. }) => {
                 let command = session.worker.commands[index as usize];
                 match command.run {
@@ -193,6 +196,12 @@ impl Session {
             }
             Handler::Data(_) => unreachable!("a call about data needs no session"),
         };
+        let ready = std::mem::take(&mut session.core().tally.ready);
+        if !ready.is_empty() {
+            // Its worker serves nobody.
+            let news = News { ready, ..News::default() };
+            session.shared().send(0, Message::News(Box::new(news)));
+        }
         let (worker, connection) = session.end();
         (worker, connection, result)
     }
@@ -478,7 +487,7 @@ impl Session {
         let Core { env, tally, rng, .. } = core;
         let reply = &mut connection.reply;
         let hold = hold.as_mut().expect("a session holds something before its first call");
-        match (hold, &command.run) {
+        let result = match (hold, &command.run) {
             (Hold::World(pass), Run::World(run)) => {
                 let world = &mut World { args, db, keyspace, pass, env, tally, reply };
                 execute_world(*run, world).map(drop)
@@ -494,7 +503,11 @@ impl Session {
                 let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
                 execute_locked(keyspace, guards, &call, context).map(drop)
             }),
+        };
+        if worker.core.tally.noted_expiry {
+            own_keys::note(shared, &worker.core, keys, args);
         }
+        result
     }
 
     fn call_server(

@@ -17,6 +17,18 @@ use crate::stats::errors::Author;
 use crate::workers::{End, Served};
 
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+const NOT_ENDED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
+const BECAME_REPLICA: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+
+/// What a call is told whose wait ends by an error.
+fn text_of(end: End) -> &'static str {
+    match end {
+        End::Replica => BECAME_REPLICA,
+        End::GoesOn => NOT_ENDED,
+        End::Timeout | End::Error => UNBLOCKED,
+    }
+}
 
 impl Worker {
     /// Gives the answers of this worker's own calls that were served in this turn.
@@ -120,6 +132,20 @@ impl Worker {
         }
     }
 
+    /// The server has become a replica, and those who wait hear of it and are closed; or it does
+    /// not end.
+    pub fn end_all_waits(&mut self, end: End) {
+        for index in 0..self.connections.len() {
+            let Some(connection) = self.connections[index].as_deref_mut() else { continue };
+            let Some(waits) = connection.waiting.waits.as_deref() else { continue };
+            let is_for_end = matches!(waits.awaited, Awaited::End);
+            if is_for_end == (end == End::GoesOn) {
+                connection.is_closing = !is_for_end;
+                self.end_wait(index, end);
+            }
+        }
+    }
+
     fn end_wait(&mut self, index: usize, end: End) {
         let connection = self.connections.get(index).and_then(Option::as_deref);
         let Some(connection) = connection else { return };
@@ -132,18 +158,25 @@ impl Worker {
                 let mut reply = Reply::new(protocol);
                 match end {
                     End::Timeout => acks.write_to(self.shared, &mut reply),
-                    End::Error => reply.error(UNBLOCKED),
+                    _ => reply.error(text_of(end)),
                 }
                 self.count_failure(index, &reply);
                 return self.give_answer(index, &mut reply);
             }
+            Awaited::End if end == End::GoesOn => {
+                let mut reply = Reply::new(protocol);
+                reply.error(text_of(end));
+                self.count_failure(index, &reply);
+                return self.give_answer(index, &mut reply);
+            }
+            Awaited::End => return,
         };
         // Otherwise its answer is on the way.
         if self.shared.keyspace.waiting.cancel(&waiter) {
             let mut reply = Reply::new(waiter.protocol());
             match end {
                 End::Timeout => waiter.nothing.write_to(&mut reply),
-                End::Error => reply.error(UNBLOCKED),
+                _ => reply.error(text_of(end)),
             }
             self.unblock(Served { caller: waiter.caller, reply, fence: 0, us: 0 });
         }

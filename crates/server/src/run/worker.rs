@@ -22,6 +22,7 @@ use crate::net::tls::transport::Handshakes;
 use crate::run::batch::{Batch, Data, Source};
 use crate::run::cron::Cron;
 use crate::run::fence::HeldBack;
+use crate::run::own_keys::Walk;
 use crate::run::runner::{Position, Runner};
 use crate::run::scripting::busy::Away;
 use crate::run::scripting::interpreters::Interpreters;
@@ -29,7 +30,6 @@ use crate::run::server::ServerCommands;
 use crate::state::connection::{ClientKind, Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::store::saving::stop_on_signal;
 use crate::workers::Message;
 
 /// A payload of this size may not be sent at once, so its end is reported as soon as it comes.
@@ -74,6 +74,7 @@ pub struct Worker {
     awaits_report: bool,
     pub spare: Vec<Vec<u8>>,
     pub held_back: HeldBack,
+    pub own_keys: Walk,
 }
 
 impl Worker {
@@ -108,6 +109,7 @@ impl Worker {
             awaits_report: false,
             spare: Vec::new(),
             held_back: HeldBack::default(),
+            own_keys: Walk::default(),
         })
     }
 
@@ -139,7 +141,7 @@ impl Worker {
         let timeout = self.timeout();
         self.awaits_report = false;
         self.reactor.wait(timeout, &mut self.events)?;
-        stop_on_signal(self.shared);
+        self.heed_signal();
         self.core.refresh(self.shared);
         self.shared.workers[self.index].stats.cycles.add(1);
         self.shared.look_around(self.core.env.now_ms);
@@ -148,11 +150,12 @@ impl Worker {
 
     /// What is due between turns.
     fn do_chores(&mut self) {
-        if !self.shared.keeps_data(self.core.env.now_ms) {
+        if !self.shared.is_at_rest(self.core.env.now_ms) {
             evict::keep_limit(self.shared, self.index, &mut self.core);
             notifications::tell(self.shared, self.index, &mut self.core, NOBODY);
         }
         self.cron.run(self.shared, &mut self.core);
+        self.expire_own_keys();
         self.serve_left(NOBODY);
         self.answer_served();
         self.send_held_back();
@@ -165,6 +168,8 @@ impl Worker {
         self.close_idle();
         self.collect_garbage();
         self.publish_tally();
+        self.tend_failover();
+        self.tend_ending();
         self.feed_links();
     }
 
@@ -189,7 +194,8 @@ impl Worker {
         // A script has kept the data from being saved.
         let next_stop = signal::shutdown_requested().map(|_| SERVING_RETRY);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
-        let all = [next_wait, next_task, next_handshake, next_serving, next_stop];
+        let next_own = self.own_keys_look_ms().map(until);
+        let all = [next_wait, next_task, next_handshake, next_serving, next_stop, next_own];
         let all = all.into_iter().chain(next_look).chain([self.links_timeout()]);
         all.flatten().min()
     }
@@ -473,11 +479,11 @@ impl Worker {
                 Message::Adopt { socket, kind } => self.adopt(socket, kind),
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
+                Message::EndWaits(end) => self.end_all_waits(end),
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
                 Message::GiveBack => heap::give_back(),
-                Message::Serve(ready) => self.core.tally.ready.extend(ready),
-                Message::DropLinks => self.drop_links(),
+                Message::News(news) => self.spread(*news),
                 Message::Sync(begun) => self.begin_sync(*begun),
                 Message::Look => self.tidy_interpreters(),
             }

@@ -148,6 +148,16 @@ impl Libraries {
         self.flushes.fetch_add(1, Release);
     }
 
+    /// Takes those of another catalogue over, in place of all there are.
+    pub fn replace(&self, other: &Libraries) {
+        let other = other.read().clone();
+        let _ = self.change(|catalogue| {
+            *catalogue = other;
+            Ok(())
+        });
+        self.flushes.fetch_add(1, Release);
+    }
+
     /// How often all libraries were deleted together: with them goes all that they kept.
     pub fn flushes(&self) -> u64 {
         self.flushes.load(Acquire)

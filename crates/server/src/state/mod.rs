@@ -4,6 +4,7 @@
 pub mod connection;
 pub mod core;
 pub mod debugging;
+pub mod ending;
 pub mod links;
 pub mod shared;
 pub mod waits;

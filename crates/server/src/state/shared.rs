@@ -14,6 +14,7 @@ use crate::clients::pause::Pause;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
 use crate::state::debugging::Debugging;
+use crate::state::ending::Ending;
 use crate::stats::compression::CompressionStats;
 use crate::stats::errors::{Author, ErrorCodes};
 use crate::stats::histogram::Distribution;
@@ -36,6 +37,7 @@ pub struct Shared {
     pub pubsub: Hub,
     pub tracking: Tracking,
     pub monitors: Monitors,
+    pub ending: Ending,
     pub pause: Pause,
     /// What clients take up, while that is limited.
     pub client_bytes: AtomicUsize,
@@ -65,6 +67,7 @@ impl Shared {
             pubsub: Hub::new(workers),
             tracking: Tracking::new(workers),
             monitors: Monitors::new(workers),
+            ending: Ending::default(),
             pause: Pause::default(),
             client_bytes: AtomicUsize::new(0),
             table,
@@ -91,8 +94,12 @@ impl Shared {
     /// Whether data may not even be expired or evicted: in a pause, and while it is loaded. What a
     /// log has yet to say of a key may keep it.
     pub fn keeps_data(&self, now_ms: u64) -> bool {
-        let is_loading = self.saving.loading.is_under_way();
-        is_loading || self.pauses(now_ms) || self.replication.upstream.is_replica()
+        self.is_at_rest(now_ms) || self.replication.upstream.is_replica()
+    }
+
+    /// As `keeps_data`, of what a replica may do as well.
+    pub fn is_at_rest(&self, now_ms: u64) -> bool {
+        self.saving.loading.is_under_way() || self.pauses(now_ms)
     }
 
     /// Whether clients are paused, in whole or in part.
@@ -110,12 +117,12 @@ impl Shared {
     }
 
     pub fn totals(&self) -> Totals {
-        Totals::of(self.workers.iter().map(|worker| &worker.stats))
+        Totals::of(self.workers.stats())
     }
 
     /// How long calls of a command took, at all workers.
     pub fn distribution(&self, command: usize) -> Distribution {
-        let stats = self.workers.iter().map(|worker| &worker.stats.by_command[command]);
+        let stats = self.workers.stats().map(|stats| &stats.by_command[command]);
         Distribution::of(stats.map(|stats| &stats.latency))
     }
 }

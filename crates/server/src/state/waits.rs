@@ -25,6 +25,8 @@ pub struct Waits {
 pub enum Awaited {
     Key(Arc<Waiter>),
     Acks(Acks),
+    /// The end of the server.
+    End,
 }
 
 impl Waits {
@@ -39,6 +41,7 @@ impl Waits {
         let deadline_ms = match &self.awaited {
             Awaited::Key(waiter) => waiter.deadline_ms,
             Awaited::Acks(acks) => acks.deadline_ms(),
+            Awaited::End => None,
         };
         Some((deadline_ms?, connection.id.index as usize, connection.client.id))
     }

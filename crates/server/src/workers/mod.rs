@@ -1,11 +1,13 @@
 //! How others reach a worker: its waker, what it is asked to do, its figures.
 
+pub mod news;
+
 use std::ops::Deref;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use kvasir_acl::user::User;
-use kvasir_keyspace::waiting::{Caller, Ready};
+use kvasir_keyspace::waiting::Caller;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
@@ -14,9 +16,14 @@ use crate::net::listen::ListenerKind;
 use crate::replicas::sync_file::Begun;
 use crate::scripts::state::ScriptState;
 use crate::stats::WorkerStats;
+use crate::workers::news::News;
 
 /// All workers, by number.
-pub struct Workers(Box<[WorkerHandle]>);
+pub struct Workers {
+    handles: Box<[WorkerHandle]>,
+    /// Of the thread that executes a primary's stream.
+    pub follower: WorkerStats,
+}
 
 /// How others reach a worker.
 pub struct WorkerHandle {
@@ -37,14 +44,14 @@ pub enum Message {
     Kill(u64),
     /// End the wait of this client.
     EndWait(u64, End),
+    /// End the waits of all clients that this concerns.
+    EndWaits(End),
     /// A call that waited here was answered.
     Unblock(Served),
     /// A replica's snapshot has begun.
     Sync(Box<Begun>),
-    /// Serve those who wait for these keys.
-    Serve(Vec<Ready>),
-    /// Close the links of replicas: the data is about to be another.
-    DropLinks,
+    /// Tell those whom it concerns what a primary's calls have done.
+    News(Box<News>),
     /// This user has lost channels.
     CheckSubscribers(Arc<User>),
     /// Much memory was freed: give back to the system what the worker's allocator keeps.
@@ -68,6 +75,10 @@ pub struct Served {
 pub enum End {
     Timeout,
     Error,
+    /// The server has become a replica.
+    Replica,
+    /// The server does not end, for which a call has waited.
+    GoesOn,
 }
 
 impl Workers {
@@ -80,7 +91,13 @@ impl Workers {
             script: ScriptState::default(),
             connection_count: AtomicUsize::new(0),
         };
-        Workers(wakers.into_iter().map(worker).collect())
+        let handles = wakers.into_iter().map(worker).collect();
+        Workers { handles, follower: WorkerStats::new(commands) }
+    }
+
+    /// The figures of all who execute calls.
+    pub fn stats(&self) -> impl Iterator<Item = &WorkerStats> + Clone {
+        self.handles.iter().map(|worker| &worker.stats).chain([&self.follower])
     }
 
     pub fn send(&self, worker: usize, message: Message) {
@@ -108,6 +125,6 @@ impl Deref for Workers {
     type Target = [WorkerHandle];
 
     fn deref(&self) -> &[WorkerHandle] {
-        &self.0
+        &self.handles
     }
 }

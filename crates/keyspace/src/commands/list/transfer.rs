@@ -87,7 +87,7 @@ static BLMOVE: Command = Command {
     },
     run: Run::Keys(|cx| {
         let ends = (end(&cx.args[3])?, end(&cx.args[4])?);
-        transfer_or_wait(cx, ends)
+        transfer_or_wait(cx, ends, move_effect)
     }),
 };
 
@@ -106,7 +106,7 @@ static BRPOPLPUSH: Command = Command {
         arguments: &[Argument::key("source", 0), Argument::key("destination", 1), TIMEOUT],
         ..Spec::BLANK
     },
-    run: Run::Keys(|cx| transfer_or_wait(cx, (End::Tail, End::Head))),
+    run: Run::Keys(|cx| transfer_or_wait(cx, (End::Tail, End::Head), pop_effect)),
 };
 
 fn transfer_or_null(cx: &mut Cx<'_, '_>, ends: (End, End)) -> Result<Effect, Error> {
@@ -118,11 +118,15 @@ fn transfer_or_null(cx: &mut Cx<'_, '_>, ends: (End, End)) -> Result<Effect, Err
 }
 
 /// The timeout is the last argument.
-fn transfer_or_wait(cx: &mut Cx<'_, '_>, ends: (End, End)) -> Result<Effect, Error> {
+fn transfer_or_wait(
+    cx: &mut Cx<'_, '_>,
+    ends: (End, End),
+    effect: fn(&Cx<'_, '_>, (End, End)) -> Effect,
+) -> Result<Effect, Error> {
     let deadline_ms = deadline_ms(&cx.args[cx.args.len() - 1], cx.view.env)?;
     cx.view.expect_kind(0, Kind::List)?;
     if !cx.is_behind_others(0) && transfer(cx, ends)? {
-        return Ok(move_effect(cx, ends));
+        return Ok(effect(cx, ends));
     }
     // A call that may not wait answers as LMOVE does; one that has waited, as BLPOP does.
     if cx.blocking == Blocking::Never {
@@ -176,6 +180,14 @@ fn move_effect(cx: &Cx<'_, '_>, (from, to): (End, End)) -> Effect {
     let word = |end: End| if end == End::Head { &b"LEFT"[..] } else { b"RIGHT" };
     let keys = (cx.view.key(0), cx.view.key(1));
     Effect::Rewritten(vec![call(&[b"LMOVE", keys.0, keys.1, word(from), word(to)])])
+}
+
+/// The RPOPLPUSH that BRPOPLPUSH was in the end.
+fn pop_effect(cx: &Cx<'_, '_>, _: (End, End)) -> Effect {
+    if !cx.view.env.logs {
+        return Effect::Rewritten(Vec::new());
+    }
+    Effect::Rewritten(vec![call(&[b"RPOPLPUSH", cx.view.key(0), cx.view.key(1)])])
 }
 
 #[cfg(test)]
@@ -276,7 +288,8 @@ mod tests {
             Effect::Rewritten(vec![call(&[b"LMOVE", b"l", b"m", from, to])])
         };
         assert_eq!(effect("BLMOVE l m LEFT RIGHT 0"), moved(b"LEFT", b"RIGHT"));
-        assert_eq!(effect("BRPOPLPUSH l m 0"), moved(b"RIGHT", b"LEFT"));
+        let popped = Effect::Rewritten(vec![call(&[b"RPOPLPUSH", b"l", b"m"])]);
+        assert_eq!(effect("BRPOPLPUSH l m 0"), popped);
         assert_eq!(effect("BRPOPLPUSH l m 0"), Effect::None);
     }
 

@@ -5,9 +5,12 @@
 //! connection's protocol: received bytes in, plaintext out; plaintext in, records out; no socket.
 //! `transport` is where a worker uses it, and where handshakes wait for their turn.
 //!
+//! `client` is for the link to a primary.
+//!
 //! Nothing here knows RESP, and nothing of a plain connection comes by here.
 
 pub mod ciphers;
+pub mod client;
 pub mod context;
 pub mod files;
 pub mod resumption;

@@ -26,6 +26,7 @@ use crate::clients::monitors::Monitors;
 use crate::clients::tracker::Tracked;
 use crate::net::input::Input;
 use crate::net::tls::transport::Tls;
+use crate::replicas::Stage;
 use crate::scripts::state::{Awaited, DebugMode};
 use crate::state::connection::link::Link;
 use crate::state::connection::transaction::{Transaction, Watched};
@@ -167,6 +168,12 @@ pub enum Replies {
 }
 
 impl Connection {
+    /// Whether it is a replica's, which has asked for the data.
+    #[inline]
+    pub fn is_replicating(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.stage() != Stage::Greeting)
+    }
+
     pub fn new(id: ConnectionId, client: Arc<Client>, access: Access) -> Connection {
         Connection {
             id,

@@ -6,7 +6,10 @@
 //!
 //! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
 
+pub mod failover;
+pub mod own_keys;
 pub mod places;
+pub mod role;
 pub mod sync;
 pub mod tail;
 pub mod upstream;
@@ -25,7 +28,9 @@ use kvasir_structures::log::Log;
 use crate::log::{notice, warning};
 use crate::replicas::{Replica, Stage};
 use crate::store::{Store, random_id};
-use crate::workers::Workers;
+use crate::workers::{Message, Workers};
+use failover::Failover;
+use own_keys::OwnKeys;
 use places::Places;
 use sync::Waiting;
 use tail::{Tail, TailReader};
@@ -50,16 +55,20 @@ pub struct Replication {
     wishes: AtomicUsize,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// When replicas hear next that the link is alive, in ms since 1970.
-    next_ping_ms: AtomicU64,
+    /// When replicas were last told that the link is alive, in ms since 1970.
+    last_ping_ms: AtomicU64,
     /// Since when there has been no replica, in ms since 1970; 0: there is one, or no backlog.
     lonely_since_ms: AtomicU64,
     pub stats: SyncStats,
     /// What replicas can still be given of the stream.
     pub tail: Tail,
     pub places: Places,
+    /// A snapshot for replicas is taken.
+    pub is_syncing: AtomicBool,
     /// As a replica.
     pub upstream: Upstream,
+    pub failover: Failover,
+    pub own_keys: OwnKeys,
 }
 
 /// What INFO counts.
@@ -102,12 +111,15 @@ impl Replication {
             wishes: AtomicUsize::new(0),
             waiting: Mutex::default(),
             changed: Condvar::new(),
-            next_ping_ms: AtomicU64::new(0),
+            last_ping_ms: AtomicU64::new(0),
             lonely_since_ms: AtomicU64::new(0),
             stats: SyncStats::default(),
             tail: Tail::default(),
             places: Places::default(),
+            is_syncing: AtomicBool::new(false),
             upstream: Upstream::default(),
+            failover: Failover::default(),
+            own_keys: OwnKeys::default(),
         }
     }
 
@@ -139,20 +151,22 @@ impl Replication {
         *lock(&self.history) = History { id: id.to_owned(), former: None };
     }
 
-    /// The history goes on under another name, if it has one, from an offset on.
-    pub fn rename(&self, id: Option<String>, offset: u64) {
+    /// The history goes on under another name, if it has one, from an offset on. Says whether.
+    pub fn rename(&self, id: Option<String>, offset: u64) -> bool {
         let mut history = lock(&self.history);
-        if let Some(id) = id.filter(|id| *id != history.id) {
-            self.places.note(offset, &id);
-            let former = std::mem::replace(&mut history.id, id);
-            history.former = Some((former, offset));
-        }
+        let Some(id) = id.filter(|id| *id != history.id) else { return false };
+        self.places.note(offset, &id);
+        let former = std::mem::replace(&mut history.id, id);
+        history.former = Some((former, offset));
+        true
     }
 
     /// This server follows nobody any more: what it does from here on is its own.
     pub fn begin_own(&self, offset: u64) {
         match random_id() {
-            Ok(id) => self.rename(Some(id), offset),
+            Ok(id) => {
+                self.rename(Some(id), offset);
+            }
             Err(error) => warning!("the replication id stays: no randomness error={error}"),
         }
     }
@@ -187,6 +201,23 @@ impl Replication {
         drop(replicas);
         lock(&self.waiting).forget(client);
         was_last
+    }
+
+    /// Has the links that there are closed.
+    pub fn drop_links(&self, workers: &Workers) {
+        for replica in self.replicas() {
+            workers.send(replica.worker, Message::Kill(replica.client));
+        }
+    }
+
+    /// Those that have not executed all of the log, and so are waited for before the server ends;
+    /// and how many there are in all.
+    pub fn lagging(&self, log: &Log) -> (Vec<Arc<Replica>>, usize) {
+        let mut replicas = self.replicas();
+        replicas.retain(|replica| !replica.wants_snapshot_only.load(Relaxed));
+        let (all, end) = (replicas.len(), log.end());
+        replicas.retain(|replica| replica.acked.load(Relaxed) < end);
+        (replicas, all)
     }
 
     /// How many have executed the stream up to an offset, or have it on disk.
@@ -311,10 +342,9 @@ impl Replication {
 
     /// Whether it is this caller's part to have replicas hear that the link is alive.
     pub fn is_ping_due(&self, config: &ReplicationConfig, now_ms: u64) -> bool {
-        let due_ms = self.next_ping_ms.load(Relaxed);
-        let next_ms = now_ms + config.ping_period * 1000;
-        now_ms >= due_ms
-            && self.next_ping_ms.compare_exchange(due_ms, next_ms, AcqRel, Acquire).is_ok()
+        let last_ms = self.last_ping_ms.load(Relaxed);
+        now_ms >= last_ms + config.ping_period * 1000
+            && self.last_ping_ms.compare_exchange(last_ms, now_ms, AcqRel, Acquire).is_ok()
     }
 
     /// When the backlog goes, in ms since 1970, unless a replica comes. That of a replica stays: it

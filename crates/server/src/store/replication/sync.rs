@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::serial::Version;
 use kvasir_persistence::disk::{Append, OneFile};
 use kvasir_persistence::save::{Options, Place, SaveError};
@@ -52,12 +53,35 @@ pub struct Waiting {
 pub struct Link {
     pub worker: usize,
     pub client: u64,
+    pub content: Content,
+}
+
+/// What of the data a snapshot is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Content {
+    pub keys: bool,
+    pub functions: bool,
 }
 
 impl Waiting {
     fn add(&mut self, link: Link) {
         self.links.push(link);
         self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// Those that want this.
+    fn take(&mut self, content: Content) -> Vec<Link> {
+        let (now, later) = self.links.drain(..).partition(|link| link.content == content);
+        self.links = later;
+        if self.links.is_empty() {
+            self.since = None;
+        }
+        now
+    }
+
+    /// What the one wants that came first.
+    fn content(&self) -> Content {
+        self.links.first().map_or(Content { keys: true, functions: true }, |link| link.content)
     }
 
     pub fn forget(&mut self, client: u64) {
@@ -116,7 +140,9 @@ fn wait(store: &Store) {
 fn take(store: &'static Store) -> Result<(), SaveError> {
     let start = Instant::now();
     let file = Arc::new(SyncFile::create(mark()?)?);
+    store.replication.is_syncing.store(true, Relaxed);
     let taken = take_into(store, &file);
+    store.replication.is_syncing.store(false, Relaxed);
     file.end(taken.is_ok());
     store.replication.wake_all(&store.workers);
     match &taken {
@@ -134,6 +160,10 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     let env = env(&config, clock::now_unix_ms());
     let (cancel, unlimited, progress) = (Arc::default(), Arc::default(), Arc::default());
     let snapshot = saving::snapshot(store, &config, &env, &cancel);
+    let content = lock(&store.replication.waiting).content();
+    let no_keys = (!content.keys).then(|| Keyspace::new(store.gate, 1));
+    let keyspace = no_keys.as_ref().unwrap_or(&store.keyspace);
+    let snapshot = Snapshot { keyspace, ..snapshot };
     let snapshot = Snapshot { bytes_per_second: &unlimited, progress: &progress, ..snapshot };
     let place = Place { target: Path::new("temp-sync"), id: saving::new_id()?, files: 1 };
     let disk = OneFile(Growing { file: Arc::clone(file), store });
@@ -141,16 +171,25 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     // What any replica can read, unless the data needs more.
     let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
     snapshot.run(entrance, (&disk, place), &options, |pass| {
-        begin(store, file, pass);
-        saving::beside(store, &env, false)
+        begin(store, file, content, pass);
+        let mut beside = saving::beside(store, &env, false);
+        if !content.functions {
+            beside.libraries.clear();
+        }
+        beside
     })?;
     Ok(())
 }
 
 /// Has the stream of all that wait begin here, at the cut.
-fn begin(store: &'static Store, file: &Arc<SyncFile>, alone: &mut ExclusivePass<'_>) {
+fn begin(
+    store: &'static Store,
+    file: &Arc<SyncFile>,
+    content: Content,
+    alone: &mut ExclusivePass<'_>,
+) {
     let replication = &store.replication;
-    let links = std::mem::take(&mut *lock(&replication.waiting)).links;
+    let links = lock(&replication.waiting).take(content);
     replication.open_log(store, alone);
     let id = replication.history().id;
     notice!(
@@ -159,7 +198,7 @@ fn begin(store: &'static Store, file: &Arc<SyncFile>, alone: &mut ExclusivePass<
         store.keyspace.log.end()
     );
     replication.stats.full.fetch_add(links.len() as u64, Relaxed);
-    for Link { worker, client } in links {
+    for Link { worker, client, .. } in links {
         let offset = store.keyspace.log.end();
         let ticket = replication.tail.cold.open(offset).expect("the end is kept");
         let begun = Begun { client, file: Arc::clone(file), id: id.clone(), offset, ticket };

@@ -25,7 +25,7 @@ use kvasir_structures::packing::Packer;
 
 use crate::log::warning;
 use crate::replicas::Tier;
-use crate::replicas::wire::Wire;
+use crate::replicas::form::Form;
 use crate::store::Store;
 
 /// What stays in the log as it came. Packed bytes cost their readers the time to unpack them, so
@@ -252,19 +252,19 @@ impl TailReader {
         }
     }
 
-    /// Gives a replica the next piece of the stream, if there is one, as `wire` says.
+    /// Gives a replica the next piece of the stream, if there is one, as `form` says.
     ///
     /// # Errors
     ///
     /// If it cannot be had any more.
-    pub fn feed(&mut self, wire: Wire, reply: &mut Reply) -> Result<(), Lost> {
+    pub fn feed(&mut self, form: Form, reply: &mut Reply) -> Result<(), Lost> {
         self.retreat();
         loop {
             if self.hot.is_some() {
-                self.feed_hot(wire, reply);
+                self.feed_hot(form, reply);
                 break;
             }
-            if self.feed_cold(wire, reply)? {
+            if self.feed_cold(form, reply)? {
                 break;
             }
             // It may have been moved since.
@@ -283,18 +283,18 @@ impl TailReader {
         }
     }
 
-    fn feed_hot(&mut self, wire: Wire, reply: &mut Reply) {
+    fn feed_hot(&mut self, form: Form, reply: &mut Reply) {
         let Some(reader) = &mut self.hot else { return };
         let to = reader.look().min(self.at + PIECE);
         if to > self.at {
-            reader.slices(self.at..to).for_each(|slice| wire.put(slice, reply));
+            reader.slices(self.at..to).for_each(|slice| form.put(slice, reply));
             reader.advance(to);
             self.at = to;
         }
     }
 
     /// False: what comes next is not packed.
-    fn feed_cold(&mut self, wire: Wire, reply: &mut Reply) -> Result<bool, Lost> {
+    fn feed_cold(&mut self, form: Form, reply: &mut Reply) -> Result<bool, Lost> {
         let cold = &self.store.replication.tail.cold;
         let Some(found) = cold.at(self.at) else {
             return if self.at < cold.start() { Err(Lost) } else { Ok(false) };
@@ -303,13 +303,13 @@ impl TailReader {
             warning!("can't read the log of replicas from its file error={error}");
             Lost
         };
-        match wire {
-            Wire::Packed if self.at == found.start => {
-                Wire::put_packed(&found.packed().map_err(lost)?, reply);
+        match form {
+            Form::Packed if self.at == found.start => {
+                Form::put_packed(&found.packed().map_err(lost)?, reply);
             }
             _ => {
                 let bytes = found.bytes().map_err(lost)?;
-                wire.put(&bytes[(self.at - found.start) as usize..], reply);
+                form.put(&bytes[(self.at - found.start) as usize..], reply);
             }
         }
         self.at = found.start + u64::from(found.len);

@@ -16,6 +16,8 @@ use kvasir_structures::locks::lock;
 pub struct Loading {
     /// Also once it has failed: nobody sees a part of the data.
     is_under_way: AtomicBool,
+    /// Other data is loaded, while clients work with what there is.
+    is_aside: AtomicBool,
     /// Asked when the server ends.
     pub end: Arc<Cancel>,
     /// Why the data could not be loaded.
@@ -46,6 +48,18 @@ impl Loading {
     #[inline]
     pub fn check(&self) -> Result<(), Error> {
         if self.is_under_way() { Err(LOADING) } else { Ok(()) }
+    }
+
+    /// Whether other data is loaded while clients work with what there is.
+    #[inline]
+    pub fn is_aside(&self) -> bool {
+        self.is_aside.load(Ordering::Acquire)
+    }
+
+    /// As `begin`, of data that nobody sees before it is whole.
+    pub fn begin_aside(&self) {
+        self.started_ms.store(clock::now_unix_ms(), Ordering::Relaxed);
+        self.is_aside.store(true, Ordering::Release);
     }
 
     /// Has calls held for a moment, at the start.
@@ -81,6 +95,7 @@ impl Loading {
 
     pub fn end(&self) {
         self.is_under_way.store(false, Ordering::Release);
+        self.is_aside.store(false, Ordering::Release);
         self.held_until_ms.store(0, Ordering::Relaxed);
     }
 

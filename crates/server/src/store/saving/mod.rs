@@ -367,7 +367,7 @@ pub fn saves_at_end(shared: &Store) -> bool {
 /// Saves the data before a signal ends the server, and announces that; false if that failed: the
 /// server goes on then.
 /// `None` while a script keeps it from being saved, since it has written and has not ended.
-fn save_at_end(shared: &Store, end: &[String], announce: impl Fn()) -> Option<bool> {
+pub fn save_at_end(shared: &Store, end: &[String], announce: impl Fn()) -> Option<bool> {
     let has = |word: &str| end.iter().any(|found| found.eq_ignore_ascii_case(word));
     let saves = || match () {
         () if has("nosave") => false,
@@ -420,7 +420,7 @@ pub fn stop_on_signal(shared: &Store) {
 
 /// Changes of the data since the start.
 fn changes(shared: &Store) -> u64 {
-    shared.workers.iter().map(|worker| worker.stats.changes.value()).sum()
+    shared.workers.stats().map(|stats| stats.changes.value()).sum()
 }
 
 /// A snapshot in the background, as it is configured.

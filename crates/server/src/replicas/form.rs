@@ -13,20 +13,20 @@ const SIZE: usize = 4;
 const PACKED_MAX: usize = PIECE_SIZE + packing::HEADER_SIZE;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wire {
+pub enum Form {
     Plain,
     Packed,
 }
 
-impl Wire {
+impl Form {
     /// Behind the answer to PSYNC.
     pub fn word(self) -> &'static str {
-        if self == Wire::Packed { " packed" } else { "" }
+        if self == Form::Packed { " packed" } else { "" }
     }
 
     /// Adds bytes of the stream, at most a piece.
     pub fn put(self, bytes: &[u8], reply: &mut Reply) {
-        if self == Wire::Packed {
+        if self == Form::Packed {
             let header = packing::raw_header(bytes.len());
             reply.raw(&size_bytes(header.len() + bytes.len()));
             reply.raw(&header);
@@ -71,10 +71,10 @@ mod tests {
     #[test]
     fn pieces_come_out_as_they_went_in() {
         let mut reply = Reply::default();
-        Wire::Packed.put(b"raw", &mut reply);
+        Form::Packed.put(b"raw", &mut reply);
         let text = b"text ".repeat(1000);
         let packed = Packer::new(Some(Algorithm::Zstd), 1).pack(&text);
-        Wire::put_packed(&packed, &mut reply);
+        Form::put_packed(&packed, &mut reply);
         let bytes = reply.bytes().to_vec();
         for len in 0..SIZE + packing::HEADER_SIZE + 3 {
             assert_eq!(take_packed(&bytes[..len]), Ok(None));

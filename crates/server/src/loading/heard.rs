@@ -1,0 +1,99 @@
+//! What a call of a primary's stream counts for, and what others are to hear of it: as of a call of
+//! a client.
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::view::Tally;
+use kvasir_pubsub::Kind;
+use kvasir_reactor::clock;
+use kvasir_resp::args::Args;
+use kvasir_table::Entry;
+
+use crate::clients::Client;
+use crate::clients::command_log::{Kind as LogKind, Noted};
+use crate::state::shared::Shared;
+use crate::stats::errors::Author;
+use crate::stats::timing::{Streak, Thresholds};
+use crate::workers::Message;
+use crate::workers::news::{Item, News};
+
+/// More are not kept before they are told.
+const ITEMS_MAX: usize = 64;
+/// Who tells others.
+const TELLER: usize = 0;
+
+/// What is not told yet, and what counts as slow.
+#[derive(Default)]
+pub struct Heard {
+    news: News,
+    thresholds: Thresholds,
+}
+
+impl Heard {
+    pub fn configure(&mut self, shared: &Shared) {
+        self.thresholds = Thresholds::of(&shared.config());
+    }
+
+    /// Counts a call that has just ended, and its time.
+    pub fn count(
+        &self,
+        shared: &Shared,
+        (entry, args, client): (&Entry, Args<'_>, &Client),
+        since: clock::Ticks,
+        result: &Result<(), Error>,
+    ) {
+        let all = &shared.workers.follower;
+        let stats = &all.by_command[entry.index];
+        all.commands.add(1);
+        if let Err(error) = result {
+            stats.failed.add(1);
+            shared.error_codes.count(&all.errors, error.text(), Author::Server);
+        }
+        let ticks = clock::ticks().since(since);
+        let streak = Streak { command: entry.index, calls: 1, ticks };
+        let Some(us) = streak.count(stats, &self.thresholds, &mut 0) else { return };
+        let (flags, time_s) = (entry.spec.flags, clock::now_unix_ms() / 1000);
+        if us >= self.thresholds.slow_us && !flags.contains(Flags::SKIP_SLOWLOG) {
+            let call = Noted { entry, args, client };
+            shared.command_logs.add((LogKind::Slow, us), &call, time_s, &shared.config());
+        }
+        if us >= self.thresholds.latency_us {
+            let event = if flags.contains(Flags::FAST) { "fast-command" } else { "command" };
+            shared.latencies.add(event, time_s, us / 1000);
+        }
+    }
+
+    /// Takes what a call has noted for others.
+    pub fn take(&mut self, tally: &mut Tally, has_flushed: bool) {
+        self.news.items.extend(tally.events.drain(..).map(Item::Event));
+        self.news.ready.append(&mut tally.ready);
+        if has_flushed {
+            self.news.items.push(Item::Flushed);
+        }
+    }
+
+    /// A message for this server's subscribers.
+    pub fn publish(&mut self, kind: Kind, args: Args<'_>) {
+        self.news.items.push(Item::Message(kind, args[1].to_vec(), args[2].to_vec()));
+    }
+
+    /// Whether somebody may wait for it.
+    pub fn is_pressing(&self) -> bool {
+        !self.news.ready.is_empty() || self.news.items.len() >= ITEMS_MAX
+    }
+
+    /// Has all of it told.
+    pub fn tell(&mut self, shared: &Shared) {
+        if !self.news.is_empty() {
+            shared.send(TELLER, Message::News(Box::new(std::mem::take(&mut self.news))));
+        }
+    }
+}
+
+/// Moves what calls have counted to where INFO finds it.
+pub fn publish_tally(shared: &Shared, tally: &mut Tally) {
+    let stats = &shared.workers.follower;
+    stats.hits.add(std::mem::take(&mut tally.hits));
+    stats.misses.add(std::mem::take(&mut tally.misses));
+    stats.changes.add(std::mem::take(&mut tally.changes));
+}

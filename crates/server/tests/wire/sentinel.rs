@@ -1,0 +1,122 @@
+//! Redis's Sentinel watches servers of this maker, alone and beside Redis, and changes their roles.
+
+use std::process::Command;
+
+use kvasir_resp::value::Value;
+
+use crate::certificates::free_port;
+use crate::harness::{Client, Server, wait_until};
+
+/// A server with a configuration file, since Sentinel has it rewritten.
+struct Node {
+    port: u16,
+    server: Option<Server>,
+    is_ours: bool,
+}
+
+impl Node {
+    fn start(is_ours: bool) -> Option<Node> {
+        let mut node = Node { port: free_port(), server: None, is_ours };
+        node.restart().then_some(node)
+    }
+
+    /// Begins anew, as a primary; false: there is no such program.
+    fn restart(&mut self) -> bool {
+        let program = match self.is_ours {
+            true => Some(env!("CARGO_BIN_EXE_kvasir-server").to_owned()),
+            false => std::env::var("KVASIR_REDIS_SERVER").ok(),
+        };
+        let Some(program) = program else { return false };
+        let command = with_file(&program, "node.conf", CONFIG, "");
+        // Of two ports the last one counts.
+        let port = self.port.to_string();
+        self.server = Some(Server::start("node", command, &["--port", &port]));
+        true
+    }
+
+    fn client(&self) -> Client {
+        self.server.as_ref().expect("it runs").connect()
+    }
+
+    fn has(&self, text: &str) -> bool {
+        self.client().ask_text("INFO replication").contains(text)
+    }
+}
+
+const CONFIG: &str = "save \"\"\nrepl-diskless-sync-delay 0\n";
+
+/// A program with a configuration file of this text in its directory.
+fn with_file(program: &str, name: &str, text: &str, more: &str) -> Command {
+    let mut command = Command::new("sh");
+    let script = "name=$1; printf %s \"$2\" > \"$name\"; program=$0; more=$3; shift 3; \
+                  exec \"$program\" \"$name\" $more \"$@\"";
+    command.args(["-c", script, program, name, text, more]);
+    command
+}
+
+struct Sentinel(Server);
+
+impl Sentinel {
+    /// Alone it needs nobody's consent.
+    fn watch(port: u16) -> Option<Sentinel> {
+        let program = std::env::var("KVASIR_REDIS_SERVER").ok()?;
+        let text = format!(
+            "sentinel monitor m 127.0.0.1 {port} 1\nsentinel down-after-milliseconds m 1000\n\
+             sentinel failover-timeout m 5000\n"
+        );
+        let command = with_file(&program, "sentinel.conf", &text, "--sentinel");
+        Some(Sentinel(Server::start("sentinel", command, &[])))
+    }
+
+    fn primary(&self) -> u16 {
+        let answer = self.0.connect().ask("SENTINEL GET-MASTER-ADDR-BY-NAME m");
+        let port = answer.as_array().and_then(|words| words[1].as_bytes());
+        let port = port.and_then(|port| std::str::from_utf8(port).ok()?.parse().ok());
+        port.unwrap_or_else(|| panic!("no address: {answer:?}"))
+    }
+
+    /// Whether it knows so many replicas, and all of them are fine.
+    fn sees(&self, count: usize) -> bool {
+        let answer = self.0.connect().ask("SENTINEL REPLICAS m");
+        let all = answer.as_array().unwrap_or_default();
+        let is_fine = |replica: &Value| {
+            let words = replica.as_array().unwrap_or_default().iter();
+            let words: Vec<&[u8]> = words.filter_map(Value::as_bytes).collect();
+            let has = |pair: [&[u8]; 2]| words.chunks(2).any(|found| found == pair);
+            has([b"flags", b"slave"]) && has([b"master-link-status", b"ok"])
+        };
+        all.len() == count && all.iter().all(is_fine)
+    }
+}
+
+#[test]
+fn sentinel_fails_over_and_the_old_primary_comes_back_as_a_replica() {
+    for others in [true, false] {
+        let (Some(mut one), Some(two)) = (Node::start(true), Node::start(others)) else { continue };
+        let follow = format!("REPLICAOF 127.0.0.1 {}", one.port);
+        assert_eq!(two.client().ask(&follow), Value::Simple("OK".into()));
+        wait_until("it is linked", || two.has("master_link_status:up"));
+        let Some(sentinel) = Sentinel::watch(one.port) else { return };
+        wait_until("Sentinel knows both", || sentinel.sees(1));
+        one.client().ask("SET k 1");
+        assert_eq!(one.client().ask("WAIT 1 0"), Value::Integer(1));
+        // It is killed.
+        one.server = None;
+        wait_until("the other is promoted", || sentinel.primary() == two.port);
+        assert_eq!(two.client().ask_text("GET k"), "1");
+        assert_eq!(two.client().ask("SET k 2"), Value::Simple("OK".into()));
+        let file = two.server.as_ref().expect("it runs").read_file("node.conf");
+        assert!(!file.lines().any(|line| line.starts_with("replicaof")), "{file}");
+        assert!(one.restart());
+        wait_until("it follows", || one.has("role:slave") && one.has("link_status:up"));
+        wait_until("it has all", || one.client().ask_text("GET k") == "2");
+        // By hand, and back.
+        wait_until("Sentinel knows both", || sentinel.sees(1));
+        let asked = || sentinel.0.connect().ask("SENTINEL FAILOVER m");
+        wait_until("it is asked", || asked() == Value::Simple("OK".into()));
+        wait_until("the first is promoted", || sentinel.primary() == one.port);
+        wait_until("the other follows", || two.has("role:slave") && two.has("link_status:up"));
+        assert_eq!(one.client().ask("SET k 3"), Value::Simple("OK".into()));
+        wait_until("it has all", || two.client().ask_text("GET k") == "3");
+    }
+}
