@@ -51,7 +51,9 @@ _kvasir_server() {
     --crash-log-enabled) words="yes no" ;;
     --oom-score-adj) words="no yes relative absolute" ;;
     --latency-tracking) words="yes no" ;;
+    --replica-output-buffer-compression) words="no lzf lz4 zstd" ;;
     --repl-diskless-sync) words="yes no" ;;
+    --write-quorum-fsync) words="yes no" ;;
     --replica-announced) words="yes no" ;;
     --replica-ignore-disk-write-errors) words="yes no" ;;
     --replica-ignore-maxmemory) words="yes no" ;;
@@ -217,11 +219,18 @@ _kvasir_server() {
             --replicaof
             --repl-backlog-size
             --repl-backlog-ttl
+            --repl-log-memory
+            --repl-log-disk
+            --repl-pace-lag
+            --replica-output-buffer-compression
+            --replica-output-buffer-compression-level
             --repl-diskless-sync
             --repl-diskless-sync-delay
             --repl-diskless-sync-max-replicas
             --repl-ping-replica-period
             --repl-timeout
+            --write-quorum
+            --write-quorum-fsync
             --min-replicas-to-write
             --min-replicas-max-lag
             --masterauth

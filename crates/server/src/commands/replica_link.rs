@@ -12,11 +12,12 @@ use kvasir_structures::locks::lock;
 use crate::commands::replication::ADMIN_LOADED;
 use crate::commands::{ANY_TIME_ADMIN, is_word};
 use crate::log::{notice, warning};
-use crate::replicas::form::PACKED;
+use crate::replicas::form::{PACKED, RESUME};
 use crate::replicas::{Replica, Stage};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::ClientKind;
-use crate::state::connection::link::{Link, Sends, Stream};
+use crate::state::connection::link::{Link, Sends, Snapshot, Stream};
+use crate::store::replication::kept::Resumed;
 use crate::store::replication::tail::TailReader;
 use crate::store::replication::{role, sync, upstream};
 
@@ -126,6 +127,10 @@ fn note(cx: &mut ServerCx<'_>, word: &[u8], value: &[u8]) -> Result<(), Error> {
         } else if is_word(value, PACKED) {
             replica.takes_packed.store(true, Relaxed);
         }
+    } else if is_word(word, RESUME) {
+        let text = std::str::from_utf8(value).ok().and_then(|text| text.split_once(':'));
+        let rest = text.and_then(|(mark, at)| Some((mark.as_bytes().to_vec(), at.parse().ok()?)));
+        link(cx).rest = Some(rest.ok_or(Error::SYNTAX)?);
     } else if is_word(word, "rdb-only") {
         replica.wants_snapshot_only.store(number()? != 0, Relaxed);
     } else if is_word(word, "rdb-filter-only") {
@@ -228,7 +233,11 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             if id != b"?" {
                 replication.stats.partial_refused.fetch_add(1, Relaxed);
             }
-            begin_full(cx, true);
+            let rest = link(cx).rest.take();
+            match rest.and_then(|(mark, at)| Some((replication.find_kept(&mark, at)?, at))) {
+                Some((resumed, at)) => go_on_in_snapshot(cx, resumed, at),
+                None => begin_full(cx, true),
+            }
         }
     }
     Ok(())
@@ -253,6 +262,21 @@ fn go_on(cx: &mut ServerCx<'_>, reader: TailReader) {
     shared.replication.stats.partial.fetch_add(1, Relaxed);
     let bytes = shared.keyspace.log.end() - start;
     notice!("a replica goes on where it was name={} offset={start} bytes={bytes}", replica.name());
+}
+
+/// The replica gets the rest of a snapshot, and the stream behind it.
+fn go_on_in_snapshot(cx: &mut ServerCx<'_>, resumed: Resumed, at: u64) {
+    let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
+    let Resumed { file, id, offset, ticket } = resumed;
+    let link = link(cx);
+    link.knows_psync = true;
+    let stream = Stream { reader: TailReader::new(shared, ticket, offset), has_begun: false };
+    link.sends = Sends::Snapshot(Snapshot { file, stream, at, has_head: true });
+    let (replica, form) = (Arc::clone(&link.replica), link.replica.form().word());
+    replica.heard_ms.store(now_ms, Relaxed);
+    become_replica(cx, Stage::GetsSnapshot);
+    cx.reply().simple(&format!("FULLRESYNC {id} {offset}{form} {RESUME}"));
+    notice!("a replica goes on in its snapshot name={} at={at}", replica.name());
 }
 
 /// The replica gets a snapshot, and the stream behind it.

@@ -59,7 +59,13 @@ pub enum Answer {
     /// The stream goes on; the history may have another name.
     GoesOn { id: Option<String>, form: Form },
     /// All data comes, of a moment in a history.
-    Begins { id: String, offset: u64, form: Form },
+    Begins {
+        id: String,
+        offset: u64,
+        form: Form,
+        /// Behind what has come of it before.
+        goes_on: bool,
+    },
     /// It does not take this server's place.
     Refuses,
 }
@@ -122,8 +128,8 @@ impl Link {
         !is_ending && self.shared.replication.upstream.is_current(self.version)
     }
 
-    /// Agrees with the primary on what it is to send.
-    pub fn greet(&mut self) -> Result<Answer, String> {
+    /// Agrees with the primary on what it is to send; `rest`: of a snapshot, if it has that still.
+    pub fn greet(&mut self, rest: Option<String>) -> Result<Answer, String> {
         let config = self.shared.config();
         let config = &config.replication;
         self.send(&["PING"])?;
@@ -156,6 +162,9 @@ impl Link {
         }
         self.tell(&["REPLCONF", "capa", "eof", "capa", "psync2", "capa", form::PACKED])?;
         self.tell(&["REPLCONF", "version", VERSION])?;
+        if let Some(rest) = rest {
+            self.tell(&["REPLCONF", form::RESUME, &rest])?;
+        }
         self.ask_for_data()
     }
 
@@ -178,9 +187,13 @@ impl Link {
         }
         let answer = self.line()?;
         let words: Vec<_> = answer.split(' ').collect();
+        let (words, goes_on) = match words.split_last() {
+            Some((&form::RESUME, words)) => (words, true),
+            _ => (&words[..], false),
+        };
         let (words, form) = match words.split_last() {
             Some((&form::PACKED, words)) => (words, Form::Packed),
-            _ => (&words[..], Form::Plain),
+            _ => (words, Form::Plain),
         };
         match words {
             ["+CONTINUE"] => Ok(Answer::GoesOn { id: None, form }),
@@ -188,7 +201,7 @@ impl Link {
             ["+FULLRESYNC", id, offset] => {
                 let offset = offset.parse().map_err(|_| format!("it answers {answer}"))?;
                 notice!("full synchronization from the primary id={id} offset={offset}");
-                Ok(Answer::Begins { id: (*id).to_owned(), offset, form })
+                Ok(Answer::Begins { id: (*id).to_owned(), offset, form, goes_on })
             }
             _ if takes_over => Ok(Answer::Refuses),
             _ => Err(format!("it answers PSYNC with {answer}")),

@@ -6,6 +6,7 @@
 //! whoever takes its place need nothing else.
 
 mod link;
+mod receive;
 mod snapshot;
 mod stream;
 mod wire;
@@ -25,6 +26,7 @@ use crate::state::shared::Shared;
 use crate::store::replication::upstream::{Primary, Stage};
 use crate::store::tuning::env;
 use link::{Answer, Link};
+use receive::Partial;
 use stream::Ended;
 
 /// After a failure it is tried again so much later.
@@ -42,12 +44,14 @@ pub fn start(shared: &'static Shared, commands: ServerCommands) -> io::Result<()
 struct Follower {
     shared: &'static Shared,
     replayer: Replayer,
+    /// What has come of a snapshot when a link broke.
+    partial: Option<Partial>,
 }
 
 impl Follower {
     fn new(shared: &'static Shared, commands: ServerCommands) -> Follower {
         let replayer = Replayer::new((shared, commands, WORKER), &stream_env(shared));
-        Follower { shared, replayer }
+        Follower { shared, replayer, partial: None }
     }
 
     fn run(mut self) {
@@ -82,7 +86,7 @@ impl Follower {
         let upstream = &shared.replication.upstream;
         let mut link = Link::connect(shared, primary, version)?;
         upstream.note(version, |upstream| upstream.set_stage(Stage::Greeting));
-        let answer = link.greet()?;
+        let answer = link.greet(self.partial.as_ref().and_then(Partial::wish))?;
         if !matches!(answer, Answer::Refuses) && shared.replication.failover.is_in_progress() {
             failover::end(shared);
         }
@@ -108,9 +112,9 @@ impl Follower {
                 }
                 form
             }
-            Answer::Begins { id, offset, form } => {
+            Answer::Begins { id, offset, form, goes_on } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
-                let file = snapshot::receive_and_say(&mut link, &id)?;
+                let file = snapshot::receive_and_say(&mut link, &mut self.partial, (&id, goes_on))?;
                 notice!("MASTER <-> REPLICA sync: Loading DB in memory primary={primary}");
                 link.stay_alive(|| snapshot::load(shared, version, &file, (&id, offset)))?;
                 notice!("MASTER <-> REPLICA sync: Finished with success primary={primary}");

@@ -1,8 +1,5 @@
-//! All data of the primary: received into a file, and loaded in place of what is here.
+//! All data of the primary, loaded in place of what is here.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -14,6 +11,7 @@ use kvasir_persistence::load::Entrance;
 use kvasir_structures::gate::ExclusivePass;
 
 use crate::following::link::Link;
+use crate::following::receive::{Partial, Received, receive};
 use crate::following::{WORKER, stream_env};
 use crate::loading::{forget_all, read, read_into};
 use crate::log::notice;
@@ -23,20 +21,8 @@ use crate::state::shared::Shared;
 use crate::workers::Message;
 use crate::workers::news::{Item, News};
 
-/// How long the mark behind a snapshot is.
-const MARK: usize = 40;
 /// How often it is looked whether nobody reads the log any more.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// A file that is removed when this is dropped.
-pub struct Received(PathBuf);
-
-impl Drop for Received {
-    fn drop(&mut self) {
-        // What stays behind is in nobody's way but the disk's.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 /// Whether what there is may be read until the snapshot takes its place: with `swapdb`, if it is
 /// the same data, only earlier.
@@ -46,72 +32,20 @@ fn may_be_aside(shared: &Shared, id: &str) -> bool {
 }
 
 /// Receives the snapshot; to clients that is a part of the loading if they notice nothing else.
-pub fn receive_and_say(link: &mut Link, id: &str) -> Result<Received, String> {
+pub fn receive_and_say(
+    link: &mut Link,
+    partial: &mut Option<Partial>,
+    (id, goes_on): (&str, bool),
+) -> Result<Received, String> {
     let (loading, is_aside) = (&link.shared.saving.loading, may_be_aside(link.shared, id));
     if is_aside {
         loading.begin_aside();
     }
-    let received = receive(link);
+    let received = receive(link, partial, goes_on);
     if is_aside && received.is_err() {
         loading.end();
     }
     received
-}
-
-/// Receives the snapshot, whether or not its size is told beforehand.
-fn receive(link: &mut Link) -> Result<Received, String> {
-    let head = link.line()?;
-    let received = Received(format!("temp-{}.rdb", std::process::id()).into());
-    let mut file = File::create(&received.0).map_err(|error| error.to_string())?;
-    let upstream = &link.shared.replication.upstream;
-    upstream.received.store(0, Relaxed);
-    upstream.total.store(0, Relaxed);
-    if let Some(mark) = head.strip_prefix("$EOF:").filter(|mark| mark.len() == MARK) {
-        notice!("receiving a snapshot from the primary");
-        receive_marked(link, &mut file, mark.as_bytes())?;
-    } else if let Some(size) = head.strip_prefix('$').and_then(|size| size.parse().ok()) {
-        notice!("receiving a snapshot from the primary bytes={size}");
-        upstream.total.store(size, Relaxed);
-        receive_sized(link, &mut file, size)?;
-    } else {
-        return Err(format!("in place of a snapshot it sends {head}"));
-    }
-    Ok(received)
-}
-
-fn receive_sized(link: &mut Link, file: &mut File, size: u64) -> Result<(), String> {
-    let mut left = size;
-    while left > 0 {
-        if link.unused().is_empty() {
-            link.receive()?;
-        }
-        let len = (link.unused().len() as u64).min(left) as usize;
-        write(link, file, len)?;
-        left -= len as u64;
-    }
-    Ok(())
-}
-
-fn receive_marked(link: &mut Link, file: &mut File, mark: &[u8]) -> Result<(), String> {
-    loop {
-        let unused = link.unused();
-        if let Some(len) = unused.windows(MARK).position(|window| window == mark) {
-            write(link, file, len)?;
-            link.pass(MARK);
-            return Ok(());
-        }
-        // What comes next may be the rest of the mark.
-        let len = unused.len().saturating_sub(MARK - 1);
-        write(link, file, len)?;
-        link.receive()?;
-    }
-}
-
-fn write(link: &mut Link, file: &mut File, len: usize) -> Result<(), String> {
-    file.write_all(&link.unused()[..len]).map_err(|error| error.to_string())?;
-    link.pass(len);
-    link.shared.replication.upstream.received.fetch_add(len as u64, Relaxed);
-    Ok(())
 }
 
 /// Puts the snapshot in the place of all data here, if that is still wanted. The log goes on where
@@ -156,7 +90,7 @@ fn load_in_place(
 ) -> Result<(), String> {
     close_log(shared)?;
     forget(shared, Some(version))?;
-    let (path, env) = (&*file.0, stream_env(shared));
+    let (path, env) = (file.path(), stream_env(shared));
     let read = read(shared, path, Entrance::Gate(shared.gate), (&env, false));
     let standing = read.map_err(|error| match forget(shared, None) {
         // What cannot be loaded as a whole is not there at all.
@@ -176,7 +110,7 @@ fn load_aside(
 ) -> Result<(), String> {
     let other = Keyspace::new(shared.gate, shared.keyspace.database_count());
     let libraries = Libraries::default();
-    let (path, env, into) = (&*file.0, stream_env(shared), (&other, &libraries));
+    let (path, env, into) = (file.path(), stream_env(shared), (&other, &libraries));
     let entrance = Entrance::Gate(shared.gate);
     let read = read_into(shared, into, path, entrance, (&env, false));
     let read = read
@@ -227,6 +161,7 @@ fn tell_of_all(shared: &Shared, mut tally: Tally) {
 /// server has to begin anew too.
 fn close_log(shared: &Shared) -> Result<(), String> {
     shared.replication.drop_links(&shared.workers);
+    shared.replication.drop_kept();
     shared.aof.turn_off();
     shared.aof.join();
     let (log, tail) = (&shared.keyspace.log, &shared.replication.tail);

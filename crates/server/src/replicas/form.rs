@@ -8,6 +8,8 @@ use kvasir_structures::packing::{self, Unsound};
 
 /// The word for it, in both directions.
 pub const PACKED: &str = "packed";
+/// The word for going on in a snapshot, in both directions; a replica says in which one, and where.
+pub const RESUME: &str = "resume";
 const SIZE: usize = 4;
 /// A piece that does not shrink is as long as it was, and has a header.
 const PACKED_MAX: usize = PIECE_SIZE + packing::HEADER_SIZE;

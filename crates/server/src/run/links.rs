@@ -50,6 +50,9 @@ impl Worker {
     /// Worker 0 has the backlog go when nobody has asked for it in a long time.
     fn tend_backlog(&mut self) {
         let Core { config, env, .. } = &self.core;
+        if self.index == 0 && self.shared.replication.keeps_snapshot() {
+            self.shared.replication.tend_kept(env.now_ms, config.replication.timeout * 1000);
+        }
         let ends_ms = self.shared.replication.backlog_ends_ms(&config.replication);
         if self.index != 0 || ends_ms.is_none_or(|ends_ms| ends_ms > env.now_ms) {
             return;
@@ -118,6 +121,7 @@ impl Worker {
             return;
         }
         notice!("a replica has its snapshot name={name} bytes={}", snapshot.at);
+        self.shared.replication.note_whole(&snapshot.file);
         link.sends = Sends::Stream(snapshot.stream);
         link.replica.set_stage(Stage::Online);
         link.replica.heard_ms.store(self.core.env.now_ms, Relaxed);
@@ -259,7 +263,9 @@ impl Worker {
         let next_ms = next_ms.chain(plan.and_then(|plan| plan.deadline_ms));
         let end_ms = self.shared.ending.deadline_ms().filter(|_| self.index == 0);
         let next_ms = next_ms.chain(end_ms);
-        let next_ms = next_ms.chain(ends_ms.filter(|_| self.index == 0)).min()?;
+        let keeps = self.index == 0 && self.shared.replication.keeps_snapshot();
+        let kept_ms = keeps.then_some(self.core.env.now_ms + LOOK_MS);
+        let next_ms = next_ms.chain(ends_ms.filter(|_| self.index == 0)).chain(kept_ms).min()?;
         Some(Duration::from_millis(next_ms.saturating_sub(self.core.env.now_ms)))
     }
 }

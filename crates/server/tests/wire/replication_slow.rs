@@ -1,6 +1,8 @@
 //! Replicas that are slower than those who write: what they have to get waits packed in memory, and
 //! then on disk.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -134,4 +136,56 @@ fn writes_wait_for_a_replica_if_they_are_to() {
     });
     assert_eq!(written.load(Relaxed), 64);
     wait_until_equal(&mut client, &mut reader);
+}
+
+/// Passes on what a primary sends: of the first connection so much, of others all. Says how much of
+/// these.
+fn break_once(primary_port: u16, after: usize) -> (u16, &'static AtomicUsize) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let passed: &'static AtomicUsize = Box::leak(Box::default());
+    std::thread::spawn(move || {
+        for (number, replica) in listener.incoming().enumerate() {
+            let Ok(mut replica) = replica else { return };
+            let Ok(mut primary) = TcpStream::connect(("127.0.0.1", primary_port)) else { return };
+            let (mut back, mut there) =
+                (primary.try_clone().unwrap(), replica.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut there, &mut back));
+            std::thread::spawn(move || {
+                let (mut bytes, mut left) = (vec![0; 64 << 10], after);
+                while let Ok(len @ 1..) = primary.read(&mut bytes) {
+                    if replica.write_all(&bytes[..len]).is_err() {
+                        break;
+                    }
+                    left = left.saturating_sub(len);
+                    if number == 0 && left == 0 {
+                        break;
+                    }
+                    if number > 0 {
+                        passed.fetch_add(len, Relaxed);
+                    }
+                }
+                let _ = replica.shutdown(Shutdown::Both);
+                let _ = primary.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    (port, passed)
+}
+
+#[test]
+fn a_snapshot_whose_link_breaks_goes_on_where_it_was() {
+    let port = free_port();
+    let primary = primary("io_uring", port, &["--rdbcompression", "no"]);
+    let mut client = primary.connect();
+    client.ask("DEBUG POPULATE 40000 key 1000");
+    let (between, passed) = break_once(port, 16 << 20);
+    let replica = replica(OURS[0], between, &[]).expect("it is ours");
+    let mut reader = replica.connect();
+    wait_until("it has begun", || figure(&mut client, "replication", "connected_slaves") == 1);
+    client.ask("SET meanwhile 1");
+    wait_until("the replica is linked", || is_linked(&mut reader));
+    wait_until_equal(&mut client, &mut reader);
+    assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
+    assert!(passed.load(Relaxed) < 32 << 20, "{} bytes", passed.load(Relaxed));
 }

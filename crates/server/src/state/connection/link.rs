@@ -12,6 +12,8 @@ pub struct Link {
     pub sends: Sends,
     /// It has asked by PSYNC, and is told of histories and offsets.
     pub knows_psync: bool,
+    /// The mark of a snapshot of which it has so many bytes.
+    pub rest: Option<(Vec<u8>, u64)>,
     /// How much had come from it when that was last looked at.
     pub received_bytes: u64,
 }
@@ -43,7 +45,7 @@ pub struct Stream {
 
 impl Link {
     pub fn new(replica: Arc<Replica>) -> Link {
-        Link { replica, sends: Sends::Nothing, knows_psync: false, received_bytes: 0 }
+        Link { replica, sends: Sends::Nothing, knows_psync: false, rest: None, received_bytes: 0 }
     }
 
     pub fn stage(&self) -> Stage {

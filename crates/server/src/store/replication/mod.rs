@@ -7,6 +7,7 @@
 //! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
 
 pub mod failover;
+pub mod kept;
 pub mod own_keys;
 pub mod places;
 pub mod role;
@@ -30,6 +31,7 @@ use crate::replicas::{Replica, Stage};
 use crate::store::{Store, random_id};
 use crate::workers::{Message, Workers};
 use failover::Failover;
+use kept::Kept;
 use own_keys::OwnKeys;
 use places::Places;
 use sync::Waiting;
@@ -63,6 +65,7 @@ pub struct Replication {
     /// What replicas can still be given of the stream.
     pub tail: Tail,
     pub places: Places,
+    kept: Mutex<Option<Kept>>,
     /// A snapshot for replicas is taken.
     pub is_syncing: AtomicBool,
     /// As a replica.
@@ -116,6 +119,7 @@ impl Replication {
             stats: SyncStats::default(),
             tail: Tail::default(),
             places: Places::default(),
+            kept: Mutex::default(),
             is_syncing: AtomicBool::new(false),
             upstream: Upstream::default(),
             failover: Failover::default(),
@@ -359,6 +363,7 @@ impl Replication {
     /// Keeps the backlog no more, which no replica has asked for in a long time.
     pub fn end_backlog(&self, store: &Store, alone: &mut ExclusivePass<'_>) {
         if self.lonely_since_ms.swap(0, Relaxed) > 0 && !self.has_links() {
+            self.drop_kept();
             self.tail.end(&store.keyspace.log, alone);
             notice!("the replication backlog is freed");
             if !store.keyspace.log.is_open() {

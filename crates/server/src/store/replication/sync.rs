@@ -198,6 +198,9 @@ fn begin(
         store.keyspace.log.end()
     );
     replication.stats.full.fetch_add(links.len() as u64, Relaxed);
+    if content.keys && content.functions {
+        replication.keep(file, (&id, store.keyspace.log.end()), links.len());
+    }
     for Link { worker, client, .. } in links {
         let offset = store.keyspace.log.end();
         let ticket = replication.tail.cold.open(offset).expect("the end is kept");
