@@ -19,6 +19,7 @@ use kvasir_structures::glob::{self, Case};
 use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, write_help};
 use crate::log::{self, notice, warning};
 use crate::machine::process;
+use crate::net::listening::Turn;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::shared::Shared;
 use crate::store::aof;
@@ -114,8 +115,15 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             let is_here = config.dir == changed.dir;
             check_log(cx.shared, if is_here { Path::new(".") } else { &changed.dir }, &changed)?;
         }
+        let turn = cx.shared.listeners.turn_to(config, &changed);
+        let turn = turn.map_err(|(name, reason)| SetError::Failed {
+            name: name.into(),
+            reason: reason.into(),
+        })?;
         reload_tls(cx.shared, &changed, &pairs)?;
-        change_files(cx.shared, config, changed)
+        let changed = change_files(cx.shared, config, changed)?;
+        listen_elsewhere(cx.shared, turn)?;
+        Ok(changed)
     });
     let config = changed.map_err(|error: SetError| Error::from_bytes(error.message()))?;
     let names =
@@ -136,6 +144,17 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();
+    Ok(())
+}
+
+/// Has worker 0 accept where the configuration now says.
+fn listen_elsewhere(shared: &Shared, turn: Turn<'_>) -> Result<(), SetError> {
+    let change = turn
+        .complete()
+        .map_err(|error| SetError::Failed { name: b"bind".to_vec(), reason: error.to_string() })?;
+    if let Some(change) = change {
+        shared.send(0, Message::Listen(change));
+    }
     Ok(())
 }
 

@@ -162,8 +162,9 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let tls = Endpoint::new(&config.tls)?;
     let facts = facts(&config, configured_by)?;
     let claim = aof::place::claim(&config, &facts.identity)?;
-    let listeners = listen::open(&config)?;
-    let (shared, threads) = start_workers(config, facts, access, tls, listeners)?;
+    let (listeners, sockets) = listen::open(&config)?;
+    let (shared, threads) = start_workers(config, facts, access, tls, sockets)?;
+    shared.listeners.take_over(listeners);
     shared.aof.hold(claim);
     let config = shared.config();
     let files = made_files(&config);

@@ -11,6 +11,7 @@ use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
 use crate::clients::pause::Pause;
+use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
 use crate::state::debugging::Debugging;
@@ -33,6 +34,7 @@ pub struct Shared {
     pub acl: Acl,
     pub clients: Clients,
     pub tls: Endpoint,
+    pub listeners: Listeners,
     pub pubsub: Hub,
     pub tracking: Tracking,
     pub monitors: Monitors,
@@ -71,6 +73,7 @@ impl Shared {
             acl,
             clients: Clients::default(),
             tls,
+            listeners: Listeners::default(),
             scripts: Cache::default(),
             samples: Samples::new(),
             error_codes: ErrorCodes::default(),

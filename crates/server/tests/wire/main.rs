@@ -44,6 +44,7 @@ mod images;
 mod introspection;
 mod life;
 mod limits;
+mod listeners;
 mod loading;
 mod loading_damaged;
 mod monitor;
