@@ -5,7 +5,6 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::command::{self, SetError};
@@ -224,7 +223,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();
         cx.shared.freeing.reset_figures();
-        cx.shared.aof.delayed.store(0, Relaxed);
+        cx.shared.aof.late.reset();
         cx.shared.compression.reset();
         cx.reply().ok();
         Ok(())

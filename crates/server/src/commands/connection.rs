@@ -6,7 +6,7 @@ use kvasir_acl::access::Access;
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec, Traits};
 use kvasir_resp::reply::Protocol;
 
 use crate::commands::auth::set_protocol;
@@ -24,6 +24,7 @@ static PING: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: -1,
         flags: Flags::FAST,
+        traits: Traits::WHILE_SUBSCRIBED,
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         arguments: &[Argument::string("message").optional()],
         ..Spec::BLANK
@@ -76,6 +77,7 @@ static SELECT: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: 2,
         flags: ANY_TIME_FAST,
+        traits: Traits::SELECTS,
         arguments: &[Argument::integer("index")],
         ..Spec::BLANK
     },
@@ -102,6 +104,7 @@ static RESET: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: 1,
         flags: HANDSHAKE,
+        traits: Traits::NOT_QUEUED.union(Traits::WHILE_SUBSCRIBED),
         ..Spec::BLANK
     },
     run: ServerRun::Plain(reset),
@@ -136,6 +139,7 @@ static QUIT: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: -1,
         flags: HANDSHAKE,
+        traits: Traits::NOT_QUEUED.union(Traits::WHILE_SUBSCRIBED),
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {

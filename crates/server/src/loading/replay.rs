@@ -4,6 +4,7 @@
 //! it executed: only what is no call ends the loading. `kvasir-server check-aof` judges by the same
 //! function.
 
+use kvasir_keyspace::spec::Traits;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -164,7 +165,7 @@ impl Replayer {
         self.calls += 1;
         let result = match entry.handler {
             Handler::Data(command) => run_data(self, command),
-            _ if entry.full_name == "select" => self.select(&args[1]),
+            _ if entry.spec.traits.contains(Traits::SELECTS) => self.select(&args[1]),
             _ if changes_something(entry) => {
                 let db = self.db;
                 self.aside()?.run(entry, args, db)

@@ -4,6 +4,7 @@
 //! batch inside the gate, and sends one payload per connection.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -267,6 +268,8 @@ impl Worker {
             }
             Event::Closed { connection, .. } => self.hear_goodbye(connection, batch),
             Event::Accepted { listener, socket } => self.accept(listener, socket),
+            // It is closed elsewhere, and the message that says so is under way.
+            Event::AcceptFailed { error, .. } if error.kind() == ErrorKind::InvalidInput => {}
             Event::AcceptFailed { error, .. } => {
                 warning!("accept failed error={error}");
             }

@@ -109,6 +109,7 @@ impl Shared {
     pub fn look_around(&self, now_ms: u64) {
         if self.samples.is_due(now_ms) {
             self.samples.look(now_ms, self.totals());
+            self.aof.look_whether_late(&self.keyspace.log);
         }
     }
 

@@ -41,6 +41,7 @@ mod going_back;
 mod hanging_disk;
 mod harness;
 mod images;
+mod info_session;
 mod introspection;
 mod life;
 mod limits;
