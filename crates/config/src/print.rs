@@ -114,8 +114,10 @@ fn default_directive(row: &Row) -> &'static str {
 /// What the sample file adds to an option's sentences.
 fn notes(row: &Row) -> Vec<String> {
     let mut notes = Vec::new();
-    if !matches!(row.kind, Kind::Bool | Kind::Text | Kind::Words | Kind::Master | Kind::SavePoints)
-    {
+    if !matches!(
+        row.kind,
+        Kind::Bool | Kind::Text | Kind::Secret | Kind::Words | Kind::Master | Kind::SavePoints
+    ) {
         notes.push(format!("Values: {}.", values(row.kind).replace('`', "")));
     }
     if matches!(row.place, Place::Fixed { .. }) {
@@ -138,7 +140,7 @@ fn values(kind: Kind) -> String {
         Kind::Memory { min, max: i64::MAX } => format!("bytes, at least {min}"),
         Kind::Memory { min, max } => format!("bytes, {min} to {max}"),
         Kind::Octal { max } => format!("octal, 0 to {max:o}"),
-        Kind::Text => "text".into(),
+        Kind::Text | Kind::Secret => "text".into(),
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Words => "words".into(),
         Kind::Master => "host and port, or `no one`".into(),

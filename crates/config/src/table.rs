@@ -216,7 +216,7 @@ fails with an error.",
     Row::new(
         "requirepass",
         Group::Security,
-        Kind::Text,
+        Kind::Secret,
         "",
         field!(requirepass),
         "\

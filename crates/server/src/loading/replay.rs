@@ -39,12 +39,20 @@ const OPEN: Duration = Duration::from_micros(200);
 /// Calls that failed and are named in the log of the server.
 const NAMED_MAX: u64 = 10;
 
+/// Redis's words, as far as they fit a file and a primary.
+const UNKNOWN: &str = "Unknown command";
+
+/// What `judge` says, of a call of a file.
+pub fn of_file(error: String) -> String {
+    if error.starts_with(UNKNOWN) { error + " reading the append only file," } else { error }
+}
+
 /// What a call of a log names, or why it is none. In a log commands have their own names, whatever
 /// clients have to call them.
 pub fn judge<'t>(table: &'t Table, args: Args<'_>) -> Result<&'t Entry, String> {
     let name = || args.name().escape_ascii();
     let entry = table.resolve(args);
-    let entry = entry.map_err(|_| format!("a call of {}, which is no command,", name()))?;
+    let entry = entry.map_err(|_| format!("{UNKNOWN} '{}'", name()))?;
     if !entry.spec.accepts_count(args.len()) {
         return Err(format!("a call of {} with too few words or too many", name()));
     }
@@ -309,7 +317,7 @@ impl Replay for Replayer {
         }
         let loading = &self.shared.saving.loading;
         loading.key_delay.wait(1, || loading.is_wanted());
-        self.run(args, |replayer, command| replayer.run_data(command, args))
+        self.run(args, |replayer, command| replayer.run_data(command, args)).map_err(of_file)
     }
 }
 
