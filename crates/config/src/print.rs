@@ -41,8 +41,9 @@ pub fn reference() -> String {
          Printed from the option table in `crates/config/src/table.rs`.\n\n\
          An option is set in a configuration file (`name value`), on the command line\n\
          (`--name value`) and, where the page says so, by `CONFIG SET name value`. What\n\
-         other servers know beyond that stands at the end.\n",
+         other servers know beyond that stands at the end.\n\n",
     );
+    out += &contents();
     for &group in Group::ALL {
         out += &format!("\n## {}\n", group.title());
         for row in rows(group) {
@@ -70,6 +71,16 @@ pub fn reference() -> String {
         }
     }
     out + &unsupported_section()
+}
+
+/// Every chapter with its options, each a link to where it is explained.
+fn contents() -> String {
+    let chapter = |&group: &Group| {
+        let options: Vec<String> =
+            rows(group).map(|row| format!("[{name}](#{name})", name = row.name)).collect();
+        format!("- **{}**: {}\n", group.title(), options.join(", "))
+    };
+    Group::ALL.iter().map(chapter).collect()
 }
 
 fn unsupported_section() -> String {
