@@ -1,5 +1,6 @@
 //! A call as rules see it: what it does to which database and channel.
 
+use kvasir_keyspace::spec::Traits;
 use std::ops::Range;
 
 use kvasir_keyspace::database::DbIndex;
@@ -39,7 +40,7 @@ impl Call<'_> {
 
     /// Whether it is about the databases that it names and no other.
     pub fn swaps(&self) -> bool {
-        self.entry.full_name == "swapdb"
+        self.entry.spec.traits.contains(Traits::NAMED_DATABASES)
     }
 
     /// COPY's `DB n`; none if an option is wrong.

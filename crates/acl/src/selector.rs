@@ -3,6 +3,7 @@
 //! A call is allowed if one selector of the user covers all of it.
 
 use kvasir_config::syntax;
+use kvasir_keyspace::spec::Traits;
 use kvasir_resp::inline;
 
 use crate::call::{Call, works_on_data};
@@ -91,10 +92,13 @@ impl Selector {
         if let Some((arg, _)) = named.find(|(_, db)| !self.databases.cover(*db)) {
             return denied(arg);
         }
-        // FLUSHALL is about every database.
         let needs_this =
             works_on_data(call.entry) && !call.swaps() && !self.databases.cover(call.db.0.into());
-        if needs_this || call.entry.full_name == "flushall" { denied(0) } else { Ok(()) }
+        if needs_this || call.entry.spec.traits.contains(Traits::EVERY_DATABASE) {
+            denied(0)
+        } else {
+            Ok(())
+        }
     }
 
     /// A call whose keys cannot be found fails when it runs, and touches none.

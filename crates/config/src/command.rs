@@ -220,7 +220,17 @@ mod tests {
             (&["timeout", "7", "hz", "x"], "hz", "argument couldn't be parsed into an integer"),
             (&["timeout", "-1"], "timeout", "argument must be between 0 and 2147483647 inclusive"),
             (&["timeout", "5", "Timeout", "6"], "Timeout", "duplicate parameter"),
-            (&["timeout", "3", "port", "4", "port", "5"], "port", "can't set immutable config"),
+            (
+                &["timeout", "3", "tcp-backlog", "4", "tcp-backlog", "5"],
+                "tcp-backlog",
+                "can't set immutable config",
+            ),
+            (&["port", "70000"], "port", "argument must be between 0 and 65535 inclusive"),
+            (
+                &["bind", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17"],
+                "bind",
+                "Too many bind addresses specified.",
+            ),
             (&["maxmemory", "abc"], "maxmemory", "argument must be a memory value"),
             (&["save", "900"], "save", "Invalid save parameters"),
             (&["hash-seed", "1"], "hash-seed", "not supported yet"),

@@ -38,6 +38,8 @@ pub enum Kind {
         max: u32,
     },
     Text,
+    /// A password: any bytes.
+    Secret,
     /// One of these words; each is lower case.
     Choice(&'static [&'static str]),
     /// Any number of words.
@@ -117,6 +119,7 @@ impl Kind {
             Kind::Memory { min, max } => parse_memory(word, min, max),
             Kind::Octal { max } => parse_octal(word, max),
             Kind::Text => parse_text(word),
+            Kind::Secret => Ok(Value::Text(word.to_vec())),
             Kind::Choice(choices) => parse_choice(word, choices),
             Kind::Events => notifications::parse(word).map(Value::Events),
             Kind::MemoryOrPercent => buffers::parse_memory_or_percent(word),
@@ -127,7 +130,8 @@ impl Kind {
     /// A single word may hold all of them, with spaces between: `save "900 1 300 10"`.
     fn parse_list(self, words: &[Vec<u8>]) -> Result<Value, String> {
         let words = match words {
-            [] => return Err("wrong number of arguments".into()),
+            [] if matches!(self, Kind::Master) => return Err("wrong number of arguments".into()),
+            [] => Vec::new(),
             [all] => split_words(&text(all)?),
             words => words.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
         };
@@ -248,7 +252,7 @@ fn parse_octal(word: &[u8], max: u32) -> Result<Value, String> {
     Ok(Value::Octal(bits))
 }
 
-/// A NUL byte would end a path early, so no text has one.
+/// A NUL byte would end a path early, so no text has one but passwords.
 fn parse_text(word: &[u8]) -> Result<Value, String> {
     if word.contains(&0) {
         return Err("argument contains a NUL byte".into());
@@ -298,6 +302,17 @@ mod tests {
         let printed = parsed.map(|value| String::from_utf8(value.to_bytes()).unwrap());
         let expect = expect.map(String::from).map_err(String::from);
         assert_eq!(printed, expect, "{kind:?} {word:?}");
+    }
+
+    /// `save` alone, as programs write it that have nothing to put behind it.
+    #[test]
+    fn a_list_may_be_empty_and_a_password_any_bytes() {
+        assert_eq!(Kind::SavePoints.parse(&[]), Ok(Value::Words(Vec::new())));
+        assert_eq!(Kind::Words.parse(&[]), Ok(Value::Words(Vec::new())));
+        assert!(Kind::Master.parse(&[]).is_err());
+        let secret = b"auth\0\xff".to_vec();
+        assert_eq!(Kind::Secret.parse(&[secret.clone()]), Ok(Value::Text(secret)));
+        assert!(Kind::Text.parse(&[b"a\0".to_vec()]).is_err());
     }
 
     #[test]

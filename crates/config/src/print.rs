@@ -41,8 +41,9 @@ pub fn reference() -> String {
          Printed from the option table in `crates/config/src/table.rs`.\n\n\
          An option is set in a configuration file (`name value`), on the command line\n\
          (`--name value`) and, where the page says so, by `CONFIG SET name value`. What\n\
-         other servers know beyond that stands at the end.\n",
+         other servers know beyond that stands at the end.\n\n",
     );
+    out += &contents();
     for &group in Group::ALL {
         out += &format!("\n## {}\n", group.title());
         for row in rows(group) {
@@ -70,6 +71,16 @@ pub fn reference() -> String {
         }
     }
     out + &unsupported_section()
+}
+
+/// Every chapter with its options, each a link to where it is explained.
+fn contents() -> String {
+    let chapter = |&group: &Group| {
+        let options: Vec<String> =
+            rows(group).map(|row| format!("[{name}](#{name})", name = row.name)).collect();
+        format!("- **{}**: {}\n", group.title(), options.join(", "))
+    };
+    Group::ALL.iter().map(chapter).collect()
 }
 
 fn unsupported_section() -> String {
@@ -114,8 +125,10 @@ fn default_directive(row: &Row) -> &'static str {
 /// What the sample file adds to an option's sentences.
 fn notes(row: &Row) -> Vec<String> {
     let mut notes = Vec::new();
-    if !matches!(row.kind, Kind::Bool | Kind::Text | Kind::Words | Kind::Master | Kind::SavePoints)
-    {
+    if !matches!(
+        row.kind,
+        Kind::Bool | Kind::Text | Kind::Secret | Kind::Words | Kind::Master | Kind::SavePoints
+    ) {
         notes.push(format!("Values: {}.", values(row.kind).replace('`', "")));
     }
     if matches!(row.place, Place::Fixed { .. }) {
@@ -138,7 +151,7 @@ fn values(kind: Kind) -> String {
         Kind::Memory { min, max: i64::MAX } => format!("bytes, at least {min}"),
         Kind::Memory { min, max } => format!("bytes, {min} to {max}"),
         Kind::Octal { max } => format!("octal, 0 to {max:o}"),
-        Kind::Text => "text".into(),
+        Kind::Text | Kind::Secret => "text".into(),
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Words => "words".into(),
         Kind::Master => "host and port, or `no one`".into(),

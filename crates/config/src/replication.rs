@@ -296,7 +296,7 @@ CLIENT DURABILITY REPLICAS asks it of one connection. 0: nothing is waited for."
     Row::new(
         "masterauth",
         Group::Replication,
-        Kind::Text,
+        Kind::Secret,
         "",
         field!(replication.primary_auth),
         "The password that the primary asks for. Empty: none.",
@@ -428,11 +428,13 @@ const fn switch(name: &'static str, default: &'static str) -> Row {
     idle(name, Kind::Bool, default)
 }
 
+/// Port 0 is none that answers; it is taken all the same, as in Redis.
 fn check_primary(value: &Value) -> Result<(), String> {
     let Value::Words(words) = value else { return Ok(()) };
     match &words[..] {
         [] => Ok(()),
-        [_, port] if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
-        _ => Err("a host and a port are needed".into()),
+        [_, port] if port.parse::<u16>().is_ok() => Ok(()),
+        [_, _] => Err("Invalid primary port".into()),
+        _ => Err("wrong number of arguments".into()),
     }
 }

@@ -65,9 +65,9 @@ static OPTIONS: &[Row] = &[
         field!(bind),
         "\
 Addresses to listen on: `*` is every IPv4 address, `::*` every IPv6 address.
-An address with `-` in front may be missing on this machine.",
+An address with `-` in front may be missing on this machine. When it changes,
+addresses that stay are listened at all the time, and connections stay.",
     )
-    .at_start()
     .check(check_bind),
     Row::new(
         "port",
@@ -75,9 +75,8 @@ An address with `-` in front may be missing on this machine.",
         integer(0, 65535),
         "6379",
         field!(port),
-        "TCP port. 0 listens on no TCP port.",
-    )
-    .at_start(),
+        "TCP port. 0 listens on no TCP port. When it changes, connections stay.",
+    ),
     Row::new(
         "tcp-backlog",
         Group::Network,
@@ -221,7 +220,7 @@ fails with an error.",
     Row::new(
         "requirepass",
         Group::Security,
-        Kind::Text,
+        Kind::Secret,
         "",
         field!(requirepass),
         "\

@@ -74,8 +74,7 @@ pub const PORT: Row = row(
     "0",
     field!(tls.port),
     "TCP port for connections over TLS, beside `port` or, with `port 0`, alone.",
-)
-.at_start();
+);
 
 pub const CERT_FILE: Row = row(
     "tls-cert-file",

@@ -17,6 +17,7 @@ pub struct Spec {
     /// Number of arguments with the command's name; negative: at least that many.
     pub arity: i32,
     pub flags: Flags,
+    pub traits: Traits,
     /// ACL categories beside those that follow from `flags` and `group`.
     pub categories: Categories,
     pub keys: &'static [KeySpec],
@@ -40,6 +41,7 @@ impl Spec {
         complexity: "O(1)",
         arity: 1,
         flags: Flags::empty(),
+        traits: Traits::empty(),
         categories: Categories::empty(),
         keys: &[],
         tips: &[],
@@ -126,6 +128,33 @@ bitflags! {
         const ALLOW_BUSY = 1 << 17;
         const NO_MANDATORY_KEYS = 1 << 18;
         const PROTECTED = 1 << 19;
+    }
+
+    /// What others have to know of a command, and COMMAND INFO does not tell. Rules that hold for
+    /// some commands ask for these, never for names: subcommands share names with commands.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Traits: u32 {
+        /// A transaction does not queue it, and it runs whatever memory there is.
+        const NOT_QUEUED = 1 << 0;
+        /// It runs what was queued.
+        const RUNS_QUEUED = 1 << 1;
+        /// A RESP2 client may call it while it subscribes to something: it could not tell the
+        /// reply to anything else from a message.
+        const WHILE_SUBSCRIBED = 1 << 2;
+        /// It may change data, or reach clients of other servers, without being a write.
+        const MAY_REPLICATE = 1 << 3;
+        /// Sends a message to whoever listens, here or elsewhere.
+        const PUBLISHES = 1 << 4;
+        /// Its options may name patterns of keys, which are found out while it runs.
+        const READS_PATTERNS = 1 << 5;
+        /// Changes every key of a database, by removing it.
+        const EMPTIES = 1 << 6;
+        /// Works on all databases.
+        const EVERY_DATABASE = 1 << 7;
+        /// Works on databases that it names, whole, and not on the one that is selected.
+        const NAMED_DATABASES = 1 << 8;
+        /// Has another database selected.
+        const SELECTS = 1 << 9;
     }
 
     /// ACL categories that a row names itself.

@@ -137,7 +137,10 @@ impl Epoll {
 
     pub(crate) fn unlisten(&mut self, id: ListenerId) {
         self.backoff.forget(id);
-        self.listeners.remove(id.index, id.generation);
+        if let Some(accepting) = self.listeners.remove(id.index, id.generation) {
+            // Closing alone would not do: there may be a hold on it. It rests if this fails.
+            let _ = epoll::delete(&self.epoll, &accepting.fd);
+        }
     }
 
     pub(crate) fn register(&mut self, mut socket: Socket) -> ConnectionId {

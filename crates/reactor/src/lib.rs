@@ -39,5 +39,5 @@ pub use file_ring::{Chain, FileRing};
 pub use memory::Buffer;
 pub use payload::{Cursor, Payload};
 pub use reactor::{Backend, BackendChoice, Options, Reactor};
-pub use socket::{Address, Listener, Socket};
+pub use socket::{Address, Listener, ListenerHold, Socket};
 pub use waker::Waker;

@@ -268,6 +268,19 @@ impl Listener {
         }
     }
 
+    /// A hold on it, for who ends it while a reactor has it.
+    ///
+    /// # Panics
+    ///
+    /// If it is of a simulated world.
+    pub fn hold(&self) -> io::Result<ListenerHold> {
+        match &self.fd {
+            ListenerDescriptor::Kernel(fd) => Ok(ListenerHold(fd.try_clone()?)),
+            #[cfg(feature = "sim")]
+            ListenerDescriptor::Simulated(_) => panic!("nobody ends it but its reactor"),
+        }
+    }
+
     /// # Panics
     ///
     /// If it is of a simulated world.
@@ -285,6 +298,23 @@ impl Listener {
             ListenerDescriptor::Simulated(place) => place,
             ListenerDescriptor::Kernel(_) => panic!("nobody of a simulated world comes there"),
         }
+    }
+}
+
+/// A listener that a reactor has, perhaps on another thread, so that it can be ended on the spot.
+#[derive(Debug)]
+pub struct ListenerHold(OwnedFd);
+
+impl ListenerHold {
+    /// From now on nobody can connect, who was not accepted yet is turned away, and the address is
+    /// free for another listener.
+    pub fn silence(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.0, rustix::net::Shutdown::Read)?)
+    }
+
+    /// Takes back a `silence`: its address was not lost meanwhile, only not listened at.
+    pub fn listen_again(&self, backlog: i32) -> io::Result<()> {
+        Ok(rustix::net::listen(&self.0, backlog)?)
     }
 }
 
@@ -376,6 +406,19 @@ mod tests {
             "Could not create server TCP listening socket {address}: bind: Address already in use"
         );
         assert_eq!(error.to_string(), expect);
+    }
+
+    #[test]
+    fn a_silenced_listener_gives_its_address_away_and_may_have_it_back() {
+        let first = Listener::tcp("127.0.0.1:0".parse().unwrap(), 16).unwrap();
+        let Address::Tcp(address) = first.local().unwrap() else { panic!("not TCP") };
+        let hold = first.hold().unwrap();
+        hold.silence().unwrap();
+        assert!(TcpStream::connect(address).is_err());
+        let every = SocketAddr::new("0.0.0.0".parse().unwrap(), address.port());
+        drop(Listener::tcp(every, 16).unwrap());
+        hold.listen_again(16).unwrap();
+        TcpStream::connect(address).unwrap();
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! Every client writes numbers, each in a transaction that sets a key and appends to a list. So the
 //! list says which of them are there, and the key has to agree. Under `always` all must be there
 //! that was answered, under `everysec` all that was answered more than a second before the end.
+//! Before that the peers start on copies of what was left, and have the same data (`peers`).
+
+mod peers;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,6 +20,8 @@ use kvasir_harness::link::Link;
 use kvasir_harness::random::Random;
 use kvasir_harness::raw::Raw;
 use kvasir_harness::server::Server;
+
+use peers::Peers;
 
 const CLIENTS: usize = 8;
 /// How long a server lives at most; `everysec` has something to lose only after a second.
@@ -55,6 +60,7 @@ pub fn main(options: &Options) -> Result<()> {
 
 pub fn crashes(count: usize, seed: u64, canary: bool) -> Result<()> {
     let dir = Directory::new()?;
+    let peers = Peers::new()?;
     let mut random = Random::new(seed);
     let bar = ProgressBar::new(count as u64);
     let style = "killed {bar:40} {pos}/{len}, {elapsed} of about {duration}";
@@ -67,7 +73,9 @@ pub fn crashes(count: usize, seed: u64, canary: bool) -> Result<()> {
             liburing: ["no", "yes"][round / 2 % 2],
         };
         let (answered, rewritten) = live_and_die(&dir.0, way, &mut random)?;
-        check(&dir.0, way, &answered, canary)
+        let digests = peers.digests(&dir.0);
+        let digests = digests.with_context(|| format!("after {way:?}, round {round}"))?;
+        check(&dir.0, way, (&answered, &digests), canary)
             .with_context(|| format!("killed {} times, last with {way:?}", round + 1))?;
         answers += answered.iter().map(|(answered, _)| answered.len()).sum::<usize>();
         rewrites += usize::from(rewritten);
@@ -159,9 +167,18 @@ fn write(dir: &Path, client: usize, is_over: &AtomicBool) -> Answered {
 }
 
 /// What is there after the next start is what was answered, and what was under way.
-fn check(dir: &Path, way: Way, answered: &[(Answered, Instant)], canary: bool) -> Result<()> {
+fn check(
+    dir: &Path,
+    way: Way,
+    (answered, digests): (&[(Answered, Instant)], &[(String, String)]),
+    canary: bool,
+) -> Result<()> {
     let _server = start(dir, way)?;
     let mut link = connect(dir)?;
+    let ours = peers::digest(&mut link)?;
+    for (peer, theirs) in digests {
+        ensure!(ours == *theirs, "{peer} loads other data: {theirs} is not {ours}");
+    }
     for (client, (answered, end)) in answered.iter().enumerate() {
         let is_kept = |at: &Instant| way.fsync == "always" || *at + SECOND < *end;
         let kept =

@@ -4,7 +4,7 @@ use kvasir_acl::call::Call;
 use kvasir_acl::check::{Denied, Reason, check};
 use kvasir_acl::log::{Context, Denial};
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
@@ -116,7 +116,7 @@ fn look(
 
 /// SORT's BY and GET read keys that their patterns make up, so they need the right to all.
 fn check_sort(connection: &Connection, call: &Call<'_>) -> Result<(), Error> {
-    if !matches!(call.entry.spec.name, "sort" | "sort_ro") {
+    if !call.entry.spec.traits.contains(Traits::READS_PATTERNS) {
         return Ok(());
     }
     let Some(option) = option_with_pattern(call.args) else { return Ok(()) };

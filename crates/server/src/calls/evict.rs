@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::evict::Eviction;
-use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_structures::gate::Pass;
 use kvasir_table::Entry;
 
@@ -49,7 +49,7 @@ pub fn admit(
 
 /// Whether a call may come after MULTI whatever memory there is: EXEC looks for itself.
 fn ends_transaction(entry: &Entry) -> bool {
-    matches!(entry.spec.name, "exec" | "discard" | "quit" | "reset")
+    entry.spec.traits.contains(Traits::NOT_QUEUED)
 }
 
 /// Whether a call may run that adds data; evicts if that takes room. No slot may be locked.

@@ -1,7 +1,8 @@
 //! Who has keys in a cache is told of what a call has changed.
 
+use kvasir_keyspace::spec::Traits;
 use kvasir_resp::args::Args;
-use kvasir_table::{Entry, Handler};
+use kvasir_table::Entry;
 
 use crate::calls::{fence, notifications};
 use crate::state::connection::Connection;
@@ -36,5 +37,5 @@ pub fn tell(
 
 /// Whether a call, if it succeeds, changes every key of a database.
 pub fn flushes(entry: &Entry) -> bool {
-    matches!(entry.handler, Handler::Data(_)) && matches!(entry.spec.name, "flushall" | "flushdb")
+    entry.spec.traits.contains(Traits::EMPTIES)
 }

@@ -5,7 +5,6 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::command::{self, SetError};
@@ -19,6 +18,7 @@ use kvasir_structures::glob::{self, Case};
 use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, is_word, write_help};
 use crate::log::{self, notice, warning};
 use crate::machine::process;
+use crate::net::listening::Turn;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::shared::Shared;
 use crate::stats::WorkerStats;
@@ -122,8 +122,15 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             let is_here = config.dir == changed.dir;
             check_log(cx.shared, if is_here { Path::new(".") } else { &changed.dir }, &changed)?;
         }
+        let turn = cx.shared.listeners.turn_to(config, &changed);
+        let turn = turn.map_err(|(name, reason)| SetError::Failed {
+            name: name.into(),
+            reason: reason.into(),
+        })?;
         reload_tls(cx.shared, &changed, &pairs)?;
-        change_files(cx.shared, config, changed)
+        let changed = change_files(cx.shared, config, changed)?;
+        listen_elsewhere(cx.shared, turn)?;
+        Ok(changed)
     });
     let config = changed.map_err(|error: SetError| Error::from_bytes(error.message()))?;
     let names =
@@ -144,6 +151,17 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     cx.shared.send_all(|| Message::Look);
     cx.reply().ok();
+    Ok(())
+}
+
+/// Has worker 0 accept where the configuration now says.
+fn listen_elsewhere(shared: &Shared, turn: Turn<'_>) -> Result<(), SetError> {
+    let change = turn
+        .complete()
+        .map_err(|error| SetError::Failed { name: b"bind".to_vec(), reason: error.to_string() })?;
+    if let Some(change) = change {
+        shared.send(0, Message::Listen(change));
+    }
     Ok(())
 }
 
@@ -213,7 +231,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();
         cx.shared.freeing.reset_figures();
-        cx.shared.aof.delayed.store(0, Relaxed);
+        cx.shared.aof.late.reset();
         cx.shared.compression.reset();
         cx.reply().ok();
         Ok(())

@@ -7,7 +7,7 @@ use kvasir_config::replication::Quorum;
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec, Traits};
 use kvasir_resp::reply::Protocol;
 
 use crate::commands::auth::set_protocol;
@@ -25,6 +25,7 @@ static PING: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: -1,
         flags: Flags::FAST,
+        traits: Traits::WHILE_SUBSCRIBED,
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         arguments: &[Argument::string("message").optional()],
         ..Spec::BLANK
@@ -77,6 +78,7 @@ static SELECT: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: 2,
         flags: ANY_TIME_FAST,
+        traits: Traits::SELECTS,
         arguments: &[Argument::integer("index")],
         ..Spec::BLANK
     },
@@ -103,6 +105,7 @@ static RESET: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: 1,
         flags: HANDSHAKE,
+        traits: Traits::NOT_QUEUED.union(Traits::WHILE_SUBSCRIBED),
         ..Spec::BLANK
     },
     run: ServerRun::Plain(reset),
@@ -137,6 +140,7 @@ static QUIT: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: -1,
         flags: HANDSHAKE,
+        traits: Traits::NOT_QUEUED.union(Traits::WHILE_SUBSCRIBED),
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {

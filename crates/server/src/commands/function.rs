@@ -3,7 +3,7 @@
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::functions;
-use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
+use kvasir_keyspace::spec::{Argument, Flags, Group, Spec, Traits};
 use kvasir_resp::args::Args;
 use kvasir_structures::glob::{self, Case};
 
@@ -22,6 +22,7 @@ static FCALL: ServerCommand = ServerCommand {
         name: "fcall",
         summary: "Calls a function of a loaded library.",
         since: "7.0.0",
+        traits: Traits::MAY_REPLICATE,
         arguments: FUNCTION_ARGUMENTS,
         ..RUN
     },

@@ -1,7 +1,9 @@
 //! SUBSCRIBE and its kin, PUBLISH, PUBSUB.
 
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
+use kvasir_keyspace::spec::{
+    Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec, Traits,
+};
 use kvasir_pubsub::Kind;
 use kvasir_structures::glob::{self, Case};
 
@@ -40,6 +42,7 @@ static SUBSCRIBE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of channels given",
         arity: -2,
         flags: SUBSCRIBING,
+        traits: Traits::WHILE_SUBSCRIBED,
         arguments: &[Argument::string("channel").multiple()],
         ..Spec::BLANK
     },
@@ -55,6 +58,7 @@ static UNSUBSCRIBE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of channels left",
         arity: -1,
         flags: SUBSCRIBING,
+        traits: Traits::WHILE_SUBSCRIBED,
         arguments: &[Argument::string("channel").optional().multiple()],
         ..Spec::BLANK
     },
@@ -70,6 +74,7 @@ static PSUBSCRIBE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of patterns given",
         arity: -2,
         flags: SUBSCRIBING,
+        traits: Traits::WHILE_SUBSCRIBED,
         arguments: &[Argument::block("pattern", &[PATTERN]).multiple()],
         ..Spec::BLANK
     },
@@ -85,6 +90,7 @@ static PUNSUBSCRIBE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of patterns left",
         arity: -1,
         flags: SUBSCRIBING,
+        traits: Traits::WHILE_SUBSCRIBED,
         arguments: &[PATTERN.optional().multiple()],
         ..Spec::BLANK
     },
@@ -100,6 +106,7 @@ static SSUBSCRIBE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of shard channels given",
         arity: -2,
         flags: SUBSCRIBING,
+        traits: Traits::WHILE_SUBSCRIBED,
         keys: SHARD_CHANNELS,
         arguments: &[Argument::string("shardchannel").multiple()],
         ..Spec::BLANK
@@ -116,6 +123,7 @@ static SUNSUBSCRIBE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of shard channels left",
         arity: -1,
         flags: SUBSCRIBING,
+        traits: Traits::WHILE_SUBSCRIBED,
         keys: SHARD_CHANNELS,
         arguments: &[Argument::string("shardchannel").optional().multiple()],
         ..Spec::BLANK
@@ -176,6 +184,7 @@ static PUBLISH: ServerCommand = ServerCommand {
         complexity: "O(N+M) for N subscribers that get it and M patterns that anybody subscribes to",
         arity: 3,
         flags: PUBLISHING,
+        traits: Traits::MAY_REPLICATE.union(Traits::PUBLISHES),
         arguments: &[Argument::string("channel"), Argument::string("message")],
         ..Spec::BLANK
     },
@@ -191,6 +200,7 @@ static SPUBLISH: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of subscribers that get it",
         arity: 3,
         flags: PUBLISHING,
+        traits: Traits::MAY_REPLICATE.union(Traits::PUBLISHES),
         keys: &[KeySpec::first(KeyFlags::NOT_KEY)],
         arguments: &[Argument::string("shardchannel"), Argument::string("message")],
         ..Spec::BLANK

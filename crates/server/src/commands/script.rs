@@ -2,7 +2,7 @@
 
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec};
+use kvasir_keyspace::spec::{Argument, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec, Traits};
 use kvasir_lua::interpreter::Sha;
 use kvasir_resp::args::Args;
 
@@ -68,6 +68,7 @@ static EVAL: ServerCommand = ServerCommand {
         name: "eval",
         summary: "Runs a Lua script.",
         since: "2.6.0",
+        traits: Traits::MAY_REPLICATE,
         arguments: SCRIPT_ARGUMENTS,
         ..RUN
     },
@@ -79,6 +80,7 @@ static EVALSHA: ServerCommand = ServerCommand {
         name: "evalsha",
         summary: "Runs a Lua script that was loaded before, by its SHA1.",
         since: "2.6.0",
+        traits: Traits::MAY_REPLICATE,
         keys: &[counted_keys(WRITES, None)],
         arguments: SHA_ARGUMENTS,
         ..RUN

@@ -6,7 +6,7 @@
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec, Traits};
 use kvasir_resp::reply::Mark;
 
 use crate::calls::admit::Moment;
@@ -50,6 +50,7 @@ static DISCARD: ServerCommand = ServerCommand {
         complexity: "O(N) where N is the number of queued calls.",
         arity: 1,
         flags: FLAGS.union(Flags::FAST),
+        traits: Traits::NOT_QUEUED,
         ..Spec::BLANK
     },
     run: ServerRun::Plain(discard),
@@ -120,6 +121,7 @@ static EXEC: ServerCommand = ServerCommand {
         complexity: "That of the queued calls.",
         arity: 1,
         flags: ANY_TIME_NOSCRIPT.union(Flags::SKIP_SLOWLOG),
+        traits: Traits::NOT_QUEUED.union(Traits::RUNS_QUEUED),
         ..Spec::BLANK
     },
     run: ServerRun::Session(exec),
@@ -184,7 +186,7 @@ fn hold(session: &mut Session, transaction: &Transaction) -> Result<(), Error> {
         if !plan_slots(keyspace, entry, args, db, &mut keys) {
             return session.hold_world();
         }
-        if entry.spec.name == "select"
+        if entry.spec.traits.contains(Traits::SELECTS)
             && let Ok(selected) = db_index(keyspace, &args[1])
         {
             db = selected;

@@ -44,7 +44,6 @@ impl Heard {
     ) {
         let all = &shared.workers.follower;
         let stats = &all.by_command[entry.index];
-        all.commands.add(1);
         if let Err(error) = result {
             stats.failed.add(1);
             shared.error_codes.count(&all.errors, error.text(), Author::Server);

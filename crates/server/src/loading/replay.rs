@@ -17,6 +17,7 @@ use kvasir_keyspace::event::Class;
 use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::rng::Rng;
+use kvasir_keyspace::spec::Traits;
 use kvasir_keyspace::view::{Env, Tally};
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_persistence::aof::load::Replay;
@@ -49,12 +50,20 @@ const RELAYED_KEPT_MAX: usize = 4 << 20;
 /// Calls that failed and are named in the log of the server.
 const NAMED_MAX: u64 = 10;
 
+/// Redis's words, as far as they fit a file and a primary.
+const UNKNOWN: &str = "Unknown command";
+
+/// What `judge` says, of a call of a file.
+pub fn of_file(error: String) -> String {
+    if error.starts_with(UNKNOWN) { error + " reading the append only file," } else { error }
+}
+
 /// What a call of a log names, or why it is none. In a log commands have their own names, whatever
 /// clients have to call them.
 pub fn judge<'t>(table: &'t Table, args: Args<'_>) -> Result<&'t Entry, String> {
     let name = || args.name().escape_ascii();
     let entry = table.resolve(args);
-    let entry = entry.map_err(|_| format!("a call of {}, which is no command,", name()))?;
+    let entry = entry.map_err(|_| format!("{UNKNOWN} '{}'", name()))?;
     if !entry.spec.accepts_count(args.len()) {
         return Err(format!("a call of {} with too few words or too many", name()));
     }
@@ -207,7 +216,7 @@ impl Replayer {
         let since = clock::ticks();
         let result = match entry.handler {
             Handler::Data(command) => run_data(self, command),
-            _ if entry.full_name == "select" => self.select(&args[1]),
+            _ if entry.spec.traits.contains(Traits::SELECTS) => self.select(&args[1]),
             _ if self.following.is_some() && entry.full_name == "publish" => {
                 self.heard.publish(Kind::Channel, args);
                 Ok(())
@@ -412,7 +421,7 @@ impl Replay for Replayer {
         }
         let loading = &self.shared.saving.loading;
         loading.key_delay.wait(1, || loading.is_wanted());
-        self.run(args, |replayer, command| replayer.run_data(command, args))
+        self.run(args, |replayer, command| replayer.run_data(command, args)).map_err(of_file)
     }
 
     fn counted(&mut self, bytes: &[u8]) {

@@ -9,6 +9,7 @@ use kvasir_config::{BindHost, Config};
 use kvasir_reactor::Listener;
 
 use crate::log::{notice, warning};
+use crate::net::listening::Listeners;
 
 /// What a client from elsewhere is told while there is no password.
 pub const PROTECTED_MODE: &str = "-DENIED Redis is running in protected mode because protected \
@@ -42,31 +43,69 @@ pub enum ListenerKind {
 pub struct Open {
     pub listener: Listener,
     pub kind: ListenerKind,
+    /// By which `Listeners` knows it; 0: not at all.
+    pub number: u64,
+}
+
+/// Where to listen for TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub kind: ListenerKind,
+    pub address: SocketAddr,
+    /// Of an address of `bind` that may be missing.
+    pub is_optional: bool,
+}
+
+impl Place {
+    /// Whether a socket for the one serves the other.
+    pub fn is_at(&self, other: &Place) -> bool {
+        (self.kind, self.address) == (other.kind, other.address)
+    }
 }
 
 /// Opens every socket; an address of `bind` that is marked optional may be missing, and any of a
 /// protocol that the system does not have.
-pub fn open(config: &Config) -> Result<Vec<Open>, String> {
-    let mut listeners = Vec::new();
-    let backlog = backlog(config);
-    let ports = [(config.port, ListenerKind::Client), (config.tls.port, ListenerKind::TlsClient)];
-    for (port, kind) in ports {
-        if port != 0 {
-            let opened = open_tcp(config, port)?;
-            listeners.extend(opened.into_iter().map(|listener| Open { listener, kind }));
+pub fn open(config: &Config) -> Result<(Listeners, Vec<Open>), String> {
+    let listeners = Listeners::default();
+    let mut sockets = Vec::new();
+    for place in places(config)? {
+        match listen(|| Listener::tcp(place.address, backlog(config))) {
+            Ok(listener) => sockets.push(listeners.keep(place, listener)?),
+            Err(error) if is_unavailable(&error, place.is_optional) => {
+                notice!("listening without an address reason={error}");
+            }
+            Err(error) => {
+                warning!("{error}");
+                let port = place.address.port();
+                return Err(format!("Failed listening on port {port} (TCP), aborting."));
+            }
         }
     }
     if !config.unixsocket.as_os_str().is_empty() {
         let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
-        let listener = Listener::unix(&config.unixsocket, backlog, mode);
+        let listener = Listener::unix(&config.unixsocket, backlog(config), mode);
         let listener = listener.map_err(|error| error.to_string())?;
         give_to_group(config)?;
-        listeners.push(Open { listener, kind: ListenerKind::Client });
+        sockets.push(Open { listener, kind: ListenerKind::Client, number: 0 });
     }
-    if listeners.is_empty() {
+    if sockets.is_empty() {
         return Err("Configured to not listen anywhere, exiting.".into());
     }
-    Ok(listeners)
+    Ok((listeners, sockets))
+}
+
+/// Every place that the configuration names.
+pub fn places(config: &Config) -> Result<Vec<Place>, String> {
+    let ports = [(config.port, ListenerKind::Client), (config.tls.port, ListenerKind::TlsClient)];
+    let mut places = Vec::new();
+    for (port, kind) in ports.into_iter().filter(|(port, _)| *port != 0) {
+        for bound in config.bind_addresses() {
+            let is_optional = bound.optional;
+            let addresses = resolve(bound.host, port)?.into_iter();
+            places.extend(addresses.map(|address| Place { kind, address, is_optional }));
+        }
+    }
+    Ok(places)
 }
 
 /// Has the unix socket belong to the group of the configuration, if that names one.
@@ -95,26 +134,6 @@ fn group_id(group: &str) -> io::Result<u32> {
     id.ok_or_else(|| io::Error::other("there is no such group"))
 }
 
-/// Listens on a port at every address of `bind`.
-fn open_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
-    let mut listeners = Vec::new();
-    for address in config.bind_addresses() {
-        for socket in resolve(address.host, port)? {
-            match listen(|| Listener::tcp(socket, backlog(config))) {
-                Ok(listener) => listeners.push(listener),
-                Err(error) if is_unavailable(&error, address.optional) => {
-                    notice!("listening without an address reason={error}");
-                }
-                Err(error) => {
-                    warning!("{error}");
-                    return Err(format!("Failed listening on port {port} (TCP), aborting."));
-                }
-            }
-        }
-    }
-    Ok(listeners)
-}
-
 /// Tries for a while to get an address that is in use: a server that was killed a moment ago may
 /// still have it, since the system takes an io_uring apart after the process has ended.
 fn listen(listen: impl Fn() -> io::Result<Listener>) -> io::Result<Listener> {
@@ -138,7 +157,7 @@ fn listen(listen: impl Fn() -> io::Result<Listener>) -> io::Result<Listener> {
     }
 }
 
-fn backlog(config: &Config) -> i32 {
+pub fn backlog(config: &Config) -> i32 {
     config.tcp_backlog.min(i32::MAX as u32) as i32
 }
 
@@ -157,7 +176,7 @@ fn resolve(host: BindHost<'_>, port: u16) -> Result<Vec<SocketAddr>, String> {
 }
 
 /// This machine does not have the whole protocol, or an address that may be missing.
-fn is_unavailable(error: &io::Error, is_optional: bool) -> bool {
+pub fn is_unavailable(error: &io::Error, is_optional: bool) -> bool {
     match error.kind() {
         io::ErrorKind::Unsupported => true,
         io::ErrorKind::AddrNotAvailable => is_optional,

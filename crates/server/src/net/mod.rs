@@ -2,4 +2,5 @@
 
 pub mod input;
 pub mod listen;
+pub mod listening;
 pub mod tls;

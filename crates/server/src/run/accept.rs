@@ -7,16 +7,26 @@ use kvasir_reactor::{Address, ListenerId, Socket};
 
 use crate::clients::Origin;
 use crate::net::listen::{ListenerKind, PROTECTED_MODE};
+use crate::net::listening::Change;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::workers::Message;
 
 impl Worker {
+    /// Accepts at other sockets, as the configuration now says.
+    pub fn listen_as(&mut self, change: Change) {
+        let Change { opened, closed } = change;
+        for gone in self.listeners.extract_if(.., |open| closed.contains(&open.number)) {
+            self.reactor.unlisten(gone.id);
+        }
+        opened.into_iter().for_each(|open| self.listen(open));
+    }
+
     /// Gives a new connection to the worker that has the fewest.
     pub fn accept(&mut self, listener: ListenerId, socket: Socket) {
         let stats = &self.shared.workers[self.index].stats;
-        let of_listener = self.listeners.iter().find(|(id, _)| *id == listener);
-        let Some((_, kind)) = of_listener.copied() else { return };
+        let of_listener = self.listeners.iter().find(|open| open.id == listener);
+        let Some(kind) = of_listener.map(|open| open.kind) else { return };
         let is_tls = kind == ListenerKind::TlsClient;
         if let Err(text) = self.admit(&socket, is_tls) {
             stats.rejected_connections.add(1);

@@ -1,8 +1,6 @@
 //! Calls that are put off, and connections that go on afterwards: after a pause, or when what they
 //! wait for has come.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::Flags;
@@ -86,7 +84,6 @@ pub fn puts_off(
     }
     if core.env.logs && is_behind(shared, &core.config) {
         connection.postpone_for_disk(&shared.pause, entry);
-        shared.aof.delayed.fetch_add(connection.waiting.is_postponed.into(), Relaxed);
     }
     connection.waiting.is_postponed
 }

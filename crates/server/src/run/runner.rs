@@ -6,7 +6,7 @@ use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
@@ -81,8 +81,6 @@ pub struct Runner<'w> {
     last_call: usize,
     /// Time for each source.
     share: Ticks,
-    /// Requests that were run.
-    done: u64,
 }
 
 impl<'w> Runner<'w> {
@@ -101,7 +99,6 @@ impl<'w> Runner<'w> {
             timing: Timing::start(batch.requests.len(), &thresholds),
             last_call: 0,
             share: Ticks::from_nanos(share.max(SHARE_NS_MIN)),
-            done: 0,
         }
     }
 
@@ -127,18 +124,12 @@ impl<'w> Runner<'w> {
             }
             position.next += 1;
             if let Some(start) = self.run_request(batch, position.next - 1) {
-                self.end(batch);
+                self.end_streak(batch, None);
                 return Some(start);
             }
         }
-        self.end(batch);
-        None
-    }
-
-    /// Counts what was run.
-    fn end(&mut self, batch: &Batch) {
         self.end_streak(batch, None);
-        self.shared.workers[self.worker].stats.commands.add(self.done);
+        None
     }
 
     /// Whether the next request's source has had its time of this turn.
@@ -212,7 +203,6 @@ impl<'w> Runner<'w> {
             let mark = connection.reply.mark();
             let session = self.answer(&mut connection, batch, index);
             send_served(self.shared, self.core);
-            self.done += u64::from(!connection.waiting.is_postponed);
             if let Some((entry, run)) = session {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });
             }
@@ -311,7 +301,7 @@ impl<'w> Runner<'w> {
             Ok(true) => return None,
             Err(error) => {
                 stats.rejected.add(1);
-                let error = match entry.full_name == "exec" {
+                let error = match entry.spec.traits.contains(Traits::RUNS_QUEUED) {
                     true => connection.abort_exec(&self.shared.keyspace, &error),
                     false => error,
                 };

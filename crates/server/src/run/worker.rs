@@ -4,6 +4,7 @@
 //! batch inside the gate, and sends one payload per connection.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -40,14 +41,21 @@ const SPARE_BYTES_MAX: usize = 64 * 1024;
 /// How often it is tried to do what a busy script has held up.
 const SERVING_RETRY: Duration = Duration::from_millis(20);
 
+/// Where connections come in, and of what kind they are.
+pub struct Listening {
+    pub id: ListenerId,
+    pub kind: ListenerKind,
+    /// By which `Shared::listeners` knows it.
+    pub number: u64,
+}
+
 pub struct Worker {
     pub index: usize,
     pub shared: &'static Shared,
     pub commands: ServerCommands,
     pub reactor: Reactor,
     pub connections: Vec<Option<Box<Connection>>>,
-    /// Where connections come in, and of what kind they are.
-    pub listeners: Vec<(ListenerId, ListenerKind)>,
+    pub listeners: Vec<Listening>,
     pub core: Core,
     pub interpreters: Interpreters,
     /// The connection whose script is busy, while others are served.
@@ -115,8 +123,9 @@ impl Worker {
 
     /// Accepts connections there.
     pub fn listen(&mut self, open: Open) {
-        let id = self.reactor.listen(open.listener);
-        self.listeners.push((id, open.kind));
+        let Open { listener, kind, number } = open;
+        let id = self.reactor.listen(listener);
+        self.listeners.push(Listening { id, kind, number });
     }
 
     /// Serves until the server stops. The worker is handed around whole, since a session takes it.
@@ -266,6 +275,8 @@ impl Worker {
             }
             Event::Closed { connection, .. } => self.hear_goodbye(connection, batch),
             Event::Accepted { listener, socket } => self.accept(listener, socket),
+            // It is closed elsewhere, and the message that says so is under way.
+            Event::AcceptFailed { error, .. } if error.kind() == ErrorKind::InvalidInput => {}
             Event::AcceptFailed { error, .. } => {
                 warning!("accept failed error={error}");
             }
@@ -477,6 +488,7 @@ impl Worker {
         for message in messages {
             match message {
                 Message::Adopt { socket, kind } => self.adopt(socket, kind),
+                Message::Listen(change) => self.listen_as(change),
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::EndWaits(end) => self.end_all_waits(end),

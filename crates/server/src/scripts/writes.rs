@@ -1,6 +1,6 @@
 //! Whether a call may change data, or reach clients of other servers.
 
-use kvasir_keyspace::spec::{Flags, Group};
+use kvasir_keyspace::spec::{Flags, Group, Traits};
 use kvasir_lua::interpreter::Sha;
 use kvasir_lua::shebang::parse_script;
 use kvasir_resp::args::Args;
@@ -12,9 +12,7 @@ use crate::scripts::libraries::Libraries;
 /// Whether calls of a command may, whatever their arguments.
 pub fn may_write(entry: &Entry) -> bool {
     let spec = entry.spec;
-    spec.flags.contains(Flags::WRITE)
-        || runs_code(entry)
-        || matches!(spec.name, "pfcount" | "publish" | "spublish")
+    spec.flags.contains(Flags::WRITE) || spec.traits.contains(Traits::MAY_REPLICATE)
 }
 
 /// Whether this call may: one of a script or of a function that says that it writes nothing does
@@ -39,5 +37,5 @@ pub fn may_call_write(
 }
 
 fn runs_code(entry: &Entry) -> bool {
-    entry.spec.group == Group::Scripting && matches!(entry.spec.name, "eval" | "evalsha" | "fcall")
+    entry.spec.group == Group::Scripting && entry.spec.traits.contains(Traits::MAY_REPLICATE)
 }

@@ -20,7 +20,7 @@ use kvasir_resp::args::Args;
 use kvasir_table::Table;
 
 use crate::commands;
-use crate::loading::replay::judge;
+use crate::loading::replay::{judge, of_file};
 use crate::start::aof_repair::{self, NotCut, say};
 use crate::start::check_rdb;
 
@@ -257,7 +257,7 @@ struct Calls {
 
 impl Replay for Calls {
     fn call(&mut self, args: Args<'_>) -> Result<(), String> {
-        judge(&self.table, args)?;
+        judge(&self.table, args).map_err(of_file)?;
         self.count += 1;
         Ok(())
     }

@@ -31,6 +31,7 @@ use crate::info::crash;
 use crate::log::{self, notice, warning};
 use crate::machine::{paging, process};
 use crate::net::listen::{self, Open};
+use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
 use crate::run::worker::Worker;
 use crate::state::shared::Shared;
@@ -221,7 +222,7 @@ fn start_workers(
     mut facts: Facts,
     access: (Table, Acl),
     tls: Endpoint,
-    listeners: Vec<Open>,
+    (listeners, sockets): (Listeners, Vec<Open>),
 ) -> Result<Running, Refusal> {
     let choice = config.memory.huge_pages;
     huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
@@ -232,8 +233,8 @@ fn start_workers(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = config.io_threads.count(cores);
     let options = reactor_options(&config);
-    let mut listeners = Some(listeners);
-    let starts = (0..count).map(|index| Start::new(index, &options, listeners.take()));
+    let mut sockets = Some(sockets);
+    let starts = (0..count).map(|index| Start::new(index, &options, sockets.take()));
     let starts = starts.collect::<Result<Vec<Start>, _>>().map_err(no_thread)?;
     let mut wakers = Vec::new();
     for start in &starts {
@@ -244,6 +245,7 @@ fn start_workers(
     }
     signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
     let shared = assemble(config, facts, access, tls, wakers);
+    shared.listeners.take_over(listeners);
     crash::install(shared);
     shared.saving.file.begin(&shared.config(), &shared.facts.identity);
     shared.saving.obey(&shared.config());

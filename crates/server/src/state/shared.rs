@@ -11,6 +11,7 @@ use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
 use crate::clients::pause::Pause;
+use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
 use crate::state::debugging::Debugging;
@@ -34,6 +35,7 @@ pub struct Shared {
     pub acl: Acl,
     pub clients: Clients,
     pub tls: Endpoint,
+    pub listeners: Listeners,
     pub pubsub: Hub,
     pub tracking: Tracking,
     pub monitors: Monitors,
@@ -74,6 +76,7 @@ impl Shared {
             acl,
             clients: Clients::default(),
             tls,
+            listeners: Listeners::default(),
             scripts: Cache::default(),
             samples: Samples::new(),
             error_codes: ErrorCodes::default(),
@@ -113,6 +116,7 @@ impl Shared {
     pub fn look_around(&self, now_ms: u64) {
         if self.samples.is_due(now_ms) {
             self.samples.look(now_ms, self.totals());
+            self.aof.look_whether_late(&self.keyspace.log);
         }
     }
 

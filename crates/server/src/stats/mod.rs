@@ -48,7 +48,6 @@ impl Counter {
 pub struct WorkerStats {
     pub connections: Counter,
     pub rejected_connections: Counter,
-    pub commands: Counter,
     pub hits: Counter,
     pub misses: Counter,
     pub expired: Counter,
@@ -104,7 +103,6 @@ impl WorkerStats {
         WorkerStats {
             connections: Counter::default(),
             rejected_connections: Counter::default(),
-            commands: Counter::default(),
             hits: Counter::default(),
             misses: Counter::default(),
             expired: Counter::default(),
@@ -136,11 +134,15 @@ impl WorkerStats {
         }
     }
 
+    /// Calls that have run, those of scripts and transactions included.
+    pub fn calls(&self) -> u64 {
+        self.by_command.iter().map(|command| command.calls.value()).sum()
+    }
+
     pub fn reset(&self) {
         let counters = [
             &self.connections,
             &self.rejected_connections,
-            &self.commands,
             &self.hits,
             &self.misses,
             &self.expired,

@@ -38,7 +38,7 @@ impl Totals {
         let busy_us = (time.system + time.user).as_micros() as u64;
         let none = Totals { busy_us, ..Totals::default() };
         workers.fold(none, |sum, stats| Totals {
-            commands: sum.commands + stats.commands.value(),
+            commands: sum.commands + stats.calls(),
             input_bytes: sum.input_bytes + stats.input_bytes.value(),
             output_bytes: sum.output_bytes + stats.output_bytes.value(),
             cycles: sum.cycles + stats.cycles.value(),

@@ -13,6 +13,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
 
 use crate::net::listen::ListenerKind;
+use crate::net::listening::Change;
 use crate::replicas::sync_file::Begun;
 use crate::scripts::state::ScriptState;
 use crate::stats::WorkerStats;
@@ -40,6 +41,8 @@ pub struct WorkerHandle {
 pub enum Message {
     /// A new connection, accepted elsewhere.
     Adopt { socket: Socket, kind: ListenerKind },
+    /// Accept at other sockets.
+    Listen(Change),
     /// Close this client's connection, if it is still there.
     Kill(u64),
     /// End the wait of this client.

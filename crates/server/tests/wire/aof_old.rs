@@ -144,10 +144,13 @@ fn calls_that_fail_or_change_no_data_are_passed_over() {
 #[test]
 fn what_is_no_call_is_refused_by_the_tool_and_the_server() {
     for (script, what) in [
-        ("SET a 1; FOO a", "a call of FOO, which is no command, at byte 27"),
-        ("MULTI; CONFIG FOO a; EXEC", "a call of CONFIG, which is no command, at byte"),
+        ("SET a 1; FOO a", "Unknown command 'FOO' reading the append only file, at byte 27"),
+        (
+            "MULTI; CONFIG FOO a; EXEC",
+            "Unknown command 'CONFIG' reading the append only file, at byte",
+        ),
         ("SET a 1; LPUSH a", "a call of LPUSH with too few words or too many at byte 27"),
-        ("\"\"", "a call of , which is no command, at byte 0"),
+        ("\"\"", "Unknown command '' reading the append only file, at byte 0"),
     ] {
         let directory = directory();
         let old = directory.path().join("appendonly.aof");

@@ -75,7 +75,7 @@ impl Server {
         let mut workers: Vec<_> = reactors.into_iter().enumerate().map(start).collect();
         let listener = Listener::simulated(network, SocketAddr::new(*ip, *port));
         let first = workers[0].as_mut().expect("it has just been made");
-        first.listen(Open { listener, kind: ListenerKind::Client });
+        first.listen(Open { listener, kind: ListenerKind::Client, number: 0 });
         Ok(Server { shared, workers, keeper, log_due_ns: Some(0) })
     }
 

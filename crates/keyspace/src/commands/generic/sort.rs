@@ -22,7 +22,7 @@ use crate::plan::KeyAt;
 use crate::set_value::Set;
 use crate::sorted_set_value::SortedSet;
 use crate::spec::{
-    Argument, ArgumentKind, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec,
+    Argument, ArgumentKind, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec, Traits,
 };
 use crate::value::{Kind, Record, Tag, Text};
 use crate::view::View;
@@ -61,6 +61,7 @@ static SORT: Command = Command {
         name: "sort",
         summary: "Sorts the elements of a list, a set or a sorted set; returns or stores them.",
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::MOVABLEKEYS),
+        traits: Traits::READS_PATTERNS,
         keys: &[KeySpec::first(READS), PATTERN_KEYS, DESTINATION],
         arguments: &[
             Argument::key("key", 0),
@@ -85,6 +86,7 @@ static SORT_RO: Command = Command {
         summary: "Sorts the elements of a list, a set or a sorted set and returns them.",
         since: "7.0.0",
         flags: Flags::READONLY.union(Flags::MOVABLEKEYS),
+        traits: Traits::READS_PATTERNS,
         keys: &[KeySpec::first(READS), PATTERN_KEYS],
         arguments: &[
             Argument::key("key", 0),

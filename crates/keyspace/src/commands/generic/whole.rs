@@ -7,7 +7,7 @@ use crate::command::{Command, Roam, Run, World};
 use crate::database::DbIndex;
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Argument, Categories, Flags, Group, Spec};
+use crate::spec::{Argument, Categories, Flags, Group, Spec, Traits};
 use crate::view::Garbage;
 use crate::waiting::note_all;
 
@@ -53,6 +53,7 @@ static FLUSHDB: Command = Command {
         complexity: "O(1), then O(N) in the background where N is the number of keys.",
         arity: -1,
         flags: Flags::WRITE,
+        traits: Traits::EMPTIES,
         categories: Categories::DANGEROUS.union(Categories::KEYSPACE),
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         history: &[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")],
@@ -78,6 +79,7 @@ static FLUSHALL: Command = Command {
         complexity: "O(1), then O(N) in the background where N is the number of keys.",
         arity: -1,
         flags: Flags::WRITE,
+        traits: Traits::EMPTIES.union(Traits::EVERY_DATABASE),
         categories: Categories::DANGEROUS.union(Categories::KEYSPACE),
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         history: &[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")],
@@ -128,6 +130,7 @@ static SWAPDB: Command = Command {
         complexity: "O(N) where N is the number of clients that watch or wait for keys of the two.",
         arity: 3,
         flags: Flags::WRITE.union(Flags::FAST),
+        traits: Traits::NAMED_DATABASES,
         categories: Categories::DANGEROUS.union(Categories::KEYSPACE),
         arguments: &[Argument::integer("index1"), Argument::integer("index2")],
         ..Spec::BLANK

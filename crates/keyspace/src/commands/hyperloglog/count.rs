@@ -6,7 +6,7 @@ use super::stored;
 use crate::command::{Command, Cx, Run};
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec, Traits};
 use crate::text_value;
 
 pub static COMMANDS: &[&Command] = &[&PFCOUNT];
@@ -21,6 +21,7 @@ static PFCOUNT: Command = Command {
                      O(N) for N keys, which takes far longer.",
         arity: -2,
         flags: Flags::READONLY,
+        traits: Traits::MAY_REPLICATE,
         keys: &[KeySpec {
             notes: Some("Keeps the estimate in the key, which replicas hear of."),
             ..KeySpec::range(KeyFlags::RW.union(KeyFlags::ACCESS), 1, -1, 1)

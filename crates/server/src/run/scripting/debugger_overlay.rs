@@ -5,6 +5,7 @@
 //! between nothing is logged, nobody who watches a key or waits for it hears of it, and no message
 //! is sent. So what cannot be put back key by key is refused.
 
+use kvasir_keyspace::spec::Traits;
 use std::collections::HashMap;
 
 use kvasir_keyspace::command::Run;
@@ -38,7 +39,7 @@ struct Heard {
 impl Session {
     /// Whether a call of the script is one that can't be undone.
     pub fn check_undoable(&self, entry: &Entry) -> Result<(), Error> {
-        let is_whole = matches!(entry.spec.name, "flushall" | "flushdb" | "swapdb");
+        let is_whole = entry.spec.traits.intersects(Traits::EMPTIES.union(Traits::NAMED_DATABASES));
         if is_whole && self.is_forked() {
             let text = "ERR This command is not possible while a script is debugged unless by \
                 SCRIPT DEBUG SYNC, since it can not be undone";
@@ -54,7 +55,7 @@ impl Session {
 
     /// Makes a call for a script that is debugged and undone.
     pub fn call_unheard(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Error> {
-        if matches!(entry.spec.name, "publish" | "spublish") {
+        if entry.spec.traits.contains(Traits::PUBLISHES) {
             self.connection.reply.integer(0);
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! Messages for a connection: where they are written, and what it may call while they come.
 
+use kvasir_keyspace::spec::Traits;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
@@ -56,20 +57,6 @@ impl Connection {
     }
 }
 
-/// What a RESP2 client may call while it subscribes to something: it could not tell the reply to
-/// anything else from a message.
-const ALLOWED: [&str; 9] = [
-    "ping",
-    "subscribe",
-    "unsubscribe",
-    "psubscribe",
-    "punsubscribe",
-    "ssubscribe",
-    "sunsubscribe",
-    "quit",
-    "reset",
-];
-
 /// Whether the connection gets messages in RESP2, where they look like replies.
 pub fn is_in_subscribed_mode(connection: &Connection) -> bool {
     connection.kind == ClientKind::Subscriber && connection.reply.protocol() == Protocol::Resp2
@@ -78,7 +65,8 @@ pub fn is_in_subscribed_mode(connection: &Connection) -> bool {
 /// Fails if a client in RESP2's subscribed mode may not call this.
 #[inline]
 pub fn check_mode(connection: &Connection, entry: &Entry) -> Result<(), Error> {
-    if !is_in_subscribed_mode(connection) || ALLOWED.contains(&entry.full_name.as_str()) {
+    let is_allowed = entry.spec.traits.contains(Traits::WHILE_SUBSCRIBED);
+    if is_allowed || !is_in_subscribed_mode(connection) {
         return Ok(());
     }
     Err(Error::new(format!(

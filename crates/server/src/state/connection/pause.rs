@@ -1,5 +1,6 @@
 //! A connection whose calls are put off: it keeps its requests, and makes them again.
 
+use kvasir_keyspace::spec::Traits;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_resp::args::Args;
@@ -62,7 +63,8 @@ impl Connection {
     fn may_write(&self, entry: &Entry) -> bool {
         let queued = self.multi.transaction.iter().flat_map(|transaction| &transaction.calls);
         may_write(entry)
-            || entry.spec.name == "exec" && queued.map(|call| call.entry).any(may_write)
+            || entry.spec.traits.contains(Traits::RUNS_QUEUED)
+                && queued.map(|call| call.entry).any(may_write)
     }
 
     /// As `may_write`, of this very call: scripts and functions may say that they write nothing.
@@ -70,7 +72,7 @@ impl Connection {
         let code = (&shared.scripts, &shared.libraries);
         let queued = self.multi.transaction.iter().flat_map(|transaction| &transaction.calls);
         may_call_write(code, entry, args)
-            || entry.spec.name == "exec"
+            || entry.spec.traits.contains(Traits::RUNS_QUEUED)
                 && queued
                     .map(|call| (call.entry, call.args.as_args()))
                     .any(|(entry, args)| may_call_write(code, entry, args))

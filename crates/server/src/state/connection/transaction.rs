@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_keyspace::view::Env;
 use kvasir_keyspace::watching::{Mark, Watching, has_expired};
 use kvasir_resp::args::{Args, ArgsBuf};
@@ -15,9 +15,6 @@ use kvasir_structures::{crc16, hash};
 use kvasir_table::Entry;
 
 use crate::state::connection::Connection;
-
-/// Commands that a transaction does not queue.
-const NOT_QUEUED: [&str; 4] = ["exec", "discard", "quit", "reset"];
 
 /// Calls since MULTI.
 #[derive(Default)]
@@ -62,7 +59,7 @@ impl Connection {
                 "ERR Command '{name}' not allowed inside a transaction"
             )));
         }
-        if NOT_QUEUED.contains(&entry.spec.name) {
+        if entry.spec.traits.contains(Traits::NOT_QUEUED) {
             return Ok(false);
         }
         let mut copy = ArgsBuf::new();

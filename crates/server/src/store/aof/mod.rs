@@ -6,6 +6,7 @@
 //! (`fence`). The format of the files is `kvasir_persistence::aof`.
 
 pub mod demand;
+pub mod late;
 pub mod output;
 pub mod place;
 pub mod rewrite;
@@ -26,12 +27,14 @@ use kvasir_persistence::aof::files::Files;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::claim::Claim;
 use kvasir_persistence::disk::RealDisk;
+use kvasir_reactor::clock::monotonic_ns;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Log;
 
 use crate::log::warning;
 use crate::store::Store;
 use demand::Demand;
+use late::Late;
 
 /// How long the end of the server waits for a rewrite to tidy up, which a busy disk makes long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,7 +62,7 @@ pub struct Aof {
     refuses_writes: AtomicBool,
     /// DEBUG AOF-FLUSH-SLEEP: microseconds to wait before something is written.
     pub sleep_us: AtomicU64,
-    pub delayed: AtomicU64,
+    pub late: Late,
     pub demand: Demand,
     /// While it is on. Whoever has both locks took this one first; to change files takes time.
     files: Mutex<Option<Files<RealDisk>>>,
@@ -132,7 +135,7 @@ pub struct Facts {
     pub output: &'static str,
     /// Something is written that is not on disk yet, and shall be.
     pub is_syncing: bool,
-    /// Calls that were put off, as the disk had too little of what came before.
+    /// How often the disk has taken too long.
     pub delayed_syncs: u64,
 }
 
@@ -147,7 +150,7 @@ impl Aof {
             held_back: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             refuses_writes: AtomicBool::new(false),
             sleep_us: AtomicU64::new(0),
-            delayed: AtomicU64::new(0),
+            late: Late::default(),
             demand: Demand::default(),
             files: Mutex::default(),
             claim: Mutex::default(),
@@ -238,6 +241,17 @@ impl Aof {
         }
     }
 
+    /// Says so if the disk takes too long. To be called now and then.
+    pub fn look_whether_late(&self, log: &Log) {
+        if let Some(waited_ms) = self.late.look(|| monotonic_ns() / 1_000_000, log.end()) {
+            let waiting_bytes = self.waiting_bytes(log);
+            warning!(
+                "Asynchronous AOF fsync is taking too long (disk is busy?). waited_ms={waited_ms} \
+                 waiting_bytes={waiting_bytes}"
+            );
+        }
+    }
+
     /// What keeps writes from being made, if anything does.
     #[inline]
     pub fn check_write(&self) -> Result<(), Error> {
@@ -288,7 +302,7 @@ impl Aof {
             base_size: state.base_size,
             output: state.output,
             is_syncing: self.counts() && is_syncing,
-            delayed_syncs: self.delayed.load(Relaxed),
+            delayed_syncs: self.late.count(),
         }
     }
 

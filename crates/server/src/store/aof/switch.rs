@@ -22,7 +22,7 @@ use kvasir_reactor::clock;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
 
-use crate::log::warning;
+use crate::log::{notice, warning};
 use crate::store::Store;
 use crate::store::aof::Aof;
 use crate::store::aof::output::Output;
@@ -189,7 +189,13 @@ impl Aof {
     }
 
     pub fn turn_off(&self) {
-        let cancel = lock(&self.state).rewrite.cancel.clone();
+        let state = lock(&self.state);
+        let (cancel, is_rewriting) = (state.rewrite.cancel.clone(), state.rewrite.began.is_some());
+        drop(state);
+        if is_rewriting {
+            // Redis's words, though it is a thread.
+            notice!("Killing running AOF rewrite child: the log is turned off");
+        }
         cancel.ask();
         self.stop();
     }

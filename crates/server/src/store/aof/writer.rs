@@ -128,11 +128,18 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         self.writer.put_first(&self.shared.replication.places.pass_to(self.writer.written()));
         let turn = self.turn(config, &state, is_stopping);
         drop(state);
+        if matches!(turn.when, When::Every(_)) {
+            self.shared
+                .aof
+                .late
+                .begin(clock::monotonic_ns() / 1_000_000, self.shared.keyspace.log.end());
+        }
         let sleep_us = self.shared.aof.sleep_us.load(Relaxed);
         if sleep_us > 0 && self.writer.has_work() {
             std::thread::sleep(Duration::from_micros(sleep_us));
         }
         let result = self.writer.step(&mut self.output, &turn);
+        self.shared.aof.late.end();
         self.shared.aof.written.store(self.writer.written(), Relaxed);
         self.shared.aof.publish_durable(self.shared, self.writer.durable());
         if turn.switch_at.is_some_and(|offset| self.writer.has_reached(offset)) {

@@ -46,6 +46,7 @@ fn wait_for_work(shared: &'static Store) -> Arc<Cancel> {
         let has_none = |state: &mut State| !state.is_wanted && !shared.aof.wants_rewrite();
         let waited = saving.changed.wait_timeout_while(state, LOOK, has_none);
         (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        shared.aof.look_whether_late(&shared.keyspace.log);
         let is_wanted = std::mem::take(&mut state.is_wanted);
         if !state.is_closed && (is_wanted || is_due_now(shared, saving, &state)) {
             let cancel = Arc::<Cancel>::default();
