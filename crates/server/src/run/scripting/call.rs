@@ -407,6 +407,9 @@ fn is_function_call(args: Args<'_>) -> bool {
 /// One without a shebang line is refused the first call that may not be made, and one that has
 /// flags is not begun.
 fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<(), Error> {
+    if flags.given && !flags.allow_stale {
+        session.check_stale()?;
+    }
     if !flags.given || flags.no_writes {
         return Ok(());
     }
