@@ -75,7 +75,7 @@ pub fn crashes(count: usize, seed: u64, canary: bool) -> Result<()> {
         let (answered, rewritten) = live_and_die(&dir.0, way, &mut random)?;
         let digests = peers.digests(&dir.0);
         let digests = digests.with_context(|| format!("after {way:?}, round {round}"))?;
-        check(&dir.0, way, (&answered, &digests), canary)
+        check(&dir.0, way, &answered, &digests, canary)
             .with_context(|| format!("killed {} times, last with {way:?}", round + 1))?;
         answers += answered.iter().map(|(answered, _)| answered.len()).sum::<usize>();
         rewrites += usize::from(rewritten);
@@ -170,7 +170,8 @@ fn write(dir: &Path, client: usize, is_over: &AtomicBool) -> Answered {
 fn check(
     dir: &Path,
     way: Way,
-    (answered, digests): (&[(Answered, Instant)], &[(String, String)]),
+    answered: &[(Answered, Instant)],
+    digests: &[(String, String)],
     canary: bool,
 ) -> Result<()> {
     let _server = start(dir, way)?;

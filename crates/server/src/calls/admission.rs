@@ -54,7 +54,9 @@ pub fn check(
     if entry.spec.flags.contains(Flags::NO_ASYNC_LOADING) && saving.loading.is_aside() {
         return Err(LOADING);
     }
-    check_stale(scene, entry)?;
+    if !entry.spec.flags.contains(Flags::STALE) {
+        check_stale(scene.shared, &scene.core.config)?;
+    }
     if entry.spec.flags.contains(Flags::WRITE) {
         saving.check_write(scene.shared)?;
         scene.shared.aof.check_write()?;
@@ -75,17 +77,12 @@ pub fn check_replicas(shared: &Shared, config: &Config, now_ms: u64) -> Result<(
 
 /// Fails if what this replica has may be old, and it is not to show that.
 #[inline]
-fn check_stale(scene: Scene<'_>, entry: &Entry) -> Result<(), Error> {
-    let upstream = &scene.shared.replication.upstream;
-    let is_fresh = || upstream.stage() == Stage::Online;
-    if !upstream.is_replica()
-        || scene.core.config.replication.serves_stale_data
-        || entry.spec.flags.contains(Flags::STALE)
-        || is_fresh()
-    {
-        return Ok(());
-    }
-    Err(STALE)
+pub fn check_stale(shared: &Shared, config: &Config) -> Result<(), Error> {
+    let upstream = &shared.replication.upstream;
+    let shows_it = !upstream.is_replica()
+        || config.replication.serves_stale_data
+        || upstream.stage() == Stage::Online;
+    if shows_it { Ok(()) } else { Err(STALE) }
 }
 
 /// What a client may not do that monitors: as in Redis it counts as a replica.

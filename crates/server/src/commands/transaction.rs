@@ -167,6 +167,9 @@ fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> 
     if !session.may_write() && has(Flags::DENYOOM) {
         return Err(OUT_OF_MEMORY);
     }
+    if !transaction.calls.iter().all(|call| call.entry.spec.flags.contains(Flags::STALE)) {
+        session.check_stale()?;
+    }
     let shared = session.shared();
     if has(Flags::WRITE) {
         shared.saving.check_write(shared)?;

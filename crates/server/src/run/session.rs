@@ -334,6 +334,12 @@ impl Session {
         admission::check_replicas(shared, &core.config, core.env.now_ms)
     }
 
+    /// Fails if this is a replica whose data may be old, and that does not show it.
+    pub fn check_stale(&self) -> Result<(), Error> {
+        let Worker { shared, core, .. } = &*self.worker;
+        admission::check_stale(shared, &core.config)
+    }
+
     /// What the session does is not to be logged, since the server ends before it does.
     pub fn cut_short(&mut self) {
         self.is_cut_short = true;

@@ -266,3 +266,39 @@ fn the_backlog_obeys_its_options_and_goes_when_nobody_has_come_for_long() {
     // What is written from now on is nowhere: nobody may go on behind it.
     assert_ne!(id(&mut client), before);
 }
+
+/// A script, a function and a transaction show no more than a call does.
+#[test]
+fn stale_data_is_not_shown_by_code_either() {
+    let library = "#!lua name=l\n\
+        redis.register_function('plain', function(k) return redis.call('GET', k[1]) end)\n\
+        redis.register_function{function_name = 'stale', callback = function() return 'hello' end, \
+        flags = {'allow-stale', 'no-writes'}}";
+    let told = |server: &Server| {
+        let (mut client, mut other) = (server.connect(), server.connect());
+        client.ask("SET k v");
+        client.call(&["FUNCTION", "LOAD", library]);
+        client.ask("CONFIG SET replica-serve-stale-data no");
+        other.ask("MULTI");
+        other.ask("GET k");
+        // Nobody is there.
+        client.ask("REPLICAOF 127.0.0.1 1");
+        let calls: [&[&str]; 5] = [
+            &["GET", "k"],
+            &["EVAL", "return redis.pcall('GET', KEYS[1])", "1", "k"],
+            &["EVAL", "#!lua\nreturn 1", "0"],
+            &["FCALL", "plain", "1", "k"],
+            &["FCALL", "stale", "0"],
+        ];
+        let mut told: Vec<String> =
+            calls.iter().map(|call| client.call(call).to_string()).collect();
+        told.push(other.ask("EXEC").to_string());
+        told
+    };
+    let ours = told(&Server::kvasir("epoll", &[]));
+    assert_eq!(ours[4], "\"hello\"");
+    assert!(ours[..4].iter().all(|text| text.starts_with("(error) ")), "{ours:#?}");
+    for oracle in [Server::redis(&[]), Server::valkey(&[])].into_iter().flatten() {
+        assert_eq!(ours, told(&oracle), "{}", oracle.name);
+    }
+}

@@ -1,4 +1,4 @@
-//! The way back after a crash: Redis's checkers accept what is left, and Redis and Valkey start on it.
+//! The way back after a crash: Redis's checkers accept what is left, Redis and Valkey start on it.
 //!
 //! They work on copies: a peer that starts cuts off what is torn, and rewrites.
 

@@ -407,8 +407,12 @@ fn is_function_call(args: Args<'_>) -> bool {
 /// One without a shebang line is refused the first call that may not be made, and one that has
 /// flags is not begun.
 fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<(), Error> {
-    if !flags.given || flags.no_writes {
+    let check_stale = || if flags.allow_stale { Ok(()) } else { session.check_stale() };
+    if !flags.given {
         return Ok(());
+    }
+    if flags.no_writes {
+        return check_stale();
     }
     if !flags.allow_oom && session.is_out_of_memory() {
         return Err(OUT_OF_MEMORY);
@@ -419,7 +423,7 @@ fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<()
         let text = "ERR Can not execute a script with write flag using *_ro command.";
         return Err(Error::fixed(text));
     }
-    Ok(())
+    check_stale()
 }
 
 /// Locks what the code will touch; says how many keys the call names.

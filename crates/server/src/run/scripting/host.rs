@@ -299,6 +299,9 @@ impl Running {
         if entry.spec.flags.contains(Flags::NOSCRIPT) && !self.is_freed(entry) {
             return Err(Error::fixed("ERR This Redis command is not allowed from script"));
         }
+        if !entry.spec.flags.contains(Flags::STALE) {
+            self.session.check_stale()?;
+        }
         self.session.admit(entry, args, Moment::Script)?;
         self.session.check_undoable(entry)?;
         let flags = entry.spec.flags;

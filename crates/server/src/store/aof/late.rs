@@ -1,4 +1,4 @@
-//! Whether the disk takes too long for `appendfsync everysec`, which is said and counted as in Redis.
+//! Whether the disk takes too long for `appendfsync everysec`: said and counted as in Redis.
 //!
 //! The thread `log` says when it goes to the disk and up to where in the log; whoever looks later
 //! sees how long it has been there, and whether something has come that waits behind it. Redis
