@@ -6,7 +6,7 @@
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
 use crate::{
-    IoBackend, PubsubDefault, WhoMay, aof, buffers, memory, operations, persistence, replication,
+    IoBackend, PubsubDefault, WhoMay, aof, buffers, memcached, memory, operations, persistence, replication,
     testing, tls,
 };
 
@@ -52,7 +52,8 @@ the command that removes them.";
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
     let last = replication::ROWS.iter().chain(testing::ROWS);
-    OPTIONS.iter().chain(&aof::ROWS).chain(operations::OPTIONS).chain(last)
+    let first = OPTIONS.iter().chain(&memcached::ROWS);
+    first.chain(&aof::ROWS).chain(operations::OPTIONS).chain(last)
 }
 
 /// All but those of the last groups.
@@ -139,6 +140,7 @@ While the user `default` has no password, accept clients only from the loopback
 interface and the unix socket.",
     ),
     tls::PORT,
+    tls::MEMCACHED,
     tls::CERT_FILE,
     tls::KEY_FILE,
     tls::KEY_FILE_PASS,

@@ -11,8 +11,10 @@ use crate::table::{field, integer};
 /// Every `tls-` option that Kvasir obeys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsConfig {
-    /// 0: no TLS.
+    /// 0: no TLS for clients of Redis.
     pub port: u16,
+    /// Clients of memcached speak it.
+    pub memcached: bool,
     pub cert_file: PathBuf,
     pub key_file: PathBuf,
     pub key_file_pass: Vec<u8>,
@@ -45,6 +47,13 @@ pub enum AuthClients {
     Optional,
 }
 
+impl TlsConfig {
+    /// Whether anybody speaks it.
+    pub fn is_used(&self) -> bool {
+        self.port != 0 || self.memcached
+    }
+}
+
 /// Whether an option is one of TLS: a new value, or the same again, has the files read anew.
 pub fn is_tls(name: &str) -> bool {
     name.starts_with("tls-")
@@ -68,6 +77,15 @@ pub const PORT: Row = row(
     "0",
     field!(tls.port),
     "TCP port for connections over TLS, beside `port` or, with `port 0`, alone.",
+)
+.at_start();
+
+pub const MEMCACHED: Row = row(
+    "tls-memcached",
+    Kind::Bool,
+    "no",
+    field!(tls.memcached),
+    "Whether connections to memcached-port use TLS, as `memcached -Z`.",
 )
 .at_start();
 

@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::event::{Class, Event};
 use crate::found::Found;
 use crate::gone::{is_dead, note_expired};
+use crate::item::{self, Item};
 use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::snapshot::Image;
@@ -372,7 +373,22 @@ impl<'a, 'g> View<'a, 'g> {
         self.save_before_change(key);
         let mut found = self.search(key, Count::Nothing)?;
         found.note_use();
+        if found.record().has_trailer() {
+            found.forget_id();
+        }
         Some(found)
+    }
+
+    /// A record for who changes neither its value nor its expiry: counts a hit or a miss.
+    #[inline]
+    pub fn fetch(&mut self, key: usize) -> Option<Found<'_>> {
+        self.search(key, Count::HitOrMiss)
+    }
+
+    /// As [`View::fetch`], without a trace.
+    #[inline]
+    pub fn revisit(&mut self, key: usize) -> Option<Found<'_>> {
+        self.search(key, Count::Nothing)
     }
 
     /// Whether calls wait for this key.
@@ -417,7 +433,21 @@ impl<'a, 'g> View<'a, 'g> {
     }
 
     /// Sets a key to a value, whatever it was.
+    #[inline]
     pub fn put(&mut self, key: usize, tag: Tag, body: NewBody<'_, Object>, expiry_ms: Option<u64>) {
+        self.put_item(key, tag, body, expiry_ms, Item::default());
+    }
+
+    /// As [`View::put`], with what memcached's clients know of it.
+    pub fn put_item(
+        &mut self,
+        key: usize,
+        tag: Tag,
+        body: NewBody<'_, Object>,
+        expiry_ms: Option<u64>,
+        item: Item,
+    ) {
+        let trailer = item.needed_trailer();
         self.note_ready(key, tag.kind());
         self.save_before_change(key);
         let guard = self.guard_of(key);
@@ -429,7 +459,8 @@ impl<'a, 'g> View<'a, 'g> {
             self.tally.noted_expiry = true;
         }
         let Some(mut occupied) = slot.find(hash, name) else {
-            let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
+            let mut record =
+                OwnedRecord::with_trailer(name, tag as u8, body, expiry_ms, trailer.as_ref());
             record.borrow_mut().set_clock(self.env.clock_of_new());
             slot.insert(hash, record, &keeper);
             return self.tell(key, Class::NEW, "new");
@@ -440,6 +471,7 @@ impl<'a, 'g> View<'a, 'g> {
             && occupied.record().expiry_ms().is_none()
             && !occupied.record().parts_expire()
             && expiry_ms.is_none()
+            && trailer.is_none()
             && occupied.record_mut().try_write(bytes)
         {
             let mut record = occupied.record_mut();
@@ -447,7 +479,8 @@ impl<'a, 'g> View<'a, 'g> {
             record.set_clock(clock);
             return;
         }
-        let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
+        let mut record =
+            OwnedRecord::with_trailer(name, tag as u8, body, expiry_ms, trailer.as_ref());
         record.borrow_mut().set_clock(clock);
         let old = occupied.replace(record);
         let has_passed = |expiry_ms| self.env.has_passed(expiry_ms);
@@ -462,16 +495,29 @@ impl<'a, 'g> View<'a, 'g> {
 
     /// Sets a key to a string: compressed or not, in its record or beside it, as options and its
     /// length ask for.
+    #[inline]
     pub fn put_text(&mut self, key: usize, tag: Tag, bytes: &[u8], expiry_ms: Option<u64>) {
+        self.put_text_item(key, tag, bytes, expiry_ms, Item::default());
+    }
+
+    /// As [`View::put_text`], with what memcached's clients know of it.
+    pub fn put_text_item(
+        &mut self,
+        key: usize,
+        tag: Tag,
+        bytes: &[u8],
+        expiry_ms: Option<u64>,
+        item: Item,
+    ) {
         if let Some(compressed) = self.env.compression.compress(bytes) {
             let body = compression::body(&compressed);
-            return self.put(key, Tag::CompressedText, body, expiry_ms);
+            return self.put_item(key, Tag::CompressedText, body, expiry_ms, item);
         }
         if bytes.len() < crate::value::SHARED_TEXT_MIN {
-            return self.put(key, tag, NewBody::Bytes(bytes), expiry_ms);
+            return self.put_item(key, tag, NewBody::Bytes(bytes), expiry_ms, item);
         }
         let object = Box::new(Object::Text(std::sync::Arc::new(bytes.to_vec())));
-        self.put(key, tag, NewBody::Object(object), expiry_ms);
+        self.put_item(key, tag, NewBody::Object(object), expiry_ms, item);
     }
 
     /// Takes a record out of its table.
@@ -501,8 +547,9 @@ impl<'a, 'g> View<'a, 'g> {
     }
 
     /// Adds a record under the name of a key that is free.
-    pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
+    pub fn insert(&mut self, key: usize, mut record: OwnedRecord<Object>) {
         self.save_before_change(key);
+        item::forget_id(&mut record);
         self.note_ready(key, Tag::of(record.borrow()).kind());
         let expiry_ms = value::next_expiry_ms(record.borrow());
         self.tally.noted_expiry |= expiry_ms.is_some();

@@ -3,9 +3,10 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::chown;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kvasir_config::{BindHost, Config};
+use kvasir_config::{BindHost, Config, FileMode};
 use kvasir_reactor::Listener;
 
 use crate::log::{notice, warning};
@@ -36,6 +37,19 @@ pub enum ListenerKind {
     Client,
     /// As `Client`, within TLS.
     TlsClient,
+    Memcached,
+    /// As `Memcached`, within TLS.
+    TlsMemcached,
+}
+
+impl ListenerKind {
+    pub fn is_tls(self) -> bool {
+        matches!(self, ListenerKind::TlsClient | ListenerKind::TlsMemcached)
+    }
+
+    pub fn is_memcached(self) -> bool {
+        matches!(self, ListenerKind::Memcached | ListenerKind::TlsMemcached)
+    }
 }
 
 /// An open socket.
@@ -49,7 +63,15 @@ pub struct Open {
 pub fn open(config: &Config) -> Result<Vec<Open>, String> {
     let mut listeners = Vec::new();
     let backlog = backlog(config);
-    let ports = [(config.port, ListenerKind::Client), (config.tls.port, ListenerKind::TlsClient)];
+    let memcached = match config.tls.memcached {
+        true => ListenerKind::TlsMemcached,
+        false => ListenerKind::Memcached,
+    };
+    let ports = [
+        (config.port, ListenerKind::Client),
+        (config.tls.port, ListenerKind::TlsClient),
+        (config.memcached.port, memcached),
+    ];
     for (port, kind) in ports {
         if port != 0 {
             let opened = open_tcp(config, port)?;
@@ -57,16 +79,24 @@ pub fn open(config: &Config) -> Result<Vec<Open>, String> {
         }
     }
     if !config.unixsocket.as_os_str().is_empty() {
-        let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
-        let listener = Listener::unix(&config.unixsocket, backlog, mode);
-        let listener = listener.map_err(|error| error.to_string())?;
+        let listener = open_unix(&config.unixsocket, config.unixsocketperm, backlog)?;
         give_to_group(config)?;
         listeners.push(Open { listener, kind: ListenerKind::Client });
+    }
+    let memcached = &config.memcached;
+    if !memcached.unixsocket.as_os_str().is_empty() {
+        let listener = open_unix(&memcached.unixsocket, memcached.unixsocketperm, backlog)?;
+        listeners.push(Open { listener, kind: ListenerKind::Memcached });
     }
     if listeners.is_empty() {
         return Err("Configured to not listen anywhere, exiting.".into());
     }
     Ok(listeners)
+}
+
+fn open_unix(path: &Path, mode: FileMode, backlog: i32) -> Result<Listener, String> {
+    let mode = (mode.0 != 0).then_some(mode.0);
+    Listener::unix(path, backlog, mode).map_err(|error| error.to_string())
 }
 
 /// Has the unix socket belong to the group of the configuration, if that names one.

@@ -13,6 +13,8 @@ pub mod fence;
 pub mod goodbye;
 pub mod input_limits;
 pub mod invalidations;
+pub mod item_stats;
+pub mod items;
 pub mod links;
 pub mod monitors;
 pub mod output_limits;

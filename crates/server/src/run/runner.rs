@@ -26,6 +26,7 @@ use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::log::warning;
 use crate::run::batch::{Batch, Lookahead, Request, What};
+use crate::run::items;
 use crate::run::pause;
 use crate::run::server::{Inside, ServerCommands, ServerCx, ServerRun, session_of};
 use crate::run::session::{SessionRun, Start};
@@ -67,14 +68,14 @@ struct Share {
 
 /// What a batch runs with; the worker's parts, borrowed side by side.
 pub struct Runner<'w> {
-    worker: usize,
-    shared: &'static Shared,
-    reactor: &'w Reactor,
+    pub worker: usize,
+    pub shared: &'static Shared,
+    pub reactor: &'w Reactor,
     connections: &'w mut [Option<Box<Connection>>],
     commands: ServerCommands,
-    core: &'w mut Core,
+    pub core: &'w mut Core,
     /// `None` while a command, or a busy script, has the gate for itself.
-    pass: Option<Pass<'static>>,
+    pub pass: Option<Pass<'static>>,
     /// Its own worker is inside already, with a script that is busy.
     is_within_script: bool,
     timing: Timing,
@@ -127,7 +128,7 @@ impl<'w> Runner<'w> {
                 batch.look_ahead(&mut position.ahead, request, keyspace, pass);
             }
             position.next += 1;
-            if let Some(start) = self.run_request(batch, position.next - 1) {
+            if let Some(start) = self.run_request(batch, position) {
                 self.end(batch);
                 return Some(start);
             }
@@ -202,7 +203,8 @@ impl<'w> Runner<'w> {
         }) && self.shared.workers.run_a_script()
     }
 
-    fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
+    fn run_request(&mut self, batch: &Batch, position: &mut Position) -> Option<Start> {
+        let index = position.next - 1;
         let request = &batch.requests[index];
         let id = batch.sources[request.source as usize].connection;
         // Taken out for the length of the call, so that the call may look at other connections.
@@ -211,7 +213,7 @@ impl<'w> Runner<'w> {
             self.catch_up(&mut connection);
             let is_muted = connection.mute();
             let mark = connection.reply.mark();
-            let session = self.answer(&mut connection, batch, index);
+            let session = self.answer(&mut connection, batch, (index, &mut position.ahead));
             send_served(self.shared, self.core);
             self.done += u64::from(!connection.waiting.is_postponed);
             if let Some((entry, run)) = session {
@@ -244,7 +246,9 @@ impl<'w> Runner<'w> {
     /// The command that a request names.
     fn entry_of(&self, request: &Request) -> Option<&'static Entry> {
         match request.what {
-            What::Call(command) => Some(&self.shared.table.entries()[command as usize]),
+            What::Call(command) | What::Item { command, .. } => {
+                Some(&self.shared.table.entries()[command as usize])
+            }
             _ => None,
         }
     }
@@ -263,7 +267,7 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        index: usize,
+        (index, ahead): (usize, &mut Lookahead),
     ) -> Option<(&'static Entry, SessionRun)> {
         let request = &batch.requests[index];
         let args = batch.args(request, self.reactor);
@@ -271,8 +275,15 @@ impl<'w> Runner<'w> {
             connection.close_beyond_input_limit(&self.shared.workers[self.worker].stats);
             return None;
         }
-        if let What::Call(command) = request.what {
-            return self.run_call(connection, batch, index, command as usize);
+        match request.what {
+            What::Call(command) | What::Item { command, .. } => {
+                return self.run_call(connection, batch, (index, ahead), command as usize);
+            }
+            What::Answered(call) => {
+                items::answer(connection, batch.items[call as usize], args);
+                return None;
+            }
+            _ => {}
         }
         self.refuse(connection, &request.what, args);
         None
@@ -282,7 +293,9 @@ impl<'w> Runner<'w> {
     #[cold]
     fn refuse(&mut self, connection: &mut Connection, what: &What, args: Args<'_>) {
         match what {
-            What::Call(_) => unreachable!("a call is run"),
+            What::Call(_) | What::Item { .. } | What::Answered(_) => {
+                unreachable!("a call is run")
+            }
             What::UnknownCommand if is_http(args) => {
                 warning!("closing a client that speaks HTTP id={}", connection.client.id);
                 connection.is_closing = true;
@@ -304,7 +317,7 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        index: usize,
+        (index, ahead): (usize, &mut Lookahead),
         command: usize,
     ) -> Option<(&'static Entry, SessionRun)> {
         let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
@@ -341,12 +354,15 @@ impl<'w> Runner<'w> {
         self.timing.begin(command);
         self.last_call = index;
         let mark = connection.reply.mark();
-        let result = match entry.handler {
-            Handler::Data(command) => {
+        let result = match (batch.item(request), entry.handler) {
+            (Some(call), _) => {
+                self.run_item(connection, batch, (request, call), (entry, args), ahead)
+            }
+            (None, Handler::Data(command)) => {
                 let planned = batch.keys(request, connection.db);
                 self.run_data(connection, entry, command, args, planned)
             }
-            Handler::Server(of) => self.run_server(connection, self.run_of(of), args),
+            (None, Handler::Server(of)) => self.run_server(connection, self.run_of(of), args),
         };
         Client::add(&connection.client.commands, 1);
         connection.wait_for_disk(self.core);
@@ -497,7 +513,7 @@ impl<'w> Runner<'w> {
     }
 
     /// Runs a command with the gate closed.
-    fn run_world(
+    pub fn run_world(
         &mut self,
         connection: &mut Connection,
         run: fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>,

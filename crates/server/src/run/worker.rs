@@ -152,6 +152,7 @@ impl Worker {
             notifications::tell(self.shared, self.index, &mut self.core, NOBODY);
         }
         self.cron.run(self.shared, &mut self.core);
+        self.flush_when_due();
         self.serve_left(NOBODY);
         self.answer_served();
         self.send_held_back();
@@ -187,9 +188,10 @@ impl Worker {
         let next_handshake = self.handshakes.next_ms().map(until);
         // A script has kept the data from being saved.
         let next_stop = signal::shutdown_requested().map(|_| SERVING_RETRY);
+        let next_flush = self.next_flush_ms().map(until);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
         let all = [next_wait, next_task, next_handshake, next_serving, next_stop];
-        let all = all.into_iter().chain(next_look).chain([self.links_timeout()]);
+        let all = all.into_iter().chain(next_look).chain([self.links_timeout(), next_flush]);
         all.flatten().min()
     }
 
@@ -332,8 +334,9 @@ impl Worker {
             }
             let limits =
                 Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
-            let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
-            batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
+            let item_size_max = self.core.config.memcached.item_size_max as usize;
+            let limits = (&limits, item_size_max);
+            batch.parse(source, connection, &self.reactor, limits, self.shared);
             if connection.reply.is_empty() && !connection.output.is_sending {
                 connection.reply.give_back(self.spare.pop().unwrap_or_default());
             }

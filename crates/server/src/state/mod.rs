@@ -5,5 +5,6 @@ pub mod connection;
 pub mod core;
 pub mod debugging;
 pub mod links;
+pub mod memcached;
 pub mod shared;
 pub mod waits;

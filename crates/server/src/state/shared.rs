@@ -14,6 +14,7 @@ use crate::clients::pause::Pause;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
 use crate::state::debugging::Debugging;
+use crate::state::memcached::Memcached;
 use crate::stats::compression::CompressionStats;
 use crate::stats::errors::{Author, ErrorCodes};
 use crate::stats::histogram::Distribution;
@@ -33,6 +34,7 @@ pub struct Shared {
     pub acl: Acl,
     pub clients: Clients,
     pub tls: Endpoint,
+    pub memcached: Memcached,
     pub pubsub: Hub,
     pub tracking: Tracking,
     pub monitors: Monitors,
@@ -67,6 +69,7 @@ impl Shared {
             monitors: Monitors::new(workers),
             pause: Pause::default(),
             client_bytes: AtomicUsize::new(0),
+            memcached: Memcached::new(&table),
             table,
             acl,
             clients: Clients::default(),
