@@ -104,7 +104,6 @@ impl Item {
         (self != Item::default()).then(|| self.trailer())
     }
 
-
     /// Flags and state as one number; 0: nothing to keep.
     pub fn notes(self) -> u64 {
         let state = |is: bool, bit: u64| if is { bit } else { 0 };

@@ -256,8 +256,7 @@ fn with_body(
         Body::Object(object) => NewBody::Object(Box::new(copy(object))),
     };
     let trailer = record.trailer();
-    let mut copy =
-        OwnedRecord::with_trailer(key, record.tag(), body, expiry_ms, trailer.as_ref());
+    let mut copy = OwnedRecord::with_trailer(key, record.tag(), body, expiry_ms, trailer.as_ref());
     copy.set_parts_expire(record.parts_expire());
     copy
 }

@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn known_texts() {
-        for (bytes, text) in [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("\0\u{7f}", "AH8=")] {
+        for (bytes, text) in [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("\0\u{7f}", "AH8=")]
+        {
             let (mut encoded, mut decoded) = (Vec::new(), Vec::new());
             encode(bytes.as_bytes(), &mut encoded);
             assert_eq!(encoded, text.as_bytes());

@@ -41,12 +41,7 @@ pub fn delta(cx: &mut Cx<'_, '_, '_>, is_increment: bool, delta: u64, is_quiet: 
 
 /// Adds to the number that is there, or takes from it: up beyond 64 bits it begins at 0 again, down
 /// it stops there. A number that gets shorter keeps its place: spaces fill it up.
-pub fn change(
-    cx: &mut Cx<'_, '_, '_>,
-    is_increment: bool,
-    delta: u64,
-    id: Option<u64>,
-) -> Changed {
+pub fn change(cx: &mut Cx<'_, '_, '_>, is_increment: bool, delta: u64, id: Option<u64>) -> Changed {
     let changed = change_number(cx.view, is_increment, delta, id);
     let count = match (changed, is_increment) {
         (Changed::To(_), true) => Count::IncrementHits,

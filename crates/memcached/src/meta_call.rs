@@ -23,11 +23,10 @@ use crate::store::{self, New, Outcome, put, put_item};
 pub fn get(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>) {
     let mut is_hit = cx.view.fetch(0).is_some_and(|found| found.is_text());
     let mut is_new = false;
-    if !is_hit && let Some(exptime) = flags.vivify {
-        let expiry = Expiry::of(exptime, cx.now_ms());
-        put_item(cx.view, b"", expiry, Item { is_claimed: true, ..Item::default() });
-        is_new = true;
-        is_hit = expiry != Expiry::Past;
+    if !is_hit && flags.vivify.is_some() {
+        let item = Item { is_claimed: true, ..Item::default() };
+        put_item(cx.view, b"", Expiry::Never, item);
+        (is_new, is_hit) = (true, true);
     }
     let count = match (flags.ttl.is_some(), is_hit && !is_new) {
         (false, true) => Count::GetHits,
@@ -40,8 +39,23 @@ pub fn get(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>) {
         return miss(cx, "EN", flags, words, flags.is_quiet);
     }
     tell(cx, flags, words, is_new);
-    if let Some(exptime) = flags.ttl {
+    expire(cx, flags, words, is_new);
+}
+
+/// Gives an item the time that the last of the flags says that mean it.
+fn expire(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>, is_new: bool) {
+    let times = words.iter().filter_map(|word| time_of(flags, word, is_new));
+    if let Some(exptime) = times.last() {
         expiry::touch(cx.view, Expiry::of(exptime, cx.now_ms()));
+    }
+}
+
+/// The time that a flag gives an item: `T` to any, `N` to one that was made by the call.
+fn time_of(flags: &Flags, word: &[u8], is_new: bool) -> Option<i32> {
+    match word[0] {
+        b'T' => flags.ttl,
+        b'N' if is_new => flags.vivify,
+        _ => None,
     }
 }
 
@@ -61,8 +75,10 @@ fn tell(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>, is_new: bool) {
     let mut expires_ms = found.record().expiry_ms();
     for word in words.iter() {
         match word[0] {
-            b'T' => {
-                expires_ms = Expiry::of(flags.ttl.unwrap_or(0), now_ms).at_ms();
+            b'T' | b'N' => {
+                if let Some(exptime) = time_of(flags, word, is_new) {
+                    expires_ms = Expiry::of(exptime, now_ms).at_ms();
+                }
             }
             b'R' => {
                 let left = expires_ms.map(|at_ms| seconds_left(at_ms, now_ms));
@@ -110,12 +126,7 @@ fn claim(found: &mut Found<'_>) {
 }
 
 /// `ms`
-pub fn set(
-    cx: &mut Cx<'_, '_, '_>,
-    value: &[u8],
-    (flags, mode): (&Flags, Mode),
-    words: Args<'_>,
-) {
+pub fn set(cx: &mut Cx<'_, '_, '_>, value: &[u8], (flags, mode): (&Flags, Mode), words: Args<'_>) {
     let expiry = Expiry::of(flags.ttl.unwrap_or(0), cx.now_ms());
     let new = New {
         value,
@@ -184,17 +195,13 @@ fn mark_stale(cx: &mut Cx<'_, '_, '_>, flags: &Flags) {
 }
 
 /// `ma`
-pub fn arithmetic(
-    cx: &mut Cx<'_, '_, '_>,
-    (flags, is_increment): (&Flags, bool),
-    words: Args<'_>,
-) {
+pub fn arithmetic(cx: &mut Cx<'_, '_, '_>, (flags, is_increment): (&Flags, bool), words: Args<'_>) {
     let changed = change(cx, is_increment, flags.delta.unwrap_or(1), flags.id);
     let (value, is_new) = match (changed, flags.vivify) {
         (Changed::To(value), _) => (value, false),
-        (Changed::Missing, Some(exptime)) => {
-            let expiry = Expiry::of(exptime, cx.now_ms());
-            put_item(cx.view, flags.initial.to_string().as_bytes(), expiry, Item::default());
+        (Changed::Missing, Some(_)) => {
+            let text = flags.initial.to_string();
+            put_item(cx.view, text.as_bytes(), Expiry::Never, Item::default());
             (flags.initial, true)
         }
         (Changed::Missing, None) => return miss(cx, "NF", flags, words, false),
@@ -202,14 +209,17 @@ pub fn arithmetic(
         (Changed::NotNumber, _) => return say(cx.reply, NOT_NUMBER, false),
     };
     if !flags.is_quiet || is_new {
-        tell_number(cx, flags, words, value);
+        tell_number(cx, flags, words, (value, is_new));
     }
-    if let (Some(exptime), false) = (flags.ttl, is_new) {
-        expiry::touch(cx.view, Expiry::of(exptime, cx.now_ms()));
-    }
+    expire(cx, flags, words, is_new);
 }
 
-fn tell_number(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>, value: u64) {
+fn tell_number(
+    cx: &mut Cx<'_, '_, '_>,
+    flags: &Flags,
+    words: Args<'_>,
+    (value, is_new): (u64, bool),
+) {
     let (now_ms, key, digits) = (cx.now_ms(), cx.view.key(0), value.to_string());
     let reply = &mut *cx.reply;
     if flags.wants_value {
@@ -226,7 +236,11 @@ fn tell_number(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>, value: u
         match word[0] {
             b'c' => field(reply, b'c', id),
             b't' => time_left(reply, expires_ms, now_ms),
-            b'T' => expires_ms = Expiry::of(flags.ttl.unwrap_or(0), now_ms).at_ms(),
+            b'T' | b'N' => {
+                if let Some(exptime) = time_of(flags, word, is_new) {
+                    expires_ms = Expiry::of(exptime, now_ms).at_ms();
+                }
+            }
             _ => echo(reply, word, key, flags.is_base64),
         }
     }
@@ -261,13 +275,7 @@ pub fn debug(cx: &mut Cx<'_, '_, '_>, is_base64: bool) {
 }
 
 /// A line of a status, and what is echoed behind it.
-fn miss(
-    cx: &mut Cx<'_, '_, '_>,
-    status: &str,
-    flags: &Flags,
-    words: Args<'_>,
-    is_left_out: bool,
-) {
+fn miss(cx: &mut Cx<'_, '_, '_>, status: &str, flags: &Flags, words: Args<'_>, is_left_out: bool) {
     if is_left_out {
         return;
     }

@@ -20,6 +20,8 @@ const LINE_MAX: usize = 2048;
 const SPACES_MAX: usize = 100;
 /// The first byte of the binary protocol.
 const BINARY: u8 = 0x80;
+/// Bytes that stand before anything else of a message of that protocol.
+const BINARY_HEADER: usize = 24;
 /// A user's name and password are not longer.
 const LOGIN_MAX: usize = 8 * 1024;
 /// What memcached adds to key and value where it looks at the size of an item: header, zero byte,
@@ -64,19 +66,38 @@ pub enum Call {
     Say(&'static str),
     /// As [`Call::Say`], and the connection closes.
     SayAndClose(&'static str),
-    /// The binary protocol.
+    /// The binary protocol; its message's header, as far as it has come, is the argument.
     Binary,
     /// A value that is too long: its key goes.
-    TooLarge { is_quiet: bool },
+    TooLarge {
+        is_quiet: bool,
+    },
     /// A user's name and password, which are the value.
     Login,
-    Get { with_id: bool },
-    GetAndTouch { with_id: bool, exptime: i32 },
+    Get {
+        with_id: bool,
+    },
+    GetAndTouch {
+        with_id: bool,
+        exptime: i32,
+    },
     Store(Store),
-    Delta { is_increment: bool, delta: u64, is_quiet: bool },
-    Touch { exptime: i32, is_quiet: bool },
-    Delete { is_quiet: bool },
-    FlushAll { delay: i32, is_quiet: bool },
+    Delta {
+        is_increment: bool,
+        delta: u64,
+        is_quiet: bool,
+    },
+    Touch {
+        exptime: i32,
+        is_quiet: bool,
+    },
+    Delete {
+        is_quiet: bool,
+    },
+    FlushAll {
+        delay: i32,
+        is_quiet: bool,
+    },
     Stats,
     MetaGet(Flags),
     MetaSet(Flags, Mode),
@@ -109,15 +130,23 @@ pub enum Mode {
 }
 
 impl Call {
-    /// How many of its spans are arguments; the rest are flags.
+    /// How many of its spans are arguments of the command of Redis that it counts as. A call that
+    /// may make an empty item is one that sets something.
     pub fn argument_count(self, spans: usize) -> usize {
         match self {
-            Call::MetaSet(..) => 3,
-            Call::MetaGet(_)
-            | Call::MetaDelete(_)
-            | Call::MetaArithmetic(..)
-            | Call::MetaDebug => 2,
-            _ => spans,
+            Call::MetaGet(flags) if flags.vivify.is_some() => 3,
+            _ => self.flags_at().unwrap_or(spans),
+        }
+    }
+
+    /// Where the words of flags begin, of a meta command.
+    pub fn flags_at(self) -> Option<usize> {
+        match self {
+            Call::MetaSet(..) => Some(3),
+            Call::MetaGet(_) | Call::MetaDelete(_) | Call::MetaArithmetic(..) | Call::MetaDebug => {
+                Some(2)
+            }
+            _ => None,
         }
     }
 
@@ -130,9 +159,17 @@ impl Call {
 pub(crate) enum Line {
     Call(Call),
     /// A call with a block of so many bytes, which stands in the arguments at this place.
-    WithBlock { call: Call, len: usize, at: usize, size: usize },
+    WithBlock {
+        call: Call,
+        len: usize,
+        at: usize,
+        size: usize,
+    },
     /// As [`Line::Call`], and a block of so many bytes is passed over.
-    PassOver { call: Call, len: usize },
+    PassOver {
+        call: Call,
+        len: usize,
+    },
 }
 
 /// Between requests of a connection.
@@ -163,6 +200,8 @@ impl Parser {
             };
         }
         if input.first() == Some(&BINARY) {
+            let len = input.len().min(BINARY_HEADER);
+            spans.push(Span { start: 0, len: len as u32 });
             return done(input.len(), Call::Binary);
         }
         let Some(end) = memchr::memchr(b'\n', &input[self.scanned.min(input.len())..]) else {

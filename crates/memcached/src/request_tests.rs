@@ -130,8 +130,10 @@ fn what_is_wrong_is_told_as_memcached_does() {
 fn blocks_that_are_refused_are_passed_over() {
     let long = "x".repeat(1 << 20);
     let stream = format!("set k 0 0 {}\r\n{long}\r\nmn\r\n", 1 << 20);
-    let expected =
-        [(Call::TooLarge { is_quiet: false }, vec![b"set".to_vec(), b"k".to_vec()]), (Call::Say("MN"), vec![])];
+    let expected = [
+        (Call::TooLarge { is_quiet: false }, vec![b"set".to_vec(), b"k".to_vec()]),
+        (Call::Say("MN"), vec![]),
+    ];
     for cuts in [vec![], vec![3], vec![20, 30, 1 << 19], vec![(1 << 20) + 18]] {
         assert_eq!(calls(stream.as_bytes(), &cuts, &LIMITS), expected);
     }
@@ -150,14 +152,18 @@ fn meta_commands_and_keys_in_base64() {
     let flags = Flags { id: Some(5), ..Flags::default() };
     assert_eq!(
         calls(b"ms a 0 C5\r\n\r\n", &[], &LIMITS),
-        [(Call::MetaSet(flags, Mode::Cas), vec![b"ms".to_vec(), b"a".to_vec(), vec![], b"C5".to_vec()])]
+        [(
+            Call::MetaSet(flags, Mode::Cas),
+            vec![b"ms".to_vec(), b"a".to_vec(), vec![], b"C5".to_vec()]
+        )]
     );
 }
 
 #[test]
 fn who_has_not_logged_in_can_only_do_that() {
     let limits = Limits { is_authenticated: false, ..LIMITS };
-    let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    let words =
+        |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
     assert_eq!(
         calls(b"get a\r\nset x 0 0 9\r\nuser pass\r\nset x 0 0 1\r\nxyz", &[], &limits),
         [

@@ -9,8 +9,7 @@ use crate::tokens::Words;
 
 const ERROR: &str = "ERROR";
 const BAD_TIME: &str = "CLIENT_ERROR invalid exptime argument";
-const BAD_DELETE: &str =
-    "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
 
 /// memcached's version, as clients ask for it.
 pub const VERSION: &str = "VERSION 1.6.18";

@@ -30,7 +30,7 @@ use crate::directory::{
     DIRECTORY, Directory, LeafFacts, Outgrown, OutgrownKind, Parts, Retire, Root, directory_at,
     parts, slot_at,
 };
-use crate::record::{Trailer, Record, RecordMut, RecordRef};
+use crate::record::{Record, RecordMut, RecordRef, Trailer};
 
 pub use moving::Moves;
 pub use part::Cut;

@@ -7,8 +7,8 @@ use kvasir_resp::number::parse_integer;
 
 use super::module::skip_data;
 use super::{
-    AUX, DATABASE, END, EXPIRY_MS, EXPIRY_S, FREQUENCY, IDLE, ITEM, LIBRARY, LIBRARY_OF_A_CANDIDATE,
-    MODULE_AUX, MODULE_VALUE, MODULE_VALUE_OLD, SIZES, SLOT_HINT,
+    AUX, DATABASE, END, EXPIRY_MS, EXPIRY_S, FREQUENCY, IDLE, ITEM, LIBRARY,
+    LIBRARY_OF_A_CANDIDATE, MODULE_AUX, MODULE_VALUE, MODULE_VALUE_OLD, SIZES, SLOT_HINT,
 };
 
 /// One thing of a file and how many bytes it takes.

@@ -112,7 +112,7 @@ impl Batch {
     /// The words of flags behind the arguments of a meta command.
     fn flag_words<'a>(&'a self, request: &Request, call: Call, reactor: &'a Reactor) -> Args<'a> {
         let all = self.all_words(request, reactor);
-        all.from(call.argument_count(all.len()))
+        all.from(call.flags_at().unwrap_or(all.len()))
     }
 }
 
@@ -141,7 +141,7 @@ pub fn answer(connection: &mut Connection, call: Call, args: Args<'_>) {
         }
         Call::Quit => connection.is_closing = true,
         Call::Binary => {
-            refuse_binary(&mut connection.reply, args);
+            refuse_binary(&mut connection.reply, args.name());
             connection.is_closing = true;
         }
         _ => unreachable!("it counts as a command"),
@@ -149,10 +149,14 @@ pub fn answer(connection: &mut Connection, call: Call, args: Args<'_>) {
 }
 
 /// A message of the binary protocol that says that it is not spoken: who speaks it understands.
-fn refuse_binary(reply: &mut Reply, _: Args<'_>) {
+fn refuse_binary(reply: &mut Reply, asked: &[u8]) {
     const TEXT: &[u8] = b"the binary protocol is not supported, use the text protocol";
     const NOT_SUPPORTED: u8 = 0x83;
     let mut header = [0; 24];
+    // The command and the opaque token come back, so that it finds what was refused.
+    for at in [1, 12, 13, 14, 15] {
+        header[at] = asked.get(at).copied().unwrap_or(0);
+    }
     (header[0], header[7], header[11]) = (0x81, NOT_SUPPORTED, TEXT.len() as u8);
     reply.raw(&header);
     reply.raw(TEXT);

@@ -46,6 +46,7 @@ mod life;
 mod limits;
 mod loading;
 mod loading_damaged;
+mod memcached;
 mod monitor;
 mod notifications;
 mod pause;
