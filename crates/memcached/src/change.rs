@@ -1,7 +1,7 @@
 //! `incr`, `decr`, `touch`, `delete`.
 
 use kvasir_keyspace::event::Class;
-use kvasir_keyspace::item::Age;
+use kvasir_keyspace::item::{Age, Item};
 use kvasir_keyspace::value::{Tag, Text};
 use kvasir_keyspace::view::View;
 use kvasir_resp::number::write_unsigned;
@@ -11,8 +11,9 @@ use crate::expiry::{self, Expiry};
 use crate::item::{Count, Cx, number, say};
 use crate::store;
 
-/// A number as text is no longer, however many spaces stand around it.
-const NUMBER_MAX: usize = 1024;
+/// What may begin with a number is no longer: memcached keeps longer items in pieces, and takes none
+/// of these for a number.
+const NUMBER_MAX: usize = 512 * 1024;
 
 pub const NOT_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 
@@ -61,7 +62,8 @@ fn change_number(
     id: Option<u64>,
 ) -> Changed {
     let Some(found) = view.revisit(0) else { return Changed::Missing };
-    let (age, item) = (id.map(|id| found.age_of(id)), found.item());
+    let age = id.map(|id| found.age_of(id));
+    let kept = Item::with_flags(found.item().flags);
     let was_fetched = found.is_fetched();
     let Ok(old) = Text::of(found.record()) else { return Changed::NotNumber };
     if old.is_empty() || old.len() > NUMBER_MAX {
@@ -81,12 +83,16 @@ fn change_number(
     let mut found = view.find(0).expect("it was just there");
     found.set_body(Tag::Text, NewBody::Bytes(&text));
     found.set_fetched(stays && was_fetched);
+    if !stays && found.item().notes() != kept.notes() {
+        // A number that needs another place is another item.
+        found.set_item(kept);
+    }
     view.changed(0, Class::STRING, "incrby");
     let key = view.key(0);
     if stays {
         view.log(&[&[b"SETRANGE", key, b"0", &text]]);
     } else {
-        store::log_with_notes(view, &[b"SET", key, &text, b"KEEPTTL"], item);
+        store::log_with_notes(view, &[b"SET", key, &text, b"KEEPTTL"], kept);
     }
     Changed::To(new)
 }

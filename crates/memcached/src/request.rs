@@ -16,6 +16,9 @@ use crate::tokens::{WORDS_MAX, Words};
 pub const KEY_MAX: usize = 250;
 /// A line of other than a `get` that has no end within so many bytes is none.
 const LINE_MAX: usize = 2048;
+/// The longest line of a `get`: of a hundred thousand keys, about. Bytes without a line end are kept
+/// until one comes, so there has to be a limit.
+const GET_LINE_MAX: usize = 16 << 20;
 /// More spaces than this before a line that long, and it is none either.
 const SPACES_MAX: usize = 100;
 /// The first byte of the binary protocol.
@@ -246,7 +249,7 @@ impl Parser {
         match line {
             Line::Call(call) => self.finish(input, line_end, call, first, spans, scratch),
             Line::PassOver { call, len } => self.pass_over(input, line_end, call, len),
-            Line::WithBlock { call, len, size, .. } if size + ITEM_EXTRA > limits.item_size_max => {
+            Line::WithBlock { call, len, size, .. } if size > limits.item_size_max => {
                 let is_quiet = matches!(call, Call::Store(Store { is_quiet: true, .. }));
                 spans.truncate(first + 2);
                 let call = Call::TooLarge { is_quiet };
@@ -313,7 +316,8 @@ fn is_endless(input: &[u8], limits: &Limits) -> bool {
     }
     let spaces = input.iter().take_while(|byte| **byte == b' ').count();
     let is_get = ["get ", "gets "].iter().any(|name| input[spaces..].starts_with(name.as_bytes()));
-    spaces > SPACES_MAX || !is_get || !limits.is_authenticated
+    let is_too_long = input.len() > GET_LINE_MAX;
+    spaces > SPACES_MAX || !is_get || is_too_long || !limits.is_authenticated
 }
 
 /// Who is not authenticated sets any key to the name and the password of a user.
@@ -337,9 +341,9 @@ fn read_login(input: &[u8], line_end: usize, first: usize, spans: &mut Vec<Span>
     done(consumed, Call::Login)
 }
 
-/// The size of an item, as memcached looks at it; without what is the same for all.
+/// The size of an item, as memcached looks at it.
 pub(crate) fn item_size(key: &[u8], value_len: usize, flags: u32) -> usize {
-    key.len() + value_len + if flags == 0 { 0 } else { FLAGS_EXTRA }
+    ITEM_EXTRA + key.len() + value_len + if flags == 0 { 0 } else { FLAGS_EXTRA }
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ fn extend(cx: &mut Cx<'_, '_, '_>, new: &New<'_>, item: Item) -> bool {
     let kept = Item::with_flags(item.flags);
     let mut found = view.find(0).expect("it is there");
     let len = text(&found).len();
-    if item_size(key, len + value.len(), item.flags) + 59 > cx.item_size_max {
+    if item_size(key, len + value.len(), item.flags) > cx.item_size_max {
         return false;
     }
     if found.item().notes() != kept.notes() {

@@ -195,8 +195,11 @@ fn flags_and_staleness_survive_files_and_replication() {
 
 #[test]
 fn logins_and_rights() {
-    let options = ["--requirepass", "secret", "--user", "reader on >pw ~app:* +get +mget"];
-    let server = Server::kvasir(backends()[0], &[&OPTIONS[..], &options].concat());
+    let server =
+        Server::kvasir(backends()[0], &[&OPTIONS[..], &["--requirepass", "secret"]].concat());
+    let mut redis = server.connect();
+    redis.ask("AUTH secret");
+    redis.ask("ACL SETUSER reader on >pw ~app:* +get +mget");
     let mut items = Client::of(&server);
     let unauthenticated = "CLIENT_ERROR unauthenticated\r\n";
     items.0.write_all(b"get a\r\n").unwrap();
