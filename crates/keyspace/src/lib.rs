@@ -36,6 +36,7 @@ pub mod load;
 pub mod logging;
 pub mod long_double;
 pub mod plan;
+mod put;
 pub mod rng;
 pub mod serial;
 pub mod set_probe;

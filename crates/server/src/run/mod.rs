@@ -5,6 +5,7 @@
 
 pub mod accept;
 pub mod acks;
+pub mod alone;
 pub mod batch;
 pub mod client_memory;
 pub mod cron;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_keyspace::command::{Command, Run, World};
+use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
+use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
 use kvasir_keyspace::waiting::{Blocking, Caller};
@@ -12,7 +12,7 @@ use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
 use kvasir_resp::request::ProtocolError;
-use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_structures::gate::Pass;
 use kvasir_table::{Entry, Handler, ServerHandler, is_http, unknown_command, unknown_subcommand};
 
 use crate::calls::admit::Scene;
@@ -28,7 +28,7 @@ use crate::log::warning;
 use crate::run::batch::{Batch, Lookahead, Request, What};
 use crate::run::items;
 use crate::run::pause;
-use crate::run::server::{Inside, ServerCommands, ServerCx, ServerRun, session_of};
+use crate::run::server::{ServerCommands, ServerRun, session_of};
 use crate::run::session::{SessionRun, Start};
 use crate::run::worker::Worker;
 use crate::state::connection::{Connection, find};
@@ -72,7 +72,7 @@ pub struct Runner<'w> {
     pub shared: &'static Shared,
     pub reactor: &'w Reactor,
     connections: &'w mut [Option<Box<Connection>>],
-    commands: ServerCommands,
+    pub commands: ServerCommands,
     pub core: &'w mut Core,
     /// `None` while a command, or a busy script, has the gate for itself.
     pub pass: Option<Pass<'static>>,
@@ -510,83 +510,6 @@ impl<'w> Runner<'w> {
         let result = execute(&self.shared.keyspace, pass, &call, context);
         settle(self.shared, self.worker, self.core, pass, connection);
         result.map(drop)
-    }
-
-    /// Runs a command with the gate closed.
-    pub fn run_world(
-        &mut self,
-        connection: &mut Connection,
-        run: fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
-        let mut exclusive = self.close_gate()?;
-        self.core.see_listeners(self.shared);
-        let world = &mut World {
-            args,
-            db: connection.db,
-            keyspace: &self.shared.keyspace,
-            pass: &mut exclusive,
-            env: &self.core.env,
-            tally: &mut self.core.tally,
-            reply: &mut connection.reply,
-        };
-        let result = execute_world(run, world);
-        drop(exclusive);
-        // Unless a script that came in first is busy: then those who wait are served later.
-        let Store { gate, keyspace, .. } = &self.shared.store;
-        self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
-        self.core.see_listeners(self.shared);
-        if let Some(pass) = &self.pass {
-            settle(self.shared, self.worker, self.core, pass, connection);
-        }
-        result.map(drop)
-    }
-
-    /// Leaves the gate and closes it, unless a busy script is inside.
-    fn close_gate(&mut self) -> Result<ExclusivePass<'static>, Error> {
-        self.pass = None;
-        let Store { gate, keyspace, .. } = &self.shared.store;
-        let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
-        exclusive.ok_or_else(|| keyspace.busy.error())
-    }
-
-    fn run_server(
-        &mut self,
-        connection: &mut Connection,
-        run: ServerRun,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
-        match run {
-            ServerRun::Plain(run) | ServerRun::Family(run, _) => run(&mut ServerCx {
-                shared: self.shared,
-                worker: self.worker,
-                core: self.core,
-                connection,
-                inside: self.pass.as_ref().map_or(Inside::Nowhere, Inside::WithOthers),
-                args,
-            }),
-            ServerRun::WorldIf(needs_it, run) if !needs_it(self.shared, args) => {
-                self.run_server(connection, ServerRun::Plain(run), args)
-            }
-            ServerRun::World(run)
-            | ServerRun::WorldIf(_, run)
-            | ServerRun::SessionIf(_, _, run) => {
-                let mut exclusive = self.close_gate()?;
-                self.core.see_listeners(self.shared);
-                let result = run(&mut ServerCx {
-                    shared: self.shared,
-                    worker: self.worker,
-                    core: self.core,
-                    connection,
-                    inside: Inside::Alone(&mut exclusive),
-                    args,
-                });
-                drop(exclusive);
-                result
-            }
-            ServerRun::Session(_) => unreachable!("the worker runs it"),
-            ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
-        }
     }
 
     /// Answers a request that does not get as far as to be run.
