@@ -212,6 +212,9 @@ fn verbosity(words: Words<'_>) -> Call {
 fn tune(words: Words<'_>) -> Call {
     let text = match (words.get(0), words.get(1), words.len()) {
         (b"slabs", b"reassign", 4) => "CLIENT_ERROR slab reassignment disabled",
+        (b"slabs", b"automove", 3..) if number::unsigned_short(words.get(2)).is_none() => {
+            BAD_FORMAT
+        }
         (b"slabs", b"automove", 3..) => "OK",
         (b"lru", b"tune", 6..) | (b"lru", b"mode" | b"temp_ttl", 3..) => "OK",
         (b"lru_crawler", b"crawl" | b"tocrawl" | b"sleep", 3) => "OK",
