@@ -44,45 +44,46 @@ impl Config {
     }
 }
 
-pub(super) const ROWS: [Row; 4] = [
-    Row::new(
-        "memcached-port",
-        Group::Network,
-        integer(0, 65535),
-        "0",
-        field!(memcached.port),
-        "\
+pub const PORT: Row = Row::new(
+    "memcached-port",
+    Group::Network,
+    integer(0, 65535),
+    "0",
+    field!(memcached.port),
+    "\
 TCP port for clients of memcached, at the addresses of bind: text and meta
 commands, on the strings of database 0. 0: none. With `port 0`, and no other way
 in for clients of Redis, maxmemory-policy is allkeys-lru unless it is set.",
-    )
-    .at_start(),
-    Row::new(
-        "memcached-unixsocket",
-        Group::Network,
-        Kind::Text,
-        "",
-        field!(memcached.unixsocket),
-        "Path of a unix socket for clients of memcached. Empty: none.",
-    )
-    .at_start(),
-    Row::new(
-        "memcached-unixsocketperm",
-        Group::Network,
-        Kind::Octal { max: 0o777 },
-        "0",
-        field!(memcached.unixsocketperm),
-        "Permissions of that socket, in octal. 0 leaves what the umask gives.",
-    )
-    .at_start(),
-    Row::new(
-        "memcached-item-size-max",
-        Group::Network,
-        Kind::Memory { min: 1024, max: 1 << 30 },
-        "1mb",
-        field!(memcached.item_size_max),
-        "\
+)
+.at_start();
+
+pub const UNIXSOCKET: Row = Row::new(
+    "memcached-unixsocket",
+    Group::Network,
+    Kind::Text,
+    "",
+    field!(memcached.unixsocket),
+    "Path of a unix socket for clients of memcached. Empty: none.",
+)
+.at_start();
+
+pub const UNIXSOCKETPERM: Row = Row::new(
+    "memcached-unixsocketperm",
+    Group::Network,
+    Kind::Octal { max: 0o777 },
+    "0",
+    field!(memcached.unixsocketperm),
+    "Permissions of that socket, in octal. 0 leaves what the umask gives.",
+)
+.at_start();
+
+pub const ITEM_SIZE_MAX: Row = Row::new(
+    "memcached-item-size-max",
+    Group::Network,
+    Kind::Memory { min: 1024, max: 1 << 30 },
+    "1mb",
+    field!(memcached.item_size_max),
+    "\
 The largest item that a client of memcached may store: key, value and what
 memcached itself adds to them. As `memcached -I`.",
-    ),
-];
+);

@@ -52,8 +52,7 @@ the command that removes them.";
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
     let last = replication::ROWS.iter().chain(testing::ROWS);
-    let first = OPTIONS.iter().chain(&memcached::ROWS);
-    first.chain(&aof::ROWS).chain(operations::OPTIONS).chain(last)
+    OPTIONS.iter().chain(&aof::ROWS).chain(operations::OPTIONS).chain(last)
 }
 
 /// All but those of the last groups.
@@ -139,6 +138,10 @@ Seconds of silence after which the kernel probes whether a client still lives.
 While the user `default` has no password, accept clients only from the loopback
 interface and the unix socket.",
     ),
+    memcached::PORT,
+    memcached::UNIXSOCKET,
+    memcached::UNIXSOCKETPERM,
+    memcached::ITEM_SIZE_MAX,
     tls::PORT,
     tls::MEMCACHED,
     tls::CERT_FILE,
