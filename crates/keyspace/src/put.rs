@@ -1,4 +1,4 @@
-//! Setting a key to a value, whatever it was: where the value stands, and what becomes of the old one.
+//! Setting a key to a value: where the value stands, and what becomes of the old one.
 
 use std::sync::Arc;
 

@@ -11,7 +11,8 @@ use crate::expiry::{self, Expiry};
 use crate::item::{Count, Cx, number, say};
 use crate::store;
 
-/// What may begin with a number is no longer: memcached keeps longer items in pieces, and takes none
+/// What may begin with a number is no longer: memcached keeps longer items in pieces, and takes
+/// none
 /// of these for a number.
 const NUMBER_MAX: usize = 512 * 1024;
 

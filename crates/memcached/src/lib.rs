@@ -1,7 +1,8 @@
 //! memcached's protocol: text and meta commands, on the strings of a keyspace.
 //!
-//! Bytes become calls ([`request`]), calls become what they do to one key ([`store`], [`fetch`],
-//! [`change`], [`meta_call`]) and what is answered. Nothing here knows sockets, users or clocks; nothing
+//! Bytes become calls ([`request`]), calls become what they do to a key ([`store`], [`fetch`],
+//! [`change`], [`meta_call`]) and what is answered. Nothing here knows sockets, users or clocks;
+//! nothing
 //! is turned into RESP on the way. Texts, limits and order of checks are memcached 1.6.18's.
 #![forbid(unsafe_code)]
 

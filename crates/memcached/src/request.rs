@@ -1,6 +1,7 @@
 //! From bytes to calls: lines, and the data blocks behind some of them.
 //!
-//! A line is read as a whole before anything of it is believed. A block is as long as its line says,
+//! A line is read as a whole before anything of it is believed. A block is as long as its line
+//! says,
 //! or the line is refused before it comes: then the block is passed over, however long it is.
 
 use kvasir_resp::args::Span;
@@ -16,7 +17,8 @@ use crate::tokens::{WORDS_MAX, Words};
 pub const KEY_MAX: usize = 250;
 /// A line of other than a `get` that has no end within so many bytes is none.
 const LINE_MAX: usize = 2048;
-/// The longest line of a `get`: of a hundred thousand keys, about. Bytes without a line end are kept
+/// The longest line of a `get`: of a hundred thousand keys, about. Bytes without a line end are
+/// kept
 /// until one comes, so there has to be a limit.
 const GET_LINE_MAX: usize = 16 << 20;
 /// More spaces than this before a line that long, and it is none either.

@@ -265,8 +265,7 @@ impl Reply {
         self.end_line();
     }
 
-    /// As [`Reply::raw`], of bytes that `append` appends.
-    #[inline]
+    /// As [`Reply::raw`], of what `append` appends.
     pub fn raw_appended(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
         append(&mut self.bytes);
     }
