@@ -4,6 +4,7 @@ _kvasir_server() {
     case ${COMP_WORDS[COMP_CWORD-1]} in
     --protected-mode) words="yes no" ;;
     --tls-replication) words="yes no" ;;
+    --tls-memcached) words="yes no" ;;
     --tls-auth-clients) words="no yes optional" ;;
     --tls-prefer-server-ciphers) words="yes no" ;;
     --tls-session-caching) words="yes no" ;;
@@ -87,7 +88,12 @@ _kvasir_server() {
             --unixsocketgroup
             --tcp-keepalive
             --protected-mode
+            --memcached-port
+            --memcached-unixsocket
+            --memcached-unixsocketperm
+            --memcached-item-size-max
             --tls-port
+            --tls-memcached
             --tls-cert-file
             --tls-key-file
             --tls-key-file-pass

@@ -16,6 +16,7 @@ pub mod command;
 pub mod field;
 pub mod kind;
 pub mod load;
+pub mod memcached;
 pub mod memory;
 pub mod notifications;
 pub mod operations;
@@ -58,6 +59,7 @@ pub struct Config {
     pub tcp_keepalive: u32,
     pub protected_mode: bool,
     pub tls: tls::TlsConfig,
+    pub memcached: memcached::MemcachedConfig,
     pub maxclients: u32,
     /// Seconds of silence after which a client is disconnected; 0: never.
     pub timeout: u32,
@@ -160,6 +162,7 @@ impl Config {
             tcp_keepalive: 0,
             protected_mode: false,
             tls: tls::TlsConfig::default(),
+            memcached: memcached::MemcachedConfig::default(),
             maxclients: 0,
             timeout: 0,
             proto_max_bulk_len: 0,

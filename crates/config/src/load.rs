@@ -11,6 +11,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use kvasir_keyspace::access::Policy;
+
 use crate::arguments::Sources;
 use crate::kind::{Kind, Value};
 use crate::reasons::why;
@@ -125,6 +127,8 @@ pub fn included_users(file: &Path, start_dir: &Path) -> Result<Vec<Directive>, L
 struct Loader {
     config: Config,
     doubtful: Vec<Doubtful>,
+    /// Whether a line has chosen what is evicted.
+    has_policy: bool,
     /// Whether a line has set save points.
     has_save_points: bool,
     renames: Vec<Directive>,
@@ -154,6 +158,7 @@ impl Loader {
             renames: Vec::new(),
             users: Vec::new(),
             depth: 0,
+            has_policy: false,
             has_save_points: false,
             start_dir: PathBuf::new(),
             only_users: false,
@@ -245,6 +250,7 @@ impl Loader {
 
     fn option(&mut self, row: &'static Row, words: &[Vec<u8>]) -> Result<Outcome, String> {
         let value = row.parse(words)?;
+        self.has_policy |= row.name == "maxmemory-policy";
         match row.place {
             Place::Field { assign, .. } => {
                 check_directory(row, &value)?;
@@ -281,7 +287,10 @@ impl Loader {
         all
     }
 
-    fn finish(self) -> Result<Loaded, LoadError> {
+    fn finish(mut self) -> Result<Loaded, LoadError> {
+        if !self.has_policy && self.config.serves_only_memcached() {
+            self.config.memory.maxmemory_policy = Policy::AllKeysLru;
+        }
         let mut ignored = Vec::new();
         for Doubtful { name, otherwise, why, at, line } in self.doubtful {
             match otherwise {

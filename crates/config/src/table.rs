@@ -6,8 +6,8 @@
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
 use crate::{
-    IoBackend, PubsubDefault, WhoMay, aof, buffers, memory, operations, persistence, replication,
-    testing, tls,
+    IoBackend, PubsubDefault, WhoMay, aof, buffers, memcached, memory, operations, persistence,
+    replication, testing, tls,
 };
 
 /// More workers than this gain nothing that has been measured.
@@ -137,7 +137,12 @@ Seconds of silence after which the kernel probes whether a client still lives.
 While the user `default` has no password, accept clients only from the loopback
 interface and the unix socket.",
     ),
+    memcached::PORT,
+    memcached::UNIXSOCKET,
+    memcached::UNIXSOCKETPERM,
+    memcached::ITEM_SIZE_MAX,
     tls::PORT,
+    tls::MEMCACHED,
     tls::CERT_FILE,
     tls::KEY_FILE,
     tls::KEY_FILE_PASS,

@@ -11,8 +11,10 @@ use crate::table::{field, integer};
 /// Every `tls-` option that Kvasir obeys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsConfig {
-    /// 0: no TLS.
+    /// 0: no TLS for clients of Redis.
     pub port: u16,
+    /// Clients of memcached speak it.
+    pub memcached: bool,
     pub cert_file: PathBuf,
     pub key_file: PathBuf,
     pub key_file_pass: Vec<u8>,
@@ -51,6 +53,13 @@ pub enum AuthClients {
     Optional,
 }
 
+impl TlsConfig {
+    /// Whether anybody speaks it.
+    pub fn is_used(&self) -> bool {
+        self.port != 0 || self.memcached
+    }
+}
+
 /// Whether an option is one of TLS: a new value, or the same again, has the files read anew.
 pub fn is_tls(name: &str) -> bool {
     name.starts_with("tls-")
@@ -75,6 +84,15 @@ pub const PORT: Row = row(
     field!(tls.port),
     "TCP port for connections over TLS, beside `port` or, with `port 0`, alone.",
 );
+
+pub const MEMCACHED: Row = row(
+    "tls-memcached",
+    Kind::Bool,
+    "no",
+    field!(tls.memcached),
+    "Whether connections to memcached-port use TLS, as `memcached -Z`.",
+)
+.at_start();
 
 pub const CERT_FILE: Row = row(
     "tls-cert-file",

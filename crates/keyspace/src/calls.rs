@@ -11,6 +11,7 @@ use kvasir_structures::stream::{Group, StreamId};
 
 use crate::database::DbIndex;
 use crate::hash_value::Hash;
+use crate::item::Item;
 use crate::list_value::List;
 use crate::set_value::Set;
 use crate::sorted_set_value::{Direction, SortedSet};
@@ -54,7 +55,7 @@ impl Calls {
     pub fn entry(&mut self, record: Record<'_>) {
         let (key, sound) = (record.key(), "the tag was looked at");
         match Tag::of(record).kind() {
-            Kind::String => self.call(&[b"SET", key, &Text::of(record).expect(sound).bytes()]),
+            Kind::String => self.text(record, Text::of(record).expect(sound)),
             Kind::List => self.list(key, List::of(record).expect(sound)),
             Kind::Set => {
                 let mut batch = Batch::new(self, "SADD", key);
@@ -67,6 +68,14 @@ impl Calls {
         }
         if let Some(expiry_ms) = record.expiry_ms() {
             self.call(&[b"PEXPIREAT", key, expiry_ms.to_string().as_bytes()]);
+        }
+    }
+
+    fn text(&mut self, record: Record<'_>, text: Text<'_>) {
+        self.call(&[b"SET", record.key(), &text.bytes()]);
+        let notes = Item::of(record).notes();
+        if notes != 0 {
+            self.call(&[b"SETRANGE", record.key(), notes.to_string().as_bytes(), b""]);
         }
     }
 

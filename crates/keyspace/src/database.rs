@@ -10,6 +10,7 @@ use kvasir_structures::log::Log;
 use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::busy::Busy;
+use crate::item::ItemIds;
 use crate::snapshot::Image;
 use crate::value::Object;
 use crate::waiting::Waiting;
@@ -88,6 +89,7 @@ pub struct Keyspace {
     /// Keys that clients watch.
     pub watching: Watching,
     pub busy: Busy,
+    pub item_ids: ItemIds,
     /// What changes, for those who read of it.
     pub log: Log,
 }
@@ -103,6 +105,7 @@ impl Keyspace {
             waiting: Waiting::default(),
             watching: Watching::default(),
             busy: Busy::default(),
+            item_ids: ItemIds::default(),
             log: Log::new(gate, 0),
         }
     }

@@ -79,6 +79,25 @@ pub fn execute(
     }
 }
 
+/// Runs something on one key, as [`execute`] runs a call: for protocols whose calls are no commands
+/// of the table. What it does it logs itself ([`View::log`]).
+#[inline(always)]
+pub fn execute_on_key<R>(
+    keyspace: &Keyspace,
+    pass: &Pass<'_>,
+    (args, key, is_read_only): (Args<'_>, &KeyAt, bool),
+    (env, tally): (&Env, &mut Tally),
+    run: impl FnOnce(&mut View<'_, '_>) -> R,
+) -> Result<R, Error> {
+    let mut guards = [lock_one_unless_busy(keyspace, pass, (key.db, key.slot))?];
+    let keys = std::slice::from_ref(key);
+    let mut view = View::new(env, tally, keyspace, args, keys, &mut guards);
+    view.keep_expired(is_read_only);
+    let result = run(&mut view);
+    log_and_fence(keyspace, pass, &guards, env, tally);
+    Ok(result)
+}
+
 /// Nothing was done, since a busy script holds a slot. A call that waits already goes on waiting.
 #[cold]
 fn give_up(context: Context<'_>, error: Error) -> Result<Effect, Error> {

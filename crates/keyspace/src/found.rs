@@ -28,7 +28,7 @@ impl<'v> Found<'v> {
 
     /// Moves the access clock.
     #[inline]
-    pub(crate) fn note_use(&mut self) {
+    pub fn note_use(&mut self) {
         let before = self.record().clock();
         let clock = self.env.clock_of_used(before, &mut self.tally.draws);
         if clock != before {
@@ -36,7 +36,7 @@ impl<'v> Found<'v> {
         }
     }
 
-    /// Replaces the value and keeps key and expiry.
+    /// Replaces the value and keeps key, expiry and what memcached's clients know of it.
     pub fn set_body(&mut self, tag: Tag, body: NewBody<'_, Object>) {
         if let NewBody::Bytes(bytes) = body
             && self.occupied.record_mut().try_write(bytes)
@@ -45,7 +45,9 @@ impl<'v> Found<'v> {
             return;
         }
         let old = self.occupied.record();
-        let mut record = OwnedRecord::new(old.key(), tag as u8, body, old.expiry_ms());
+        let (expiry_ms, trailer) = (old.expiry_ms(), old.trailer());
+        let mut record =
+            OwnedRecord::with_trailer(old.key(), tag as u8, body, expiry_ms, trailer.as_ref());
         record.borrow_mut().set_clock(old.clock());
         let old = self.occupied.replace(record);
         self.tally.discard(old);

@@ -255,7 +255,8 @@ fn with_body(
         Body::Bytes(_) => record.inline_body(),
         Body::Object(object) => NewBody::Object(Box::new(copy(object))),
     };
-    let mut copy = OwnedRecord::new(key, record.tag(), body, expiry_ms);
+    let trailer = record.trailer();
+    let mut copy = OwnedRecord::with_trailer(key, record.tag(), body, expiry_ms, trailer.as_ref());
     copy.set_parts_expire(record.parts_expire());
     copy
 }

@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kvasir_resp::args::Args;
-use kvasir_structures::record::{NewBody, Record as OwnedRecord};
+use kvasir_structures::record::Record as OwnedRecord;
 use kvasir_structures::slot::SlotGuard;
 use kvasir_structures::table::Lookup;
 use smallvec::SmallVec;
 
 use crate::access::Policy;
-use crate::compression::{self, Compression};
+use crate::compression::Compression;
 use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
 use crate::entry::Entry;
@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::event::{Class, Event};
 use crate::found::Found;
 use crate::gone::{is_dead, note_expired};
+use crate::item;
 use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::snapshot::Image;
@@ -226,7 +227,7 @@ pub struct View<'a, 'g> {
     pub(crate) keyspace: &'a Keyspace,
     args: Args<'a>,
     pub(crate) keys: &'a [KeyAt],
-    guards: &'a mut [Guard<'g>],
+    pub(crate) guards: &'a mut [Guard<'g>],
     /// What has expired is gone for the call, but not deleted.
     keeps_expired: bool,
 }
@@ -359,7 +360,7 @@ impl<'a, 'g> View<'a, 'g> {
     /// Has what stands with a key saved before it changes. Every function here that hands out a
     /// record to be changed, or changes one, begins with it.
     #[inline]
-    fn save_before_change(&self, key: usize) {
+    pub(crate) fn save_before_change(&self, key: usize) {
         let guard = &self.guards[self.guard_of(key)];
         for image in guard.images {
             image.save_before_change(guard.place.1, &guard.slot, self.keys[key].hash);
@@ -372,7 +373,22 @@ impl<'a, 'g> View<'a, 'g> {
         self.save_before_change(key);
         let mut found = self.search(key, Count::Nothing)?;
         found.note_use();
+        if found.record().has_trailer() {
+            found.forget_id();
+        }
         Some(found)
+    }
+
+    /// A record for who changes neither its value nor its expiry: counts a hit or a miss.
+    #[inline]
+    pub fn fetch(&mut self, key: usize) -> Option<Found<'_>> {
+        self.search(key, Count::HitOrMiss)
+    }
+
+    /// As [`View::fetch`], without a trace.
+    #[inline]
+    pub fn revisit(&mut self, key: usize) -> Option<Found<'_>> {
+        self.search(key, Count::Nothing)
     }
 
     /// Whether calls wait for this key.
@@ -416,64 +432,6 @@ impl<'a, 'g> View<'a, 'g> {
         }
     }
 
-    /// Sets a key to a value, whatever it was.
-    pub fn put(&mut self, key: usize, tag: Tag, body: NewBody<'_, Object>, expiry_ms: Option<u64>) {
-        self.note_ready(key, tag.kind());
-        self.save_before_change(key);
-        let guard = self.guard_of(key);
-        let (hash, name) = (self.keys[key].hash, self.key(key));
-        let slot = &mut self.guards[guard].slot;
-        let keeper = slot.keeper();
-        if let Some(expiry_ms) = expiry_ms {
-            keeper.note_expiry(expiry_ms);
-            self.tally.noted_expiry = true;
-        }
-        let Some(mut occupied) = slot.find(hash, name) else {
-            let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
-            record.borrow_mut().set_clock(self.env.clock_of_new());
-            slot.insert(hash, record, &keeper);
-            return self.tell(key, Class::NEW, "new");
-        };
-        let old_clock = occupied.record().clock();
-        let clock = self.env.clock_of_used(old_clock, &mut self.tally.draws);
-        if let NewBody::Bytes(bytes) = body
-            && occupied.record().expiry_ms().is_none()
-            && !occupied.record().parts_expire()
-            && expiry_ms.is_none()
-            && occupied.record_mut().try_write(bytes)
-        {
-            let mut record = occupied.record_mut();
-            record.set_tag(tag as u8);
-            record.set_clock(clock);
-            return;
-        }
-        let mut record = OwnedRecord::new(name, tag as u8, body, expiry_ms);
-        record.borrow_mut().set_clock(clock);
-        let old = occupied.replace(record);
-        let has_passed = |expiry_ms| self.env.has_passed(expiry_ms);
-        if old.borrow().expiry_ms().is_some_and(has_passed) {
-            // Nobody had come upon it; what was put here is the value of a new key.
-            let KeyAt { db, slot, .. } = self.keys[key];
-            note_expired(self.keyspace, self.env, self.tally, (db, slot), old);
-            return self.tell(key, Class::NEW, "new");
-        }
-        self.tally.discard(old);
-    }
-
-    /// Sets a key to a string: compressed or not, in its record or beside it, as options and its
-    /// length ask for.
-    pub fn put_text(&mut self, key: usize, tag: Tag, bytes: &[u8], expiry_ms: Option<u64>) {
-        if let Some(compressed) = self.env.compression.compress(bytes) {
-            let body = compression::body(&compressed);
-            return self.put(key, Tag::CompressedText, body, expiry_ms);
-        }
-        if bytes.len() < crate::value::SHARED_TEXT_MIN {
-            return self.put(key, tag, NewBody::Bytes(bytes), expiry_ms);
-        }
-        let object = Box::new(Object::Text(std::sync::Arc::new(bytes.to_vec())));
-        self.put(key, tag, NewBody::Object(object), expiry_ms);
-    }
-
     /// Takes a record out of its table.
     pub fn take(&mut self, key: usize) -> Option<OwnedRecord<Object>> {
         self.save_before_change(key);
@@ -501,8 +459,9 @@ impl<'a, 'g> View<'a, 'g> {
     }
 
     /// Adds a record under the name of a key that is free.
-    pub fn insert(&mut self, key: usize, record: OwnedRecord<Object>) {
+    pub fn insert(&mut self, key: usize, mut record: OwnedRecord<Object>) {
         self.save_before_change(key);
+        item::forget_id(&mut record);
         self.note_ready(key, Tag::of(record.borrow()).kind());
         let expiry_ms = value::next_expiry_ms(record.borrow());
         self.tally.noted_expiry |= expiry_ms.is_some();
@@ -573,7 +532,7 @@ impl<'a, 'g> View<'a, 'g> {
     }
 
     #[inline]
-    fn guard_of(&self, key: usize) -> usize {
+    pub(crate) fn guard_of(&self, key: usize) -> usize {
         if self.guards.len() == 1 {
             return 0;
         }

@@ -265,6 +265,11 @@ impl Reply {
         self.end_line();
     }
 
+    /// As [`Reply::raw`], of what `append` appends.
+    pub fn raw_appended(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+        append(&mut self.bytes);
+    }
+
     /// Bytes that already are a reply, or a part of one.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {

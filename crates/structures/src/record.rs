@@ -3,7 +3,8 @@
 //! | Offset | Size | Field |
 //! |---|---|---|
 //! | 0 | 1 | tag: what the owner says the value is; this module does not read it |
-//! | 1 | 1 | flags: 1 expiry, 2 object, 4 long key, 8 parts of the object expire, 16 compressed |
+//! | 1 | 1 | flags: 1 expiry, 2 object, 4 long key, 8 parts of the object expire, 16 compressed, 32 |
+//! | | | trailer, 64 mark: free for the owner, gone when the value is replaced |
 //! | 2 | 2 | length of the inline value in bytes, little endian |
 //! | 4 | 1 | length of the key, if it is not long |
 //! | 5 | 3 | access clock, little endian, free for the owner |
@@ -11,6 +12,7 @@
 //! | | 8 | pointer to the object, if flag 2 |
 //! | | 4 | length of the key, if flag 4 |
 //! | | | key, then inline value |
+//! | | 13 | trailer, if flag 32: free for the owner |
 //!
 //! A value is either inline bytes, up to 64 KiB, or an object of type `T` that lives elsewhere.
 //! A record of a 16-byte key and a 64-byte value takes 88 bytes. Inline bytes that are a compressed
@@ -37,7 +39,14 @@ const HAS_OBJECT: u8 = 2;
 const LONG_KEY: u8 = 4;
 const PARTS_EXPIRE: u8 = 8;
 const COMPRESSED: u8 = 16;
+const HAS_TRAILER: u8 = 32;
+const MARKED: u8 = 64;
 const HEADER_BYTES: usize = 8;
+/// Size of a trailer.
+pub const TRAILER_BYTES: usize = 13;
+
+/// What the owner notes of a record beside its value.
+pub type Trailer = [u8; TRAILER_BYTES];
 
 /// An owned record.
 pub struct Record<T> {
@@ -109,11 +118,27 @@ impl Shape {
     fn value_at(self) -> usize {
         self.key_at() + self.key_len
     }
+
+    #[inline]
+    fn trailer_len(self) -> usize {
+        if self.flags & HAS_TRAILER != 0 { TRAILER_BYTES } else { 0 }
+    }
 }
 
 impl<T> Record<T> {
     /// A record of `key` and `body`; inline bytes must be at most [`INLINE_MAX`] long.
     pub fn new(key: &[u8], tag: u8, body: NewBody<'_, T>, expiry_ms: Option<u64>) -> Record<T> {
+        Record::with_trailer(key, tag, body, expiry_ms, None)
+    }
+
+    /// As [`Record::new`], with a trailer if there is one.
+    pub fn with_trailer(
+        key: &[u8],
+        tag: u8,
+        body: NewBody<'_, T>,
+        expiry_ms: Option<u64>,
+        trailer: Option<&Trailer>,
+    ) -> Record<T> {
         let (object, inline, mut flags) = match body {
             NewBody::Bytes(bytes) => (None, bytes, 0),
             NewBody::Compressed(bytes) => (None, bytes, COMPRESSED),
@@ -126,11 +151,13 @@ impl<T> Record<T> {
         flags |= if expiry_ms.is_some() { HAS_EXPIRY } else { 0 };
         flags |= if object.is_some() { HAS_OBJECT } else { 0 };
         flags |= if key.len() > u8::MAX as usize { LONG_KEY } else { 0 };
+        flags |= if trailer.is_some() { HAS_TRAILER } else { 0 };
         let shape = Shape { flags, key_len: key.len() };
-        let start = slab::allocate(shape.value_at() + inline.len());
+        let trailer_at = shape.value_at() + inline.len();
+        let start = slab::allocate(trailer_at + shape.trailer_len());
         let base = start.as_ptr();
-        // SAFETY: the allocation is as long as the shape and the inline value say, and 8-byte
-        // aligned.
+        // SAFETY: the allocation is as long as the shape, the inline value and the trailer say, and
+        // 8-byte aligned.
         unsafe {
             base.write(tag);
             base.add(1).write(flags);
@@ -147,6 +174,9 @@ impl<T> Record<T> {
             }
             base.add(shape.key_at()).copy_from_nonoverlapping(key.as_ptr(), key.len());
             base.add(shape.value_at()).copy_from_nonoverlapping(inline.as_ptr(), inline.len());
+            if let Some(trailer) = trailer {
+                base.add(trailer_at).cast::<Trailer>().write(*trailer);
+            }
         }
         Record { start, owns: PhantomData }
     }
@@ -159,15 +189,33 @@ impl<T> Record<T> {
         RecordMut { start: self.start, borrows: PhantomData }
     }
 
-    /// The same value and access clock under another key and expiry.
+    /// The same value, access clock and trailer under another key and expiry.
     pub fn rebuilt(self, key: &[u8], expiry_ms: Option<u64>) -> Record<T> {
+        let trailer = self.borrow().trailer();
+        self.rebuilt_with(key, expiry_ms, trailer.as_ref())
+    }
+
+    /// The same with this trailer.
+    pub fn trailed(self, trailer: &Trailer) -> Record<T> {
+        let (key, expiry_ms) = (self.borrow().key().to_vec(), self.borrow().expiry_ms());
+        self.rebuilt_with(&key, expiry_ms, Some(trailer))
+    }
+
+    fn rebuilt_with(
+        self,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+        trailer: Option<&Trailer>,
+    ) -> Record<T> {
         let (tag, clock) = (self.borrow().tag(), self.borrow().clock());
-        let parts_expire = self.borrow().parts_expire();
+        let (parts_expire, is_marked) = (self.borrow().parts_expire(), self.borrow().is_marked());
+        let make = |body| Record::with_trailer(key, tag, body, expiry_ms, trailer);
         let mut new = match self.into_object() {
-            Ok(object) => Record::new(key, tag, NewBody::Object(object), expiry_ms),
-            Err(old) => Record::new(key, tag, old.borrow().inline_body(), expiry_ms),
+            Ok(object) => make(NewBody::Object(object)),
+            Err(old) => make(old.borrow().inline_body()),
         };
         new.borrow_mut().set_clock(clock);
+        new.borrow_mut().set_marked(is_marked);
         new.set_parts_expire(parts_expire);
         new
     }
@@ -330,6 +378,26 @@ impl<'a, T> RecordRef<'a, T> {
         self.byte(1) & (HAS_EXPIRY | PARTS_EXPIRE) != 0
     }
 
+    /// What the owner has noted beside the value.
+    #[inline]
+    pub fn trailer(self) -> Option<Trailer> {
+        self.has_trailer().then(|| {
+            let at = self.shape().value_at() + self.inline_len();
+            *self.slice(at, TRAILER_BYTES).first_chunk().expect("it is as long")
+        })
+    }
+
+    #[inline]
+    pub fn has_trailer(self) -> bool {
+        self.byte(1) & HAS_TRAILER != 0
+    }
+
+    /// Whether the owner has marked it since its value was put here.
+    #[inline]
+    pub fn is_marked(self) -> bool {
+        self.byte(1) & MARKED != 0
+    }
+
     /// 24 bits.
     #[inline]
     pub fn clock(self) -> u32 {
@@ -346,7 +414,8 @@ impl<'a, T> RecordRef<'a, T> {
     }
 
     pub(crate) fn size(self) -> usize {
-        self.shape().value_at() + self.inline_len()
+        let shape = self.shape();
+        shape.value_at() + self.inline_len() + shape.trailer_len()
     }
 
     /// Bytes that the record takes from the allocator, without its object.
@@ -387,9 +456,31 @@ impl<'a, T> RecordMut<'a, T> {
     }
 
     pub(crate) fn set_parts_expire(&mut self, parts_expire: bool) {
-        let flag = if parts_expire { PARTS_EXPIRE } else { 0 };
+        self.set_flag(PARTS_EXPIRE, parts_expire);
+    }
+
+    /// Marks it, or takes the mark away.
+    #[inline]
+    pub fn set_marked(&mut self, is_marked: bool) {
+        self.set_flag(MARKED, is_marked);
+    }
+
+    #[inline]
+    fn set_flag(&mut self, flag: u8, is_set: bool) {
+        let set = if is_set { flag } else { 0 };
         // SAFETY: every record has a header.
-        unsafe { self.start.as_ptr().add(1).write(self.shared().byte(1) & !PARTS_EXPIRE | flag) }
+        unsafe { self.start.as_ptr().add(1).write(self.shared().byte(1) & !flag | set) }
+    }
+
+    /// Overwrites the trailer of a record that has one; says whether it did.
+    pub fn set_trailer(&mut self, trailer: &Trailer) -> bool {
+        let shared = self.shared();
+        let (has, at) = (shared.has_trailer(), shared.shape().value_at() + shared.inline_len());
+        if has {
+            // SAFETY: the trailer is there, behind the inline value.
+            unsafe { self.start.as_ptr().add(at).cast::<Trailer>().write(*trailer) };
+        }
+        has
     }
 
     /// Changes the expiry of a record that has one; says whether it did.
@@ -403,13 +494,13 @@ impl<'a, T> RecordMut<'a, T> {
     }
 
     /// Replaces an inline value if the new one has room in the same allocation and size class;
-    /// says whether it did.
+    /// says whether it did. A record with a trailer has to be made anew.
     #[inline]
     pub fn try_write(&mut self, bytes: &[u8]) -> bool {
         let shape = self.shared().shape();
         let room = slab::usable_size(self.shared().size());
         let size = shape.value_at() + bytes.len();
-        if shape.flags & (HAS_OBJECT | COMPRESSED) != 0
+        if shape.flags & (HAS_OBJECT | COMPRESSED | HAS_TRAILER) != 0
             || bytes.len() > INLINE_MAX
             || slab::usable_size(size) != room
         {
@@ -419,6 +510,7 @@ impl<'a, T> RecordMut<'a, T> {
         // overlap: it was borrowed while this exclusive borrow exists.
         unsafe {
             let base = self.start.as_ptr();
+            base.add(1).write(shape.flags & !MARKED);
             base.add(2).cast::<u16>().write((bytes.len() as u16).to_le());
             base.add(shape.value_at()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
@@ -431,7 +523,7 @@ impl<'a, T> RecordMut<'a, T> {
     pub fn try_edit(&mut self, len: usize, edit: impl FnOnce(&mut [u8])) -> bool {
         let (shape, old_len) = (self.shared().shape(), self.shared().inline_len());
         let room = slab::usable_size(self.shared().size());
-        if shape.flags & (HAS_OBJECT | COMPRESSED) != 0
+        if shape.flags & (HAS_OBJECT | COMPRESSED | HAS_TRAILER) != 0
             || len > INLINE_MAX
             || slab::usable_size(shape.value_at() + len) != room
         {
@@ -475,80 +567,5 @@ impl<'a, T> RecordMut<'a, T> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    type Text = Record<String>;
-
-    #[test]
-    fn a_small_record_has_eight_bytes_of_overhead() {
-        let record = Text::new(&[b'k'; 16], 3, NewBody::Bytes(&[b'v'; 64]), None);
-        assert_eq!(record.borrow().allocated_bytes(), 88);
-        let record = Text::new(&[b'k'; 16], 3, NewBody::Bytes(&[b'v'; 64]), Some(1));
-        assert_eq!(record.borrow().allocated_bytes(), 96);
-    }
-
-    #[test]
-    fn an_object_moves_with_its_record() {
-        let record = Text::new(b"a", 1, NewBody::Object(Box::new("text".into())), None);
-        let mut record = record.rebuilt(&[7; 300], Some(9));
-        record.set_parts_expire(true);
-        let record = record.rebuilt(&[7; 300], Some(9));
-        assert_eq!(record.borrow().key(), &[7; 300]);
-        assert!(record.borrow().parts_expire());
-        assert_eq!(record.borrow().expiry_ms(), Some(9));
-        assert!(matches!(record.borrow().body(), Body::Object(text) if text == "text"));
-        assert_eq!(record.into_object().ok().as_deref().map(String::as_str), Some("text"));
-    }
-
-    proptest! {
-        #[test]
-        fn edits_in_place(
-            key in prop::collection::vec(any::<u8>(), 0..600),
-            mut value in prop::collection::vec(any::<u8>(), 0..3000),
-            len in 0..3000usize,
-            byte: u8,
-        ) {
-            let mut record = Text::new(&key, 1, NewBody::Bytes(&value), None);
-            let room = record.borrow().allocated_bytes();
-            let longer = len.max(value.len());
-            let stays = record.borrow_mut().try_edit(len, |bytes| {
-                assert_eq!(bytes.len(), longer);
-                assert!(bytes[value.len()..].iter().all(|byte| *byte == 0));
-                bytes.fill(byte);
-            });
-            if stays {
-                value = vec![byte; len];
-            } else {
-                let other = Text::new(&key, 1, NewBody::Bytes(&vec![0; len]), None);
-                prop_assert_ne!(other.borrow().allocated_bytes(), room);
-            }
-            prop_assert_eq!(record.borrow().key(), &key[..]);
-            prop_assert_eq!(record.borrow().allocated_bytes(), room);
-            prop_assert!(matches!(record.borrow().body(), Body::Bytes(bytes) if bytes == value));
-        }
-
-        #[test]
-        fn what_goes_in_comes_out(
-            key in prop::collection::vec(any::<u8>(), 0..600),
-            value in prop::collection::vec(any::<u8>(), 0..3000),
-            second in prop::collection::vec(any::<u8>(), 0..3000),
-            expiry in any::<Option<u64>>(),
-            tag: u8,
-            clock in 0u32..1 << 24,
-        ) {
-            let mut record = Text::new(&key, tag, NewBody::Bytes(&value), expiry);
-            record.borrow_mut().set_clock(clock);
-            let fits = record.borrow_mut().try_write(&second);
-            let expected = if fits { &second } else { &value };
-            let record = record.rebuilt(&key, expiry.map(|ms| ms ^ 1));
-            let view = record.borrow();
-            prop_assert_eq!(view.key(), &key[..]);
-            prop_assert_eq!(view.tag(), tag);
-            prop_assert_eq!(view.clock(), clock);
-            prop_assert_eq!(view.expiry_ms(), expiry.map(|ms| ms ^ 1));
-            prop_assert!(matches!(view.body(), Body::Bytes(bytes) if bytes == &expected[..]));
-        }
-    }
-}
+#[path = "record_tests.rs"]
+mod tests;

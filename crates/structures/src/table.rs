@@ -30,7 +30,7 @@ use crate::directory::{
     DIRECTORY, Directory, LeafFacts, Outgrown, OutgrownKind, Parts, Retire, Root, directory_at,
     parts, slot_at,
 };
-use crate::record::{Record, RecordMut, RecordRef};
+use crate::record::{Record, RecordMut, RecordRef, Trailer};
 
 pub use moving::Moves;
 pub use part::Cut;
@@ -516,6 +516,17 @@ impl<'a, T> Occupied<'a, T> {
         self.table.count_volatile(old.borrow(), -1);
         let key = old.borrow().key().to_vec();
         self.put(old.rebuilt(&key, expiry_ms));
+    }
+
+    /// Sets the trailer, in place where the record has one.
+    pub fn set_trailer(&mut self, trailer: &Trailer) {
+        if self.record_mut().set_trailer(trailer) {
+            return;
+        }
+        // SAFETY: as in `set_expiry`.
+        let old = unsafe { Record::<T>::from_pointer(self.entry.record()) };
+        self.table.count_volatile(old.borrow(), -1);
+        self.put(old.trailed(trailer));
     }
 
     /// Notes whether the object has parts that expire on their own.

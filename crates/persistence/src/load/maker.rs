@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::item::trailer_of_notes;
 use kvasir_keyspace::load::add;
 use kvasir_keyspace::serial::{Reader, SerialError, read_value};
 use kvasir_keyspace::view::Env;
@@ -103,6 +104,9 @@ impl Makers<'_> {
             return Ok(Made::Dead);
         }
         let mut record = value.into_record(&key, entry.expiry_ms);
+        if let Some(trailer) = trailer_of_notes(entry.notes) {
+            record = record.trailed(&trailer);
+        }
         record.borrow_mut().set_clock(clock(env, entry.usage));
         let added = match entrance {
             Entrance::Gate(gate) => add(keyspace, &gate.enter_extra(), db, record),

@@ -2,11 +2,12 @@
 
 use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::item::Item;
 use kvasir_keyspace::serial::{self, Version, Writer};
 use kvasir_keyspace::value::Record;
 use kvasir_keyspace::view::Env;
 
-use super::{AUX, DATABASE, EXPIRY_MS, FREQUENCY, IDLE, LIBRARY, SIZES, header};
+use super::{AUX, DATABASE, EXPIRY_MS, FREQUENCY, IDLE, ITEM, LIBRARY, SIZES, header};
 
 /// Collects bytes of a file. Several encoders may write parts of the same one, each of which names
 /// its database.
@@ -49,8 +50,12 @@ impl Encoder {
         self.writer.count(expiring);
     }
 
-    /// A key, its value, its expiry, and of its use what the policy knows.
+    /// A key, its value, its expiry, of its use what the policy knows, and what memcached's clients
+    /// know of it.
     pub fn entry(&mut self, record: Record<'_>, env: &Env) {
+        if record.has_trailer() {
+            self.notes(Item::of(record).notes());
+        }
         if let Some(expiry_ms) = record.expiry_ms() {
             self.writer.push(&[EXPIRY_MS]);
             self.writer.push(&expiry_ms.to_le_bytes());
@@ -68,6 +73,14 @@ impl Encoder {
         serial::write_type(record, &mut self.writer);
         self.writer.string(record.key());
         serial::write_body(record, &mut self.writer);
+    }
+
+    fn notes(&mut self, notes: u64) {
+        if notes != 0 {
+            self.writer.push(&[AUX]);
+            self.writer.string(ITEM);
+            self.writer.string(notes.to_string().as_bytes());
+        }
     }
 
     /// How many bytes wait to be taken.

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use kvasir_keyspace::serial::{Reader, SerialError, skip_value};
+use kvasir_resp::number::parse_integer;
 
 use super::module::skip_data;
 use super::{
-    AUX, DATABASE, END, EXPIRY_MS, EXPIRY_S, FREQUENCY, IDLE, LIBRARY, LIBRARY_OF_A_CANDIDATE,
-    MODULE_AUX, MODULE_VALUE, MODULE_VALUE_OLD, SIZES, SLOT_HINT,
+    AUX, DATABASE, END, EXPIRY_MS, EXPIRY_S, FREQUENCY, IDLE, ITEM, LIBRARY,
+    LIBRARY_OF_A_CANDIDATE, MODULE_AUX, MODULE_VALUE, MODULE_VALUE_OLD, SIZES, SLOT_HINT,
 };
 
 /// One thing of a file and how many bytes it takes.
@@ -62,6 +63,8 @@ pub struct Entry {
     pub offset: usize,
     pub expiry_ms: Option<u64>,
     pub usage: Usage,
+    /// What memcached's clients know of it: `item::Item::notes`.
+    pub notes: u64,
 }
 
 /// What a file knows of the use of a key.
@@ -81,7 +84,7 @@ pub fn frame(bytes: &[u8], text_len_max: usize) -> Result<Frame<'_>, SerialError
 }
 
 fn read<'a>(reader: &mut Reader<'a>) -> Result<Item<'a>, SerialError> {
-    let mut entry = Entry { offset: 0, expiry_ms: None, usage: Usage::Unknown };
+    let mut entry = Entry { offset: 0, expiry_ms: None, usage: Usage::Unknown, notes: 0 };
     loop {
         entry.offset = reader.offset();
         match reader.byte()? {
@@ -92,6 +95,14 @@ fn read<'a>(reader: &mut Reader<'a>) -> Result<Item<'a>, SerialError> {
             }
             IDLE => entry.usage = Usage::IdleS(reader.number()?),
             FREQUENCY => entry.usage = Usage::Frequency(reader.byte()?),
+            AUX => {
+                let (name, value) = (reader.string()?, reader.string()?);
+                if *name != *ITEM {
+                    return Ok(Item::Aux { name, value });
+                }
+                let notes = parse_integer(&value).and_then(|notes| u64::try_from(notes).ok());
+                entry.notes = notes.ok_or(reader.error("notes of an item that are no number"))?;
+            }
             MODULE_VALUE => {
                 let key = Some(reader.string()?);
                 return skip_data(reader).map(|module| Item::OfModule { key, module });
@@ -112,7 +123,6 @@ fn read<'a>(reader: &mut Reader<'a>) -> Result<Item<'a>, SerialError> {
 /// What is no key.
 fn beside_keys<'a>(kind: u8, reader: &mut Reader<'a>) -> Result<Item<'a>, SerialError> {
     Ok(match kind {
-        AUX => Item::Aux { name: reader.string()?, value: reader.string()? },
         LIBRARY => Item::Library(reader.string()?),
         DATABASE => Item::Database(reader.number()?),
         SIZES => {
@@ -152,7 +162,7 @@ mod tests {
     }
 
     fn entry(offset: usize, expiry_ms: Option<u64>, usage: Usage) -> Item<'static> {
-        Item::Entry(Entry { offset, expiry_ms, usage })
+        Item::Entry(Entry { offset, expiry_ms, usage, notes: 0 })
     }
 
     #[test]

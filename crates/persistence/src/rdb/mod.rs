@@ -11,6 +11,7 @@
 //! | 244, three numbers | a slot, its keys, and how many of them expire: a hint |
 //! | 252, 8 bytes; 253, 4 bytes | when the next key expires, in ms or s, little endian |
 //! | 248, number; 249, 1 byte | for how long, in s, the next key was idle; how often it was used |
+//! | 250, `kvasir-item`, number | what memcached's clients know of the next key: `item::Item::notes` |
 //! | type, key, body | a value (`kvasir_keyspace::serial`) |
 //! | 255 | the end; from version 5 on 8 bytes follow, little endian: the CRC64 of all before, or 0 |
 //!
@@ -34,6 +35,8 @@ const IDLE: u8 = 248;
 const SLOT_HINT: u8 = 244;
 const LIBRARY: u8 = 245;
 const LIBRARY_OF_A_CANDIDATE: u8 = 246;
+/// The field that tells of the next key what memcached's clients know of it.
+const ITEM: &[u8] = b"kvasir-item";
 const MODULE_AUX: u8 = 247;
 const AUX: u8 = 250;
 const SIZES: u8 = 251;

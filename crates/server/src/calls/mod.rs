@@ -10,6 +10,7 @@ pub mod command_log;
 pub mod evict;
 pub mod failing;
 pub mod fence;
+pub mod login;
 pub mod monitoring;
 pub mod notifications;
 pub mod planning;

@@ -25,6 +25,8 @@ pub struct Client {
     pub address: Box<str>,
     pub local_address: Box<str>,
     pub is_unix: bool,
+    /// It speaks memcached's protocol.
+    pub is_memcached: bool,
     /// On this machine: over loopback or a unix socket.
     pub is_local: bool,
     pub descriptor: i32,
@@ -94,6 +96,7 @@ pub struct Origin {
     pub address: Box<str>,
     pub local_address: Box<str>,
     pub is_unix: bool,
+    pub is_memcached: bool,
     pub is_local: bool,
     pub descriptor: i32,
     pub connection: usize,
@@ -110,6 +113,7 @@ impl Client {
             address: origin.address,
             local_address: origin.local_address,
             is_unix: origin.is_unix,
+            is_memcached: origin.is_memcached,
             is_local: origin.is_local,
             descriptor: origin.descriptor,
             connection_bytes: origin.connection_bytes,

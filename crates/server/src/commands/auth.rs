@@ -7,7 +7,8 @@ use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Protocol;
 
-use crate::calls::admit::{Scene, note_wrong_password};
+use crate::calls::admit::Scene;
+use crate::calls::login::{WrongPassword, log_in};
 use crate::commands::{HANDSHAKE, client, is_word};
 use crate::machine::version::REDIS_VERSION;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
@@ -183,13 +184,7 @@ fn auth(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 /// Makes the connection this user's.
 fn authenticate(cx: &mut ServerCx<'_>, name: &[u8], password: &[u8]) -> Result<(), Error> {
-    let (shared, connection) = (cx.shared, &mut *cx.connection);
-    let Some(user) = shared.acl.authenticate(name, password) else {
-        let scene = Scene { shared, worker: cx.worker, core: cx.core };
-        note_wrong_password(scene, &connection.client, &cx.args[0], name);
-        return Err(WRONG_PASSWORD);
-    };
-    connection.client.rename(|names| names.user = user.name.to_vec());
-    connection.access.log_in(user, &shared.acl, &shared.table);
-    Ok(())
+    let ServerCx { shared, worker, core, connection, args, .. } = cx;
+    let scene = Scene { shared, worker: *worker, core };
+    log_in(scene, connection, &args[0], (name, password)).map_err(|WrongPassword| WRONG_PASSWORD)
 }

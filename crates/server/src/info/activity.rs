@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_memcached::item::Count;
 use kvasir_pubsub::Kind;
 use kvasir_reactor::clock::Ticks;
 use kvasir_structures::locks::lock;
@@ -68,6 +69,29 @@ impl Buffers {
     }
 }
 
+/// What clients of memcached's protocol have done, where it is spoken.
+fn items(source: &Source<'_>, lines: &mut Lines) {
+    if !source.config.serves_memcached() {
+        return;
+    }
+    for (name, count) in [
+        ("memcached_get_hits", Count::GetHits),
+        ("memcached_get_misses", Count::GetMisses),
+        ("memcached_sets", Count::Sets),
+        ("memcached_delete_hits", Count::DeleteHits),
+        ("memcached_touch_hits", Count::TouchHits),
+        ("memcached_cas_hits", Count::CasHits),
+        ("memcached_cas_badval", Count::CasBad),
+        ("memcached_flushes", Count::Flushes),
+        ("memcached_logins", Count::Logins),
+        ("memcached_login_errors", Count::LoginErrors),
+    ] {
+        let workers = source.shared.workers.iter();
+        let counts = workers.map(|worker| worker.stats.memcached[count as usize].value());
+        lines.field(name, counts.sum::<u64>());
+    }
+}
+
 pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     let totals = source.shared.totals();
     let samples = &source.shared.samples;
@@ -98,6 +122,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("current_eviction_exceeded_time", current_ms);
     lines.field("keyspace_hits", source.sum(|stats| &stats.hits));
     lines.field("keyspace_misses", source.sum(|stats| &stats.misses));
+    items(source, lines);
     for (field, kind) in [
         ("pubsub_channels", Kind::Channel),
         ("pubsub_patterns", Kind::Pattern),

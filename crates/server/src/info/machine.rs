@@ -44,14 +44,18 @@ pub fn server(source: &Source<'_>, lines: &mut Lines) {
     listeners(config, lines);
 }
 
-/// Numbered by their kind, as in Valkey: TCP, unix sockets, TLS.
+/// Numbered by their kind, as in Valkey: TCP, unix sockets, TLS; then those of memcached.
 fn listeners(config: &Config, lines: &mut Lines) {
     let bound: String = config.bind.iter().map(|address| format!(",bind={address}")).collect();
     let unix = config.unixsocket.display();
+    let memcached = &config.memcached;
     let all = [
         (config.port != 0).then(|| format!("name=tcp{bound},port={}", config.port)),
         (!config.unixsocket.as_os_str().is_empty()).then(|| format!("name=unix,bind={unix}")),
         (config.tls.port != 0).then(|| format!("name=tls{bound},port={}", config.tls.port)),
+        (memcached.port != 0).then(|| format!("name=memcached{bound},port={}", memcached.port)),
+        (!memcached.unixsocket.as_os_str().is_empty())
+            .then(|| format!("name=memcached-unix,bind={}", memcached.unixsocket.display())),
     ];
     for (number, listener) in all.into_iter().enumerate() {
         listener.iter().for_each(|facts| lines.field(&format!("listener{number}"), facts));

@@ -3,9 +3,10 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::chown;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kvasir_config::{BindHost, Config};
+use kvasir_config::{BindHost, Config, FileMode};
 use kvasir_reactor::Listener;
 
 use crate::log::{notice, warning};
@@ -37,6 +38,19 @@ pub enum ListenerKind {
     Client,
     /// As `Client`, within TLS.
     TlsClient,
+    Memcached,
+    /// As `Memcached`, within TLS.
+    TlsMemcached,
+}
+
+impl ListenerKind {
+    pub fn is_tls(self) -> bool {
+        matches!(self, ListenerKind::TlsClient | ListenerKind::TlsMemcached)
+    }
+
+    pub fn is_memcached(self) -> bool {
+        matches!(self, ListenerKind::Memcached | ListenerKind::TlsMemcached)
+    }
 }
 
 /// An open socket.
@@ -81,12 +95,16 @@ pub fn open(config: &Config) -> Result<(Listeners, Vec<Open>), String> {
             }
         }
     }
+    let backlog = backlog(config);
     if !config.unixsocket.as_os_str().is_empty() {
-        let mode = (config.unixsocketperm.0 != 0).then_some(config.unixsocketperm.0);
-        let listener = Listener::unix(&config.unixsocket, backlog(config), mode);
-        let listener = listener.map_err(|error| error.to_string())?;
+        let listener = open_unix(&config.unixsocket, config.unixsocketperm, backlog)?;
         give_to_group(config)?;
         sockets.push(Open { listener, kind: ListenerKind::Client, number: 0 });
+    }
+    let memcached = &config.memcached;
+    if !memcached.unixsocket.as_os_str().is_empty() {
+        let listener = open_unix(&memcached.unixsocket, memcached.unixsocketperm, backlog)?;
+        sockets.push(Open { listener, kind: ListenerKind::Memcached, number: 0 });
     }
     if sockets.is_empty() {
         return Err("Configured to not listen anywhere, exiting.".into());
@@ -96,7 +114,15 @@ pub fn open(config: &Config) -> Result<(Listeners, Vec<Open>), String> {
 
 /// Every place that the configuration names.
 pub fn places(config: &Config) -> Result<Vec<Place>, String> {
-    let ports = [(config.port, ListenerKind::Client), (config.tls.port, ListenerKind::TlsClient)];
+    let memcached = match config.tls.memcached {
+        true => ListenerKind::TlsMemcached,
+        false => ListenerKind::Memcached,
+    };
+    let ports = [
+        (config.port, ListenerKind::Client),
+        (config.tls.port, ListenerKind::TlsClient),
+        (config.memcached.port, memcached),
+    ];
     let mut places = Vec::new();
     for (port, kind) in ports.into_iter().filter(|(port, _)| *port != 0) {
         for bound in config.bind_addresses() {
@@ -106,6 +132,11 @@ pub fn places(config: &Config) -> Result<Vec<Place>, String> {
         }
     }
     Ok(places)
+}
+
+fn open_unix(path: &Path, mode: FileMode, backlog: i32) -> Result<Listener, String> {
+    let mode = (mode.0 != 0).then_some(mode.0);
+    Listener::unix(path, backlog, mode).map_err(|error| error.to_string())
 }
 
 /// Has the unix socket belong to the group of the configuration, if that names one.

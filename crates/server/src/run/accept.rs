@@ -9,8 +9,29 @@ use crate::clients::Origin;
 use crate::net::listen::{ListenerKind, PROTECTED_MODE};
 use crate::net::listening::Change;
 use crate::run::worker::Worker;
-use crate::state::connection::Connection;
+use crate::state::connection::{Connection, Dialect};
 use crate::workers::Message;
+
+/// Why a connection is not let in.
+enum Refusal {
+    Protected,
+    TooMany,
+}
+
+impl Refusal {
+    /// As a client of the protocol understands it.
+    fn text(self, is_memcached: bool) -> &'static str {
+        match (self, is_memcached) {
+            (Refusal::Protected, false) => PROTECTED_MODE,
+            (Refusal::Protected, true) => {
+                "SERVER_ERROR protected mode: no password is set for the default user, so clients \
+                 are only accepted from this machine\r\n"
+            }
+            (Refusal::TooMany, false) => "-ERR max number of clients reached\r\n",
+            (Refusal::TooMany, true) => "ERROR Too many open connections\r\n",
+        }
+    }
+}
 
 impl Worker {
     /// Accepts at other sockets, as the configuration now says.
@@ -27,12 +48,11 @@ impl Worker {
         let stats = &self.shared.workers[self.index].stats;
         let of_listener = self.listeners.iter().find(|open| open.id == listener);
         let Some(kind) = of_listener.map(|open| open.kind) else { return };
-        let is_tls = kind == ListenerKind::TlsClient;
-        if let Err(text) = self.admit(&socket, is_tls) {
+        if let Err(refusal) = self.admit(&socket, kind.is_tls()) {
             stats.rejected_connections.add(1);
             // Who speaks TLS would not understand.
-            if !is_tls {
-                socket.refuse(text.as_bytes());
+            if !kind.is_tls() {
+                socket.refuse(refusal.text(kind.is_memcached()).as_bytes());
             }
             return;
         }
@@ -50,12 +70,12 @@ impl Worker {
         }
     }
 
-    fn admit(&self, socket: &Socket, is_tls: bool) -> Result<(), String> {
+    fn admit(&self, socket: &Socket, is_tls: bool) -> Result<(), Refusal> {
         if !is_tls && self.is_denied(socket) {
-            return Err(PROTECTED_MODE.into());
+            return Err(Refusal::Protected);
         }
         if !self.shared.clients.try_reserve(self.core.config.maxclients as usize) {
-            return Err("-ERR max number of clients reached\r\n".into());
+            return Err(Refusal::TooMany);
         }
         Ok(())
     }
@@ -68,7 +88,7 @@ impl Worker {
     }
 
     pub fn adopt(&mut self, socket: Socket, kind: ListenerKind) {
-        let is_tls = kind == ListenerKind::TlsClient;
+        let is_tls = kind.is_tls();
         let tls = is_tls.then(|| self.new_tls(self.is_denied(&socket)));
         let config = &self.core.config;
         // A peer that has gone already is found out by the first receive.
@@ -81,6 +101,7 @@ impl Worker {
             address: name(socket.peer()),
             local_address: name(socket.local()),
             is_unix: socket.is_unix(),
+            is_memcached: kind.is_memcached(),
             is_local: is_local(&socket),
             descriptor: socket.number(),
             connection: 0,
@@ -96,6 +117,9 @@ impl Worker {
         }
         let mut connection = Connection::new(id, client, access);
         connection.wire.tls = tls;
+        if kind.is_memcached() {
+            connection.wire.parser = Dialect::Memcached(Default::default());
+        }
         self.connections[index] = Some(Box::new(connection));
         if is_tls {
             self.await_handshake(id);

@@ -7,6 +7,7 @@
 
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::plan::KeyAt;
+use kvasir_memcached::request::Call;
 use kvasir_reactor::{Buffer, ConnectionId, Reactor};
 use kvasir_resp::args::Args;
 use kvasir_resp::request::{Limits, Parsed, ProtocolError, Span};
@@ -15,7 +16,8 @@ use kvasir_table::{Entry, NotFound, Table};
 
 use crate::calls::planning::plan_keys;
 use crate::net::input::Input;
-use crate::state::connection::{Connection, REQUESTS_PER_CONNECTION};
+use crate::state::connection::{Connection, Dialect, REQUESTS_PER_CONNECTION};
+use crate::state::shared::Shared;
 
 /// Keys between one step of prefetching and the next: the work on so many takes longer than a
 /// cache miss.
@@ -35,9 +37,11 @@ const REQUESTS_MIN: usize = 32;
 pub struct Batch {
     pub sources: Vec<Source>,
     pub requests: Vec<Request>,
-    spans: Vec<Span>,
-    keys: Vec<KeyAt>,
-    scratch: Vec<u8>,
+    pub spans: Vec<Span>,
+    pub keys: Vec<KeyAt>,
+    pub scratch: Vec<u8>,
+    /// Calls of clients of memcached.
+    pub items: Vec<Call>,
     last_name: LastName,
 }
 
@@ -90,15 +94,24 @@ pub struct Request {
     pub end: usize,
     /// Bytes on the wire.
     pub len: usize,
-    is_inline: bool,
-    spans: (u32, u32),
-    keys: (u32, u32),
-    planned_for: Option<DbIndex>,
+    /// Its arguments are in the scratch buffer.
+    pub is_inline: bool,
+    pub spans: (u32, u32),
+    pub keys: (u32, u32),
+    pub planned_for: Option<DbIndex>,
 }
 
 pub enum What {
     /// Index in the command table.
     Call(u16),
+    /// A call of a client of memcached: its number in the batch, and the index of the command that
+    /// it counts as.
+    Item {
+        call: u32,
+        command: u16,
+    },
+    /// As `Item`, but answered whatever there is.
+    Answered(u32),
     UnknownCommand,
     UnknownSubcommand,
     Malformed(ProtocolError),
@@ -138,6 +151,7 @@ impl Batch {
         self.spans.clear();
         self.keys.clear();
         self.scratch.clear();
+        self.items.clear();
     }
 
     /// Gives back what a call of very many words or keys took, once it was made.
@@ -154,20 +168,26 @@ impl Batch {
         source: usize,
         connection: &mut Connection,
         reactor: &Reactor,
-        limits: &Limits,
-        table: &Table,
-        keyspace: &Keyspace,
+        (limits, item_size_max): (&Limits, usize),
+        shared: &Shared,
     ) {
+        let (table, keyspace) = (&shared.table, &shared.keyspace);
         let share = REQUESTS_PER_TURN / self.sources.len();
         let share = share.clamp(REQUESTS_MIN, REQUESTS_PER_CONNECTION);
         let share = share.min(connection.take_turn_max());
+        let Dialect::Resp(parser) = &mut connection.wire.parser else {
+            let limits = kvasir_memcached::request::Limits {
+                is_authenticated: limits.authenticated,
+                item_size_max,
+            };
+            return self.parse_items(source, connection, reactor, (shared, &limits), share);
+        };
         let Source { data, consumed, has_more, .. } = &mut self.sources[source];
         let bytes = data.bytes(reactor);
         for _ in 0..share {
             let first_span = self.spans.len();
             let input = &bytes[*consumed..];
-            let parsed =
-                connection.wire.parser.parse(input, &mut self.spans, &mut self.scratch, limits);
+            let parsed = parser.parse(input, &mut self.spans, &mut self.scratch, limits);
             let (length, is_inline) = match parsed {
                 Ok(Parsed::Request { consumed }) => (consumed, false),
                 Ok(Parsed::Inline { consumed }) => (consumed, true),
@@ -219,6 +239,25 @@ impl Batch {
     /// Inline: what is returned through memory and passed on at once would be waited for.
     #[inline(always)]
     pub fn args<'a>(&'a self, request: &Request, reactor: &'a Reactor) -> Args<'a> {
+        let all = self.all_words(request, reactor);
+        match self.item(request) {
+            Some(call) => all.first(call.argument_count(all.len())),
+            None => all,
+        }
+    }
+
+    /// The call of a client of memcached.
+    #[inline]
+    pub fn item(&self, request: &Request) -> Option<Call> {
+        match request.what {
+            What::Item { call, .. } | What::Answered(call) => Some(self.items[call as usize]),
+            _ => None,
+        }
+    }
+
+    /// The arguments, and of a meta command the words of its flags.
+    #[inline(always)]
+    pub fn all_words<'a>(&'a self, request: &Request, reactor: &'a Reactor) -> Args<'a> {
         let spans = &self.spans[request.spans.0 as usize..request.spans.1 as usize];
         let data = &self.sources[request.source as usize].data;
         Args::new(if request.is_inline { &self.scratch } else { data.bytes(reactor) }, spans)
@@ -240,7 +279,18 @@ impl Batch {
         keyspace: &Keyspace,
         pass: &Pass<'_>,
     ) {
-        let now = request.keys.0 as usize;
+        self.look_ahead_from(ahead, request.keys.0 as usize, keyspace, pass);
+    }
+
+    /// As [`Batch::look_ahead`], from a key on.
+    #[inline]
+    pub fn look_ahead_from(
+        &self,
+        ahead: &mut Lookahead,
+        now: usize,
+        keyspace: &Keyspace,
+        pass: &Pass<'_>,
+    ) {
         if now < ahead.next {
             return;
         }

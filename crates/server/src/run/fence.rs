@@ -73,17 +73,20 @@ impl Worker {
 
     fn waits_for_replicas(&mut self, index: usize) -> bool {
         let replication = &self.shared.replication;
-        let Some(connection) = self.connections[index].as_deref() else { return false };
+        let Some(connection) = self.connections[index].as_deref_mut() else { return false };
         let (fence, own) = (connection.durability.fence, connection.durability.quorum);
         let quorum = self.core.config.replication.quorum().and(own);
-        if replication.is_acked(quorum, fence) {
+        if fence == 0 || replication.is_acked(quorum, fence) {
             return false;
         }
         replication.await_acks(self.index);
         if replication.is_acked(quorum, fence) {
             return false;
         }
-        self.core.links.asks_acks = true;
+        // Each is asked about once; after that replicas tell by themselves, every second.
+        if std::mem::replace(&mut connection.durability.asked, fence) != fence {
+            self.core.links.asks_acks = true;
+        }
         true
     }
 

@@ -5,6 +5,7 @@
 
 pub mod accept;
 pub mod acks;
+pub mod alone;
 pub mod batch;
 pub mod client_memory;
 pub mod cron;
@@ -15,6 +16,8 @@ pub mod fence;
 pub mod goodbye;
 pub mod input_limits;
 pub mod invalidations;
+pub mod item_stats;
+pub mod items;
 pub mod links;
 pub mod monitors;
 pub mod news;

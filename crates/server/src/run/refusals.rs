@@ -5,7 +5,7 @@ use kvasir_resp::request::ProtocolError;
 use kvasir_table::{Entry, is_http, unknown_command, unknown_subcommand};
 
 use crate::log::warning;
-use crate::run::batch::{Batch, What};
+use crate::run::batch::{Batch, Lookahead, What};
 use crate::run::runner::Runner;
 use crate::run::session::SessionRun;
 use crate::state::connection::Connection;
@@ -18,10 +18,10 @@ impl Runner<'_> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        index: usize,
+        (index, ahead): (usize, &mut Lookahead),
     ) -> Option<(&'static Entry, SessionRun)> {
         let mark = connection.reply.mark();
-        let session = self.answer_call(connection, batch, index);
+        let session = self.answer_call(connection, batch, (index, ahead));
         if session.is_none() && connection.reply.len_since(mark) > 0 {
             let bytes = connection.reply.bytes();
             let reply = &bytes[bytes.len() - connection.reply.len_since(mark).min(bytes.len())..];
@@ -47,7 +47,9 @@ impl Runner<'_> {
     #[cold]
     pub(super) fn refuse(&mut self, connection: &mut Connection, what: &What, args: Args<'_>) {
         match what {
-            What::Call(_) => unreachable!("a call is run"),
+            What::Call(_) | What::Item { .. } | What::Answered(_) => {
+                unreachable!("a call is run")
+            }
             What::UnknownCommand if is_http(args) => {
                 warning!("closing a client that speaks HTTP id={}", connection.client.id);
                 connection.is_closing = true;

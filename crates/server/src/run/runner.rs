@@ -2,16 +2,16 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_keyspace::command::{Command, Run, World};
+use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::execute::{Call, Context, execute, execute_world};
+use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
 use kvasir_resp::args::Args;
-use kvasir_structures::gate::{ExclusivePass, Pass};
+use kvasir_structures::gate::Pass;
 use kvasir_table::{Entry, Handler, ServerHandler};
 
 use crate::calls::admit::Scene;
@@ -24,9 +24,10 @@ use crate::calls::{admission, evict, monitoring, notifications, tracking as call
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::run::batch::{Batch, Lookahead, Request, What};
+use crate::run::items;
 use crate::run::own_keys;
 use crate::run::pause;
-use crate::run::server::{Inside, ServerCommands, ServerCx, ServerRun, session_of};
+use crate::run::server::{ServerCommands, ServerRun, session_of};
 use crate::run::session::{SessionRun, Start};
 use crate::run::worker::Worker;
 use crate::state::connection::{Connection, find};
@@ -66,14 +67,14 @@ struct Share {
 
 /// What a batch runs with; the worker's parts, borrowed side by side.
 pub struct Runner<'w> {
-    pub(super) worker: usize,
-    pub(super) shared: &'static Shared,
-    reactor: &'w Reactor,
+    pub worker: usize,
+    pub shared: &'static Shared,
+    pub reactor: &'w Reactor,
     connections: &'w mut [Option<Box<Connection>>],
-    commands: ServerCommands,
-    core: &'w mut Core,
+    pub commands: ServerCommands,
+    pub core: &'w mut Core,
     /// `None` while a command, or a busy script, has the gate for itself.
-    pass: Option<Pass<'static>>,
+    pub pass: Option<Pass<'static>>,
     /// Its own worker is inside already, with a script that is busy.
     is_within_script: bool,
     timing: Timing,
@@ -123,7 +124,7 @@ impl<'w> Runner<'w> {
                 batch.look_ahead(&mut position.ahead, request, keyspace, pass);
             }
             position.next += 1;
-            if let Some(start) = self.run_request(batch, position.next - 1) {
+            if let Some(start) = self.run_request(batch, position) {
                 self.end_streak(batch, None);
                 return Some(start);
             }
@@ -192,7 +193,8 @@ impl<'w> Runner<'w> {
         }) && self.shared.workers.run_a_script()
     }
 
-    fn run_request(&mut self, batch: &Batch, index: usize) -> Option<Start> {
+    fn run_request(&mut self, batch: &Batch, position: &mut Position) -> Option<Start> {
+        let index = position.next - 1;
         let request = &batch.requests[index];
         let id = batch.sources[request.source as usize].connection;
         // Taken out for the length of the call, so that the call may look at other connections.
@@ -201,7 +203,7 @@ impl<'w> Runner<'w> {
             self.catch_up(&mut connection);
             let is_muted = connection.mute();
             let mark = connection.reply.mark();
-            let session = self.answer(&mut connection, batch, index);
+            let session = self.answer(&mut connection, batch, (index, &mut position.ahead));
             send_served(self.shared, self.core);
             if let Some((entry, run)) = session {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });
@@ -233,7 +235,9 @@ impl<'w> Runner<'w> {
     /// The command that a request names.
     fn entry_of(&self, request: &Request) -> Option<&'static Entry> {
         match request.what {
-            What::Call(command) => Some(&self.shared.table.entries()[command as usize]),
+            What::Call(command) | What::Item { command, .. } => {
+                Some(&self.shared.table.entries()[command as usize])
+            }
             _ => None,
         }
     }
@@ -252,7 +256,7 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        index: usize,
+        (index, ahead): (usize, &mut Lookahead),
     ) -> Option<(&'static Entry, SessionRun)> {
         let request = &batch.requests[index];
         let args = batch.args(request, self.reactor);
@@ -261,9 +265,9 @@ impl<'w> Runner<'w> {
             return None;
         }
         if connection.is_replicating() {
-            return self.answer_replica(connection, batch, index);
+            return self.answer_replica(connection, batch, (index, ahead));
         }
-        self.answer_call(connection, batch, index)
+        self.answer_call(connection, batch, (index, ahead))
     }
 
     #[inline]
@@ -271,11 +275,19 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        index: usize,
+        (index, ahead): (usize, &mut Lookahead),
     ) -> Option<(&'static Entry, SessionRun)> {
         let request = &batch.requests[index];
-        if let What::Call(command) = request.what {
-            return self.run_call(connection, batch, index, command as usize);
+        match request.what {
+            What::Call(command) | What::Item { command, .. } => {
+                return self.run_call(connection, batch, (index, ahead), command as usize);
+            }
+            What::Answered(call) => {
+                let args = batch.args(request, self.reactor);
+                items::answer(connection, batch.items[call as usize], args);
+                return None;
+            }
+            _ => {}
         }
         self.refuse(connection, &request.what, batch.args(request, self.reactor));
         None
@@ -285,7 +297,7 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        index: usize,
+        (index, ahead): (usize, &mut Lookahead),
         command: usize,
     ) -> Option<(&'static Entry, SessionRun)> {
         let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
@@ -322,12 +334,15 @@ impl<'w> Runner<'w> {
         self.timing.begin(command);
         self.last_call = index;
         let mark = connection.reply.mark();
-        let result = match entry.handler {
-            Handler::Data(command) => {
+        let result = match (batch.item(request), entry.handler) {
+            (Some(call), _) => {
+                self.run_item(connection, batch, (request, call), (entry, args), ahead)
+            }
+            (None, Handler::Data(command)) => {
                 let planned = batch.keys(request, connection.db);
                 self.run_data(connection, entry, command, args, planned)
             }
-            Handler::Server(of) => self.run_server(connection, self.run_of(of), args),
+            (None, Handler::Server(of)) => self.run_server(connection, self.run_of(of), args),
         };
         Client::add(&connection.client.commands, 1);
         connection.wait_for_disk(self.core);
@@ -478,83 +493,6 @@ impl<'w> Runner<'w> {
         }
         settle(self.shared, self.worker, self.core, pass, connection);
         result.map(drop)
-    }
-
-    /// Runs a command with the gate closed.
-    fn run_world(
-        &mut self,
-        connection: &mut Connection,
-        run: fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
-        let mut exclusive = self.close_gate()?;
-        self.core.see_listeners(self.shared);
-        let world = &mut World {
-            args,
-            db: connection.db,
-            keyspace: &self.shared.keyspace,
-            pass: &mut exclusive,
-            env: &self.core.env,
-            tally: &mut self.core.tally,
-            reply: &mut connection.reply,
-        };
-        let result = execute_world(run, world);
-        drop(exclusive);
-        // Unless a script that came in first is busy: then those who wait are served later.
-        let Store { gate, keyspace, .. } = &self.shared.store;
-        self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
-        self.core.see_listeners(self.shared);
-        if let Some(pass) = &self.pass {
-            settle(self.shared, self.worker, self.core, pass, connection);
-        }
-        result.map(drop)
-    }
-
-    /// Leaves the gate and closes it, unless a busy script is inside.
-    fn close_gate(&mut self) -> Result<ExclusivePass<'static>, Error> {
-        self.pass = None;
-        let Store { gate, keyspace, .. } = &self.shared.store;
-        let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
-        exclusive.ok_or_else(|| keyspace.busy.error())
-    }
-
-    fn run_server(
-        &mut self,
-        connection: &mut Connection,
-        run: ServerRun,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
-        match run {
-            ServerRun::Plain(run) | ServerRun::Family(run, _) => run(&mut ServerCx {
-                shared: self.shared,
-                worker: self.worker,
-                core: self.core,
-                connection,
-                inside: self.pass.as_ref().map_or(Inside::Nowhere, Inside::WithOthers),
-                args,
-            }),
-            ServerRun::WorldIf(needs_it, run) if !needs_it(self.shared, args) => {
-                self.run_server(connection, ServerRun::Plain(run), args)
-            }
-            ServerRun::World(run)
-            | ServerRun::WorldIf(_, run)
-            | ServerRun::SessionIf(_, _, run) => {
-                let mut exclusive = self.close_gate()?;
-                self.core.see_listeners(self.shared);
-                let result = run(&mut ServerCx {
-                    shared: self.shared,
-                    worker: self.worker,
-                    core: self.core,
-                    connection,
-                    inside: Inside::Alone(&mut exclusive),
-                    args,
-                });
-                drop(exclusive);
-                result
-            }
-            ServerRun::Session(_) => unreachable!("the worker runs it"),
-            ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
-        }
     }
 
     /// Answers a request that does not get as far as to be run.

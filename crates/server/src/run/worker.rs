@@ -165,6 +165,7 @@ impl Worker {
         }
         self.cron.run(self.shared, &mut self.core);
         self.expire_own_keys();
+        self.flush_when_due();
         self.serve_left(NOBODY);
         self.answer_served();
         self.send_held_back();
@@ -202,10 +203,11 @@ impl Worker {
         let next_handshake = self.handshakes.next_ms().map(until);
         // A script has kept the data from being saved.
         let next_stop = signal::shutdown_requested().map(|_| SERVING_RETRY);
+        let next_flush = self.next_flush_ms().map(until);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
         let next_own = self.own_keys_look_ms().map(until);
         let all = [next_wait, next_task, next_handshake, next_serving, next_stop, next_own];
-        let all = all.into_iter().chain(next_look).chain([self.links_timeout()]);
+        let all = all.into_iter().chain(next_look).chain([self.links_timeout(), next_flush]);
         all.flatten().min()
     }
 
@@ -350,8 +352,9 @@ impl Worker {
             }
             let limits =
                 Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
-            let (table, keyspace) = (&self.shared.table, &self.shared.keyspace);
-            batch.parse(source, connection, &self.reactor, &limits, table, keyspace);
+            let item_size_max = self.core.config.memcached.item_size_max as usize;
+            let limits = (&limits, item_size_max);
+            batch.parse(source, connection, &self.reactor, limits, self.shared);
             if connection.reply.is_empty() && !connection.output.is_sending {
                 connection.reply.give_back(self.spare.pop().unwrap_or_default());
             }

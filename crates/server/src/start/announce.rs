@@ -93,6 +93,13 @@ pub fn ready(config: &Config, shared: &Shared) {
     if !config.unixsocket.as_os_str().is_empty() {
         places.push(format!("unixsocket={}", config.unixsocket.display()));
     }
+    let memcached = &config.memcached;
+    if memcached.port != 0 {
+        places.push(format!("memcached-port={} bind={bind}", memcached.port));
+    }
+    if !memcached.unixsocket.as_os_str().is_empty() {
+        places.push(format!("memcached-unixsocket={}", memcached.unixsocket.display()));
+    }
     notice!(
         "Ready to accept connections {} workers={} io={} databases={} keys={}",
         places.join(" "),

@@ -270,6 +270,7 @@ pub fn assemble(
     let gate: &'static Gate = Box::leak(Box::new(Gate::new(wakers.len())));
     hash::set_seed(facts.hash_seed);
     let keyspace = Keyspace::new(gate, config.databases);
+    keyspace.item_ids.begin(facts.started_ms * 1000);
     let workers = Workers::new(wakers, access.0.len());
     let store = Store::new((gate, keyspace), config, facts, workers);
     Box::leak(Box::new(Shared::new(store, tls, access)))
@@ -379,7 +380,11 @@ fn facts(config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
 /// Who a server is, for those that find it in their way: one line, which ends with its id.
 fn identity(config: &Config, run_id: &str) -> String {
     let mut line = format!("pid={}", limits::pid());
-    let numbers = [("port", config.port), ("tls-port", config.tls.port)];
+    let numbers = [
+        ("port", config.port),
+        ("tls-port", config.tls.port),
+        ("memcached-port", config.memcached.port),
+    ];
     for (name, port) in numbers.into_iter().filter(|(_, port)| *port != 0) {
         line += &format!(" {name}={port}");
     }

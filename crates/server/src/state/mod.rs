@@ -6,5 +6,6 @@ pub mod core;
 pub mod debugging;
 pub mod ending;
 pub mod links;
+pub mod memcached;
 pub mod shared;
 pub mod waits;

@@ -16,6 +16,7 @@ use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
 use crate::state::debugging::Debugging;
 use crate::state::ending::Ending;
+use crate::state::memcached::Memcached;
 use crate::stats::compression::CompressionStats;
 use crate::stats::errors::{Author, ErrorCodes};
 use crate::stats::histogram::Distribution;
@@ -36,6 +37,7 @@ pub struct Shared {
     pub clients: Clients,
     pub tls: Endpoint,
     pub listeners: Listeners,
+    pub memcached: Memcached,
     pub pubsub: Hub,
     pub tracking: Tracking,
     pub monitors: Monitors,
@@ -72,6 +74,7 @@ impl Shared {
             ending: Ending::default(),
             pause: Pause::default(),
             client_bytes: AtomicUsize::new(0),
+            memcached: Memcached::new(&table),
             table,
             acl,
             clients: Clients::default(),

@@ -10,6 +10,7 @@ pub mod timing;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use kvasir_memcached::item::COUNTS;
 use kvasir_structures::locks::lock;
 
 use crate::stats::errors::ErrorCounts;
@@ -80,6 +81,8 @@ pub struct WorkerStats {
     /// Memory of the worker's interpreters while none of them runs.
     pub script_vm_bytes: Counter,
     pub function_vm_bytes: Counter,
+    /// What clients of memcached's protocol have done, by `memcached::item::Count`.
+    pub memcached: [Counter; COUNTS],
     /// Index of the command that ran last, or runs; `usize::MAX` before the first.
     pub last_command: AtomicUsize,
     /// By the command's index in the table.
@@ -128,6 +131,7 @@ impl WorkerStats {
             evicted_clients: Counter::default(),
             script_vm_bytes: Counter::default(),
             function_vm_bytes: Counter::default(),
+            memcached: Default::default(),
             last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
@@ -165,7 +169,7 @@ impl WorkerStats {
             &self.output_limited,
             &self.evicted_clients,
         ];
-        counters.into_iter().for_each(Counter::reset);
+        counters.into_iter().chain(&self.memcached).for_each(Counter::reset);
         for command in &self.by_command {
             let counters = [&command.calls, &command.ticks, &command.rejected, &command.failed];
             counters.into_iter().for_each(Counter::reset);

@@ -48,6 +48,7 @@ mod limits;
 mod listeners;
 mod loading;
 mod loading_damaged;
+mod memcached;
 mod monitor;
 mod notifications;
 mod pause;

@@ -8,6 +8,7 @@ use crate::commands::options::integer;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::event::Class;
+use crate::item;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::text_value::{check_len, edit, find_or_create};
 use crate::value::{Tag, Text};
@@ -72,6 +73,9 @@ fn setrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         return Err(Error::fixed("ERR offset is out of range"));
     }
     let (offset, part) = (offset as usize, &cx.args[3]);
+    if part.is_empty() && cx.view.env.replays {
+        item::restore(&mut cx.view, 0, offset as u64);
+    }
     let old_len = cx.view.peek_text(0)?.map(Text::len);
     if part.is_empty() {
         cx.reply.integer(old_len.unwrap_or(0) as i64);

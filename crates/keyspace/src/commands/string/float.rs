@@ -6,6 +6,7 @@ use crate::command::{Command, Cx, Run};
 use crate::effect::{Effect, call};
 use crate::error::Error;
 use crate::event::Class;
+use crate::item::{Item, with_notes};
 use crate::long_double::{LongDouble, Parsed};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Tag;
@@ -41,8 +42,12 @@ fn incrbyfloat(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let new = new.ok_or(Error::fixed("ERR increment would produce NaN or Infinity"))?;
     let mut text = Vec::new();
     new.write_to(&mut text);
+    let mut item = Item::default();
     match cx.view.find(0) {
-        Some(mut found) => found.set_body(Tag::ComputedText, NewBody::Bytes(&text)),
+        Some(mut found) => {
+            item = found.item();
+            found.set_body(Tag::ComputedText, NewBody::Bytes(&text));
+        }
         None => cx.view.put(0, Tag::ComputedText, NewBody::Bytes(&text), None),
     }
     cx.view.changed(0, Class::STRING, "incrbyfloat");
@@ -50,7 +55,9 @@ fn incrbyfloat(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     if !cx.view.env.logs {
         return Ok(Effect::Rewritten(Vec::new()));
     }
-    Ok(Effect::Rewritten(vec![call(&[b"SET", cx.view.key(0), &text, b"KEEPTTL"])]))
+    let key = cx.view.key(0);
+    let effect = Effect::Rewritten(vec![call(&[b"SET", key, &text, b"KEEPTTL"])]);
+    Ok(with_notes(effect, key, item))
 }
 
 #[cfg(test)]

@@ -26,15 +26,15 @@ struct Tls {
 }
 
 impl Endpoint {
-    /// Reads the files if there is a port for TLS; the error names what is wrong.
+    /// Reads the files if there is a listener with TLS; the error names what is wrong.
     pub fn new(config: &TlsConfig) -> Result<Endpoint, String> {
-        let tls = (config.port != 0).then(|| Tls::new(config)).transpose()?;
+        let tls = config.is_used().then(|| Tls::new(config)).transpose()?;
         Ok(Endpoint(RwLock::new(tls)))
     }
 
     /// Has new connections use other options and files, unless something is wrong with them.
     pub fn reload(&self, config: &TlsConfig) -> Result<(), String> {
-        if config.port != 0 {
+        if config.is_used() {
             let tls = Tls::new(config)?;
             *write(&self.0) = Some(tls);
         }

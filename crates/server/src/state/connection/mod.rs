@@ -76,7 +76,7 @@ pub enum ClientKind {
 pub struct Wire {
     /// `None` on a connection that is not encrypted.
     pub tls: Option<Box<Tls>>,
-    pub parser: Parser,
+    pub parser: Dialect,
     /// Received and not yet executed: the rest of a request, or more than one turn's share.
     pub input: Input,
     /// Requests that a turn parses: about as many as its share of one is enough for, since what is
@@ -90,6 +90,27 @@ pub struct Wire {
     pub is_paused: bool,
     /// Nothing more comes from it: it closes when what has come is executed.
     pub has_ended: bool,
+}
+
+/// What it speaks, and how far a request was read.
+pub enum Dialect {
+    Resp(Parser),
+    Memcached(kvasir_memcached::request::Parser),
+}
+
+impl Dialect {
+    /// Whether it is memcached's protocol.
+    pub fn is_memcached(&self) -> bool {
+        matches!(self, Dialect::Memcached(_))
+    }
+
+    /// The next request begins at its beginning.
+    fn begin_again(&mut self) {
+        match self {
+            Dialect::Resp(parser) => *parser = Parser::default(),
+            Dialect::Memcached(parser) => *parser = Default::default(),
+        }
+    }
 }
 
 /// How replies go out: the worker sends them, and limits what waits.
@@ -153,6 +174,8 @@ pub struct Durability {
     pub wish: Option<Fsync>,
     /// ...and the replicas that it asks for.
     pub quorum: Quorum,
+    /// Replicas were last asked how far they are for this fence.
+    pub asked: u64,
 }
 
 /// CLIENT REPLY.
@@ -186,7 +209,7 @@ impl Connection {
             is_closing: false,
             wire: Wire {
                 tls: None,
-                parser: Parser::default(),
+                parser: Dialect::Resp(Parser::default()),
                 input: Input::default(),
                 turn_max: REQUESTS_PER_CONNECTION,
                 stopped_at: None,
@@ -240,7 +263,7 @@ impl Connection {
         match self.wire.stopped_at.take() {
             None => consumed,
             Some(end) => {
-                self.wire.parser = Parser::default();
+                self.wire.parser.begin_again();
                 end
             }
         }

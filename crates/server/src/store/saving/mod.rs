@@ -393,6 +393,10 @@ pub fn save_at_end(shared: &Store, end: &[String], announce: impl Fn()) -> Optio
     if saved.is_err() {
         warning!("Error trying to save the DB, can't exit: SHUTDOWN NOSAVE ends the server");
     }
+    if saved.is_ok() {
+        // Nothing may come into the stream behind it that replicas would have and the file has not.
+        shared.is_stopping.store(true, Relaxed);
+    }
     Some(saved.is_ok())
 }
 

@@ -1,0 +1,89 @@
+//! The options of memcached's protocol.
+
+use std::path::PathBuf;
+
+use crate::kind::Kind;
+use crate::row::{Group, Row};
+use crate::table::{field, integer};
+use crate::{Config, FileMode};
+
+/// Where it is spoken, and the limit of an item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemcachedConfig {
+    /// 0: none.
+    pub port: u16,
+    /// Empty: none.
+    pub unixsocket: PathBuf,
+    /// 0: as the umask leaves them.
+    pub unixsocketperm: FileMode,
+    /// Bytes.
+    pub item_size_max: u64,
+}
+
+impl Default for MemcachedConfig {
+    fn default() -> MemcachedConfig {
+        MemcachedConfig {
+            port: 0,
+            unixsocket: PathBuf::new(),
+            unixsocketperm: FileMode(0),
+            item_size_max: 0,
+        }
+    }
+}
+
+impl Config {
+    pub fn serves_memcached(&self) -> bool {
+        self.memcached.port != 0 || !self.memcached.unixsocket.as_os_str().is_empty()
+    }
+
+    /// Whether Redis's protocol is spoken nowhere.
+    pub fn serves_only_memcached(&self) -> bool {
+        let speaks_resp =
+            self.port != 0 || self.tls.port != 0 || !self.unixsocket.as_os_str().is_empty();
+        self.serves_memcached() && !speaks_resp
+    }
+}
+
+pub const PORT: Row = Row::new(
+    "memcached-port",
+    Group::Network,
+    integer(0, 65535),
+    "0",
+    field!(memcached.port),
+    "\
+TCP port for clients of memcached, at the addresses of bind: text and meta
+commands, on the strings of database 0. 0: none. With `port 0`, and no other way
+in for clients of Redis, maxmemory-policy is allkeys-lru unless it is set.",
+)
+.at_start();
+
+pub const UNIXSOCKET: Row = Row::new(
+    "memcached-unixsocket",
+    Group::Network,
+    Kind::Text,
+    "",
+    field!(memcached.unixsocket),
+    "Path of a unix socket for clients of memcached. Empty: none.",
+)
+.at_start();
+
+pub const UNIXSOCKETPERM: Row = Row::new(
+    "memcached-unixsocketperm",
+    Group::Network,
+    Kind::Octal { max: 0o777 },
+    "0",
+    field!(memcached.unixsocketperm),
+    "Permissions of that socket, in octal. 0 leaves what the umask gives.",
+)
+.at_start();
+
+pub const ITEM_SIZE_MAX: Row = Row::new(
+    "memcached-item-size-max",
+    Group::Network,
+    Kind::Memory { min: 1024, max: 1 << 30 },
+    "1mb",
+    field!(memcached.item_size_max),
+    "\
+The largest item that a client of memcached may store: key, value and what
+memcached itself adds to them. As `memcached -I`.",
+);

@@ -1,0 +1,279 @@
+//! memcached's protocol, beside memcached itself where it has the last word.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::harness::{DEADLINE, Server, backends, wait_until};
+
+/// Where the server listens for memcached's clients, from its directory.
+const SOCKET: &str = "memcached";
+const OPTIONS: [&str; 2] = ["--memcached-unixsocket", SOCKET];
+
+/// A client of memcached's protocol.
+struct Client(UnixStream);
+
+impl Client {
+    fn connect(socket: &Path) -> Client {
+        let stream = UnixStream::connect(socket).expect("the server listens");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+        Client(stream)
+    }
+
+    fn of(server: &Server) -> Client {
+        Client::connect(&server.directory().join(SOCKET))
+    }
+
+    /// Sends requests; what is answered up to the answer of a `mn` behind them, without that.
+    fn ask(&mut self, requests: &str) -> String {
+        self.0.write_all(format!("{requests}mn\r\n").as_bytes()).expect("the server reads");
+        let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
+        while !reply.ends_with(b"MN\r\n") {
+            let len = self.0.read(&mut chunk).expect("the server answers");
+            assert_ne!(len, 0, "the connection stays open: {}", reply.escape_ascii());
+            reply.extend_from_slice(&chunk[..len]);
+        }
+        reply.truncate(reply.len() - 4);
+        String::from_utf8(reply).expect("texts")
+    }
+
+    /// All up to the end of the connection.
+    fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).expect("it is closed");
+        rest
+    }
+
+    /// The id of a key's value.
+    fn id_of(&mut self, key: &str) -> u64 {
+        let reply = self.ask(&format!("gets {key}\r\n"));
+        let line = reply.lines().next().expect("a line");
+        line.rsplit(' ').next().expect("a word").parse().unwrap_or_else(|_| panic!("{reply}"))
+    }
+}
+
+/// memcached itself; it is killed when this is dropped.
+struct Memcached(Child, PathBuf);
+
+impl Memcached {
+    fn start() -> Option<Memcached> {
+        let program = Path::new("/usr/bin/memcached");
+        if !program.is_file() {
+            assert!(std::env::var("CI").is_err(), "CI needs {}", program.display());
+            eprintln!("there is no memcached: its texts are not compared");
+            return None;
+        }
+        let name = format!("kvasir-memcached-{}", std::process::id());
+        let socket = std::env::temp_dir().join(name);
+        let mut command = Command::new(program);
+        command.args(["-u", "root", "-s"]).arg(&socket).stderr(Stdio::null());
+        let process = command.spawn().expect("it starts");
+        wait_until("memcached listens", || UnixStream::connect(&socket).is_ok());
+        Some(Memcached(process, socket))
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = std::fs::remove_file(&self.1);
+    }
+}
+
+/// Requests whose answers are the same each time.
+const CALLS: &[&str] = &[
+    "get a\r\n",
+    "set a 5 0 3\r\nabc\r\n",
+    "get a b a\r\n",
+    "get a",
+    "set a 0 0 2 noreply\r\nhi\r\nget a\r\n",
+    "add a 0 0 1\r\nx\r\nadd b 0 0 1\r\nx\r\n",
+    "replace c 0 0 1\r\nx\r\nreplace b 7 0 1\r\ny\r\nget b\r\n",
+    "append b 0 0 2\r\nzz\r\nprepend b 9 0 1\r\na\r\nget b\r\nappend none 0 0 1\r\nx\r\n",
+    "set n 3 0 2\r\n10\r\nincr n 5\r\ndecr n 6\r\nget n\r\nincr n 18446744073709551615\r\ndecr n 100\r\n",
+    "get n\r\nincr n 1000\r\nget n\r\nincr a 1\r\nincr none 1\r\nincr n x\r\nincr n -1\r\n",
+    "set n 0 0 20\r\n18446744073709551615\r\nincr n 1\r\nget n\r\n",
+    "touch a 100\r\ntouch none 0\r\ntouch a x\r\ntouch a\r\ngat 0 a b\r\ngat x a\r\ngat 1\r\n",
+    "set gone 0 -1 1\r\nx\r\nget gone\r\ntouch a -1\r\nget a\r\n",
+    "delete b\r\ndelete b\r\ndelete b 1\r\ndelete b 0\r\ndelete b noreply\r\ndelete b 0 noreply\r\n",
+    "cas none 0 0 1 5\r\nx\r\nset a 0 0 1\r\nx\r\ncas a 0 0 1 99999999999999999\r\ny\r\n",
+    "cas a 0 0 1 x\r\ny\r\n",
+    "set a 0 0 -1\r\nset a x 0 1\r\nset a 0 0\r\nset a 0 0 2\r\nabcd\r\n",
+    "set a 4294967297 0 1\r\nx\r\nget a\r\nset a 0 0 1048577\r\n",
+    "\r\nx\r\nGET a\r\nget\r\nget  \r\nversion\r\nverbosity 1\r\nverbosity\r\nverbosity x\r\n",
+    "stats foo\r\nstats reset\r\nstats detail\r\nflush_all x\r\nflush_all 0 noreply\r\nget a\r\n",
+    "shutdown\r\nbget a\r\nslabs automove 1\r\nme none\r\nme\r\nmg\r\nmg a x\r\nmg a v v\r\n",
+    "ms a 2 T0 F5\r\nhi\r\nmg a v s f t k Oq h\r\nmg a h\r\nmg a u h\r\nmg none\r\nmg none q\r\n",
+    "mg none k Oabc\r\nms a S2\r\nhi\r\nms a 2 MX\r\nhi\r\nms a 2 x\r\nhi\r\nms a\r\n",
+    "ms a 1 ME\r\nx\r\nms e 1 ME q\r\nx\r\nms e 1 MA\r\ny\r\nms e 1 MP k Oo\r\nw\r\nmg e v\r\n",
+    "ms none 1 MR\r\nx\r\nms none 1 MA\r\nx\r\nms e 1 C99999999999999999\r\nx\r\n",
+    "md e q\r\nmd e k Oo\r\nmd e x\r\nmd a C99999999999999999\r\n",
+    "mg made N30 v t\r\nmg made v t\r\nmg made\r\nms made 1 T30\r\nx\r\nmg made R60\r\nmg made R60\r\n",
+    "md made I T90\r\nmg made t\r\nmg made\r\nms made 1\r\nn\r\nmg made v\r\n",
+    "ma num\r\nma num N0 J5\r\nma num v\r\nma num D10 MD t v\r\nma num MX\r\nma made\r\nma num q\r\n",
+    "ms Zm9v 2 b\r\nhi\r\nmg Zm9v b k v\r\nmg !! b\r\nme x y z\r\nmn\r\nmx\r\n",
+];
+
+#[test]
+fn texts_are_memcacheds() {
+    let Some(memcached) = Memcached::start() else { return };
+    for backend in backends() {
+        let server = Server::kvasir(backend, &OPTIONS);
+        let (mut ours, mut theirs) = (Client::of(&server), Client::connect(&memcached.1));
+        theirs.ask("flush_all\r\n");
+        let long = format!("get {}\r\nmg {0}\r\ndelete {0}\r\n", "k".repeat(251));
+        for calls in CALLS.iter().copied().chain([&*long]) {
+            assert_eq!(ours.ask(calls), theirs.ask(calls), "{}", calls.escape_debug());
+        }
+    }
+}
+
+#[test]
+fn items_are_strings_of_database_0() {
+    let server = Server::kvasir(backends()[0], &OPTIONS);
+    let (mut items, mut redis) = (Client::of(&server), server.connect());
+    assert_eq!(items.ask("set k 7 100 5\r\nhello\r\n"), "STORED\r\n");
+    assert_eq!(redis.ask("GET k").to_string(), "\"hello\"");
+    assert_eq!(redis.ask("TTL k").to_string(), "(integer) 100");
+    // Whoever changes the value, its id is another one; who only touches it leaves the id.
+    let mut id = items.id_of("k");
+    assert_eq!(redis.ask("EXPIRE k 200").to_string(), "(integer) 1");
+    assert_eq!(items.id_of("k"), id);
+    for call in ["APPEND k !", "SETRANGE k 0 H", "RENAME k l", "RENAME l k", "SET k 5", "INCR k"] {
+        redis.ask(call);
+        let key = if call.ends_with(" l") { "l" } else { "k" };
+        let next = items.id_of(key);
+        assert_ne!(next, id, "{call}");
+        let stale = format!("cas {key} 0 0 1 {id}\r\nx\r\n");
+        assert_eq!(items.ask(&stale), "EXISTS\r\n", "{call}");
+        id = next;
+    }
+    // What Redis sets has no flags; what it changes keeps them.
+    assert_eq!(items.ask("get k\r\n"), "VALUE k 0 1\r\n6\r\nEND\r\n");
+    items.ask("set k 7 0 1\r\n1\r\n");
+    redis.ask("INCRBYFLOAT k 1.5");
+    assert_eq!(items.ask("get k\r\n"), "VALUE k 7 3\r\n2.5\r\nEND\r\n");
+    // What is no string is not there for who reads, and in the way of who adds.
+    redis.ask("RPUSH list a");
+    let calls = "get list\r\nadd list 0 0 1\r\nx\r\nappend list 0 0 1\r\nx\r\nincr list 1\r\n";
+    let expected = "END\r\nNOT_STORED\r\nNOT_STORED\r\n\
+                    CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+    assert_eq!(items.ask(calls), expected);
+}
+
+/// An item with flags, one that is stale, and one that has neither.
+fn fill(items: &mut Client) {
+    items.ask("set k 7 0 5\r\nhello\r\nset plain 0 1000 1\r\nx\r\nappend k 0 0 1\r\n!\r\n");
+    items.ask("ms stale 1 F9\r\nx\r\nmd stale I T500\r\n");
+}
+
+const FILLED: &str = "VALUE k 7 6\r\nhello!\r\nVALUE plain 0 1\r\nx\r\nEND\r\nHD f9 X W\r\n";
+
+#[test]
+fn flags_and_staleness_survive_files_and_replication() {
+    let aof = ["--appendonly", "yes"];
+    let server = Server::kvasir(backends()[0], &[&OPTIONS[..], &aof].concat());
+    let (mut items, mut redis) = (Client::of(&server), server.connect());
+    fill(&mut items);
+    let look = "get k plain\r\nmg stale f\r\n";
+    // The log, and from it a snapshot.
+    assert_eq!(redis.ask("DEBUG LOADAOF").to_string(), "OK");
+    assert_eq!(items.ask(look), FILLED);
+    assert_eq!(redis.ask("DEBUG RELOAD").to_string(), "OK");
+    assert_eq!(items.ask(look), FILLED.replace(" W", " Z"));
+    // Redis loads the file, and sees strings.
+    assert_eq!(redis.ask("SAVE").to_string(), "OK");
+    let directory = server.directory().to_str().expect("a plain path");
+    if let Some(loaded) = Server::redis(&["--dir", directory, "--dbfilename", "dump.rdb"]) {
+        let mut client = loaded.connect();
+        assert_eq!(client.ask("GET k").to_string(), "\"hello!\"");
+        assert_eq!(client.ask("GET stale").to_string(), "\"x\"");
+    }
+}
+
+#[test]
+fn logins_and_rights() {
+    let server =
+        Server::kvasir(backends()[0], &[&OPTIONS[..], &["--requirepass", "secret"]].concat());
+    let mut redis = server.connect();
+    redis.ask("AUTH secret");
+    redis.ask("ACL SETUSER reader on >pw ~app:* +get +mget");
+    let mut items = Client::of(&server);
+    let unauthenticated = "CLIENT_ERROR unauthenticated\r\n";
+    items.0.write_all(b"get a\r\n").unwrap();
+    let mut login = |text: &str| {
+        let set = format!("set x 0 0 {}\r\n{text}\r\n", text.len());
+        items.0.write_all(set.as_bytes()).expect("the server reads");
+    };
+    login("default wrong");
+    login("nothing");
+    login("default secret");
+    let expected = format!(
+        "{unauthenticated}CLIENT_ERROR authentication failure\r\n\
+         CLIENT_ERROR bad authentication token format\r\nSTORED\r\n"
+    );
+    assert_eq!(items.ask("set app:a 0 0 1\r\nx\r\n"), expected + "STORED\r\n");
+    let mut reader = Client::of(&server);
+    reader.0.write_all(b"set x 0 0 9\r\nreader pw\r\n").unwrap();
+    let reply = reader.ask("get app:a\r\nget app:a app:b\r\nget other\r\nset app:a 0 0 1\r\ny\r\n");
+    let (right, wrong) = reply.split_at(reply.find("CLIENT_ERROR").expect("an error"));
+    let value = "VALUE app:a 0 1\r\nx\r\nEND\r\n";
+    assert_eq!(right, format!("STORED\r\n{value}{value}"));
+    assert_eq!(wrong.matches("CLIENT_ERROR NOPERM ").count(), 2, "{wrong}");
+}
+
+#[test]
+fn the_binary_protocol_is_refused_once() {
+    let server = Server::kvasir(backends()[0], &OPTIONS);
+    let mut items = Client::of(&server);
+    items.0.write_all(&[0x80; 100]).unwrap();
+    let rest = items.rest();
+    assert_eq!((rest[0], rest.len()), (0x81, 24 + usize::from(rest[11])));
+    assert!(rest.ends_with(b"use the text protocol"), "{}", rest.escape_ascii());
+    assert_eq!(Client::of(&server).ask("get a\r\n"), "END\r\n");
+}
+
+#[test]
+fn memory_that_is_full_and_items_that_are_too_large() {
+    let options = ["--maxmemory", "1", "--memcached-item-size-max", "1kb"];
+    let server = Server::kvasir(backends()[0], &[&OPTIONS[..], &options].concat());
+    let (mut items, mut redis) = (Client::of(&server), server.connect());
+    let full = "SERVER_ERROR out of memory storing object\r\n";
+    assert_eq!(items.ask("set a 0 0 1\r\nx\r\n"), full);
+    redis.ask("CONFIG SET maxmemory 0");
+    let long = format!("set a 0 0 1000\r\n{}\r\n", "x".repeat(1000));
+    let too_large = "SERVER_ERROR object too large for cache\r\n";
+    assert_eq!(
+        items.ask(&format!("set a 0 0 1\r\nx\r\n{long}get a\r\n")),
+        format!("STORED\r\n{too_large}END\r\n")
+    );
+}
+
+#[test]
+fn a_flush_may_come_later() {
+    let server = Server::kvasir(backends()[0], &OPTIONS);
+    let (mut items, mut redis) = (Client::of(&server), server.connect());
+    assert_eq!(
+        items.ask("set a 0 0 1\r\nx\r\nflush_all 1\r\nget a\r\n"),
+        "STORED\r\nOK\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
+    );
+    wait_until("database 0 is flushed", || redis.ask("DBSIZE").to_string() == "(integer) 0");
+    assert_eq!(items.ask("set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n"), "STORED\r\nOK\r\nEND\r\n");
+}
+
+#[test]
+fn who_connects_and_what_was_done_is_shown() {
+    let server = Server::kvasir(backends()[0], &OPTIONS);
+    let (mut items, mut redis) = (Client::of(&server), server.connect());
+    items.ask("set a 0 0 1\r\nx\r\nget a b\r\n");
+    let stats = items.ask("stats\r\n");
+    for line in ["STAT cmd_set 1\r\n", "STAT get_hits 1\r\n", "STAT get_misses 1\r\n", "END\r\n"] {
+        assert!(stats.contains(line), "{line}: {stats}");
+    }
+    let clients = redis.ask("CLIENT LIST").to_string();
+    assert!(clients.contains("cmd=info") && clients.contains("protocol=memcached"), "{clients}");
+    let info = redis.ask("INFO stats").to_string();
+    assert!(info.contains("memcached_get_hits:1"), "{info}");
+}
