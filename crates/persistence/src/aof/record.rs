@@ -10,6 +10,8 @@ const COUNT_MAX: usize = i32::MAX as usize;
 
 const GROUP: &[u8] = b"#KVG:";
 const PLACE: &[u8] = b"#KVP:";
+/// No history is longer: whoever says so lies.
+pub const OFFSET_MAX: u64 = 1 << 62;
 
 /// What begins where one looked, and how many bytes it takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,7 +85,8 @@ pub fn place_of(line: &[u8]) -> Option<(&str, u64)> {
     let line = line.strip_prefix(PLACE)?.strip_suffix(b"\r\n")?;
     let (history, offset) = str::from_utf8(line).ok()?.split_once(':')?;
     let is_name = history.len() == 40 && history.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_name.then_some((history, offset.parse().ok()?))
+    let offset = offset.parse().ok().filter(|offset| *offset <= OFFSET_MAX)?;
+    is_name.then_some((history, offset))
 }
 
 /// The record at the beginning of `bytes`, which are not empty. Places in it count from there.

@@ -142,6 +142,11 @@ impl<'l, F: DiskFile> Writer<'l, F> {
         self.reader.cursor()
     }
 
+    /// How far there is something to write.
+    pub fn look(&mut self) -> u64 {
+        self.reader.look()
+    }
+
     /// Whether there is something to write.
     pub fn has_work(&mut self) -> bool {
         self.reader.look() > self.reader.cursor()

@@ -154,6 +154,11 @@ impl ColdLog {
         lock(&self.state).start()
     }
 
+    /// The offset behind the last byte that is here.
+    pub fn facts_end(&self) -> u64 {
+        lock(&self.state).end
+    }
+
     /// The offset from which on somebody needs the stream, who keeps `kept` and what is behind it
     /// in any case.
     pub fn needed_from(&self, kept: u64) -> u64 {
@@ -212,15 +217,15 @@ impl ColdLog {
             let Some((start, packed)) = self.oldest_in_memory() else { break };
             let room = limits.disk == 0 || segments.bytes() + packed.len() as u64 <= limits.disk;
             let written = match room {
-                true => segments.append(&packed).map(Some),
+                true => segments.append(&packed, limits.disk).map(Some),
                 false => Ok(None),
             };
             match written {
                 Ok(Some((segment, at))) => self.note_on_disk(start, segment, at),
                 Ok(None) | Err(_) => {
-                    spilled.error = written.err();
-                    spilled.lost += self.lose(limits.memory);
-                    break;
+                    spilled.error = written.err().or(spilled.error);
+                    spilled.lost += self.lose_oldest();
+                    segments.rest();
                 }
             }
         }
@@ -250,15 +255,17 @@ impl ColdLog {
         }
     }
 
-    /// Forgets the oldest pieces until those in memory are as few as they should be: those on disk
-    /// go too, since what is behind a gap is of no use.
-    fn lose(&self, memory: u64) -> u64 {
+    /// Forgets the oldest pieces: those of one file, whose room others get, or one in memory.
+    fn lose_oldest(&self) -> u64 {
         let mut state = lock(&self.state);
         let start = state.start();
-        while self.memory.bytes() as u64 > memory && !state.pieces.is_empty() {
-            let count = state.on_disk + 1;
-            self.forget(&mut state, count);
-        }
+        let first = state.pieces.front().and_then(Piece::segment).map(Arc::as_ptr);
+        let is_there = |piece: &&Piece| piece.segment().map(Arc::as_ptr) == first;
+        let count = match first {
+            Some(_) => state.pieces.iter().take_while(is_there).count(),
+            None => 1,
+        };
+        self.forget(&mut state, count);
         state.start() - start
     }
 
@@ -306,6 +313,15 @@ impl ColdLog {
 impl State {
     fn start(&self) -> u64 {
         self.pieces.front().map_or(self.end, |piece| piece.start)
+    }
+}
+
+impl Piece {
+    fn segment(&self) -> Option<&Arc<Segment>> {
+        match &self.place {
+            Place::Memory(_) => None,
+            Place::Disk { segment, .. } => Some(segment),
+        }
     }
 }
 

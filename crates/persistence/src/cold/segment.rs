@@ -2,15 +2,16 @@
 //! in it is of use any more.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A file of more is not added to.
+/// A file of more is not added to; where there may be few bytes in all, an eighth of them.
 const SIZE: u64 = 64 << 20;
+const PARTS: u64 = 8;
 
 /// One of the files.
 pub struct Segment {
@@ -38,13 +39,14 @@ impl Segments {
         self.sum.load(Relaxed)
     }
 
-    /// Adds bytes. Says where they are.
+    /// Adds bytes, of which there may be `max` in all; 0: any number. Says where they are.
     ///
     /// # Errors
     ///
     /// If the disk does not take them; what it took of them is no trouble.
-    pub fn append(&mut self, bytes: &[u8]) -> io::Result<(Arc<Segment>, u64)> {
-        let is_full = |segment: &Arc<Segment>| segment.len.load(Relaxed) >= SIZE;
+    pub fn append(&mut self, bytes: &[u8], max: u64) -> io::Result<(Arc<Segment>, u64)> {
+        let size = if max == 0 { SIZE } else { SIZE.min(max / PARTS) };
+        let is_full = |segment: &Arc<Segment>| segment.len.load(Relaxed) >= size;
         if self.last.as_ref().is_none_or(is_full) {
             self.last = Some(Arc::new(Segment::create(&self.dir, &self.sum)?));
         }
@@ -65,9 +67,10 @@ impl Segments {
 impl Segment {
     fn create(dir: &std::path::Path, sum: &Arc<AtomicU64>) -> io::Result<Segment> {
         let path = dir.join(format!("temp-log-{}", std::process::id()));
-        let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        // Whoever had the name has crashed before it was taken away.
+        let _ = std::fs::remove_file(&path);
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         std::fs::remove_file(path)?;
-        file.flush()?;
         Ok(Segment { file, sum: Arc::clone(sum), len: AtomicU64::new(0) })
     }
 

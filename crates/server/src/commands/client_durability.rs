@@ -12,6 +12,7 @@ use kvasir_resp::number::parse_integer;
 
 use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::workers::Message;
 
 pub static CLIENT_DURABILITY: ServerCommand = ServerCommand {
     spec: Spec {
@@ -76,6 +77,10 @@ fn durability(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         return Err(Error::fixed("ERR A replica has no word for what other replicas have."));
     }
     cx.connection.set_durability(cx.shared, wish, quorum);
+    if quorum.replicas > 0 {
+        // It has the stream kept, if it is not.
+        cx.shared.send(0, Message::Look);
+    }
     // From the next call on, even if that stands in the same batch.
     cx.core.see_listeners(cx.shared);
     cx.connection.reply.ok();

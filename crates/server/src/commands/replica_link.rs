@@ -156,19 +156,19 @@ fn acknowledge(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let offset = |at: usize| parse_integer(args.get(at)?).and_then(|offset| offset.try_into().ok());
     let replica = &link.replica;
     let grow = |to: &std::sync::atomic::AtomicU64, offset: Option<u64>| {
-        if let Some(offset) = offset {
-            to.fetch_max(offset, Relaxed);
-        }
+        offset.is_some_and(|offset| to.fetch_max(offset, Relaxed) < offset)
     };
-    grow(&replica.acked, offset(2));
+    let mut has_grown = grow(&replica.acked, offset(2));
     if args.get(3).is_some_and(|word| is_word(word, "fack")) {
-        grow(&replica.fsynced, offset(4));
+        has_grown |= grow(&replica.fsynced, offset(4));
     }
     replica.heard_ms.store(now_ms, Relaxed);
     if let Sends::Stream(stream) = &mut link.sends {
         stream.has_begun = true;
     }
-    cx.shared.replication.tell_acks(&cx.shared.workers);
+    if has_grown {
+        cx.shared.replication.tell_acks(&cx.shared.workers);
+    }
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kvasir_persistence::aof::record::OFFSET_MAX;
 use kvasir_reactor::clock;
 use kvasir_resp::encode::encode_request;
 
@@ -26,6 +27,8 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 const READ_SIZE: usize = 256 << 10;
 /// A buffer that has grown larger is not kept.
 const KEPT_MAX: usize = 4 << 20;
+/// Nothing more is unpacked while so much is there.
+const UNPACKED_MAX: usize = 1 << 20;
 /// What a line may take.
 const LINE_MAX: usize = 64 << 10;
 /// What this server can load is what this Valkey writes.
@@ -199,7 +202,8 @@ impl Link {
             ["+CONTINUE"] => Ok(Answer::GoesOn { id: None, form }),
             ["+CONTINUE", id] => Ok(Answer::GoesOn { id: Some((*id).to_owned()), form }),
             ["+FULLRESYNC", id, offset] => {
-                let offset = offset.parse().map_err(|_| format!("it answers {answer}"))?;
+                let offset = offset.parse().ok().filter(|offset| *offset <= OFFSET_MAX);
+                let offset = offset.ok_or_else(|| format!("it answers {answer}"))?;
                 notice!("full synchronization from the primary id={id} offset={offset}");
                 Ok(Answer::Begins { id: (*id).to_owned(), offset, form, goes_on })
             }
@@ -262,8 +266,10 @@ impl Link {
     fn unpack(&mut self) -> Result<(), String> {
         let Some(packed) = &mut self.packed else { return Ok(()) };
         let mut taken = 0;
-        while let Some((piece, size)) =
-            form::take_packed(&packed[taken..]).map_err(|unsound| unsound.to_string())?
+        // A little that comes may be much when it is unpacked.
+        while self.bytes.len() < UNPACKED_MAX
+            && let Some((piece, size)) =
+                form::take_packed(&packed[taken..]).map_err(|unsound| unsound.to_string())?
         {
             self.bytes.extend_from_slice(&piece);
             taken += size;
@@ -281,6 +287,10 @@ impl Link {
                 return Err(ANOTHER.into());
             }
             self.acknowledge_in_time()?;
+            self.unpack()?;
+            if self.bytes.len() > len {
+                return Ok(());
+            }
             match self.read() {
                 Ok(0) => return Err("it has closed the connection".into()),
                 Ok(_) => {

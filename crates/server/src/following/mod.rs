@@ -100,6 +100,7 @@ impl Follower {
                 return Err("another one is to be followed".into());
             }
             Answer::GoesOn { id, form } => {
+                self.partial = None;
                 notice!("Successful partial resynchronization with master. primary={primary}");
                 // Inside the gate it stays so whom this server follows.
                 let _pass = shared.gate.enter_extra();

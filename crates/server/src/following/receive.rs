@@ -54,7 +54,11 @@ impl Partial {
     }
 
     fn write(&mut self, link: &mut Link, len: usize) -> Result<(), String> {
-        self.file.write_all(&link.unused()[..len]).map_err(|error| error.to_string())?;
+        if let Err(error) = self.file.write_all(&link.unused()[..len]) {
+            // Nobody knows how much of it is there.
+            self.mark = None;
+            return Err(error.to_string());
+        }
         link.pass(len);
         self.len += len as u64;
         link.shared.replication.upstream.received.store(self.len, Relaxed);

@@ -184,6 +184,7 @@ fn forget(shared: &'static Shared, version: Option<u64>) -> Result<(), String> {
     note_emptied(&shared.keyspace, &core.env, &alone);
     forget_all(shared, &mut core, &mut alone);
     shared.replication.tail.end(&shared.keyspace.log, &mut alone);
+    shared.replication.begin_history(shared.keyspace.log.end());
     shared.replication.upstream.db.store(0, Relaxed);
     drop(alone);
     shared.freeing.free(core.tally.garbage.drain(..));

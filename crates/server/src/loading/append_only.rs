@@ -16,6 +16,7 @@ use kvasir_persistence::disk::{Disk, DiskFile, RealDisk};
 use kvasir_persistence::input::Input;
 use kvasir_persistence::load::Entrance;
 use kvasir_persistence::rdb::CHECKSUM_SIZE;
+use kvasir_resp::encode::encode_request;
 use kvasir_structures::locks::lock;
 
 use crate::loading::replay::Replayer;
@@ -72,7 +73,11 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
         begin(shared, &mut files, env).map_err(io)?;
         resume(shared, moment);
     }
-    let increment = loading.change(|| open_last(&mut files, opening(&config.aof)))?.map_err(io)?;
+    // In which database the stream goes on stands before it in any case.
+    let db = encode_request(&["SELECT", &shared.replication.stream_db().to_string()]);
+    let place = [db, shared.replication.places.line(shared.keyspace.log.end())].concat();
+    let increment =
+        loading.change(|| open_last(&mut files, opening(&config.aof), &place))?.map_err(io)?;
     let output = output(&config)?;
     let thread = spawn(shared, increment, output).map_err(io)?;
     let reader = shared.keyspace.log.open(&mut shared.gate.exclusive());
@@ -210,7 +215,11 @@ fn begin(shared: &Shared, files: &mut Files<RealDisk>, env: &Env) -> io::Result<
 }
 
 /// The increment that the log goes on in.
-fn open_last(files: &mut Files<RealDisk>, opening: Opening) -> io::Result<Increment<File>> {
+fn open_last(
+    files: &mut Files<RealDisk>,
+    opening: Opening,
+    place: &[u8],
+) -> io::Result<Increment<File>> {
     let Some(last) = files.manifest().increments.last() else {
         return files.begin_increment(opening);
     };
@@ -224,18 +233,25 @@ fn open_last(files: &mut Files<RealDisk>, opening: Opening) -> io::Result<Increm
         file.set_append()?;
     }
     let len = file.seek(SeekFrom::End(0))?;
-    let len = begin_again(&mut file, len, opening.has_checksums)?;
+    let len = begin_again(&mut file, len, opening.has_checksums, place)?;
     Ok(Increment { file, seq, len, is_shared })
 }
 
-/// Has a file of so many bytes, which stands at its end, go on in database 0. Returns the bytes it
-/// has then.
-pub fn begin_again(file: &mut impl DiskFile, len: u64, has_checksums: bool) -> io::Result<u64> {
+/// Has a file of so many bytes, which stands at its end, go on in database 0, or in another one at
+/// a place in a history that `place` has the line of. Returns the bytes it has then.
+pub fn begin_again(
+    file: &mut impl DiskFile,
+    len: u64,
+    has_checksums: bool,
+    place: &[u8],
+) -> io::Result<u64> {
     if len == 0 {
         return Ok(0);
     }
-    let head = if has_checksums { group_head(len, &[SELECT_0]) } else { Vec::new() };
-    let bytes = [&head[..], SELECT_0].concat();
+    // What stands before the line does not count as the stream's.
+    let body = [SELECT_0, place].concat();
+    let head = if has_checksums { group_head(len, &[&body]) } else { Vec::new() };
+    let bytes = [&head[..], &body].concat();
     file.append(&bytes)?;
     file.sync()?;
     Ok(len + bytes.len() as u64)

@@ -18,6 +18,7 @@ use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::{Env, Garbage};
+use kvasir_persistence::aof::record::OFFSET_MAX;
 use kvasir_persistence::disk::RealDisk;
 use kvasir_persistence::load::{Entrance, FileError, Listener, Progress, Target, load, manifest};
 use kvasir_persistence::rdb::unknown_module;
@@ -310,9 +311,14 @@ impl Listener for Beside<'_> {
             used.store(bytes.max(0) as u64, Ordering::Relaxed);
         }
         match name {
-            b"repl-stream-db" => self.db = text(value).parse().ok(),
+            b"repl-stream-db" => {
+                let count = self.shared.keyspace.database_count();
+                self.db = text(value).parse().ok().filter(|db| *db < count);
+            }
             b"repl-id" => self.history = Some(text(value)),
-            b"repl-offset" => self.offset = text(value).parse().ok(),
+            b"repl-offset" => {
+                self.offset = text(value).parse().ok().filter(|offset| *offset <= OFFSET_MAX);
+            }
             _ => {}
         }
         crate::log::verbose!("snapshot says {}={}", text(name), text(value));

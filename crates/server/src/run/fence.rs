@@ -54,8 +54,12 @@ impl Worker {
     #[inline]
     pub fn holds_back(&mut self, index: usize) -> bool {
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
-        let waits_for_replicas = self.core.config.replication.write_quorum > 0
+        let has_quorum = self.core.config.replication.write_quorum > 0
             || connection.durability.quorum.replicas > 0;
+        // A replica gets the stream for others to wait for, and has nobody's word itself.
+        let waits_for_replicas = has_quorum
+            && connection.link.is_none()
+            && !self.shared.replication.upstream.is_replica();
         let is_ahead = connection.durability.fence > self.shared.aof.durable();
         (is_ahead || waits_for_replicas) && self.hold_back(index)
     }
@@ -76,7 +80,14 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
         let (fence, own) = (connection.durability.fence, connection.durability.quorum);
         let quorum = self.core.config.replication.quorum().and(own);
-        if fence == 0 || replication.is_acked(quorum, fence) {
+        let waits_for_none = connection.link.is_some() || replication.upstream.is_replica();
+        let is_loading = self.shared.saving.loading.is_under_way();
+        if quorum.replicas > 0 && !waits_for_none && !is_loading && !replication.tail.is_kept() {
+            // What is written before the stream is kept has no place in it.
+            replication.await_acks(self.index);
+            return !replication.tail.is_kept();
+        }
+        if fence == 0 || waits_for_none || replication.is_acked(quorum, fence) {
             return false;
         }
         replication.await_acks(self.index);
@@ -111,6 +122,23 @@ impl Worker {
             aof.demand(connection.durability.fence);
         }
         true
+    }
+
+    /// Closes those whose replies wait for replicas: what they have written may be lost, since this
+    /// server has become one itself.
+    pub fn close_held_back(&mut self) {
+        let all = &self.held_back.connections;
+        for index in all.iter().map(|(_, index)| *index).collect::<Vec<_>>() {
+            let connection = self.connections[index].as_deref();
+            let quorum = self.core.config.replication.quorum();
+            let waits = connection.is_some_and(|connection| {
+                let durability = &connection.durability;
+                durability.is_held_back && quorum.and(durability.quorum).replicas > 0
+            });
+            if waits {
+                self.close(index);
+            }
+        }
     }
 
     /// Sends what was held back to some of those for whom enough is on disk now, and answers those

@@ -53,7 +53,20 @@ impl Worker {
         if self.index == 0 && self.shared.replication.keeps_snapshot() {
             self.shared.replication.tend_kept(env.now_ms, config.replication.timeout * 1000);
         }
-        let ends_ms = self.shared.replication.backlog_ends_ms(&config.replication);
+        let replication = &self.shared.replication;
+        if self.index == 0
+            && !replication.tail.is_kept()
+            && replication.has_quorum(&config.replication)
+            && !replication.upstream.is_replica()
+            && !self.shared.saving.loading.is_under_way()
+            && let Some(mut alone) =
+                self.shared.gate.exclusive_unless(|| self.shared.keyspace.busy.is_busy())
+        {
+            replication.open_log(self.shared, &mut alone);
+            drop(alone);
+            replication.tell_acks(&self.shared.workers);
+        }
+        let ends_ms = replication.backlog_ends_ms(&config.replication);
         if self.index != 0 || ends_ms.is_none_or(|ends_ms| ends_ms > env.now_ms) {
             return;
         }
@@ -155,8 +168,12 @@ impl Worker {
         let now_ms = self.core.env.now_ms;
         // On a replica the stream is the primary's alone.
         let is_replica = self.shared.replication.upstream.is_replica();
-        if std::mem::take(&mut self.core.links.asks_acks) && !is_replica {
+        if std::mem::take(&mut self.core.links.asks_acks)
+            && !is_replica
+            && self.shared.replication.has_to_ask(self.shared.keyspace.log.end())
+        {
             self.append_for_links(&encode_request(&["REPLCONF", "GETACK", "*"]));
+            self.shared.replication.note_asked(self.shared.keyspace.log.end());
         }
         if self.core.links.indices.is_empty() || now_ms < self.core.links.next_look_ms {
             return;

@@ -61,7 +61,8 @@ impl Worker {
         let command = commands::all().find(|command| command.spec.name == "pttl");
         let command = command.expect("it is one of them");
         let pass = shared.gate.enter_unless(self.index, || shared.keyspace.busy.is_busy());
-        let Some(pass) = pass else { return };
+        // Inside the gate it stays so.
+        let Some(pass) = pass.filter(|_| shared.replication.upstream.is_replica()) else { return };
         self.core.see_listeners(shared);
         for own in keys {
             // A read of a key whose time is over deletes it, as at a primary.

@@ -93,6 +93,7 @@ pub fn puts_off(
 fn is_behind(shared: &Shared, config: &Config) -> bool {
     Aof::is_behind(shared, config.aof.buffer_limit)
         || shared.replication.is_behind(&config.replication, &shared.keyspace.log)
+        || shared.replication.tail.is_behind(&shared.keyspace.log, &config.replication)
 }
 
 /// Puts a call off that comes while data is loaded at the start, unless it has failed otherwise.

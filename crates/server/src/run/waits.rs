@@ -135,6 +135,9 @@ impl Worker {
     /// The server has become a replica, and those who wait hear of it and are closed; or it does
     /// not end.
     pub fn end_all_waits(&mut self, end: End) {
+        if end == End::Replica {
+            self.close_held_back();
+        }
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             let Some(waits) = connection.waiting.waits.as_deref() else { continue };

@@ -153,7 +153,7 @@ fn open_log(shared: &'static Shared, disk: &SimDisk) -> Result<LogKeeper<SimDisk
             let path = files.path(&last.name);
             let len = disk.after(Luck::KILLED).get(&path).map_or(0, Vec::len) as u64;
             let mut file = disk.open(&path).map_err(text)?;
-            let len = begin_again(&mut file, len, has_checksums).map_err(text)?;
+            let len = begin_again(&mut file, len, has_checksums, &[]).map_err(text)?;
             Increment { file, seq: last.seq, len, is_shared: false }
         }
     };

@@ -97,6 +97,10 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
     let saved = save_base(shared, (&env, cancel), (&target, format), |pass| {
+        // What changed while nothing was logged is of no history that anybody knows.
+        if !shared.keyspace.log.is_open() && !shared.replication.upstream.is_replica() {
+            shared.replication.begin_history(shared.keyspace.log.end());
+        }
         thread.go(shared.keyspace.log.open(pass), shared.replication.stream_db());
     });
     let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {

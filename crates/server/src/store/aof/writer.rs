@@ -125,8 +125,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         if let Some(first) = state.rewrite.made_good.take() {
             self.writer.make_good(first);
         }
-        self.writer.put_first(&self.shared.replication.places.pass_to(self.writer.written()));
-        let turn = self.turn(config, &state, is_stopping);
+        let turn = self.turn_to_next_place(config, &state, is_stopping);
         drop(state);
         if matches!(turn.when, When::Every(_)) {
             self.shared
@@ -165,6 +164,16 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         }
     }
 
+    /// As `turn`, up to where another history begins. What is noted later lies behind what is there
+    /// when one looks.
+    fn turn_to_next_place(&mut self, config: &AofConfig, state: &State, is_stopping: bool) -> Turn {
+        let places = &self.shared.replication.places;
+        self.writer.put_first(&places.pass_to(self.writer.written()));
+        let seen = self.writer.look();
+        let pause_at = Some(places.next().map_or(seen, |next| next.min(seen)));
+        Turn { pause_at, ..self.turn(config, state, is_stopping) }
+    }
+
     fn turn(&self, config: &AofConfig, state: &State, is_stopping: bool) -> Turn {
         let is_put_off = config.no_fsync_on_rewrite && state.rewrite.began.is_some();
         let when = match self.fsync(config) {
@@ -179,7 +188,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
             unix_s: config.timestamp_enabled.then(|| clock::now_unix_ms() / 1000),
             has_checksums: config.checksums,
             switch_at: state.rewrite.switch_at,
-            pause_at: self.shared.replication.places.next(),
+            pause_at: None,
             is_last: is_stopping,
         }
     }
@@ -305,8 +314,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
     /// Writes what is there when nothing comes any more.
     fn write_rest(&mut self, config: &AofConfig) -> Result<(), Trouble> {
         while self.writer.has_work() {
-            self.writer.put_first(&self.shared.replication.places.pass_to(self.writer.written()));
-            let turn = self.turn(config, &lock(&self.shared.aof.state), false);
+            let turn = self.turn_to_next_place(config, &lock(&self.shared.aof.state), false);
             self.writer.step(&mut self.output, &Turn { when: When::Never, ..turn })?;
         }
         Ok(())

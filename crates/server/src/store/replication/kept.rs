@@ -46,7 +46,11 @@ impl Replication {
     pub fn find_kept(&self, mark: &[u8], at: u64) -> Option<Resumed> {
         let kept = lock(&self.kept);
         let Kept { file, id, offset, .. } = kept.as_ref()?;
-        let is_it = file.mark == mark && file.progress() != Progress::Failed && at <= file.size();
+        // What comes behind it has to be of that history still.
+        let is_it = *id == self.history().id
+            && file.mark == mark
+            && file.progress() != Progress::Failed
+            && at <= file.size();
         let ticket = is_it.then(|| self.tail.cold.open(*offset)).flatten()?;
         Some(Resumed { file: Arc::clone(file), id: id.clone(), offset: *offset, ticket })
     }

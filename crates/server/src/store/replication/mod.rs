@@ -53,6 +53,7 @@ pub struct Replication {
     awaits_acks: Box<[AtomicBool]>,
     /// Changes when a replica has acknowledged more.
     acks: AtomicU64,
+    asked_at: AtomicU64,
     /// Connections that wait for replicas although not all do.
     wishes: AtomicUsize,
     waiting: Mutex<Waiting>,
@@ -111,6 +112,7 @@ impl Replication {
             asleep_at: (0..workers).map(|_| AtomicU64::new(AWAKE)).collect(),
             awaits_acks: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             acks: AtomicU64::new(0),
+            asked_at: AtomicU64::new(0),
             wishes: AtomicUsize::new(0),
             waiting: Mutex::default(),
             changed: Condvar::new(),
@@ -239,6 +241,16 @@ impl Replication {
             || self.count_acked(offset, quorum.on_disk) >= i64::from(quorum.replicas)
     }
 
+    /// Whether something was logged since all replicas were last asked how far they are.
+    pub fn has_to_ask(&self, end: u64) -> bool {
+        self.asked_at.load(Relaxed) != end
+    }
+
+    /// All replicas are asked how far they are by what stands before the end of the log.
+    pub fn note_asked(&self, end: u64) {
+        self.asked_at.store(end, Relaxed);
+    }
+
     /// Changes when a replica has acknowledged more.
     #[inline]
     pub fn acks(&self) -> u64 {
@@ -355,6 +367,10 @@ impl Replication {
     /// may have to take its primary's place.
     #[inline]
     pub fn backlog_ends_ms(&self, config: &ReplicationConfig) -> Option<u64> {
+        if self.has_quorum(config) {
+            // What replies wait for has to be told of.
+            return None;
+        }
         let since_ms = self.lonely_since_ms.load(Relaxed);
         (since_ms > 0 && config.backlog_ttl > 0 && !self.upstream.is_replica())
             .then(|| since_ms.saturating_add(config.backlog_ttl.saturating_mul(1000)))

@@ -36,6 +36,8 @@ const PIECE: u64 = PIECE_SIZE as u64;
 const ROUND: u64 = 4 * PIECE;
 /// Who reads the log and is behind by more takes what is packed.
 const HOT_MAX: u64 = HOT + 2 * ROUND;
+/// How often a reader looks in a turn where its next bytes are, while they are moved.
+const TRIES: usize = 4;
 /// The thread has nothing to wait for.
 const NEVER: u64 = u64::MAX;
 
@@ -79,6 +81,9 @@ pub struct Lost;
 impl Tail {
     /// Keeps the stream from here on, if it is not kept already.
     pub fn begin(&self, store: &'static Store, alone: &mut ExclusivePass<'_>) {
+        if self.is_kept() {
+            return;
+        }
         let mut mover = lock(&self.mover);
         if mover.is_none() {
             let reader = store.keyspace.log.open(alone);
@@ -108,17 +113,36 @@ impl Tail {
     pub fn wake_for(&self, log: &Log) {
         let wake_at = self.wake_at.load(Relaxed);
         if wake_at != NEVER && log.end() >= wake_at {
-            self.wake();
+            self.wake(wake_at);
         }
     }
 
     #[cold]
-    fn wake(&self) {
+    fn wake(&self, wake_at: u64) {
         // Until it has worked nobody else wakes it.
-        self.wake_at.fetch_add(ROUND, SeqCst);
+        let later = wake_at.saturating_add(ROUND);
+        let _ = self.wake_at.compare_exchange(wake_at, later, SeqCst, Relaxed);
+        self.unpark();
+    }
+
+    fn unpark(&self) {
         if let Some(thread) = &*lock(&self.thread) {
             thread.unpark();
         }
+    }
+
+    /// Whether so much waits to be packed that writes have to be put off.
+    #[inline]
+    pub fn is_behind(&self, log: &Log, config: &ReplicationConfig) -> bool {
+        let wake_at = self.wake_at.load(Relaxed);
+        wake_at != NEVER
+            && log.end().saturating_sub(wake_at) > config.log_memory
+            && self.is_far_behind(log, config)
+    }
+
+    #[cold]
+    fn is_far_behind(&self, log: &Log, config: &ReplicationConfig) -> bool {
+        log.end().saturating_sub(self.cold.facts_end()) > config.log_memory + HOT_MAX
     }
 
     /// A reader from an offset on, if that is kept.
@@ -259,7 +283,8 @@ impl TailReader {
     /// If it cannot be had any more.
     pub fn feed(&mut self, form: Form, reply: &mut Reply) -> Result<(), Lost> {
         self.retreat();
-        loop {
+        // What is not packed may be by the time that the log is asked for it.
+        for _ in 0..TRIES {
             if self.hot.is_some() {
                 self.feed_hot(form, reply);
                 break;
@@ -267,7 +292,6 @@ impl TailReader {
             if self.feed_cold(form, reply)? {
                 break;
             }
-            // It may have been moved since.
             self.hot = self.store.keyspace.log.open_at(self.at);
         }
         if self.at - self.told >= PIECE / 4 {
@@ -323,7 +347,10 @@ impl Drop for TailReader {
             hot.leave();
         }
         if let Some(ticket) = self.ticket.take() {
-            self.store.replication.tail.cold.close(ticket);
+            let tail = &self.store.replication.tail;
+            tail.cold.close(ticket);
+            // What was kept for it alone goes.
+            tail.unpark();
         }
     }
 }
