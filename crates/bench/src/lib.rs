@@ -55,7 +55,8 @@ use report::{Machine, Measurement, Record, Report};
 #[derive(clap::Args)]
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
-    /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof, replication
+    /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
+    /// replication
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]

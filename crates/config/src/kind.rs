@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(Kind::Words.parse(&[]), Ok(Value::Words(Vec::new())));
         assert!(Kind::Master.parse(&[]).is_err());
         let secret = b"auth\0\xff".to_vec();
-        assert_eq!(Kind::Secret.parse(&[secret.clone()]), Ok(Value::Text(secret)));
+        assert_eq!(Kind::Secret.parse(std::slice::from_ref(&secret)), Ok(Value::Text(secret)));
         assert!(Kind::Text.parse(&[b"a\0".to_vec()]).is_err());
     }
 

@@ -44,8 +44,8 @@ pub fn get(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>) {
 
 /// Gives an item the time that the last of the flags says that mean it.
 fn expire(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>, is_new: bool) {
-    let times = words.iter().filter_map(|word| time_of(flags, word, is_new));
-    if let Some(exptime) = times.last() {
+    let times = words.iter().rev();
+    if let Some(exptime) = times.filter_map(|word| time_of(flags, word, is_new)).next() {
         expiry::touch(cx.view, Expiry::of(exptime, cx.now_ms()));
     }
 }

@@ -348,7 +348,7 @@ impl Found {
     ///
     /// If it cannot be read from its file, or is not what was written there.
     pub fn bytes(&self) -> io::Result<Vec<u8>> {
-        packing::unpack(&*self.packed()?, self.len)
+        packing::unpack(&self.packed()?, self.len)
             .map_err(|unsound| io::Error::new(io::ErrorKind::InvalidData, unsound.to_string()))
     }
 }

@@ -102,8 +102,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Push(len, fill) => {
-                    let bytes: Vec<u8> =
-                        (0..len).map(|at| if fill == 3 { (at * 31 % 251) as u8 } else { fill }).collect();
+                    let byte = |at| if fill == 3 { (at * 31 % 251) as u8 } else { fill };
+                    let bytes: Vec<u8> = (0..len).map(byte).collect();
                     cold.push(&mut packer, &bytes);
                     all.extend_from_slice(&bytes);
                 }

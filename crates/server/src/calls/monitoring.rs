@@ -1,5 +1,6 @@
 //! Monitors are told of a call.
 
+use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
@@ -20,4 +21,9 @@ pub fn feed(
         let by = By::Client(&connection.client);
         shared.monitors.feed(worker, by, connection.db, entry, args);
     }
+}
+
+/// Whether a call runs a script, of which monitors are told before they are told of its calls.
+pub fn runs_script(entry: &Entry) -> bool {
+    entry.spec.flags.contains(Flags::SKIP_MONITOR)
 }

@@ -91,7 +91,8 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     Ok(())
 }
 
-/// Loads the base, then the increments. Says where in a history the data is by then. The worker of this number runs no calls meanwhile.
+/// Loads the base, then the increments. Says where in a history the data is by then. The worker of
+/// this number runs no calls meanwhile.
 pub(super) fn load_all(
     (shared, commands, worker): (&'static Shared, ServerCommands, usize),
     files: &Files<RealDisk>,

@@ -1,9 +1,9 @@
 //! Replies that wait for the disk or for replicas: `appendfsync always`, `write-quorum`, and CLIENT
 //! DURABILITY.
 //!
-//! A connection knows how far the log must be on disk, or at replicas, before anything more is sent to it: to the
-//! end of what it wrote, of what was last written to any slot that it read, and of what it is told
-//! of that others wrote. Until then its worker holds it back and serves the others.
+//! A connection knows how far the log must be on disk, or at replicas, before anything more is sent
+//! to it: to the end of what it wrote, of what was last written to any slot that it read, and of
+//! what it is told of that others wrote. Until then its worker holds it back and serves the others.
 //!
 //! Messages that a session publishes are not posted before what it has written has its place in the
 //! log: until then nobody knows what they have to wait for.

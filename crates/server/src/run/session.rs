@@ -17,7 +17,6 @@ use kvasir_keyspace::execute::{
 };
 use kvasir_keyspace::logging::{fence_all, log_and_fence, log_changes};
 use kvasir_keyspace::plan::{self, KeyAt};
-use kvasir_keyspace::spec::Flags;
 use kvasir_keyspace::view::Guards;
 use kvasir_keyspace::waiting::Blocking;
 use kvasir_keyspace::watching::has_expired;
@@ -33,7 +32,7 @@ use crate::calls::admission;
 use crate::calls::admit::{Moment, Scene, admit_later};
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
-use crate::calls::{evict, fence, notifications, tracking as call_tracking};
+use crate::calls::{evict, fence, monitoring, notifications, tracking as call_tracking};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
 use crate::run::own_keys;
@@ -120,7 +119,7 @@ impl Start {
         self.connection.in_session = true;
         let calling = Calling::Request(self.request);
         let session = Session::new((worker, self.connection), calling, Some(self.request), since);
-        let goes_first = runs_script(self.entry);
+        let goes_first = monitoring::runs_script(self.entry);
         if goes_first {
             session.feed_monitors(self.entry, session.args(), false);
         }
@@ -598,9 +597,4 @@ impl Session {
         worker.serve_left(connection.client.id);
         (worker, connection)
     }
-}
-
-/// Whether a call runs a script, of which monitors are told before they are told of its calls.
-fn runs_script(entry: &Entry) -> bool {
-    entry.spec.flags.contains(Flags::SKIP_MONITOR)
 }
