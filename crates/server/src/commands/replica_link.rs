@@ -289,9 +289,10 @@ fn begin_full(cx: &mut ServerCx<'_>, knows_psync: bool) {
         keys: !replica.spares_keys.load(Relaxed),
         functions: !replica.spares_functions.load(Relaxed),
     };
+    let resumes = replica.takes_packed.load(Relaxed);
     become_replica(cx, Stage::AwaitsSnapshot);
     notice!("a replica asks for all data name={name}");
-    sync::ask(cx.shared, sync::Link { worker, client, content });
+    sync::ask(cx.shared, sync::Link { worker, client, content, resumes });
 }
 
 fn become_replica(cx: &mut ServerCx<'_>, stage: Stage) {

@@ -27,7 +27,7 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 const READ_SIZE: usize = 256 << 10;
 /// A buffer that has grown larger is not kept.
 const KEPT_MAX: usize = 4 << 20;
-/// Nothing more is unpacked while so much is there.
+/// No more is unpacked at once.
 const UNPACKED_MAX: usize = 1 << 20;
 /// What a line may take.
 const LINE_MAX: usize = 64 << 10;
@@ -266,8 +266,9 @@ impl Link {
     fn unpack(&mut self) -> Result<(), String> {
         let Some(packed) = &mut self.packed else { return Ok(()) };
         let mut taken = 0;
-        // A little that comes may be much when it is unpacked.
-        while self.bytes.len() < UNPACKED_MAX
+        // A little that comes may be much when it is unpacked. One call may be longer than that.
+        let before = self.bytes.len();
+        while self.bytes.len() - before < UNPACKED_MAX
             && let Some((piece, size)) =
                 form::take_packed(&packed[taken..]).map_err(|unsound| unsound.to_string())?
         {

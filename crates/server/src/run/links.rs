@@ -134,7 +134,9 @@ impl Worker {
             return;
         }
         notice!("a replica has its snapshot name={name} bytes={}", snapshot.at);
-        self.shared.replication.note_whole(&snapshot.file);
+        if link.replica.takes_packed.load(Relaxed) {
+            self.shared.replication.note_whole(&snapshot.file);
+        }
         link.sends = Sends::Stream(snapshot.stream);
         link.replica.set_stage(Stage::Online);
         link.replica.heard_ms.store(self.core.env.now_ms, Relaxed);

@@ -54,6 +54,8 @@ pub struct Link {
     pub worker: usize,
     pub client: u64,
     pub content: Content,
+    /// It may go on in the snapshot when its link breaks.
+    pub resumes: bool,
 }
 
 /// What of the data a snapshot is to have.
@@ -198,8 +200,9 @@ fn begin(
         store.keyspace.log.end()
     );
     replication.stats.full.fetch_add(links.len() as u64, Relaxed);
-    if content.keys && content.functions {
-        replication.keep(file, (&id, store.keyspace.log.end()), links.len());
+    let resuming = links.iter().filter(|link| link.resumes).count();
+    if content.keys && content.functions && resuming > 0 {
+        replication.keep(file, (&id, store.keyspace.log.end()), resuming);
     }
     for Link { worker, client, .. } in links {
         let offset = store.keyspace.log.end();
