@@ -3,8 +3,8 @@ _kvasir_server() {
     local word=${COMP_WORDS[COMP_CWORD]} words
     case ${COMP_WORDS[COMP_CWORD-1]} in
     --protected-mode) words="yes no" ;;
-    --tls-replication) words="yes no" ;;
     --tls-memcached) words="yes no" ;;
+    --tls-replication) words="yes no" ;;
     --tls-auth-clients) words="no yes optional" ;;
     --tls-prefer-server-ciphers) words="yes no" ;;
     --tls-session-caching) words="yes no" ;;
