@@ -244,10 +244,7 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             // A call may be shorter than the mark, which stays.
             self.len = self.len.max(self.marked);
         }
-        let mut line_s = turn.unix_s.filter(|now_s| *now_s != self.last_line_s);
-        if let Some(now_s) = line_s.take_if(|_| self.is_fresh(turn)) {
-            self.begin_with_time(output, now_s)?;
-        }
+        let line_s = turn.unix_s.filter(|now_s| *now_s != self.last_line_s);
         let mut head = line_s.map_or(Vec::new(), time_line);
         let first = std::mem::take(&mut self.first);
         let of_log = self.reader.slices(range.clone());
@@ -274,29 +271,6 @@ impl<'l, F: DiskFile> Writer<'l, F> {
             self.note_sync(written)?;
         }
         Ok(added)
-    }
-
-    /// Whether the increment was begun without the time, and nothing has come since.
-    fn is_fresh(&self, turn: &Turn) -> bool {
-        let opening = group_head(0, &[]).len() as u64;
-        turn.has_checksums && !self.is_shared && (self.len, self.marked) == (opening, opening)
-    }
-
-    /// Has the increment begin once more, so that the time stands before all else, as who reads it
-    /// by Redis's rules expects.
-    fn begin_with_time(&mut self, output: &mut impl Output<F>, now_s: u64) -> Result<(), Trouble> {
-        let opening = [time_line(now_s), group_head(0, &[])].concat();
-        self.file.truncate(0).map_err(Trouble::Stuck)?;
-        let len = opening.len() as u64;
-        match write_all(output, &mut self.file, 0, &mut [IoSlice::new(&opening)], true) {
-            Ok(()) => {
-                (self.len, self.room, self.synced) = (len, len, len);
-                (self.marked, self.proven) = (len, len);
-                self.last_line_s = now_s;
-                Ok(())
-            }
-            Err(Failed::Write(error) | Failed::Sync(error)) => Err(Trouble::Stuck(error)),
-        }
     }
 
     /// Writes zeros where the next `size` bytes and those behind them will stand, up to a multiple

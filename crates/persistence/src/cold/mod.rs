@@ -155,7 +155,7 @@ impl ColdLog {
     }
 
     /// The offset behind the last byte that is here.
-    pub fn facts_end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         lock(&self.state).end
     }
 

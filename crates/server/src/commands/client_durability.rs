@@ -53,6 +53,7 @@ fn durability(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     let own = &cx.connection.durability;
     let (mut wish, mut quorum, mut at) = (own.wish, own.quorum, 2);
+    let mut has_named = false;
     while let Some(word) = cx.args.get(at) {
         at += 1;
         if is_word(word, "replicas") {
@@ -63,7 +64,12 @@ fn durability(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             let on_disk = cx.args.get(at).is_some_and(|word| is_word(word, "fsync"));
             at += usize::from(on_disk);
             quorum = Quorum { replicas, on_disk };
-        } else if is_word(word, "default") {
+            continue;
+        }
+        if std::mem::replace(&mut has_named, true) {
+            return Err(Error::wrong_arity("client|durability"));
+        }
+        if is_word(word, "default") {
             (wish, quorum) = (None, Quorum::default());
         } else {
             let named = |(name, _): &&(&str, Fsync)| is_word(word, name);

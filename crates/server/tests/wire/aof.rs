@@ -405,23 +405,6 @@ fn rewrites_beside_transactions_lose_nothing() {
     }
 }
 
-/// As in Redis: who reads an increment finds out when it was begun.
-#[test]
-fn times_turned_on_stand_first_in_an_increment_without_calls() {
-    let dir = directory();
-    let (server, mut client) = start("epoll", dir.path(), &[]);
-    client.ask("CONFIG SET aof-timestamp-enabled yes");
-    client.ask("SET k v");
-    client.ask("WAITAOF 1 0 0");
-    let increment = dir.path().join("appendonlydir/appendonly.aof.1.incr.aof");
-    let text = std::fs::read_to_string(&increment).unwrap();
-    assert!(text.starts_with("#TS:"), "{text}");
-    assert_eq!(text.matches("#TS:").count(), 1, "{text}");
-    stop(server, client);
-    let (_server, mut client) = start("epoll", dir.path(), &[]);
-    assert_eq!(client.ask_text("GET k"), "v");
-}
-
 /// The thread that writes waits for two seconds as for a disk.
 #[test]
 fn a_disk_that_takes_long_is_told_of_and_counted() {

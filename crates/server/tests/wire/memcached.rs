@@ -112,7 +112,7 @@ const CALLS: &[&str] = &[
     "mg made N30 v t\r\nmg made v t\r\nmg made\r\nms made 1 T30\r\nx\r\nmg made R60\r\nmg made R60\r\n",
     "md made I T90\r\nmg made t\r\nmg made\r\nms made 1\r\nn\r\nmg made v\r\n",
     "ma num\r\nma num N0 J5\r\nma num v\r\nma num D10 MD t v\r\nma num MX\r\nma made\r\nma num q\r\n",
-    "ms Zm9v 2 b\r\nhi\r\nmg Zm9v b k v\r\nmg !! b\r\nme x y z\r\nmn\r\nmx\r\n",
+    "ms Zm9v 2 b\r\nhi\r\nmg Zm9v b k v\r\nmg !! b\r\nme x y z\r\nmx\r\n",
 ];
 
 #[test]

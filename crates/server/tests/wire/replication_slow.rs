@@ -116,9 +116,8 @@ fn writes_wait_for_a_replica_if_they_are_to() {
     let written = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let value = "x".repeat(1 << 20);
-            for number in 0..64 {
-                client.call(&["SET", &format!("key:{number}"), &value]);
+            for _ in 0..64 {
+                write(&mut client, 1, true);
                 written.fetch_add(1, Relaxed);
             }
         });

@@ -46,6 +46,8 @@ pub struct Tail {
     pub cold: ColdLog,
     /// What moves the log's oldest bytes; there is one while the tail is kept.
     mover: Mutex<Option<Reader<'static>>>,
+    /// Up to where that has come.
+    moved: AtomicU64,
     /// The end of the log that has work for the thread.
     wake_at: AtomicU64,
     thread: Mutex<Option<Thread>>,
@@ -56,6 +58,7 @@ impl Default for Tail {
         Tail {
             cold: ColdLog::default(),
             mover: Mutex::default(),
+            moved: AtomicU64::new(0),
             wake_at: AtomicU64::new(NEVER),
             thread: Mutex::default(),
         }
@@ -88,6 +91,7 @@ impl Tail {
         if mover.is_none() {
             let reader = store.keyspace.log.open(alone);
             self.cold.restart_at(reader.cursor());
+            self.moved.store(reader.cursor(), Relaxed);
             self.wake_at.store(reader.cursor() + HOT + ROUND, Relaxed);
             *mover = Some(reader);
         }
@@ -134,15 +138,12 @@ impl Tail {
     /// Whether so much waits to be packed that writes have to be put off.
     #[inline]
     pub fn is_behind(&self, log: &Log, config: &ReplicationConfig) -> bool {
-        let wake_at = self.wake_at.load(Relaxed);
-        wake_at != NEVER
-            && log.end().saturating_sub(wake_at) > config.log_memory
-            && self.is_far_behind(log, config)
+        self.is_kept() && self.waiting(log) > config.log_memory + HOT_MAX
     }
 
-    #[cold]
-    fn is_far_behind(&self, log: &Log, config: &ReplicationConfig) -> bool {
-        log.end().saturating_sub(self.cold.facts_end()) > config.log_memory + HOT_MAX
+    /// Bytes of the log that are not moved yet.
+    fn waiting(&self, log: &Log) -> u64 {
+        log.end().saturating_sub(self.moved.load(Relaxed))
     }
 
     /// A reader from an offset on, if that is kept.
@@ -174,7 +175,11 @@ impl Tail {
         let Some(reader) = &mut *mover else { return false };
         let end = reader.look();
         let kept = end.saturating_sub(config.backlog_size);
+        // Where writers are faster than it packs, it does without: the memory has its limit.
+        let is_late = end - reader.cursor() > config.log_memory / 2;
+        let packer = if is_late { &mut Packer::new(None, 0) } else { packer };
         let has_moved = self.move_piece(reader, end.saturating_sub(HOT), kept, packer);
+        self.moved.store(reader.cursor(), Relaxed);
         if !has_moved {
             self.wake_at.store(reader.cursor() + HOT + ROUND, Relaxed);
         }
