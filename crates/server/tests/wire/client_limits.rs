@@ -36,7 +36,10 @@ fn limits_are_set_as_at_redis() {
         let get = |client: &mut Client| show(&client.ask("CONFIG GET client-output-buffer-limit"));
         let name = "$client-output-buffer-limit";
         // What replicas have to get waits in the log here, and needs no limit.
-        let of_replicas = if server.name == "kvasir" { "0 0 0" } else { "268435456 67108864 60" };
+        let of_replicas = match server.name {
+            "redis-server" | "valkey-server" => "268435456 67108864 60",
+            _ => "0 0 0",
+        };
         let limits = format!("$normal 0 0 0 slave {of_replicas} pubsub 33554432 8388608 60");
         assert_eq!(get(&mut client), format!("[{name} {limits}]"));
         for (value, expected) in &cases {
