@@ -35,7 +35,7 @@ fn write(client: &mut Client, mib: usize, is_noise: bool) {
 fn what_a_slow_replica_has_to_get_waits_packed_and_then_on_disk() {
     for start in [OURS[0], OURS[1], PEERS[0], PEERS[1]] {
         let port = free_port();
-        let primary = primary("io_uring", port, &["--repl-log-memory", "8mb"]);
+        let primary = primary("io_uring", port, &[]);
         let mut client = primary.connect();
         let Some(replica) = replica(start, port, &[]) else { continue };
         let mut reader = replica.connect();
@@ -48,6 +48,7 @@ fn what_a_slow_replica_has_to_get_waits_packed_and_then_on_disk() {
         let packed = figure(&mut client, "replication", "repl_log_cold_packed_bytes");
         assert!(packed < 4 << 20, "{packed}");
         assert_eq!(figure(&mut client, "replication", "repl_log_disk_bytes"), 0);
+        client.ask("CONFIG SET repl-log-memory 8mb");
         write(&mut client, 64, true);
         wait_until("it is on disk", || {
             figure(&mut client, "replication", "repl_log_disk_bytes") > 48 << 20

@@ -176,7 +176,7 @@ impl Tail {
         let end = reader.look();
         let kept = end.saturating_sub(config.backlog_size);
         // Where writers are faster than it packs, it does without: the memory has its limit.
-        let is_late = end - reader.cursor() > config.log_memory / 2;
+        let is_late = end - reader.cursor() > HOT_MAX + config.log_memory / 2;
         let packer = if is_late { &mut Packer::new(None, 0) } else { packer };
         let has_moved = self.move_piece(reader, end.saturating_sub(HOT), kept, packer);
         self.moved.store(reader.cursor(), Relaxed);
