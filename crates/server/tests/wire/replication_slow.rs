@@ -10,10 +10,20 @@ use crate::certificates::free_port;
 use crate::harness::{Client, Server, figure, wait_until};
 use crate::replication::{OURS, PEERS, is_linked, primary, replica, wait_until_equal};
 
-/// Sends a signal to a server.
+/// Sends a signal to a server. A stopped one does nothing more when this returns: the thread that
+/// gets the signal stops the others, but has to get a processor first.
 pub fn signal(server: &Server, name: &str) {
     let sent = Command::new("kill").args([name, &server.pid().to_string()]).status();
     assert!(sent.expect("there is a kill").success());
+    if name == "-STOP" {
+        wait_until("all its threads stand", || {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+            threads.flatten().all(|thread| {
+                let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+                stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+            })
+        });
+    }
 }
 
 /// Writes so many MiB: of text, or of noise, which cannot be packed.
