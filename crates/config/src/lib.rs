@@ -121,9 +121,7 @@ pub struct Config {
     pub shutdown_on_sigterm: Vec<String>,
     pub shutdown_on_sigint: Vec<String>,
     pub supervised: Supervised,
-    pub syslog_enabled: bool,
-    pub syslog_ident: Vec<u8>,
-    pub syslog_facility: SyslogFacility,
+    pub syslog: Syslog,
     pub crash_log_enabled: bool,
     pub oom_score_adj: OomScoreAdj,
     /// Three numbers: of a master, of a replica, of a child.
@@ -212,9 +210,7 @@ impl Config {
             shutdown_on_sigterm: Vec::new(),
             shutdown_on_sigint: Vec::new(),
             supervised: Supervised::No,
-            syslog_enabled: false,
-            syslog_ident: Vec::new(),
-            syslog_facility: SyslogFacility::Local0,
+            syslog: Syslog::default(),
             crash_log_enabled: false,
             oom_score_adj: OomScoreAdj::No,
             oom_score_adj_values: Vec::new(),
@@ -223,6 +219,14 @@ impl Config {
             others: testing::Others::default(),
         }
     }
+}
+
+/// Whether what is logged goes to the system's log, too, and under which name.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Syslog {
+    pub enabled: bool,
+    pub ident: Vec<u8>,
+    pub facility: SyslogFacility,
 }
 
 /// Which calls are noted as slow, large, or largely answered.
@@ -351,9 +355,10 @@ pub enum Supervised {
 }
 
 /// Of the system's log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyslogFacility {
     User,
+    #[default]
     Local0,
     Local1,
     Local2,

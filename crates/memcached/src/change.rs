@@ -12,8 +12,7 @@ use crate::item::{Count, Cx, number, say};
 use crate::store;
 
 /// What may begin with a number is no longer: memcached keeps longer items in pieces, and takes
-/// none
-/// of these for a number.
+/// none of these for a number.
 const NUMBER_MAX: usize = 512 * 1024;
 
 pub const NOT_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";

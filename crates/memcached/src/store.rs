@@ -143,20 +143,20 @@ pub fn put_item(view: &mut View<'_, '_>, value: &[u8], expiry: Expiry, item: Ite
     }
     view.put_text_item(0, Tag::Text, value, expiry.at_ms(), item);
     view.changed(0, Class::STRING, "set");
-    let at = expiry.at_ms().map(|at_ms| at_ms.to_string());
-    if at.is_some() {
-        view.changed(0, Class::GENERIC, "expire");
-    }
-    match &at {
-        Some(at) => log_with_notes(view, &[b"SET", key, value, b"PXAT", at.as_bytes()], item),
+    match expiry.at_ms() {
         None => log_with_notes(view, &[b"SET", key, value], item),
+        Some(at_ms) => {
+            view.changed(0, Class::GENERIC, "expire");
+            let at = if view.env.logs { at_ms.to_string() } else { String::new() };
+            log_with_notes(view, &[b"SET", key, value, b"PXAT", at.as_bytes()], item);
+        }
     }
 }
 
 /// Logs a call that sets the key of a call, and what memcached's clients know of it.
 pub fn log_with_notes(view: &mut View<'_, '_>, words: &[&[u8]], item: Item) {
     match item.notes() {
-        0 => view.log(&[words]),
+        notes if notes == 0 || !view.env.logs => view.log(&[words]),
         notes => {
             let key = view.key(0);
             view.log(&[words, &[b"SETRANGE", key, notes.to_string().as_bytes(), b""]]);

@@ -185,6 +185,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn places_say_what_was_said_and_nothing_else_is_one() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        let line = place_line(id, 42);
+        assert_eq!(parse(&line), Ok(Record::Line { size: line.len() }));
+        assert_eq!(place_of(&line), Some((id, 42)));
+        let text = String::from_utf8(line).unwrap();
+        for wrong in [
+            text.replace("KVP", "KVG"),
+            text.replace("\r\n", "\n"),
+            text.replace("f0", "g0"),
+            text.replace("0123", "012"),
+            text.replace(":42", ":-1"),
+            text.replace(":42", &format!(":{}", OFFSET_MAX + 1)),
+            text.replace(":42", ""),
+        ] {
+            assert_eq!(place_of(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
     fn every_beginning_of_a_record_is_incomplete() {
         for text in [
             "*2\r\n$3\r\nGET\r\n$12\r\nkey\r\nwith..x\r\n",

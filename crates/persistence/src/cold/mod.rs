@@ -23,7 +23,8 @@ use kvasir_structures::heap::Exempt;
 use kvasir_structures::locks::lock;
 use kvasir_structures::packing::{self, Packer};
 
-use segment::{Segment, Segments};
+use segment::Segment;
+pub use segment::Segments;
 
 /// How much is packed together: what is long shrinks better, and what is short holds up nobody who
 /// unpacks it.
@@ -352,8 +353,6 @@ impl Found {
             .map_err(|unsound| io::Error::new(io::ErrorKind::InvalidData, unsound.to_string()))
     }
 }
-
-pub use segment::Segments as Files;
 
 #[cfg(test)]
 mod tests;

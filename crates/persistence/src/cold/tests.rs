@@ -47,7 +47,7 @@ fn what_nobody_needs_is_left_out() {
 #[test]
 fn a_disk_that_may_not_have_more_loses_the_oldest() {
     let dir = tempfile::tempdir().unwrap();
-    let (cold, mut files) = (ColdLog::default(), Files::new(dir.path()));
+    let (cold, mut files) = (ColdLog::default(), Segments::new(dir.path()));
     let mut packer = Packer::new(None, 0);
     for number in 0..10 {
         cold.push(&mut packer, &[number; 1000]);
@@ -66,7 +66,7 @@ fn a_disk_that_may_not_have_more_loses_the_oldest() {
 
 #[test]
 fn a_full_disk_loses_the_oldest_too() {
-    let (cold, mut files) = (ColdLog::default(), Files::new("/nonexistent"));
+    let (cold, mut files) = (ColdLog::default(), Segments::new("/nonexistent"));
     for number in 0..10 {
         cold.push(&mut packer(), &[number; 1000]);
     }
@@ -101,7 +101,7 @@ proptest! {
     fn every_reader_finds_every_byte(steps in prop::collection::vec(step(), 1..60)) {
         let dir = tempfile::tempdir().unwrap();
         let (cold, mut files, mut packer) =
-            (ColdLog::default(), Files::new(dir.path()), packer());
+            (ColdLog::default(), Segments::new(dir.path()), packer());
         let (mut all, mut readers) = (Vec::new(), Vec::<(Ticket, u64)>::new());
         for step in steps {
             match step {

@@ -1,18 +1,30 @@
 //! Calls that the command logs are told of.
 
+use kvasir_config::Config;
 use kvasir_keyspace::spec::Flags;
 
 use crate::clients::command_log::{Kind, Noted};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::stats::timing::Thresholds;
 
-/// A call took so long.
+/// A call of a worker took so long.
 pub fn note_slow(shared: &Shared, core: &Core, call: &Noted<'_>, us: u64) {
-    let (flags, time_s) = (call.entry.spec.flags, core.env.now_ms / 1000);
-    if us >= core.thresholds.slow_us && !flags.contains(Flags::SKIP_SLOWLOG) {
-        shared.command_logs.add((Kind::Slow, us), call, time_s, &core.config);
+    note_slow_at(shared, (&core.thresholds, &core.config), call, (us, core.env.now_ms));
+}
+
+/// A call took so long, and ended then.
+pub fn note_slow_at(
+    shared: &Shared,
+    (thresholds, config): (&Thresholds, &Config),
+    call: &Noted<'_>,
+    (us, now_ms): (u64, u64),
+) {
+    let (flags, time_s) = (call.entry.spec.flags, now_ms / 1000);
+    if us >= thresholds.slow_us && !flags.contains(Flags::SKIP_SLOWLOG) {
+        shared.command_logs.add((Kind::Slow, us), call, time_s, config);
     }
-    if us >= core.thresholds.latency_us {
+    if us >= thresholds.latency_us {
         let event = if flags.contains(Flags::FAST) { "fast-command" } else { "command" };
         shared.latencies.add(event, time_s, us / 1000);
     }

@@ -73,8 +73,10 @@ pub fn load(
     }
     shared.send_all(|| Message::Look);
     let config = shared.config();
-    // A log of no data must not take the place of one that has some.
-    if config.aof.appendonly && loaded.is_ok() {
+    // A log of no data must not take the place of one that has some. What was kept while other data
+    // was loaded beside it goes on being logged.
+    let has_data = loaded.is_ok() || is_aside;
+    if config.aof.appendonly && has_data && !shared.aof.counts() {
         shared.aof.obey(shared, false, &config);
     }
     shared.freeing.tidy_later();

@@ -30,7 +30,7 @@ impl Wire {
         let mut stream = client::begin(&config.tls, socket)?;
         loop {
             match client::shake_hands(&mut stream) {
-                Ok(_) => return Ok(Wire::Tls(Box::new(Mutex::new(stream)))),
+                Ok(()) => return Ok(Wire::Tls(Box::new(Mutex::new(stream)))),
                 Err(error) if is_pause(error.kind()) => {
                     if start.elapsed() > patience || !is_wanted() {
                         return Err("it does not answer in TLS".into());

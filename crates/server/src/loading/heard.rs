@@ -2,15 +2,15 @@
 //! a client.
 
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::Flags;
 use kvasir_keyspace::view::Tally;
 use kvasir_pubsub::Kind;
 use kvasir_reactor::clock;
 use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
+use crate::calls::command_log::note_slow_at;
 use crate::clients::Client;
-use crate::clients::command_log::{Kind as LogKind, Noted};
+use crate::clients::command_log::Noted;
 use crate::state::shared::Shared;
 use crate::stats::errors::Author;
 use crate::stats::timing::{Streak, Thresholds};
@@ -51,15 +51,8 @@ impl Heard {
         let ticks = clock::ticks().since(since);
         let streak = Streak { command: entry.index, calls: 1, ticks };
         let Some(us) = streak.count(stats, &self.thresholds, &mut 0) else { return };
-        let (flags, time_s) = (entry.spec.flags, clock::now_unix_ms() / 1000);
-        if us >= self.thresholds.slow_us && !flags.contains(Flags::SKIP_SLOWLOG) {
-            let call = Noted { entry, args, client };
-            shared.command_logs.add((LogKind::Slow, us), &call, time_s, &shared.config());
-        }
-        if us >= self.thresholds.latency_us {
-            let event = if flags.contains(Flags::FAST) { "fast-command" } else { "command" };
-            shared.latencies.add(event, time_s, us / 1000);
-        }
+        let (call, limits) = (Noted { entry, args, client }, (&self.thresholds, &*shared.config()));
+        note_slow_at(shared, limits, &call, (us, clock::now_unix_ms()));
     }
 
     /// Takes what a call has noted for others.

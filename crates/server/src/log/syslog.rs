@@ -17,13 +17,13 @@ pub struct Syslog {
 impl Syslog {
     /// Where the configuration wants it and the system has one.
     pub fn open(config: &Config) -> Option<Syslog> {
-        if !config.syslog_enabled {
+        if !config.syslog.enabled {
             return None;
         }
         let socket = UnixDatagram::unbound().ok()?;
         socket.set_nonblocking(true).ok()?;
-        let ident = String::from_utf8_lossy(&config.syslog_ident).into_owned();
-        Some(Syslog { socket, ident, facility: facility(config.syslog_facility) })
+        let ident = String::from_utf8_lossy(&config.syslog.ident).into_owned();
+        Some(Syslog { socket, ident, facility: facility(config.syslog.facility) })
     }
 
     /// A message that the log has no room for, or nobody to take it, is lost.
@@ -68,11 +68,8 @@ mod tests {
     #[test]
     fn datagrams_name_facility_severity_and_program() {
         assert!(Syslog::open(&Config::default()).is_none());
-        let config = Config {
-            syslog_enabled: true,
-            syslog_facility: SyslogFacility::Local7,
-            ..Config::default()
-        };
+        let mut config = Config::default();
+        (config.syslog.enabled, config.syslog.facility) = (true, SyslogFacility::Local7);
         let datagram = Syslog::open(&config).unwrap().datagram(Loglevel::Warning, "a b=1");
         assert_eq!(datagram, format!("<188>kvasir[{}]: a b=1", std::process::id()));
     }

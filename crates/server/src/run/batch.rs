@@ -7,7 +7,7 @@
 
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_memcached::request::Call;
+use kvasir_memcached::request::{Call, Limits as ItemLimits};
 use kvasir_reactor::{Buffer, ConnectionId, Reactor};
 use kvasir_resp::args::Args;
 use kvasir_resp::request::{Limits, Parsed, ProtocolError, Span};
@@ -176,10 +176,7 @@ impl Batch {
         let share = share.clamp(REQUESTS_MIN, REQUESTS_PER_CONNECTION);
         let share = share.min(connection.take_turn_max());
         let Dialect::Resp(parser) = &mut connection.wire.parser else {
-            let limits = kvasir_memcached::request::Limits {
-                is_authenticated: limits.authenticated,
-                item_size_max,
-            };
+            let limits = ItemLimits { is_authenticated: limits.authenticated, item_size_max };
             return self.parse_items(source, connection, reactor, (shared, &limits), share);
         };
         let Source { data, consumed, has_more, .. } = &mut self.sources[source];

@@ -56,12 +56,8 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
         let has_quorum = self.core.config.replication.write_quorum > 0
             || connection.durability.quorum.replicas > 0;
-        // A replica gets the stream for others to wait for, and has nobody's word itself.
-        let waits_for_replicas = has_quorum
-            && connection.link.is_none()
-            && !self.shared.replication.upstream.is_replica();
         let is_ahead = connection.durability.fence > self.shared.aof.durable();
-        (is_ahead || waits_for_replicas) && self.hold_back(index)
+        (is_ahead || has_quorum) && self.hold_back(index)
     }
 
     #[cold]
@@ -80,18 +76,21 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
         let (fence, own) = (connection.durability.fence, connection.durability.quorum);
         let quorum = self.core.config.replication.quorum().and(own);
-        let waits_for_none = connection.link.is_some() || replication.upstream.is_replica();
-        let is_loading = self.shared.saving.loading.is_under_way();
-        if quorum.replicas > 0 && !waits_for_none && !is_loading && !replication.tail.is_kept() {
-            // What is written before the stream is kept has no place in it.
-            replication.await_acks(self.index);
-            return !replication.tail.is_kept();
+        // A replica gets the stream for others to wait for, and has nobody's word itself.
+        if quorum.replicas == 0 || connection.link.is_some() || replication.upstream.is_replica() {
+            return false;
         }
-        if fence == 0 || waits_for_none || replication.is_acked(quorum, fence) {
+        let is_loading = self.shared.saving.loading.is_under_way();
+        // What is written before the stream is kept has no place in it.
+        let waits = || match replication.tail.is_kept() {
+            false => !is_loading,
+            true => fence > 0 && !replication.is_acked(quorum, fence),
+        };
+        if !waits() {
             return false;
         }
         replication.await_acks(self.index);
-        if replication.is_acked(quorum, fence) {
+        if !waits() {
             return false;
         }
         // Each is asked about once; after that replicas tell by themselves, every second.

@@ -10,6 +10,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{execute_on_key, execute_world};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
+use kvasir_memcached::expiry::Expiry;
 use kvasir_memcached::item::{Count, Cx, say};
 use kvasir_memcached::request::{Call, Limits, Parsed, Where};
 use kvasir_memcached::{change, fetch, meta_call, store};
@@ -30,6 +31,7 @@ use crate::state::connection::{Connection, Dialect};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::Store;
+use crate::workers::Message;
 
 /// Where clients of memcached work.
 const DB: DbIndex = DbIndex(0);
@@ -264,13 +266,12 @@ impl Runner<'_> {
         delay: i32,
         is_quiet: bool,
     ) -> Result<(), Error> {
-        use kvasir_memcached::expiry::Expiry;
         let now_ms = self.core.env.now_ms;
         self.shared.workers[self.worker].stats.memcached[Count::Flushes as usize].add(1);
         match Expiry::of(delay, now_ms) {
             Expiry::At(at_ms) => {
                 self.shared.memcached.set_flush_at(at_ms);
-                self.shared.send(0, crate::workers::Message::Look);
+                self.shared.send(0, Message::Look);
             }
             Expiry::Never | Expiry::Past => {
                 self.shared.memcached.set_flush_at(0);

@@ -29,7 +29,9 @@ const GOODBYE_S: u64 = 20;
 impl Worker {
     /// Sends all links what there is, and sleeps for them if that was all.
     pub fn feed_links(&mut self) {
-        self.tend_backlog();
+        if self.index == 0 {
+            self.tend_stream();
+        }
         if !self.shared.replication.has_links() {
             return;
         }
@@ -47,33 +49,27 @@ impl Worker {
         }
     }
 
-    /// Worker 0 has the backlog go when nobody has asked for it in a long time.
-    fn tend_backlog(&mut self) {
+    /// Worker 0 has the stream kept once replies wait for replicas, and what is kept go when nobody
+    /// has asked for it in a long time.
+    fn tend_stream(&mut self) {
         let Core { config, env, .. } = &self.core;
-        if self.index == 0 && self.shared.replication.keeps_snapshot() {
-            self.shared.replication.tend_kept(env.now_ms, config.replication.timeout * 1000);
+        let (config, now_ms) = (&config.replication, env.now_ms);
+        let Store { gate, keyspace, replication, .. } = &self.shared.store;
+        if replication.keeps_snapshot() {
+            replication.tend_kept(now_ms, config.timeout * 1000);
         }
-        let replication = &self.shared.replication;
-        if self.index == 0
-            && !replication.tail.is_kept()
-            && replication.has_quorum(&config.replication)
-            && !replication.upstream.is_replica()
-            && !self.shared.saving.loading.is_under_way()
-            && let Some(mut alone) =
-                self.shared.gate.exclusive_unless(|| self.shared.keyspace.busy.is_busy())
-        {
-            replication.open_log(self.shared, &mut alone);
-            drop(alone);
-            replication.tell_acks(&self.shared.workers);
-        }
-        let ends_ms = replication.backlog_ends_ms(&config.replication);
-        if self.index != 0 || ends_ms.is_none_or(|ends_ms| ends_ms > env.now_ms) {
+        let begins = replication.lacks_stream(config) && !self.shared.saving.loading.is_under_way();
+        let ends = replication.backlog_ends_ms(config).is_some_and(|ends_ms| ends_ms <= now_ms);
+        if !begins && !ends {
             return;
         }
-        let Store { gate, keyspace, replication, .. } = &self.shared.store;
-        if let Some(mut alone) = gate.exclusive_unless(|| keyspace.busy.is_busy()) {
-            replication.end_backlog(self.shared, &mut alone);
+        let Some(mut alone) = gate.exclusive_unless(|| keyspace.busy.is_busy()) else { return };
+        if ends {
+            return replication.end_backlog(self.shared, &mut alone);
         }
+        replication.open_log(self.shared, &mut alone);
+        drop(alone);
+        replication.tell_acks(&self.shared.workers);
     }
 
     /// Returns up to where all have been sent the log, as far as they are there.

@@ -1,5 +1,7 @@
-//! Requests that are no calls, and calls of those who are to make none.
+//! Requests that are no calls, calls that may not run, and calls of those who are to make none.
 
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::spec::Traits;
 use kvasir_resp::args::Args;
 use kvasir_resp::request::ProtocolError;
 use kvasir_table::{Entry, is_http, unknown_command, unknown_subcommand};
@@ -41,6 +43,17 @@ impl Runner<'_> {
             connection.is_closing = true;
         }
         session
+    }
+
+    /// Answers a call that may not run.
+    #[cold]
+    pub(super) fn reject_call(&self, connection: &mut Connection, entry: &Entry, error: Error) {
+        self.shared.workers[self.worker].stats.by_command[entry.index].rejected.add(1);
+        let error = match entry.spec.traits.contains(Traits::RUNS_QUEUED) {
+            true => connection.abort_exec(&self.shared.keyspace, &error),
+            false => error,
+        };
+        self.reject(connection, &error);
     }
 
     /// Answers a request that is no call.

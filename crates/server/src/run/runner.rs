@@ -6,7 +6,7 @@ use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::spec::{Flags, Traits};
+use kvasir_keyspace::spec::Flags;
 use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
@@ -312,12 +312,7 @@ impl<'w> Runner<'w> {
             Ok(false) => {}
             Ok(true) => return None,
             Err(error) => {
-                stats.rejected.add(1);
-                let error = match entry.spec.traits.contains(Traits::RUNS_QUEUED) {
-                    true => connection.abort_exec(&self.shared.keyspace, &error),
-                    false => error,
-                };
-                self.reject(connection, &error);
+                self.reject_call(connection, entry, error);
                 return None;
             }
         }

@@ -113,7 +113,7 @@ impl Core {
         // What clients do to a replica is nobody else's.
         self.env.logs = shared.keyspace.log.is_open() && !self.env.replays && !is_replica;
         let all_wait = self.config.aof.appendfsync == Fsync::Always;
-        let on_disk = shared.aof.counts() && (all_wait || shared.aof.demand.has_wishes());
+        let on_disk = shared.aof.counts() && (all_wait || shared.aof.demand.wishes.are_there());
         let at_replicas = shared.replication.has_quorum(&self.config.replication);
         self.env.fences = self.env.logs && (on_disk || at_replicas);
     }

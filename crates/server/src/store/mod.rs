@@ -10,6 +10,7 @@ pub mod replication;
 pub mod room;
 pub mod saving;
 pub mod tuning;
+pub mod wishes;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -104,6 +104,38 @@ fn length(words: &[&str]) -> u64 {
     encode_request(words).len() as u64
 }
 
+/// Pieces that are none end the link, and nothing of them is executed.
+#[test]
+fn what_is_no_packed_piece_ends_the_link() {
+    let (liar, port) = Liar::new();
+    let (_server, mut client) = replica_of(port, &[]);
+    let snapshot = snapshot_of(&["SET a 1"]);
+    // A call that is whole, but not what its head says.
+    let call = encode_request(&["SET", "a", "2"]);
+    let len = call.len() as u32;
+    let piece = |size: u32, algorithm: u8, len: u32| {
+        [&size.to_le_bytes()[..], &[algorithm], &len.to_le_bytes(), &call].concat()
+    };
+    let pieces = [
+        piece(u32::MAX, 0, len),
+        piece(2, 0, len),
+        piece(len + 5, 9, len),
+        piece(len + 5, 3, len),
+        piece(len + 5, 2, u32::MAX),
+        piece(len + 5, 0, len + 1),
+    ];
+    for piece in pieces {
+        let (mut link, _) = liar.accept();
+        link.say(format!("+FULLRESYNC {ID} 100 packed\r\n").as_bytes());
+        link.say(format!("${}\r\n", snapshot.len()).as_bytes());
+        link.say(&snapshot);
+        link.wait_for_ack(100);
+        link.say(&piece);
+        while link.0.read(&mut [0; 100]).is_ok_and(|size| size > 0) {}
+        assert_eq!(client.ask_text("GET a"), "1", "{}", piece.escape_ascii());
+    }
+}
+
 #[test]
 fn what_cannot_be_executed_leads_to_all_data_again() {
     let (liar, port) = Liar::new();

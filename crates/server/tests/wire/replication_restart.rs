@@ -187,3 +187,29 @@ fn who_asks_for_replicas_is_answered_when_they_have_it_and_nobody_else_waits() {
         assert!(other.read_reply().is_some());
     }
 }
+
+#[test]
+fn who_asks_for_the_disk_is_not_answered_by_memory() {
+    let port = free_port();
+    let primary = primary("epoll", port, &[]);
+    // Without an append-only file nothing is ever on its disk.
+    let replica = replica(OURS[0], port, &[]).expect("it is ours");
+    wait_until("the replica is linked", || is_linked(&mut replica.connect()));
+    let mut client = primary.connect();
+    for call in ["CONFIG SET write-quorum 1", "CONFIG SET write-quorum-fsync yes"] {
+        assert_eq!(client.ask(call), Value::Simple("OK".into()));
+    }
+    let before = figure(&mut client, "replication", "master_repl_offset");
+    let mut asker = UnixStream::connect(primary.socket()).unwrap();
+    asker.set_read_timeout(Some(DEADLINE)).unwrap();
+    asker.write_all(b"SET k 1\r\n").unwrap();
+    wait_until("the replica has it", || {
+        replica.connect().ask("EXISTS k") == Value::Integer(1)
+            && figure(&mut client, "replication", "master_repl_offset") > before
+    });
+    assert_eq!(has_come(&mut asker), 0);
+    client.ask("CONFIG SET write-quorum-fsync no");
+    let mut answer = [0; 5];
+    asker.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+OK\r\n");
+}

@@ -27,12 +27,16 @@ pub fn begin(config: &TlsConfig, socket: TcpStream) -> Result<TlsStream, String>
     Ok(StreamOwned::new(connection, socket))
 }
 
-/// Shakes hands, as far as the other side has answered; true: that is done.
-pub fn shake_hands(stream: &mut TlsStream) -> io::Result<bool> {
+/// Shakes hands.
+///
+/// # Errors
+///
+/// Those of a socket that lets nobody wait for long, after which it can be called again.
+pub fn shake_hands(stream: &mut TlsStream) -> io::Result<()> {
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(&mut stream.sock)?;
     }
-    Ok(true)
+    Ok(())
 }
 
 fn context(config: &TlsConfig) -> Result<ClientConfig, String> {

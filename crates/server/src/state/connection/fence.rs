@@ -34,8 +34,8 @@ impl Connection {
     pub fn set_durability(&mut self, shared: &Store, wish: Option<Fsync>, quorum: Quorum) {
         let wish = wish.filter(|wish| *wish < Fsync::No);
         let own = &mut self.durability;
-        shared.aof.demand.count_wish(own.wish.is_some(), wish.is_some());
-        shared.replication.count_wish(own.quorum.replicas > 0, quorum.replicas > 0);
+        shared.aof.demand.wishes.count(own.wish.is_some(), wish.is_some());
+        shared.replication.wishes.count(own.quorum.replicas > 0, quorum.replicas > 0);
         (own.wish, own.quorum) = (wish, quorum);
     }
 }

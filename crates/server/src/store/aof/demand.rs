@@ -3,19 +3,20 @@
 //! They say up to which offset they want to have the log on disk, at once or within a second. The
 //! thread `log` obliges them as if that were configured, until it has come there.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use kvasir_config::aof::Fsync;
 
 use crate::store::aof::Aof;
+use crate::store::wishes::Wishes;
 
 #[derive(Default)]
 pub struct Demand {
     now: AtomicU64,
     within_second: AtomicU64,
-    /// Connections with a wish of their own.
-    wishes: AtomicUsize,
+    /// Connections that want more of the disk than others get.
+    pub wishes: Wishes,
 }
 
 impl Demand {
@@ -27,21 +28,6 @@ impl Demand {
             Fsync::No if wanted(&self.within_second) => Fsync::EverySecond,
             default => default,
         }
-    }
-
-    /// Notes that a connection has a wish of its own, or has none any more.
-    pub fn count_wish(&self, had: bool, has: bool) {
-        match (had, has) {
-            (false, true) => drop(self.wishes.fetch_add(1, SeqCst)),
-            (true, false) => drop(self.wishes.fetch_sub(1, SeqCst)),
-            _ => {}
-        }
-    }
-
-    /// Whether some connections want more of the disk than others get.
-    #[inline]
-    pub fn has_wishes(&self) -> bool {
-        self.wishes.load(Relaxed) > 0
     }
 }
 

@@ -55,9 +55,10 @@ impl Replication {
         Some(Resumed { file: Arc::clone(file), id: id.clone(), offset: *offset, ticket })
     }
 
-    /// Whether there is one.
+    /// Whether there is one; the stream behind it is kept then, too.
+    #[inline]
     pub fn keeps_snapshot(&self) -> bool {
-        lock(&self.kept).is_some()
+        self.tail.is_kept() && lock(&self.kept).is_some()
     }
 
     /// One of them has all of it.

@@ -28,6 +28,7 @@ use kvasir_structures::log::Log;
 
 use crate::log::{notice, warning};
 use crate::replicas::{Replica, Stage};
+use crate::store::wishes::Wishes;
 use crate::store::{Store, random_id};
 use crate::workers::{Message, Workers};
 use failover::Failover;
@@ -53,9 +54,10 @@ pub struct Replication {
     awaits_acks: Box<[AtomicBool]>,
     /// Changes when a replica has acknowledged more.
     acks: AtomicU64,
+    /// The end of the log when replicas were last asked how far they are.
     asked_at: AtomicU64,
     /// Connections that wait for replicas although not all do.
-    wishes: AtomicUsize,
+    pub wishes: Wishes,
     waiting: Mutex<Waiting>,
     changed: Condvar,
     /// When replicas were last told that the link is alive, in ms since 1970.
@@ -113,7 +115,7 @@ impl Replication {
             awaits_acks: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             acks: AtomicU64::new(0),
             asked_at: AtomicU64::new(0),
-            wishes: AtomicUsize::new(0),
+            wishes: Wishes::default(),
             waiting: Mutex::default(),
             changed: Condvar::new(),
             last_ping_ms: AtomicU64::new(0),
@@ -257,19 +259,16 @@ impl Replication {
         self.acks.load(Relaxed)
     }
 
-    /// Notes that a connection waits for replicas, or does so no more.
-    pub fn count_wish(&self, had: bool, has: bool) {
-        match (had, has) {
-            (false, true) => drop(self.wishes.fetch_add(1, SeqCst)),
-            (true, false) => drop(self.wishes.fetch_sub(1, SeqCst)),
-            _ => {}
-        }
-    }
-
     /// Whether some replies wait for replicas.
     #[inline]
     pub fn has_quorum(&self, config: &ReplicationConfig) -> bool {
-        config.write_quorum > 0 || self.wishes.load(Relaxed) > 0
+        config.write_quorum > 0 || self.wishes.are_there()
+    }
+
+    /// Whether replies wait for replicas that nothing is kept for yet.
+    #[inline]
+    pub fn lacks_stream(&self, config: &ReplicationConfig) -> bool {
+        self.has_quorum(config) && !self.tail.is_kept() && !self.upstream.is_replica()
     }
 
     /// How many follow closely.

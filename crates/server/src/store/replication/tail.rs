@@ -9,13 +9,13 @@
 //! While the tail is kept its reader keeps the log open, whether or not there are replicas.
 
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 
 use kvasir_config::replication::ReplicationConfig;
-use kvasir_persistence::cold::{ColdLog, Files, Limits, PIECE_SIZE, Ticket};
+use kvasir_persistence::cold::{ColdLog, Limits, PIECE_SIZE, Segments, Ticket};
 use kvasir_reactor::thread as reactor_thread;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::ExclusivePass;
@@ -50,7 +50,7 @@ pub struct Tail {
     moved: AtomicU64,
     /// The end of the log that has work for the thread.
     wake_at: AtomicU64,
-    thread: Mutex<Option<Thread>>,
+    thread: OnceLock<Thread>,
 }
 
 impl Default for Tail {
@@ -60,7 +60,7 @@ impl Default for Tail {
             mover: Mutex::default(),
             moved: AtomicU64::new(0),
             wake_at: AtomicU64::new(NEVER),
-            thread: Mutex::default(),
+            thread: OnceLock::new(),
         }
     }
 }
@@ -87,14 +87,11 @@ impl Tail {
         if self.is_kept() {
             return;
         }
-        let mut mover = lock(&self.mover);
-        if mover.is_none() {
-            let reader = store.keyspace.log.open(alone);
-            self.cold.restart_at(reader.cursor());
-            self.moved.store(reader.cursor(), Relaxed);
-            self.wake_at.store(reader.cursor() + HOT + ROUND, Relaxed);
-            *mover = Some(reader);
-        }
+        let reader = store.keyspace.log.open(alone);
+        self.cold.restart_at(reader.cursor());
+        self.moved.store(reader.cursor(), Relaxed);
+        self.wake_at.store(reader.cursor() + HOT + ROUND, Relaxed);
+        *lock(&self.mover) = Some(reader);
     }
 
     /// Keeps nothing any more. Who reads what is kept is lost.
@@ -130,7 +127,7 @@ impl Tail {
     }
 
     fn unpark(&self) {
-        if let Some(thread) = &*lock(&self.thread) {
+        if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
@@ -156,7 +153,7 @@ impl Tail {
     }
 
     /// Packs what is old enough. Returns once that is done.
-    fn work(&self, store: &Store, packer: &mut Packer, files: &mut Files) {
+    fn work(&self, store: &Store, packer: &mut Packer, segments: &mut Segments) {
         let config = store.config();
         let config = &config.replication;
         if !packer.is_of(config.log_compression.algorithm(), config.log_compression_level.into()) {
@@ -164,9 +161,9 @@ impl Tail {
         }
         // Whoever closes the gate waits for a piece at most.
         while self.step(config, packer) {
-            self.spill(config, files);
+            self.spill(store, config, segments);
         }
-        files.rest();
+        segments.rest();
     }
 
     /// Packs a piece, or leaves some out; false: there is nothing to do.
@@ -212,10 +209,10 @@ impl Tail {
         true
     }
 
-    fn spill(&self, config: &ReplicationConfig, files: &mut Files) {
-        let limits =
-            Limits { memory: config.log_memory.saturating_sub(HOT), disk: config.log_disk };
-        let spilled = self.cold.spill(limits, files);
+    /// Brings what is too much for the memory to the disk: what the log itself still has counts.
+    fn spill(&self, store: &Store, config: &ReplicationConfig, segments: &mut Segments) {
+        let memory = config.log_memory.saturating_sub(self.waiting(&store.keyspace.log));
+        let spilled = self.cold.spill(Limits { memory, disk: config.log_disk }, segments);
         if spilled.lost > 0 {
             let why = match spilled.error {
                 Some(error) => format!("the disk does not take it: {error}"),
@@ -231,14 +228,16 @@ pub fn start(store: &'static Store) -> io::Result<()> {
     let run = move || {
         let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
         let tail = &store.replication.tail;
-        let (mut packer, mut files) = (self::packer(&store.config().replication), Files::new("."));
+        let mut packer = self::packer(&store.config().replication);
+        let mut segments = Segments::new(".");
         loop {
-            tail.work(store, &mut packer, &mut files);
+            tail.work(store, &mut packer, &mut segments);
             std::thread::park();
         }
     };
     let thread = std::thread::Builder::new().name("tail".into()).spawn(run)?;
-    *lock(&store.replication.tail.thread) = Some(thread.thread().clone());
+    // It is started once.
+    let _ = store.replication.tail.thread.set(thread.thread().clone());
     Ok(())
 }
 
