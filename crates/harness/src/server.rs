@@ -51,7 +51,7 @@ impl Server {
     pub fn start(launch: &Launch) -> Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::start_once(launch) {
+            match Self::start_at(launch, free_port()?) {
                 Err(_) if attempt < START_ATTEMPTS => attempt += 1,
                 other => return other,
             }
@@ -96,8 +96,8 @@ impl Server {
         Client::connect(self.port)
     }
 
-    fn start_once(launch: &Launch) -> Result<Self> {
-        let port = free_port()?;
+    /// Starts it on a port that is known to be free.
+    pub fn start_at(launch: &Launch, port: u16) -> Result<Self> {
         let dir = temporary_dir()?;
         let log = File::create(dir.join("log"))?;
         let child = launch

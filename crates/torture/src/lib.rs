@@ -7,6 +7,7 @@
 
 pub mod abuse;
 pub mod crashes;
+pub mod failovers;
 pub mod fuzz_diff;
 pub mod isolation;
 pub mod linear;

@@ -230,8 +230,12 @@ impl Load {
             let socket = node.dir.path().join("socket");
             scope.spawn(move || {
                 let Ok(mut link) = Link::connect(&socket) else { return };
-                // An error is the end of the server.
-                while !self.is_over.load(Relaxed) && self.write(&mut link, client).is_ok() {}
+                while !self.is_over.load(Relaxed) {
+                    // An error is the end of the server.
+                    if self.write(&mut link, client).is_err() {
+                        return;
+                    }
+                }
             });
         }
         Ending(&self.is_over)
