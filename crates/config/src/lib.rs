@@ -291,7 +291,7 @@ impl BindAddress<'_> {
 }
 
 /// Permission bits of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileMode(pub u32);
 
 /// Number of worker threads.
