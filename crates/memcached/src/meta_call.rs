@@ -209,7 +209,7 @@ pub fn arithmetic(cx: &mut Cx<'_, '_, '_>, (flags, is_increment): (&Flags, bool)
         (Changed::NotNumber, _) => return say(cx.reply, NOT_NUMBER, false),
     };
     if !flags.is_quiet || is_new {
-        tell_number(cx, flags, words, (value, is_new));
+        tell_number(cx, flags, words, value, is_new);
     }
     expire(cx, flags, words, is_new);
 }
@@ -218,7 +218,8 @@ fn tell_number(
     cx: &mut Cx<'_, '_, '_>,
     flags: &Flags,
     words: Args<'_>,
-    (value, is_new): (u64, bool),
+    value: u64,
+    is_new: bool,
 ) {
     let (now_ms, key, digits) = (cx.now_ms(), cx.view.key(0), value.to_string());
     let reply = &mut *cx.reply;
