@@ -214,13 +214,7 @@ pub fn arithmetic(cx: &mut Cx<'_, '_, '_>, (flags, is_increment): (&Flags, bool)
     expire(cx, flags, words, is_new);
 }
 
-fn tell_number(
-    cx: &mut Cx<'_, '_, '_>,
-    flags: &Flags,
-    words: Args<'_>,
-    value: u64,
-    is_new: bool,
-) {
+fn tell_number(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>, value: u64, is_new: bool) {
     let (now_ms, key, digits) = (cx.now_ms(), cx.view.key(0), value.to_string());
     let reply = &mut *cx.reply;
     if flags.wants_value {

@@ -44,7 +44,7 @@ impl Setup {
     /// The configuration that is promised to clients.
     fn config(self) -> Config {
         let mut rng = Rng::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut config = Config { databases: 1, protected_mode: false, ..Config::default() };
+        let mut config = Config { databases: 1, protected_mode: false, ..Config::of_table() };
         let aof = &mut config.aof;
         aof.appendonly = true;
         aof.appendfsync = match self.replies_early || rng.below(3) > 0 {
