@@ -28,7 +28,7 @@ use crate::apart::{LOOK, SILENCE_MAX};
 use crate::cancel::Cancel;
 use crate::disk::Disk;
 use crate::encode::{Encoder, Format};
-use crate::manners::Manners;
+use kvasir_structures::manners::Manners;
 use crate::pace::Pace;
 use crate::pool::Pool;
 use crate::replace::Replacement;

@@ -23,7 +23,7 @@ use crate::cancel::Cancel;
 use crate::chunks::{Chunks, Limits};
 use crate::delay::KeyDelay;
 use crate::disk::Disk;
-use crate::manners::Manners;
+use kvasir_structures::manners::Manners;
 use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{
