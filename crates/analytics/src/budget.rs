@@ -46,11 +46,7 @@ impl Budget {
     }
 
     pub fn share(self: &Arc<Budget>) -> Share {
-        Share {
-            budget: Arc::clone(self),
-            bytes: AtomicUsize::new(0),
-            exempt: Exempt::default(),
-        }
+        Share { budget: Arc::clone(self), bytes: AtomicUsize::new(0), exempt: Exempt::default() }
     }
 }
 

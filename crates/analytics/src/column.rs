@@ -220,7 +220,9 @@ impl Column {
         let pushed = match (&mut self.data, self.data_type) {
             (Data::Texts(texts), _) => texts.push(cell, is_binary),
             (Data::Bits(bits), _) => cell.to_bool().map(|bit| bits.push(bit)),
-            (Data::Words(words), DataType::Int64) => cell.to_int().map(|int| words.push(int as u64)),
+            (Data::Words(words), DataType::Int64) => {
+                cell.to_int().map(|int| words.push(int as u64))
+            }
             (Data::Words(words), DataType::Float64) => {
                 cell.to_float().map(|float| words.push(float.to_bits()))
             }
@@ -305,7 +307,9 @@ mod tests {
         let mut column = Column::new(DataType::Map { is_binary: false });
         let text = |text: &'static [u8]| Cell::Text(text);
         assert!(column.push_map([(text(b"a"), text(b"1"))].into_iter()));
-        assert!(!column.push_map([(text(b"b"), text(b"2")), (text(b"c"), text(b"\xff"))].into_iter()));
+        assert!(
+            !column.push_map([(text(b"b"), text(b"2")), (text(b"c"), text(b"\xff"))].into_iter())
+        );
         column.push_null();
         assert!(column.push_map([].into_iter()));
         let Data::Map { ends, keys, values } = column.data else { panic!("a map") };

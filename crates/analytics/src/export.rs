@@ -11,13 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::snapshot::{Image, Sink};
 use kvasir_keyspace::value::{self, Object, Record};
 use kvasir_keyspace::view::Env;
-use kvasir_structures::gate::Gate;
 use kvasir_structures::locks::lock;
-use kvasir_structures::manners::Manners;
 use kvasir_structures::record::{Body, Record as OwnedRecord};
 
 use crate::budget::Share;
@@ -26,6 +24,7 @@ use crate::rows::{BATCH_BYTES, Rows};
 use crate::selection::Selection;
 use crate::shape::Shape;
 use crate::turns::Turns;
+use crate::visit::Place;
 
 /// Rows that are filled at the same time: more threads than these share them.
 const FILLING: usize = 4;
@@ -211,13 +210,17 @@ impl Stream {
     /// pulls no more.
     pub fn run(
         &self,
-        (keyspace, gate): (&Keyspace, &Gate),
+        place: Place<'_>,
         image: Option<&Image>,
         patience: Duration,
         end: impl FnOnce(),
     ) {
         if let Some(image) = image {
-            self.visit(keyspace, gate, image, patience);
+            place.visit(image, &self.slots, |_| {
+                self.make_messages(patience);
+                self.wait_for_room(patience);
+                !self.is_given_up.load(Relaxed)
+            });
         }
         end();
         self.make_messages(patience);
@@ -228,24 +231,6 @@ impl Stream {
             }
         }
         self.complete(patience);
-    }
-
-    fn visit(&self, keyspace: &Keyspace, gate: &Gate, image: &Image, patience: Duration) {
-        let mut manners = Manners::new();
-        for slot in &self.slots {
-            let mut has_more = true;
-            while has_more {
-                self.wait_for_room(patience);
-                if self.is_given_up.load(Relaxed) {
-                    return;
-                }
-                let turn = self.turns.take();
-                has_more = image.visit(keyspace, &gate.enter_extra(), *slot);
-                drop(turn);
-                self.make_messages(patience);
-                manners.give_way();
-            }
-        }
     }
 
     fn complete(&self, patience: Duration) {

@@ -17,3 +17,4 @@ pub mod selection;
 pub mod shape;
 mod time;
 pub mod turns;
+pub mod visit;

@@ -48,7 +48,8 @@ fn offset_minutes(zone: &[u8]) -> Option<i64> {
 }
 
 fn digits(text: &[u8]) -> Option<i64> {
-    let add = |sum: i64, byte: &u8| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0'));
+    let add =
+        |sum: i64, byte: &u8| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0'));
     text.iter().try_fold(0, add)
 }
 
@@ -86,7 +87,8 @@ mod tests {
         check("2024-02-29 14:00:00+02:00", Some(1_709_208_000_000));
         check("1969-12-31T23:59:59.5", Some(-500));
         check("0001-01-01", Some(-62_135_596_800_000));
-        for wrong in ["2023-02-29", "2024-13-01", "2024-1-1", "2024-01-01T", "2024-01-01T24:00:00"] {
+        for wrong in ["2023-02-29", "2024-13-01", "2024-1-1", "2024-01-01T", "2024-01-01T24:00:00"]
+        {
             check(wrong, None);
         }
         check("2024-01-01T00:00:00.", None);

@@ -75,11 +75,16 @@ impl Values {
 
     /// The sum of those that there are.
     pub fn sum(&self) -> f64 {
-        match self {
-            Values::Numbers(numbers) => numbers.iter().filter(|number| !number.is_nan()).sum(),
-            Values::Counts(counts) => {
-                counts.iter().filter(|count| **count != ABSENT).map(|count| *count as f64).sum()
+        // A sum of nothing is -0 otherwise.
+        0.0 + match self {
+            Values::Numbers(numbers) => {
+                numbers.iter().filter(|number| !number.is_nan()).sum::<f64>()
             }
+            Values::Counts(counts) => counts
+                .iter()
+                .filter(|count| **count != ABSENT)
+                .map(|count| *count as f64)
+                .sum::<f64>(),
         }
     }
 
@@ -137,7 +142,8 @@ impl Values {
                 (Form::SortedSet, _) => unreachable!("only those that have a value"),
             }
         }
-        let (bytes, kind) = (writer.into_bytes(), if form == Form::Hash { HASH } else { SORTED_SET });
+        let (bytes, kind) =
+            (writer.into_bytes(), if form == Form::Hash { HASH } else { SORTED_SET });
         let mut reader = Reader::new(&bytes, env.text_len_max);
         let value = read_value(kind, &mut reader, env);
         value.map(Some).map_err(|error| format!("the ranks make no value: {error:?}"))

@@ -6,13 +6,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::snapshot::{Image, Sink};
 use kvasir_keyspace::value::{Object, Record};
 use kvasir_keyspace::view::Env;
-use kvasir_structures::gate::Gate;
 use kvasir_structures::locks::lock;
-use kvasir_structures::manners::Manners;
 use kvasir_structures::record::Record as OwnedRecord;
 
 use crate::column::Cell;
@@ -21,7 +19,7 @@ use crate::graph::nodes::{Ids, NODES_MAX, Nodes};
 use crate::graph::source::{Listener, Source, integer_id};
 use crate::job::Job;
 use crate::selection::Selection;
-use crate::turns::Turns;
+use crate::visit::Place;
 
 /// Ids that are copied before they are given numbers.
 const RAW_IDS: usize = 1 << 15;
@@ -191,7 +189,7 @@ impl Gather {
     /// Visits the image, ends it with `end`, and returns the graph.
     pub fn run(
         &self,
-        (keyspace, gate, turns): (&Keyspace, &Gate, &Turns),
+        place: Place<'_>,
         image: Option<&Image>,
         end: impl FnOnce(),
     ) -> Result<Graph, String> {
@@ -200,7 +198,14 @@ impl Gather {
         let mut builder = Builder { graph, job: &self.job, taken: 0, node: 0 };
         let mut result = Ok(());
         if let Some(image) = image {
-            result = self.visit((keyspace, gate, turns), image, &mut builder);
+            let (slots, mut seen) = (self.selection.slots_to_visit(), 0);
+            self.job.begin("loading", slots.len() as u64);
+            place.visit(image, &slots, |visited| {
+                self.job.step((visited - seen) as u64);
+                seen = visited;
+                result = self.check().and_then(|()| self.drain(&mut builder));
+                result.is_ok()
+            });
         }
         end();
         result?;
@@ -211,30 +216,6 @@ impl Gather {
         self.drain(&mut builder)?;
         self.check()?;
         Ok(builder.graph)
-    }
-
-    fn visit(
-        &self,
-        (keyspace, gate, turns): (&Keyspace, &Gate, &Turns),
-        image: &Image,
-        builder: &mut Builder<'_>,
-    ) -> Result<(), String> {
-        let slots = self.selection.slots_to_visit();
-        self.job.begin("loading", slots.len() as u64);
-        let mut manners = Manners::new();
-        for slot in slots {
-            let mut has_more = true;
-            while has_more {
-                self.check()?;
-                let turn = turns.take();
-                has_more = image.visit(keyspace, &gate.enter_extra(), slot);
-                self.drain(builder)?;
-                drop(turn);
-                manners.give_way();
-            }
-            self.job.step(1);
-        }
-        Ok(())
     }
 
     /// Fails if anything has, or nobody wants the graph any more.

@@ -86,7 +86,10 @@ impl PageRank {
                 row.iter().map(|other| handed[*other as usize]).sum()
             } else {
                 let weights = &rows.weights[rows.starts[node] as usize..];
-                row.iter().zip(weights).map(|(other, weight)| handed[*other as usize] * weight).sum()
+                row.iter()
+                    .zip(weights)
+                    .map(|(other, weight)| handed[*other as usize] * weight)
+                    .sum()
             };
             *rank = match sum > 0.0 || keeps {
                 true => (1.0 - self.damping) + self.damping * sum,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_analytics::export::{Answer, Order, Stream};
+use kvasir_analytics::visit::Place;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
@@ -84,7 +85,8 @@ impl Analytics {
         let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
         let stream = &export.stream;
         let patience = Duration::from_secs(store.config().analytics.reader_timeout);
-        stream.run((&store.keyspace, store.gate), image.as_deref(), patience, || {
+        let place = Place { keyspace: &store.keyspace, gate: store.gate, turns: &self.turns };
+        stream.run(place, image.as_deref(), patience, || {
             let ended: Vec<Arc<Image>> = image.iter().map(Arc::clone).collect();
             snapshot::end(&store.keyspace, &mut store.gate.exclusive(), &ended);
         });

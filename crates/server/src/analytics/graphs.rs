@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use kvasir_analytics::column::Cell;
 use kvasir_analytics::graph::answer::{First, Form, Total, Values};
 use kvasir_analytics::graph::bfs::{self, Direction};
 use kvasir_analytics::graph::estimate::estimate;
@@ -17,9 +18,9 @@ use kvasir_analytics::graph::page_rank::{self, PageRank};
 use kvasir_analytics::graph::source::{Source, integer_id};
 use kvasir_analytics::graph::workers::Workers;
 use kvasir_analytics::graph::{components, degree, triangles};
-use kvasir_analytics::column::Cell;
 use kvasir_analytics::job::Job;
 use kvasir_analytics::selection::Selection;
+use kvasir_analytics::visit::Place;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial;
@@ -200,10 +201,8 @@ impl Analytics {
         let computed = run(what, graph, workers)?;
         let took = begin.elapsed();
         job.begin("answering", 0);
-        let mut facts = vec![
-            ("nodes", Total::Count(nodes as u64)),
-            ("edges", Total::Count(edges as u64)),
-        ];
+        let mut facts =
+            vec![("nodes", Total::Count(nodes as u64)), ("edges", Total::Count(edges as u64))];
         facts.extend(&computed.totals);
         facts.push(("load_seconds", Total::Number(loaded.as_secs_f64())));
         facts.push(("compute_seconds", Total::Number(took.as_secs_f64())));
@@ -258,21 +257,24 @@ impl Analytics {
             let images: Vec<Arc<Image>> = image.iter().map(Arc::clone).collect();
             snapshot::end(keyspace, &mut store.gate.exclusive(), &images);
         };
-        let way = (keyspace, store.gate, &*self.turns);
-        gather.run(way, image.as_deref(), end).map(|graph| (graph, fence))
+        let place = Place { keyspace, gate: store.gate, turns: &self.turns };
+        gather.run(place, image.as_deref(), end).map(|graph| (graph, fence))
     }
 }
 
 fn run(what: What, graph: Graph, workers: Workers<'_>) -> Result<Computed, String> {
     let count = |name, count| (name, Total::Count(count));
-    let computed = |graph, values, first, totals| Computed { graph, values, first, totals, sizes: None };
+    let computed =
+        |graph, values, first, totals| Computed { graph, values, first, totals, sizes: None };
     let greatest = First::Greatest;
     let job = workers.job;
     Ok(match what {
         What::PageRank(page_rank) => {
             let (graph, values) = page_rank.run(graph, workers)?;
-            let totals =
-                vec![count("ranked", values.present() as u64), ("sum", Total::Number(values.sum()))];
+            let totals = vec![
+                count("ranked", values.present() as u64),
+                ("sum", Total::Number(values.sum())),
+            ];
             computed(graph, values, greatest, totals)
         }
         What::Components => {

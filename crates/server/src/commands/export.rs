@@ -243,11 +243,7 @@ fn parse(cx: &ServerCx<'_>) -> Result<(Shape, Selection, usize), Error> {
 }
 
 /// Names, each with a type if `AS` follows.
-fn parse_columns(
-    cx: &ServerCx<'_>,
-    first: usize,
-    kind: Option<Kind>,
-) -> Result<Vec<Named>, Error> {
+fn parse_columns(cx: &ServerCx<'_>, first: usize, kind: Option<Kind>) -> Result<Vec<Named>, Error> {
     let (mut columns, mut at) = (Vec::new(), first);
     while let Some(name) = cx.args.get(at) {
         at += 1;

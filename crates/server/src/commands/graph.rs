@@ -22,10 +22,11 @@ use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 pub static COMMANDS: &[&ServerCommand] =
     &[&PAGERANK, &CONNECTED, &BFS, &DEGREE, &TRIANGLES, &CANCEL];
 
-const FLAGS: Flags =
-    Flags::WRITE.union(Flags::DENYOOM).union(Flags::BLOCKING).union(Flags::NOSCRIPT).union(
-        Flags::NO_MULTI,
-    );
+const FLAGS: Flags = Flags::WRITE
+    .union(Flags::DENYOOM)
+    .union(Flags::BLOCKING)
+    .union(Flags::NOSCRIPT)
+    .union(Flags::NO_MULTI);
 /// What of a pass over the graph takes the time, where nothing else is said.
 const LINEAR: &str = "O(N+M) in nodes and edges, in the background.";
 
@@ -110,8 +111,7 @@ static PAGERANK: ServerCommand = ServerCommand {
         ..COMPUTING
     },
     run: ServerRun::Plain(|cx| {
-        let page_rank =
-            PageRank { iterations: 10, damping: 0.85, definition: Definition::B };
+        let page_rank = PageRank { iterations: 10, damping: 0.85, definition: Definition::B };
         compute(cx, What::PageRank(page_rank))
     }),
 };
@@ -284,7 +284,8 @@ fn own_option(word: &[u8], words: &mut Words<'_, '_>, what: &mut What) -> Result
             page_rank.iterations = few.ok_or(Error::NOT_INTEGER)?;
         }
         (b"damping", What::PageRank(page_rank)) => {
-            let damping = parse_double(words.next()?).filter(|damping| (0.0..1.0).contains(damping));
+            let damping =
+                parse_double(words.next()?).filter(|damping| (0.0..1.0).contains(damping));
             page_rank.damping =
                 damping.ok_or(Error::fixed("ERR DAMPING is a number from 0 to below 1"))?;
         }

@@ -184,7 +184,10 @@ mod tests {
         assert_eq!(wanted(&["KEYSPACE", "server", "keyspace"]), ["Server", "Keyspace"]);
         assert_eq!(wanted(&["nonsense"]), [""; 0]);
         assert_eq!(wanted(&[]), wanted(&["default"]));
-        assert_eq!(wanted(&["default", "commandstats", "latencystats", "tls", "analytics"]), wanted(&["ALL"]));
+        assert_eq!(
+            wanted(&["default", "commandstats", "latencystats", "tls", "analytics"]),
+            wanted(&["ALL"])
+        );
         assert_eq!(wanted(&["everything"]).len(), SECTIONS.len());
     }
 }
