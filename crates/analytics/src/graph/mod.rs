@@ -13,3 +13,6 @@ pub mod page_rank;
 pub mod source;
 pub mod triangles;
 pub mod workers;
+
+#[cfg(test)]
+mod tests;
