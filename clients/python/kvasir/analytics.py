@@ -44,7 +44,7 @@ class _Messages:
 
     def __init__(self, client, number):
         self._client, self._number = client, number
-        self._left, self.closed = b"", False
+        self._left, self.closed, self.has_ended = b"", False, False
 
     def readable(self):
         return True
@@ -52,16 +52,20 @@ class _Messages:
     def read(self, size=-1):
         parts, length = [], 0
         while size < 0 or length < size:
-            if not self._left:
-                self._left = self._client.execute_command("EXPORT", "NEXT", self._number)
-                if self._left is None:
-                    self._left = b""
-                    break
+            if not self._left and not self.pull():
+                break
             part = self._left if size < 0 else self._left[: size - length]
             self._left = self._left[len(part) :]
             parts.append(part)
             length += len(part)
         return b"".join(parts)
+
+    def pull(self):
+        """Whether there was something more."""
+        if not self.has_ended:
+            self._left = self._client.execute_command("EXPORT", "NEXT", self._number) or b""
+            self.has_ended = not self._left
+        return not self.has_ended
 
     def close(self):
         self.closed = True
@@ -69,10 +73,11 @@ class _Messages:
 
 def batches(client, number):
     """The record batches of one stream, pulled as they are wanted."""
-    reader = pyarrow.ipc.open_stream(pyarrow.PythonFile(_Messages(client, number), mode="r"))
-    yield from reader
-    # The end of the stream itself, so that the server forgets it.
-    client.execute_command("EXPORT", "NEXT", number)
+    messages = _Messages(client, number)
+    yield from pyarrow.ipc.open_stream(pyarrow.PythonFile(messages, mode="r"))
+    # Up to null, so that the server forgets the stream.
+    while messages.pull():
+        pass
 
 
 def export(client, match=None, type=None, columns=None, **options):
