@@ -63,8 +63,11 @@ class _Messages:
     def pull(self):
         """Whether there was something more."""
         if not self.has_ended:
-            self._left = self._client.execute_command("EXPORT", "NEXT", self._number) or b""
-            self.has_ended = not self._left
+            left = self._client.execute_command("EXPORT", "NEXT", self._number)
+            # No bytes at all: they take their time.
+            while left == b"":
+                left = self._client.execute_command("EXPORT", "NEXT", self._number)
+            self._left, self.has_ended = left or b"", left is None
         return not self.has_ended
 
     def close(self):

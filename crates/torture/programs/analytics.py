@@ -85,6 +85,7 @@ def others(client):
 
 if __name__ == "__main__":
     client = redis.Redis(port=int(sys.argv[1]))
+    client.flushall()
     hashes(client)
     others(client)
     print(f"analytics: {ROWS} rows of every type, and values of every kind, came back")

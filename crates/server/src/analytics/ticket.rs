@@ -17,12 +17,22 @@ pub struct Ticket {
     pub protocol: Protocol,
     /// What is computed for it, and for nobody else.
     pub job: Option<Arc<Job>>,
+    /// In ms since 1970, from when on the call is told that there is nothing yet.
+    pub deadline_ms: Option<u64>,
     has_ended: AtomicBool,
 }
 
 impl Ticket {
-    pub fn new(caller: Caller, protocol: Protocol, job: Option<Arc<Job>>) -> Arc<Ticket> {
-        Arc::new(Ticket { caller, protocol, job, has_ended: AtomicBool::new(false) })
+    /// Of a call that waits for a job, as long as it takes.
+    pub fn of_job(caller: Caller, protocol: Protocol, job: Arc<Job>) -> Arc<Ticket> {
+        let has_ended = AtomicBool::new(false);
+        Arc::new(Ticket { caller, protocol, job: Some(job), deadline_ms: None, has_ended })
+    }
+
+    /// Of a call that waits for a part of something, until then.
+    pub fn until(caller: Caller, protocol: Protocol, deadline_ms: u64) -> Arc<Ticket> {
+        let (deadline_ms, has_ended) = (Some(deadline_ms), AtomicBool::new(false));
+        Arc::new(Ticket { caller, protocol, job: None, deadline_ms, has_ended })
     }
 
     /// Whether the caller is the one who ends the wait.

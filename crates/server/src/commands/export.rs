@@ -24,6 +24,9 @@ use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
 pub static COMMANDS: &[&ServerCommand] = &[&EXPORT];
 
+/// NEXT answers with no bytes at all by then: clients give up calls that take longer than seconds.
+const WAIT_MS: u64 = 1000;
+
 pub(super) const SINCE: &str = "7.2.4";
 const FLAGS: Flags = Flags::NOSCRIPT.union(Flags::NO_MULTI);
 
@@ -95,7 +98,7 @@ static BEGIN: ServerCommand = ServerCommand {
 static NEXT: ServerCommand = ServerCommand {
     spec: Spec {
         name: "next",
-        summary: "Returns the next bytes of a stream, which waits for them; at its end null.",
+        summary: "Returns the next bytes of a stream, none if they take a second, and null at its end.",
         since: SINCE,
         group: Group::Analytics,
         arity: 3,
@@ -161,7 +164,8 @@ fn begin(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 fn next(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (id, shared) = (id(cx)?, cx.shared);
-    let ticket = Ticket::new(caller(cx), cx.connection.reply.protocol(), None);
+    let deadline_ms = cx.core.env.now_ms + WAIT_MS;
+    let ticket = Ticket::until(caller(cx), cx.connection.reply.protocol(), deadline_ms);
     let user = std::sync::Arc::clone(cx.connection.access.user());
     match shared.analytics.pull(&shared.store, (id, &user.name), &ticket)? {
         Some(answer) => write(answer, cx.reply()),

@@ -200,7 +200,7 @@ fn compute(cx: &mut ServerCx<'_>, what: What) -> Result<(), Error> {
     let (shared, client) = (cx.shared, cx.connection.client.id);
     let job = shared.analytics.new_job(&shared.store, client, &wish.what)?;
     let protocol = cx.connection.reply.protocol();
-    let ticket = Ticket::new(caller(cx), protocol, Some(std::sync::Arc::clone(&job)));
+    let ticket = Ticket::of_job(caller(cx), protocol, std::sync::Arc::clone(&job));
     let both = (job, std::sync::Arc::clone(&ticket));
     shared.analytics.begin_graph(&shared.store, both, wish)?;
     wait(cx, ticket);

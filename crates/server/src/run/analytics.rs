@@ -38,7 +38,10 @@ pub fn wait(cx: &mut ServerCx<'_>, ticket: Arc<Ticket>) {
     connection.client.set_job(ticket.job.clone());
     let is_muted = connection.output.replies != Replies::On;
     let awaited = Awaited::Background(ticket);
-    connection.waiting.waits = Some(Box::new(Waits { awaited, is_muted, made: None, us: 0 }));
+    let waits = Waits { awaited, is_muted, made: None, us: 0 };
+    cx.core.deadlines.add(waits.place(connection));
+    connection.client.has_deadline.store(waits.place(connection).is_some(), Relaxed);
+    connection.waiting.waits = Some(Box::new(waits));
 }
 
 impl Worker {

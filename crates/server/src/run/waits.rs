@@ -172,7 +172,10 @@ impl Worker {
             Awaited::Background(ticket) => {
                 if ticket.cancel() {
                     let mut reply = Reply::new(protocol);
-                    reply.error(text_of(end));
+                    match end {
+                        End::Timeout if ticket.job.is_none() => reply.bulk(b""),
+                        _ => reply.error(text_of(end)),
+                    }
                     self.count_failure(index, &reply);
                     self.give_answer(index, &mut reply);
                 }

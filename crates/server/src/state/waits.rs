@@ -44,7 +44,8 @@ impl Waits {
         let deadline_ms = match &self.awaited {
             Awaited::Key(waiter) => waiter.deadline_ms,
             Awaited::Acks(acks) => acks.deadline_ms(),
-            Awaited::Background(_) | Awaited::End => None,
+            Awaited::Background(ticket) => ticket.deadline_ms,
+            Awaited::End => None,
         };
         Some((deadline_ms?, connection.id.index as usize, connection.client.id))
     }
