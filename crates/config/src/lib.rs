@@ -25,6 +25,7 @@ pub mod persistence;
 pub mod print;
 pub mod reasons;
 pub mod replication;
+pub mod ring;
 pub mod rewrite;
 pub mod row;
 pub mod syntax;
@@ -60,6 +61,7 @@ pub struct Config {
     pub protected_mode: bool,
     pub tls: tls::TlsConfig,
     pub memcached: memcached::MemcachedConfig,
+    pub ring: ring::RingConfig,
     pub maxclients: u32,
     /// Seconds of silence after which a client is disconnected; 0: never.
     pub timeout: u32,
@@ -161,6 +163,7 @@ impl Config {
             protected_mode: false,
             tls: tls::TlsConfig::default(),
             memcached: memcached::MemcachedConfig::default(),
+            ring: ring::RingConfig::default(),
             maxclients: 0,
             timeout: 0,
             proto_max_bulk_len: 0,

@@ -435,7 +435,11 @@ impl Worker {
         let payload = Payload { bytes, shared };
         let is_long = length >= REPORTED_BYTES_MIN;
         connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
-        if connection.is_closing || is_long {
+        if let Some(ring) = connection.output.ring.take()
+            && !connection.is_closing
+        {
+            self.reactor.open_ring(connection.id, *ring, payload);
+        } else if connection.is_closing || is_long {
             // Its report is what the connection waits for to be closed, and what says that memory
             // is free again.
             self.reactor.send(connection.id, payload);
