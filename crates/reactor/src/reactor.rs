@@ -108,7 +108,13 @@ impl Reactor {
             },
         };
         let ring_spin = options.ring_spin;
-        Ok(Reactor { implementation, fallback_reason, around: None, ring_spin, _thread: PhantomData })
+        Ok(Reactor {
+            implementation,
+            fallback_reason,
+            around: None,
+            ring_spin,
+            _thread: PhantomData,
+        })
     }
 
     /// On a host of a simulated world.

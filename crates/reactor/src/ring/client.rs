@@ -28,10 +28,7 @@ pub struct Descriptors {
 }
 
 /// Reads from a socket, and takes a ring's descriptors if they come with it.
-pub fn receive(
-    socket: &UnixStream,
-    bytes: &mut [u8],
-) -> io::Result<(usize, Option<Descriptors>)> {
+pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<Descriptors>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let parts = &mut [IoSliceMut::new(bytes)];
@@ -75,6 +72,11 @@ impl Stream {
     /// For how long a read or a write waits at most; then it fails with `WouldBlock`.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
+    }
+
+    /// What wakes the server.
+    pub fn bell(&self) -> &OwnedFd {
+        &self.bell
     }
 
     /// Bytes of each of the two ways.
@@ -137,16 +139,23 @@ impl Stream {
         self.timeout.map(|timeout| Instant::now() + timeout)
     }
 
-    /// Appends what there is, but no more than `max`; waits if there is nothing. 0: the server has
-    /// closed the connection.
-    pub fn read_some(&mut self, into: &mut Vec<u8>, max: usize) -> io::Result<usize> {
+    /// Appends all that there is; waits if there is nothing. 0: the server has closed the
+    /// connection.
+    pub fn read_some(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        let readable = self.wait_readable()?;
+        if readable > 0 {
+            self.end.take(readable, into);
+            self.ring_for(FOR_ROOM)?;
+        }
+        Ok(readable)
+    }
+
+    fn wait_readable(&mut self) -> io::Result<usize> {
         let deadline = self.deadline();
         let mut is_there = true;
         loop {
-            let readable = self.end.readable()?.min(max);
+            let readable = self.end.readable()?;
             if readable > 0 {
-                self.end.take(readable, into);
-                self.ring_for(FOR_ROOM)?;
                 return Ok(readable);
             }
             if !is_there {
@@ -166,9 +175,11 @@ fn is_there(end: &mut End, reason: u32) -> bool {
 
 impl Read for Stream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let mut taken = Vec::new();
-        let count = self.read_some(&mut taken, bytes.len())?;
-        bytes[..count].copy_from_slice(&taken);
+        let count = if bytes.is_empty() { 0 } else { self.wait_readable()?.min(bytes.len()) };
+        if count > 0 {
+            self.end.take_into(&mut bytes[..count]);
+            self.ring_for(FOR_ROOM)?;
+        }
         Ok(count)
     }
 }

@@ -154,17 +154,33 @@ impl End {
 
     /// Appends as much of it as was found to be there.
     pub(super) fn take(&mut self, count: usize, into: &mut Vec<u8>) {
-        assert!(count <= self.ring_bytes as usize);
         into.reserve(count);
+        // SAFETY: the vector has room for so many bytes behind its own, and has them afterwards;
+        // they are initialised, whatever the peer does meanwhile.
+        unsafe {
+            self.copy_out(count, into.as_mut_ptr().add(into.len()));
+            into.set_len(into.len() + count);
+        }
+    }
+
+    /// Fills a slice with it, which is no longer than what was found to be there.
+    pub(super) fn take_into(&mut self, bytes: &mut [u8]) {
+        // SAFETY: the slice is ours to write.
+        unsafe { self.copy_out(bytes.len(), bytes.as_mut_ptr()) };
+    }
+
+    /// # Safety
+    ///
+    /// `to` has room for `count` bytes, and is not in the mapping.
+    unsafe fn copy_out(&mut self, count: usize, mut to: *mut u8) {
+        assert!(count <= self.ring_bytes as usize);
         let base = HEADER_BYTES + self.pick(0, self.ring_bytes as usize);
         for (from, len) in self.parts(self.head, count) {
-            let old_len = into.len();
-            // SAFETY: both parts lie inside of the mapping, and the vector has room for them;
-            // what is copied is initialised, whatever the peer does meanwhile.
+            // SAFETY: both parts lie inside of the mapping; the caller promises the rest.
             unsafe {
                 let source = self.mapping.start.as_ptr().add(base + from);
-                std::ptr::copy_nonoverlapping(source, into.as_mut_ptr().add(old_len), len);
-                into.set_len(old_len + len);
+                std::ptr::copy_nonoverlapping(source, to, len);
+                to = to.add(len);
             }
         }
         self.head = self.head.wrapping_add(count as u32);
@@ -182,6 +198,10 @@ impl End {
         let at = self.pick(at::REPLIES_HEAD, at::REQUESTS_HEAD);
         let head = self.mapping.word(at).load(Ordering::Acquire);
         let used = self.distance(self.tail, head)?;
+        // It reads on, and never back.
+        if used > size - known {
+            return Err(Broken);
+        }
         self.peer_head = head;
         Ok(size - used)
     }
@@ -312,8 +332,11 @@ mod tests {
             client.scribble(at::REPLIES_HEAD, head);
             assert!(server.room(1).is_err(), "{head}");
         }
-        client.scribble(at::REPLIES_HEAD, 4096);
-        assert_eq!(server.room(1).unwrap(), 4096);
+        client.scribble(at::REPLIES_HEAD, 4000);
+        assert_eq!(server.room(1).unwrap(), 4000);
+        server.put(&[1; 4000]);
+        client.scribble(at::REPLIES_HEAD, 3999);
+        assert!(server.room(1).is_err(), "it has gone back");
     }
 
     #[test]

@@ -555,8 +555,7 @@ impl Uring {
 
     fn release_if_done(&mut self, id: ConnectionId) {
         let flags = self.connection(id).flags;
-        let with_kernel =
-            Flags::RECEIVING | Flags::SENDING | Flags::CONNECTING | Flags::HAS_BELL;
+        let with_kernel = Flags::RECEIVING | Flags::SENDING | Flags::CONNECTING | Flags::HAS_BELL;
         if flags.contains(Flags::CLOSING) && !flags.intersects(with_kernel) {
             self.connections.remove(id.index, id.generation);
             self.bells.remove(&id.index);
