@@ -124,7 +124,6 @@ static STEPS: &[Step] = &[
     Step { name: "abuse", about: "bad clients do no harm to good ones", run: mistreat },
     Step { name: "programs", about: "real clients, queues, limiters and locks", run: real },
     Step { name: "missing", about: "every data command of the peers is there", run: missing::main },
-    Step { name: "release", about: "the release build", run: release },
 ];
 
 pub fn main(options: &Options) -> Result<()> {
@@ -216,7 +215,7 @@ fn clippy() -> Result<()> {
 /// the disk meanwhile. A step builds for itself what is not there.
 fn build() -> Result<()> {
     let others = || {
-        release()?;
+        kvasir::program()?;
         run(loom_tests().arg("--no-run"))?;
         run(asan_tests()?.arg("--no-run"))?;
         fuzz::build_all()
@@ -342,10 +341,6 @@ fn expect_failure(name: &str, result: Result<()>, words: &str) -> Result<()> {
         Err(error) => Err(error.context(format!("{name}: not what the canary planted"))),
         Ok(()) => bail!("{name}: the canary was not found"),
     }
-}
-
-fn release() -> Result<()> {
-    kvasir::program().map(drop)
 }
 
 /// Tells tests where the oracles are. A test that needs one fails without it: under CI nothing is
