@@ -8,6 +8,7 @@
 pub mod abuse;
 pub mod crashes;
 pub mod fuzz_diff;
+pub mod fuzz_memcached;
 pub mod isolation;
 pub mod linear;
 pub mod programs;
