@@ -17,8 +17,8 @@ use kvasir_harness::workspace::{
 };
 use kvasir_torture::fuzz_diff::Peer;
 use kvasir_torture::{
-    abuse, crashes, fuzz_diff, fuzz_memcached, isolation, linear, programs, replay, robust,
-    snapshots, torture,
+    abuse, crashes, fuzz_diff, fuzz_memcached, isolation, linear, programs, replay, replicas,
+    robust, snapshots, torture,
 };
 
 use crate::{aside, fuzz, licences, missing, sim, tidy};
@@ -33,6 +33,8 @@ const SNAPSHOTS: usize = 6;
 const REPLAY_SECONDS: u64 = 6;
 /// Each way of starting the server comes up.
 const CRASHES: usize = 12;
+/// Of a primary and of a replica by turns.
+const LOSSES: usize = 10;
 /// For each kind of bad client.
 const ABUSE_SECONDS: u64 = 2;
 const ABUSE_CONNECTIONS: usize = 2000;
@@ -122,6 +124,11 @@ static STEPS: &[Step] = &[
         name: "crashes",
         about: "killed under load, all that was answered is there, and a canary",
         run: kill_servers,
+    },
+    Step {
+        name: "replicas",
+        about: "who is killed goes on with equal data, and a canary",
+        run: lose_partners,
     },
     Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
     Step { name: "abuse", about: "bad clients do no harm to good ones", run: mistreat },
@@ -328,6 +335,11 @@ fn play_again() -> Result<()> {
 fn kill_servers() -> Result<()> {
     crashes::crashes(CRASHES, 1, false)?;
     expect_failure("crashes", crashes::crashes(CRASHES, 1, true), "was answered, and")
+}
+
+fn lose_partners() -> Result<()> {
+    replicas::replicas(LOSSES, 1, false)?;
+    expect_failure("replicas", replicas::replicas(1, 1, true), "their data differ")
 }
 
 fn misuse() -> Result<()> {
