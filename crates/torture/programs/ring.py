@@ -1,4 +1,4 @@
-"""redis-py through a ring: what a program does, over one server.
+"""redis-py and a program in C through a ring: what a program does, over one server.
 
 The port's server says where its unix socket is; without one, or without rings, the client must
 fall back.
@@ -6,7 +6,9 @@ fall back.
 
 import logging
 import os
+import subprocess
 import sys
+import tempfile
 import threading
 
 import redis
@@ -32,6 +34,7 @@ def main():
     kvasir_ring.log.propagate = False
     client = redis.Redis(connection_pool=kvasir_ring.pool(path, decode_responses=True))
     client.ping()
+    in_c(path, "ring" if is_kvasir(admin) else "socket")
     if not is_kvasir(admin):
         assert len(lines.lines) == 1 and "no ring, going on over" in lines.lines[0], lines.lines
         print("ring: not here, and the client says so")
@@ -44,6 +47,18 @@ def main():
     redis.Redis(connection_pool=kvasir_ring.pool(path, **options)).set("a", 1)
     assert "NOPERM" in lines.lines[0] or "no permissions" in lines.lines[0], lines.lines
     print("ring: redis-py speaks through memory, and falls back with a line")
+
+
+def in_c(path, way):
+    folder = os.path.join(os.environ["KVASIR_ROOT"], "clients", "c")
+    with tempfile.TemporaryDirectory() as made:
+        program = os.path.join(made, "example")
+        files = [os.path.join(folder, name) for name in ("example.c", "kvasir_ring.c")]
+        warnings = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+        subprocess.run(["cc", "-O2", *warnings, "-o", program, *files], check=True)
+        done = subprocess.run([program, path], check=True, capture_output=True, text=True)
+        assert done.stdout.startswith(way + ": "), done
+        assert ("no ring, going on over the socket" in done.stderr) == (way == "socket"), done
 
 
 def is_kvasir(admin):

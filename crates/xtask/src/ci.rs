@@ -351,6 +351,7 @@ fn mistreat() -> Result<()> {
 }
 
 fn real() -> Result<()> {
+    run(&mut cargo(&["test", "-p", "kvasir-client", "--features", "redis"]))?;
     BACKENDS.iter().try_for_each(|backend| programs::programs(backend))
 }
 
