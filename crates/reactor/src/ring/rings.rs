@@ -3,7 +3,6 @@
 //! A ring is awake, and looked at in every turn, while something comes; else it has said that it
 //! wants to be rung, and costs nothing.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use super::memory::{Broken, End, FOR_DATA, FOR_ROOM};
@@ -34,8 +33,39 @@ struct Held {
     quiet_turns: u8,
 }
 
+/// Rings by the ids of their connections, which are dense.
+#[derive(Default)]
+struct Table {
+    slots: Vec<Option<Box<(ConnectionId, Held)>>>,
+}
+
+impl Table {
+    fn contains(&self, id: ConnectionId) -> bool {
+        let slot = self.slots.get(id.index as usize).and_then(Option::as_ref);
+        slot.is_some_and(|slot| slot.0 == id)
+    }
+
+    fn find(&mut self, id: ConnectionId) -> Option<&mut Held> {
+        let slot = self.slots.get_mut(id.index as usize)?.as_deref_mut()?;
+        (slot.0 == id).then_some(&mut slot.1)
+    }
+
+    fn insert(&mut self, id: ConnectionId, held: Held) {
+        let index = id.index as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || None);
+        }
+        self.slots[index] = Some(Box::new((id, held)));
+    }
+
+    fn remove(&mut self, id: ConnectionId) -> Option<Held> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        slot.take_if(|slot| slot.0 == id).map(|slot| slot.1)
+    }
+}
+
 pub(crate) struct Rings {
-    by_id: HashMap<ConnectionId, Held>,
+    by_id: Table,
     awake: Vec<ConnectionId>,
     /// Events that arose outside of a turn.
     ready: Vec<Event>,
@@ -50,7 +80,7 @@ pub(crate) struct Rings {
 impl Rings {
     pub(crate) fn new() -> Rings {
         Rings {
-            by_id: HashMap::new(),
+            by_id: Table::default(),
             awake: Vec::new(),
             ready: Vec::new(),
             quiet: Vec::new(),
@@ -61,7 +91,7 @@ impl Rings {
     }
 
     pub(crate) fn has(&self, id: ConnectionId) -> bool {
-        self.by_id.contains_key(&id)
+        self.by_id.contains(id)
     }
 
     /// Takes in the ring of a connection.
@@ -81,7 +111,7 @@ impl Rings {
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) {
-        if self.by_id.remove(&id).is_some_and(|held| held.is_awake) {
+        if self.by_id.remove(id).is_some_and(|held| held.is_awake) {
             self.awake.retain(|awake| *awake != id);
         }
     }
@@ -103,7 +133,7 @@ impl Rings {
         let Rings { by_id, ready, quiet, .. } = self;
         let of_open = |event: &Event| match event {
             Event::Sent { connection, .. } | Event::Closed { connection, .. } => {
-                by_id.contains_key(connection)
+                by_id.contains(*connection)
             }
             _ => true,
         };
@@ -111,7 +141,7 @@ impl Rings {
     }
 
     pub(crate) fn send(&mut self, id: ConnectionId, payload: Payload, is_quiet: bool) {
-        let Some(held) = self.by_id.get_mut(&id) else { return };
+        let Some(held) = self.by_id.find(id) else { return };
         assert!(held.outgoing.is_none(), "one send per connection at a time");
         (held.outgoing, held.is_quiet_send) = (Some((payload, Cursor::default())), is_quiet);
         self.go_on_sending(id);
@@ -120,7 +150,7 @@ impl Rings {
 
     /// Puts in what there is room for, as much as one call of a socket would carry.
     fn go_on_sending(&mut self, id: ConnectionId) {
-        let Some(held) = self.by_id.get_mut(&id) else { return };
+        let Some(held) = self.by_id.find(id) else { return };
         let Some((mut payload, mut cursor)) = held.outgoing.take() else { return };
         let result = held.put(&payload, &mut cursor);
         if result.is_ok() && !cursor.is_done(&payload) {
@@ -134,7 +164,7 @@ impl Rings {
     }
 
     pub(crate) fn pause(&mut self, id: ConnectionId, is_paused: bool) {
-        if let Some(held) = self.by_id.get_mut(&id) {
+        if let Some(held) = self.by_id.find(id) {
             held.is_paused = is_paused;
             self.wake(id);
         }
@@ -142,7 +172,7 @@ impl Rings {
 
     /// Looks at it in the next turn.
     pub(crate) fn wake(&mut self, id: ConnectionId) {
-        let Some(held) = self.by_id.get_mut(&id) else { return };
+        let Some(held) = self.by_id.find(id) else { return };
         held.quiet_turns = 0;
         if !held.is_awake {
             held.is_awake = true;
@@ -158,7 +188,7 @@ impl Rings {
             self.go_on_sending(id);
             let had = events.len();
             self.take(id, events);
-            let held = self.by_id.get_mut(&id).expect("it is awake");
+            let held = self.by_id.find(id).expect("it is awake");
             held.quiet_turns = if events.len() > had { 0 } else { held.quiet_turns + 1 };
             if held.quiet_turns >= QUIET_TURNS_MAX && held.falls_asleep() {
                 self.awake.swap_remove(at);
@@ -169,18 +199,18 @@ impl Rings {
     /// Whether one that is awake has anything to do.
     pub(crate) fn has_news(&mut self) -> bool {
         let Rings { awake, by_id, .. } = self;
-        awake.iter().any(|id| by_id.get_mut(id).expect("it is awake").has_news())
+        awake.iter().any(|id| by_id.find(*id).expect("it is awake").has_news())
     }
 
     /// Has all be rung from now on; those that have news by then stay awake.
     pub(crate) fn fall_asleep(&mut self) {
         let Rings { awake, by_id, .. } = self;
-        awake.retain(|id| !by_id.get_mut(id).expect("it is awake").falls_asleep());
+        awake.retain(|id| !by_id.find(*id).expect("it is awake").falls_asleep());
     }
 
     /// Takes out what there is, as much as a turn may bring.
     fn take(&mut self, id: ConnectionId, events: &mut Vec<Event>) {
-        let held = self.by_id.get_mut(&id).expect("the caller has looked");
+        let held = self.by_id.find(id).expect("the caller has looked");
         if held.is_paused || held.has_ended {
             return;
         }
@@ -196,7 +226,7 @@ impl Rings {
 
     fn take_out(&mut self, id: ConnectionId, count: usize, events: &mut Vec<Event>) {
         let Some(index) = self.free.pop().or_else(|| self.new_buffer()) else { return };
-        let held = self.by_id.get_mut(&id).expect("the caller has looked");
+        let held = self.by_id.find(id).expect("the caller has looked");
         let bytes = &mut self.buffers[usize::from(index)];
         bytes.clear();
         held.end.take(count, bytes);
@@ -221,7 +251,7 @@ impl Rings {
         error: Option<std::io::Error>,
         events: &mut Vec<Event>,
     ) {
-        let Some(held) = self.by_id.get_mut(&id) else { return };
+        let Some(held) = self.by_id.find(id) else { return };
         if held.has_ended {
             return;
         }
@@ -231,7 +261,7 @@ impl Rings {
         for _ in 0..ring_bytes.div_ceil(TAKE_MAX) {
             self.take(id, events);
         }
-        let held = self.by_id.get_mut(&id).expect("just found");
+        let held = self.by_id.find(id).expect("just found");
         if !std::mem::replace(&mut held.has_ended, true) {
             events.push(Event::Closed { connection: id, error });
         }

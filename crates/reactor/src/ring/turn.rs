@@ -2,7 +2,7 @@
 //! finds nothing spins for a moment before it sleeps.
 //!
 //! While rings bring something, the backend is asked only if it has something to do, as far as it
-//! can tell, and every `TURNS_BESIDE_MAX` turns. Spinning has a bound, comes once behind something
+//! can tell, and when `BESIDE_MAX` is over. Spinning has a bound, comes once behind something
 //! that a ring has brought, and ever more seldom where it finds nothing.
 
 use std::io;
@@ -13,8 +13,8 @@ use super::rings::Rings;
 use crate::reactor::{Implementation, Reactor, backend};
 use crate::{ConnectionId, Event, Payload};
 
-/// Turns of rings in a row in which the backend is not asked.
-const TURNS_BESIDE_MAX: u32 = 32;
+/// For how long rings alone are served: epoll cannot tell that others wait.
+const BESIDE_MAX: Duration = Duration::from_micros(50);
 
 /// Looks at the rings between two looks at the clock and the backend.
 const LOOKS: usize = 16;
@@ -76,12 +76,13 @@ impl Spin {
 pub(crate) struct Around {
     pub(crate) rings: Rings,
     spin: Spin,
-    turns_beside: u32,
+    /// When the backend was last asked.
+    asked: Instant,
 }
 
 impl Around {
     pub(crate) fn new(spin: Duration) -> Around {
-        Around { rings: Rings::new(), spin: Spin::new(spin), turns_beside: 0 }
+        Around { rings: Rings::new(), spin: Spin::new(spin), asked: Instant::now() }
     }
 }
 
@@ -116,7 +117,7 @@ impl Reactor {
     ) -> io::Result<()> {
         let Reactor { implementation, around, .. } = self;
         let around = around.as_deref_mut().expect("the caller has looked");
-        let Around { rings, spin, turns_beside } = around;
+        let Around { rings, spin, asked } = around;
         let had = events.len();
         rings.poll(events);
         let has_found = |rings: &Rings, events: &Vec<Event>| {
@@ -132,14 +133,13 @@ impl Reactor {
             }
         }
         let must_not_block = has_found(rings, events) || rings.has_awake();
-        *turns_beside += 1;
         let mut result = Ok(());
-        if !must_not_block || *turns_beside >= TURNS_BESIDE_MAX || !is_quiet(implementation) {
-            *turns_beside = 0;
+        if !must_not_block || !is_quiet(implementation) || asked.elapsed() >= BESIDE_MAX {
             let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
             let from = events.len();
             result = backend!(&mut *implementation, backend => backend.wait(timeout, events));
             sort_out(implementation, rings, from, events);
+            *asked = Instant::now();
         }
         rings.take_reports(events);
         result
