@@ -44,6 +44,8 @@ use crate::{commands, following, loading};
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
+/// What a ring takes besides its socket.
+const RING_DESCRIPTORS: u64 = 2;
 
 /// Where the process id of a server in the background stands, if nothing else is configured: as in
 /// Redis, so that who stops one by that file stops this one.
@@ -202,7 +204,8 @@ fn ready(shared: &Shared) {
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
 fn limit_clients(config: &mut Config) {
     let wanted = u64::from(config.maxclients) + SPARE_DESCRIPTORS;
-    let got = limits::raise_open_files(wanted);
+    let of_rings = RING_DESCRIPTORS * u64::from(config.ring.clients_max);
+    let got = limits::raise_open_files(wanted + of_rings);
     if got < wanted {
         let clients = got.saturating_sub(SPARE_DESCRIPTORS).max(1) as u32;
         warning!(
@@ -297,7 +300,8 @@ fn reactor_options(config: &Config) -> Options {
         IoBackend::IoUring => BackendChoice::Uring,
         IoBackend::Epoll => BackendChoice::Epoll,
     };
-    Options { backend, ..Options::default() }
+    let ring_spin = Duration::from_micros(config.ring.spin.into());
+    Options { backend, ring_spin, ..Options::default() }
 }
 
 /// A worker that has its reactor, which belongs to its thread, and waits for the rest.
