@@ -3,6 +3,7 @@
 use kvasir_persistence::aof::record::{NoRecord, Record, parse};
 use kvasir_resp::args::{Args, ArgsBuf};
 
+use crate::following::host::Wire;
 use crate::following::link::Link;
 use crate::loading::replay::Replayer;
 
@@ -31,7 +32,10 @@ impl From<String> for Ended {
 }
 
 /// Executes what comes, until the link ends.
-pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
+pub async fn execute<W: Wire>(
+    link: &mut Link<W>,
+    replayer: &mut Replayer,
+) -> Result<(), Ended> {
     let mut transaction: Option<Transaction> = None;
     let mut count = 0_u64;
     link.acknowledge()?;
@@ -41,7 +45,7 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
             link.pass(1);
             continue;
         }
-        if !link.wait_for_pause()? {
+        if !link.wait_for_pause().await? {
             return Ok(());
         }
         let bytes = link.unused();
@@ -52,7 +56,7 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
             }
             Err(NoRecord::Incomplete) => {
                 replayer.rest();
-                link.receive()?;
+                link.receive().await?;
                 replayer.look_around();
                 continue;
             }
