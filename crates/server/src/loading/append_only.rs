@@ -207,7 +207,7 @@ fn begin(shared: &Shared, files: &mut Files<RealDisk>, env: &Env) -> io::Result<
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
     let cancel = shared.saving.loading.cancel();
-    let saved = save_base(shared, (env, cancel), (&target, format), |_| {});
+    let saved = save_base(shared, (env, cancel), (&RealDisk, &target, format), |_| {});
     let saved = saved.map_err(io::Error::other)?;
     let mut state = lock(&shared.aof.state);
     (state.size, state.base_size) = (saved.bytes, saved.bytes);

@@ -29,7 +29,7 @@ use kvasir_table::Table;
 
 use crate::info::crash;
 use crate::log::{self, notice, warning};
-use crate::machine::{paging, process};
+use crate::machine::{memory, paging, process};
 use crate::net::listen::{self, Open};
 use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
@@ -277,7 +277,7 @@ pub fn assemble(
 }
 
 /// A replica from the first moment, if it is to be one.
-fn follow_as_configured(shared: &Shared) {
+pub fn follow_as_configured(shared: &Shared) {
     if let [host, port] = &shared.config().replication.primary[..]
         && let Ok(port) = port.parse()
     {
@@ -374,6 +374,7 @@ fn facts(config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
         users_of_arguments,
         hash_seed: u64::from_le_bytes(seed),
         maxclients: config.maxclients as usize,
+        used_bytes: memory::used_bytes,
     })
 }
 

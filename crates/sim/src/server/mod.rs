@@ -6,8 +6,6 @@
 //! setup, and whatever is found is found again.
 
 mod client;
-mod ledger;
-mod machine;
 mod world;
 
 use kvasir_config::Config;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use kvasir_keyspace::error::Error;
 use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::disk::RealDisk;
 use kvasir_reactor::clock;
 use kvasir_structures::locks::{lock, wait};
 
@@ -129,7 +130,7 @@ fn rewrite(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
         (files.claim(), base.clone(), files.path(&base.name))
     };
     let mut has_switched = false;
-    let saved = save_base(shared, (&env, cancel), (&target, format), |_| {
+    let saved = save_base(shared, (&env, cancel), (&RealDisk, &target, format), |_| {
         has_switched = aof.switch_at(shared.keyspace.log.end(), shared.replication.stream_db());
     });
     // Whatever became of the snapshot, the log has to have gone on before the next one.

@@ -116,6 +116,11 @@ pub fn start(store: &'static Store) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether somebody waits for one.
+pub fn is_wanted(store: &Store) -> bool {
+    lock(&store.replication.waiting).since.is_some()
+}
+
 /// Returns once a snapshot is to be taken.
 fn wait(store: &Store) {
     let replication = &store.replication;
@@ -139,7 +144,8 @@ fn wait(store: &Store) {
     }
 }
 
-fn take(store: &'static Store) -> Result<(), SaveError> {
+/// Takes one for all that wait.
+pub fn take(store: &'static Store) -> Result<(), SaveError> {
     let start = Instant::now();
     let file = Arc::new(SyncFile::create(mark()?)?);
     store.replication.is_syncing.store(true, Relaxed);

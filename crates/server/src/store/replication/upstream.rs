@@ -99,11 +99,20 @@ impl Upstream {
     pub fn wait(&self) -> (Primary, u64) {
         let mut state = lock(&self.state);
         loop {
-            if let Some(primary) = &state.primary {
-                return (primary.clone(), self.version.load(Relaxed));
+            if let Some(wish) = self.wish_of(&state) {
+                return wish;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// As `wait`, if there is one.
+    pub fn wish(&self) -> Option<(Primary, u64)> {
+        self.wish_of(&lock(&self.state))
+    }
+
+    fn wish_of(&self, state: &State) -> Option<(Primary, u64)> {
+        Some((state.primary.clone()?, self.version.load(Relaxed)))
     }
 
     /// Rests, unless another one is to be followed.
