@@ -14,3 +14,11 @@ pub mod luck;
 mod machine;
 pub mod replication;
 pub mod server;
+
+use kvasir_config::Loglevel;
+
+/// Has servers log nothing: of many worlds nobody would read it.
+pub fn be_quiet() {
+    let config = kvasir_config::Config { loglevel: Loglevel::Nothing, ..Default::default() };
+    kvasir_server::log::refresh(&config);
+}

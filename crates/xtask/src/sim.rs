@@ -102,6 +102,9 @@ pub fn main(options: &Options) -> Result<()> {
 
 /// Worlds of these seeds, in this process.
 fn run_worlds(part: Part, seeds: Range<u64>) -> Result<()> {
+    if seeds.end - seeds.start > 1 {
+        kvasir_sim::be_quiet();
+    }
     let mut all = [0; 3];
     for seed in seeds.clone() {
         let again = || format!("again: cargo xtask sim --part {} --seed {seed}", part.name());
@@ -167,8 +170,10 @@ pub fn check() -> Result<()> {
     sim(0..u64::MAX, POINTS)?;
     worlds(Part::Server, Part::Server.worlds())?;
     worlds(Part::Replication, Part::Replication.worlds())?;
+    kvasir_sim::be_quiet();
     for canary in [replication::Canary::AcknowledgesEarly, replication::Canary::GoesOnElsewhere] {
-        let found = |seed| replication::run(replication::Setup { seed, canary: Some(canary) }).err();
+        let found =
+            |seed| replication::run(replication::Setup { seed, canary: Some(canary) }).err();
         let Some(found) = (0..WORLDS_FOR_CANARY).find_map(found) else {
             bail!("the canary {canary:?} was not found")
         };

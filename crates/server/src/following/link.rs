@@ -39,6 +39,8 @@ pub struct Link<W> {
     /// What was received and not used.
     bytes: Vec<u8>,
     used: usize,
+    /// What is received comes here first.
+    buffer: Box<[u8]>,
     /// What was received of packed pieces, once the stream comes in such.
     packed: Option<Vec<u8>>,
     heard_ns: u64,
@@ -81,6 +83,7 @@ impl<W: Wire> Link<W> {
             wire,
             bytes: Vec::new(),
             used: 0,
+            buffer: vec![0; READ_SIZE].into(),
             packed: None,
             heard_ns: clock::monotonic_ns(),
             acknowledged_ns: None,
@@ -281,12 +284,10 @@ impl<W: Wire> Link<W> {
     }
 
     async fn read(&mut self) -> std::io::Result<usize> {
+        let size = self.wire.read(&mut self.buffer).await?;
         let bytes = self.packed.as_mut().unwrap_or(&mut self.bytes);
-        let len = bytes.len();
-        bytes.resize(len + READ_SIZE, 0);
-        let read = self.wire.read(&mut bytes[len..]).await;
-        bytes.truncate(len + read.as_ref().map_or(0, |size| *size));
-        read
+        bytes.extend_from_slice(&self.buffer[..size]);
+        Ok(size)
     }
 
     /// While clients are paused, so is the primary; false: it is not wanted any more.
@@ -355,8 +356,7 @@ impl<W: Wire> Link<W> {
 /// The link as a client of this server, which can be listed and killed as any other.
 fn client(shared: &'static Shared, wire: &impl Wire) -> std::io::Result<Arc<Client>> {
     let (peer, local) = wire.addresses()?;
-    let origin =
-        Origin { address: peer.into(), local_address: local.into(), ..Origin::default() };
+    let origin = Origin { address: peer.into(), local_address: local.into(), ..Origin::default() };
     // It takes no client's place.
     shared.clients.try_reserve(usize::MAX);
     let client = shared.clients.add(WORKER, origin, clock::now_unix_ms());

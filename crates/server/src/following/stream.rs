@@ -32,10 +32,7 @@ impl From<String> for Ended {
 }
 
 /// Executes what comes, until the link ends.
-pub async fn execute<W: Wire>(
-    link: &mut Link<W>,
-    replayer: &mut Replayer,
-) -> Result<(), Ended> {
+pub async fn execute<W: Wire>(link: &mut Link<W>, replayer: &mut Replayer) -> Result<(), Ended> {
     let mut transaction: Option<Transaction> = None;
     let mut count = 0_u64;
     link.acknowledge()?;

@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use std::{io, thread};
 
+use crate::following::follow;
 use crate::following::host::Host;
 use crate::following::link::{LOOK, patience};
 use crate::following::wire::Socket;
-use crate::following::follow;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::{Primary, Upstream};

@@ -33,7 +33,8 @@ impl SyncFile {
     pub fn create(mark: [u8; 40]) -> io::Result<SyncFile> {
         // It loses its name within microseconds.
         let path = temporary_name("sync");
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         std::fs::remove_file(&path)?;
         Ok(SyncFile { file, len: AtomicU64::new(0), progress: AtomicU8::new(0), mark })
     }

@@ -253,7 +253,9 @@ fn start_workers(
     loading::begin_if_there_is_something(shared);
     let started = saving::start(shared).and_then(|()| freeing::start(shared));
     let started = started.and_then(|()| sync::start(shared)).and_then(|()| tail::start(shared));
-    started.and_then(|()| following::thread::start(shared, commands::numbered())).map_err(no_thread)?;
+    started
+        .and_then(|()| following::thread::start(shared, commands::numbered()))
+        .map_err(no_thread)?;
     follow_as_configured(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))

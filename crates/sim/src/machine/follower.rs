@@ -57,7 +57,12 @@ enum What {
 }
 
 impl Follower {
-    pub fn new(shared: &'static Shared, network: &Network, ip: IpAddr, fault: Option<Elsewhere>) -> Follower {
+    pub fn new(
+        shared: &'static Shared,
+        network: &Network,
+        ip: IpAddr,
+        fault: Option<Elsewhere>,
+    ) -> Follower {
         let waits = Rc::new(Waits::default());
         let host = SimHost { network: network.clone(), ip, fault, waits: Rc::clone(&waits) };
         let future = Box::pin(follow(shared, commands::numbered(), host));

@@ -2,15 +2,16 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Release;
+use std::sync::{Arc, Mutex};
 
 use kvasir_persistence::aof::files::{Files as AofFiles, Increment};
 use kvasir_persistence::aof::load::{AofError, load};
 use kvasir_persistence::aof::manifest::Manifest;
 use kvasir_persistence::aof::output::Plain;
 use kvasir_persistence::disk::DiskFile;
+use kvasir_persistence::snapshot::Entrance;
 use kvasir_reactor::clock;
 use kvasir_resp::encode::encode_request;
 use kvasir_server::commands;
@@ -125,7 +126,9 @@ impl Log {
                 keeper.insert(new).begin_in(db);
             })
         };
-        begin_with_base(&shared.store, &Default::default(), (&*disk, &mut files), begin)?;
+        let (files_of, cancel) = ((&*disk, &mut files), Arc::default());
+        let entrance = Entrance::Inside(&mut shared.gate.exclusive());
+        begin_with_base(&shared.store, &cancel, files_of, entrance, begin)?;
         *lock(kept) = Some(files);
         shared.aof.begin_to_count();
         self.due_ns = Some(0);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use kvasir_config::Config;
 use kvasir_config::load::Loaded;
+use kvasir_persistence::snapshot::Entrance;
 use kvasir_reactor::sim::Network;
 use kvasir_reactor::{Listener, Reactor, clock};
 use kvasir_server::commands;
@@ -18,7 +19,7 @@ use kvasir_server::net::tls::context::Endpoint;
 use kvasir_server::run::worker::Worker;
 use kvasir_server::start::{assemble, follow_as_configured};
 use kvasir_server::state::shared::Shared;
-use kvasir_server::store::Facts;
+use kvasir_server::store::{Facts, random_id};
 use kvasir_server::store::replication::sync;
 
 use crate::disk::SimDisk;
@@ -78,7 +79,7 @@ impl Server {
         let config = loaded.config;
         let tls = Endpoint::new(&config.tls)?;
         let wakers = reactors.iter().map(Reactor::waker).collect();
-        let facts = facts(&config);
+        let facts = facts(&config)?;
         let shared = assemble(config, facts, access, tls, wakers);
         follow_as_configured(shared);
         let log = Log::open(shared, disk)?;
@@ -110,7 +111,10 @@ impl Server {
             Part::Worker(index) => self.step_worker(index)?,
             Part::Log => self.log.step()?,
             Part::Follower => self.follower.step(),
-            Part::Sync => sync::take(self.shared).map_err(|error| error.to_string())?,
+            Part::Sync => {
+                let entrance = Entrance::Inside(&mut self.shared.gate.exclusive());
+                sync::take(self.shared, entrance).map_err(|error| error.to_string())?;
+            }
         }
         Ok(())
     }
@@ -123,9 +127,9 @@ impl Server {
     }
 }
 
-fn facts(config: &Config) -> Facts {
-    Facts {
-        run_id: "5".repeat(40),
+fn facts(config: &Config) -> Result<Facts, String> {
+    Ok(Facts {
+        run_id: random_id().map_err(|error| error.to_string())?,
         identity: "simulated".into(),
         started_ms: clock::now_unix_ms(),
         backend: "sim".into(),
@@ -136,5 +140,5 @@ fn facts(config: &Config) -> Facts {
         hash_seed: HASH_SEED,
         maxclients: config.maxclients as usize,
         used_bytes: || USED_BYTES,
-    }
+    })
 }

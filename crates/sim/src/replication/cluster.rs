@@ -280,10 +280,9 @@ impl Cluster {
         let expect = of(self.primary);
         match (0..self.count()).find(|node| of(*node) != expect) {
             None => Ok(()),
-            Some(node) => Err(format!(
-                "server {node} has other data than the primary: {}",
-                self.describe()
-            )),
+            Some(node) => {
+                Err(format!("server {node} has other data than the primary: {}", self.describe()))
+            }
         }
     }
 }

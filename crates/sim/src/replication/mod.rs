@@ -76,6 +76,9 @@ impl Setup {
     fn config(self) -> Config {
         let mut rng = self.rng();
         let mut config = Config { databases: 2, protected_mode: false, ..Config::default() };
+        config.persistence.snapshot_threads = 1;
+        // It looks at memory that is not this world's own.
+        config.memory.defrag.activedefrag = false;
         config.aof.appendonly = true;
         config.aof.use_rdb_preamble = false;
         config.aof.appendfsync = match rng.below(3) {

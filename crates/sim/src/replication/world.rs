@@ -22,6 +22,8 @@ const STEPS: usize = 4_000;
 const CRASH_ONE_IN: usize = 900;
 /// ...after which the server starts again within so long, ...
 const DOWN_NS: usize = 800_000_000;
+/// ...or power goes everywhere, ...
+const BLACKOUT_ONE_IN: usize = 4_000;
 /// ...or connections between two that break, ...
 const RESET_ONE_IN: usize = 400;
 /// ...or two that hear nothing of each other for a while.
@@ -118,6 +120,13 @@ impl World {
         }
         if self.rng.below(CRASH_ONE_IN) == 0 && self.cluster.is_up(node) {
             self.crash(node);
+        }
+        if self.rng.below(BLACKOUT_ONE_IN) == 0 {
+            for node in 0..self.cluster.count() {
+                if self.cluster.is_up(node) {
+                    self.crash(node);
+                }
+            }
         }
         let elect_one_in =
             if self.cluster.has_primary() { ELECT_ANOTHER_ONE_IN } else { ELECT_ONE_IN };

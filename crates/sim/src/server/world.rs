@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use kvasir_config::aof::Fsync;
 use kvasir_keyspace::rng::Rng;
-use kvasir_reactor::clock;
+use kvasir_reactor::{clock, random};
 use kvasir_reactor::sim::{Network, Received};
 use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
@@ -84,6 +84,7 @@ impl World {
     pub fn new(setup: Setup) -> World {
         let mut rng = Rng::new(setup.seed.wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95));
         let network = Network::new(rng.draw());
+        random::simulate(rng.draw());
         World {
             setup,
             host: Host { network, ip: SERVER, port: PORT, workers: 1 + rng.below(3) },
@@ -116,7 +117,8 @@ impl World {
     }
 
     fn start(&mut self) -> Result<(), String> {
-        self.server = Some(Server::start(&self.host, &self.disk, self.setup.server_config(), None)?);
+        self.server =
+            Some(Server::start(&self.host, &self.disk, self.setup.server_config(), None)?);
         Ok(())
     }
 
@@ -174,8 +176,7 @@ impl World {
     fn dues(&mut self, outside: Outside) -> Vec<(u64, Actor)> {
         let server = self.server.as_mut().expect("it runs");
         let server = server.dues().into_iter();
-        let mut dues: Vec<_> =
-            server.map(|(ns, part)| (Some(ns), Actor::Server(part))).collect();
+        let mut dues: Vec<_> = server.map(|(ns, part)| (Some(ns), Actor::Server(part))).collect();
         match outside {
             Outside::Judge(ns) => dues.push((ns, Actor::Judge)),
             Outside::Clients => {

@@ -18,6 +18,7 @@ use kvasir_config::Config;
 use kvasir_persistence::aof::files::{Files, Increment};
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::{Disk, RealDisk};
+use kvasir_persistence::snapshot::Entrance;
 use kvasir_reactor::clock;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
@@ -93,7 +94,8 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
         let thread = spawn(shared, increment, output)?;
         Ok(move |reader, db| thread.go(reader, db))
     };
-    match begin_with_base(shared, cancel, (&RealDisk, &mut files), begin) {
+    let entrance = Entrance::Gate(shared.gate);
+    match begin_with_base(shared, cancel, (&RealDisk, &mut files), entrance, begin) {
         Ok(bytes) => {
             shared.aof.begin(files);
             if lock(&shared.aof.state).is_stopping {
@@ -121,6 +123,7 @@ pub fn begin_with_base<D: Disk, W: FnOnce(Reader<'static>, u16)>(
     shared: &'static Store,
     cancel: &Arc<Cancel>,
     (disk, files): (&D, &mut Files<D>),
+    entrance: Entrance<'_, '_>,
     begin: impl FnOnce(Increment<D::File>) -> io::Result<W>,
 ) -> Result<u64, String> {
     let text = |error: io::Error| error.to_string();
@@ -131,7 +134,7 @@ pub fn begin_with_base<D: Disk, W: FnOnce(Reader<'static>, u16)>(
     let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
-    let saved = save_base(shared, (&env, cancel), (disk, &target, format), |pass| {
+    let saved = save_base(shared, (&env, cancel), (disk, &target, format), entrance, |pass| {
         // What changed while nothing was logged is of no history that anybody knows.
         if !shared.keyspace.log.is_open() && !shared.replication.upstream.is_replica() {
             shared.replication.begin_history(shared.keyspace.log.end());
@@ -160,7 +163,13 @@ pub fn write_base(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
     let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
-    let saved = save_base(shared, (&env, cancel), (&RealDisk, &target, format), |_| {});
+    let saved = save_base(
+        shared,
+        (&env, cancel),
+        (&RealDisk, &target, format),
+        Entrance::Gate(shared.gate),
+        |_| {},
+    );
     let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
         let behind_all = files.manifest().last_increment() + 1;
         files.take_base(base.clone(), behind_all).map_err(|error| error.to_string())?;

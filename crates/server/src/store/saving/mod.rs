@@ -458,13 +458,13 @@ pub fn save_base(
     shared: &Store,
     (env, cancel): (&Env, &Arc<Cancel>),
     (disk, target, format): (&impl Disk, &Path, Format),
+    entrance: Entrance<'_, '_>,
     at_cut: impl FnOnce(&mut ExclusivePass<'_>),
 ) -> Result<Saved, SaveError> {
     let config = shared.config();
     let place = Place { target, id: new_id()?, files: 1 };
     let options = Options { format, ..options(&config) };
     let snapshot = snapshot(shared, &config, env, cancel);
-    let entrance = Entrance::Gate(shared.gate);
     let saved = snapshot.run(entrance, (disk, place), &options, |pass| {
         at_cut(pass);
         beside(shared, env, true)
