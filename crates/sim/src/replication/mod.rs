@@ -77,6 +77,8 @@ impl Setup {
         let mut rng = self.rng();
         let mut config = Config { databases: 2, protected_mode: false, ..Config::default() };
         config.persistence.snapshot_threads = 1;
+        // Looking for what expires is most of what idle servers do.
+        config.hz = 1;
         // It looks at memory that is not this world's own.
         config.memory.defrag.activedefrag = false;
         config.aof.appendonly = true;

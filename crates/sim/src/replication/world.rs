@@ -17,13 +17,13 @@ use crate::machine::Part;
 
 const CLIENTS: usize = 4;
 /// Steps of a run.
-const STEPS: usize = 4_000;
+const STEPS: usize = 3_000;
 /// One of so many steps has a crash, ...
 const CRASH_ONE_IN: usize = 900;
 /// ...after which the server starts again within so long, ...
 const DOWN_NS: usize = 800_000_000;
 /// ...or power goes everywhere, ...
-const BLACKOUT_ONE_IN: usize = 4_000;
+const BLACKOUT_ONE_IN: usize = 3_000;
 /// ...or connections between two that break, ...
 const RESET_ONE_IN: usize = 400;
 /// ...or two that hear nothing of each other for a while.
@@ -119,12 +119,14 @@ impl World {
             _ => {}
         }
         if self.rng.below(CRASH_ONE_IN) == 0 && self.cluster.is_up(node) {
-            self.crash(node);
+            let luck = if self.rng.below(2) == 0 { Luck::KILLED } else { self.some_luck() };
+            self.crash(node, luck);
         }
         if self.rng.below(BLACKOUT_ONE_IN) == 0 {
             for node in 0..self.cluster.count() {
                 if self.cluster.is_up(node) {
-                    self.crash(node);
+                    let luck = self.some_luck();
+                    self.crash(node, luck);
                 }
             }
         }
@@ -154,10 +156,9 @@ impl World {
         }
     }
 
-    fn crash(&mut self, node: usize) {
+    fn crash(&mut self, node: usize, luck: Luck) {
         self.note(200 + node as u64);
         let start_ns = self.now_ns + self.rng.below(DOWN_NS) as u64;
-        let luck = if self.rng.below(2) == 0 { Luck::KILLED } else { self.some_luck() };
         self.cluster.crash(node, luck, start_ns);
         self.ran.crashes += 1;
     }
@@ -210,7 +211,8 @@ impl World {
         }
         self.cluster.step(node, step)?;
         if writes && self.cluster.has_noted(node) {
-            self.crash(node);
+            let luck = self.some_luck();
+            self.crash(node, luck);
         }
         Ok(())
     }
