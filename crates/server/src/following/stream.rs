@@ -1,4 +1,4 @@
-//! The stream of the primary: its calls are executed one after another, a transaction as one.
+//! The stream of the primary: its calls are executed in batches, a transaction as one.
 
 use kvasir_persistence::aof::record::{NoRecord, Record, parse};
 use kvasir_resp::args::{Args, ArgsBuf};
@@ -44,6 +44,17 @@ pub async fn execute<W: Wire>(link: &mut Link<W>, replayer: &mut Replayer) -> Re
         }
         if !link.wait_for_pause().await? {
             return Ok(());
+        }
+        if transaction.is_none() {
+            let size = replayer.follow_batch(link.unused()).map_err(Ended::Unusable)?;
+            if size > 0 {
+                link.pass(size);
+                replayer.look_around();
+                if !link.is_wanted() {
+                    return Ok(());
+                }
+                continue;
+            }
         }
         let bytes = link.unused();
         let (words, size) = match parse(bytes) {

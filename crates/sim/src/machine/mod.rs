@@ -19,8 +19,8 @@ use kvasir_server::net::tls::context::Endpoint;
 use kvasir_server::run::worker::Worker;
 use kvasir_server::start::{assemble, follow_as_configured};
 use kvasir_server::state::shared::Shared;
-use kvasir_server::store::{Facts, random_id};
 use kvasir_server::store::replication::sync;
+use kvasir_server::store::{Facts, random_id};
 
 use crate::disk::SimDisk;
 use follower::Follower;

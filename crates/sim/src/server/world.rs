@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use kvasir_config::aof::Fsync;
 use kvasir_keyspace::rng::Rng;
-use kvasir_reactor::{clock, random};
 use kvasir_reactor::sim::{Network, Received};
+use kvasir_reactor::{clock, random};
 use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
