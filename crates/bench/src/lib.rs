@@ -8,6 +8,7 @@
 
 mod aof;
 mod aof_calls;
+mod chase;
 mod churn;
 mod commands;
 mod compression;
@@ -56,7 +57,7 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication
+    /// replication, chase, full-sync
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -128,6 +129,8 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "compression", run: compression::run },
     Scenario { name: "aof", run: aof::run },
     Scenario { name: "replication", run: replication::run },
+    Scenario { name: "chase", run: chase::run_chase },
+    Scenario { name: "full-sync", run: chase::run_full_sync },
 ];
 
 /// A kind of server to be measured.

@@ -12,6 +12,7 @@ pub mod isolation;
 pub mod linear;
 pub mod programs;
 pub mod replay;
+pub mod replicas;
 pub mod robust;
 pub mod snapshots;
 pub mod torture;
