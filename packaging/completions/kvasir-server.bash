@@ -92,6 +92,10 @@ _kvasir_server() {
             --memcached-unixsocket
             --memcached-unixsocketperm
             --memcached-item-size-max
+            --ring-size
+            --ring-size-max
+            --ring-clients-max
+            --ring-spin
             --tls-port
             --tls-memcached
             --tls-cert-file
@@ -241,6 +245,7 @@ _kvasir_server() {
             --min-replicas-max-lag
             --masterauth
             --masteruser
+            --bind-source-addr
             --replica-announce-ip
             --replica-announce-port
             --replica-announced
@@ -255,6 +260,9 @@ _kvasir_server() {
             --propagation-error-behavior
             --rdb-del-sync-files
             --shutdown-timeout
+            --analytics-memory
+            --analytics-threads
+            --analytics-reader-timeout
             --sanitize-dump-payload
             --dynamic-hz
             --activerehashing
