@@ -9,6 +9,7 @@
 mod analytics;
 mod aof;
 mod aof_calls;
+mod chase;
 mod churn;
 mod commands;
 mod compression;
@@ -57,7 +58,7 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication, analytics
+    /// replication, chase, full-sync, analytics
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -132,6 +133,8 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "compression", run: compression::run },
     Scenario { name: "aof", run: aof::run },
     Scenario { name: "replication", run: replication::run },
+    Scenario { name: "chase", run: chase::run_chase },
+    Scenario { name: "full-sync", run: chase::run_full_sync },
     Scenario { name: "analytics", run: analytics::run },
 ];
 

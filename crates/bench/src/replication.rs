@@ -164,7 +164,7 @@ fn watch(primary: &Server, is_over: &AtomicBool) -> Result<f64> {
     Ok(most)
 }
 
-fn wait_until_equal(primary: &Server, replica: &Server) -> Result<()> {
+pub fn wait_until_equal(primary: &Server, replica: &Server) -> Result<()> {
     let (mut client, mut reader) = (primary.client()?, replica.client()?);
     let offset = field(&info(&mut client)?, "master_repl_offset");
     wait_for(&mut reader, "the replica has all", |info| {
@@ -182,12 +182,12 @@ fn wait_for(client: &mut Client, what: &str, is_so: impl Fn(&str) -> bool) -> Re
     Ok(())
 }
 
-fn info(client: &mut Client) -> Result<String> {
+pub fn info(client: &mut Client) -> Result<String> {
     client.text(&[b"INFO", b"all"])
 }
 
 /// 0 where there is no such field.
-fn field(info: &str, name: &str) -> f64 {
+pub fn field(info: &str, name: &str) -> f64 {
     let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok();
     info.lines().find_map(value).unwrap_or(0.0)
 }
@@ -200,7 +200,7 @@ fn faults(pid: u32) -> Result<f64> {
 }
 
 /// A figure of the process, in KB.
-fn status(pid: u32, name: &str) -> Result<f64> {
+pub fn status(pid: u32, name: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).context("a figure")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)

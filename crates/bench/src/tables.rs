@@ -371,4 +371,33 @@ pub static TABLES: &[Table] = &[
             column("full_syncs", "full syncs", 0),
         ],
     },
+    Table {
+        name: "chase",
+        title: "A replica that starts empty behind a link of 80 Mbit/s, while clients write twice that",
+        note: "Clients overwrite 50,000 keys with values of 1 KB at 20 MB a second, for ten minutes \
+               if not told otherwise, with all options as they are by default. Behind is how long \
+               after the last write the replica has all.",
+        columns: &[
+            column("written_mb", "written MB", 0),
+            column("sent_mb", "over the link MB", 0),
+            column("full_syncs", "full syncs", 0),
+            compared("peak_mb", "peak MB resident", 0),
+            column("disk_mb", "on disk MB", 0),
+            compared("behind_s", "behind s", 1),
+        ],
+    },
+    Table {
+        name: "full-sync",
+        title: "A replica that gets a large data set, while a client reads and writes",
+        note: "Added is what the primary takes more, at most; a call is a PING and a SET, every 200 \
+               us from a thread of its own. The machine's share of the longest wait is told apart.",
+        columns: &[
+            column("data_mb", "resident MB before", 0),
+            compared("added_mb", "added MB", 0),
+            compared("sync_s", "synchronized s", 1),
+            compared("max_ms", "longest call ms", 1),
+            compared("p99_ms", "p99 ms", 2),
+            column("stall_max_ms", "machine's longest stall ms", 1),
+        ],
+    },
 ];

@@ -134,17 +134,21 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Every option at the default of its row.
     fn default() -> Config {
+        Config::of_table()
+    }
+}
+
+impl Config {
+    /// Every option at the default of its row.
+    pub fn of_table() -> Config {
         let mut config = Config::blank();
         for row in table::all() {
             row.reset(&mut config);
         }
         config
     }
-}
 
-impl Config {
     /// Where to listen for TCP, in the order of `bind`.
     pub fn bind_addresses(&self) -> Vec<BindAddress<'_>> {
         self.bind.iter().map(|word| BindAddress::parse(word)).collect()
@@ -290,7 +294,7 @@ impl BindAddress<'_> {
 }
 
 /// Permission bits of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileMode(pub u32);
 
 /// Number of worker threads.
@@ -414,7 +418,7 @@ mod tests {
 
     #[test]
     fn bind_default_is_every_address() {
-        let config = Config::default();
+        let config = Config::of_table();
         let every = |optional, host| BindAddress { optional, host };
         assert_eq!(
             config.bind_addresses(),

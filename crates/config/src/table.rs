@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn defaults_parse_and_reach_their_fields() {
-        let config = Config::default();
+        let config = Config::of_table();
         for row in all() {
             let value = row.default_value();
             assert_eq!(row.value(&config), value, "{}", row.name);
@@ -528,7 +528,7 @@ mod tests {
 
     #[test]
     fn ranges_fit_their_fields() {
-        let mut config = Config::default();
+        let mut config = Config::of_table();
         for row in all() {
             let ends = match row.kind {
                 Kind::Integer { min, max }

@@ -7,11 +7,13 @@
 
 pub mod abuse;
 pub mod crashes;
+pub mod failovers;
 pub mod fuzz_diff;
 pub mod isolation;
 pub mod linear;
 pub mod programs;
 pub mod replay;
+pub mod replicas;
 pub mod robust;
 pub mod snapshots;
 pub mod torture;

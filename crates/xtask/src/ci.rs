@@ -17,7 +17,8 @@ use kvasir_harness::workspace::{
 };
 use kvasir_torture::fuzz_diff::Peer;
 use kvasir_torture::{
-    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, robust, snapshots, torture,
+    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, replicas, robust, snapshots,
+    torture,
 };
 
 use crate::{aside, fuzz, licences, missing, sim, tidy};
@@ -32,6 +33,8 @@ const SNAPSHOTS: usize = 6;
 const REPLAY_SECONDS: u64 = 6;
 /// Each way of starting the server comes up.
 const CRASHES: usize = 12;
+/// Of a primary and of a replica by turns.
+const LOSSES: usize = 10;
 /// For each kind of bad client.
 const ABUSE_SECONDS: u64 = 2;
 const ABUSE_CONNECTIONS: usize = 2000;
@@ -120,11 +123,15 @@ static STEPS: &[Step] = &[
         about: "killed under load, all that was answered is there, and a canary",
         run: kill_servers,
     },
+    Step {
+        name: "replicas",
+        about: "who is killed goes on with equal data, and a canary",
+        run: lose_partners,
+    },
     Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
     Step { name: "abuse", about: "bad clients do no harm to good ones", run: mistreat },
     Step { name: "programs", about: "real clients, queues, limiters and locks", run: real },
     Step { name: "missing", about: "every data command of the peers is there", run: missing::main },
-    Step { name: "release", about: "the release build", run: release },
 ];
 
 pub fn main(options: &Options) -> Result<()> {
@@ -216,7 +223,7 @@ fn clippy() -> Result<()> {
 /// the disk meanwhile. A step builds for itself what is not there.
 fn build() -> Result<()> {
     let others = || {
-        release()?;
+        kvasir::program()?;
         run(loom_tests().arg("--no-run"))?;
         run(asan_tests()?.arg("--no-run"))?;
         fuzz::build_all()
@@ -320,6 +327,11 @@ fn kill_servers() -> Result<()> {
     expect_failure("crashes", crashes::crashes(CRASHES, 1, true), "was answered, and")
 }
 
+fn lose_partners() -> Result<()> {
+    replicas::replicas(LOSSES, 1, false)?;
+    expect_failure("replicas", replicas::replicas(1, 1, true), "their data differ")
+}
+
 fn misuse() -> Result<()> {
     BACKENDS.iter().try_for_each(|backend| robust::robust(backend, SERVER_TEST_SECONDS, true))
 }
@@ -342,10 +354,6 @@ fn expect_failure(name: &str, result: Result<()>, words: &str) -> Result<()> {
         Err(error) => Err(error.context(format!("{name}: not what the canary planted"))),
         Ok(()) => bail!("{name}: the canary was not found"),
     }
-}
-
-fn release() -> Result<()> {
-    kvasir::program().map(drop)
 }
 
 /// Tells tests where the oracles are. A test that needs one fails without it: under CI nothing is
