@@ -18,7 +18,8 @@ pub fn may_write(entry: &Entry) -> bool {
 /// Whether this call may: one of a script or of a function that says that it writes nothing does
 /// not.
 pub fn may_call_write(
-    (scripts, libraries): (&Cache, &Libraries),
+    scripts: &Cache,
+    libraries: &Libraries,
     entry: &Entry,
     args: Args<'_>,
 ) -> bool {

@@ -163,8 +163,8 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let tls = Endpoint::new(&config.tls)?;
     let facts = facts(&config, configured_by)?;
     let claim = aof::place::claim(&config, &facts.identity)?;
-    let listeners = listen::open(&config)?;
-    let (shared, threads) = start_workers(config, facts, access, tls, listeners)?;
+    let (listeners, sockets) = listen::open(&config)?;
+    let (shared, threads) = start_workers(config, facts, access, tls, listeners, sockets)?;
     shared.aof.hold(claim);
     let config = shared.config();
     let files = made_files(&config);
@@ -222,7 +222,8 @@ fn start_workers(
     mut facts: Facts,
     access: (Table, Acl),
     tls: Endpoint,
-    (listeners, sockets): (Listeners, Vec<Open>),
+    listeners: Listeners,
+    sockets: Vec<Open>,
 ) -> Result<Running, Refusal> {
     let choice = config.memory.huge_pages;
     huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
@@ -272,7 +273,7 @@ pub fn assemble(
     let keyspace = Keyspace::new(gate, config.databases);
     keyspace.item_ids.begin(facts.started_ms * 1000);
     let workers = Workers::new(wakers, access.0.len());
-    let store = Store::new((gate, keyspace), config, facts, workers);
+    let store = Store::new(gate, keyspace, config, facts, workers);
     Box::leak(Box::new(Shared::new(store, tls, access)))
 }
 

@@ -70,7 +70,8 @@ pub struct Facts {
 
 impl Store {
     pub fn new(
-        (gate, keyspace): (&'static Gate, Keyspace),
+        gate: &'static Gate,
+        keyspace: Keyspace,
         config: Config,
         facts: Facts,
         workers: Workers,

@@ -317,7 +317,7 @@ impl Saving {
             self.file.note_saved(&taken, &shared.facts.identity);
             Ok(saved)
         });
-        self.note_end(shared, &saved, (start, changes, is_in_background));
+        self.note_end(shared, &saved, start, changes, is_in_background);
         saved
     }
 
@@ -326,7 +326,9 @@ impl Saving {
         &self,
         shared: &Store,
         saved: &Result<Saved, SaveError>,
-        (start, changes, is_in_background): (Instant, u64, bool),
+        start: Instant,
+        changes: u64,
+        is_in_background: bool,
     ) {
         self.progress.keys.store(0, Relaxed);
         let (took, config) = (start.elapsed(), shared.config());
