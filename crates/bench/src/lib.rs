@@ -18,6 +18,7 @@ mod crowd;
 mod idle;
 mod kv;
 mod load;
+mod memcached;
 mod memory;
 mod pace;
 mod pause;
@@ -27,6 +28,7 @@ mod replication;
 mod replies;
 mod report;
 mod rest;
+mod ring;
 mod scripts;
 mod shapes;
 mod slow_link;
@@ -36,6 +38,7 @@ mod tables;
 mod tls;
 mod turns;
 mod watch;
+mod ways;
 
 use std::cell::RefCell;
 use std::fs;
@@ -58,7 +61,7 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication, chase, full-sync, analytics
+    /// replication, chase, full-sync, analytics, ring, memcached
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -75,7 +78,8 @@ pub struct Options {
     /// Only these servers: redis, valkey, kvasir, kvasir-epoll, kvasir-small-pages
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Of the scenarios rest, memory, commands, snapshot and aof, only what has this in its name
+    /// Of the scenarios rest, memory, commands, snapshot, aof, ring and memcached, only what has
+    /// this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Of the scenario aof, no figures but the proof: whether all that was answered is there after
@@ -136,6 +140,8 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "chase", run: chase::run_chase },
     Scenario { name: "full-sync", run: chase::run_full_sync },
     Scenario { name: "analytics", run: analytics::run },
+    Scenario { name: "ring", run: ring::run },
+    Scenario { name: memcached::NAME, run: memcached::run },
 ];
 
 /// A kind of server to be measured.
@@ -259,6 +265,12 @@ fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
         Target::new("redis", format!("Redis {}", redis.version), &redis.program, &[]),
         Target::new("valkey", format!("Valkey {}", valkey.version), &valkey.program, &[]),
     ];
+    // It speaks its own protocol only.
+    if options.scenarios == [memcached::NAME] {
+        let memcached = Oracle::memcached()?;
+        let label = format!("memcached {}", memcached.version);
+        all.push(Target::new(memcached::NAME, label, &memcached.program, &[]));
+    }
     let mut notes = Vec::new();
     if kvasir.is_file() {
         for (name, what, args) in [

@@ -372,6 +372,34 @@ pub static TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "ring",
+        title: "One client that waits for each reply, by three ways",
+        note: "CPU is of all server threads, and of the client's one, for each call. Both spin for \
+               some microseconds before they sleep, where there is a ring; the client of a socket \
+               sleeps at once. Values are of the objects, without the protocol.",
+        columns: &[
+            compared("trip_us", "round trip us", 2),
+            compared("server_us", "server CPU us/call", 2),
+            column("client_us", "client CPU us/call", 2),
+            column("kernel_share", "server in kernel %", 0),
+            column("objects_s", "objects/s", 0),
+            column("mb_s", "MB/s", 1),
+        ],
+    },
+    Table {
+        name: "memcached",
+        title: "memcached's protocol: one client that waits for each reply",
+        note: "CPU is of all server threads, and of the client's one, for each call.",
+        columns: &[
+            compared("trip_us", "round trip us", 2),
+            compared("server_us", "server CPU us/call", 2),
+            column("client_us", "client CPU us/call", 2),
+            column("kernel_share", "server in kernel %", 0),
+            column("objects_s", "objects/s", 0),
+            column("mb_s", "MB/s", 1),
+        ],
+    },
+    Table {
         name: "chase",
         title: "A replica that starts empty behind a link of 80 Mbit/s, while clients write twice that",
         note: "Clients overwrite 50,000 keys with values of 1 KB at 20 MB a second, for ten minutes \

@@ -27,6 +27,7 @@ pub mod print;
 pub mod reasons;
 pub mod replication;
 pub mod rewrite;
+pub mod ring;
 pub mod row;
 pub mod syntax;
 pub mod table;
@@ -61,6 +62,7 @@ pub struct Config {
     pub protected_mode: bool,
     pub tls: tls::TlsConfig,
     pub memcached: memcached::MemcachedConfig,
+    pub ring: ring::RingConfig,
     pub maxclients: u32,
     /// Seconds of silence after which a client is disconnected; 0: never.
     pub timeout: u32,

@@ -7,7 +7,7 @@ use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
 use crate::{
     IoBackend, PubsubDefault, WhoMay, analytics, aof, buffers, memcached, memory, operations,
-    persistence, replication, testing, tls,
+    persistence, replication, ring, testing, tls,
 };
 
 /// More workers than this gain nothing that has been measured.
@@ -141,6 +141,10 @@ interface and the unix socket.",
     memcached::UNIXSOCKET,
     memcached::UNIXSOCKETPERM,
     memcached::ITEM_SIZE_MAX,
+    ring::SIZE,
+    ring::SIZE_MAX,
+    ring::CLIENTS_MAX,
+    ring::SPIN,
     tls::PORT,
     tls::MEMCACHED,
     tls::CERT_FILE,

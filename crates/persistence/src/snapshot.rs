@@ -305,7 +305,9 @@ impl Snapshot<'_> {
                 let keys = chunks.keys();
                 let new_keys = keys.saturating_sub(waited_for.fetch_max(keys, Relaxed));
                 self.key_delay.wait(new_keys, || !self.cancel.is_asked());
-                manners.give_way();
+                if let Door::Gate(_) = door {
+                    manners.give_way();
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ pub mod abuse;
 pub mod crashes;
 pub mod failovers;
 pub mod fuzz_diff;
+pub mod fuzz_memcached;
 pub mod isolation;
 pub mod linear;
 pub mod programs;

@@ -29,6 +29,7 @@ struct Program {
 
 static PROGRAMS: &[Program] = &[
     Program { name: "redis-py", script: "redis_py.py", is_ours: false },
+    Program { name: "ring", script: "ring.py", is_ours: true },
     Program { name: "bullmq", script: "bullmq.mjs", is_ours: false },
     Program { name: "celery", script: "celery_tasks.py", is_ours: false },
     Program { name: "rq", script: "rq_jobs.py", is_ours: false },
@@ -122,7 +123,7 @@ impl Program {
     /// `timeout` ends the program with all processes that it has started.
     fn command(&self, port: u16) -> Command {
         let mut timeout = command("timeout");
-        timeout.arg(SECONDS_MAX).env("PYTHONDONTWRITEBYTECODE", "1");
+        timeout.arg(SECONDS_MAX).env("PYTHONDONTWRITEBYTECODE", "1").env("KVASIR_ROOT", root());
         if self.script.ends_with(".mjs") {
             // Node looks for packages beside the script.
             timeout.arg("node").arg(node_dir().join(self.script));

@@ -21,8 +21,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use kvasir_harness::oracle;
 use kvasir_torture::{
-    abuse, crashes, failovers, fuzz_diff, isolation, linear, programs, replay, replicas, robust,
-    snapshots, torture,
+    abuse, crashes, failovers, fuzz_diff, fuzz_memcached, isolation, linear, programs, replay,
+    replicas, robust, snapshots, torture,
 };
 
 #[derive(Parser)]
@@ -48,6 +48,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Send the same random calls to Kvasir and to Redis and compare the replies
     FuzzDiff(fuzz_diff::Options),
+    /// Send the same random calls of memcached's protocol to Kvasir and to memcached
+    FuzzMemcached(fuzz_memcached::Options),
     /// Say which data commands of Redis and Valkey are not there yet
     Missing,
     /// Record calls of many connections and check that an order explains the replies
@@ -94,6 +96,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Licences(options) => licences::main(&options),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),
+        Task::FuzzMemcached(options) => fuzz_memcached::main(&options),
         Task::Linearizability(options) => linear::main(&options),
         Task::Missing => missing::main(),
         Task::Torture(options) => torture::main(&options),

@@ -52,6 +52,8 @@ pub struct Client {
     pub watched: AtomicUsize,
     /// What the queued calls take up.
     pub queued_bytes: AtomicUsize,
+    /// The memory of its ring; 0 without one.
+    pub ring_bytes: AtomicUsize,
     /// Its call is put off: CLIENT PAUSE.
     pub is_postponed: AtomicBool,
     pub is_monitor: AtomicBool,
@@ -142,6 +144,7 @@ impl Client {
             queued: AtomicI64::new(-1),
             watched: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
+            ring_bytes: AtomicUsize::new(0),
             is_postponed: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
             is_replica: AtomicBool::new(false),
@@ -163,6 +166,7 @@ impl Client {
         self.input_bytes.load(Relaxed)
             + self.output_bytes.load(Relaxed)
             + self.queued_bytes.load(Relaxed)
+            + self.ring_bytes.load(Relaxed)
             + size_of::<Client>()
             + self.connection_bytes
     }
@@ -201,6 +205,8 @@ impl Client {
 pub struct Clients {
     next_id: AtomicU64,
     count: AtomicUsize,
+    /// Those that have a ring.
+    rings: AtomicUsize,
     by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
 }
 
@@ -214,11 +220,12 @@ impl Clients {
 
     /// Forgets a client and gives its place back; says whether it was known.
     pub fn remove(&self, id: u64) -> bool {
-        let was_known = self.lock().remove(&id).is_some();
-        if was_known {
-            self.count.fetch_sub(1, Relaxed);
+        let Some(client) = self.lock().remove(&id) else { return false };
+        self.count.fetch_sub(1, Relaxed);
+        if client.ring_bytes.load(Relaxed) > 0 {
+            self.give_ring_back();
         }
-        was_known
+        true
     }
 
     /// Takes a place for one more client, if there are fewer than `max`.
@@ -226,6 +233,22 @@ impl Clients {
         self.count
             .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
             .is_ok()
+    }
+
+    /// Takes a place for one more ring, if there are fewer than `max`.
+    pub fn try_reserve_ring(&self, max: usize) -> bool {
+        self.rings
+            .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
+            .is_ok()
+    }
+
+    /// Gives back the place of a ring that there is no more.
+    pub fn give_ring_back(&self) {
+        self.rings.fetch_sub(1, Relaxed);
+    }
+
+    pub fn ring_count(&self) -> usize {
+        self.rings.load(Relaxed)
     }
 
     pub fn count(&self) -> usize {

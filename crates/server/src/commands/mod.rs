@@ -14,6 +14,7 @@ pub mod client_filter;
 pub mod client_kill;
 pub mod client_list;
 pub mod client_pause;
+pub mod client_ring;
 pub mod client_tracking;
 pub mod client_unblock;
 pub mod cluster;

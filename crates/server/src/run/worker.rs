@@ -437,7 +437,11 @@ impl Worker {
         let is_long = length >= REPORTED_BYTES_MIN;
         connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
         let has_more = connection.link.as_deref().is_some_and(Link::has_more);
-        if connection.is_closing || is_long || has_more {
+        if let Some(ring) = connection.output.ring.take()
+            && !connection.is_closing
+        {
+            self.reactor.open_ring(connection.id, *ring, payload);
+        } else if connection.is_closing || is_long || has_more {
             // Its report is what the connection waits for to be closed or to be given more, and
             // what says that memory is free again.
             self.reactor.send(connection.id, payload);

@@ -29,7 +29,7 @@ use kvasir_table::Table;
 
 use crate::info::crash;
 use crate::log::{self, notice, warning};
-use crate::machine::{paging, process};
+use crate::machine::{memory, paging, process};
 use crate::net::listen::{self, Open};
 use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
@@ -44,6 +44,8 @@ use crate::{commands, following, loading};
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
+/// What a ring takes besides its socket.
+const RING_DESCRIPTORS: u64 = 2;
 
 /// Where the process id of a server in the background stands, if nothing else is configured: as in
 /// Redis, so that who stops one by that file stops this one.
@@ -202,7 +204,8 @@ fn ready(shared: &Shared) {
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
 fn limit_clients(config: &mut Config) {
     let wanted = u64::from(config.maxclients) + SPARE_DESCRIPTORS;
-    let got = limits::raise_open_files(wanted);
+    let of_rings = RING_DESCRIPTORS * u64::from(config.ring.clients_max);
+    let got = limits::raise_open_files(wanted + of_rings);
     if got < wanted {
         let clients = got.saturating_sub(SPARE_DESCRIPTORS).max(1) as u32;
         warning!(
@@ -254,7 +257,9 @@ fn start_workers(
     loading::begin_if_there_is_something(shared);
     let started = saving::start(shared).and_then(|()| freeing::start(shared));
     let started = started.and_then(|()| sync::start(shared)).and_then(|()| tail::start(shared));
-    started.and_then(|()| following::start(shared, commands::numbered())).map_err(no_thread)?;
+    started
+        .and_then(|()| following::thread::start(shared, commands::numbered()))
+        .map_err(no_thread)?;
     follow_as_configured(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
@@ -278,7 +283,7 @@ pub fn assemble(
 }
 
 /// A replica from the first moment, if it is to be one.
-fn follow_as_configured(shared: &Shared) {
+pub fn follow_as_configured(shared: &Shared) {
     if let [host, port] = &shared.config().replication.primary[..]
         && let Ok(port) = port.parse()
     {
@@ -297,7 +302,8 @@ fn reactor_options(config: &Config) -> Options {
         IoBackend::IoUring => BackendChoice::Uring,
         IoBackend::Epoll => BackendChoice::Epoll,
     };
-    Options { backend, ..Options::default() }
+    let ring_spin = Duration::from_micros(config.ring.spin.into());
+    Options { backend, ring_spin, ..Options::default() }
 }
 
 /// A worker that has its reactor, which belongs to its thread, and waits for the rest.
@@ -375,6 +381,7 @@ fn facts(config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
         users_of_arguments,
         hash_seed: u64::from_le_bytes(seed),
         maxclients: config.maxclients as usize,
+        used_bytes: memory::used_bytes,
     })
 }
 

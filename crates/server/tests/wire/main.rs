@@ -63,6 +63,7 @@ mod replication_restart;
 mod replication_slow;
 mod requests;
 mod rest;
+mod ring;
 mod roles;
 mod sandbox;
 mod saved_by_others;
