@@ -6,6 +6,7 @@
 //! `report`.
 #![forbid(unsafe_code)]
 
+mod analytics;
 mod aof;
 mod aof_calls;
 mod chase;
@@ -60,7 +61,7 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication, chase, full-sync, ring, memcached
+    /// replication, chase, full-sync, analytics, ring, memcached
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -91,6 +92,9 @@ pub struct Options {
     /// An earlier program of Kvasir: only its server CPU per operation and today's, by turns
     #[arg(long, value_name = "PATH", conflicts_with = "scenarios")]
     before: Option<PathBuf>,
+    /// Of the scenario analytics, a text of edges instead of a graph that is drawn
+    #[arg(long, value_name = "PATH")]
+    graph: Option<PathBuf>,
     /// Have redis-benchmark make the requests, which fills its core before the server's is full
     #[arg(long)]
     redis_benchmark: bool,
@@ -135,6 +139,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "replication", run: replication::run },
     Scenario { name: "chase", run: chase::run_chase },
     Scenario { name: "full-sync", run: chase::run_full_sync },
+    Scenario { name: "analytics", run: analytics::run },
     Scenario { name: "ring", run: ring::run },
     Scenario { name: memcached::NAME, run: memcached::run },
 ];
@@ -156,6 +161,8 @@ pub struct Lab {
     /// What the names contain of what is measured by `rest`, `memory`, `commands`
     /// and `snapshot`.
     only: String,
+    /// What `analytics` computes on.
+    graph: Option<PathBuf>,
     server_core: usize,
     load_core: usize,
     pace: Pace,
@@ -313,6 +320,7 @@ impl Lab {
             keys: options.keys.unwrap_or(keys),
             seconds: options.seconds.unwrap_or(seconds),
             only: options.only.clone().unwrap_or_default(),
+            graph: options.graph.clone(),
             server_core: options.server_core,
             load_core: options.load_core,
             pace: Pace::of([options.server_core, options.load_core]),

@@ -201,6 +201,33 @@ pub static TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "graph",
+        title: "PageRank, an iteration, where the data is and where it is not",
+        note: "Building is from keys, from a text for C and scipy. What a client and a script need \
+               is measured on 200,000 edges and grows with them. GET beside it comes every 200 us \
+               from another connection, on the same two cores.",
+        columns: &[
+            compared("iteration_s", "iteration s", 4),
+            column("build_s", "building s", 2),
+            column("memory_mb", "memory MB", 0),
+            column("get_p99_ms", "GET p99 ms", 3),
+            column("get_alone_p99_ms", "GET p99 ms alone", 3),
+            column("nodes", "nodes", 0),
+            column("sum", "sum of ranks", 6),
+        ],
+    },
+    Table {
+        name: "columns",
+        title: "Hashes as columns in Python",
+        note: "Eight fields of some 100 B each.",
+        columns: &[
+            compared("rows_s", "rows/s", 0),
+            column("seconds", "seconds", 3),
+            column("rows", "rows", 0),
+            column("get_p99_ms", "GET p99 ms", 3),
+        ],
+    },
+    Table {
         name: "snapshot",
         title: "Saving in the background, and starting from the files",
         note: "Keys of 16 B, values that nothing compresses (`rdbcompression no`), nobody else at \

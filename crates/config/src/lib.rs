@@ -9,6 +9,7 @@
 // What a user sets or sends is brought into a smaller type by `try_from` only.
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 
+pub mod analytics;
 pub mod aof;
 pub mod arguments;
 pub mod buffers;
@@ -107,6 +108,7 @@ pub struct Config {
     pub persistence: persistence::Persistence,
     pub aof: aof::AofConfig,
     pub replication: replication::ReplicationConfig,
+    pub analytics: analytics::AnalyticsConfig,
     /// Empty: nobody has said so.
     pub availability_zone: Vec<u8>,
     pub dir: PathBuf,

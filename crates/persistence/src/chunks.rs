@@ -28,13 +28,13 @@ use crate::apart::{LOOK, SILENCE_MAX};
 use crate::cancel::Cancel;
 use crate::disk::Disk;
 use crate::encode::{Encoder, Format};
-use crate::manners::Manners;
 use crate::pace::Pace;
 use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{Options, SaveError};
 use crate::set::file_of;
 use crate::stall::Stall;
+use kvasir_structures::manners::Manners;
 
 /// Chunks that are filled at the same time: more threads than these share them.
 const FILLING: usize = 8;

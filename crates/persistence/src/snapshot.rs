@@ -23,12 +23,12 @@ use crate::cancel::Cancel;
 use crate::chunks::{Chunks, Limits};
 use crate::delay::KeyDelay;
 use crate::disk::Disk;
-use crate::manners::Manners;
 use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{
     Beside, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
 };
+use kvasir_structures::manners::Manners;
 
 /// What files gather before they write it is this part of what may wait for the disk, at most, and
 /// what they write meanwhile is as much.
@@ -305,7 +305,9 @@ impl Snapshot<'_> {
                 let keys = chunks.keys();
                 let new_keys = keys.saturating_sub(waited_for.fetch_max(keys, Relaxed));
                 self.key_delay.wait(new_keys, || !self.cancel.is_asked());
-                manners.give_way();
+                if let Door::Gate(_) = door {
+                    manners.give_way();
+                }
             }
         }
     }

@@ -24,6 +24,7 @@ const ORDER: &[&str] = &[
     "run",
     "calls",
     "state",
+    "analytics",
     "store",
     "workers",
     "replicas",

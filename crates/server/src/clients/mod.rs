@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use kvasir_analytics::job::Job;
 use kvasir_pubsub::Kind;
 use kvasir_structures::locks::lock;
 
@@ -73,6 +74,8 @@ pub struct Client {
     /// `None` if it is nobody in particular, as most are.
     names: Mutex<Option<Box<Names>>>,
     tracker: Mutex<Option<Arc<Tracker>>>,
+    /// What is computed for its call.
+    job: Mutex<Option<Arc<Job>>>,
 }
 
 /// What a client says of itself, and who it is.
@@ -106,6 +109,15 @@ pub struct Origin {
 }
 
 impl Client {
+    /// What is computed for the call that waits, or nothing any more.
+    pub fn set_job(&self, job: Option<Arc<Job>>) {
+        *lock(&self.job) = job;
+    }
+
+    pub fn job(&self) -> Option<Arc<Job>> {
+        lock(&self.job).clone()
+    }
+
     /// One that no registry has.
     pub fn new(id: u64, worker: usize, origin: Origin, now_ms: u64) -> Client {
         Client {
@@ -139,6 +151,7 @@ impl Client {
             is_primary: AtomicBool::new(false),
             can_redirect: AtomicBool::new(false),
             tracker: Mutex::default(),
+            job: Mutex::default(),
             is_blocked: AtomicBool::new(false),
             has_deadline: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),

@@ -25,7 +25,9 @@ pub mod config;
 pub mod connection;
 pub mod debug;
 pub mod debug_protocol;
+pub mod export;
 pub mod function;
+pub mod graph;
 pub mod info;
 pub mod latency;
 pub mod memory;
@@ -74,6 +76,8 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     transaction::COMMANDS,
     script::COMMANDS,
     function::COMMANDS,
+    export::COMMANDS,
+    graph::COMMANDS,
 ];
 
 /// All commands by name.

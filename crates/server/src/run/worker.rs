@@ -477,6 +477,7 @@ impl Worker {
             return;
         };
         self.forget_wait(&connection);
+        self.shared.analytics.forget(connection.client.id);
         connection.set_durability(self.shared, None, Quorum::default());
         self.forget_subscriptions(&mut connection);
         self.forget_pause(&mut connection);
@@ -504,6 +505,7 @@ impl Worker {
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
                 Message::GiveBack => heap::give_back(),
+                Message::Ranks(ranks) => self.keep_ranks(*ranks),
                 Message::News(news) => self.spread(*news),
                 Message::Sync(begun) => self.begin_sync(*begun),
                 Message::Look => self.tidy_interpreters(),

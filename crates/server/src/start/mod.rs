@@ -29,7 +29,7 @@ use kvasir_table::Table;
 
 use crate::info::crash;
 use crate::log::{self, notice, warning};
-use crate::machine::{paging, process};
+use crate::machine::{memory, paging, process};
 use crate::net::listen::{self, Open};
 use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
@@ -257,7 +257,9 @@ fn start_workers(
     loading::begin_if_there_is_something(shared);
     let started = saving::start(shared).and_then(|()| freeing::start(shared));
     let started = started.and_then(|()| sync::start(shared)).and_then(|()| tail::start(shared));
-    started.and_then(|()| following::start(shared, commands::numbered())).map_err(no_thread)?;
+    started
+        .and_then(|()| following::thread::start(shared, commands::numbered()))
+        .map_err(no_thread)?;
     follow_as_configured(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
@@ -281,7 +283,7 @@ pub fn assemble(
 }
 
 /// A replica from the first moment, if it is to be one.
-fn follow_as_configured(shared: &Shared) {
+pub fn follow_as_configured(shared: &Shared) {
     if let [host, port] = &shared.config().replication.primary[..]
         && let Ok(port) = port.parse()
     {
@@ -379,6 +381,7 @@ fn facts(config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
         users_of_arguments,
         hash_seed: u64::from_le_bytes(seed),
         maxclients: config.maxclients as usize,
+        used_bytes: memory::used_bytes,
     })
 }
 

@@ -7,6 +7,7 @@ use kvasir_acl::Acl;
 use kvasir_pubsub::Hub;
 use kvasir_table::Table;
 
+use crate::analytics::Analytics;
 use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
@@ -53,6 +54,7 @@ pub struct Shared {
     pub compression: CompressionStats,
     pub over_limit: OverLimit,
     pub debugging: Debugging,
+    pub analytics: Analytics,
 }
 
 impl Deref for Shared {
@@ -88,6 +90,7 @@ impl Shared {
             compression: CompressionStats::new(),
             over_limit: OverLimit::default(),
             debugging: Debugging::default(),
+            analytics: Analytics::default(),
             store,
         }
     }

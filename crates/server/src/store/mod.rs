@@ -66,6 +66,8 @@ pub struct Facts {
     pub users_of_arguments: Vec<Directive>,
     pub hash_seed: u64,
     pub maxclients: usize,
+    /// Memory in use, as files tell of it.
+    pub used_bytes: fn() -> usize,
 }
 
 impl Store {

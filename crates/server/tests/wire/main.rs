@@ -8,6 +8,7 @@
 mod acl;
 mod acl_rules;
 mod acl_start;
+mod analytics;
 mod aof;
 mod aof_base;
 mod aof_check;
