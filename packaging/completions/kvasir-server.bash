@@ -92,6 +92,10 @@ _kvasir_server() {
             --memcached-unixsocket
             --memcached-unixsocketperm
             --memcached-item-size-max
+            --ring-size
+            --ring-size-max
+            --ring-clients-max
+            --ring-spin
             --tls-port
             --tls-memcached
             --tls-cert-file
