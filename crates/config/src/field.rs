@@ -14,6 +14,7 @@ use crate::aof::{Fsync, Liburing, Size};
 use crate::kind::Value;
 use crate::memory::{HugePages, ValueCompression};
 use crate::persistence::RdbVersion;
+use crate::cluster::Endpoint;
 use crate::replication::{DisklessLoad, LogCompression, PropagationError};
 use crate::tls::AuthClients;
 use crate::{
@@ -213,6 +214,7 @@ choice!(
     Local7 = "local7"
 );
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
+choice!(Endpoint, Ip = "ip", Hostname = "hostname", Unknown = "unknown-endpoint");
 choice!(HugePages, Auto = "auto", Yes = "yes", No = "no");
 choice!(RdbVersion, Auto = "auto", Redis70 = "10", Redis72 = "11");
 choice!(ValueCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");

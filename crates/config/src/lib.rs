@@ -12,6 +12,7 @@
 pub mod aof;
 pub mod arguments;
 pub mod buffers;
+pub mod cluster;
 pub mod command;
 pub mod field;
 pub mod kind;
@@ -105,6 +106,7 @@ pub struct Config {
     pub persistence: persistence::Persistence,
     pub aof: aof::AofConfig,
     pub replication: replication::ReplicationConfig,
+    pub cluster: cluster::ClusterConfig,
     /// Empty: nobody has said so.
     pub availability_zone: Vec<u8>,
     pub dir: PathBuf,
@@ -198,6 +200,7 @@ impl Config {
             persistence: persistence::Persistence::default(),
             aof: aof::AofConfig::default(),
             replication: replication::ReplicationConfig::default(),
+            cluster: cluster::ClusterConfig::default(),
             availability_zone: Vec::new(),
             dir: PathBuf::new(),
             loglevel: Loglevel::Notice,

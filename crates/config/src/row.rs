@@ -36,6 +36,7 @@ pub enum Group {
     Process,
     Monitoring,
     Replication,
+    Cluster,
     Compatibility,
 }
 
@@ -89,6 +90,7 @@ impl Group {
         Group::Process,
         Group::Monitoring,
         Group::Replication,
+        Group::Cluster,
         Group::Compatibility,
     ];
 
@@ -105,6 +107,7 @@ impl Group {
             Group::Process => "Process and log",
             Group::Monitoring => "Monitoring",
             Group::Replication => "Replication",
+            Group::Cluster => "Cluster",
             Group::Compatibility => "For files and tests of others",
         }
     }

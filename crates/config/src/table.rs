@@ -6,7 +6,7 @@
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
 use crate::{
-    IoBackend, PubsubDefault, WhoMay, aof, buffers, memcached, memory, operations, persistence,
+    IoBackend, PubsubDefault, WhoMay, aof, buffers, cluster, memcached, memory, operations, persistence,
     replication, testing, tls,
 };
 
@@ -51,7 +51,7 @@ the command that removes them.";
 
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
-    let last = replication::ROWS.iter().chain(testing::ROWS);
+    let last = replication::ROWS.iter().chain(cluster::ROWS).chain(testing::ROWS);
     OPTIONS.iter().chain(&aof::ROWS).chain(operations::OPTIONS).chain(last)
 }
 

@@ -4,8 +4,10 @@
 //! folder stands above which is said in ARCHITECTURE.md, and checked by `cargo xtask tidy`.
 #![forbid(unsafe_code)]
 
+pub mod bus;
 pub mod calls;
 pub mod clients;
+pub mod cluster;
 pub mod commands;
 pub mod following;
 pub mod info;

@@ -18,6 +18,7 @@ use crate::source::Source;
 const ORDER: &[&str] = &[
     "start",
     "commands",
+    "bus",
     "following",
     "loading",
     "info",
@@ -25,6 +26,7 @@ const ORDER: &[&str] = &[
     "calls",
     "state",
     "store",
+    "cluster",
     "workers",
     "replicas",
     "scripts",

@@ -8,6 +8,7 @@ pub mod acks;
 pub mod alone;
 pub mod batch;
 pub mod client_memory;
+pub mod cluster;
 pub mod cron;
 pub mod ending;
 pub mod failover;

@@ -23,7 +23,7 @@ use kvasir_keyspace::watching::has_expired;
 use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Mark;
-use kvasir_structures::crc16;
+use kvasir_structures::{crc16, hash};
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::held::{Held, Locked};
 use kvasir_table::{Entry, Handler, ServerHandler};
@@ -139,6 +139,7 @@ impl Start {
             connection.unmute(self.mark);
         }
         connection.in_session = false;
+        connection.end_call();
         connection.use_up_choice(Some(self.entry));
         worker.subscriber(&mut connection).catch_up();
         let index = connection.id.index as usize;
@@ -374,6 +375,23 @@ impl Session {
                 found.is_some_and(|guard| has_expired(&guard.slot, env, key))
             }),
         }
+    }
+
+    /// Whether a key that is held is there, and its time is not over.
+    pub fn has_key(&self, db: DbIndex, key: &[u8]) -> bool {
+        let (slot, hash) = (crc16::slot_of(key), hash::of(key));
+        let is_there = match self.hold.as_ref() {
+            None => false,
+            Some(Hold::World(pass)) => {
+                let database = self.worker.shared.keyspace.database(db, pass);
+                database.slot(slot).lock(pass).get(hash, key).is_some()
+            }
+            Some(Hold::Slots(slots)) => slots.with(|guards| {
+                let found = guards.iter().find(|guard| guard.place == (db, slot));
+                found.is_some_and(|guard| guard.slot.get(hash, key).is_some())
+            }),
+        };
+        is_there && !self.has_expired(db, key)
     }
 
     /// Whether there is memory for calls that add data; makes room if that is needed. Nothing may

@@ -500,6 +500,8 @@ impl Worker {
                 Message::GiveBack => heap::give_back(),
                 Message::News(news) => self.spread(*news),
                 Message::Sync(begun) => self.begin_sync(*begun),
+                Message::GiveUpSlots(slots) => self.give_up_slots(&slots),
+                Message::SlotsChanged => self.look_at_slots(),
                 Message::Look => self.tidy_interpreters(),
             }
         }

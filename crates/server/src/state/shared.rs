@@ -11,6 +11,7 @@ use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
 use crate::clients::pause::Pause;
+use crate::cluster::Node;
 use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
@@ -53,6 +54,8 @@ pub struct Shared {
     pub compression: CompressionStats,
     pub over_limit: OverLimit,
     pub debugging: Debugging,
+    /// If this is a node of one.
+    pub cluster: Option<Node>,
 }
 
 impl Deref for Shared {
@@ -65,7 +68,12 @@ impl Deref for Shared {
 }
 
 impl Shared {
-    pub fn new(store: Store, tls: Endpoint, (table, acl): (Table, Acl)) -> Shared {
+    pub fn new(
+        store: Store,
+        tls: Endpoint,
+        (table, acl): (Table, Acl),
+        cluster: Option<Node>,
+    ) -> Shared {
         let workers = store.workers.len();
         Shared {
             pubsub: Hub::new(workers),
@@ -88,6 +96,7 @@ impl Shared {
             compression: CompressionStats::new(),
             over_limit: OverLimit::default(),
             debugging: Debugging::default(),
+            cluster,
             store,
         }
     }

@@ -68,7 +68,7 @@ impl Server {
         let tls = Endpoint::new(&config.tls)?;
         let wakers = reactors.iter().map(Reactor::waker).collect();
         let facts = facts(&config);
-        let shared = assemble(config, facts, access, tls, wakers);
+        let shared = assemble(config, facts, access, tls, wakers, None);
         let keeper = open_log(shared, disk)?;
         let start =
             |(index, reactor)| Some(Worker::new(index, shared, commands::numbered(), reactor));

@@ -20,6 +20,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::{hash, heap};
 
 use crate::calls::evict::OUT_OF_MEMORY;
+use crate::calls::routing::Wish;
 use crate::run::scripting::debugger;
 use crate::run::scripting::host::{Running, ServerHost};
 use crate::run::scripting::interpreters::{flushes, tell_workers};
@@ -443,6 +444,7 @@ fn prepare(
         // Its client may come to any key.
         let is_debugged = session.debugging.is_some();
         hold(session, if is_debugged { Touches::Any } else { code.touches() })?;
+        check_routes(session)?;
     }
     scripting.args.clear();
     for arg in session.args().from(3) {
@@ -450,6 +452,16 @@ fn prepare(
         pushed.map_err(|_| Error::fixed("ERR the call is longer than 4 GiB"))?;
     }
     Ok(keys)
+}
+
+/// Fails if this is a node of a cluster, and keys that the call names are not here.
+fn check_routes(session: &Session) -> Result<(), Error> {
+    let (shared, args) = (session.shared(), session.args());
+    if shared.cluster.is_none() {
+        return Ok(());
+    }
+    let Ok(entry) = shared.table.resolve(args) else { return Ok(()) };
+    session.check_routes(Wish::of(&session.connection, entry), [(entry, args)].into_iter())
 }
 
 /// How many keys a call names, which stand behind their number.
