@@ -4,7 +4,7 @@ use crate::gossip::Purpose;
 use crate::id::NodeId;
 use crate::node::Flags;
 use crate::output::{Action, LinkId};
-use crate::packet::{KINDS, Packet};
+use crate::packet::Packet;
 use crate::state::Cluster;
 
 #[derive(Debug)]

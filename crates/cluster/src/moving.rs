@@ -49,7 +49,10 @@ impl Cluster {
         now_ms: u64,
     ) -> Result<(), Refused> {
         self.check_mover()?;
-        let to = self.mover(name)?;
+        let to = self.find(name)?;
+        if !self.nodes[&to].is_primary() {
+            return Err("ERR Target node is not a master".into());
+        }
         let was_mine = self.owners[usize::from(slot)] == Some(self.me);
         if was_mine && to != self.me && has_keys {
             return Err(format!(

@@ -129,6 +129,10 @@ impl Cluster {
         self.local = local;
     }
 
+    pub fn set_has_keys(&mut self, has_keys: bool) {
+        self.local.has_keys = has_keys;
+    }
+
     /// Slots that have keys; to be told before packets and ticks while it may matter.
     pub fn set_held(&mut self, held: crate::slots::SlotSet) {
         self.held = held;

@@ -17,6 +17,8 @@ pub mod client_pause;
 pub mod client_tracking;
 pub mod client_unblock;
 pub mod cluster;
+pub mod cluster_change;
+pub mod cluster_view;
 pub mod command;
 pub mod command_docs;
 pub mod command_info;
