@@ -95,8 +95,9 @@ impl Cluster {
         }
         let me = self.me();
         if me.is_primary() && (!me.slots.is_empty() || self.local.has_keys) {
-            return Err("ERR To set a master the node must be empty and without assigned slots."
-                .into());
+            return Err(
+                "ERR To set a master the node must be empty and without assigned slots.".into()
+            );
         }
         if me.primary != Some(id) {
             self.follow(id);
@@ -156,7 +157,9 @@ impl Cluster {
     /// Forgets the cluster; `is_hard` its own name and all epochs as well.
     pub fn reset(&mut self, is_hard: bool, now_ms: u64) -> Result<(), Refused> {
         if self.me().is_primary() && self.local.has_keys {
-            return Err("ERR CLUSTER RESET can't be called with master nodes containing keys".into());
+            return Err(
+                "ERR CLUSTER RESET can't be called with master nodes containing keys".into()
+            );
         }
         if self.me().is_replica() {
             self.me_mut().change(Flags::REPLICA, Flags::PRIMARY);
@@ -168,10 +171,9 @@ impl Cluster {
         self.owners.iter_mut().for_each(|owner| *owner = None);
         self.migrating.clear();
         self.importing.clear();
-        self.manual.reset();
+        self.end_manual();
         self.election.forget();
-        let others: Vec<NodeId> =
-            self.nodes.keys().copied().filter(|id| *id != self.me).collect();
+        let others: Vec<NodeId> = self.nodes.keys().copied().filter(|id| *id != self.me).collect();
         others.into_iter().for_each(|id| self.remove_node(id));
         self.forgotten.clear();
         let (id, shard) = (NodeId::random(&mut self.random), NodeId::random(&mut self.random));

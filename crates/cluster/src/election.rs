@@ -129,9 +129,7 @@ impl Cluster {
     fn rank(&self) -> u64 {
         let Some(primary) = self.me().primary else { return 0 };
         let is_ahead = |node: &&Node| {
-            node.id != self.me
-                && !node.is(Flags::NOFAILOVER)
-                && node.offset > self.local.offset
+            node.id != self.me && !node.is(Flags::NOFAILOVER) && node.offset > self.local.offset
         };
         self.replicas_of(primary).filter(is_ahead).count() as u64
     }
@@ -207,7 +205,8 @@ impl Cluster {
         }
         let is_forced = header.message_flags & FORCE_ACK != 0;
         let pause_ms = self.options.node_timeout_ms * 2;
-        if !is_forced && now_ms.saturating_sub(primary.voted_ms) < pause_ms && primary.voted_ms != 0 {
+        if !is_forced && now_ms.saturating_sub(primary.voted_ms) < pause_ms && primary.voted_ms != 0
+        {
             return Some("I have voted for that master a moment ago");
         }
         if self.correct(sender, header.config_epoch, &header.slots) {
@@ -228,7 +227,7 @@ impl Cluster {
             self.take_slot(slot);
             self.give_slot(slot, self.me);
         }
-        self.manual.reset();
+        self.end_manual();
         self.election.forget();
         self.followed = None;
         self.act(Action::BecomePrimary);

@@ -71,7 +71,9 @@ impl Cluster {
     /// A node that has failed is reached again.
     pub(crate) fn acquit(&mut self, id: NodeId, now_ms: u64) {
         let life_ms = self.options.node_timeout_ms * VERDICT_LIFE;
-        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is(Flags::FAIL)) else { return };
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is(Flags::FAIL)) else {
+            return;
+        };
         // Nobody has taken its slots meanwhile, so nobody will.
         let is_over = now_ms.saturating_sub(node.failed_ms) > life_ms;
         if node.is_replica() || node.slots.is_empty() || is_over {

@@ -150,11 +150,7 @@ impl Cluster {
     }
 }
 
-fn read_node(
-    words: &[&str],
-    cluster: &mut Cluster,
-    now_ms: u64,
-) -> Result<Node, &'static str> {
+fn read_node(words: &[&str], cluster: &mut Cluster, now_ms: u64) -> Result<Node, &'static str> {
     let [id, place, flags, primary, ping, pong, epoch, _, ..] = words else {
         return Err("a node has eight words");
     };
@@ -171,6 +167,9 @@ fn read_node(
     // Who was not reached is asked from now on, in this process's time.
     node.ping_sent_ms = if number(ping)? == 0 { 0 } else { now_ms };
     node.pong_received_ms = if number(pong)? == 0 { 0 } else { now_ms };
+    if !node.is(Flags::PRIMARY | Flags::REPLICA) {
+        node.flags.insert(Flags::PRIMARY);
+    }
     if node.is(Flags::FAIL) {
         node.failed_ms = now_ms;
     }

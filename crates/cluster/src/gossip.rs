@@ -153,7 +153,9 @@ impl Cluster {
         let has_address = !rumour.flags.contains(Flags::NOADDR)
             && !rumour.address.ip.is_empty()
             && rumour.address.bus_port != 0;
-        if !self.nodes.contains_key(&sender) || !has_address || self.is_forgotten(rumour.node, now_ms)
+        if !self.nodes.contains_key(&sender)
+            || !has_address
+            || self.is_forgotten(rumour.node, now_ms)
         {
             return;
         }
@@ -173,9 +175,8 @@ impl Cluster {
 
     fn extensions(&self, to: Option<NodeId>) -> Vec<Extension> {
         // Who does not know of them would refuse the packet for its length.
-        let understands = to
-            .and_then(|id| self.nodes.get(&id))
-            .is_some_and(|node| node.is(Flags::EXTENSIONS));
+        let understands =
+            to.and_then(|id| self.nodes.get(&id)).is_some_and(|node| node.is(Flags::EXTENSIONS));
         let me = self.me();
         let mut all = Vec::new();
         if !understands {

@@ -102,6 +102,13 @@ impl Cluster {
         }
     }
 
+    /// Closes links to a node, from it, or both.
+    pub fn kill_links(&mut self, id: NodeId, to: bool, from: bool) {
+        let Some(node) = self.nodes.get(&id) else { return };
+        let links = [node.link.filter(|_| to), node.inbound.filter(|_| from)];
+        links.into_iter().flatten().for_each(|link| self.close(link));
+    }
+
     pub(crate) fn is_connected(&self, id: Option<LinkId>) -> bool {
         id.and_then(|id| self.links.get(&id)).is_some_and(|link| link.is_connected)
     }
@@ -119,8 +126,12 @@ impl Cluster {
     /// Sends to all whose name is known.
     pub(crate) fn broadcast(&mut self, packet: &Packet) {
         let left_out = Flags::MYSELF | Flags::HANDSHAKE;
-        let links: Vec<LinkId> =
-            self.nodes.values().filter(|node| !node.is(left_out)).filter_map(|node| node.link).collect();
+        let links: Vec<LinkId> = self
+            .nodes
+            .values()
+            .filter(|node| !node.is(left_out))
+            .filter_map(|node| node.link)
+            .collect();
         links.into_iter().for_each(|link| self.send(link, packet));
     }
 }

@@ -19,6 +19,7 @@ pub struct Manual {
     /// As a replica: how far the primary was when it began to hold its clients.
     primary_offset: Option<u64>,
     may_start: bool,
+    is_paused: bool,
 }
 
 impl Manual {
@@ -41,15 +42,16 @@ impl Manual {
         }
     }
 
-    pub(crate) fn reset(&mut self) {
-        *self = Manual::default();
+    /// As a primary: its clients wait by now, so what it says of its offset is the last word.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_under_way() && self.is_paused
     }
 }
 
 impl Cluster {
     /// CLUSTER FAILOVER, after its conditions were looked at.
     pub(crate) fn begin_manual(&mut self, is_forced: bool, primary: NodeId, now_ms: u64) {
-        self.manual.reset();
+        self.end_manual();
         self.election.forget();
         self.manual.end_ms = now_ms + self.options.manual_failover_timeout_ms;
         if is_forced {
@@ -70,13 +72,29 @@ impl Cluster {
         if !is_mine || !self.me().is_primary() {
             return;
         }
-        self.manual.reset();
+        self.end_manual();
         let timeout_ms = self.options.manual_failover_timeout_ms;
         self.manual.end_ms = now_ms + timeout_ms;
         self.manual.replica = Some(replica);
         self.note(format!("Manual failover requested by replica {replica}."));
         self.act(Action::PauseWrites { until_ms: now_ms + timeout_ms * PAUSE_FACTOR });
-        self.ping_now(replica, now_ms);
+    }
+
+    /// Clients wait, and this is how far the stream is that the replica has to have.
+    pub fn writes_are_paused(&mut self, offset: u64, now_ms: u64) {
+        self.local.offset = offset;
+        self.manual.is_paused = true;
+        if let Some(replica) = self.manual.replica {
+            self.ping_now(replica, now_ms);
+        }
+    }
+
+    /// Whatever came of it, clients of a primary go on.
+    pub(crate) fn end_manual(&mut self) {
+        if self.manual.replica.is_some() {
+            self.act(Action::Unpause);
+        }
+        self.manual = Manual::default();
     }
 
     /// Does what is due of it.
@@ -86,10 +104,7 @@ impl Cluster {
         }
         if now_ms > self.manual.end_ms {
             self.note("Manual failover timed out.".into());
-            if self.me().is_primary() {
-                self.act(Action::Unpause);
-            }
-            self.manual.reset();
+            self.end_manual();
             return;
         }
         if self.me().is(Flags::REPLICA)

@@ -18,8 +18,7 @@ impl Cluster {
             let replicas = self.working_replicas_of(id);
             most = most.max(replicas);
             let Some(node) = self.nodes.get_mut(&id) else { continue };
-            let is_orphaned =
-                replicas == 0 && node.is(Flags::MIGRATE_TO) && !node.is(Flags::FAIL);
+            let is_orphaned = replicas == 0 && node.is(Flags::MIGRATE_TO) && !node.is(Flags::FAIL);
             if !is_orphaned {
                 node.orphaned_ms = 0;
                 continue;
@@ -33,9 +32,8 @@ impl Cluster {
         }
         let Some(target) = target else { return };
         let Some(primary) = self.me().primary.filter(|_| self.me().is_replica()) else { return };
-        let allowed = self.options.allows_replica_migration
-            && self.is_ok
-            && !self.options.is_no_failover;
+        let allowed =
+            self.options.allows_replica_migration && self.is_ok && !self.options.is_no_failover;
         let mine = self.working_replicas_of(primary);
         if !allowed || most < 2 || mine != most || mine as u64 <= self.options.migration_barrier {
             return;

@@ -30,6 +30,34 @@ impl Cluster {
         Some(owner)
     }
 
+    /// Keys of these slots were found at the start. Slots that nobody has are this node's; those that
+    /// another has are on their way there, or lost here: what is here can be asked for.
+    pub fn claim_loaded(&mut self, held: &SlotSet) {
+        if self.me().is_replica() {
+            return;
+        }
+        for slot in held.iter() {
+            match self.owners[usize::from(slot)] {
+                Some(owner) if owner == self.me || self.importing.contains_key(&slot) => {}
+                None => {
+                    self.note(format!(
+                        "I have keys for unassigned slot {slot}. Taking responsibility for it."
+                    ));
+                    self.give_slot(slot, self.me);
+                    self.save();
+                }
+                Some(owner) => {
+                    self.note(format!(
+                        "I have keys for slot {slot}, but the slot is assigned to another node. \
+                         Setting it to importing state."
+                    ));
+                    self.importing.insert(slot, owner);
+                    self.save();
+                }
+            }
+        }
+    }
+
     pub(crate) fn take_all_slots(&mut self, of: NodeId) {
         let slots = self.nodes.get(&of).map(|node| node.slots.clone()).unwrap_or_default();
         slots.iter().for_each(|slot| {
@@ -115,8 +143,7 @@ impl Cluster {
     /// Two primaries with one epoch: the one whose name is smaller takes a new one.
     pub(crate) fn settle_collision(&mut self, sender: NodeId, epoch: u64) {
         let is_primary = |id| self.nodes.get(&id).is_some_and(|node| node.is_primary());
-        let collides =
-            is_primary(sender) && is_primary(self.me) && epoch == self.me().config_epoch;
+        let collides = is_primary(sender) && is_primary(self.me) && epoch == self.me().config_epoch;
         if !collides || sender <= self.me {
             return;
         }
@@ -124,9 +151,7 @@ impl Cluster {
         let epoch = self.current_epoch;
         self.me_mut().config_epoch = epoch;
         self.save();
-        self.note(format!(
-            "configEpoch collision with node {sender}. configEpoch set to {epoch}"
-        ));
+        self.note(format!("configEpoch collision with node {sender}. configEpoch set to {epoch}"));
     }
 
     /// Takes a new epoch without asking, unless this node has the greatest already.

@@ -22,7 +22,7 @@ impl Cluster {
                 return if refusal == Refusal::Signature { Err(refusal) } else { Ok(()) };
             }
         };
-        if self.drops == Some(packet.body.kind()) {
+        if self.drops == i64::from(packet.body.kind()) || self.drops == -2 {
             if self.closes_link_on_drop {
                 self.close(link);
             }
@@ -61,9 +61,15 @@ impl Cluster {
             }
         }
         match &packet.body {
-            Body::Ping(gossip) => self.take_ping(link, sender, (header, gossip), Purpose::Ping, now_ms),
-            Body::Meet(gossip) => self.take_ping(link, sender, (header, gossip), Purpose::Meet, now_ms),
-            Body::Pong(gossip) => self.take_gossip(link, sender, (header, gossip), Purpose::Pong, now_ms),
+            Body::Ping(gossip) => {
+                self.take_ping(link, sender, (header, gossip), Purpose::Ping, now_ms)
+            }
+            Body::Meet(gossip) => {
+                self.take_ping(link, sender, (header, gossip), Purpose::Meet, now_ms)
+            }
+            Body::Pong(gossip) => {
+                self.take_gossip(link, sender, (header, gossip), Purpose::Pong, now_ms)
+            }
             Body::Fail(id) => {
                 let is_news = sender.is_some()
                     && self.nodes.get(id).is_some_and(|node| !node.is(Flags::FAIL | Flags::MYSELF));

@@ -53,8 +53,8 @@ pub struct Cluster {
     pub stats: Stats,
     /// Slots in which keys may be; asked before keys are given up.
     pub(crate) held: crate::slots::SlotSet,
-    /// For trying out what a test of Redis tries: kinds of packets that are not looked at.
-    pub drops: Option<u16>,
+    /// For tests: the type of packets that are not looked at; -1: none, -2: all.
+    pub drops: i64,
     pub closes_link_on_drop: bool,
 }
 
@@ -99,7 +99,7 @@ impl Cluster {
             random,
             stats: Stats::default(),
             held: crate::slots::SlotSet::default(),
-            drops: None,
+            drops: -1,
             closes_link_on_drop: false,
         };
         cluster.set_options(options);
@@ -217,7 +217,7 @@ impl Cluster {
             (address.port, address.tls_port) = (address.tls_port, address.port);
         }
         let mut message_flags = 0;
-        if is_primary && self.manual.is_under_way() {
+        if is_primary && self.manual.is_paused() {
             message_flags |= PAUSED;
         }
         if self.election.is_forced() {
@@ -348,7 +348,7 @@ impl Cluster {
             self.importing.clear();
         }
         self.attach(self.me, Some(primary));
-        self.manual.reset();
+        self.end_manual();
         self.election.forget();
         self.follow_my_primary();
         self.save();

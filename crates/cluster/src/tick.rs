@@ -56,9 +56,8 @@ impl Cluster {
         if idle.is_empty() {
             return;
         }
-        let drawn: Vec<NodeId> = (0..PING_CHOICE)
-            .map(|_| idle[self.random.below(idle.len() as u64) as usize])
-            .collect();
+        let drawn: Vec<NodeId> =
+            (0..PING_CHOICE).map(|_| idle[self.random.below(idle.len() as u64) as usize]).collect();
         let oldest = drawn.into_iter().min_by_key(|id| self.nodes[id].pong_received_ms);
         if let Some(id) = oldest {
             self.greet(id, Purpose::Ping, now_ms);

@@ -11,10 +11,10 @@ use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
 use crate::aof::{Fsync, Liburing, Size};
+use crate::cluster::Endpoint;
 use crate::kind::Value;
 use crate::memory::{HugePages, ValueCompression};
 use crate::persistence::RdbVersion;
-use crate::cluster::Endpoint;
 use crate::replication::{DisklessLoad, LogCompression, PropagationError};
 use crate::tls::AuthClients;
 use crate::{

@@ -6,8 +6,8 @@
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
 use crate::{
-    IoBackend, PubsubDefault, WhoMay, aof, buffers, cluster, memcached, memory, operations, persistence,
-    replication, testing, tls,
+    IoBackend, PubsubDefault, WhoMay, aof, buffers, cluster, memcached, memory, operations,
+    persistence, replication, testing, tls,
 };
 
 /// More workers than this gain nothing that has been measured.

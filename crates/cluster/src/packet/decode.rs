@@ -108,11 +108,7 @@ fn body(
     if reader.0.is_empty() { Ok(body) } else { Err(Refusal::Length) }
 }
 
-fn gossip(
-    reader: &mut Reader<'_>,
-    count: usize,
-    extensions: usize,
-) -> Result<Gossip, Refusal> {
+fn gossip(reader: &mut Reader<'_>, count: usize, extensions: usize) -> Result<Gossip, Refusal> {
     if reader.0.len() < count * GOSSIP_SIZE {
         return Err(Refusal::Length);
     }

@@ -79,10 +79,18 @@ pub enum Body {
     Pong(Gossip),
     Meet(Gossip),
     Fail(NodeId),
-    Publish { channel: Vec<u8>, message: Vec<u8>, is_sharded: bool },
+    Publish {
+        channel: Vec<u8>,
+        message: Vec<u8>,
+        is_sharded: bool,
+    },
     AuthRequest,
     AuthAck,
-    Update { config_epoch: u64, node: NodeId, slots: SlotSet },
+    Update {
+        config_epoch: u64,
+        node: NodeId,
+        slots: SlotSet,
+    },
     ManualStart,
     /// Of a module, or of a kind that this server does not know.
     Other(u16),

@@ -4,8 +4,7 @@ use crate::random::Random;
 fn sample() -> Packet {
     let mut random = Random::new(3);
     let mut id = || NodeId::random(&mut random);
-    let address =
-        Address { ip: "10.0.0.1".into(), port: 7000, tls_port: 7443, bus_port: 17000 };
+    let address = Address { ip: "10.0.0.1".into(), port: 7000, tls_port: 7443, bus_port: 17000 };
     let header = Header {
         sender: id(),
         current_epoch: 7,

@@ -127,7 +127,9 @@ impl Links {
     pub fn act(&mut self, reactor: &mut Reactor, node: &Node, shared: &Shared) {
         for action in node.take_link_actions() {
             match action {
-                Action::Connect { link, ip, port } => self.connect(reactor, node, (link, &ip, port)),
+                Action::Connect { link, ip, port } => {
+                    self.connect(reactor, node, (link, &ip, port))
+                }
                 Action::Send { link, bytes } => self.send(reactor, node, shared, (link, bytes)),
                 Action::Close(link) => {
                     if let Some(connection) = self.by_id.remove(&link) {
@@ -140,12 +142,7 @@ impl Links {
         }
     }
 
-    fn connect(
-        &mut self,
-        reactor: &mut Reactor,
-        node: &Node,
-        (id, ip, port): (LinkId, &str, u16),
-    ) {
+    fn connect(&mut self, reactor: &mut Reactor, node: &Node, (id, ip, port): (LinkId, &str, u16)) {
         let address = ip.parse::<IpAddr>().map(|ip| Address::Tcp(SocketAddr::new(ip, port)));
         let connection = address.ok().and_then(|to| reactor.connect(&to, None).ok());
         match connection {

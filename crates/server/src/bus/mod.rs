@@ -38,7 +38,9 @@ pub fn open(config: &kvasir_config::Config) -> Result<Vec<Listener>, String> {
             Ok(listener) => listeners.push(listener),
             Err(_) if address.1 => {}
             Err(error) => {
-                return Err(format!("Failed listening on port {port} (cluster), aborting. {error}"));
+                return Err(format!(
+                    "Failed listening on port {port} (cluster), aborting. {error}"
+                ));
             }
         }
     }
@@ -95,7 +97,8 @@ impl Bus {
         while !self.shared.is_stopping.load(Relaxed) {
             let now_ms = clock::now_unix_ms();
             let wait_ms = self.next_tick_ms.saturating_sub(now_ms).min(PERIOD_MS);
-            if let Err(error) = self.reactor.wait(Some(Duration::from_millis(wait_ms)), &mut events) {
+            if let Err(error) = self.reactor.wait(Some(Duration::from_millis(wait_ms)), &mut events)
+            {
                 warning!("the bus fails, and with it this node of the cluster: {error}");
                 std::process::exit(1);
             }

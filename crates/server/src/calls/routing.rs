@@ -17,8 +17,7 @@ use crate::state::connection::{Asks, Connection};
 use crate::state::shared::Shared;
 
 const CROSS_SLOT: Error = Error::fixed("CROSSSLOT Keys in request don't hash to the same slot");
-const TRY_AGAIN: Error =
-    Error::fixed("TRYAGAIN Multiple keys request during rehashing of slot");
+const TRY_AGAIN: Error = Error::fixed("TRYAGAIN Multiple keys request during rehashing of slot");
 const DOWN: Error = Error::fixed("CLUSTERDOWN The cluster is down");
 const DOWN_READS: Error =
     Error::fixed("CLUSTERDOWN The cluster is down and only accepts read commands");
@@ -29,7 +28,10 @@ const UNBOUND: Error = Error::fixed("CLUSTERDOWN Hash slot not served");
 pub enum Route {
     Here,
     /// Its slot is on its way, so it depends on which of its keys are here.
-    Moving { slot: u16, is_import: bool },
+    Moving {
+        slot: u16,
+        is_import: bool,
+    },
 }
 
 /// What of a connection and its call decides.

@@ -45,8 +45,7 @@ pub fn open(config: &Config) -> Result<Node, String> {
     claim.say(&format!("pid={}", std::process::id()));
     let mut seed = [0; 8];
     random::fill(&mut seed).map_err(|error| format!("no randomness: {error}"))?;
-    let (seed, now_ms, options) =
-        (u64::from_le_bytes(seed), clock::now_unix_ms(), options(config));
+    let (seed, now_ms, options) = (u64::from_le_bytes(seed), clock::now_unix_ms(), options(config));
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -60,7 +59,11 @@ pub fn open(config: &Config) -> Result<Node, String> {
             format!("Unrecoverable error: corrupted cluster config file: {shown} line={line} {why}")
         })?,
     };
-    let what = if is_new { "No cluster configuration found, I'm" } else { "Node configuration loaded, I'm" };
+    let what = if is_new {
+        "No cluster configuration found, I'm"
+    } else {
+        "Node configuration loaded, I'm"
+    };
     notice!("{what} {}", cluster.my_id());
     write(&path, &cluster.file()).map_err(|error| format!("can't write {shown}: {error}"))?;
     Ok(Node::new(cluster, path, claim))

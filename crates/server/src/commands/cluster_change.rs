@@ -58,7 +58,8 @@ pub fn meet(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         Some(word) => port_of(word, "bus")?,
         None => port + 10_000,
     };
-    let ip: Option<std::net::IpAddr> = std::str::from_utf8(&cx.args[2]).ok().and_then(|ip| ip.parse().ok());
+    let ip: Option<std::net::IpAddr> =
+        std::str::from_utf8(&cx.args[2]).ok().and_then(|ip| ip.parse().ok());
     let small = |port: i64| u16::try_from(port).ok().filter(|port| *port != 0);
     let (Some(ip), Some(port), Some(bus_port)) = (ip, small(port), small(bus_port)) else {
         let (ip, port) = (text(&cx.args[2]), text(&cx.args[3]));
@@ -215,8 +216,7 @@ pub fn bump_epoch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 pub fn set_config_epoch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let epoch = parse_integer(&cx.args[2]).ok_or(Error::NOT_INTEGER)?;
-    let epoch = u64::try_from(epoch).map_err(|_| {
-        Error::new(format!("ERR Invalid config epoch specified: {epoch}"))
-    })?;
+    let epoch = u64::try_from(epoch)
+        .map_err(|_| Error::new(format!("ERR Invalid config epoch specified: {epoch}")))?;
     change_and_say_ok(cx, |cluster, _| cluster.set_config_epoch(epoch))
 }

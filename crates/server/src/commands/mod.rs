@@ -18,6 +18,7 @@ pub mod client_tracking;
 pub mod client_unblock;
 pub mod cluster;
 pub mod cluster_change;
+pub mod cluster_debug;
 pub mod cluster_view;
 pub mod command;
 pub mod command_docs;
@@ -30,6 +31,7 @@ pub mod function;
 pub mod info;
 pub mod latency;
 pub mod memory;
+pub mod migrate;
 pub mod module;
 pub mod monitor;
 pub mod pubsub;
@@ -64,6 +66,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     info::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    migrate::COMMANDS,
     pubsub::COMMANDS,
     module::COMMANDS,
     monitor::COMMANDS,

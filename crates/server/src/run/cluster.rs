@@ -19,11 +19,12 @@ use crate::clients::tracker::NOBODY;
 use crate::cluster::Node;
 use crate::run::session::Session;
 use crate::run::worker::Worker;
+use crate::state::connection::Connection;
 use crate::state::shared::Shared;
 use crate::store::replication::role;
 use crate::store::replication::upstream::Primary;
-use crate::workers::news::{Item, News};
 use crate::workers::Message;
+use crate::workers::news::{Item, News};
 
 /// Keys deleted under one lock.
 const BATCH: usize = 128;
@@ -31,7 +32,7 @@ const BATCH: usize = 128;
 /// Does what the state machine wants of the server, with the gate closed.
 pub fn settle(shared: &'static Shared, node: &Node, alone: &ExclusivePass<'_>, now_ms: u64) {
     let (actions, routes_changed) = node.take_server_todo();
-    let mut news = News::default();
+    let (mut news, mut has_paused) = (News::default(), false);
     for action in actions {
         match action {
             Action::Follow { ip, port, .. } => {
@@ -54,6 +55,7 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &ExclusivePass<'_>, n
                 shared.send(0, Message::GiveUpSlots(Box::new(slots)));
             }
             Action::PauseWrites { until_ms } => {
+                has_paused = true;
                 shared.pause.begin(Purpose::Failover, (Scope::Writes, until_ms), now_ms);
                 shared.send_all(|| Message::Look);
             }
@@ -67,6 +69,11 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &ExclusivePass<'_>, n
             }
             Action::Connect { .. } | Action::Send { .. } | Action::Close(_) => {}
         }
+    }
+    if has_paused {
+        // With the gate closed nobody writes, so that is how far it will be.
+        let offset = shared.keyspace.log.end();
+        node.change(|cluster| cluster.writes_are_paused(offset, now_ms));
     }
     if !news.is_empty() {
         shared.send(0, Message::News(Box::new(news)));
@@ -162,10 +169,12 @@ impl Worker {
         }
     }
 
-    /// Slots have changed hands: who waits for keys of another's is sent there.
+    /// Slots have changed hands: who waits for keys of another's is sent there, and who listens to
+    /// shard channels of another's does so no more.
     pub fn look_at_slots(&mut self) {
         let shared = self.shared;
         let Some(node) = &shared.cluster else { return };
+        (0..self.connections.len()).for_each(|index| self.leave_shard_channels(node, index));
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_deref() else { continue };
             let Some(waits) = connection.waiting.waits.as_deref() else { continue };
@@ -179,5 +188,38 @@ impl Worker {
                 self.refuse_wait(index, &error);
             }
         }
+    }
+
+    fn leave_shard_channels(&mut self, node: &Node, index: usize) {
+        let Some(mut connection) = self.connections[index].take() else { return };
+        let kind = Kind::ShardChannel;
+        let wish = Wish {
+            asks: false,
+            reads_replicas: true,
+            writes: false,
+            is_pubsub: true,
+            is_tls: connection.wire.tls.is_some(),
+        };
+        let has_any = |connection: &Connection| {
+            let all = connection.listening.subscriptions.as_ref();
+            all.map_or(0, |all| all.count(kind))
+        };
+        if has_any(&connection) > 0 {
+            for name in self.subscriber(&mut connection).names(kind) {
+                let slot = kvasir_structures::crc16::slot_of(&name);
+                let route = routing::route_slot(self.shared, node, slot, wish);
+                if !route.is_err_and(|error| error.text().starts_with(b"MOVED")) {
+                    continue;
+                }
+                self.subscriber(&mut connection).unsubscribe(kind, &name);
+                let count = has_any(&connection);
+                connection.reply.push(3);
+                connection.reply.bulk(b"sunsubscribe");
+                connection.reply.bulk(&name);
+                connection.reply.integer(count as i64);
+                self.touched.push(index);
+            }
+        }
+        self.connections[index] = Some(connection);
     }
 }

@@ -15,6 +15,7 @@ pub mod failover;
 pub mod fan_out;
 pub mod fence;
 pub mod goodbye;
+pub mod held_keys;
 pub mod input_limits;
 pub mod invalidations;
 pub mod item_stats;

@@ -15,13 +15,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kvasir_acl::{self, Acl};
+use kvasir_cluster::slots::SLOTS;
 use kvasir_config::arguments::{self, Invocation, USAGE};
 use kvasir_config::load::{self, Directive, Loaded};
 use kvasir_config::memory::HugePages;
 use kvasir_config::{Config, IoBackend, print};
-use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_reactor::{
-    BackendChoice, Listener, Options, Reactor, Waker, clock, limits, random, sandbox, signal, thread,
+    BackendChoice, Listener, Options, Reactor, Waker, clock, limits, random, sandbox, signal,
+    thread,
 };
 use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
@@ -202,7 +204,19 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
 fn ready(shared: &Shared) {
     let config = shared.config();
     announce::ready(&config, shared);
+    if let Some(node) = &shared.cluster {
+        claim_loaded(shared, node);
+    }
     process::notify_ready(&config);
+}
+
+/// A node that has keys of slots that nobody has takes these; others it gives to their owners.
+fn claim_loaded(shared: &Shared, node: &Node) {
+    let pass = shared.gate.enter_extra();
+    let database = shared.keyspace.database(DbIndex(0), &pass);
+    let held = (0..SLOTS).filter(|slot| !database.slot(*slot).is_empty()).collect();
+    node.change(|cluster| cluster.claim_loaded(&held));
+    node.wake();
 }
 
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.

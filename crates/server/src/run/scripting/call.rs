@@ -408,6 +408,10 @@ fn is_function_call(args: Args<'_>) -> bool {
 /// One without a shebang line is refused the first call that may not be made, and one that has
 /// flags is not begun.
 fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<(), Error> {
+    if flags.no_cluster && session.shared().cluster.is_some() {
+        let text = "ERR Can not run script on cluster, 'no-cluster' flag is set.";
+        return Err(Error::fixed(text));
+    }
     let check_stale = || if flags.allow_stale { Ok(()) } else { session.check_stale() };
     if !flags.given {
         return Ok(());
@@ -500,6 +504,7 @@ fn run(
     let running = Running {
         is_read_only: is_read_only || flags.no_writes,
         refuses_growth,
+        may_cross_slots: !flags.given || flags.allow_cross_slot_keys,
         ..Running::new(session, code.kind())
     };
     let Ran { running, result } = scripting.run(running, code, keys, &mut reply);
