@@ -48,6 +48,11 @@ impl Keys {
         self.all || self.patterns.iter().any(matches)
     }
 
+    /// Whether this key may be read.
+    pub fn cover_read(&self, key: &[u8]) -> bool {
+        self.cover(key, KeyFlags::RO.union(KeyFlags::ACCESS))
+    }
+
     /// Whether every key may be read.
     pub fn cover_all_reads(&self) -> bool {
         self.all || self.patterns.iter().any(|known| known.reads && known.pattern == b"*")

@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::check::{Denied, Reason};
 use crate::password::PasswordHash;
+use crate::patterns::Keys;
 use crate::rule::RuleError;
 use crate::selector::Selector;
 use kvasir_table::Table;
@@ -137,6 +138,14 @@ impl User {
     pub fn may_read_all_keys(&self, call: &Call<'_>) -> bool {
         let mut selectors = std::iter::once(&self.root).chain(&self.selectors);
         selectors.any(|selector| selector.keys.cover_all_reads() && selector.check(call).is_ok())
+    }
+
+    /// Which keys may be read by those selectors that cover the call; `None`: all.
+    pub fn readable_keys(&self, call: &Call<'_>) -> Option<Vec<Keys>> {
+        let selectors = std::iter::once(&self.root).chain(&self.selectors);
+        let covering = selectors.filter(|selector| selector.check(call).is_ok());
+        let keys: Vec<Keys> = covering.map(|selector| selector.keys.clone()).collect();
+        (!keys.iter().any(Keys::cover_all_reads)).then_some(keys)
     }
 
     /// Whether one selector covers each of these channels, or patterns to subscribe to.

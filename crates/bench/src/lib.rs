@@ -6,8 +6,10 @@
 //! `report`.
 #![forbid(unsafe_code)]
 
+mod analytics;
 mod aof;
 mod aof_calls;
+mod chase;
 mod churn;
 mod commands;
 mod compression;
@@ -16,6 +18,7 @@ mod crowd;
 mod idle;
 mod kv;
 mod load;
+mod memcached;
 mod memory;
 mod pace;
 mod pause;
@@ -25,6 +28,7 @@ mod replication;
 mod replies;
 mod report;
 mod rest;
+mod ring;
 mod scripts;
 mod shapes;
 mod slow_link;
@@ -34,6 +38,7 @@ mod tables;
 mod tls;
 mod turns;
 mod watch;
+mod ways;
 
 use std::cell::RefCell;
 use std::fs;
@@ -56,7 +61,7 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication
+    /// replication, chase, full-sync, analytics, ring, memcached
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -73,7 +78,8 @@ pub struct Options {
     /// Only these servers: redis, valkey, kvasir, kvasir-epoll, kvasir-small-pages
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Of the scenarios rest, memory, commands, snapshot and aof, only what has this in its name
+    /// Of the scenarios rest, memory, commands, snapshot, aof, ring and memcached, only what has
+    /// this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Of the scenario aof, no figures but the proof: whether all that was answered is there after
@@ -86,6 +92,9 @@ pub struct Options {
     /// An earlier program of Kvasir: only its server CPU per operation and today's, by turns
     #[arg(long, value_name = "PATH", conflicts_with = "scenarios")]
     before: Option<PathBuf>,
+    /// Of the scenario analytics, a text of edges instead of a graph that is drawn
+    #[arg(long, value_name = "PATH")]
+    graph: Option<PathBuf>,
     /// Have redis-benchmark make the requests, which fills its core before the server's is full
     #[arg(long)]
     redis_benchmark: bool,
@@ -128,6 +137,11 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "compression", run: compression::run },
     Scenario { name: "aof", run: aof::run },
     Scenario { name: "replication", run: replication::run },
+    Scenario { name: "chase", run: chase::run_chase },
+    Scenario { name: "full-sync", run: chase::run_full_sync },
+    Scenario { name: "analytics", run: analytics::run },
+    Scenario { name: "ring", run: ring::run },
+    Scenario { name: memcached::NAME, run: memcached::run },
 ];
 
 /// A kind of server to be measured.
@@ -147,6 +161,8 @@ pub struct Lab {
     /// What the names contain of what is measured by `rest`, `memory`, `commands`
     /// and `snapshot`.
     only: String,
+    /// What `analytics` computes on.
+    graph: Option<PathBuf>,
     server_core: usize,
     load_core: usize,
     pace: Pace,
@@ -249,6 +265,12 @@ fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
         Target::new("redis", format!("Redis {}", redis.version), &redis.program, &[]),
         Target::new("valkey", format!("Valkey {}", valkey.version), &valkey.program, &[]),
     ];
+    // It speaks its own protocol only.
+    if options.scenarios == [memcached::NAME] {
+        let memcached = Oracle::memcached()?;
+        let label = format!("memcached {}", memcached.version);
+        all.push(Target::new(memcached::NAME, label, &memcached.program, &[]));
+    }
     let mut notes = Vec::new();
     if kvasir.is_file() {
         for (name, what, args) in [
@@ -298,6 +320,7 @@ impl Lab {
             keys: options.keys.unwrap_or(keys),
             seconds: options.seconds.unwrap_or(seconds),
             only: options.only.clone().unwrap_or_default(),
+            graph: options.graph.clone(),
             server_core: options.server_core,
             load_core: options.load_core,
             pace: Pace::of([options.server_core, options.load_core]),

@@ -57,7 +57,7 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
                     continue;
                 }
                 lab.say(&format!("{}: {case}", target.label));
-                if let Some(metrics) = measure(lab, target, (&corpus, call), algorithm)? {
+                if let Some(metrics) = measure(lab, target, &corpus, call, algorithm)? {
                     measurements.push(Measurement::new("replication", case, metrics));
                 }
             }
@@ -70,7 +70,8 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
 fn measure(
     lab: &Lab,
     target: &Target,
-    (corpus, call): (&Corpus, Call),
+    corpus: &Corpus,
+    call: Call,
     algorithm: &str,
 ) -> Result<Option<BTreeMap<&'static str, f64>>> {
     let options = ["--repl-diskless-sync-delay", "0", "--repl-timeout", "600"];
@@ -83,7 +84,7 @@ fn measure(
         return Ok(None);
     }
     let keys = (KEYS * lab.scale()) as u64;
-    pipeline(primary.client()?, keys, |key, out| write_call(corpus, (Call::Set, key, key), out))?;
+    pipeline(primary.client()?, keys, |key, out| write_call(corpus, Call::Set, key, key, out))?;
     let link = SlowLink::to(primary.port(), BYTES_PER_SECOND)?;
     let port = link.port().to_string();
     let following = ["--replicaof", "127.0.0.1", &port, "--repl-timeout", "600"];
@@ -95,7 +96,7 @@ fn measure(
     let mut metrics = BTreeMap::new();
     let buffer = thread::scope(|scope| -> Result<f64> {
         let watcher = scope.spawn(|| watch(&primary, &is_over));
-        let written = write_all(&primary, (corpus, call), (keys, requests));
+        let written = write_all(&primary, corpus, call, keys, requests);
         let write_s = start.elapsed().as_secs_f64();
         let (cpu, faulted) = (CpuTime::of(primary.pid())?, faults(primary.pid())?);
         let count = requests as f64;
@@ -122,14 +123,16 @@ fn measure(
 
 fn write_all(
     primary: &Server,
-    (corpus, call): (&Corpus, Call),
-    (keys, requests): (u64, u64),
+    corpus: &Corpus,
+    call: Call,
+    keys: u64,
+    requests: u64,
 ) -> Result<()> {
     thread::scope(|scope| {
         let write = |client: u64| -> Result<()> {
             pipeline(primary.client()?, requests / CLIENTS, |number, out| {
                 let number = number * CLIENTS + client;
-                write_call(corpus, (call, number % keys, number), out);
+                write_call(corpus, call, number % keys, number, out);
             })
         };
         let writers: Vec<_> =
@@ -138,7 +141,7 @@ fn write_all(
     })
 }
 
-fn write_call(corpus: &Corpus, (call, key, number): (Call, u64, u64), out: &mut Vec<u8>) {
+fn write_call(corpus: &Corpus, call: Call, key: u64, number: u64, out: &mut Vec<u8>) {
     let name = |key: u64| format!("key:{key:012}").into_bytes();
     let value = |offset: u64| corpus.value((number + offset) as usize, 0).to_vec();
     let words: Vec<Vec<u8>> = match call {
@@ -164,7 +167,7 @@ fn watch(primary: &Server, is_over: &AtomicBool) -> Result<f64> {
     Ok(most)
 }
 
-fn wait_until_equal(primary: &Server, replica: &Server) -> Result<()> {
+pub fn wait_until_equal(primary: &Server, replica: &Server) -> Result<()> {
     let (mut client, mut reader) = (primary.client()?, replica.client()?);
     let offset = field(&info(&mut client)?, "master_repl_offset");
     wait_for(&mut reader, "the replica has all", |info| {
@@ -182,12 +185,12 @@ fn wait_for(client: &mut Client, what: &str, is_so: impl Fn(&str) -> bool) -> Re
     Ok(())
 }
 
-fn info(client: &mut Client) -> Result<String> {
+pub fn info(client: &mut Client) -> Result<String> {
     client.text(&[b"INFO", b"all"])
 }
 
 /// 0 where there is no such field.
-fn field(info: &str, name: &str) -> f64 {
+pub fn field(info: &str, name: &str) -> f64 {
     let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok();
     info.lines().find_map(value).unwrap_or(0.0)
 }
@@ -200,7 +203,7 @@ fn faults(pid: u32) -> Result<f64> {
 }
 
 /// A figure of the process, in KB.
-fn status(pid: u32, name: &str) -> Result<f64> {
+pub fn status(pid: u32, name: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).context("a figure")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)

@@ -52,7 +52,7 @@ pub struct Machine {
 }
 
 /// The servers that others are compared with.
-const PEERS: [&str; 2] = ["redis", "valkey"];
+const PEERS: [&str; 3] = ["redis", "valkey", "memcached"];
 
 /// The results of one call of `cargo xtask bench`.
 pub struct Report {

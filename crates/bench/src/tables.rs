@@ -201,6 +201,33 @@ pub static TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "graph",
+        title: "PageRank, an iteration, where the data is and where it is not",
+        note: "Building is from keys, from a text for C and scipy. What a client and a script need \
+               is measured on 200,000 edges and grows with them. GET beside it comes every 200 us \
+               from another connection, on the same two cores.",
+        columns: &[
+            compared("iteration_s", "iteration s", 4),
+            column("build_s", "building s", 2),
+            column("memory_mb", "memory MB", 0),
+            column("get_p99_ms", "GET p99 ms", 3),
+            column("get_alone_p99_ms", "GET p99 ms alone", 3),
+            column("nodes", "nodes", 0),
+            column("sum", "sum of ranks", 6),
+        ],
+    },
+    Table {
+        name: "columns",
+        title: "Hashes as columns in Python",
+        note: "Eight fields of some 100 B each.",
+        columns: &[
+            compared("rows_s", "rows/s", 0),
+            column("seconds", "seconds", 3),
+            column("rows", "rows", 0),
+            column("get_p99_ms", "GET p99 ms", 3),
+        ],
+    },
+    Table {
         name: "snapshot",
         title: "Saving in the background, and starting from the files",
         note: "Keys of 16 B, values that nothing compresses (`rdbcompression no`), nobody else at \
@@ -342,6 +369,63 @@ pub static TABLES: &[Table] = &[
             column("faults", "page faults/request", 3),
             compared("peak_mb", "peak MB resident", 0),
             column("full_syncs", "full syncs", 0),
+        ],
+    },
+    Table {
+        name: "ring",
+        title: "One client that waits for each reply, by three ways",
+        note: "CPU is of all server threads, and of the client's one, for each call. Both spin for \
+               some microseconds before they sleep, where there is a ring; the client of a socket \
+               sleeps at once. Values are of the objects, without the protocol.",
+        columns: &[
+            compared("trip_us", "round trip us", 2),
+            compared("server_us", "server CPU us/call", 2),
+            column("client_us", "client CPU us/call", 2),
+            column("kernel_share", "server in kernel %", 0),
+            column("objects_s", "objects/s", 0),
+            column("mb_s", "MB/s", 1),
+        ],
+    },
+    Table {
+        name: "memcached",
+        title: "memcached's protocol: one client that waits for each reply",
+        note: "CPU is of all server threads, and of the client's one, for each call.",
+        columns: &[
+            compared("trip_us", "round trip us", 2),
+            compared("server_us", "server CPU us/call", 2),
+            column("client_us", "client CPU us/call", 2),
+            column("kernel_share", "server in kernel %", 0),
+            column("objects_s", "objects/s", 0),
+            column("mb_s", "MB/s", 1),
+        ],
+    },
+    Table {
+        name: "chase",
+        title: "A replica that starts empty behind a link of 80 Mbit/s, while clients write twice that",
+        note: "Clients overwrite 50,000 keys with values of 1 KB at 20 MB a second, for ten minutes \
+               if not told otherwise, with all options as they are by default. Behind is how long \
+               after the last write the replica has all.",
+        columns: &[
+            column("written_mb", "written MB", 0),
+            column("sent_mb", "over the link MB", 0),
+            column("full_syncs", "full syncs", 0),
+            compared("peak_mb", "peak MB resident", 0),
+            column("disk_mb", "on disk MB", 0),
+            compared("behind_s", "behind s", 1),
+        ],
+    },
+    Table {
+        name: "full-sync",
+        title: "A replica that gets a large data set, while a client reads and writes",
+        note: "Added is what the primary takes more, at most; a call is a PING and a SET, every 200 \
+               us from a thread of its own. The machine's share of the longest wait is told apart.",
+        columns: &[
+            column("data_mb", "resident MB before", 0),
+            compared("added_mb", "added MB", 0),
+            compared("sync_s", "synchronized s", 1),
+            compared("max_ms", "longest call ms", 1),
+            compared("p99_ms", "p99 ms", 2),
+            column("stall_max_ms", "machine's longest stall ms", 1),
         ],
     },
 ];

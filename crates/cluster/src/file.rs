@@ -151,9 +151,12 @@ impl Cluster {
 }
 
 fn read_node(words: &[&str], cluster: &mut Cluster, now_ms: u64) -> Result<Node, &'static str> {
-    let [id, place, flags, primary, ping, pong, epoch, _, ..] = words else {
+    let [id, place, flags, primary, ping, pong, epoch, link, ..] = words else {
         return Err("a node has eight words");
     };
+    if !link.ends_with("connected") {
+        return Err("a link is in no state");
+    }
     let id = NodeId::parse(id.as_bytes()).ok_or("a name is none")?;
     let flags = Flags::parse(flags).ok_or("a flag is unknown")?;
     let shard = NodeId::random(&mut cluster.random);
@@ -210,18 +213,18 @@ fn read_place(place: &str, node: &mut Node) -> Result<(), &'static str> {
 mod tests {
     use super::*;
 
-    const REDIS_7_0: &str = "\
-07c37dfeb235213a872192d90877d0cd55635b91 127.0.0.1:30004@31004 slave e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 0 1426238317239 4 connected
-67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 127.0.0.1:30002@31002,host-2 master - 0 1426238316232 2 connected 5461-10922
-e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 [93->-67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1] [10000-<-67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1]
-vars currentEpoch 6 lastVoteEpoch 3
-";
+    const REDIS_7_0: &str = concat!(
+        "07c37dfeb235213a872192d90877d0cd55635b91 127.0.0.1:30004@31004 slave e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 0 1426238317239 4 connected\n",
+        "67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 127.0.0.1:30002@31002,host-2 master - 0 1426238316232 2 connected 5461-10922\n",
+        "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 [93->-67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1] [10000-<-67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1]\n",
+        "vars currentEpoch 6 lastVoteEpoch 3\n",
+    );
 
-    const VALKEY: &str = "\
-07c37dfeb235213a872192d90877d0cd55635b91 ::1:30004@31004,,tls-port=0,shard-id=69bc080733d1355567173199cff4a6a039a2f024,nodename=four myself,slave 67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 0 0 4 connected
-67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 ::1:30002@31002,h,tls-port=6,shard-id=69bc080733d1355567173199cff4a6a039a2f024 master,fail - 5 1 2 connected 0-1 7
-vars currentEpoch 6 lastVoteEpoch 0
-";
+    const VALKEY: &str = concat!(
+        "07c37dfeb235213a872192d90877d0cd55635b91 ::1:30004@31004,,tls-port=0,shard-id=69bc080733d1355567173199cff4a6a039a2f024,nodename=four myself,slave 67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 0 0 4 connected\n",
+        "67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 ::1:30002@31002,h,tls-port=6,shard-id=69bc080733d1355567173199cff4a6a039a2f024 master,fail - 5 1 2 connected 0-1 7\n",
+        "vars currentEpoch 6 lastVoteEpoch 0\n",
+    );
 
     fn read(text: &str) -> Result<Cluster, Unreadable> {
         let options = Options { port: 30001, bus_port: 31001, ..Options::default() };

@@ -30,8 +30,8 @@ impl Cluster {
         Some(owner)
     }
 
-    /// Keys of these slots were found at the start. Slots that nobody has are this node's; those that
-    /// another has are on their way there, or lost here: what is here can be asked for.
+    /// Keys of these slots were found at the start. Slots that nobody has are this node's; those
+    /// that another has are on their way there, or lost here: what is here can be asked for.
     pub fn claim_loaded(&mut self, held: &SlotSet) {
         if self.me().is_replica() {
             return;
@@ -88,9 +88,7 @@ impl Cluster {
                 continue;
             }
             if owner == Some(self.me) {
-                if self.held.contains(slot) {
-                    lost.push(slot);
-                }
+                lost.push(slot);
                 self.migrating.remove(&slot);
             }
             if owner == Some(primary) {

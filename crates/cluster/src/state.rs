@@ -51,8 +51,6 @@ pub struct Cluster {
     pub(crate) out: Output,
     pub(crate) random: Random,
     pub stats: Stats,
-    /// Slots in which keys may be; asked before keys are given up.
-    pub(crate) held: crate::slots::SlotSet,
     /// For tests: the type of packets that are not looked at; -1: none, -2: all.
     pub drops: i64,
     pub closes_link_on_drop: bool,
@@ -98,7 +96,6 @@ impl Cluster {
             out: Output::default(),
             random,
             stats: Stats::default(),
-            held: crate::slots::SlotSet::default(),
             drops: -1,
             closes_link_on_drop: false,
         };
@@ -131,11 +128,6 @@ impl Cluster {
 
     pub fn set_has_keys(&mut self, has_keys: bool) {
         self.local.has_keys = has_keys;
-    }
-
-    /// Slots that have keys; to be told before packets and ticks while it may matter.
-    pub fn set_held(&mut self, held: crate::slots::SlotSet) {
-        self.held = held;
     }
 
     /// What is to be done, since this was last asked.
@@ -249,10 +241,10 @@ impl Cluster {
         self.size = voters.len();
         let mut is_ok = true;
         if self.options.requires_full_coverage {
-            let works = |id: &Option<NodeId>| {
-                id.and_then(|id| self.nodes.get(&id)).is_some_and(|node| !node.is(Flags::FAIL))
-            };
-            is_ok = self.owners.iter().all(works);
+            // A slot has one owner, so counting is enough.
+            let working = self.nodes.values().filter(|node| !node.is(Flags::FAIL));
+            let covered: usize = working.map(|node| usize::from(node.slots.len())).sum();
+            is_ok = covered == usize::from(SLOTS);
         }
         if reached < self.quorum() {
             is_ok = false;

@@ -134,7 +134,7 @@ mod tests {
 
     /// `expect` is the pairs that CONFIG GET then reports for the names set, or the error.
     fn check_set(pairs: &[&str], expect: Result<&[(&str, &str)], &str>) {
-        match (set(&Config::default(), pairs, true), expect) {
+        match (set(&Config::of_table(), pairs, true), expect) {
             (Ok(config), Ok(expect)) => {
                 let names: Vec<_> = pairs.iter().step_by(2).copied().collect();
                 check_get(&config, &names, expect);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn get_answers_what_clients_ask_at_connect() {
-        let config = Config::default();
+        let config = Config::of_table();
         check_get(
             &config,
             &["maxmemory", "maxmemory-p*"],
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn options_for_tests_are_shown_by_their_exact_names() {
-        let config = set(&Config::default(), &["key-load-delay", "-10"], true).unwrap();
+        let config = set(&Config::of_table(), &["key-load-delay", "-10"], true).unwrap();
         check_get(&config, &["key-load-*"], &[]);
         check_get(&config, &["KEY-load-delay"], &[("key-load-delay", "-10")]);
     }
@@ -189,7 +189,7 @@ mod tests {
         );
         check_set(&["sanitize-dump-payload", "YES"], Ok(&[("sanitize-dump-payload", "yes")]));
         check_get(
-            &Config::default(),
+            &Config::of_table(),
             &["replicaof", "slaveof"],
             &[("replicaof", ""), ("slaveof", "")],
         );

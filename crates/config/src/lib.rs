@@ -9,6 +9,7 @@
 // What a user sets or sends is brought into a smaller type by `try_from` only.
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 
+pub mod analytics;
 pub mod aof;
 pub mod arguments;
 pub mod buffers;
@@ -27,6 +28,7 @@ pub mod print;
 pub mod reasons;
 pub mod replication;
 pub mod rewrite;
+pub mod ring;
 pub mod row;
 pub mod syntax;
 pub mod table;
@@ -43,7 +45,7 @@ use memory::Memory;
 
 /// Every option that Kvasir obeys, by its name with underscores. Options that have only one
 /// accepted value so far (`row::Place::Fixed`) have no field.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// Addresses as written; `bind_addresses` reads them.
     pub bind: Vec<String>,
@@ -61,6 +63,7 @@ pub struct Config {
     pub protected_mode: bool,
     pub tls: tls::TlsConfig,
     pub memcached: memcached::MemcachedConfig,
+    pub ring: ring::RingConfig,
     pub maxclients: u32,
     /// Seconds of silence after which a client is disconnected; 0: never.
     pub timeout: u32,
@@ -107,6 +110,7 @@ pub struct Config {
     pub aof: aof::AofConfig,
     pub replication: replication::ReplicationConfig,
     pub cluster: cluster::ClusterConfig,
+    pub analytics: analytics::AnalyticsConfig,
     /// Empty: nobody has said so.
     pub availability_zone: Vec<u8>,
     pub dir: PathBuf,
@@ -133,94 +137,20 @@ pub struct Config {
     pub others: testing::Others,
 }
 
-impl Default for Config {
-    /// Every option at the default of its row.
-    fn default() -> Config {
-        let mut config = Config::blank();
+impl Config {
+    /// Every option at the default of its row. `Config::default()` is no configuration: a value
+    /// for every field, before the rows fill in theirs.
+    pub fn of_table() -> Config {
+        let mut config = Config::default();
         for row in table::all() {
             row.reset(&mut config);
         }
         config
     }
-}
 
-impl Config {
     /// Where to listen for TCP, in the order of `bind`.
     pub fn bind_addresses(&self) -> Vec<BindAddress<'_>> {
         self.bind.iter().map(|word| BindAddress::parse(word)).collect()
-    }
-
-    /// A value for every field, before the rows fill in theirs.
-    fn blank() -> Config {
-        Config {
-            bind: Vec::new(),
-            port: 0,
-            tcp_backlog: 0,
-            unixsocket: PathBuf::new(),
-            unixsocketperm: FileMode(0),
-            unixsocketgroup: Vec::new(),
-            tcp_keepalive: 0,
-            protected_mode: false,
-            tls: tls::TlsConfig::default(),
-            memcached: memcached::MemcachedConfig::default(),
-            maxclients: 0,
-            timeout: 0,
-            proto_max_bulk_len: 0,
-            client_query_buffer_limit: 0,
-            client_output_buffer_limit: OutputLimits::default(),
-            tracking_table_max_keys: 0,
-            busy_reply_threshold: 0,
-            script_memory_limit: 0,
-            requirepass: Vec::new(),
-            aclfile: PathBuf::new(),
-            acllog_max_len: 0,
-            acl_pubsub_default: PubsubDefault::ResetChannels,
-            enable_debug_command: WhoMay::No,
-            enable_module_command: WhoMay::No,
-            enable_protected_configs: WhoMay::No,
-            io_threads: Threads::Auto,
-            io_backend: IoBackend::Auto,
-            hz: 0,
-            active_expire_effort: 0,
-            databases: 0,
-            hash_max_listpack_entries: 0,
-            hash_max_listpack_value: 0,
-            hll_sparse_max_bytes: 0,
-            list_max_listpack_size: 0,
-            list_compress_depth: 0,
-            set_max_intset_entries: 0,
-            set_max_listpack_entries: 0,
-            set_max_listpack_value: 0,
-            stream_node_max_bytes: 0,
-            stream_node_max_entries: 0,
-            zset_max_listpack_entries: 0,
-            zset_max_listpack_value: 0,
-            notify_keyspace_events: Class::empty(),
-            memory: Memory::default(),
-            persistence: persistence::Persistence::default(),
-            aof: aof::AofConfig::default(),
-            replication: replication::ReplicationConfig::default(),
-            cluster: cluster::ClusterConfig::default(),
-            availability_zone: Vec::new(),
-            dir: PathBuf::new(),
-            loglevel: Loglevel::Notice,
-            logfile: PathBuf::new(),
-            pidfile: PathBuf::new(),
-            log_format: LogFormat::Legacy,
-            log_timestamp_format: TimestampFormat::Legacy,
-            daemonize: false,
-            always_show_logo: false,
-            shutdown_on_sigterm: Vec::new(),
-            shutdown_on_sigint: Vec::new(),
-            supervised: Supervised::No,
-            syslog: Syslog::default(),
-            crash_log_enabled: false,
-            oom_score_adj: OomScoreAdj::No,
-            oom_score_adj_values: Vec::new(),
-            commandlog: CommandLog::default(),
-            latency: Latency::default(),
-            others: testing::Others::default(),
-        }
     }
 }
 
@@ -290,13 +220,14 @@ impl BindAddress<'_> {
 }
 
 /// Permission bits of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileMode(pub u32);
 
 /// Number of worker threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
     /// One per core that this process may use.
+    #[default]
     Auto,
     Count(u16),
 }
@@ -312,19 +243,21 @@ impl Threads {
 }
 
 /// What carries the sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoBackend {
     /// io_uring where the kernel allows it, else epoll.
+    #[default]
     Auto,
     IoUring,
     Epoll,
 }
 
 /// The least severe messages that are logged; `Debug` logs all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loglevel {
     Debug,
     Verbose,
+    #[default]
     Notice,
     Warning,
     /// No message is that severe.
@@ -332,28 +265,31 @@ pub enum Loglevel {
 }
 
 /// How a line of the log looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
+    #[default]
     Legacy,
     Logfmt,
     Json,
 }
 
 /// How the log writes times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimestampFormat {
+    #[default]
     Legacy,
     Iso8601,
     Milliseconds,
 }
 
 /// Which service manager wants to hear of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Supervised {
     Upstart,
     Systemd,
     /// Whichever the environment names.
     Auto,
+    #[default]
     No,
 }
 
@@ -373,8 +309,9 @@ pub enum SyslogFacility {
 }
 
 /// How the scores of `oom-score-adj-values` are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OomScoreAdj {
+    #[default]
     No,
     /// The same as `Relative`.
     Yes,
@@ -383,8 +320,9 @@ pub enum OomScoreAdj {
 }
 
 /// Who may do what could harm the machine, beside what ACL rules allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhoMay {
+    #[default]
     No,
     Yes,
     /// Clients of the loopback interface and of the unix socket.
@@ -402,9 +340,10 @@ impl WhoMay {
 }
 
 /// The channels of a user of whom nothing is said about channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PubsubDefault {
     AllChannels,
+    #[default]
     ResetChannels,
 }
 
@@ -414,7 +353,7 @@ mod tests {
 
     #[test]
     fn bind_default_is_every_address() {
-        let config = Config::default();
+        let config = Config::of_table();
         let every = |optional, host| BindAddress { optional, host };
         assert_eq!(
             config.bind_addresses(),

@@ -153,7 +153,7 @@ struct Doubtful {
 impl Loader {
     fn new() -> Loader {
         Loader {
-            config: Config::default(),
+            config: Config::of_table(),
             doubtful: Vec::new(),
             renames: Vec::new(),
             users: Vec::new(),
@@ -495,7 +495,7 @@ mod tests {
             numbers in prop::collection::vec(any::<u32>(), table::all().count()),
             text in prop::collection::vec(1u8.., 0..20),
         ) {
-            let mut config = Config::default();
+            let mut config = Config::of_table();
             for (row, number) in table::all().zip(numbers) {
                 if !row.has_value() {
                     continue;

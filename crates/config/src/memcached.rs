@@ -8,7 +8,7 @@ use crate::table::{field, integer};
 use crate::{Config, FileMode};
 
 /// Where it is spoken, and the limit of an item.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemcachedConfig {
     /// 0: none.
     pub port: u16,
@@ -18,17 +18,6 @@ pub struct MemcachedConfig {
     pub unixsocketperm: FileMode,
     /// Bytes.
     pub item_size_max: u64,
-}
-
-impl Default for MemcachedConfig {
-    fn default() -> MemcachedConfig {
-        MemcachedConfig {
-            port: 0,
-            unixsocket: PathBuf::new(),
-            unixsocketperm: FileMode(0),
-            item_size_max: 0,
-        }
-    }
 }
 
 impl Config {

@@ -201,7 +201,7 @@ mod tests {
     fn sample_file_is_the_default_configuration() {
         let sources = Sources { options: sample_file().into_bytes(), ..Sources::default() };
         let loaded = load(&sources).unwrap();
-        assert_eq!(loaded.config, Config::default());
+        assert_eq!(loaded.config, Config::of_table());
         assert_eq!(loaded.ignored, []);
     }
 }

@@ -128,7 +128,7 @@ mod tests {
     use crate::print;
 
     fn check(text: &str, change: fn(&mut Config), expect: &str) {
-        let mut config = Config::default();
+        let mut config = Config::of_table();
         change(&mut config);
         let text = rewrite(text.as_bytes(), &config, &[], Extent::Changed);
         assert_eq!(String::from_utf8(text).unwrap(), expect);
@@ -161,7 +161,7 @@ mod tests {
     fn users_take_the_lines_that_users_had() {
         let check = |text: &str, users: &[&str], expect: &str| {
             let users: Vec<_> = users.iter().map(|line| line.as_bytes().to_vec()).collect();
-            let text = rewrite(text.as_bytes(), &Config::default(), &users, Extent::Changed);
+            let text = rewrite(text.as_bytes(), &Config::of_table(), &users, Extent::Changed);
             assert_eq!(String::from_utf8(text).unwrap(), expect);
         };
         let text = "user a on\n# c\n  USER\tb\nusers\nuser c off";
@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn everything_is_every_option() {
-        let text = rewrite(b"", &Config::default(), &[], Extent::All);
-        let printed = print::directives(&Config::default());
+        let text = rewrite(b"", &Config::of_table(), &[], Extent::All);
+        let printed = print::directives(&Config::of_table());
         let lines = |text: &[u8]| text.split(|byte| *byte == b'\n').count();
         assert_eq!(lines(&text), lines(&printed) + 2);
-        let again = rewrite(&text, &Config::default(), &[], Extent::All);
+        let again = rewrite(&text, &Config::of_table(), &[], Extent::All);
         assert_eq!(again, text);
     }
 
@@ -187,7 +187,7 @@ mod tests {
         let path = dir.path().join("a.conf");
         fs::write(&path, "port 1\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        let config = Config { port: 2, ..Config::default() };
+        let config = Config { port: 2, ..Config::of_table() };
         rewrite_file(&path, &config, &[], Extent::Changed).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "port 2\n");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -37,6 +37,7 @@ pub enum Group {
     Monitoring,
     Replication,
     Cluster,
+    Analytics,
     Compatibility,
 }
 
@@ -91,6 +92,7 @@ impl Group {
         Group::Monitoring,
         Group::Replication,
         Group::Cluster,
+        Group::Analytics,
         Group::Compatibility,
     ];
 
@@ -108,6 +110,7 @@ impl Group {
             Group::Monitoring => "Monitoring",
             Group::Replication => "Replication",
             Group::Cluster => "Cluster",
+            Group::Analytics => "Exports and graphs",
             Group::Compatibility => "For files and tests of others",
         }
     }

@@ -6,8 +6,8 @@
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
 use crate::{
-    IoBackend, PubsubDefault, WhoMay, aof, buffers, cluster, memcached, memory, operations,
-    persistence, replication, testing, tls,
+    IoBackend, PubsubDefault, WhoMay, analytics, aof, buffers, cluster, memcached, memory,
+    operations, persistence, replication, ring, testing, tls,
 };
 
 /// More workers than this gain nothing that has been measured.
@@ -51,7 +51,8 @@ the command that removes them.";
 
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
-    let last = replication::ROWS.iter().chain(cluster::ROWS).chain(testing::ROWS);
+    let last = replication::ROWS.iter().chain(cluster::ROWS).chain(analytics::ROWS);
+    let last = last.chain(testing::ROWS);
     OPTIONS.iter().chain(&aof::ROWS).chain(operations::OPTIONS).chain(last)
 }
 
@@ -141,6 +142,10 @@ interface and the unix socket.",
     memcached::UNIXSOCKET,
     memcached::UNIXSOCKETPERM,
     memcached::ITEM_SIZE_MAX,
+    ring::SIZE,
+    ring::SIZE_MAX,
+    ring::CLIENTS_MAX,
+    ring::SPIN,
     tls::PORT,
     tls::MEMCACHED,
     tls::CERT_FILE,
@@ -518,7 +523,7 @@ mod tests {
 
     #[test]
     fn defaults_parse_and_reach_their_fields() {
-        let config = Config::default();
+        let config = Config::of_table();
         for row in all() {
             let value = row.default_value();
             assert_eq!(row.value(&config), value, "{}", row.name);
@@ -528,7 +533,7 @@ mod tests {
 
     #[test]
     fn ranges_fit_their_fields() {
-        let mut config = Config::default();
+        let mut config = Config::of_table();
         for row in all() {
             let ends = match row.kind {
                 Kind::Integer { min, max }

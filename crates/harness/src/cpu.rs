@@ -34,6 +34,8 @@ pub struct CpuTime {
     /// User and system time of the whole process in clock ticks: coarse, but it includes threads
     /// that have ended.
     ticks: u64,
+    /// Of these, what was spent in the kernel.
+    system_ticks: u64,
 }
 
 /// CPU time between two moments, in seconds.
@@ -42,6 +44,7 @@ pub struct CpuSpent {
     pub scheduler_s: f64,
     pub waited_s: f64,
     pub ticks_s: f64,
+    pub system_s: f64,
 }
 
 impl CpuTime {
@@ -57,9 +60,9 @@ impl CpuTime {
             threads_ns.insert(id.clone(), numbers.next().context("an empty schedstat")??);
             waited_ns.insert(id, numbers.next().context("a short schedstat")??);
         }
-        let ticks =
-            stat_fields(&fs::read_to_string(process.join("stat"))?)?[UTIME..=STIME].iter().sum();
-        Ok(Self { threads_ns, waited_ns, ticks })
+        let fields = stat_fields(&fs::read_to_string(process.join("stat"))?)?;
+        let (ticks, system_ticks) = (fields[UTIME..=STIME].iter().sum(), fields[STIME]);
+        Ok(Self { threads_ns, waited_ns, ticks, system_ticks })
     }
 
     /// What was spent since an earlier moment.
@@ -68,6 +71,7 @@ impl CpuTime {
             scheduler_s: grown_s(&self.threads_ns, &earlier.threads_ns),
             waited_s: grown_s(&self.waited_ns, &earlier.waited_ns),
             ticks_s: seconds(self.ticks.saturating_sub(earlier.ticks)),
+            system_s: seconds(self.system_ticks.saturating_sub(earlier.system_ticks)),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod cpu;
+pub mod directory;
 pub mod kvasir;
 pub mod link;
 pub mod oracle;

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use kvasir_resp::value::Value;
 
 use crate::client::Client;
+use crate::directory::temporary_dir;
 
 /// Longer than any server needs to start with an empty data set on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,7 +51,7 @@ impl Server {
     pub fn start(launch: &Launch) -> Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::start_once(launch) {
+            match Self::start_at(launch, free_port()?) {
                 Err(_) if attempt < START_ATTEMPTS => attempt += 1,
                 other => return other,
             }
@@ -95,8 +96,8 @@ impl Server {
         Client::connect(self.port)
     }
 
-    fn start_once(launch: &Launch) -> Result<Self> {
-        let port = free_port()?;
+    /// Starts it on a port that is known to be free.
+    pub fn start_at(launch: &Launch, port: u16) -> Result<Self> {
         let dir = temporary_dir()?;
         let log = File::create(dir.join("log"))?;
         let child = launch
@@ -180,14 +181,6 @@ pub fn free_port() -> Result<u16> {
         }
     }
     bail!("no port of {PORTS:?} is free")
-}
-
-fn temporary_dir() -> Result<PathBuf> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("kvasir-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let dir = Path::new(&std::env::temp_dir()).join(name);
-    fs::create_dir_all(&dir)?;
-    Ok(dir)
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ fn changed_keys(before: &Content, after: &Content) -> BTreeSet<Key> {
 
 /// Whether a key is missing, or its time is over: SWAPDB may put one of the two in the place of the
 /// other, which nobody has to hear of.
-fn is_gone((content, now_ms): (&Content, u64), key: &Key) -> bool {
+fn is_gone(content: &Content, now_ms: u64, key: &Key) -> bool {
     content.get(key).is_none_or(|(_, _, expiry)| expiry.is_some_and(|expiry| expiry <= now_ms))
 }
 
@@ -113,8 +113,7 @@ fn take(step: &Step, bench: &mut Bench) -> Result<(), TestCaseError> {
     let name = step.words[0].as_str();
 
     let is_silent = SILENT.contains(&name);
-    let stays_gone =
-        |key: &Key| is_gone((&before, before_ms), key) && is_gone((&after, after_ms), key);
+    let stays_gone = |key: &Key| is_gone(&before, before_ms, key) && is_gone(&after, after_ms, key);
     let is_told = |key: &Key| touched.contains(key) || stays_gone(key);
     prop_assert!(is_silent || changed.iter().all(is_told), "{step:?} kept silent: {changed:?}");
     let expired = keys_of(events.iter().filter(|event| event.name.ends_with("expired")));

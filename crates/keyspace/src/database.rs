@@ -20,6 +20,13 @@ use crate::watching::Watching;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct DbIndex(pub u16);
 
+/// Which slot of which database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub db: DbIndex,
+    pub slot: u16,
+}
+
 /// One database: its slots.
 pub struct Database {
     slots: Slots<Object>,

@@ -12,7 +12,7 @@ use kvasir_structures::slot::{Slot, SlotGuard};
 use kvasir_structures::table::Sample;
 
 use crate::access::Policy;
-use crate::database::{DbIndex, Keyspace};
+use crate::database::{Keyspace, Place};
 use crate::event::Class;
 use crate::gone::{note_end, note_expired};
 use crate::logging::log_changes;
@@ -63,7 +63,7 @@ pub struct Evictor {
 
 struct Candidate {
     score: Score,
-    place: (DbIndex, u16),
+    place: Place,
     hash: u64,
     key: Box<[u8]>,
 }
@@ -134,12 +134,7 @@ impl Evictor {
     }
 
     /// Adds keys of one slot to the pool; returns how many were looked at.
-    fn draw_from(
-        &mut self,
-        place: (DbIndex, u16),
-        eviction: &mut Eviction<'_>,
-        most: usize,
-    ) -> usize {
+    fn draw_from(&mut self, place: Place, eviction: &mut Eviction<'_>, most: usize) -> usize {
         let (env, start) = (eviction.env, eviction.rng.draw());
         let is_volatile = self.policy.spares_persistent();
         let sample = Sample { start, most, buckets_max: BUCKETS_MAX, is_volatile };
@@ -155,11 +150,11 @@ impl Evictor {
     }
 
     /// Takes a key into the pool, unless the pool is full of others that should go before it.
-    fn offer(&mut self, score: Score, place: (DbIndex, u16), key: &[u8]) {
+    fn offer(&mut self, score: Score, place: Place, key: &[u8]) {
         let at = self.pool.partition_point(|other| other.score < score);
         let is_full = self.pool.len() == POOL_LEN;
         let hash = hash::of(key);
-        let is_it = |other: &Candidate| other.hash == hash && other.place.0 == place.0;
+        let is_it = |other: &Candidate| other.hash == hash && other.place.db == place.db;
         if (is_full && at == 0) || self.pool.iter().any(is_it) {
             return;
         }
@@ -175,13 +170,13 @@ impl Evictor {
 
 impl Eviction<'_> {
     /// `None` where a busy script has the slot.
-    fn lock(&self, (db, slot): (DbIndex, u16)) -> Option<SlotGuard<'_, Object>> {
-        let slot = self.keyspace.database(db, self.pass).slot(slot);
+    fn lock(&self, place: Place) -> Option<SlotGuard<'_, Object>> {
+        let slot = self.keyspace.database(place.db, self.pass).slot(place.slot);
         slot.lock_unless(self.pass, || self.keyspace.busy.is_busy())
     }
 
     /// Slots that have keys which may go, or seem to.
-    fn slots(&self) -> impl Iterator<Item = ((DbIndex, u16), &Slot<Object>)> {
+    fn slots(&self) -> impl Iterator<Item = (Place, &Slot<Object>)> {
         let spares_persistent = self.env.policy.spares_persistent();
         let used = self.keyspace.indexes().filter_map(|db| {
             let database = self.keyspace.database(db, self.pass);
@@ -189,7 +184,7 @@ impl Eviction<'_> {
         });
         let slots = used.flat_map(|(db, database)| {
             let numbered = database.slots().iter().enumerate();
-            numbered.map(move |(index, slot)| ((db, index as u16), slot))
+            numbered.map(move |(index, slot)| (Place { db, slot: index as u16 }, slot))
         });
         slots.filter(move |(_, slot)| {
             !slot.is_empty() && (!spares_persistent || slot.next_expiry_ms().is_some())
@@ -199,10 +194,10 @@ impl Eviction<'_> {
     /// Deletes a candidate, unless it has gone or was used since it was drawn.
     fn delete(&mut self, candidate: &Candidate) -> Option<Freed> {
         let (keyspace, env, place) = (self.keyspace, self.env, candidate.place);
-        let slot = keyspace.database(place.0, self.pass).slot(place.1);
+        let slot = keyspace.database(place.db, self.pass).slot(place.slot);
         let mut guard = slot.lock_unless(self.pass, || keyspace.busy.is_busy())?;
-        for image in keyspace.images(place.0, self.pass) {
-            image.save_before_change(place.1, &guard, candidate.hash);
+        for image in keyspace.images(place.db, self.pass) {
+            image.save_before_change(place.slot, &guard, candidate.hash);
         }
         let keeper = guard.keeper();
         let occupied = guard.find(candidate.hash, &candidate.key)?;
@@ -214,8 +209,7 @@ impl Eviction<'_> {
             note_expired(keyspace, env, self.tally, place, record);
         } else {
             self.tally.evicted += 1;
-            let event = (Class::EVICTED, "evicted");
-            note_end(keyspace, env, self.tally, place, record, event);
+            note_end(keyspace, env, self.tally, place, record, Class::EVICTED, "evicted");
         }
         log_changes(keyspace, self.pass, [&guard], env, self.tally);
         drop(guard);
@@ -228,7 +222,7 @@ impl Eviction<'_> {
         self.slots().find_map(|(place, _)| self.worst_of(place))
     }
 
-    fn worst_of(&self, place: (DbIndex, u16)) -> Option<Candidate> {
+    fn worst_of(&self, place: Place) -> Option<Candidate> {
         let slot = self.lock(place)?;
         if self.env.policy.spares_persistent() && slot.expiring_len() == 0 {
             return None;
@@ -261,7 +255,7 @@ struct Weights {
 struct Weight {
     /// Keys of this slot and those before it.
     sum: u64,
-    place: (DbIndex, u16),
+    place: Place,
 }
 
 /// With so many draws in a row that find nothing, most slots have changed.
@@ -269,7 +263,7 @@ const MISSES_MAX: usize = 8;
 
 impl Weights {
     /// A slot that has keys which may go, or had some a while ago; `None` if there is none.
-    fn draw(&mut self, eviction: &mut Eviction<'_>) -> Option<(DbIndex, u16)> {
+    fn draw(&mut self, eviction: &mut Eviction<'_>) -> Option<Place> {
         if self.draws_left == 0 || self.misses > MISSES_MAX || self.sums.is_empty() {
             self.count(eviction);
         }

@@ -7,6 +7,7 @@ use kvasir_resp::reply::Protocol;
 use kvasir_structures::crc16;
 
 use super::*;
+use crate::database::DbIndex;
 use crate::event::Event;
 use crate::testing::{Bench, split};
 use crate::watching::Mark;
@@ -227,8 +228,8 @@ fn the_pool_holds_the_worst_in_order() {
     let mut evictor = Evictor::default();
     for score in (0..100u64).map(|number| number * 37 % 101) {
         let key = score.to_le_bytes();
-        evictor.offer(score, (DbIndex(0), crc16::slot_of(&key)), &key);
-        evictor.offer(score, (DbIndex(0), crc16::slot_of(&key)), &key);
+        evictor.offer(score, Place { db: DbIndex(0), slot: crc16::slot_of(&key) }, &key);
+        evictor.offer(score, Place { db: DbIndex(0), slot: crc16::slot_of(&key) }, &key);
     }
     let scores: Vec<_> = evictor.pool.iter().map(|candidate| candidate.score).collect();
     assert_eq!(scores, (85..=100).collect::<Vec<_>>());

@@ -53,7 +53,7 @@ pub fn execute(
         Run::Keys(_) | Run::Planned(..) => match keys {
             // Most calls have one key, whose guard needs no list.
             [key] if !matches!(context.blocking, Blocking::Resumed(_)) => {
-                let guard = lock_one_unless_busy(keyspace, pass, (key.db, key.slot))?;
+                let guard = lock_one_unless_busy(keyspace, pass, key)?;
                 execute_and_log(keyspace, pass, &mut [guard], call, context)
             }
             keys => match lock_unless_busy(keyspace, pass, keys) {
@@ -89,7 +89,7 @@ pub fn execute_on_key<R>(
     (env, tally): (&Env, &mut Tally),
     run: impl FnOnce(&mut View<'_, '_>) -> R,
 ) -> Result<R, Error> {
-    let mut guards = [lock_one_unless_busy(keyspace, pass, (key.db, key.slot))?];
+    let mut guards = [lock_one_unless_busy(keyspace, pass, key)?];
     let keys = std::slice::from_ref(key);
     let mut view = View::new(env, tally, keyspace, args, keys, &mut guards);
     view.keep_expired(is_read_only);
@@ -170,10 +170,8 @@ pub fn execute_world(
 
 /// Whether the slots of all keys are among those locked.
 pub fn covers(guards: &[Guard<'_>], keys: &[KeyAt]) -> bool {
-    let is_locked = |key: &KeyAt| {
-        let place = (key.db, key.slot);
-        guards.binary_search_by_key(&place, |guard| guard.place).is_ok()
-    };
+    let is_locked =
+        |key: &KeyAt| guards.binary_search_by_key(&(key.db, key.slot), |guard| guard.place).is_ok();
     keys.iter().all(is_locked)
 }
 
@@ -193,10 +191,8 @@ fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_, '_>, wait: Wait) {
 /// inside the gate alone, since it waits for as long as another one has a slot.
 #[inline]
 pub fn lock<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, keys: &[KeyAt]) -> Guards<'a> {
-    lock_each(keys, |place| {
-        Ok(guard(keyspace, pass, place, slot(keyspace, pass, place).lock(pass)))
-    })
-    .unwrap_or_else(|_: Error| unreachable!("nobody gives up"))
+    lock_each(keys, |key| Ok(guard(keyspace, pass, key, slot(keyspace, pass, key).lock(pass))))
+        .unwrap_or_else(|_: Error| unreachable!("nobody gives up"))
 }
 
 /// As [`lock`], but fails, with nothing locked, if a busy script holds one of the slots.
@@ -206,55 +202,51 @@ pub fn lock_unless_busy<'a>(
     pass: &'a Pass<'a>,
     keys: &[KeyAt],
 ) -> Result<Guards<'a>, Error> {
-    lock_each(keys, |place| lock_one_unless_busy(keyspace, pass, place))
+    lock_each(keys, |key| lock_one_unless_busy(keyspace, pass, key))
 }
 
 #[inline(always)]
 fn lock_one_unless_busy<'a>(
     keyspace: &'a Keyspace,
     pass: &'a Pass<'a>,
-    place: (DbIndex, u16),
+    key: &KeyAt,
 ) -> Result<Guard<'a>, Error> {
-    let locked = slot(keyspace, pass, place).lock_unless(pass, || keyspace.busy.is_busy());
-    Ok(guard(keyspace, pass, place, locked.ok_or_else(|| keyspace.busy.error())?))
+    let locked = slot(keyspace, pass, key).lock_unless(pass, || keyspace.busy.is_busy());
+    Ok(guard(keyspace, pass, key, locked.ok_or_else(|| keyspace.busy.error())?))
 }
 
 #[inline]
-fn slot<'a>(
-    keyspace: &'a Keyspace,
-    pass: &'a Pass<'a>,
-    (db, slot): (DbIndex, u16),
-) -> &'a Slot<Object> {
-    let database = keyspace.database(db, pass);
+fn slot<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, key: &KeyAt) -> &'a Slot<Object> {
+    let database = keyspace.database(key.db, pass);
     database.note_use();
-    database.slot(slot)
+    database.slot(key.slot)
 }
 
 #[inline]
 fn guard<'a>(
     keyspace: &'a Keyspace,
     pass: &'a Pass<'a>,
-    place: (DbIndex, u16),
+    key: &KeyAt,
     slot: SlotGuard<'a, Object>,
 ) -> Guard<'a> {
-    Guard { place, slot, images: keyspace.images(place.0, pass) }
+    Guard { place: (key.db, key.slot), slot, images: keyspace.images(key.db, pass) }
 }
 
 #[inline]
 fn lock_each<'a>(
     keys: &[KeyAt],
-    lock: impl Fn((DbIndex, u16)) -> Result<Guard<'a>, Error>,
+    lock: impl Fn(&KeyAt) -> Result<Guard<'a>, Error>,
 ) -> Result<Guards<'a>, Error> {
     let mut guards = Guards::new();
     match keys {
         [] => {}
-        [key] => guards.push(lock((key.db, key.slot))?),
+        [key] => guards.push(lock(key)?),
         keys => {
-            let mut places: SmallVec<[_; 16]> = keys.iter().map(|key| (key.db, key.slot)).collect();
-            places.sort_unstable();
-            places.dedup();
-            for place in places {
-                guards.push(lock(place)?);
+            let mut sorted: SmallVec<[&KeyAt; 16]> = keys.iter().collect();
+            sorted.sort_unstable_by_key(|key| (key.db, key.slot));
+            sorted.dedup_by_key(|key| (key.db, key.slot));
+            for key in sorted {
+                guards.push(lock(key)?);
             }
         }
     }

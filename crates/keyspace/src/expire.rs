@@ -8,7 +8,7 @@ use kvasir_structures::gate::Pass;
 use kvasir_structures::hash;
 use kvasir_structures::slot::SlotGuard;
 
-use crate::database::{DbIndex, Keyspace};
+use crate::database::{DbIndex, Keyspace, Place};
 use crate::found::Found;
 use crate::gone::note_expired;
 use crate::hash_expiry;
@@ -49,7 +49,7 @@ pub fn expire_slot(
     for key in &due.keys {
         let Some(occupied) = guard.find(hash::of(key), key) else { continue };
         let record = occupied.remove(&keeper);
-        note_expired(keyspace, env, tally, (db, index), record);
+        note_expired(keyspace, env, tally, Place { db, slot: index }, record);
     }
     if let Some(key) = &due.hash
         && let Some(occupied) = guard.find(hash::of(key), key)

@@ -2,7 +2,7 @@
 
 use kvasir_structures::record::Record as OwnedRecord;
 
-use crate::database::{DbIndex, Keyspace};
+use crate::database::{Keyspace, Place};
 use crate::event::Class;
 use crate::hash_value::Hash;
 use crate::value::{Object, Record};
@@ -26,11 +26,11 @@ pub(crate) fn note_expired(
     keyspace: &Keyspace,
     env: &Env,
     tally: &mut Tally,
-    place: (DbIndex, u16),
+    place: Place,
     record: OwnedRecord<Object>,
 ) {
     tally.expired += 1;
-    note_end(keyspace, env, tally, place, record, (Class::EXPIRED, "expired"));
+    note_end(keyspace, env, tally, place, record, Class::EXPIRED, "expired");
 }
 
 /// Tells of a key that no call has deleted, and frees it. Called with its slot locked.
@@ -38,13 +38,14 @@ pub(crate) fn note_end(
     keyspace: &Keyspace,
     env: &Env,
     tally: &mut Tally,
-    (db, slot): (DbIndex, u16),
+    place: Place,
     record: OwnedRecord<Object>,
-    (class, name): (Class, &'static str),
+    class: Class,
+    name: &'static str,
 ) {
-    let key = record.borrow().key();
+    let (db, key) = (place.db, record.borrow().key());
     if !env.is_unheard {
-        keyspace.watching.note_gone(db, slot, key);
+        keyspace.watching.note_gone(place, key);
     }
     if env.logs {
         tally.entry.push(db, [&b"DEL"[..], key].into_iter());
@@ -52,7 +53,7 @@ pub(crate) fn note_end(
     if env.notes(class) {
         tally.note_event(db, key, class, name, true);
     }
-    if keyspace.waiting.has_queue(db, slot, key) {
+    if keyspace.waiting.has_queue(place, key) {
         tally.ready.push(Ready { db, key: key.to_vec(), kind: None });
     }
     tally.discard(record);

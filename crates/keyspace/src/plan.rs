@@ -5,7 +5,7 @@ use kvasir_resp::number::parse_integer;
 use kvasir_structures::{crc16, hash};
 
 use crate::command::{Command, Run};
-use crate::database::{DbIndex, Keyspace};
+use crate::database::{DbIndex, Keyspace, Place};
 use crate::error::Error;
 use crate::spec::{Begin, Find, Flags, KeyFlags, KeySpec, Spec};
 
@@ -24,6 +24,11 @@ impl KeyAt {
     pub fn new(args: Args<'_>, arg: usize, db: DbIndex) -> KeyAt {
         let key = &args[arg];
         KeyAt { arg: arg as u32, slot: crc16::slot_of(key), db, hash: hash::of(key) }
+    }
+
+    #[inline(always)]
+    pub fn place(&self) -> Place {
+        Place { db: self.db, slot: self.slot }
     }
 }
 

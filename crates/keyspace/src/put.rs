@@ -8,7 +8,6 @@ use crate::compression;
 use crate::event::Class;
 use crate::gone::note_expired;
 use crate::item::Item;
-use crate::plan::KeyAt;
 use crate::value::{Object, SHARED_TEXT_MIN, Tag};
 use crate::view::View;
 
@@ -67,8 +66,8 @@ impl View<'_, '_> {
         let has_passed = |expiry_ms| self.env.has_passed(expiry_ms);
         if old.borrow().expiry_ms().is_some_and(has_passed) {
             // Nobody had come upon it; what was put here is the value of a new key.
-            let KeyAt { db, slot, .. } = self.keys[key];
-            note_expired(self.keyspace, self.env, self.tally, (db, slot), old);
+            let place = self.keys[key].place();
+            note_expired(self.keyspace, self.env, self.tally, place, old);
             return self.tell(key, Class::NEW, "new");
         }
         self.tally.discard(old);

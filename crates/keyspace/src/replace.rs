@@ -16,8 +16,8 @@ pub fn replace_all(
 ) -> Vec<Box<Database>> {
     let mut replaced = Vec::new();
     for db in keyspace.indexes() {
-        let change = (keyspace.database(db, pass), Some(other.database(db, pass)));
-        keyspace.watching.note_replaced(db, change, env, pass);
+        let (old, new) = (keyspace.database(db, pass), other.database(db, pass));
+        keyspace.watching.note_replaced(db, old, Some(new), env, pass);
         if let Some(new) = other.flush(db, pass) {
             replaced.extend(keyspace.replace(db, new, pass));
         }
@@ -29,6 +29,6 @@ pub fn replace_all(
 /// Says that what is in all databases is about to go.
 pub fn note_emptied(keyspace: &Keyspace, env: &Env, pass: &ExclusivePass<'_>) {
     for db in keyspace.indexes() {
-        keyspace.watching.note_replaced(db, (keyspace.database(db, pass), None), env, pass);
+        keyspace.watching.note_replaced(db, keyspace.database(db, pass), None, env, pass);
     }
 }

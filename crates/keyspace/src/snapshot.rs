@@ -117,22 +117,29 @@ pub fn cut(
     sink: &Arc<dyn Sink>,
     slots: Range<u16>,
 ) -> Vec<Arc<Image>> {
-    let mut images = Vec::new();
-    for db in keyspace.indexes() {
-        if keyspace.database(db, pass).is_empty() {
-            continue;
-        }
-        let image = Arc::new(Image {
-            db,
-            sink: Arc::clone(sink),
-            first_slot: slots.start,
-            slots: slots.clone().map(|_| Mutex::new(Saved::Nothing)).collect(),
-            flushed: Mutex::new(None),
-        });
-        keyspace.change_images(db, pass, |images| images.push(Arc::clone(&image)));
-        images.push(image);
+    keyspace.indexes().filter_map(|db| cut_one(keyspace, pass, db, sink, slots.clone())).collect()
+}
+
+/// As [`cut`], of one database; `None` if it has no keys.
+pub fn cut_one(
+    keyspace: &Keyspace,
+    pass: &mut ExclusivePass<'_>,
+    db: DbIndex,
+    sink: &Arc<dyn Sink>,
+    slots: Range<u16>,
+) -> Option<Arc<Image>> {
+    if keyspace.database(db, pass).is_empty() {
+        return None;
     }
-    images
+    let image = Arc::new(Image {
+        db,
+        sink: Arc::clone(sink),
+        first_slot: slots.start,
+        slots: slots.map(|_| Mutex::new(Saved::Nothing)).collect(),
+        flushed: Mutex::new(None),
+    });
+    keyspace.change_images(db, pass, |images| images.push(Arc::clone(&image)));
+    Some(image)
 }
 
 /// Ends images: from now on nobody saves anything for them before a change.

@@ -78,6 +78,7 @@ pub enum Group {
     Transactions,
     Scripting,
     Server,
+    Analytics,
     Cluster,
 }
 
@@ -99,6 +100,7 @@ impl Group {
             Group::Transactions => "transactions",
             Group::Scripting => "scripting",
             Group::Server => "server",
+            Group::Analytics => "analytics",
             Group::Cluster => "cluster",
         }
     }

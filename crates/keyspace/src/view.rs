@@ -393,8 +393,7 @@ impl<'a, 'g> View<'a, 'g> {
 
     /// Whether calls wait for this key.
     pub fn has_queue(&self, key: usize) -> bool {
-        let KeyAt { db, slot, .. } = self.keys[key];
-        self.keyspace.waiting.has_queue(db, slot, self.key(key))
+        self.keyspace.waiting.has_queue(self.keys[key].place(), self.key(key))
     }
 
     /// Whether calls wait for this key to hold what it does now.
@@ -403,8 +402,7 @@ impl<'a, 'g> View<'a, 'g> {
             return false;
         }
         let Some(kind) = self.peek(key).map(|record| Tag::of(record).kind()) else { return false };
-        let KeyAt { db, slot, .. } = self.keys[key];
-        self.keyspace.waiting.has_queue_for((db, slot), self.key(key), kind)
+        self.keyspace.waiting.has_queue_for(self.keys[key].place(), self.key(key), kind)
     }
 
     /// Tells those who wait for this key that it holds this kind of value now, or has changed;
@@ -513,8 +511,7 @@ impl<'a, 'g> View<'a, 'g> {
             }
             Lookup::Absent => {}
             Lookup::Gone(record) => {
-                let KeyAt { db, slot, .. } = self.keys[key];
-                note_expired(self.keyspace, env, self.tally, (db, slot), record);
+                note_expired(self.keyspace, env, self.tally, self.keys[key].place(), record);
             }
         }
         self.tally.misses += u64::from(count != Count::Nothing);

@@ -31,7 +31,7 @@ use kvasir_structures::locks::lock;
 use kvasir_structures::{crc16, hash};
 
 use crate::command::Command;
-use crate::database::{DbIndex, Keyspace};
+use crate::database::{DbIndex, Keyspace, Place};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::execute::{Call, Context, execute};
@@ -182,26 +182,26 @@ impl Waiting {
 
     /// Whether calls wait for this key already. Called with the key's slot locked.
     #[inline]
-    pub fn has_queue(&self, db: DbIndex, slot: u16, key: &[u8]) -> bool {
-        self.any_queue((db, slot), key, |_| true)
+    pub fn has_queue(&self, place: Place, key: &[u8]) -> bool {
+        self.any_queue(place, key, |_| true)
     }
 
     /// Whether calls wait already for this key to hold this kind of value. Called with the key's
     /// slot locked.
-    pub fn has_queue_for(&self, place: (DbIndex, u16), key: &[u8], kind: Kind) -> bool {
+    pub fn has_queue_for(&self, place: Place, key: &[u8], kind: Kind) -> bool {
         self.any_queue(place, key, |queue| queue.iter().any(|waiter| waiter.kind == kind))
     }
 
     #[inline]
     fn any_queue(
         &self,
-        (db, slot): (DbIndex, u16),
+        place: Place,
         key: &[u8],
         is_it: impl FnOnce(&VecDeque<Arc<Waiter>>) -> bool,
     ) -> bool {
-        let shard = &self.shards[slot as usize % SHARDS];
+        let shard = &self.shards[place.slot as usize % SHARDS];
         shard.count.load(Relaxed) > 0
-            && shard.lock().get(&db).and_then(|keys| keys.get(key)).is_some_and(is_it)
+            && shard.lock().get(&place.db).and_then(|keys| keys.get(key)).is_some_and(is_it)
     }
 
     /// Puts a call behind those that wait for its keys. Called with their slots locked.

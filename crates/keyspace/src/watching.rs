@@ -14,7 +14,7 @@ use kvasir_structures::locks::lock;
 use kvasir_structures::slot::SlotGuard;
 use kvasir_structures::{crc16, hash};
 
-use crate::database::{Database, DbIndex};
+use crate::database::{Database, DbIndex, Place};
 use crate::value::Object;
 use crate::view::Env;
 
@@ -132,10 +132,10 @@ impl Watching {
     /// Tells whoever watches a key that it is gone, which no call has asked for: its time was over,
     /// or there was no room for it. Called with its slot locked.
     #[inline]
-    pub fn note_gone(&self, db: DbIndex, slot: u16, key: &[u8]) {
-        let shard = self.shard(slot);
+    pub fn note_gone(&self, place: Place, key: &[u8]) {
+        let shard = self.shard(place.slot);
         if shard.count.load(Relaxed) > 0 {
-            shard.note_gone(db, key);
+            shard.note_gone(place.db, key);
         }
     }
 
@@ -153,7 +153,8 @@ impl Watching {
     pub fn note_replaced(
         &self,
         db: DbIndex,
-        (old, new): (&Database, Option<&Database>),
+        old: &Database,
+        new: Option<&Database>,
         env: &Env,
         pass: &ExclusivePass<'_>,
     ) {
@@ -248,13 +249,13 @@ mod tests {
 
     #[test]
     fn that_a_dead_key_goes_changes_nothing_but_what_comes_after_does() {
-        let slot = crc16::slot_of(b"k");
+        let place = Place { db: DB, slot: crc16::slot_of(b"k") };
         let (watching, early, late) = (Watching::default(), Arc::default(), Arc::default());
         watching.add(DB, b"k", &early, false);
         watching.add(DB, b"k", &late, true);
-        watching.note_gone(DB, slot, b"k");
+        watching.note_gone(place, b"k");
         assert!(early.is_touched() && !late.is_touched());
-        watching.note_gone(DB, slot, b"k");
+        watching.note_gone(place, b"k");
         assert!(late.is_touched());
         let written = Arc::default();
         watching.add(DB, b"k", &written, true);

@@ -209,17 +209,12 @@ pub fn arithmetic(cx: &mut Cx<'_, '_, '_>, (flags, is_increment): (&Flags, bool)
         (Changed::NotNumber, _) => return say(cx.reply, NOT_NUMBER, false),
     };
     if !flags.is_quiet || is_new {
-        tell_number(cx, flags, words, (value, is_new));
+        tell_number(cx, flags, words, value, is_new);
     }
     expire(cx, flags, words, is_new);
 }
 
-fn tell_number(
-    cx: &mut Cx<'_, '_, '_>,
-    flags: &Flags,
-    words: Args<'_>,
-    (value, is_new): (u64, bool),
-) {
+fn tell_number(cx: &mut Cx<'_, '_, '_>, flags: &Flags, words: Args<'_>, value: u64, is_new: bool) {
     let (now_ms, key, digits) = (cx.now_ms(), cx.view.key(0), value.to_string());
     let reply = &mut *cx.reply;
     if flags.wants_value {

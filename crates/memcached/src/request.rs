@@ -219,7 +219,7 @@ impl Parser {
         let end = self.scanned + end;
         let line_len = if end > 1 && input[end - 1] == b'\r' { end - 1 } else { end };
         let first = spans.len();
-        let parsed = self.read_line(input, (line_len, end + 1), spans, scratch, limits);
+        let parsed = self.read_line(input, line_len, end + 1, spans, scratch, limits);
         match parsed {
             Parsed::Incomplete => {
                 spans.truncate(first);
@@ -234,7 +234,8 @@ impl Parser {
     fn read_line(
         &mut self,
         input: &[u8],
-        (line_len, line_end): (usize, usize),
+        line_len: usize,
+        line_end: usize,
         spans: &mut Vec<Span>,
         scratch: &mut Vec<u8>,
         limits: &Limits,

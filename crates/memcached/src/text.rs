@@ -19,10 +19,7 @@ pub const VERSION: &str = "VERSION 1.6.18";
 pub(crate) fn line(bytes: &[u8], line_len: usize, first: usize, spans: &mut Vec<Span>) -> Line {
     let words = Words::new(bytes, &spans[first..]);
     let mode = match words.get(0) {
-        b"get" | b"bget" => return get(bytes, line_len, first, spans, (false, false)),
-        b"gets" => return get(bytes, line_len, first, spans, (true, false)),
-        b"gat" => return get(bytes, line_len, first, spans, (false, true)),
-        b"gats" => return get(bytes, line_len, first, spans, (true, true)),
+        b"get" | b"bget" | b"gets" | b"gat" | b"gats" => return get(bytes, line_len, first, spans),
         b"set" => Mode::Set,
         b"add" => Mode::Add,
         b"replace" => Mode::Replace,
@@ -50,15 +47,10 @@ fn say(text: &'static str) -> Line {
     Line::Call(Call::Say(text))
 }
 
-/// `get`, and `gat`, whose first argument is a time.
-fn get(
-    bytes: &[u8],
-    line_len: usize,
-    first: usize,
-    spans: &mut Vec<Span>,
-    (with_id, touches): (bool, bool),
-) -> Line {
+/// `get`, and `gat`, whose first argument is a time; both with an `s` if ids are wanted, too.
+fn get(bytes: &[u8], line_len: usize, first: usize, spans: &mut Vec<Span>) -> Line {
     let words = Words::new(bytes, &spans[first..]);
+    let (touches, with_id) = (words.get(0).starts_with(b"gat"), words.get(0).ends_with(b"s"));
     if words.len() < 2 {
         return say(ERROR);
     }

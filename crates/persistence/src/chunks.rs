@@ -28,13 +28,13 @@ use crate::apart::{LOOK, SILENCE_MAX};
 use crate::cancel::Cancel;
 use crate::disk::Disk;
 use crate::encode::{Encoder, Format};
-use crate::manners::Manners;
 use crate::pace::Pace;
 use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{Options, SaveError};
 use crate::set::file_of;
 use crate::stall::Stall;
+use kvasir_structures::manners::Manners;
 
 /// Chunks that are filled at the same time: more threads than these share them.
 const FILLING: usize = 8;
@@ -143,9 +143,11 @@ fn filling(files: usize) -> usize {
 impl Chunks {
     pub(crate) fn new(
         env: &Env,
-        (limits, pool): (Limits<'_>, Pool),
+        limits: Limits<'_>,
+        pool: Pool,
         files: usize,
-        (version, options): (Version, &Options),
+        version: Version,
+        options: &Options,
         cancel: &Arc<Cancel>,
     ) -> Chunks {
         let stall_max = if limits.holds_up_all { SILENCE_MAX } else { HELD_UP_MAX };
@@ -218,8 +220,8 @@ impl Chunks {
 
     /// For visitors, who leave most of the room to those who change something.
     pub(crate) fn wait_for_room(&self) {
-        let way = (&self.has_much_room, VISITORS_PART);
-        drop(self.wait_for_disk(self.queue(), way, self.holds_up_all));
+        let (changed, part) = (&self.has_much_room, VISITORS_PART);
+        drop(self.wait_for_disk(self.queue(), changed, part, self.holds_up_all));
     }
 
     /// Encodes what is large and was put aside, all of it.
@@ -357,7 +359,7 @@ impl Chunks {
             |queue: &mut Queue| !self.has_failed() && self.is_full(queue, AT_ONCE_PART);
         let waited = self.has_room.wait_timeout_while(self.queue(), PATIENCE, is_filling);
         let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let mut queue = self.wait_for_disk(queue, (&self.has_room, 1), true);
+        let mut queue = self.wait_for_disk(queue, &self.has_room, 1, true);
         if self.has_failed() {
             return;
         }
@@ -371,7 +373,8 @@ impl Chunks {
     fn wait_for_disk<'q>(
         &self,
         mut queue: MutexGuard<'q, Queue>,
-        (changed, part): (&Condvar, usize),
+        changed: &Condvar,
+        part: usize,
         counts: bool,
     ) -> MutexGuard<'q, Queue> {
         let is_waiting = |queue: &Queue| self.is_full(queue, part) && !self.has_failed();

@@ -31,9 +31,8 @@ fn chunks_within(limits: Limits<'_>, cancel: &Arc<Cancel>) -> Arc<Chunks> {
         has_checksum: true,
         syncs_often: false,
     };
-    let memory = (limits, limits.pool(1));
-    let way = (Version::REDIS_7_0, &options);
-    Arc::new(Chunks::new(&Env::default(), memory, 1, way, cancel))
+    let (env, pool, version) = (Env::default(), limits.pool(1), Version::REDIS_7_0);
+    Arc::new(Chunks::new(&env, limits, pool, 1, version, &options, cancel))
 }
 
 /// Has so many records taken, one by one.

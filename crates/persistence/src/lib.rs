@@ -21,7 +21,6 @@ pub mod encode;
 pub mod input;
 pub mod load;
 pub mod manifest;
-mod manners;
 mod pace;
 mod pool;
 pub mod rdb;

@@ -151,8 +151,11 @@ impl Place<'_> {
     /// What stands at the beginning of each file, as long as nothing changes.
     pub(crate) fn heads(
         &self,
-        (version, options, beside): (Version, &Options, &Beside),
-        (keyspace, pass): (&Keyspace, &ExclusivePass<'_>),
+        version: Version,
+        options: &Options,
+        beside: &Beside,
+        keyspace: &Keyspace,
+        pass: &ExclusivePass<'_>,
     ) -> Vec<Vec<u8>> {
         let head = |file| {
             let mut encoder = options.encoder(version);
@@ -227,7 +230,8 @@ impl Place<'_> {
 pub(crate) fn end<D: Disk>(
     mut file: Replacement<D>,
     keys: u64,
-    (version, options): (Version, &Options),
+    version: Version,
+    options: &Options,
 ) -> io::Result<Written<D>> {
     if options.format == Format::Rdb {
         file.append(&[END])?;

@@ -23,12 +23,12 @@ use crate::cancel::Cancel;
 use crate::chunks::{Chunks, Limits};
 use crate::delay::KeyDelay;
 use crate::disk::Disk;
-use crate::manners::Manners;
 use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{
     Beside, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
 };
+use kvasir_structures::manners::Manners;
 
 /// What files gather before they write it is this part of what may wait for the disk, at most, and
 /// what they write meanwhile is as much.
@@ -132,9 +132,9 @@ impl Snapshot<'_> {
         let limits = self.limits(place.files, &entrance);
         // Where a file's bytes are synced now and then, no single call takes long.
         let silence_max = (limits.holds_up_all && options.syncs_often).then_some(SILENCE_MAX);
-        let files = self.begin((disk, place), options, silence_max)?;
+        let files = self.begin(disk, place, options, silence_max)?;
         let pool = limits.pool(place.files);
-        let cut = entrance.alone(|pass| self.cut((pass, (limits, pool)), place, options, at_cut));
+        let cut = entrance.alone(|pass| self.cut(pass, limits, pool, place, options, at_cut));
         let Cut { chunks, images, heads } = match cut {
             Ok(cut) => cut,
             Err(error) => {
@@ -146,17 +146,20 @@ impl Snapshot<'_> {
             }
         };
         let files = files.into_iter().zip(heads).enumerate();
-        let writers = files.map(|file| self.begin_writing(&chunks, file, options)).collect();
+        let writers = files
+            .map(|(index, (file, head))| self.begin_writing(&chunks, index, file, head, options))
+            .collect();
         self.visit_all(entrance.of_visitors(), &chunks, place, &images);
         entrance.alone(|pass| snapshot::end(self.keyspace, pass, &images));
         chunks.complete();
-        self.commit((disk, place), &chunks, writers, silence_max)
+        self.commit(disk, place, &chunks, writers, silence_max)
     }
 
     /// Begins the files, and takes the memory that they need.
     fn begin<D: Disk>(
         &self,
-        (disk, place): (&D, Place<'_>),
+        disk: &D,
+        place: Place<'_>,
         options: &Options,
         silence_max: Option<Duration>,
     ) -> Result<Vec<Replacement<D>>, SaveError> {
@@ -176,7 +179,8 @@ impl Snapshot<'_> {
     /// Has all files count once each is written; after an error none is left.
     fn commit<D: Disk>(
         &self,
-        (disk, place): (&D, Place<'_>),
+        disk: &D,
+        place: Place<'_>,
         chunks: &Chunks,
         writers: Vec<io::Result<Apart<Outcome<D>>>>,
         silence_max: Option<Duration>,
@@ -238,7 +242,9 @@ impl Snapshot<'_> {
     /// Begins the images, unless nobody wants them any more.
     fn cut(
         &self,
-        (pass, memory): (&mut ExclusivePass<'_>, (Limits<'_>, Pool)),
+        pass: &mut ExclusivePass<'_>,
+        limits: Limits<'_>,
+        pool: Pool,
         place: Place<'_>,
         options: &Options,
         at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
@@ -248,10 +254,11 @@ impl Snapshot<'_> {
         }
         let version = options.version.max(needed_version(self.keyspace, pass));
         let beside = at_cut(pass);
-        let heads = place.heads((version, options, &beside), (self.keyspace, pass));
+        let heads = place.heads(version, options, &beside, self.keyspace, pass);
         self.progress.keys_total.store(count_keys(self.keyspace, pass), Relaxed);
-        let way = (version, options);
-        let chunks = Arc::new(Chunks::new(self.env, memory, place.files, way, self.cancel));
+        let files = place.files;
+        let chunks = Chunks::new(self.env, limits, pool, files, version, options, self.cancel);
+        let chunks = Arc::new(chunks);
         let sink: Arc<dyn Sink> = Arc::clone(&chunks) as Arc<dyn Sink>;
         let images = snapshot::cut(self.keyspace, pass, &sink, 0..crc16::SLOTS);
         Ok(Cut { chunks, images, heads })
@@ -261,7 +268,7 @@ impl Snapshot<'_> {
     fn visit_all(&self, door: Door<'_>, chunks: &Chunks, place: Place<'_>, images: &[Arc<Image>]) {
         let (next, waited_for) = (AtomicUsize::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
-            let visit = || self.visit(door, chunks, place, (images, &next, &waited_for));
+            let visit = || self.visit(door, chunks, place, images, &next, &waited_for);
             for _ in 1..self.visitors {
                 if thread::Builder::new().spawn_scoped(scope, visit).is_err() {
                     break;
@@ -277,7 +284,9 @@ impl Snapshot<'_> {
         door: Door<'_>,
         chunks: &Chunks,
         place: Place<'_>,
-        (images, next, waited_for): (&[Arc<Image>], &AtomicUsize, &AtomicU64),
+        images: &[Arc<Image>],
+        next: &AtomicUsize,
+        waited_for: &AtomicU64,
     ) {
         let slots_max = SLOTS.div_ceil(place.files);
         let mut manners = Manners::new();
@@ -296,7 +305,9 @@ impl Snapshot<'_> {
                 let keys = chunks.keys();
                 let new_keys = keys.saturating_sub(waited_for.fetch_max(keys, Relaxed));
                 self.key_delay.wait(new_keys, || !self.cancel.is_asked());
-                manners.give_way();
+                if let Door::Gate(_) = door {
+                    manners.give_way();
+                }
             }
         }
     }
@@ -305,14 +316,16 @@ impl Snapshot<'_> {
     fn begin_writing<D: Disk>(
         &self,
         chunks: &Arc<Chunks>,
-        (index, (file, head)): (usize, (Replacement<D>, Vec<u8>)),
+        index: usize,
+        file: Replacement<D>,
+        head: Vec<u8>,
         options: &Options,
     ) -> io::Result<Apart<Outcome<D>>> {
         let (all_chunks, options) = (Arc::clone(chunks), options.clone());
         let (cancel, progress) = (Arc::clone(self.cancel), Arc::clone(self.progress));
         let begun = Apart::begin(move || {
             let tell = || progress.keys.store(all_chunks.keys(), Relaxed);
-            write((&all_chunks, index), (file, &head), &options, (&cancel, &tell))
+            write(&all_chunks, index, file, &head, &options, &cancel, &tell)
         });
         if begun.is_err() {
             chunks.fail();
@@ -322,10 +335,13 @@ impl Snapshot<'_> {
 }
 
 fn write<D: Disk>(
-    (chunks, index): (&Chunks, usize),
-    (mut file, head): (Replacement<D>, &[u8]),
+    chunks: &Chunks,
+    index: usize,
+    mut file: Replacement<D>,
+    head: &[u8],
     options: &Options,
-    (cancel, tell): (&Cancel, &dyn Fn()),
+    cancel: &Cancel,
+    tell: &dyn Fn(),
 ) -> Outcome<D> {
     let begun = file.append(head);
     if begun.is_err() {
@@ -334,7 +350,7 @@ fn write<D: Disk>(
     let written = chunks.write(index, &mut file, cancel, tell);
     begun?;
     written?;
-    Ok(end(file, chunks.keys_of(index), (chunks.version, options))?)
+    Ok(end(file, chunks.keys_of(index), chunks.version, options)?)
 }
 
 /// All files, or an error of the disk, if there is one, or another.

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use bitflags::bitflags;
@@ -57,6 +57,8 @@ struct Connection {
     fd: OwnedFd,
     flags: Flags,
     outgoing: Option<Box<(Payload, Cursor)>>,
+    /// What wakes us for its ring.
+    bell: Option<Box<OwnedFd>>,
 }
 
 struct Accepting {
@@ -76,6 +78,8 @@ pub(crate) struct Epoll {
     backoff: Backoff,
     /// Events that arose outside of `wait`.
     ready: Vec<Event>,
+    /// Connections whose bell was rung.
+    rung: Vec<ConnectionId>,
     /// Reports of quiet sends, for when there is another event.
     quiet: Vec<Event>,
     /// Scratch of `wait`.
@@ -99,6 +103,7 @@ impl Epoll {
             readable: VecDeque::new(),
             backoff: Backoff::default(),
             ready: Vec::new(),
+            rung: Vec::new(),
             quiet: Vec::new(),
             kernel_events: Vec::with_capacity(EVENTS_MAX),
             waker,
@@ -153,7 +158,7 @@ impl Epoll {
     }
 
     fn add(&mut self, socket: Socket, prepared: io::Result<()>, flags: Flags) -> ConnectionId {
-        let connection = Connection { fd: socket.into_fd(), flags, outgoing: None };
+        let connection = Connection { fd: socket.into_fd(), flags, outgoing: None, bell: None };
         let (index, generation) = self.connections.insert(connection);
         let id = ConnectionId { index, generation };
         let connection = self.connections.find(index, generation).expect("just inserted");
@@ -209,8 +214,40 @@ impl Epoll {
     }
 
     pub(crate) fn close(&mut self, id: ConnectionId) {
-        // Closing the only descriptor takes it out of the epoll set, too.
-        self.connections.remove(id.index, id.generation);
+        // Closing the only descriptor takes it out of the epoll set, too. A bell has another one.
+        if let Some(connection) = self.connections.remove(id.index, id.generation)
+            && let Some(bell) = connection.bell
+        {
+            let _ = epoll::delete(&self.epoll, &bell);
+        }
+    }
+
+    /// The socket of a connection that was not closed.
+    pub(crate) fn socket(&mut self, id: ConnectionId) -> Option<BorrowedFd<'_>> {
+        self.connections.find(id.index, id.generation).map(|connection| connection.fd.as_fd())
+    }
+
+    /// Notes from now on when the bell of a connection is rung, until that is closed.
+    pub(crate) fn watch_bell(&mut self, id: ConnectionId, bell: OwnedFd) {
+        let Some(connection) = self.connections.find(id.index, id.generation) else { return };
+        let data = EventData::new_u64(Token::new(Kind::Bell, id.index, id.generation).to_u64());
+        match epoll::add(&self.epoll, &bell, data, EventFlags::IN | EventFlags::ET) {
+            Ok(()) => connection.bell = Some(Box::new(bell)),
+            Err(error) => {
+                let error = Some(error.into());
+                self.ready.push(Event::Closed { connection: id, error });
+            }
+        }
+    }
+
+    /// Connections whose bells were rung.
+    pub(crate) fn take_rung(&mut self) -> Vec<ConnectionId> {
+        std::mem::take(&mut self.rung)
+    }
+
+    /// Whether there is nothing to do, as far as that can be told without a system call.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.ready.is_empty() && self.readable.is_empty()
     }
 
     pub(crate) fn wait(
@@ -285,6 +322,12 @@ impl Epoll {
                 }
             }
             Kind::Accept => self.accept(token, events),
+            Kind::Bell => {
+                let generation = self.connections.generation(token.index);
+                if let Some(generation) = generation.filter(|generation| token.fits(*generation)) {
+                    self.rung.push(ConnectionId { index: token.index, generation });
+                }
+            }
             _ => self.on_edge(token, event.flags),
         }
     }

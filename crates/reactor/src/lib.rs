@@ -23,6 +23,7 @@ mod memory;
 mod payload;
 pub mod random;
 mod reactor;
+pub mod ring;
 pub mod sandbox;
 pub mod signal;
 #[cfg(feature = "sim")]

@@ -66,10 +66,14 @@ impl Buffer {
         OWNER.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Of a backend that keeps the bytes itself. No pool takes it for its own.
-    #[cfg(feature = "sim")]
-    pub(crate) fn simulated(owner: u32, index: u16, size: usize) -> Buffer {
+    /// Of an owner that keeps the bytes itself. No pool takes it for its own.
+    pub(crate) fn named(owner: u32, index: u16, size: usize) -> Buffer {
         Buffer { owner, size: size as u32, index }
+    }
+
+    /// Its index, if it is of this owner.
+    pub(crate) fn index_at(&self, owner: u32) -> Option<u16> {
+        (self.owner == owner).then_some(self.index)
     }
 
     #[cfg(feature = "sim")]

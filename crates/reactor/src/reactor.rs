@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::epoll::Epoll;
+use crate::ring::rings::Rings;
+use crate::ring::turn::Around;
 use crate::uring::Uring;
 use crate::{Address, Buffer, ConnectionId, Event, Listener, ListenerId, Payload, Socket, Waker};
 
@@ -46,24 +48,35 @@ pub struct Options {
     /// two, at most 32,768. When all are in use, receiving waits until one is recycled.
     pub buffer_count: u16,
     pub buffer_size: usize,
+    /// For how long a wait looks whether a ring brings something before it sleeps.
+    pub ring_spin: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let backend = BackendChoice::Auto;
-        Options { backend, ring_entries: 1024, buffer_count: 256, buffer_size: 16 * 1024 }
+        Options {
+            backend,
+            ring_entries: 1024,
+            buffer_count: 256,
+            buffer_size: 16 * 1024,
+            ring_spin: Duration::ZERO,
+        }
     }
 }
 
 /// Sockets of one worker thread. Must stay on the thread that made it.
 pub struct Reactor {
-    implementation: Implementation,
+    pub(crate) implementation: Implementation,
     fallback_reason: Option<String>,
+    /// `None` until the first connection is given a ring.
+    pub(crate) around: Option<Box<Around>>,
+    pub(crate) ring_spin: Duration,
     /// io_uring accepts calls of the thread that set the ring up only, so this is not `Send`.
     _thread: PhantomData<*mut ()>,
 }
 
-enum Implementation {
+pub(crate) enum Implementation {
     Uring(Box<Uring>),
     Epoll(Box<Epoll>),
     #[cfg(feature = "sim")]
@@ -81,6 +94,7 @@ macro_rules! backend {
         }
     };
 }
+pub(crate) use backend;
 
 impl Reactor {
     pub fn new(options: &Options) -> io::Result<Reactor> {
@@ -93,14 +107,27 @@ impl Reactor {
                 Err(error) => (Implementation::epoll(options)?, Some(error.to_string())),
             },
         };
-        Ok(Reactor { implementation, fallback_reason, _thread: PhantomData })
+        let ring_spin = options.ring_spin;
+        Ok(Reactor {
+            implementation,
+            fallback_reason,
+            around: None,
+            ring_spin,
+            _thread: PhantomData,
+        })
     }
 
     /// On a host of a simulated world.
     #[cfg(feature = "sim")]
     pub fn simulated(network: &crate::sim::Network, host: IpAddr) -> Reactor {
         let implementation = Implementation::Sim(Box::new(crate::sim::Sim::new(network, host)));
-        Reactor { implementation, fallback_reason: None, _thread: PhantomData }
+        Reactor {
+            implementation,
+            fallback_reason: None,
+            around: None,
+            ring_spin: Duration::ZERO,
+            _thread: PhantomData,
+        }
     }
 
     /// When `wait` should be called next, by the monotonic clock; `None`: when something else has
@@ -168,23 +195,26 @@ impl Reactor {
     /// long as it takes), and appends every event there is. It may return without any: after a
     /// signal, or when a backend had something to do for itself.
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        match &mut self.implementation {
-            Implementation::Uring(uring) => uring.wait(timeout, events),
-            Implementation::Epoll(epoll) => epoll.wait(timeout, events),
-            #[cfg(feature = "sim")]
-            Implementation::Sim(sim) => {
-                sim.wait(timeout, events);
-                Ok(())
-            }
+        if self.around.is_some() {
+            return self.wait_with_rings(timeout, events);
         }
+        backend!(&mut self.implementation, backend => backend.wait(timeout, events))
     }
 
     pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        if let Some(bytes) = self.around.as_ref().and_then(|around| around.rings.bytes(buffer)) {
+            return bytes;
+        }
         backend!(&self.implementation, backend => backend.bytes(buffer))
     }
 
     /// Gives the buffer back for receiving.
     pub fn recycle(&mut self, buffer: Buffer) {
+        let buffer = match &mut self.around {
+            Some(around) => around.rings.recycle(buffer),
+            None => Some(buffer),
+        };
+        let Some(buffer) = buffer else { return };
         backend!(&mut self.implementation, backend => backend.recycle(buffer));
     }
 
@@ -192,6 +222,9 @@ impl Reactor {
     /// connection. Ignored if the connection is closed.
     pub fn send(&mut self, connection: ConnectionId, payload: Payload) {
         payload.assert_valid();
+        if let Some(rings) = self.rings_of(connection) {
+            return rings.send(connection, payload, false);
+        }
         backend!(&mut self.implementation, backend => backend.send(connection, payload));
     }
 
@@ -199,23 +232,41 @@ impl Reactor {
     /// its `Sent` comes along with the next event. One system call a turn instead of two.
     pub fn send_quietly(&mut self, connection: ConnectionId, payload: Payload) {
         payload.assert_valid();
+        if let Some(rings) = self.rings_of(connection) {
+            return rings.send(connection, payload, true);
+        }
         backend!(&mut self.implementation, backend => backend.send_quietly(connection, payload));
     }
 
     /// Stops receiving. What has been received already is still reported, `Closed` included.
     pub fn pause(&mut self, connection: ConnectionId) {
+        if let Some(rings) = self.rings_of(connection) {
+            return rings.pause(connection, true);
+        }
         backend!(&mut self.implementation, backend => backend.pause(connection));
     }
 
     /// Receives again after `pause`.
     pub fn resume(&mut self, connection: ConnectionId) {
+        if let Some(rings) = self.rings_of(connection) {
+            return rings.pause(connection, false);
+        }
         backend!(&mut self.implementation, backend => backend.resume(connection));
     }
 
     /// Cancels what is on its way and closes the descriptor once the kernel has given everything
     /// back. No event for that id after this; a payload on its way is dropped. Ignored if closed.
     pub fn close(&mut self, connection: ConnectionId) {
+        if let Some(rings) = self.rings_of(connection) {
+            rings.remove(connection);
+        }
         backend!(&mut self.implementation, backend => backend.close(connection));
+    }
+
+    /// All rings, if the connection has one.
+    fn rings_of(&mut self, connection: ConnectionId) -> Option<&mut Rings> {
+        let rings = &mut self.around.as_deref_mut()?.rings;
+        rings.has(connection).then_some(rings)
     }
 }
 

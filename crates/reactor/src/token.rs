@@ -17,6 +17,7 @@ pub(crate) enum Kind {
     Wake,
     Cancel,
     Connect,
+    Bell,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ impl Token {
             3 => Kind::Wake,
             4 => Kind::Cancel,
             5 => Kind::Connect,
+            6 => Kind::Bell,
             other => panic!("completion of an operation never started: kind {other}"),
         };
         Token { kind, index: bits as u32, generation: (bits >> 32) as u32 & GENERATION_MASK }
@@ -63,9 +65,8 @@ mod tests {
 
     #[test]
     fn bits_and_back() {
-        let kinds =
-            [Kind::Receive, Kind::Send, Kind::Accept, Kind::Wake, Kind::Cancel, Kind::Connect];
-        for kind in kinds {
+        let all = [Kind::Receive, Kind::Send, Kind::Accept, Kind::Wake, Kind::Cancel];
+        for kind in all.into_iter().chain([Kind::Connect, Kind::Bell]) {
             let token = Token::new(kind, u32::MAX - 1, 0x1234_5678);
             assert_eq!(Token::from_u64(token.to_u64()), token);
             assert!(token.fits(0x1234_5678) && !token.fits(0x1234_5679));

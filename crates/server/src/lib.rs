@@ -4,6 +4,7 @@
 //! folder stands above which is said in ARCHITECTURE.md, and checked by `cargo xtask tidy`.
 #![forbid(unsafe_code)]
 
+pub mod analytics;
 pub mod bus;
 pub mod calls;
 pub mod clients;

@@ -1,5 +1,6 @@
 //! Simulated worlds: a disk that fails when it is told to, a network, a clock; and what is tried
-//! with them, on the append-only file alone (`aof`) and on a whole server (`server`).
+//! with them, on the append-only file alone (`aof`), on a whole server (`server`), and on several
+//! that replicate each other (`replication`).
 //!
 //! A run is a pure function of its seed and of what fails: no clock, no thread, no system call. So
 //! whatever is found is found again.
@@ -8,5 +9,16 @@
 pub mod aof;
 pub mod disk;
 pub mod fault;
+mod ledger;
 pub mod luck;
+mod machine;
+pub mod replication;
 pub mod server;
+
+use kvasir_config::Loglevel;
+
+/// Has servers log nothing: of many worlds nobody would read it.
+pub fn be_quiet() {
+    let config = kvasir_config::Config { loglevel: Loglevel::Nothing, ..Default::default() };
+    kvasir_server::log::refresh(&config);
+}

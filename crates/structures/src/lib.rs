@@ -35,6 +35,7 @@ pub mod lock;
 pub mod locks;
 pub mod log;
 pub mod lzf;
+pub mod manners;
 #[cfg(not(loom))]
 pub mod ordered_set;
 #[cfg(not(loom))]

@@ -10,9 +10,9 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
     all.filter_map(|(name, is_in)| is_in.then_some(name)).collect()
 }
 
-/// Every ACL category, in Redis's order, and whether the command is in it: by its row, its flags
+/// Every ACL category, in Redis's order with our own behind them, and whether the command is in it: by its row, its flags
 /// or its group.
-pub fn every_category(entry: &Entry) -> [(&'static str, bool); 21] {
+pub fn every_category(entry: &Entry) -> [(&'static str, bool); 22] {
     let spec = entry.spec;
     let has = |flag: Flags| spec.flags.contains(flag);
     let names = |category: Categories| spec.categories.contains(category);
@@ -43,5 +43,6 @@ pub fn every_category(entry: &Entry) -> [(&'static str, bool); 21] {
         ("connection", names(Categories::CONNECTION) || is_of(Group::Connection)),
         ("transaction", names(Categories::TRANSACTION) || is_of(Group::Transactions)),
         ("scripting", names(Categories::SCRIPTING) || is_of(Group::Scripting)),
+        ("analytics", spec.group == Group::Analytics),
     ]
 }

@@ -8,13 +8,14 @@
 
 mod peers;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use kvasir_harness::directory::Directory;
 use kvasir_harness::kvasir::{self, BACKENDS};
 use kvasir_harness::link::Link;
 use kvasir_harness::random::Random;
@@ -72,10 +73,10 @@ pub fn crashes(count: usize, seed: u64, canary: bool) -> Result<()> {
             backend: BACKENDS[round % 2],
             liburing: ["no", "yes"][round / 2 % 2],
         };
-        let (answered, rewritten) = live_and_die(&dir.0, way, &mut random)?;
-        let digests = peers.digests(&dir.0);
+        let (answered, rewritten) = live_and_die(dir.path(), way, &mut random)?;
+        let digests = peers.digests(dir.path());
         let digests = digests.with_context(|| format!("after {way:?}, round {round}"))?;
-        check(&dir.0, way, &answered, &digests, canary)
+        check(dir.path(), way, &answered, &digests, canary)
             .with_context(|| format!("killed {} times, last with {way:?}", round + 1))?;
         answers += answered.iter().map(|(answered, _)| answered.len()).sum::<usize>();
         rewrites += usize::from(rewritten);
@@ -208,23 +209,4 @@ fn list(client: usize) -> String {
 
 fn last(client: usize) -> String {
     format!("last:{client}")
-}
-
-/// Where the files are, from server to server.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Result<Directory> {
-        let name = format!("kvasir-crashes-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(Directory(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // What remains is in a temporary directory.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -7,11 +7,14 @@
 
 pub mod abuse;
 pub mod crashes;
+pub mod failovers;
 pub mod fuzz_diff;
+pub mod fuzz_memcached;
 pub mod isolation;
 pub mod linear;
 pub mod programs;
 pub mod replay;
+pub mod replicas;
 pub mod robust;
 pub mod snapshots;
 pub mod torture;

@@ -17,7 +17,8 @@ use kvasir_harness::workspace::{
 };
 use kvasir_torture::fuzz_diff::Peer;
 use kvasir_torture::{
-    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, robust, snapshots, torture,
+    abuse, crashes, fuzz_diff, fuzz_memcached, isolation, linear, programs, replay, replicas,
+    robust, snapshots, torture,
 };
 
 use crate::{aside, fuzz, licences, missing, sim, tidy};
@@ -32,12 +33,16 @@ const SNAPSHOTS: usize = 6;
 const REPLAY_SECONDS: u64 = 6;
 /// Each way of starting the server comes up.
 const CRASHES: usize = 12;
+/// Of a primary and of a replica by turns.
+const LOSSES: usize = 10;
 /// For each kind of bad client.
 const ABUSE_SECONDS: u64 = 2;
 const ABUSE_CONNECTIONS: usize = 2000;
 const FUZZ_DIFF_COMMANDS: usize = 200_000;
 /// The other backend only moves bytes differently.
 const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
+/// Calls of memcached's protocol, one by one.
+const FUZZ_MEMCACHED_COMMANDS: usize = 50_000;
 /// Strings are compressed, which few of the commands notice.
 const FUZZ_DIFF_COMMANDS_COMPRESSED: usize = 50_000;
 
@@ -120,11 +125,15 @@ static STEPS: &[Step] = &[
         about: "killed under load, all that was answered is there, and a canary",
         run: kill_servers,
     },
+    Step {
+        name: "replicas",
+        about: "who is killed goes on with equal data, and a canary",
+        run: lose_partners,
+    },
     Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
     Step { name: "abuse", about: "bad clients do no harm to good ones", run: mistreat },
     Step { name: "programs", about: "real clients, queues, limiters and locks", run: real },
     Step { name: "missing", about: "every data command of the peers is there", run: missing::main },
-    Step { name: "release", about: "the release build", run: release },
 ];
 
 pub fn main(options: &Options) -> Result<()> {
@@ -216,7 +225,7 @@ fn clippy() -> Result<()> {
 /// the disk meanwhile. A step builds for itself what is not there.
 fn build() -> Result<()> {
     let others = || {
-        release()?;
+        kvasir::program()?;
         run(loom_tests().arg("--no-run"))?;
         run(asan_tests()?.arg("--no-run"))?;
         fuzz::build_all()
@@ -273,7 +282,15 @@ fn differ() -> Result<()> {
     let compressed = Options::short(FUZZ_DIFF_COMMANDS_COMPRESSED, "io_uring", Peer::Redis, false);
     fuzz_diff::main(&compressed.compressed("lz4"))?;
     let canary = Options::short(FUZZ_DIFF_COMMANDS, "io_uring", Peer::Redis, true);
-    expect_failure("fuzz-diff", fuzz_diff::main(&canary), "the planted difference was found")
+    expect_failure("fuzz-diff", fuzz_diff::main(&canary), "the planted difference was found")?;
+    differ_from_memcached()
+}
+
+fn differ_from_memcached() -> Result<()> {
+    use fuzz_memcached::Options;
+    fuzz_memcached::main(&Options::short(FUZZ_MEMCACHED_COMMANDS, "io_uring", false))?;
+    let canary = fuzz_memcached::main(&Options::short(FUZZ_MEMCACHED_COMMANDS, "epoll", true));
+    expect_failure("fuzz-memcached", canary, "the planted difference was found")
 }
 
 fn torment() -> Result<()> {
@@ -320,6 +337,11 @@ fn kill_servers() -> Result<()> {
     expect_failure("crashes", crashes::crashes(CRASHES, 1, true), "was answered, and")
 }
 
+fn lose_partners() -> Result<()> {
+    replicas::replicas(LOSSES, 1, false)?;
+    expect_failure("replicas", replicas::replicas(1, 1, true), "their data differ")
+}
+
 fn misuse() -> Result<()> {
     BACKENDS.iter().try_for_each(|backend| robust::robust(backend, SERVER_TEST_SECONDS, true))
 }
@@ -329,6 +351,7 @@ fn mistreat() -> Result<()> {
 }
 
 fn real() -> Result<()> {
+    run(&mut cargo(&["test", "-p", "kvasir-client", "--features", "redis"]))?;
     BACKENDS.iter().try_for_each(|backend| programs::programs(backend))
 }
 
@@ -342,10 +365,6 @@ fn expect_failure(name: &str, result: Result<()>, words: &str) -> Result<()> {
         Err(error) => Err(error.context(format!("{name}: not what the canary planted"))),
         Ok(()) => bail!("{name}: the canary was not found"),
     }
-}
-
-fn release() -> Result<()> {
-    kvasir::program().map(drop)
 }
 
 /// Tells tests where the oracles are. A test that needs one fails without it: under CI nothing is

@@ -25,6 +25,7 @@ const ORDER: &[&str] = &[
     "run",
     "calls",
     "state",
+    "analytics",
     "store",
     "cluster",
     "workers",

@@ -21,7 +21,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use kvasir_harness::oracle;
 use kvasir_torture::{
-    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, robust, snapshots, torture,
+    abuse, crashes, failovers, fuzz_diff, fuzz_memcached, isolation, linear, programs, replay,
+    replicas, robust, snapshots, torture,
 };
 
 #[derive(Parser)]
@@ -47,6 +48,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Send the same random calls to Kvasir and to Redis and compare the replies
     FuzzDiff(fuzz_diff::Options),
+    /// Send the same random calls of memcached's protocol to Kvasir and to memcached
+    FuzzMemcached(fuzz_memcached::Options),
     /// Say which data commands of Redis and Valkey are not there yet
     Missing,
     /// Record calls of many connections and check that an order explains the replies
@@ -63,6 +66,10 @@ enum Task {
     Sim(sim::Options),
     /// Kill the server under load, again and again: what was answered is there
     Crashes(crashes::Options),
+    /// Kill a primary or its replica under load, again and again: they go on, with equal data
+    Replicas(replicas::Options),
+    /// redis-sentinel moves the primary's part among three servers, again and again
+    Failovers(failovers::Options),
     /// Real clients, queues, limiters and locks, unmodified, against a server
     Programs(programs::Options),
     /// Malformed input, limits, wrong starts: the server says what is wrong and lives
@@ -89,6 +96,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Licences(options) => licences::main(&options),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),
+        Task::FuzzMemcached(options) => fuzz_memcached::main(&options),
         Task::Linearizability(options) => linear::main(&options),
         Task::Missing => missing::main(),
         Task::Torture(options) => torture::main(&options),
@@ -96,6 +104,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Replay(options) => replay::main(&options),
         Task::Snapshots(options) => snapshots::main(&options),
         Task::Crashes(options) => crashes::main(&options),
+        Task::Replicas(options) => replicas::main(&options),
+        Task::Failovers(options) => failovers::main(&options),
         Task::Sim(options) => sim::main(&options),
         Task::Programs(options) => programs::main(&options),
         Task::Robust(options) => robust::main(&options),

@@ -1,6 +1,7 @@
 //! `cargo xtask sim`: the plug is pulled anywhere in runs that write and rewrite the append-only
 //! file, and operations of the disk fail; what was promised is there afterwards. Then worlds with a
-//! whole server in them, its clients and its network.
+//! whole server in them, its clients and its network; and worlds of several servers that replicate
+//! each other.
 //!
 //! A run is known by its seed: what fails once fails again with `--part PART --seed SEED`.
 
@@ -15,7 +16,7 @@ use anyhow::{Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use kvasir_harness::workspace::output;
 use kvasir_sim::aof::{Canary, Setup, Tried, enumerate};
-use kvasir_sim::server::{self, Ran};
+use kvasir_sim::{replication, server};
 
 /// Crashes at least, with and without `--long`.
 const POINTS: usize = 5_000;
@@ -23,17 +24,16 @@ const POINTS_LONG: usize = 100_000;
 /// Of each there are two, so that both policies come up with both ways of writing.
 const RUNS_MIN: u64 = 4;
 
-/// Worlds with a server, with and without `--long`.
-const WORLDS: u64 = 1_000;
+/// Worlds of each kind with `--long`.
 const WORLDS_LONG: u64 = 50_000;
 /// A process runs so many of them, since servers that have ended stay in its memory.
 const WORLDS_OF_PROCESS: u64 = 50;
 /// In so many worlds a planted fault is found.
-const WORLDS_FOR_CANARY: u64 = 20;
+const WORLDS_FOR_CANARY: u64 = 40;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// 100,000 crashes instead of 5,000, and 50,000 worlds instead of 1,000
+    /// 100,000 crashes instead of 5,000, and 50,000 worlds of each kind
     #[arg(long)]
     long: bool,
     /// Only this part
@@ -53,6 +53,34 @@ enum Part {
     Log,
     /// A server and its clients
     Server,
+    /// Servers that replicate each other, and their clients
+    Replication,
+}
+
+impl Part {
+    /// The name of worlds.
+    fn name(self) -> &'static str {
+        match self {
+            Part::Log => "log",
+            Part::Server => "server",
+            Part::Replication => "replication",
+        }
+    }
+
+    /// Worlds without `--long`.
+    fn worlds(self) -> u64 {
+        if self == Part::Server { 1_000 } else { 300 }
+    }
+
+    /// Answers, crashes and reigns of the world of a seed.
+    fn run(self, seed: u64) -> Result<[u64; 3], String> {
+        if self == Part::Server {
+            let ran = server::run(server::Setup { seed, replies_early: false })?;
+            return Ok([ran.answers, ran.crashes, 0]);
+        }
+        let ran = replication::run(replication::Setup { seed, canary: None })?;
+        Ok([ran.answers, ran.crashes, ran.reigns])
+    }
 }
 
 pub fn main(options: &Options) -> Result<()> {
@@ -63,43 +91,44 @@ pub fn main(options: &Options) -> Result<()> {
             None => sim(0..u64::MAX, if options.long { POINTS_LONG } else { POINTS })?,
         }
     }
-    if is_wanted(Part::Server) {
+    for part in [Part::Server, Part::Replication].into_iter().filter(|part| is_wanted(*part)) {
         match options.seed {
-            Some(seed) => run_worlds(seed..seed + options.count)?,
-            None => worlds(if options.long { WORLDS_LONG } else { WORLDS })?,
+            Some(seed) => run_worlds(part, seed..seed + options.count)?,
+            None => worlds(part, if options.long { WORLDS_LONG } else { part.worlds() })?,
         }
     }
     Ok(())
 }
 
 /// Worlds of these seeds, in this process.
-fn run_worlds(seeds: Range<u64>) -> Result<()> {
-    let mut all = Ran::default();
-    for seed in seeds.clone() {
-        let ran = server::run(server::Setup { seed, replies_early: false });
-        let ran = ran.map_err(|what| {
-            anyhow!("{what}\nagain: cargo xtask sim --part server --seed {seed}")
-        })?;
-        all.answers += ran.answers;
-        all.crashes += ran.crashes;
+fn run_worlds(part: Part, seeds: Range<u64>) -> Result<()> {
+    if seeds.end - seeds.start > 1 {
+        kvasir_sim::be_quiet();
     }
-    println!("{} {} {}", seeds.end - seeds.start, all.answers, all.crashes);
+    let mut all = [0; 3];
+    for seed in seeds.clone() {
+        let again = || format!("again: cargo xtask sim --part {} --seed {seed}", part.name());
+        let ran = part.run(seed).map_err(|what| anyhow!("{what}\n{}", again()))?;
+        all.iter_mut().zip(ran).for_each(|(sum, figure)| *sum += figure);
+    }
+    let [answers, crashes, reigns] = all;
+    println!("{} {answers} {crashes} {reigns}", seeds.end - seeds.start);
     Ok(())
 }
 
 /// So many worlds, in processes of their own, on all processors.
-fn worlds(count: u64) -> Result<()> {
+fn worlds(part: Part, count: u64) -> Result<()> {
     let start = Instant::now();
     let bar = progress_bar(count as usize, "worlds");
     let next = AtomicU64::new(0);
-    let done = Mutex::new(([0_u64; 3], None::<String>));
+    let done = Mutex::new(([0_u64; 4], None::<String>));
     let work = || {
         loop {
             let first = next.fetch_add(WORLDS_OF_PROCESS, Relaxed);
             if first >= count || done.lock().expect("nobody panics with it").1.is_some() {
                 return;
             }
-            let result = worlds_aside(first);
+            let result = worlds_aside(part, first);
             let (sums, failure) = &mut *done.lock().expect("as above");
             match result {
                 Ok(figures) => {
@@ -113,20 +142,24 @@ fn worlds(count: u64) -> Result<()> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     bar.finish_and_clear();
-    let ([worlds, answers, crashes], failure) = done.into_inner().expect("as above");
+    let ([worlds, answers, crashes, reigns], failure) = done.into_inner().expect("as above");
     if let Some(what) = failure {
         bail!("{what}");
     }
     let took = start.elapsed().as_secs_f64();
-    println!("sim: {worlds} worlds, {answers} answers, {crashes} crashes of servers, {took:.1} s");
+    println!(
+        "sim {}: {worlds} worlds, {answers} answers, {crashes} crashes of servers, {reigns} primaries, \
+         {took:.1} s",
+        part.name()
+    );
     Ok(())
 }
 
-/// How many worlds a process has run, their answers and crashes.
-fn worlds_aside(first: u64) -> Result<[u64; 3]> {
+/// How many worlds a process has run, and what came of them.
+fn worlds_aside(part: Part, first: u64) -> Result<[u64; 4]> {
     let program = std::env::current_exe()?;
     let (first, count) = (first.to_string(), WORLDS_OF_PROCESS.to_string());
-    let words = ["sim", "--part", "server", "--seed", &first, "--count", &count];
+    let words = ["sim", "--part", part.name(), "--seed", &first, "--count", &count];
     let text = output(Command::new(program).args(words))?;
     let figures: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
     figures.try_into().map_err(|_| anyhow!("worlds say {text}"))
@@ -135,7 +168,17 @@ fn worlds_aside(first: u64) -> Result<[u64; 3]> {
 /// The short one, and the canaries.
 pub fn check() -> Result<()> {
     sim(0..u64::MAX, POINTS)?;
-    worlds(WORLDS)?;
+    worlds(Part::Server, Part::Server.worlds())?;
+    worlds(Part::Replication, Part::Replication.worlds())?;
+    kvasir_sim::be_quiet();
+    for canary in [replication::Canary::AcknowledgesEarly, replication::Canary::GoesOnElsewhere] {
+        let found =
+            |seed| replication::run(replication::Setup { seed, canary: Some(canary) }).err();
+        let Some(found) = (0..WORLDS_FOR_CANARY).find_map(found) else {
+            bail!("the canary {canary:?} was not found")
+        };
+        println!("sim: the canary {canary:?} was found: {found}");
+    }
     let early = |seed| server::run(server::Setup { seed, replies_early: true }).err();
     let Some(found) = (0..WORLDS_FOR_CANARY).find_map(early) else {
         bail!("replies that don't wait for the disk were not found")

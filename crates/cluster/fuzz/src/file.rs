@@ -7,11 +7,11 @@ use kvasir_cluster::options::Options;
 use kvasir_cluster::state::Cluster;
 use libfuzzer_sys::fuzz_target;
 
-const SOUND: &str = "\
-07c37dfeb235213a872192d90877d0cd55635b91 127.0.0.1:30004@31004,,tls-port=0,shard-id=e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca slave e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 0 9 1 connected
-e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 127.0.0.1:30001@31001,h myself,master - 0 0 1 connected 0-5460 [93->-07c37dfeb235213a872192d90877d0cd55635b91]
-vars currentEpoch 6 lastVoteEpoch 3
-";
+const SOUND: &str = concat!(
+    "07c37dfeb235213a872192d90877d0cd55635b91 127.0.0.1:30004@31004,,tls-port=0,shard-id=e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca slave e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 0 9 1 connected\n",
+    "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 127.0.0.1:30001@31001,h myself,master - 0 0 1 connected 0-5460 [93->-07c37dfeb235213a872192d90877d0cd55635b91]\n",
+    "vars currentEpoch 6 lastVoteEpoch 3\n",
+);
 
 fuzz_target!(|bytes: &[u8]| {
     check(&String::from_utf8_lossy(bytes));

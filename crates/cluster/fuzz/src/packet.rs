@@ -1,5 +1,5 @@
-//! Any packet is refused, or means the same when it is written and read again; and whatever it says,
-//! a node that hears it goes on, and can be written to its file and read from there.
+//! Any packet is refused, or means the same when it is written and read again; and whatever it
+//! says, a node that hears it goes on, and can be written to its file and read from there.
 //!
 //! The input changes a sound packet, since few bytes that somebody makes up are one.
 #![no_main]
@@ -54,8 +54,11 @@ fn sample(kind: u8) -> Packet {
     let node = id();
     let flags = Flags::PRIMARY;
     let rumour = Rumour { node, ping_sent_s: 1, pong_received_s: 2, address, flags };
-    let extensions =
-        vec![Extension::Hostname("h".into()), Extension::Forgotten { node, ttl_s: 9 }, Extension::Shard(node)];
+    let extensions = vec![
+        Extension::Hostname("h".into()),
+        Extension::Forgotten { node, ttl_s: 9 },
+        Extension::Shard(node),
+    ];
     let gossip = Gossip { entries: vec![rumour], extensions };
     let body = match kind % 7 {
         0 => Body::Meet(gossip),

@@ -1,3 +1,5 @@
+//! Packets of every kind to bytes and back, and what is no packet.
+
 use super::*;
 use crate::random::Random;
 

@@ -51,14 +51,14 @@ pub(super) fn read_elements(reader: &mut Reader<'_>, env: &Env) -> Result<Value,
     for _ in 0..reader.count(1)? {
         list.push(End::Tail, &reader.string()?);
     }
-    finish((list, 1), reader, env)
+    finish(list, 1, reader, env)
 }
 
 /// One ziplist.
 pub(super) fn read_ziplist(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
     let mut list = list_value::quicklist(env);
     append(&mut list, &packed::ziplist(reader)?);
-    finish((list, 1), reader, env)
+    finish(list, 1, reader, env)
 }
 
 pub(super) fn read_ziplists(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
@@ -66,7 +66,7 @@ pub(super) fn read_ziplists(reader: &mut Reader<'_>, env: &Env) -> Result<Value,
     for _ in 0..reader.count(1)? {
         nodes += append(&mut list, &packed::ziplist(reader)?);
     }
-    finish((list, nodes), reader, env)
+    finish(list, nodes, reader, env)
 }
 
 pub(super) fn read_nodes(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
@@ -81,7 +81,7 @@ pub(super) fn read_nodes(reader: &mut Reader<'_>, env: &Env) -> Result<Value, Se
             _ => return Err(reader.error("no such node of a list")),
         }
     }
-    finish((list, nodes), reader, env)
+    finish(list, nodes, reader, env)
 }
 
 /// Returns how many nodes that makes: an empty one is none.
@@ -95,7 +95,8 @@ fn append(list: &mut Quicklist, packed: &Packed) -> usize {
 /// Nodes may be empty, as in Redis, but not all of them. What comes in several was a quicklist, and
 /// stays one, though its elements are packed anew.
 fn finish(
-    (list, nodes): (Quicklist, usize),
+    list: Quicklist,
+    nodes: usize,
     reader: &Reader<'_>,
     env: &Env,
 ) -> Result<Value, SerialError> {

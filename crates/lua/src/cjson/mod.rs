@@ -9,6 +9,7 @@ mod encode;
 mod tests;
 
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use mlua::{Function, Lua, MultiValue, Table, Value};
@@ -122,13 +123,13 @@ type Setter = fn(&Lua, &mut Options, &Arguments) -> Result<MultiValue, Raise>;
 const SETTERS: [(&str, usize, Setter); 7] = [
     ("encode_sparse_array", 3, set_sparse_array),
     ("encode_max_depth", 1, |_, options, arguments| {
-        one(integer(&mut options.encode_max_depth, arguments, 1, (1, i32::MAX))?)
+        one(integer(&mut options.encode_max_depth, arguments, 1, 1..=i32::MAX)?)
     }),
     ("decode_max_depth", 1, |_, options, arguments| {
-        one(integer(&mut options.decode_max_depth, arguments, 1, (1, i32::MAX))?)
+        one(integer(&mut options.decode_max_depth, arguments, 1, 1..=i32::MAX)?)
     }),
     ("encode_number_precision", 1, |_, options, arguments| {
-        one(integer(&mut options.number_precision, arguments, 1, (1, 14))?)
+        one(integer(&mut options.number_precision, arguments, 1, 1..=14)?)
     }),
     ("encode_keep_buffer", 1, |_, options, arguments| {
         one(boolean(&mut options.keep_buffer, arguments)?)
@@ -172,8 +173,8 @@ fn set_sparse_array(
 ) -> Result<MultiValue, Raise> {
     Ok(MultiValue::from_iter([
         boolean(&mut options.sparse_convert, arguments)?,
-        integer(&mut options.sparse_ratio, arguments, 2, (0, i32::MAX))?,
-        integer(&mut options.sparse_safe, arguments, 3, (0, i32::MAX))?,
+        integer(&mut options.sparse_ratio, arguments, 2, 0..=i32::MAX)?,
+        integer(&mut options.sparse_safe, arguments, 3, 0..=i32::MAX)?,
     ]))
 }
 
@@ -181,11 +182,12 @@ fn integer(
     option: &mut i32,
     arguments: &Arguments,
     index: usize,
-    (min, max): (i32, i32),
+    range: RangeInclusive<i32>,
 ) -> Result<Value, Raise> {
     if !arguments.is_none_or_nil(index) {
         let value = arguments.integer(index)?;
-        if !(min..=max).contains(&value) {
+        if !range.contains(&value) {
+            let (min, max) = range.into_inner();
             let reason = format!("expected integer between {min} and {max}");
             // The position of the first argument, whichever it was, as the original does.
             return Err(Raise::argument(1, reason));

@@ -100,11 +100,18 @@ pub fn parse(bytes: &[u8]) -> Result<Record, NoRecord> {
 }
 
 fn parse_call(bytes: &[u8]) -> Result<Record, NoRecord> {
+    let mut words = Vec::new();
+    let size = parse_words(bytes, &mut words)?;
+    Ok(Record::Call { words, size })
+}
+
+/// As `parse`, of a call only, whose words are added to others. Returns its size; words of one that
+/// is none, or not whole, are to be taken off again.
+pub fn parse_words(bytes: &[u8], words: &mut Vec<Span>) -> Result<usize, NoRecord> {
     let (count, mut at) = number(bytes, 0, b'*')?;
     if count == 0 {
         return Err(NoRecord::Wrong { at: 1, what: "a call without words" });
     }
-    let mut words = Vec::new();
     for _ in 0..count {
         let (len, start) = number(bytes, at, b'$')?;
         let end = start + len;
@@ -118,7 +125,7 @@ fn parse_call(bytes: &[u8]) -> Result<Record, NoRecord> {
         words.push(Span { start: narrow(start)?, len: narrow(end)? - narrow(start)? });
         at = end + 2;
     }
-    Ok(Record::Call { words, size: at })
+    Ok(at)
 }
 
 /// The number behind `kind` at `at`, and where its line ends.

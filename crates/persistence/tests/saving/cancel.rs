@@ -28,7 +28,7 @@ fn neither_files_nor_images_are_left() {
         std::thread::scope(|scope| {
             let saving = scope.spawn(|| {
                 let place = place(&target, 2, files);
-                data.save_unless(&RealDisk, place, Way::InBackground, (&cancel, 1000))
+                data.save_unless(&RealDisk, place, Way::InBackground, &cancel, 1000)
             });
             // At this rate it takes minutes.
             while names(dir.path()).len() == 1 {
@@ -52,7 +52,7 @@ fn what_is_cancelled_before_it_begins_does_not_begin() {
     cancel.ask();
     let target = dir.path().join(TARGET);
     let place = place(&target, 1, 2);
-    let result = Data::of(10).save_unless(&RealDisk, place, Way::InBackground, (&cancel, 0));
+    let result = Data::of(10).save_unless(&RealDisk, place, Way::InBackground, &cancel, 0);
     assert!(matches!(result, Err(SaveError::Cancelled)), "{result:?}");
     assert!(names(dir.path()).is_empty());
 }
@@ -64,7 +64,7 @@ fn two_images_are_taken_at_the_same_time() {
     let (data, cancel) = (Data::of(20_000), Arc::<Cancel>::default());
     std::thread::scope(|scope| {
         let saving = scope.spawn(|| {
-            data.save_unless(&RealDisk, place(&target, 1, 1), Way::InBackground, (&cancel, 1000))
+            data.save_unless(&RealDisk, place(&target, 1, 1), Way::InBackground, &cancel, 1000)
         });
         while data.keyspace.images(DbIndex(0), &data.gate.enter_extra()).is_empty() {
             std::thread::yield_now();

@@ -29,28 +29,29 @@ fn load(files: &Files) -> Result<u64, String> {
     Data::load(&dir.path().join(TARGET)).map(|(_, keys)| keys).map_err(|error| text_of(&error))
 }
 
-fn save(disk: &SimDisk, data: &Data, (id, files): (u64, usize), way: Way) -> bool {
+fn save(disk: &SimDisk, data: &Data, id: u64, files: usize, way: Way) -> bool {
     data.save(disk, place(Path::new(TARGET), id, files), way).is_ok()
 }
 
 /// Saves over a snapshot of so many files one of so many, until no operation fails any more; with
 /// the system's cache, and without.
 fn check_every_crash(old_files: usize, new_files: usize, new: u64, way: Way) {
-    let cached = check_crashes((old_files, new_files), new, way, |_| ());
+    let cached = check_crashes(old_files, new_files, new, way, |_| ());
     assert!(cached > 10, "a save takes some operations");
-    let direct = check_crashes((old_files, new_files), new, way, SimDisk::offer_direct);
+    let direct = check_crashes(old_files, new_files, new, way, SimDisk::offer_direct);
     assert!(direct > 8, "a save takes some operations, though its writes are gathered: {direct}");
 }
 
 /// Returns how many operations a save takes.
 fn check_crashes(
-    (old_files, new_files): (usize, usize),
+    old_files: usize,
+    new_files: usize,
     new: u64,
     way: Way,
     prepare: fn(&SimDisk),
 ) -> usize {
     let disk = SimDisk::with(&Files::new(), &[]);
-    assert!(save(&disk, &Data::of(OLD as usize), (1, old_files), way));
+    assert!(save(&disk, &Data::of(OLD as usize), 1, old_files, way));
     let old = disk.after(Luck::NOTHING);
     let (data, next) = (Data::of(new as usize), Data::of(3));
     // Most cuts leave the same.
@@ -58,7 +59,7 @@ fn check_crashes(
     for fails_at in 0.. {
         let disk = SimDisk::with(&old, &[Fault::stop(fails_at)]);
         prepare(&disk);
-        let is_saved = save(&disk, &data, (2, new_files), way);
+        let is_saved = save(&disk, &data, 2, new_files, way);
         for luck in LUCK {
             let found = disk.after(luck);
             let at = format!("operation {fails_at}, {luck:?}");
@@ -83,7 +84,7 @@ fn check_crashes(
 /// The next save succeeds and leaves nothing behind of what was before.
 fn check_next_save(found: &Files, next: &Data, files: usize, at: &str) {
     let disk = SimDisk::with(found, &[]);
-    assert!(save(&disk, next, (3, files), Way::WorldStopped));
+    assert!(save(&disk, next, 3, files, Way::WorldStopped));
     let left = disk.after(LUCK[0]);
     let names: Vec<_> = left.keys().collect();
     assert_eq!(names.len(), files_of(files), "{at}: {names:?}");

@@ -149,7 +149,7 @@ fn check_leaves(call: Call, is_direct: bool, files: usize) {
     std::thread::scope(|scope| {
         let saving = scope.spawn(|| {
             let way = Way::InBackground;
-            data.save_unless(&disk, place(&target, 1, files), way, (&cancel, 0))
+            data.save_unless(&disk, place(&target, 1, files), way, &cancel, 0)
         });
         disk.wait_until_it_hangs();
         cancel.ask();

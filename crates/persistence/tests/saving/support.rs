@@ -81,7 +81,7 @@ impl Data {
     }
 
     pub fn save<D: Disk>(&self, disk: &D, place: Place<'_>, way: Way) -> Result<Saved, SaveError> {
-        self.save_unless(disk, place, way, (&Arc::default(), 0))
+        self.save_unless(disk, place, way, &Arc::default(), 0)
     }
 
     /// Saves at most so many bytes a second, unless that is cancelled.
@@ -90,7 +90,8 @@ impl Data {
         disk: &D,
         place: Place<'_>,
         way: Way,
-        (cancel, bytes_per_second): (&Arc<Cancel>, u64),
+        cancel: &Arc<Cancel>,
+        bytes_per_second: u64,
     ) -> Result<Saved, SaveError> {
         let env = Env::default();
         let snapshot = Snapshot {

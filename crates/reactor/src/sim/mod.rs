@@ -5,6 +5,7 @@ mod network;
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::payload::Cursor;
@@ -168,7 +169,26 @@ impl Sim {
         self.connections.remove(id.index, id.generation);
     }
 
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) {
+    /// Nothing of the kernel, so no ring either.
+    pub(crate) fn socket(&mut self, _: ConnectionId) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    pub(crate) fn watch_bell(&mut self, _: ConnectionId, _: OwnedFd) {}
+
+    pub(crate) fn take_rung(&mut self) -> Vec<ConnectionId> {
+        Vec::new()
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
         self.deadline_ns = timeout.map(|timeout| {
             clock::monotonic_ns().saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
         });
@@ -196,6 +216,7 @@ impl Sim {
             _ => true,
         };
         events.extend(self.ready.drain(..).filter(is_open));
+        Ok(())
     }
 
     fn receive(&mut self, id: ConnectionId, events: &mut Vec<Event>) {
@@ -218,7 +239,7 @@ impl Sim {
             Received::Open => {}
             Received::Bytes(bytes) => {
                 let index = self.free.pop().expect("just looked");
-                let buffer = Buffer::simulated(self.owner, index, bytes.len());
+                let buffer = Buffer::named(self.owner, index, bytes.len());
                 self.buffers[usize::from(index)] = bytes;
                 events.push(Event::Received { connection: id, buffer });
             }

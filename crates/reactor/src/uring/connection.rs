@@ -30,6 +30,8 @@ bitflags! {
         const WATCHED = 1 << 9;
         /// The kernel has a poll of this connection, which is not there yet.
         const CONNECTING = 1 << 10;
+        /// The kernel has a poll of the bell of this connection's ring.
+        const HAS_BELL = 1 << 11;
     }
 }
 

@@ -13,15 +13,16 @@
 //! Slots are emptied by `release_if_done` only, which looks that no operation is left; `drop`
 //! waits for all of them, or leaks what they name.
 
+mod bells;
 mod buffers;
 mod connection;
 mod outgoing;
 mod ring;
 mod silence;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::types::Fd;
@@ -57,6 +58,9 @@ pub(crate) struct Uring {
     ready: Vec<Event>,
     /// Connections with a quiet send that was pushed since the last turn.
     quiet: Vec<ConnectionId>,
+    /// What wakes us for the rings of connections, by index, and those that were rung.
+    bells: HashMap<u32, OwnedFd>,
+    rung: Vec<ConnectionId>,
     /// Scratch of `wait`.
     completions: Vec<cqueue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel is given addresses inside of the box")]
@@ -80,6 +84,8 @@ impl Uring {
             silence: Silence::default(),
             ready: Vec::new(),
             quiet: Vec::new(),
+            bells: HashMap::new(),
+            rung: Vec::new(),
             completions: Vec::new(),
             spare: Vec::new(),
             waker: Waker::new()?,
@@ -165,6 +171,11 @@ impl Uring {
         ConnectionId { index, generation }
     }
 
+    /// The socket of a connection that was not closed.
+    pub(crate) fn socket(&mut self, id: ConnectionId) -> Option<BorrowedFd<'_>> {
+        self.open(id).map(|connection| connection.fd.as_fd())
+    }
+
     /// As `send`, but the report waits for the next event of another kind. So would the rest of
     /// what one call does not carry, which is sent as by `send`.
     pub(crate) fn send_quietly(&mut self, id: ConnectionId, payload: Payload) {
@@ -208,7 +219,12 @@ impl Uring {
         let flags = connection.flags;
         connection.flags.insert(Flags::CLOSING);
         self.cancel_receive(id);
-        for (flag, kind) in [(Flags::SENDING, Kind::Send), (Flags::CONNECTING, Kind::Connect)] {
+        let with_kernel = [
+            (Flags::SENDING, Kind::Send),
+            (Flags::CONNECTING, Kind::Connect),
+            (Flags::HAS_BELL, Kind::Bell),
+        ];
+        for (flag, kind) in with_kernel {
             if flags.contains(flag) {
                 self.cancel(Token::new(kind, id.index, id.generation));
             }
@@ -298,6 +314,7 @@ impl Uring {
             Kind::Accept => self.on_listener(token),
             Kind::Connect => self.on_connect(self.connection_id(token), events),
             Kind::Wake => self.on_wake(completion, events),
+            Kind::Bell => self.on_bell(self.connection_id(token), completion),
             Kind::Cancel => self.on_cancel_failed(token, completion.result()),
         }
     }
@@ -538,9 +555,10 @@ impl Uring {
 
     fn release_if_done(&mut self, id: ConnectionId) {
         let flags = self.connection(id).flags;
-        let with_kernel = Flags::RECEIVING | Flags::SENDING | Flags::CONNECTING;
+        let with_kernel = Flags::RECEIVING | Flags::SENDING | Flags::CONNECTING | Flags::HAS_BELL;
         if flags.contains(Flags::CLOSING) && !flags.intersects(with_kernel) {
             self.connections.remove(id.index, id.generation);
+            self.bells.remove(&id.index);
             self.buffers.serve(self.connections.count());
         }
     }

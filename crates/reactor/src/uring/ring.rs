@@ -139,6 +139,14 @@ impl Ring {
         submission.is_empty() && !submission.cq_overflow() && self.queued.is_empty()
     }
 
+    /// Whether there is nothing to submit and nothing to take, nor any work of the kernel for us.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let submission = self.ring.submission();
+        let waits = submission.cq_overflow() || submission.taskrun() || !submission.is_empty();
+        drop(submission);
+        !waits && self.queued.is_empty() && self.ring.completion().is_empty()
+    }
+
     /// Whether all queued entries now stand in the submission queue.
     fn move_queued(&mut self) -> bool {
         let mut submission = self.ring.submission();

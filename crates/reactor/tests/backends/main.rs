@@ -7,6 +7,7 @@ mod connecting;
 mod harness;
 mod listening;
 mod receiving;
+mod ring;
 mod sending;
 
 use kvasir_reactor::{Backend, BackendChoice, Options, Reactor};

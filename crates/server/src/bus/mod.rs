@@ -13,9 +13,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use kvasir_cluster::options::Local;
-use kvasir_cluster::slots::{SLOTS, SlotSet};
 use kvasir_cluster::tick::PERIOD_MS;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::{Event, Listener, Options, Reactor, clock};
 
 use crate::bus::links::Links;
@@ -150,10 +148,9 @@ impl Bus {
             let options = options(&self.shared.config());
             self.node.change(|cluster| cluster.set_options(options));
         }
-        let (local, held) = (self.local(now_ms), self.held());
+        let local = self.local(now_ms);
         self.node.change(|cluster| {
             cluster.set_local(local);
-            cluster.set_held(held);
             cluster.tick(now_ms);
         });
         self.node.links_bytes.store(self.links.bytes(), Relaxed);
@@ -165,20 +162,12 @@ impl Bus {
             Stage::Online => upstream.heard_ms.load(Relaxed),
             _ => upstream.down_since_ms.load(Relaxed),
         };
-        let _pass = self.shared.gate.enter_extra();
-        let database = self.shared.keyspace.database(DbIndex(0), &_pass);
         Local {
             offset: self.shared.keyspace.log.end(),
             data_age_ms: now_ms.saturating_sub(since_ms),
-            has_keys: !database.is_empty(),
+            // Who needs to know looks when it does.
+            has_keys: false,
         }
-    }
-
-    /// Slots with keys.
-    fn held(&self) -> SlotSet {
-        let pass = self.shared.gate.enter_extra();
-        let database = self.shared.keyspace.database(DbIndex(0), &pass);
-        (0..SLOTS).filter(|slot| !database.slot(*slot).is_empty()).collect()
     }
 
     /// Does what concerns the data.

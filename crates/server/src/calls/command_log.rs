@@ -22,7 +22,7 @@ pub fn note_slow_at(
 ) {
     let (flags, time_s) = (call.entry.spec.flags, now_ms / 1000);
     if us >= thresholds.slow_us && !flags.contains(Flags::SKIP_SLOWLOG) {
-        shared.command_logs.add((Kind::Slow, us), call, time_s, config);
+        shared.command_logs.add(Kind::Slow, us, call, time_s, config);
     }
     if us >= thresholds.latency_us {
         let event = if flags.contains(Flags::FAST) { "fast-command" } else { "command" };
@@ -37,11 +37,9 @@ pub fn note_large(shared: &Shared, core: &Core, call: &Noted<'_>, [request, repl
     }
     let (request, reply, time_s) = (request as u64, reply as u64, core.env.now_ms / 1000);
     if request >= core.thresholds.request_len {
-        let large = (Kind::LargeRequest, request);
-        shared.command_logs.add(large, call, time_s, &core.config);
+        shared.command_logs.add(Kind::LargeRequest, request, call, time_s, &core.config);
     }
     if reply >= core.thresholds.reply_len {
-        let large = (Kind::LargeReply, reply);
-        shared.command_logs.add(large, call, time_s, &core.config);
+        shared.command_logs.add(Kind::LargeReply, reply, call, time_s, &core.config);
     }
 }

@@ -8,6 +8,7 @@ use kvasir_pubsub::Kind;
 use crate::calls::fence;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::tracking::Origin;
 
 /// Publishes what the last call of a client, or the last deleting of expired keys by nobody, has
 /// noted, in order; and tells those who have the keys in their caches.
@@ -28,7 +29,8 @@ fn tell_noted(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
     let wanted = env.events;
     for event in tally.events.drain(..) {
         if event.is_change && env.tracks {
-            shared.tracking.invalidate(&shared.clients, (worker, fence), tracking, &event.key, by);
+            let origin = Origin { worker, fence };
+            shared.tracking.invalidate(&shared.clients, origin, tracking, &event.key, by);
         }
         if !wanted.intersects(event.class) {
             continue;

@@ -8,7 +8,7 @@ use crate::calls::{fence, notifications};
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::tracking::Scene;
+use crate::tracking::{Origin, Scene};
 
 /// Tells of what a call has changed, while somebody tracks: call, and whether it succeeded.
 #[cold]
@@ -31,7 +31,8 @@ pub fn tell(
         );
     }
     if is_ok && flushes(entry) {
-        shared.tracking.flush(&shared.clients, (worker, fence::of_news(core)));
+        let origin = Origin { worker, fence: fence::of_news(core) };
+        shared.tracking.flush(&shared.clients, origin);
     }
 }
 

@@ -82,7 +82,7 @@ impl Kind {
 
 impl CommandLogs {
     /// Adds a call at the front, and drops what is too much at the back.
-    pub fn add(&self, (kind, value): (Kind, u64), call: &Noted<'_>, time_s: u64, config: &Config) {
+    pub fn add(&self, kind: Kind, value: u64, call: &Noted<'_>, time_s: u64, config: &Config) {
         let args = kept_args(&call.entry.full_name, call.args);
         let (address, name) = (call.client.address.to_string(), call.client.names().name);
         let mut log = self.log(kind);

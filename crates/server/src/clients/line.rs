@@ -1,6 +1,7 @@
 //! The line that CLIENT LIST and CLIENT INFO show of a client, in Valkey 9.1's format.
 //!
-//! A client of memcached's protocol has a field more. Figures that have no meaning here are 0, or
+//! A client of memcached's protocol has a field more, and so has one with a ring; one that a graph is
+//! computed for has two. Figures that have no meaning here are 0, or
 //! -1 where Redis says so for "none".
 
 use std::fmt::Write;
@@ -64,8 +65,15 @@ pub fn write_line(out: &mut String, client: &Client, table: &Table, now_ms: u64)
         let space = if index == 0 { "" } else { " " };
         let _ = write!(out, "{space}{name}={value}");
     }
+    if let Some(job) = client.job() {
+        let _ = write!(out, " job={} progress={}", job.id, job.progress());
+    }
     if client.is_memcached {
         out.push_str(" protocol=memcached");
+    }
+    let ring_bytes = client.ring_bytes.load(Relaxed);
+    if ring_bytes > 0 {
+        let _ = write!(out, " ring={ring_bytes}");
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use kvasir_analytics::job::Job;
 use kvasir_pubsub::Kind;
 use kvasir_structures::locks::lock;
 
@@ -51,6 +52,8 @@ pub struct Client {
     pub watched: AtomicUsize,
     /// What the queued calls take up.
     pub queued_bytes: AtomicUsize,
+    /// The memory of its ring; 0 without one.
+    pub ring_bytes: AtomicUsize,
     /// Its call is put off: CLIENT PAUSE.
     pub is_postponed: AtomicBool,
     pub is_monitor: AtomicBool,
@@ -71,6 +74,8 @@ pub struct Client {
     /// `None` if it is nobody in particular, as most are.
     names: Mutex<Option<Box<Names>>>,
     tracker: Mutex<Option<Arc<Tracker>>>,
+    /// What is computed for its call.
+    job: Mutex<Option<Arc<Job>>>,
 }
 
 /// What a client says of itself, and who it is.
@@ -104,6 +109,15 @@ pub struct Origin {
 }
 
 impl Client {
+    /// What is computed for the call that waits, or nothing any more.
+    pub fn set_job(&self, job: Option<Arc<Job>>) {
+        *lock(&self.job) = job;
+    }
+
+    pub fn job(&self) -> Option<Arc<Job>> {
+        lock(&self.job).clone()
+    }
+
     /// One that no registry has.
     pub fn new(id: u64, worker: usize, origin: Origin, now_ms: u64) -> Client {
         Client {
@@ -130,12 +144,14 @@ impl Client {
             queued: AtomicI64::new(-1),
             watched: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
+            ring_bytes: AtomicUsize::new(0),
             is_postponed: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
             is_replica: AtomicBool::new(false),
             is_primary: AtomicBool::new(false),
             can_redirect: AtomicBool::new(false),
             tracker: Mutex::default(),
+            job: Mutex::default(),
             is_blocked: AtomicBool::new(false),
             has_deadline: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
@@ -150,6 +166,7 @@ impl Client {
         self.input_bytes.load(Relaxed)
             + self.output_bytes.load(Relaxed)
             + self.queued_bytes.load(Relaxed)
+            + self.ring_bytes.load(Relaxed)
             + size_of::<Client>()
             + self.connection_bytes
     }
@@ -188,6 +205,8 @@ impl Client {
 pub struct Clients {
     next_id: AtomicU64,
     count: AtomicUsize,
+    /// Those that have a ring.
+    rings: AtomicUsize,
     by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
 }
 
@@ -201,11 +220,12 @@ impl Clients {
 
     /// Forgets a client and gives its place back; says whether it was known.
     pub fn remove(&self, id: u64) -> bool {
-        let was_known = self.lock().remove(&id).is_some();
-        if was_known {
-            self.count.fetch_sub(1, Relaxed);
+        let Some(client) = self.lock().remove(&id) else { return false };
+        self.count.fetch_sub(1, Relaxed);
+        if client.ring_bytes.load(Relaxed) > 0 {
+            self.give_ring_back();
         }
-        was_known
+        true
     }
 
     /// Takes a place for one more client, if there are fewer than `max`.
@@ -213,6 +233,22 @@ impl Clients {
         self.count
             .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
             .is_ok()
+    }
+
+    /// Takes a place for one more ring, if there are fewer than `max`.
+    pub fn try_reserve_ring(&self, max: usize) -> bool {
+        self.rings
+            .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
+            .is_ok()
+    }
+
+    /// Gives back the place of a ring that there is no more.
+    pub fn give_ring_back(&self) {
+        self.rings.fetch_sub(1, Relaxed);
+    }
+
+    pub fn ring_count(&self) -> usize {
+        self.rings.load(Relaxed)
     }
 
     pub fn count(&self) -> usize {

@@ -2,8 +2,8 @@
 //! and for each slot one word that says whether calls may simply run.
 //!
 //! Whoever changes something holds the lock, and settles what came of it before letting go: the
-//! file is on the disk before anybody hears of it. What is said to other nodes is the bus's business
-//! (`bus`), what becomes of this server's data that of who has the gate (`run/cluster.rs`).
+//! file is on the disk before anybody hears of it. What is said to other nodes is the bus's
+//! business (`bus`), what becomes of this server's data that of who has the gate (`run/cluster.rs`).
 
 pub mod file;
 pub mod routes;

@@ -11,6 +11,7 @@ use crate::commands::client_durability::CLIENT_DURABILITY;
 use crate::commands::client_kill::CLIENT_KILL;
 use crate::commands::client_list::CLIENT_LIST;
 use crate::commands::client_pause::{CLIENT_PAUSE, CLIENT_UNPAUSE};
+use crate::commands::client_ring::CLIENT_RING;
 use crate::commands::client_tracking::{
     CLIENT_CACHING, CLIENT_GETREDIR, CLIENT_TRACKING, CLIENT_TRACKINGINFO,
 };
@@ -48,6 +49,7 @@ static CLIENT: ServerCommand = ServerCommand {
         &CLIENT_NO_TOUCH,
         &CLIENT_PAUSE,
         &CLIENT_REPLY,
+        &CLIENT_RING,
         &CLIENT_SETINFO,
         &CLIENT_SETNAME,
         &CLIENT_TRACKING,
@@ -341,6 +343,9 @@ static HELP: &[&str] = &[
     "    Puts calls off for this long: those that may write, or all.",
     "REPLY (ON|OFF|SKIP)",
     "    Whether this connection gets replies; SKIP drops one.",
+    "RING [SIZE <bytes>]",
+    "    Has this connection go on through memory that it shares with the server: for clients",
+    "    of this machine that know how.",
     "SETINFO (LIB-NAME|LIB-VER) <value>",
     "    Notes the client library of this connection.",
     "SETNAME <name>",

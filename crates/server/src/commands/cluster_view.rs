@@ -5,7 +5,7 @@ use kvasir_cluster::node::{Flags as NodeFlags, Node as Peer};
 use kvasir_cluster::packet::KINDS;
 use kvasir_cluster::state::Cluster;
 use kvasir_config::cluster::Endpoint;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::database::{DbIndex, Place};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::slot_keys::some_keys;
 use kvasir_resp::number::parse_integer;
@@ -117,7 +117,8 @@ pub fn get_keys_in_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         return Err(Error::fixed("ERR Invalid slot or number of keys"));
     };
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let keys = some_keys(&cx.shared.keyspace, cx.pass(), (DbIndex(0), slot), most);
+    let place = Place { db: DbIndex(0), slot };
+    let keys = some_keys(&cx.shared.keyspace, cx.pass(), place, most);
     cx.reply().array(keys.len());
     keys.iter().for_each(|key| cx.reply().bulk(key));
     Ok(())

@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn the_doctor_names_events_and_what_helps() {
         let latencies = Latencies::default();
-        let config = Config::default();
+        let config = Config::of_table();
         assert!(diagnosis(&latencies.all(), &config).contains("not watched"));
         let config = Config {
             latency: kvasir_config::Latency { monitor_threshold: 5, ..config.latency },

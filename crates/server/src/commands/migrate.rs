@@ -1,7 +1,7 @@
 //! MIGRATE: moves keys to another server.
 //!
-//! Keys are not held while the other server is spoken to, since that may take long. What was sent is
-//! deleted only if it is still what is here; else it is sent again.
+//! Keys are not held while the other server is spoken to, since that may take long. What was sent
+//! is deleted only if it is still what is here; else it is sent again.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

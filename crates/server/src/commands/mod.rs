@@ -14,6 +14,7 @@ pub mod client_filter;
 pub mod client_kill;
 pub mod client_list;
 pub mod client_pause;
+pub mod client_ring;
 pub mod client_tracking;
 pub mod client_unblock;
 pub mod cluster;
@@ -27,7 +28,9 @@ pub mod config;
 pub mod connection;
 pub mod debug;
 pub mod debug_protocol;
+pub mod export;
 pub mod function;
+pub mod graph;
 pub mod info;
 pub mod latency;
 pub mod memory;
@@ -78,6 +81,8 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     transaction::COMMANDS,
     script::COMMANDS,
     function::COMMANDS,
+    export::COMMANDS,
+    graph::COMMANDS,
 ];
 
 /// All commands by name.

@@ -23,6 +23,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Transactions, "Transactions"),
     (Group::Scripting, "Scripts and functions"),
     (Group::Connection, "Connections"),
+    (Group::Analytics, "Exports and graphs"),
     (Group::Server, "The server"),
     (Group::Cluster, "The cluster"),
 ];

@@ -17,6 +17,7 @@ use crate::clients::Client;
 use crate::commands::ANY_TIME_NOSCRIPT;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun, session_of};
 use crate::run::session::Session;
+use crate::scripts::writes::says_that_it_writes;
 use crate::state::connection::transaction::{Queued, Transaction, Watched};
 
 pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCH, &UNWATCH];
@@ -173,7 +174,10 @@ fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> 
         session.check_stale()?;
     }
     let shared = session.shared();
-    if has(Flags::WRITE) {
+    let writes = |Queued { entry, args }: &Queued| {
+        says_that_it_writes((&shared.scripts, &shared.libraries), entry, args.as_args())
+    };
+    if transaction.calls.iter().any(writes) {
         shared.saving.check_write(shared)?;
         shared.aof.check_write()?;
         session.check_replicas()?;

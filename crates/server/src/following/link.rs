@@ -1,11 +1,8 @@
 //! The connection to the primary: what both say before data comes, and the bytes behind that.
 
-use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kvasir_persistence::aof::record::OFFSET_MAX;
 use kvasir_reactor::clock;
@@ -13,16 +10,16 @@ use kvasir_resp::encode::encode_request;
 
 use crate::clients::{Client, Origin};
 use crate::following::WORKER;
-use crate::following::wire::{Wire, is_pause};
+use crate::following::host::Wire;
+use crate::following::wire::is_pause;
 use crate::log::notice;
 use crate::replicas::form::{self, Form};
 use crate::state::shared::Shared;
-use crate::store::replication::upstream::Primary;
 
 /// How often what is due by the clock is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_millis(100);
 /// How often the primary is told how far this is.
-const ACKNOWLEDGE: Duration = Duration::from_secs(1);
+pub const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 /// Read at once.
 const READ_SIZE: usize = 256 << 10;
 /// A buffer that has grown larger is not kept.
@@ -35,23 +32,25 @@ const LINE_MAX: usize = 64 << 10;
 const VERSION: &str = "9.0.0";
 const ANOTHER: &str = "another one is to be followed";
 
-pub struct Link {
+pub struct Link<W> {
     pub shared: &'static Shared,
     version: u64,
-    wire: Wire,
+    wire: W,
     /// What was received and not used.
     bytes: Vec<u8>,
     used: usize,
+    /// What is received comes here first.
+    buffer: Box<[u8]>,
     /// What was received of packed pieces, once the stream comes in such.
     packed: Option<Vec<u8>>,
-    heard: Instant,
+    heard_ns: u64,
     /// When the primary was last told; `None`: it is not yet to be told.
-    acknowledged: Option<Instant>,
+    acknowledged_ns: Option<u64>,
     /// As CLIENT LIST shows it.
     client: Arc<Client>,
 }
 
-impl Drop for Link {
+impl<W> Drop for Link<W> {
     fn drop(&mut self) {
         self.shared.clients.remove(self.client.id);
     }
@@ -73,49 +72,24 @@ pub enum Answer {
     Refuses,
 }
 
-impl Link {
-    pub fn connect(
-        shared: &'static Shared,
-        primary: &Primary,
-        version: u64,
-    ) -> Result<Link, String> {
+impl<W: Wire> Link<W> {
+    pub fn over(shared: &'static Shared, wire: W, version: u64) -> Result<Link<W>, String> {
         let text = |error: std::io::Error| error.to_string();
-        let patience = patience(shared);
-        let addresses = (&*primary.host, primary.port).to_socket_addrs().map_err(text)?;
-        let mut failure = "its name has no address".to_owned();
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, patience) {
-                Ok(stream) => return Link::over(shared, stream, version),
-                Err(error) => failure = error.to_string(),
-            }
-        }
-        Err(failure)
-    }
-
-    fn over(shared: &'static Shared, stream: TcpStream, version: u64) -> Result<Link, String> {
-        let text = |error: std::io::Error| error.to_string();
-        stream.set_nodelay(true).map_err(text)?;
-        stream.set_read_timeout(Some(LOOK)).map_err(text)?;
-        // What is said is short: who does not take that takes nothing.
-        stream.set_write_timeout(Some(patience(shared))).map_err(text)?;
-        let (socket, upstream) = (stream.try_clone().map_err(text)?, &shared.replication.upstream);
-        let is_wanted = || upstream.is_current(version);
-        let wire = Wire::over(stream, &shared.config(), patience(shared), is_wanted)?;
-        let client = client(shared, &socket).map_err(text)?;
+        let (client, cut_off) = (client(shared, &wire).map_err(text)?, wire.cut_off());
         let id = client.id;
-        let heard = Instant::now();
         let link = Link {
             shared,
             version,
             wire,
             bytes: Vec::new(),
             used: 0,
+            buffer: vec![0; READ_SIZE].into(),
             packed: None,
-            heard,
-            acknowledged: None,
+            heard_ns: clock::monotonic_ns(),
+            acknowledged_ns: None,
             client,
         };
-        match upstream.hold(version, id, &socket).map_err(text)? {
+        match shared.replication.upstream.hold(version, id, cut_off.map_err(text)?) {
             true => Ok(link),
             false => Err(ANOTHER.into()),
         }
@@ -132,11 +106,11 @@ impl Link {
     }
 
     /// Agrees with the primary on what it is to send; `rest`: of a snapshot, if it has that still.
-    pub fn greet(&mut self, rest: Option<String>) -> Result<Answer, String> {
+    pub async fn greet(&mut self, rest: Option<String>) -> Result<Answer, String> {
         let config = self.shared.config();
         let config = &config.replication;
         self.send(&["PING"])?;
-        let answer = self.line()?;
+        let answer = self.line().await?;
         let is_fine = |start| answer.starts_with(start);
         if !["+", "-NOAUTH", "-NOPERM", "-ERR operation not permitted"].into_iter().any(is_fine) {
             return Err(format!("it answers PING with {answer}"));
@@ -147,7 +121,7 @@ impl Link {
                 true => self.send(&[&b"AUTH"[..], password])?,
                 false => self.send(&[&b"AUTH"[..], user, password])?,
             }
-            let answer = self.line()?;
+            let answer = self.line().await?;
             if answer.starts_with('-') {
                 return Err(format!("Unable to AUTH to MASTER: it refuses the password: {answer}"));
             }
@@ -158,26 +132,26 @@ impl Link {
             0 => all.port,
             port => port,
         };
-        self.tell(&["REPLCONF", "listening-port", &port.to_string()])?;
+        self.tell(&["REPLCONF", "listening-port", &port.to_string()]).await?;
         if !config.announce_ip.is_empty() {
             let ip = String::from_utf8_lossy(&config.announce_ip).into_owned();
-            self.tell(&["REPLCONF", "ip-address", &ip])?;
+            self.tell(&["REPLCONF", "ip-address", &ip]).await?;
         }
-        self.tell(&["REPLCONF", "capa", "eof", "capa", "psync2", "capa", form::PACKED])?;
-        self.tell(&["REPLCONF", "version", VERSION])?;
+        self.tell(&["REPLCONF", "capa", "eof", "capa", "psync2", "capa", form::PACKED]).await?;
+        self.tell(&["REPLCONF", "version", VERSION]).await?;
         if let Some(rest) = rest {
-            self.tell(&["REPLCONF", form::RESUME, &rest])?;
+            self.tell(&["REPLCONF", form::RESUME, &rest]).await?;
         }
-        self.ask_for_data()
+        self.ask_for_data().await
     }
 
     /// Says something that the primary need not understand.
-    fn tell(&mut self, words: &[&str]) -> Result<(), String> {
+    async fn tell(&mut self, words: &[&str]) -> Result<(), String> {
         self.send(words)?;
-        self.line().map(drop)
+        self.line().await.map(drop)
     }
 
-    fn ask_for_data(&mut self) -> Result<Answer, String> {
+    async fn ask_for_data(&mut self) -> Result<Answer, String> {
         let (log, replication) = (&self.shared.keyspace.log, &self.shared.replication);
         let (id, offset) = match replication.tail.is_kept() {
             false => ("?".to_owned(), "-1".to_owned()),
@@ -188,7 +162,7 @@ impl Link {
             true => self.send(&["PSYNC", &id, &offset, "FAILOVER"])?,
             false => self.send(&["PSYNC", &id, &offset])?,
         }
-        let answer = self.line()?;
+        let answer = self.line().await?;
         let words: Vec<_> = answer.split(' ').collect();
         let (words, goes_on) = match words.split_last() {
             Some((&form::RESUME, words)) => (words, true),
@@ -217,7 +191,7 @@ impl Link {
     }
 
     /// The next line, without its end. Empty ones say that the link is alive.
-    pub fn line(&mut self) -> Result<String, String> {
+    pub async fn line(&mut self) -> Result<String, String> {
         loop {
             if let Some(len) = self.unused().iter().position(|byte| *byte == b'\n') {
                 let line = self.unused()[..len].to_vec();
@@ -229,7 +203,7 @@ impl Link {
             } else if self.unused().len() > LINE_MAX {
                 return Err("it sends a line without an end".into());
             } else {
-                self.receive()?;
+                self.receive().await?;
             }
         }
     }
@@ -280,7 +254,7 @@ impl Link {
     }
 
     /// Waits for more bytes, and does meanwhile what is due by the clock.
-    pub fn receive(&mut self) -> Result<(), String> {
+    pub async fn receive(&mut self) -> Result<(), String> {
         self.bytes.drain(..std::mem::take(&mut self.used));
         let len = self.bytes.len();
         loop {
@@ -292,10 +266,10 @@ impl Link {
             if self.bytes.len() > len {
                 return Ok(());
             }
-            match self.read() {
+            match self.read().await {
                 Ok(0) => return Err("it has closed the connection".into()),
                 Ok(_) => {
-                    self.heard = Instant::now();
+                    self.heard_ns = clock::monotonic_ns();
                     let now_ms = clock::now_unix_ms();
                     self.shared.replication.upstream.heard_ms.store(now_ms, Relaxed);
                     self.unpack()?;
@@ -309,31 +283,29 @@ impl Link {
         }
     }
 
-    fn read(&mut self) -> std::io::Result<usize> {
+    async fn read(&mut self) -> std::io::Result<usize> {
+        let size = self.wire.read(&mut self.buffer).await?;
         let bytes = self.packed.as_mut().unwrap_or(&mut self.bytes);
-        let len = bytes.len();
-        bytes.resize(len + READ_SIZE, 0);
-        let read = self.wire.read(&mut bytes[len..]);
-        bytes.truncate(len + read.as_ref().map_or(0, |size| *size));
-        read
+        bytes.extend_from_slice(&self.buffer[..size]);
+        Ok(size)
     }
 
     /// While clients are paused, so is the primary; false: it is not wanted any more.
-    pub fn wait_for_pause(&mut self) -> Result<bool, String> {
+    pub async fn wait_for_pause(&mut self) -> Result<bool, String> {
         while self.shared.pause.is_on() && self.shared.pauses(clock::now_unix_ms()) {
             if !self.is_wanted() {
                 return Ok(false);
             }
             self.acknowledge_in_time()?;
-            thread::sleep(LOOK);
-            self.heard = Instant::now();
+            self.wire.rest(LOOK).await;
+            self.heard_ns = clock::monotonic_ns();
         }
         Ok(true)
     }
 
     fn check_silence(&self) -> Result<(), String> {
-        if self.heard.elapsed() > patience(self.shared) {
-            let is_greeting = self.acknowledged.is_none();
+        if since(self.heard_ns) > patience(self.shared) {
+            let is_greeting = self.acknowledged_ns.is_none();
             return Err(match is_greeting {
                 true => "Timeout connecting to the MASTER: it is silent".into(),
                 false => "it is silent".into(),
@@ -344,36 +316,31 @@ impl Link {
 
     /// Does something that takes long, and has the primary hear meanwhile that the link is alive.
     pub fn stay_alive<R>(&mut self, work: impl FnOnce() -> R) -> R {
-        let (is_over, over) = mpsc::channel::<()>();
-        let wire = &self.wire;
-        let result = thread::scope(|scope| {
-            // Without the thread the primary may lose patience, and that is all.
-            let tell = move || {
-                while over.recv_timeout(ACKNOWLEDGE) == Err(RecvTimeoutError::Timeout) {
-                    if wire.write_all(b"\n").is_err() {
-                        return;
-                    }
-                }
-            };
-            let _ = thread::Builder::new().spawn_scoped(scope, tell);
-            let result = work();
-            drop(is_over);
-            result
-        });
-        self.heard = Instant::now();
+        let result = self.wire.alive_during(work);
+        self.heard_ns = clock::monotonic_ns();
         result
     }
 
+    /// Rests, and has the primary hear now and then that the link is alive.
+    pub async fn rest_alive(&mut self, time: Duration) {
+        self.wire.rest(time).await;
+        if since(self.heard_ns) >= ACKNOWLEDGE {
+            self.heard_ns = clock::monotonic_ns();
+            // Without it the primary may lose patience, and that is all.
+            let _ = self.wire.write_all(b"\n");
+        }
+    }
+
     fn acknowledge_in_time(&mut self) -> Result<(), String> {
-        match self.acknowledged {
-            Some(last) if last.elapsed() >= ACKNOWLEDGE => self.acknowledge(),
+        match self.acknowledged_ns {
+            Some(last_ns) if since(last_ns) >= ACKNOWLEDGE => self.acknowledge(),
             _ => Ok(()),
         }
     }
 
     /// Tells the primary how far the stream is executed, and is on disk.
     pub fn acknowledge(&mut self) -> Result<(), String> {
-        self.acknowledged = Some(Instant::now());
+        self.acknowledged_ns = Some(clock::monotonic_ns());
         let shared = self.shared;
         let end = shared.keyspace.log.end().to_string();
         match shared.aof.counts() {
@@ -387,12 +354,9 @@ impl Link {
 }
 
 /// The link as a client of this server, which can be listed and killed as any other.
-fn client(shared: &'static Shared, stream: &TcpStream) -> std::io::Result<Arc<Client>> {
-    let origin = Origin {
-        address: stream.peer_addr()?.to_string().into(),
-        local_address: stream.local_addr()?.to_string().into(),
-        ..Origin::default()
-    };
+fn client(shared: &'static Shared, wire: &impl Wire) -> std::io::Result<Arc<Client>> {
+    let (peer, local) = wire.addresses()?;
+    let origin = Origin { address: peer.into(), local_address: local.into(), ..Origin::default() };
     // It takes no client's place.
     shared.clients.try_reserve(usize::MAX);
     let client = shared.clients.add(WORKER, origin, clock::now_unix_ms());
@@ -401,6 +365,10 @@ fn client(shared: &'static Shared, stream: &TcpStream) -> std::io::Result<Arc<Cl
 }
 
 /// How long the primary may be silent.
-fn patience(shared: &Shared) -> Duration {
+pub fn patience(shared: &Shared) -> Duration {
     Duration::from_secs(shared.config().replication.timeout)
+}
+
+fn since(ns: u64) -> Duration {
+    Duration::from_nanos(clock::monotonic_ns().saturating_sub(ns))
 }

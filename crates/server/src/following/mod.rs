@@ -1,17 +1,19 @@
-//! As a replica: the thread that follows another server. It asks for what has happened since it was
+//! As a replica: who follows another server. It asks for what has happened since it was
 //! last there, gets all data if that cannot be had, and executes the stream.
 //!
 //! What is executed goes into this server's own log as it came, while nobody can look in between:
 //! so offsets are those of the primary, and replicas of this server, its own append-only file and
 //! whoever takes its place need nothing else.
 
+pub mod host;
 mod link;
 mod receive;
 mod snapshot;
 mod stream;
+pub mod thread;
 mod wire;
 
-use std::io;
+use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::{Primary, Stage};
 use crate::store::tuning::env;
+use host::Host;
 use link::{Answer, Link};
 use receive::Partial;
 use stream::Ended;
@@ -34,37 +37,36 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Whose number calls of the stream have that are no data's.
 const WORKER: usize = 0;
 
-/// Starts the thread, which ends with the process.
-pub fn start(shared: &'static Shared, commands: ServerCommands) -> io::Result<()> {
-    let run = move || Follower::new(shared, commands).run();
-    std::thread::Builder::new().name("replica".into()).spawn(run)?;
-    Ok(())
+/// Follows whoever is to be followed, as long as the server runs.
+pub async fn follow(
+    shared: &'static Shared,
+    commands: ServerCommands,
+    host: impl Host,
+) -> Infallible {
+    let replayer = Replayer::new((shared, commands, WORKER), &stream_env(shared));
+    Follower { host, shared, replayer, partial: None }.run().await
 }
 
-struct Follower {
+struct Follower<H> {
+    host: H,
     shared: &'static Shared,
     replayer: Replayer,
     /// What has come of a snapshot when a link broke.
     partial: Option<Partial>,
 }
 
-impl Follower {
-    fn new(shared: &'static Shared, commands: ServerCommands) -> Follower {
-        let replayer = Replayer::new((shared, commands, WORKER), &stream_env(shared));
-        Follower { shared, replayer, partial: None }
-    }
-
-    fn run(mut self) {
+impl<H: Host> Follower<H> {
+    async fn run(mut self) -> Infallible {
         let upstream = &self.shared.replication.upstream;
         loop {
-            let (primary, version) = upstream.wait();
+            let (primary, version) = self.host.wait(upstream).await;
             // What is there by then counts, and is what the primary is asked to go on from.
             while self.shared.saving.loading.is_under_way() && upstream.is_current(version) {
-                upstream.rest(version, AGAIN / 10);
+                self.host.rest(upstream, version, AGAIN / 10).await;
             }
             // DEBUG SLEEP holds it up, too.
             drop(self.shared.gate.enter_extra());
-            let ended = self.follow(&primary, version);
+            let ended = self.follow(&primary, version).await;
             if !upstream.is_current(version) {
                 continue;
             }
@@ -76,17 +78,18 @@ impl Follower {
             if let Err(text) = ended {
                 warning!("the link to the primary is down: {text} primary={primary}");
             }
-            upstream.rest(version, AGAIN);
+            self.host.rest(upstream, version, AGAIN).await;
         }
     }
 
     /// Returns when the link has ended.
-    fn follow(&mut self, primary: &Primary, version: u64) -> Result<(), String> {
+    async fn follow(&mut self, primary: &Primary, version: u64) -> Result<(), String> {
         let shared = self.shared;
         let upstream = &shared.replication.upstream;
-        let mut link = Link::connect(shared, primary, version)?;
+        let wire = self.host.connect(shared, primary, version).await?;
+        let mut link = Link::over(shared, wire, version)?;
         upstream.note(version, |upstream| upstream.set_stage(Stage::Greeting));
-        let answer = link.greet(self.partial.as_ref().and_then(Partial::wish))?;
+        let answer = link.greet(self.partial.as_ref().and_then(Partial::wish)).await?;
         if !matches!(answer, Answer::Refuses) && shared.replication.failover.is_in_progress() {
             failover::end(shared);
         }
@@ -115,9 +118,10 @@ impl Follower {
             }
             Answer::Begins { id, offset, form, goes_on } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
-                let file = snapshot::receive_and_say(&mut link, &mut self.partial, (&id, goes_on))?;
+                let (partial, history) = (&mut self.partial, (&*id, goes_on));
+                let file = snapshot::receive_and_say(&mut link, partial, history).await?;
                 notice!("MASTER <-> REPLICA sync: Loading DB in memory primary={primary}");
-                link.stay_alive(|| snapshot::load(shared, version, &file, (&id, offset)))?;
+                snapshot::load(&mut link, version, &file, (&id, offset)).await?;
                 notice!("MASTER <-> REPLICA sync: Finished with success primary={primary}");
                 form
             }
@@ -129,7 +133,8 @@ impl Follower {
             upstream.down_since_ms.store(0, Relaxed);
         });
         self.replayer.begin_stream(version, link.client());
-        stream::execute(&mut link, &mut self.replayer).map_err(|ended| match ended {
+        let ended = stream::execute(&mut link, &mut self.replayer).await;
+        ended.map_err(|ended| match ended {
             Ended::Link(text) => text,
             Ended::Unusable(text) if upstream.is_current(version) => {
                 // To go on behind it would be to have other data than the primary.

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::following::host::Wire;
 use crate::following::link::Link;
 use crate::log::notice;
+use crate::machine::process::temporary_name;
 use crate::store::saving::loading::eta_s;
 
 /// How long the mark behind a snapshot is.
@@ -43,7 +45,7 @@ pub struct Partial {
 
 impl Partial {
     fn begin(mark: Option<String>) -> Result<Partial, String> {
-        let received = Received(format!("temp-{}.rdb", std::process::id()).into());
+        let received = Received(temporary_name("rdb"));
         let file = File::create(&received.0).map_err(|error| error.to_string())?;
         Ok(Partial { received, file, mark, len: 0 })
     }
@@ -53,7 +55,7 @@ impl Partial {
         self.mark.as_ref().map(|mark| format!("{mark}:{}", self.len))
     }
 
-    fn write(&mut self, link: &mut Link, len: usize) -> Result<(), String> {
+    fn write<W: Wire>(&mut self, link: &mut Link<W>, len: usize) -> Result<(), String> {
         if let Err(error) = self.file.write_all(&link.unused()[..len]) {
             // Nobody knows how much of it is there.
             self.mark = None;
@@ -68,8 +70,8 @@ impl Partial {
 
 /// Receives the snapshot, whether or not its size is told beforehand. `partial` is what there is of
 /// it if the primary goes on behind that, and what there is of it after an error.
-pub fn receive(
-    link: &mut Link,
+pub async fn receive<W: Wire>(
+    link: &mut Link<W>,
     partial: &mut Option<Partial>,
     goes_on: bool,
 ) -> Result<Received, String> {
@@ -79,7 +81,7 @@ pub fn receive(
         notice!("receiving the rest of a snapshot from the primary at={}", begun.len);
     } else {
         *partial = None;
-        let head = link.line()?;
+        let head = link.line().await?;
         let mark = head.strip_prefix("$EOF:").filter(|mark| mark.len() == MARK);
         let size: Option<u64> = head.strip_prefix('$').and_then(|size| size.parse().ok());
         match (mark, size) {
@@ -96,17 +98,21 @@ pub fn receive(
     upstream.received.store(begun.len, Relaxed);
     let mut teller = Teller::new(begun.len);
     match begun.mark.clone() {
-        Some(mark) => receive_marked(link, begun, mark.as_bytes(), &mut teller)?,
-        None => receive_sized(link, begun, &mut teller)?,
+        Some(mark) => receive_marked(link, begun, mark.as_bytes(), &mut teller).await?,
+        None => receive_sized(link, begun, &mut teller).await?,
     }
     Ok(partial.take().expect("as before").received)
 }
 
-fn receive_sized(link: &mut Link, begun: &mut Partial, teller: &mut Teller) -> Result<(), String> {
+async fn receive_sized<W: Wire>(
+    link: &mut Link<W>,
+    begun: &mut Partial,
+    teller: &mut Teller,
+) -> Result<(), String> {
     let size = link.shared.replication.upstream.total.load(Relaxed);
     while begun.len < size {
         if link.unused().is_empty() {
-            link.receive()?;
+            link.receive().await?;
         }
         let len = (link.unused().len() as u64).min(size - begun.len) as usize;
         begun.write(link, len)?;
@@ -115,8 +121,8 @@ fn receive_sized(link: &mut Link, begun: &mut Partial, teller: &mut Teller) -> R
     Ok(())
 }
 
-fn receive_marked(
-    link: &mut Link,
+async fn receive_marked<W: Wire>(
+    link: &mut Link<W>,
     begun: &mut Partial,
     mark: &[u8],
     teller: &mut Teller,
@@ -132,7 +138,7 @@ fn receive_marked(
         let len = unused.len().saturating_sub(MARK - 1);
         begun.write(link, len)?;
         teller.tell(begun.len, None);
-        link.receive()?;
+        link.receive().await?;
     }
 }
 

@@ -10,6 +10,7 @@ use kvasir_keyspace::view::{Garbage, Tally};
 use kvasir_persistence::load::Entrance;
 use kvasir_structures::gate::ExclusivePass;
 
+use crate::following::host::Wire;
 use crate::following::link::Link;
 use crate::following::receive::{Partial, Received, receive};
 use crate::following::{WORKER, stream_env};
@@ -32,8 +33,8 @@ fn may_be_aside(shared: &Shared, id: &str) -> bool {
 }
 
 /// Receives the snapshot; to clients that is a part of the loading if they notice nothing else.
-pub fn receive_and_say(
-    link: &mut Link,
+pub async fn receive_and_say<W: Wire>(
+    link: &mut Link<W>,
     partial: &mut Option<Partial>,
     (id, goes_on): (&str, bool),
 ) -> Result<Received, String> {
@@ -41,7 +42,7 @@ pub fn receive_and_say(
     if is_aside {
         loading.begin_aside();
     }
-    let received = receive(link, partial, goes_on);
+    let received = receive(link, partial, goes_on).await;
     if is_aside && received.is_err() {
         loading.end();
     }
@@ -50,22 +51,23 @@ pub fn receive_and_say(
 
 /// Puts the snapshot in the place of all data here, if that is still wanted. The log goes on where
 /// the primary's is.
-pub fn load(
-    shared: &'static Shared,
+pub async fn load<W: Wire>(
+    link: &mut Link<W>,
     version: u64,
     file: &Received,
     history: (&str, u64),
 ) -> Result<(), String> {
+    let shared = link.shared;
     let loading = &shared.saving.loading;
     let is_aside = shared.config().replication.diskless_load == DisklessLoad::SwapDb;
     let loaded = if may_be_aside(shared, history.0) {
         loading.begin_aside();
-        load_aside(shared, version, file, history)
+        load_aside(link, version, file, history).await
     } else {
         loading.begin();
         match is_aside {
-            true => load_aside(shared, version, file, history),
-            false => load_in_place(shared, version, file, history),
+            true => load_aside(link, version, file, history).await,
+            false => load_in_place(link, version, file, history).await,
         }
     };
     if loading.is_wanted() {
@@ -84,16 +86,18 @@ pub fn load(
 }
 
 /// Throws away what there is before it loads.
-fn load_in_place(
-    shared: &'static Shared,
+async fn load_in_place<W: Wire>(
+    link: &mut Link<W>,
     version: u64,
     file: &Received,
     history: (&str, u64),
 ) -> Result<(), String> {
-    close_log(shared)?;
+    let shared = link.shared;
+    close_log(link).await?;
     forget(shared, Some(version))?;
     let (path, env) = (file.path(), stream_env(shared));
-    let read = read(shared, path, Entrance::Gate(shared.gate), (&env, false));
+    let entrance = Entrance::Gate(shared.gate);
+    let read = link.stay_alive(|| read(shared, path, entrance, (&env, false)));
     let standing = read.map_err(|error| match forget(shared, None) {
         // What cannot be loaded as a whole is not there at all.
         Ok(()) => error.to_string(),
@@ -104,20 +108,22 @@ fn load_in_place(
 }
 
 /// Keeps what there is until all is loaded.
-fn load_aside(
-    shared: &'static Shared,
+async fn load_aside<W: Wire>(
+    link: &mut Link<W>,
     version: u64,
     file: &Received,
     history: (&str, u64),
 ) -> Result<(), String> {
+    let shared = link.shared;
     let other = Keyspace::new(shared.gate, shared.keyspace.database_count());
     let libraries = Libraries::default();
     let (path, env, into) = (file.path(), stream_env(shared), (&other, &libraries));
     let entrance = Entrance::Gate(shared.gate);
-    let read = read_into(shared, into, path, entrance, (&env, false));
-    let read = read
-        .map_err(|error| error.to_string())
-        .and_then(|standing| close_log(shared).map(|()| standing));
+    let read = link.stay_alive(|| read_into(shared, into, path, entrance, (&env, false)));
+    let read = match read.map_err(|error| error.to_string()) {
+        Ok(standing) => close_log(link).await.map(|()| standing),
+        Err(text) => Err(text),
+    };
     let mut alone = shared.gate.exclusive();
     let is_wanted = shared.replication.upstream.is_current(version);
     let mut tally = Tally::default();
@@ -161,18 +167,19 @@ fn tell_of_all(shared: &Shared, mut tally: Tally) {
 
 /// Waits until nobody reads the log, since it is about to begin elsewhere. Whoever follows this
 /// server has to begin anew too.
-fn close_log(shared: &Shared) -> Result<(), String> {
+async fn close_log<W: Wire>(link: &mut Link<W>) -> Result<(), String> {
+    let shared = link.shared;
     shared.replication.drop_links(&shared.workers);
     shared.replication.drop_kept();
     shared.aof.turn_off();
-    shared.aof.join();
     let (log, tail) = (&shared.keyspace.log, &shared.replication.tail);
     while log.readers() > usize::from(tail.is_kept()) || tail.cold.has_readers() {
         if !shared.saving.loading.is_wanted() {
             return Err("the server ends".into());
         }
-        std::thread::sleep(LOOK);
+        link.rest_alive(LOOK).await;
     }
+    shared.aof.join();
     Ok(())
 }
 

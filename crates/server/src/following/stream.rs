@@ -1,8 +1,9 @@
-//! The stream of the primary: its calls are executed one after another, a transaction as one.
+//! The stream of the primary: its calls are executed in batches, a transaction as one.
 
 use kvasir_persistence::aof::record::{NoRecord, Record, parse};
 use kvasir_resp::args::{Args, ArgsBuf};
 
+use crate::following::host::Wire;
 use crate::following::link::Link;
 use crate::loading::replay::Replayer;
 
@@ -31,7 +32,7 @@ impl From<String> for Ended {
 }
 
 /// Executes what comes, until the link ends.
-pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
+pub async fn execute<W: Wire>(link: &mut Link<W>, replayer: &mut Replayer) -> Result<(), Ended> {
     let mut transaction: Option<Transaction> = None;
     let mut count = 0_u64;
     link.acknowledge()?;
@@ -41,8 +42,19 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
             link.pass(1);
             continue;
         }
-        if !link.wait_for_pause()? {
+        if !link.wait_for_pause().await? {
             return Ok(());
+        }
+        if transaction.is_none() {
+            let size = replayer.follow_batch(link.unused()).map_err(Ended::Unusable)?;
+            if size > 0 {
+                link.pass(size);
+                replayer.look_around();
+                if !link.is_wanted() {
+                    return Ok(());
+                }
+                continue;
+            }
         }
         let bytes = link.unused();
         let (words, size) = match parse(bytes) {
@@ -52,7 +64,7 @@ pub fn execute(link: &mut Link, replayer: &mut Replayer) -> Result<(), Ended> {
             }
             Err(NoRecord::Incomplete) => {
                 replayer.rest();
-                link.receive()?;
+                link.receive().await?;
                 replayer.look_around();
                 continue;
             }

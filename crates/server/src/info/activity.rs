@@ -38,6 +38,7 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     lines.field("clients_in_timeout_table", deadlines);
     let watched: usize = all.iter().map(|client| client.watched.load(Relaxed)).sum();
     lines.field("total_watched_keys", watched);
+    lines.field("ring_clients", source.shared.clients.ring_count());
     lines.field("total_blocking_keys", waiting.key_count());
     lines.zeros(&["total_blocking_keys_on_nokey"]);
     lines.field("paused_reason", pause.reason(source.now_ms));

@@ -4,6 +4,7 @@
 //! otherwise; none is made up.
 
 pub mod activity;
+pub mod analytics;
 pub mod compression;
 pub mod crash;
 pub mod data;
@@ -58,6 +59,7 @@ static SECTIONS: &[Section] = &[
     Section { is_default: false, ..section("Latencystats", activity::latencystats) },
     section("Cluster", replication::cluster),
     section("Keyspace", data::keyspace),
+    Section { is_default: false, ..section("Analytics", analytics::analytics) },
 ];
 
 /// The lines of a reply. Whatever a name or a value quotes, it can't add lines or sections.
@@ -182,7 +184,10 @@ mod tests {
         assert_eq!(wanted(&["KEYSPACE", "server", "keyspace"]), ["Server", "Keyspace"]);
         assert_eq!(wanted(&["nonsense"]), [""; 0]);
         assert_eq!(wanted(&[]), wanted(&["default"]));
-        assert_eq!(wanted(&["default", "commandstats", "latencystats", "tls"]), wanted(&["ALL"]));
+        assert_eq!(
+            wanted(&["default", "commandstats", "latencystats", "tls", "analytics"]),
+            wanted(&["ALL"])
+        );
         assert_eq!(wanted(&["everything"]).len(), SECTIONS.len());
     }
 }

@@ -16,6 +16,7 @@ use kvasir_persistence::disk::{Disk, DiskFile, RealDisk};
 use kvasir_persistence::input::Input;
 use kvasir_persistence::load::Entrance;
 use kvasir_persistence::rdb::CHECKSUM_SIZE;
+use kvasir_persistence::snapshot;
 use kvasir_resp::encode::encode_request;
 use kvasir_structures::locks::lock;
 
@@ -207,7 +208,13 @@ fn begin(shared: &Shared, files: &mut Files<RealDisk>, env: &Env) -> io::Result<
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
     let cancel = shared.saving.loading.cancel();
-    let saved = save_base(shared, (env, cancel), (&target, format), |_| {});
+    let saved = save_base(
+        shared,
+        (env, cancel),
+        (&RealDisk, &target, format),
+        snapshot::Entrance::Gate(shared.gate),
+        |_| {},
+    );
     let saved = saved.map_err(io::Error::other)?;
     let mut state = lock(&shared.aof.state);
     (state.size, state.base_size) = (saved.bytes, saved.bytes);

@@ -34,23 +34,43 @@ impl Heard {
         self.thresholds = Thresholds::of(&shared.config());
     }
 
+    pub fn thresholds(&self) -> &Thresholds {
+        &self.thresholds
+    }
+
     /// Counts a call that has just ended, and its time.
     pub fn count(
         &self,
         shared: &Shared,
-        (entry, args, client): (&Entry, Args<'_>, &Client),
+        call: (&Entry, Args<'_>, &Client),
         since: clock::Ticks,
         result: &Result<(), Error>,
     ) {
+        self.note(shared, call.0, result);
+        let ticks = clock::ticks().since(since);
+        let streak = Streak { command: call.0.index, calls: 1, ticks };
+        self.count_streak(shared, call, &streak, &mut 0);
+    }
+
+    /// Counts a call if it has failed.
+    pub fn note(&self, shared: &Shared, entry: &Entry, result: &Result<(), Error>) {
         let all = &shared.workers.follower;
-        let stats = &all.by_command[entry.index];
         if let Err(error) = result {
-            stats.failed.add(1);
+            all.by_command[entry.index].failed.add(1);
             shared.error_codes.count(&all.errors, error.text(), Author::Server);
         }
-        let ticks = clock::ticks().since(since);
-        let streak = Streak { command: entry.index, calls: 1, ticks };
-        let Some(us) = streak.count(stats, &self.thresholds, &mut 0) else { return };
+    }
+
+    /// Counts calls of one command in a row, and their time; the last of them is given.
+    pub fn count_streak(
+        &self,
+        shared: &Shared,
+        (entry, args, client): (&Entry, Args<'_>, &Client),
+        streak: &Streak,
+        wary: &mut u32,
+    ) {
+        let stats = &shared.workers.follower.by_command[entry.index];
+        let Some(us) = streak.count(stats, &self.thresholds, wary) else { return };
         let (call, limits) = (Noted { entry, args, client }, (&self.thresholds, &*shared.config()));
         note_slow_at(shared, limits, &call, (us, clock::now_unix_ms()));
     }

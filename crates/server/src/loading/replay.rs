@@ -4,6 +4,8 @@
 //! it executed: only what is no call ends the loading. `kvasir-server check-aof` judges by the same
 //! function.
 
+mod batch;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -38,6 +40,7 @@ use crate::log::warning;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
 use crate::store::replication::Moment;
+use batch::Batch;
 
 /// A call that keeps everybody out for so long is followed by a moment in which who waits for the
 /// gate, and looks at it now and then, gets in.
@@ -85,6 +88,9 @@ pub struct Replayer {
     rng: Rng,
     reply: Reply,
     keys: Vec<KeyAt>,
+    batch: Batch,
+    /// Calls that are timed one by one, after a slow one.
+    wary: u32,
     db: DbIndex,
     commands: ServerCommands,
     /// The worker that runs nothing meanwhile.
@@ -118,6 +124,8 @@ impl Replayer {
             rng: Rng::new(shared.facts.hash_seed),
             reply: Reply::default(),
             keys: Vec::new(),
+            batch: Batch::default(),
+            wary: 0,
             db: DbIndex(0),
             aside: None,
             commands,

@@ -168,7 +168,7 @@ mod tests {
                 .map(|severity| log.is_enabled(severity))
         };
         assert_eq!(enabled(&log), [false, false, true, true]);
-        let set = |loglevel| log.refresh(&Config { loglevel, ..Config::default() });
+        let set = |loglevel| log.refresh(&Config { loglevel, ..Config::of_table() });
         set(Loglevel::Debug);
         assert_eq!(enabled(&log), [true; 4]);
         set(Loglevel::Warning);
@@ -182,12 +182,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let logfile = dir.path().join("a.log");
         let log = Log::new();
-        log.init(&Config { logfile: logfile.clone(), ..Config::default() }).unwrap();
+        log.init(&Config { logfile: logfile.clone(), ..Config::of_table() }).unwrap();
         log.append("one\n").unwrap();
         std::fs::rename(&logfile, dir.path().join("b.log")).unwrap();
         log.append("two\n").unwrap();
         assert_eq!(std::fs::read_to_string(&logfile).unwrap(), "two\n");
         let logfile = dir.path().join("nosuch/a.log");
-        assert!(Log::new().init(&Config { logfile, ..Config::default() }).is_err());
+        assert!(Log::new().init(&Config { logfile, ..Config::of_table() }).is_err());
     }
 }

@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn datagrams_name_facility_severity_and_program() {
-        assert!(Syslog::open(&Config::default()).is_none());
-        let mut config = Config::default();
+        assert!(Syslog::open(&Config::of_table()).is_none());
+        let mut config = Config::of_table();
         (config.syslog.enabled, config.syslog.facility) = (true, SyslogFacility::Local7);
         let datagram = Syslog::open(&config).unwrap().datagram(Loglevel::Warning, "a b=1");
         assert_eq!(datagram, format!("<188>kvasir[{}]: a b=1", std::process::id()));

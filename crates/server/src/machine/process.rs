@@ -6,8 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::{env, io};
 
 use kvasir_config::{Config, OomScoreAdj, Supervised};
@@ -52,6 +55,12 @@ pub fn go_to_background(config: &Config) -> std::io::Result<Role> {
         Ok(1) => Ok(Role::Parent),
         _ => Err(io::Error::other(format!("the server has ended, see its log: {}", child.wait()?))),
     }
+}
+
+/// The name of a file in the present directory that nobody else has.
+pub fn temporary_name(what: &str) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("temp-{}-{}.{what}", limits::pid(), COUNT.fetch_add(1, Relaxed)).into()
 }
 
 /// Tells who has started this process in the background that it can be connected to.

@@ -4,15 +4,13 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use kvasir_persistence::cold::Ticket;
 
-/// Names of files until they lose them, which takes microseconds.
-const NAME: &str = "temp-sync";
+use crate::machine::process::temporary_name;
 
 /// What has become of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,10 +31,11 @@ pub struct SyncFile {
 impl SyncFile {
     /// In the present directory. `mark` has to be like nothing that may stand in a snapshot.
     pub fn create(mark: [u8; 40]) -> io::Result<SyncFile> {
-        let name = format!("{NAME}-{}.rdb", std::process::id());
-        let path = Path::new(&name);
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
-        std::fs::remove_file(path)?;
+        // It loses its name within microseconds.
+        let path = temporary_name("sync");
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        std::fs::remove_file(&path)?;
         Ok(SyncFile { file, len: AtomicU64::new(0), progress: AtomicU8::new(0), mark })
     }
 

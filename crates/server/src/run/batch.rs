@@ -288,20 +288,7 @@ impl Batch {
         keyspace: &Keyspace,
         pass: &Pass<'_>,
     ) {
-        if now < ahead.next {
-            return;
-        }
-        ahead.next = now + GROUP;
-        let slot = |key: &KeyAt| keyspace.database(key.db, pass).slot(key.slot);
-        for key in ahead.slots.advance(&self.keys, ahead.next + 3 * DISTANCE) {
-            slot(key).prefetch();
-        }
-        for key in ahead.buckets.advance(&self.keys, ahead.next + 2 * DISTANCE) {
-            slot(key).prefetch_buckets(key.hash, pass);
-        }
-        for key in ahead.records.advance(&self.keys, ahead.next + DISTANCE) {
-            slot(key).prefetch_record(key.hash, pass);
-        }
+        ahead.fetch(&self.keys, now, keyspace, pass);
     }
 }
 
@@ -313,6 +300,27 @@ pub struct Lookahead {
     slots: Cursor,
     buckets: Cursor,
     records: Cursor,
+}
+
+impl Lookahead {
+    /// Fetches what calls will touch that stand behind the one whose first key is `now`.
+    #[inline]
+    pub fn fetch(&mut self, keys: &[KeyAt], now: usize, keyspace: &Keyspace, pass: &Pass<'_>) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + GROUP;
+        let slot = |key: &KeyAt| keyspace.database(key.db, pass).slot(key.slot);
+        for key in self.slots.advance(keys, self.next + 3 * DISTANCE) {
+            slot(key).prefetch();
+        }
+        for key in self.buckets.advance(keys, self.next + 2 * DISTANCE) {
+            slot(key).prefetch_buckets(key.hash, pass);
+        }
+        for key in self.records.advance(keys, self.next + DISTANCE) {
+            slot(key).prefetch_record(key.hash, pass);
+        }
+    }
 }
 
 #[derive(Default)]

@@ -3,7 +3,7 @@
 
 use kvasir_cluster::output::Action;
 use kvasir_cluster::slots::SlotSet;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::database::{DbIndex, Place};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::slot_keys::give_up_slot;
@@ -148,6 +148,7 @@ impl Worker {
         let (shared, index) = (self.shared, self.index);
         for slot in slots.iter() {
             if shared.cluster.as_ref().is_some_and(|node| node.routes.is_own(slot)) {
+                // It has come back meanwhile.
                 continue;
             }
             loop {
@@ -158,7 +159,7 @@ impl Worker {
                 self.core.see_listeners(shared);
                 let core = &mut self.core;
                 let (env, tally) = (&core.env, &mut core.tally);
-                let place = (DbIndex(0), slot);
+                let place = Place { db: DbIndex(0), slot };
                 let has_more = give_up_slot(&shared.keyspace, &pass, place, env, tally, BATCH);
                 blocking::serve_ready(shared, index, core, &pass);
                 notifications::tell(shared, index, core, NOBODY);

@@ -4,10 +4,11 @@
 //! Without expiries and without idle limits there is no clock: an idle server sleeps.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::expire::expire_slot;
+use kvasir_reactor::clock;
 use kvasir_structures::huge_pages;
 use kvasir_structures::slot::SLOTS;
 
@@ -122,16 +123,16 @@ impl Cron {
         let is_busy = || shared.keyspace.busy.is_busy();
         let Some(pass) = shared.gate.enter_unless(self.worker, is_busy) else { return true };
         core.see_listeners(shared);
-        let stay = Instant::now();
+        let start_ns = clock::monotonic_ns();
         let mut is_complete = false;
-        while !is_complete && stay.elapsed() < EXPIRE_STAY {
-            is_complete = self.expire_some(shared, core, &pass, stay);
+        while !is_complete && since(start_ns) < EXPIRE_STAY {
+            is_complete = self.expire_some(shared, core, &pass, start_ns);
         }
         if !core.tally.ready.is_empty() {
             serve_ready(shared, self.worker, core, &pass);
         }
         notifications::tell(shared, self.worker, core, NOBODY);
-        let stay_us = stay.elapsed().as_micros() as u64;
+        let stay_us = since(start_ns).as_micros() as u64;
         let stats = &shared.workers[self.worker].stats;
         stats.expire_us.add(stay_us);
         stats.expire_capped.add(u64::from(!is_complete));
@@ -149,7 +150,7 @@ impl Cron {
         shared: &Shared,
         core: &mut Core,
         pass: &kvasir_structures::gate::Pass<'_>,
-        stay: Instant,
+        start_ns: u64,
     ) -> bool {
         let (db, first) = self.cursor;
         let database = shared.keyspace.database(DbIndex(db), pass);
@@ -164,7 +165,7 @@ impl Cron {
             let tally = &mut core.tally;
             let before = tally.expired;
             while expire_slot(keyspace, pass, place, env, tally, EXPIRE_BATCH) {
-                if stay.elapsed() >= EXPIRE_STAY {
+                if since(start_ns) >= EXPIRE_STAY {
                     self.round_saw_expiry = true;
                     self.round_expired += tally.expired - before;
                     self.cursor.1 = slot;
@@ -192,4 +193,8 @@ impl Cron {
         }
         is_last
     }
+}
+
+fn since(ns: u64) -> Duration {
+    Duration::from_nanos(clock::monotonic_ns().saturating_sub(ns))
 }

@@ -31,6 +31,7 @@ use crate::state::connection::{Connection, Dialect};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::Store;
+use crate::tracking::Origin;
 use crate::workers::Message;
 
 /// Where clients of memcached work.
@@ -361,7 +362,8 @@ impl Worker {
         debug_assert!(result.is_ok(), "nothing is wrong with the call");
         drop(pass);
         if core.env.tracks {
-            shared.tracking.flush(&shared.clients, (*index, fence::of_news(core)));
+            let origin = Origin { worker: *index, fence: fence::of_news(core) };
+            shared.tracking.flush(&shared.clients, origin);
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod accept;
 pub mod acks;
 pub mod alone;
+pub mod analytics;
 pub mod batch;
 pub mod client_memory;
 pub mod cluster;

@@ -3,6 +3,7 @@
 use crate::calls::{fence, notifications};
 use crate::clients::tracker::NOBODY;
 use crate::run::worker::Worker;
+use crate::tracking::Origin;
 use crate::workers::news::{Item, News};
 
 impl Worker {
@@ -15,13 +16,15 @@ impl Worker {
                 continue;
             }
             notifications::tell(shared, index, core, NOBODY);
-            let place = (index, fence::of_news(core));
+            let fence = fence::of_news(core);
             match item {
                 Item::Event(_) => {}
                 Item::Message(kind, channel, message) => {
-                    shared.pubsub.publish(place, kind, &channel, &message);
+                    shared.pubsub.publish((index, fence), kind, &channel, &message);
                 }
-                Item::Flushed => shared.tracking.flush(&shared.clients, place),
+                Item::Flushed => {
+                    shared.tracking.flush(&shared.clients, Origin { worker: index, fence })
+                }
             }
         }
         notifications::tell(shared, index, core, NOBODY);

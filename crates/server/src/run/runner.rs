@@ -201,6 +201,8 @@ impl<'w> Runner<'w> {
         let id = batch.sources[request.source as usize].connection;
         // Taken out for the length of the call, so that the call may look at other connections.
         let mut connection = self.connections[id.index as usize].take_if(|open| open.id == id)?;
+        // Nothing may follow CLIENT RING by the same way.
+        connection.is_closing |= connection.output.ring.is_some();
         if !connection.is_closing && !connection.is_stalled() {
             self.catch_up(&mut connection);
             let is_muted = connection.mute();

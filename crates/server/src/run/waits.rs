@@ -108,6 +108,9 @@ impl Worker {
         let Some(waits) = connection.waiting.waits.take() else { return };
         self.core.deadlines.remove(waits.place(connection));
         connection.client.is_blocked.store(false, Relaxed);
+        if matches!(waits.awaited, Awaited::Background(_)) {
+            connection.client.set_job(None);
+        }
         connection.client.has_deadline.store(false, Relaxed);
         if !waits.is_muted {
             connection.reply.append(answer);
@@ -181,6 +184,18 @@ impl Worker {
                 self.count_failure(index, &reply);
                 return self.give_answer(index, &mut reply);
             }
+            Awaited::Background(ticket) => {
+                if ticket.cancel() {
+                    let mut reply = Reply::new(protocol);
+                    match end {
+                        End::Timeout if ticket.job.is_none() => reply.bulk(b""),
+                        _ => reply.error(text_of(end)),
+                    }
+                    self.count_failure(index, &reply);
+                    self.give_answer(index, &mut reply);
+                }
+                return;
+            }
             Awaited::End if end == End::GoesOn => {
                 let mut reply = Reply::new(protocol);
                 reply.error(text_of(end));
@@ -203,8 +218,10 @@ impl Worker {
     /// Ends the wait of a connection that closes.
     pub fn forget_wait(&mut self, connection: &Connection) {
         if let Some(waits) = &connection.waiting.waits {
-            if let Awaited::Key(waiter) = &waits.awaited {
-                self.shared.keyspace.waiting.cancel(waiter);
+            match &waits.awaited {
+                Awaited::Key(waiter) => drop(self.shared.keyspace.waiting.cancel(waiter)),
+                Awaited::Background(ticket) => drop(ticket.cancel()),
+                Awaited::Acks(_) | Awaited::End => {}
             }
             self.core.deadlines.remove(waits.place(connection));
         }

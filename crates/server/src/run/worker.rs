@@ -28,6 +28,7 @@ use crate::run::runner::{Position, Runner};
 use crate::run::scripting::busy::Away;
 use crate::run::scripting::interpreters::Interpreters;
 use crate::run::server::ServerCommands;
+use crate::state::connection::link::Link;
 use crate::state::connection::{ClientKind, Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
@@ -435,9 +436,14 @@ impl Worker {
         let payload = Payload { bytes, shared };
         let is_long = length >= REPORTED_BYTES_MIN;
         connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
-        if connection.is_closing || is_long {
-            // Its report is what the connection waits for to be closed, and what says that memory
-            // is free again.
+        let has_more = connection.link.as_deref().is_some_and(Link::has_more);
+        if let Some(ring) = connection.output.ring.take()
+            && !connection.is_closing
+        {
+            self.reactor.open_ring(connection.id, *ring, payload);
+        } else if connection.is_closing || is_long || has_more {
+            // Its report is what the connection waits for to be closed or to be given more, and
+            // what says that memory is free again.
             self.reactor.send(connection.id, payload);
         } else {
             self.reactor.send_quietly(connection.id, payload);
@@ -471,6 +477,7 @@ impl Worker {
             return;
         };
         self.forget_wait(&connection);
+        self.shared.analytics.forget(connection.client.id);
         connection.set_durability(self.shared, None, Quorum::default());
         self.forget_subscriptions(&mut connection);
         self.forget_pause(&mut connection);
@@ -498,6 +505,7 @@ impl Worker {
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
                 Message::GiveBack => heap::give_back(),
+                Message::Ranks(ranks) => self.keep_ranks(*ranks),
                 Message::News(news) => self.spread(*news),
                 Message::Sync(begun) => self.begin_sync(*begun),
                 Message::GiveUpSlots(slots) => self.give_up_slots(&slots),

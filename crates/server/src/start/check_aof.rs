@@ -120,7 +120,7 @@ fn check(wish: &CheckAof) -> Result<(), Finding> {
             (Some(late_at), _) => late_at,
             (None, Some(good_to)) if wish.fixes => good_to,
             _ => {
-                found.check_end(path, (is_last, wish.fixes))?;
+                found.check_end(path, is_last, wish.fixes)?;
                 continue;
             }
         };
@@ -194,7 +194,7 @@ impl Found {
 
     /// Whether it is sound. Others take zeros at the end for damage: they are cut off if that is
     /// wished.
-    fn check_end(self, path: &Path, (is_last, fixes): (bool, bool)) -> Result<(), Finding> {
+    fn check_end(self, path: &Path, is_last: bool, fixes: bool) -> Result<(), Finding> {
         let good_to = self.good_to();
         match self.end {
             Ok(End { room: 0, .. }) => Ok(()),

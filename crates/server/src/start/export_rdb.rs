@@ -16,6 +16,7 @@ use kvasir_persistence::encode::Format;
 use kvasir_persistence::save::{Beside, Options, Place, Saved};
 use kvasir_persistence::snapshot::{Entrance, Snapshot};
 
+use crate::machine::memory::used_bytes;
 use crate::start::apart::Apart;
 use crate::store::saving::{aux, new_id};
 
@@ -65,7 +66,8 @@ fn export(wish: &ExportRdb) -> Result<Saved, String> {
     };
     let id = new_id().map_err(|error| in_target(&error))?;
     let place = Place { target: &wish.to, id, files: 1 };
-    let beside = Beside { aux: aux(&env, false), libraries: found.libraries, unix_s: None };
+    let beside =
+        Beside { aux: aux(&env, used_bytes(), false), libraries: found.libraries, unix_s: None };
     let saved = snapshot.run(Entrance::Gate(gate), (&RealDisk, place), &options, |_| beside);
     saved.map_err(|error| in_target(&error))
 }

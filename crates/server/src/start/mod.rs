@@ -32,7 +32,7 @@ use kvasir_table::Table;
 use crate::cluster::{Node, file};
 use crate::info::crash;
 use crate::log::{self, notice, warning};
-use crate::machine::{paging, process};
+use crate::machine::{memory, paging, process};
 use crate::net::listen::{self, Open};
 use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
@@ -47,6 +47,8 @@ use crate::{bus, commands, following, loading};
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
+/// What a ring takes besides its socket.
+const RING_DESCRIPTORS: u64 = 2;
 
 /// Where the process id of a server in the background stands, if nothing else is configured: as in
 /// Redis, so that who stops one by that file stops this one.
@@ -166,10 +168,10 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let tls = Endpoint::new(&config.tls)?;
     let facts = facts(&config, configured_by)?;
     let claim = aof::place::claim(&config, &facts.identity)?;
-    let cluster = open_cluster(&config)?;
-    let listeners = listen::open(&config)?;
-    let (node, bus) = cluster.unzip();
-    let (shared, threads) = start_workers(config, facts, access, tls, (listeners, node))?;
+    let (node, bus) = open_cluster(&config)?.unzip();
+    let (listeners, sockets) = listen::open(&config)?;
+    let open = (listeners, sockets, node);
+    let (shared, threads) = start_workers(config, facts, access, tls, open)?;
     if let (Some(node), Some(bus)) = (&shared.cluster, bus) {
         bus::start(shared, node, bus).map_err(no_thread)?;
     }
@@ -222,7 +224,8 @@ fn claim_loaded(shared: &Shared, node: &Node) {
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
 fn limit_clients(config: &mut Config) {
     let wanted = u64::from(config.maxclients) + SPARE_DESCRIPTORS;
-    let got = limits::raise_open_files(wanted);
+    let of_rings = RING_DESCRIPTORS * u64::from(config.ring.clients_max);
+    let got = limits::raise_open_files(wanted + of_rings);
     if got < wanted {
         let clients = got.saturating_sub(SPARE_DESCRIPTORS).max(1) as u32;
         warning!(
@@ -242,7 +245,7 @@ fn start_workers(
     mut facts: Facts,
     access: (Table, Acl),
     tls: Endpoint,
-    ((listeners, sockets), cluster): ((Listeners, Vec<Open>), Option<Node>),
+    (listeners, sockets, cluster): (Listeners, Vec<Open>, Option<Node>),
 ) -> Result<Running, Refusal> {
     let choice = config.memory.huge_pages;
     huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
@@ -273,7 +276,9 @@ fn start_workers(
     loading::begin_if_there_is_something(shared);
     let started = saving::start(shared).and_then(|()| freeing::start(shared));
     let started = started.and_then(|()| sync::start(shared)).and_then(|()| tail::start(shared));
-    started.and_then(|()| following::start(shared, commands::numbered())).map_err(no_thread)?;
+    started
+        .and_then(|()| following::thread::start(shared, commands::numbered()))
+        .map_err(no_thread)?;
     follow_as_configured(shared);
     let threads = starts.into_iter().map(|start| start.go(shared)).collect();
     Ok((shared, threads))
@@ -293,7 +298,7 @@ pub fn assemble(
     let keyspace = Keyspace::new(gate, config.databases);
     keyspace.item_ids.begin(facts.started_ms * 1000);
     let workers = Workers::new(wakers, access.0.len());
-    let store = Store::new((gate, keyspace), config, facts, workers);
+    let store = Store::new(gate, keyspace, config, facts, workers);
     Box::leak(Box::new(Shared::new(store, tls, access, cluster)))
 }
 
@@ -311,7 +316,7 @@ fn open_cluster(config: &Config) -> Result<Option<(Node, Vec<Listener>)>, Refusa
 }
 
 /// A replica from the first moment, if it is to be one.
-fn follow_as_configured(shared: &Shared) {
+pub fn follow_as_configured(shared: &Shared) {
     if let [host, port] = &shared.config().replication.primary[..]
         && let Ok(port) = port.parse()
     {
@@ -330,7 +335,8 @@ fn reactor_options(config: &Config) -> Options {
         IoBackend::IoUring => BackendChoice::Uring,
         IoBackend::Epoll => BackendChoice::Epoll,
     };
-    Options { backend, ..Options::default() }
+    let ring_spin = Duration::from_micros(config.ring.spin.into());
+    Options { backend, ring_spin, ..Options::default() }
 }
 
 /// A worker that has its reactor, which belongs to its thread, and waits for the rest.
@@ -408,6 +414,7 @@ fn facts(config: &Config, by: ConfiguredBy) -> Result<Facts, Refusal> {
         users_of_arguments,
         hash_seed: u64::from_le_bytes(seed),
         maxclients: config.maxclients as usize,
+        used_bytes: memory::used_bytes,
     })
 }
 

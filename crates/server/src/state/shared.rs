@@ -7,6 +7,7 @@ use kvasir_acl::Acl;
 use kvasir_pubsub::Hub;
 use kvasir_table::Table;
 
+use crate::analytics::Analytics;
 use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
@@ -56,6 +57,7 @@ pub struct Shared {
     pub debugging: Debugging,
     /// If this is a node of one.
     pub cluster: Option<Node>,
+    pub analytics: Analytics,
 }
 
 impl Deref for Shared {
@@ -97,6 +99,7 @@ impl Shared {
             over_limit: OverLimit::default(),
             debugging: Debugging::default(),
             cluster,
+            analytics: Analytics::default(),
             store,
         }
     }

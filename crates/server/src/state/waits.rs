@@ -1,4 +1,4 @@
-//! A call that waits: for a key, for the disk, for replicas; and when that ends.
+//! A call that waits: for a key, for the disk, for replicas, for the background; and when that ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use kvasir_keyspace::waiting::Waiter;
 use kvasir_resp::reply::Reply;
 use kvasir_table::Entry;
 
+use crate::analytics::ticket::Ticket;
 use crate::state::connection::Connection;
 use crate::store::Store;
 
@@ -25,6 +26,8 @@ pub struct Waits {
 pub enum Awaited {
     Key(Arc<Waiter>),
     Acks(Acks),
+    /// What is computed in the background.
+    Background(Arc<Ticket>),
     /// The end of the server.
     End,
 }
@@ -41,6 +44,7 @@ impl Waits {
         let deadline_ms = match &self.awaited {
             Awaited::Key(waiter) => waiter.deadline_ms,
             Awaited::Acks(acks) => acks.deadline_ms(),
+            Awaited::Background(ticket) => ticket.deadline_ms,
             Awaited::End => None,
         };
         Some((deadline_ms?, connection.id.index as usize, connection.client.id))

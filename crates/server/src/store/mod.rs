@@ -66,11 +66,14 @@ pub struct Facts {
     pub users_of_arguments: Vec<Directive>,
     pub hash_seed: u64,
     pub maxclients: usize,
+    /// Memory in use, as files tell of it.
+    pub used_bytes: fn() -> usize,
 }
 
 impl Store {
     pub fn new(
-        (gate, keyspace): (&'static Gate, Keyspace),
+        gate: &'static Gate,
+        keyspace: Keyspace,
         config: Config,
         facts: Facts,
         workers: Workers,

@@ -132,7 +132,7 @@ impl Tracking {
             while scene.keys_max > 0
                 && let Some((old, readers)) = self.keys.take_surplus(scene.keys_max, key)
             {
-                self.tell_readers(scene.clients, (scene.worker, 0), &old, &readers, NOBODY);
+                self.tell_readers(scene.clients, scene.origin(), &old, &readers, NOBODY);
             }
         });
     }
@@ -141,7 +141,7 @@ impl Tracking {
     pub fn keep_limit(&self, scene: Scene<'_>) {
         if scene.keys_max > 0 && self.keys.count() > scene.keys_max {
             for (key, readers) in self.keys.take_beyond(scene.keys_max) {
-                self.tell_readers(scene.clients, (scene.worker, 0), &key, &readers, NOBODY);
+                self.tell_readers(scene.clients, scene.origin(), &key, &readers, NOBODY);
             }
         }
     }
@@ -150,7 +150,7 @@ impl Tracking {
     pub fn invalidate(
         &self,
         clients: &Clients,
-        place: (usize, u64),
+        origin: Origin,
         local: &mut Local,
         key: &[u8],
         by: u64,
@@ -159,7 +159,7 @@ impl Tracking {
             local.note_change(key, by);
         }
         if let Some(readers) = self.keys.take(key) {
-            self.tell_readers(clients, place, key, &readers, by);
+            self.tell_readers(clients, origin, key, &readers, by);
         }
     }
 
@@ -176,7 +176,7 @@ impl Tracking {
     fn tell_readers(
         &self,
         clients: &Clients,
-        place: (usize, u64),
+        origin: Origin,
         key: &[u8],
         readers: &Readers,
         by: u64,
@@ -190,14 +190,14 @@ impl Tracking {
         let listeners: Vec<Arc<Tracker>> = readers.iter().filter_map(listen).collect();
         drop(trackers);
         let news = News::Keys(encode([key].into_iter()));
-        listeners.iter().for_each(|tracker| self.tell(clients, place, tracker, news.clone()));
+        listeners.iter().for_each(|tracker| self.tell(clients, origin, tracker, news.clone()));
     }
 
     /// Tells those who named prefixes of the keys that a worker has changed in a turn.
     pub fn broadcast(
         &self,
         clients: &Clients,
-        place: (usize, u64),
+        (worker, fence): (usize, u64),
         changed: &BTreeMap<Vec<u8>, u64>,
     ) {
         let mut letters = Vec::new();
@@ -225,26 +225,21 @@ impl Tracking {
                 letters.push((Arc::clone(tracker), News::Keys(text)));
             }
         }
+        let origin = Origin { worker, fence };
         for (tracker, news) in letters {
-            self.tell(clients, place, &tracker, news);
+            self.tell(clients, origin, &tracker, news);
         }
     }
 
     /// Tells everybody that all keys have changed.
-    pub fn flush(&self, clients: &Clients, place: (usize, u64)) {
+    pub fn flush(&self, clients: &Clients, origin: Origin) {
         self.keys.clear();
         let trackers: Vec<Arc<Tracker>> = read(&self.trackers).values().cloned().collect();
-        trackers.iter().for_each(|tracker| self.tell(clients, place, tracker, News::All));
+        trackers.iter().for_each(|tracker| self.tell(clients, origin, tracker, News::All));
     }
 
-    /// `worker` and fence: where it happened, and how far that must be on disk before it is told.
-    fn tell(
-        &self,
-        clients: &Clients,
-        (worker, fence): (usize, u64),
-        tracker: &Tracker,
-        news: News,
-    ) {
+    fn tell(&self, clients: &Clients, origin: Origin, tracker: &Tracker, news: News) {
+        let Origin { worker, fence } = origin;
         let send = |to: &Client, is_redirected, news| {
             let (connection, client) = (to.connection, to.id);
             let letter = Letter { connection, client, is_redirected, news, fence };
@@ -261,6 +256,14 @@ impl Tracking {
     }
 }
 
+/// Where something happened that is told.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    pub worker: usize,
+    /// So far must the log be on disk before it is told.
+    pub fence: u64,
+}
+
 /// Where a call runs.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
@@ -273,6 +276,11 @@ pub struct Scene<'a> {
 impl<'a> Scene<'a> {
     pub fn of(clients: &'a Clients, worker: usize, config: &Config) -> Scene<'a> {
         Scene { clients, worker, keys_max: config.tracking_table_max_keys as usize }
+    }
+
+    /// Of what nobody has written: keys that are forgotten.
+    fn origin(&self) -> Origin {
+        Origin { worker: self.worker, fence: 0 }
     }
 }
 

@@ -1,6 +1,7 @@
 //! How others reach a worker: its waker, what it is asked to do, its figures.
 
 pub mod news;
+pub mod ranks;
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicUsize;
@@ -19,6 +20,7 @@ use crate::replicas::sync_file::Begun;
 use crate::scripts::state::ScriptState;
 use crate::stats::WorkerStats;
 use crate::workers::news::News;
+use crate::workers::ranks::Ranks;
 
 /// All workers, by number.
 pub struct Workers {
@@ -54,6 +56,8 @@ pub enum Message {
     Unblock(Served),
     /// A replica's snapshot has begun.
     Sync(Box<Begun>),
+    /// Keep what was computed for a call that waits here.
+    Ranks(Box<Ranks>),
     /// Tell those whom it concerns what a primary's calls have done.
     News(Box<News>),
     /// This user has lost channels.

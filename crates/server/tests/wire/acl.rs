@@ -29,7 +29,7 @@ fn commands_and_their_mistakes() {
             "ACL GETUSER; ACL GETUSER nosuch; HELLO 3 SETNAME x x",
             "ACL DELUSER; ACL DELUSER default; ACL DELUSER nosuch default; ACL DELUSER a b",
             "ACL SETUSER a; ACL SETUSER b; ACL DELUSER a nosuch b a; ACL USERS",
-            "ACL CAT; ACL CAT nosuch; ACL CAT read x",
+            "ACL CAT nosuch; ACL CAT read x",
             "ACL GENPASS 0; ACL GENPASS -1; ACL GENPASS 4097; ACL GENPASS x; ACL GENPASS 1 2",
             "ACL LOG x; ACL LOG -1; ACL LOG 0; ACL LOG reset; ACL LOG RESET 1; ACL LOG",
             "ACL LOAD; ACL SAVE; ACL LOAD x; ACL SAVE x",

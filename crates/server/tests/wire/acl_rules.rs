@@ -273,7 +273,9 @@ fn categories_have_the_same_commands() {
     let (Some(redis), Some(valkey)) = (Server::redis(&[]), Server::valkey(&[])) else { return };
     let ours = Server::kvasir("epoll", &[]);
     let [mut ours, mut redis, mut valkey] = [&ours, &redis, &valkey].map(Server::connect);
-    assert_eq!(show(&ours.ask("ACL CAT")), show(&redis.ask("ACL CAT")));
+    // One of our own stands behind them.
+    let categories = show(&ours.ask("ACL CAT")).replace(" +analytics]", "]");
+    assert_eq!(categories, show(&redis.ask("ACL CAT")));
     let names = |client: &mut Client, call: &str| -> Vec<String> {
         let reply = client.ask(call);
         reply.as_array().unwrap().iter().map(show).collect()

@@ -136,7 +136,11 @@ impl TlsServer {
     }
 
     pub fn connect_tcp(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server listens");
+        TlsServer::connect_to(self.port)
+    }
+
+    fn connect_to(port: u16) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
         stream.set_nodelay(true).expect("an option that there is");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
         stream.set_write_timeout(Some(DEADLINE)).expect("a timeout can be set");
@@ -149,9 +153,14 @@ impl TlsServer {
 
     /// A connection that has not yet shaken hands.
     pub fn open(&self, config: &Arc<ClientConfig>) -> TlsStream {
+        TlsServer::open_at(self.port, config)
+    }
+
+    /// As that, at another port.
+    pub fn open_at(port: u16, config: &Arc<ClientConfig>) -> TlsStream {
         let name = "localhost".try_into().expect("a name");
         let session = ClientConnection::new(Arc::clone(config), name).expect("a session");
-        StreamOwned::new(session, self.connect_tcp())
+        StreamOwned::new(session, TlsServer::connect_to(port))
     }
 
     /// What shaking hands and one PING come to: the reply, or the first error.

@@ -8,6 +8,7 @@
 mod acl;
 mod acl_rules;
 mod acl_start;
+mod analytics;
 mod aof;
 mod aof_base;
 mod aof_check;
@@ -63,6 +64,7 @@ mod replication_restart;
 mod replication_slow;
 mod requests;
 mod rest;
+mod ring;
 mod roles;
 mod sandbox;
 mod saved_by_others;

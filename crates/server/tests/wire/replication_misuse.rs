@@ -228,6 +228,15 @@ fn without_a_link_stale_data_is_served_or_not_and_nobody_may_follow() {
     let stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
     client.ask("CONFIG SET replica-serve-stale-data no");
     assert_eq!(client.ask("GET a"), Value::Error(stale.into()));
+    // A script is refused as a whole, or the calls in it that see data.
+    let look = "return redis.call('GET', 'a')";
+    let mut eval = |code: &str| client.call(&["EVAL", code, "0"]);
+    assert_eq!(eval(look), Value::Error(stale.into()));
+    assert_eq!(eval(&format!("#!lua flags=no-writes\n{look}")), Value::Error(stale.into()));
+    let refused = eval(&format!("#!lua flags=no-writes,allow-stale\n{look}")).to_string();
+    assert!(refused.contains("ERR Can not execute the command on a stale replica"), "{refused}");
+    let echo = "#!lua flags=no-writes,allow-stale\nreturn redis.call('ECHO', 'b')";
+    assert_eq!(eval(echo).to_string(), "\"b\"");
     assert!(client.ask_text("INFO replication").contains("master_link_status:down"));
     let waits = client.ask("WAIT 1 10");
     assert!(waits.is_error(), "{waits:?}");

@@ -96,6 +96,9 @@ fn packed_pieces_travel_as_they_are() {
         let before = figure(&mut client, "stats", "total_net_output_bytes");
         signal(&replica, "-STOP");
         write(&mut client, 64, false);
+        wait_until("all but its end is packed", || {
+            figure(&mut client, "replication", "repl_log_hot_bytes") < 8 << 20
+        });
         signal(&replica, "-CONT");
         wait_until_equal(&mut client, &mut reader);
         let sent = figure(&mut client, "stats", "total_net_output_bytes") - before;

@@ -7,7 +7,7 @@ use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 use rustls::{ClientConfig, HandshakeKind, ProtocolVersion};
 
-use crate::certificates::{BOTH, Certificates, TlsServer, Version};
+use crate::certificates::{BOTH, Certificates, TlsServer, Version, free_port};
 use crate::check::{run_script, show};
 use crate::harness::{Client, backends, wait_until};
 
@@ -225,4 +225,28 @@ fn versions_and_suites_are_those_of_the_options() {
     check(&chacha, &[old], Some((TLSv1_2, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256")));
     // Suites of the other kind of key.
     check(&["--tls-ciphers", "aRSA"], &[old], None);
+}
+
+#[test]
+fn clients_of_memcached_speak_it_if_the_options_say_so() {
+    let port = free_port();
+    let options = ["--memcached-port", &port.to_string(), "--tls-memcached", "yes"];
+    each(&options, |server, config| {
+        let value = "v".repeat(300_000);
+        let mut stream = TlsServer::open_at(port, config);
+        let requests = format!("set k 5 0 300000\r\n{value}\r\nget k\r\nmg k s f\r\nget none\r\n");
+        stream.write_all(requests.as_bytes()).expect("the server reads");
+        let expect =
+            format!("STORED\r\nVALUE k 5 300000\r\n{value}\r\nEND\r\nHD s300000 f5\r\nEND\r\n");
+        let mut replies = vec![0; expect.len()];
+        stream.read_exact(&mut replies).expect("the server answers");
+        assert!(replies == expect.as_bytes());
+        assert_eq!(run_script(&mut server.connect(config), "STRLEN k"), ":300000");
+        // Who does not speak it gets nowhere.
+        let mut plain = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        plain.write_all(b"version\r\n").expect("there is room");
+        let mut rest = Vec::new();
+        let _ = plain.read_to_end(&mut rest);
+        assert!(!rest.starts_with(b"VERSION"));
+    });
 }

@@ -10,7 +10,7 @@ use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
-use super::ledger::{KEYS, Ledger};
+use crate::ledger::{KEYS, Ledger, key_name, mget, numbers};
 
 /// Calls sent at once, at most.
 const PIPELINE_MAX: usize = 6;
@@ -179,30 +179,4 @@ impl Client {
             }
         }
     }
-}
-
-pub fn key_name(client: usize, generation: usize, key: usize) -> String {
-    format!("client{client}:{generation}:key{key}")
-}
-
-/// The call that reads all keys of a ledger.
-pub fn mget(client: usize, generation: usize) -> [String; KEYS + 1] {
-    std::array::from_fn(|index| match index.checked_sub(1) {
-        None => "MGET".to_owned(),
-        Some(key) => key_name(client, generation, key),
-    })
-}
-
-/// The values of a ledger's keys; 0 where nothing is.
-pub fn numbers(value: &Value) -> Result<Vec<usize>, String> {
-    let number = |value: &Value| match value {
-        Value::Null => Ok(0),
-        Value::Bulk(text) => std::str::from_utf8(text)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| format!("a value that nobody wrote: {value:?}")),
-        _ => Err(format!("no value: {value:?}")),
-    };
-    let items = value.as_array().ok_or_else(|| format!("no array: {value:?}"))?;
-    items.iter().map(number).collect()
 }

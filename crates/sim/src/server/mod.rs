@@ -6,8 +6,6 @@
 //! setup, and whatever is found is found again.
 
 mod client;
-mod ledger;
-mod machine;
 mod world;
 
 use kvasir_config::Config;
@@ -44,7 +42,9 @@ impl Setup {
     /// The configuration that is promised to clients.
     fn config(self) -> Config {
         let mut rng = Rng::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut config = Config { databases: 1, protected_mode: false, ..Config::default() };
+        let mut config = Config { databases: 1, protected_mode: false, ..Config::of_table() };
+        // It looks at memory that is not this world's own.
+        config.memory.defrag.activedefrag = false;
         let aof = &mut config.aof;
         aof.appendonly = true;
         aof.appendfsync = match self.replies_early || rng.below(3) > 0 {

@@ -4,17 +4,18 @@ use std::net::{IpAddr, SocketAddr};
 
 use kvasir_config::aof::Fsync;
 use kvasir_keyspace::rng::Rng;
-use kvasir_reactor::clock;
 use kvasir_reactor::sim::{Network, Received};
+use kvasir_reactor::{clock, random};
 use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
-use super::client::{Client, Ledgers, mget, numbers};
-use super::machine::{Host, Server};
+use super::client::{Client, Ledgers};
 use super::{Ran, Setup};
 use crate::disk::{Files, SimDisk};
+use crate::ledger::{mget, numbers};
 use crate::luck::{Bytes, Luck};
+use crate::machine::{Host, Part, Server};
 
 const CLIENTS: usize = 4;
 /// Steps of a run.
@@ -58,8 +59,7 @@ pub struct World {
 /// Who can do a step.
 #[derive(Clone, Copy)]
 enum Actor {
-    Worker(usize),
-    Log,
+    Server(Part),
     Client(usize),
     Judge,
 }
@@ -84,6 +84,7 @@ impl World {
     pub fn new(setup: Setup) -> World {
         let mut rng = Rng::new(setup.seed.wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95));
         let network = Network::new(rng.draw());
+        random::simulate(rng.draw());
         World {
             setup,
             host: Host { network, ip: SERVER, port: PORT, workers: 1 + rng.below(3) },
@@ -116,7 +117,8 @@ impl World {
     }
 
     fn start(&mut self) -> Result<(), String> {
-        self.server = Some(Server::start(&self.host, &self.disk, self.setup.server_config())?);
+        self.server =
+            Some(Server::start(&self.host, &self.disk, self.setup.server_config(), None)?);
         Ok(())
     }
 
@@ -153,11 +155,13 @@ impl World {
         let (_, actor) = dues[self.rng.below(dues.len())];
         match actor {
             Actor::Judge => Ok(()),
-            Actor::Worker(index) => {
-                self.note(index as u64);
-                self.server.as_mut().expect("it runs").step_worker(index)
+            Actor::Server(Part::Log) => self.write_log(),
+            Actor::Server(part) => {
+                if let Part::Worker(index) = part {
+                    self.note(index as u64);
+                }
+                self.server.as_mut().expect("it runs").step(part)
             }
-            Actor::Log => self.write_log(),
             Actor::Client(index) => {
                 self.note(100 + index as u64);
                 let to = (&self.host.network, SocketAddr::new(SERVER, PORT));
@@ -171,10 +175,8 @@ impl World {
 
     fn dues(&mut self, outside: Outside) -> Vec<(u64, Actor)> {
         let server = self.server.as_mut().expect("it runs");
-        let workers = (0..server.workers()).map(|index| server.worker_due_ns(index));
-        let mut dues: Vec<_> =
-            workers.enumerate().map(|(index, ns)| (ns, Actor::Worker(index))).collect();
-        dues.push((server.log_due_ns(), Actor::Log));
+        let server = server.dues().into_iter();
+        let mut dues: Vec<_> = server.map(|(ns, part)| (Some(ns), Actor::Server(part))).collect();
         match outside {
             Outside::Judge(ns) => dues.push((ns, Actor::Judge)),
             Outside::Clients => {
@@ -196,7 +198,7 @@ impl World {
         if self.rng.below(CRASH_ONE_IN) == 0 {
             self.disk.note_in(self.rng.below(6));
         }
-        self.server.as_mut().expect("it runs").step_log();
+        self.server.as_mut().expect("it runs").step(Part::Log)?;
         match self.disk.noted() {
             Some(disk) => self.crash(Crash::Power, &disk),
             None => Ok(()),

@@ -80,7 +80,7 @@ pub struct Options {
     /// Have Kvasir keep strings of 64 bytes and more compressed: by lzf, lz4 or zstd
     #[arg(long, value_name = "ALGORITHM")]
     compression: Option<String>,
-    /// Kvasir's program, instead of building it in release
+    /// Kvasir's program, instead of building it
     #[arg(long, value_name = "PATH")]
     kvasir: Option<PathBuf>,
 }

@@ -128,7 +128,7 @@ fn rounds(field: &Field, travelling: &Travelling, handed: &AtomicU64) -> Result<
             let mut threads = Vec::new();
             for (index, link) in pushers.iter_mut().enumerate() {
                 threads
-                    .push(scope.spawn(move || push(link, seed(index), (round, index), travelling)));
+                    .push(scope.spawn(move || push(link, seed(index), round, index, travelling)));
             }
             for (index, link) in thieves.iter_mut().enumerate() {
                 threads.push(scope.spawn(move || steal(link, seed(50 + index), travelling)));
@@ -168,7 +168,8 @@ fn lying(field: &Field) -> Result<String> {
 fn push(
     link: &mut Link,
     mut random: Random,
-    (round, pusher): (u64, usize),
+    round: u64,
+    pusher: usize,
     travelling: &Travelling,
 ) -> Result<()> {
     for index in 0..TOKENS_PER_PUSHER {

@@ -114,7 +114,7 @@ fn is_mode(word: &[u8]) -> bool {
 fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
     let database = cx.keyspace.database(db, cx.pass);
     if database.was_used() {
-        cx.keyspace.watching.note_replaced(db, (database, None), cx.env, cx.pass);
+        cx.keyspace.watching.note_replaced(db, database, None, cx.env, cx.pass);
         let old = cx.keyspace.flush(db, cx.pass);
         cx.tally.garbage.extend(old.map(Garbage::Database));
         note_all(cx.keyspace, cx.pass, db, cx.tally);
@@ -146,8 +146,8 @@ fn swapdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
     if first != second {
         let database = |db| cx.keyspace.database(db, cx.pass);
         for (db, other) in [(first, second), (second, first)] {
-            let change = (database(db), Some(database(other)));
-            cx.keyspace.watching.note_replaced(db, change, cx.env, cx.pass);
+            let (old, new) = (database(db), database(other));
+            cx.keyspace.watching.note_replaced(db, old, Some(new), cx.env, cx.pass);
         }
         cx.keyspace.swap(first, second, cx.pass);
         for db in [first, second] {

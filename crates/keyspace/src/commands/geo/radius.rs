@@ -203,7 +203,7 @@ fn by_position(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
     let mut parser = Parser::new(set, form);
     parser.read_circle(cx.args.from(2))?;
     let finished = parser.finish(cx.args.from(BY_POSITION_OPTIONS), cx.args.name())?;
-    run(cx, finished, 0, (1, "georadiusstore"))
+    run(cx, finished, 0, 1, "georadiusstore")
 }
 
 fn by_member(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
@@ -211,7 +211,7 @@ fn by_member(cx: &mut Cx<'_, '_>, form: Form) -> Result<Effect, Error> {
     let mut parser = Parser::new(set, form);
     parser.read_circle_by_member(cx.args.from(2))?;
     let finished = parser.finish(cx.args.from(BY_MEMBER_OPTIONS), cx.args.name())?;
-    run(cx, finished, 0, (1, "georadiusstore"))
+    run(cx, finished, 0, 1, "georadiusstore")
 }
 
 #[cfg(test)]

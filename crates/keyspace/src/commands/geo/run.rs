@@ -29,7 +29,8 @@ pub fn run(
     cx: &mut Cx<'_, '_>,
     finished: Finished,
     source: usize,
-    (destination, event): (usize, &'static str),
+    destination: usize,
+    event: &'static str,
 ) -> Result<Effect, Error> {
     let Finished { output, query } = finished;
     let set = sorted_set_value::peek(&mut cx.view, source)?;

@@ -93,7 +93,7 @@ static GEOSEARCH: Command = Command {
 fn geosearch(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = sorted_set_value::read(&mut cx.view, 0)?;
     let finished = Parser::new(set, Form::Search).finish(cx.args.from(2), cx.args.name())?;
-    run(cx, finished, 0, (0, "geosearchstore"))
+    run(cx, finished, 0, 0, "geosearchstore")
 }
 
 static GEOSEARCHSTORE: Command = Command {
@@ -127,7 +127,7 @@ static GEOSEARCHSTORE: Command = Command {
 fn geosearchstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = sorted_set_value::read(&mut cx.view, 1)?;
     let finished = Parser::new(set, Form::SearchStore).finish(cx.args.from(3), cx.args.name())?;
-    run(cx, finished, 1, (0, "geosearchstore"))
+    run(cx, finished, 1, 0, "geosearchstore")
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ impl Reader<'_> {
         streams.begin(reply, log.key);
         match start {
             Start::New => self.deliver(stream, group, consumer, reply, log),
-            Start::Behind(id) => self.deliver_again(stream, group, (consumer, id), reply, log),
+            Start::Behind(id) => self.deliver_again(stream, group, consumer, id, reply, log),
         }
     }
 
@@ -205,7 +205,8 @@ impl Reader<'_> {
         &self,
         stream: &Stream,
         group: &mut ConsumerGroup,
-        (consumer, behind): (ConsumerId, StreamId),
+        consumer: ConsumerId,
+        behind: StreamId,
         reply: &mut Reply,
         log: &mut GroupLog<'_>,
     ) {

@@ -405,18 +405,15 @@ fn is_function_call(args: Args<'_>) -> bool {
     args.name().get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"fcall"))
 }
 
-/// One without a shebang line is refused the first call that may not be made, and one that has
-/// flags is not begun.
+/// One without a shebang line is refused the first call that may not be made, but for one that sees
+/// old data; and one that has flags is not begun.
 fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<(), Error> {
     if flags.no_cluster && session.shared().cluster.is_some() {
         let text = "ERR Can not run script on cluster, 'no-cluster' flag is set.";
         return Err(Error::fixed(text));
     }
     let check_stale = || if flags.allow_stale { Ok(()) } else { session.check_stale() };
-    if !flags.given {
-        return Ok(());
-    }
-    if flags.no_writes {
+    if !flags.given || flags.no_writes {
         return check_stale();
     }
     if !flags.allow_oom && session.is_out_of_memory() {

@@ -308,8 +308,8 @@ impl Running {
         if is_kept_out || needs_session {
             return Err(Error::fixed("ERR This Redis command is not allowed from script"));
         }
-        if !entry.spec.flags.contains(Flags::STALE) {
-            self.session.check_stale()?;
+        if !entry.spec.flags.contains(Flags::STALE) && self.session.check_stale().is_err() {
+            return Err(Error::fixed("ERR Can not execute the command on a stale replica"));
         }
         self.session.admit(entry, args, Moment::Script)?;
         self.session.check_undoable(entry)?;
@@ -318,7 +318,9 @@ impl Running {
             let text = "ERR Write commands are not allowed from read-only scripts.";
             return Err(Error::fixed(text));
         }
-        if flags.contains(Flags::WRITE) {
+        // What has begun to write may go on, whatever becomes of the server meanwhile.
+        let has_written = &shared.workers[self.session.worker.index].script.has_written;
+        if flags.contains(Flags::WRITE) && !has_written.load(Relaxed) {
             shared.saving.check_write(shared)?;
             shared.aof.check_write()?;
             self.session.check_replicas()?;

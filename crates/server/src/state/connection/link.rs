@@ -52,6 +52,15 @@ impl Link {
         self.replica.stage()
     }
 
+    /// Whether more is there than it has been given.
+    pub fn has_more(&self) -> bool {
+        match &self.sends {
+            Sends::Nothing => false,
+            Sends::Snapshot(_) => true,
+            Sends::Stream(stream) => stream.has_begun && stream.reader.has_more(),
+        }
+    }
+
     /// Up to where the log is of no more use for it.
     pub fn cursor(&self) -> Option<u64> {
         match &self.sends {

@@ -18,6 +18,7 @@ use kvasir_config::replication::Quorum;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_pubsub::subscriptions::Subscriptions;
 use kvasir_reactor::ConnectionId;
+use kvasir_reactor::ring::Ring;
 use kvasir_resp::reply::{Mark, Protocol, Reply};
 use kvasir_resp::request::Parser;
 
@@ -122,6 +123,8 @@ pub struct Output {
     pub is_sending: bool,
     /// How long that is.
     pub sending_bytes: usize,
+    /// Goes out with the reply that tells of it; from then on everything comes and goes through it.
+    pub ring: Option<Box<Ring>>,
     /// Since when more waits to be sent than the soft limit allows.
     pub over_soft_since_ms: Option<u64>,
     /// In the list of those that have something to send.

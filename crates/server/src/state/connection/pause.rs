@@ -69,13 +69,15 @@ impl Connection {
 
     /// As `may_write`, of this very call: scripts and functions may say that they write nothing.
     fn may_call_write(&self, shared: &Shared, entry: &Entry, args: Args<'_>) -> bool {
-        let code = (&shared.scripts, &shared.libraries);
+        let may_it = |entry: &Entry, args: Args<'_>| {
+            may_call_write(&shared.scripts, &shared.libraries, entry, args)
+        };
         let queued = self.multi.transaction.iter().flat_map(|transaction| &transaction.calls);
-        may_call_write(code, entry, args)
+        may_it(entry, args)
             || entry.spec.traits.contains(Traits::RUNS_QUEUED)
                 && queued
                     .map(|call| (call.entry, call.args.as_args()))
-                    .any(|(entry, args)| may_call_write(code, entry, args))
+                    .any(|(entry, args)| may_it(entry, args))
     }
 
     /// Notes that calls of the connection are put off, or no more.

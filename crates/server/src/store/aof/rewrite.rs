@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use kvasir_keyspace::error::Error;
 use kvasir_persistence::cancel::Cancel;
+use kvasir_persistence::disk::RealDisk;
+use kvasir_persistence::snapshot::Entrance;
 use kvasir_reactor::clock;
 use kvasir_structures::locks::{lock, wait};
 
@@ -129,9 +131,15 @@ fn rewrite(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
         (files.claim(), base.clone(), files.path(&base.name))
     };
     let mut has_switched = false;
-    let saved = save_base(shared, (&env, cancel), (&target, format), |_| {
-        has_switched = aof.switch_at(shared.keyspace.log.end(), shared.replication.stream_db());
-    });
+    let saved = save_base(
+        shared,
+        (&env, cancel),
+        (&RealDisk, &target, format),
+        Entrance::Gate(shared.gate),
+        |_| {
+            has_switched = aof.switch_at(shared.keyspace.log.end(), shared.replication.stream_db());
+        },
+    );
     // Whatever became of the snapshot, the log has to have gone on before the next one.
     let first = if has_switched { wait_for_switch(aof) } else { Err("no cut was made".into()) };
     let mut files = lock(&aof.files);

@@ -17,7 +17,8 @@ use std::sync::{Arc, mpsc};
 use kvasir_config::Config;
 use kvasir_persistence::aof::files::{Files, Increment};
 use kvasir_persistence::cancel::Cancel;
-use kvasir_persistence::disk::RealDisk;
+use kvasir_persistence::disk::{Disk, RealDisk};
+use kvasir_persistence::snapshot::Entrance;
 use kvasir_reactor::clock;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
@@ -86,33 +87,16 @@ pub fn check(shared: &Store, dir: &Path, config: &Config) -> Result<(), Refused>
 /// Begins a file with the data that is there. Returns the bytes of its base. Called by the thread
 /// that takes snapshots.
 pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
-    let text = |error: io::Error| error.to_string();
     let config = shared.config();
     let mut files = own_files(shared, &config)?;
     let output = output(&config)?;
-    let increment = files.begin_apart(opening(&config.aof)).map_err(text)?;
-    let seq = increment.seq;
-    let thread = spawn(shared, increment, output).map_err(text)?;
-    let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
-    let base = files.next_base_in(format);
-    let target = files.path(&base.name);
-    let saved = save_base(shared, (&env, cancel), (&target, format), |pass| {
-        // What changed while nothing was logged is of no history that anybody knows.
-        if !shared.keyspace.log.is_open() && !shared.replication.upstream.is_replica() {
-            shared.replication.begin_history(shared.keyspace.log.end());
-        }
-        thread.go(shared.keyspace.log.open(pass), shared.replication.stream_db());
-    });
-    let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
-        files.take_base(base.clone(), seq).map_err(text)?;
-        Ok(saved.bytes)
-    });
-    match taken {
+    let begin = |increment| {
+        let thread = spawn(shared, increment, output)?;
+        Ok(move |reader, db| thread.go(reader, db))
+    };
+    let entrance = Entrance::Gate(shared.gate);
+    match begin_with_base(shared, cancel, (&RealDisk, &mut files), entrance, begin) {
         Ok(bytes) => {
-            if !config.aof.disable_auto_gc {
-                // What cannot be deleted now is deleted by the next rewrite.
-                let _ = files.delete_history();
-            }
             shared.aof.begin(files);
             if lock(&shared.aof.state).is_stopping {
                 // Turned off meanwhile, perhaps before there was something to turn off.
@@ -124,13 +108,50 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
         Err(error) => {
             shared.aof.stop();
             shared.aof.join();
-            files.drop_base(&base);
             if files.is_certain() {
                 files.drop_apart();
             }
             Err(error)
         }
     }
+}
+
+/// Begins a base and an increment with the data that is there. `begin` gets the increment, and
+/// returns who writes what a reader finds there from the cut on, first for a database. Returns the
+/// bytes of the base.
+pub fn begin_with_base<D: Disk, W: FnOnce(Reader<'static>, u16)>(
+    shared: &'static Store,
+    cancel: &Arc<Cancel>,
+    (disk, files): (&D, &mut Files<D>),
+    entrance: Entrance<'_, '_>,
+    begin: impl FnOnce(Increment<D::File>) -> io::Result<W>,
+) -> Result<u64, String> {
+    let text = |error: io::Error| error.to_string();
+    let config = shared.config();
+    let increment = files.begin_apart(opening(&config.aof)).map_err(text)?;
+    let seq = increment.seq;
+    let write = begin(increment).map_err(text)?;
+    let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
+    let base = files.next_base_in(format);
+    let target = files.path(&base.name);
+    let saved = save_base(shared, (&env, cancel), (disk, &target, format), entrance, |pass| {
+        // What changed while nothing was logged is of no history that anybody knows.
+        if !shared.keyspace.log.is_open() && !shared.replication.upstream.is_replica() {
+            shared.replication.begin_history(shared.keyspace.log.end());
+        }
+        write(shared.keyspace.log.open(pass), shared.replication.stream_db());
+    });
+    let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
+        files.take_base(base.clone(), seq).map_err(text)?;
+        Ok(saved.bytes)
+    });
+    if taken.is_err() {
+        files.drop_base(&base);
+    } else if !config.aof.disable_auto_gc {
+        // What cannot be deleted now is deleted by the next rewrite.
+        let _ = files.delete_history();
+    }
+    taken
 }
 
 /// Writes a base and a manifest that names it alone, as Redis does for BGREWRITEAOF while nothing
@@ -142,7 +163,13 @@ pub fn write_base(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
     let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
-    let saved = save_base(shared, (&env, cancel), (&target, format), |_| {});
+    let saved = save_base(
+        shared,
+        (&env, cancel),
+        (&RealDisk, &target, format),
+        Entrance::Gate(shared.gate),
+        |_| {},
+    );
     let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
         let behind_all = files.manifest().last_increment() + 1;
         files.take_base(base.clone(), behind_all).map_err(|error| error.to_string())?;
@@ -190,6 +217,19 @@ impl Aof {
             // Other options may concern the thread.
             _ => self.unpark(),
         }
+    }
+
+    /// For who drives the writer itself: whether the file is to be turned on, which is asked once.
+    pub fn take_wish(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_wanted = std::mem::take(&mut state.rewrite.is_wanted);
+        state.is_stopping &= !is_wanted;
+        is_wanted
+    }
+
+    /// Whether who writes the log is to end when all is written.
+    pub fn is_stopping(&self) -> bool {
+        lock(&self.state).is_stopping
     }
 
     pub fn turn_off(&self) {

@@ -106,8 +106,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
             let next = self.step(&config.aof, is_stopping);
             let has_more = matches!(next, Next::Linger | Next::Gather);
             if last.is_some_and(|end| self.writer.written() >= end || !has_more) {
-                self.keep_all();
-                return self.close(&config.aof);
+                return self.end(&config.aof);
             }
             match next {
                 Next::Gather if !is_stopping => std::thread::park_timeout(GATHER),
@@ -117,6 +116,12 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
                 Next::Retry => std::thread::park_timeout(RETRY),
             }
         }
+    }
+
+    /// Ends the log, once all is written that was there.
+    pub fn end(self, config: &AofConfig) {
+        self.keep_all();
+        self.close(config);
     }
 
     /// Writes what there is.

@@ -106,7 +106,7 @@ pub fn start(store: &'static Store) -> io::Result<()> {
         let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
         loop {
             wait(store);
-            if take(store).is_err() {
+            if take(store, Entrance::Gate(store.gate)).is_err() {
                 std::thread::sleep(RETRY);
             }
             store.freeing.tidy_later();
@@ -114,6 +114,11 @@ pub fn start(store: &'static Store) -> io::Result<()> {
     };
     std::thread::Builder::new().name("sync".into()).spawn(run)?;
     Ok(())
+}
+
+/// Whether somebody waits for one.
+pub fn is_wanted(store: &Store) -> bool {
+    lock(&store.replication.waiting).since.is_some()
 }
 
 /// Returns once a snapshot is to be taken.
@@ -139,11 +144,12 @@ fn wait(store: &Store) {
     }
 }
 
-fn take(store: &'static Store) -> Result<(), SaveError> {
+/// Takes one for all that wait.
+pub fn take(store: &'static Store, entrance: Entrance<'_, '_>) -> Result<(), SaveError> {
     let start = Instant::now();
     let file = Arc::new(SyncFile::create(mark()?)?);
     store.replication.is_syncing.store(true, Relaxed);
-    let taken = take_into(store, &file);
+    let taken = take_into(store, &file, entrance);
     store.replication.is_syncing.store(false, Relaxed);
     file.end(taken.is_ok());
     store.replication.wake_all(&store.workers);
@@ -157,7 +163,11 @@ fn take(store: &'static Store) -> Result<(), SaveError> {
     taken
 }
 
-fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveError> {
+fn take_into(
+    store: &'static Store,
+    file: &Arc<SyncFile>,
+    entrance: Entrance<'_, '_>,
+) -> Result<(), SaveError> {
     let config = store.config();
     let env = env(&config, clock::now_unix_ms());
     let (cancel, unlimited, progress) = (Arc::default(), Arc::default(), Arc::default());
@@ -169,7 +179,6 @@ fn take_into(store: &'static Store, file: &Arc<SyncFile>) -> Result<(), SaveErro
     let snapshot = Snapshot { bytes_per_second: &unlimited, progress: &progress, ..snapshot };
     let place = Place { target: Path::new("temp-sync"), id: saving::new_id()?, files: 1 };
     let disk = OneFile(Growing { file: Arc::clone(file), store });
-    let entrance = Entrance::Gate(store.gate);
     // What any replica can read, unless the data needs more.
     let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
     snapshot.run(entrance, (&disk, place), &options, |pass| {

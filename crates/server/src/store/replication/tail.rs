@@ -256,6 +256,11 @@ impl TailReader {
         self.at
     }
 
+    /// Whether there is more to read.
+    pub fn has_more(&self) -> bool {
+        self.store.keyspace.log.end() > self.at
+    }
+
     /// Where what comes next is kept.
     pub fn tier(&self) -> Tier {
         if self.hot.is_some() {

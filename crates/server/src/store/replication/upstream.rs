@@ -1,7 +1,6 @@
 //! As a replica: whose data this server follows, and how that goes. The thread that does so is
 //! `following`.
 
-use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -29,11 +28,14 @@ pub struct Upstream {
     pub db: AtomicU16,
 }
 
+/// Ends a link, for who has it to find out.
+pub type CutOff = Box<dyn FnOnce() + Send>;
+
 #[derive(Default)]
 struct State {
     primary: Option<Primary>,
-    /// To be shut down when the primary is another one.
-    socket: Option<TcpStream>,
+    /// Ends the link, when the primary is another one.
+    cut_off: Option<CutOff>,
     /// What CLIENT LIST calls the link.
     client: u64,
 }
@@ -87,9 +89,8 @@ impl Upstream {
         self.set_stage(Stage::Down);
         state.primary = primary;
         self.version.fetch_add(1, Relaxed);
-        if let Some(socket) = state.socket.take() {
-            // Whoever reads from it finds the end.
-            let _ = socket.shutdown(std::net::Shutdown::Both);
+        if let Some(cut_off) = state.cut_off.take() {
+            cut_off();
         }
         self.changed.notify_all();
     }
@@ -98,11 +99,20 @@ impl Upstream {
     pub fn wait(&self) -> (Primary, u64) {
         let mut state = lock(&self.state);
         loop {
-            if let Some(primary) = &state.primary {
-                return (primary.clone(), self.version.load(Relaxed));
+            if let Some(wish) = self.wish_of(&state) {
+                return wish;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// As `wait`, if there is one.
+    pub fn wish(&self) -> Option<(Primary, u64)> {
+        self.wish_of(&lock(&self.state))
+    }
+
+    fn wish_of(&self, state: &State) -> Option<(Primary, u64)> {
+        Some((state.primary.clone()?, self.version.load(Relaxed)))
     }
 
     /// Rests, unless another one is to be followed.
@@ -130,22 +140,22 @@ impl Upstream {
     pub fn break_off(&self, client: u64) {
         let mut state = lock(&self.state);
         if state.client == client
-            && let Some(socket) = state.socket.take()
+            && let Some(cut_off) = state.cut_off.take()
         {
-            let _ = socket.shutdown(std::net::Shutdown::Both);
+            cut_off();
         }
     }
 
-    /// Has the socket shut down when the wish changes, or somebody breaks the link off that clients
+    /// Has the link cut off when the wish changes, or somebody breaks the link off that clients
     /// know by this number; false if the wish has changed already.
-    pub fn hold(&self, version: u64, client: u64, socket: &TcpStream) -> std::io::Result<bool> {
+    pub fn hold(&self, version: u64, client: u64, cut_off: CutOff) -> bool {
         let mut state = lock(&self.state);
         if !self.is_current(version) {
-            return Ok(false);
+            return false;
         }
-        state.socket = Some(socket.try_clone()?);
+        state.cut_off = Some(cut_off);
         state.client = client;
-        Ok(true)
+        true
     }
 
     pub fn stage(&self) -> Stage {

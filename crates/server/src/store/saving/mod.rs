@@ -23,7 +23,7 @@ use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::delay::KeyDelay;
-use kvasir_persistence::disk::RealDisk;
+use kvasir_persistence::disk::{Disk, RealDisk};
 use kvasir_persistence::encode::Format;
 use kvasir_persistence::save::{Beside, Options, Place, SaveError, Saved};
 use kvasir_persistence::set::{FILES_MAX, SnapshotId};
@@ -317,7 +317,7 @@ impl Saving {
             self.file.note_saved(&taken, &shared.facts.identity);
             Ok(saved)
         });
-        self.note_end(shared, &saved, (start, changes, is_in_background));
+        self.note_end(shared, &saved, start, changes, is_in_background);
         saved
     }
 
@@ -326,7 +326,9 @@ impl Saving {
         &self,
         shared: &Store,
         saved: &Result<Saved, SaveError>,
-        (start, changes, is_in_background): (Instant, u64, bool),
+        start: Instant,
+        changes: u64,
+        is_in_background: bool,
     ) {
         self.progress.keys.store(0, Relaxed);
         let (took, config) = (start.elapsed(), shared.config());
@@ -457,15 +459,15 @@ fn buffer_max(configured: usize) -> usize {
 pub fn save_base(
     shared: &Store,
     (env, cancel): (&Env, &Arc<Cancel>),
-    (target, format): (&Path, Format),
+    (disk, target, format): (&impl Disk, &Path, Format),
+    entrance: Entrance<'_, '_>,
     at_cut: impl FnOnce(&mut ExclusivePass<'_>),
 ) -> Result<Saved, SaveError> {
     let config = shared.config();
     let place = Place { target, id: new_id()?, files: 1 };
     let options = Options { format, ..options(&config) };
     let snapshot = snapshot(shared, &config, env, cancel);
-    let entrance = Entrance::Gate(shared.gate);
-    let saved = snapshot.run(entrance, (&RealDisk, place), &options, |pass| {
+    let saved = snapshot.run(entrance, (disk, place), &options, |pass| {
         at_cut(pass);
         beside(shared, env, true)
     });
@@ -508,7 +510,7 @@ pub(super) fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
     let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
     let notes_time = shared.config().aof.timestamp_enabled;
     let unix_s = notes_time.then_some(env.now_ms / 1000);
-    let mut aux = aux(env, is_base);
+    let mut aux = aux(env, (shared.facts.used_bytes)(), is_base);
     if let Some(moment) = shared.replication.moment(shared) {
         aux.push(("repl-stream-db", moment.db.to_string()));
         aux.push(("repl-id", moment.id));
@@ -518,12 +520,12 @@ pub(super) fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
 }
 
 /// What a file says of its server, by the names of Redis.
-pub fn aux(env: &Env, is_base: bool) -> Vec<(&'static str, String)> {
+pub fn aux(env: &Env, used_bytes: usize, is_base: bool) -> Vec<(&'static str, String)> {
     vec![
         ("redis-ver", crate::machine::version::REDIS_VERSION.to_owned()),
         ("redis-bits", usize::BITS.to_string()),
         ("ctime", (env.now_ms / 1000).to_string()),
-        ("used-mem", crate::machine::memory::used_bytes().to_string()),
+        ("used-mem", used_bytes.to_string()),
         ("aof-base", u8::from(is_base).to_string()),
     ]
 }

@@ -68,13 +68,14 @@ fn is_due_now(shared: &Store, saving: &Saving, state: &State) -> bool {
     let changes = saving.changes_since_save(changes(shared));
     let since_failure = state.failed.map(|failed| failed.elapsed());
     !saving.loading.is_under_way()
-        && is_due(&shared.config().persistence, (since_s, changes), since_failure)
+        && is_due(&shared.config().persistence, since_s, changes, since_failure)
 }
 
 /// Whether a save point is reached, and the last attempt was none that has just failed.
 fn is_due(
     persistence: &Persistence,
-    (since_s, changes): (u64, u64),
+    since_s: u64,
+    changes: u64,
     since_failure: Option<Duration>,
 ) -> bool {
     let is_reached = |(seconds, least): (u64, u64)| changes >= least.max(1) && since_s >= seconds;
@@ -100,17 +101,17 @@ mod tests {
         for (since_s, changes, expect) in
             [(899, 99, false), (900, 1, true), (900, 0, false), (60, 100, true), (59, 100, false)]
         {
-            let is_due = is_due(&persistence, (since_s, changes), None);
+            let is_due = is_due(&persistence, since_s, changes, None);
             assert_eq!(is_due, expect, "{since_s} {changes}");
         }
-        assert!(!is_due(&Persistence::default(), (10_000, 10_000), None));
+        assert!(!is_due(&Persistence::default(), 10_000, 10_000, None));
     }
 
     #[test]
     fn an_attempt_that_failed_is_repeated_after_a_while() {
         let words = ["1", "1"].map(str::to_owned).to_vec();
         let persistence = Persistence { save: words, ..Persistence::default() };
-        let is_due = |since_failure| is_due(&persistence, (100, 1), Some(since_failure));
+        let is_due = |since_failure| is_due(&persistence, 100, 1, Some(since_failure));
         assert!(!is_due(Duration::ZERO));
         assert!(!is_due(RETRY - Duration::from_millis(1)));
         assert!(is_due(RETRY));

@@ -5,6 +5,8 @@
 //! behind some write: not before the last one that anybody knows of, nor behind the last that was
 //! sent.
 
+use kvasir_resp::value::Value;
+
 /// Keys that each connection writes.
 pub const KEYS: usize = 3;
 
@@ -32,6 +34,13 @@ impl Ledger {
     pub fn know(&mut self, number: usize, now_ns: u64) {
         if let Some(write) = number.checked_sub(1).and_then(|index| self.writes.get_mut(index)) {
             write.known_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// It is not executed.
+    pub fn refuse(&mut self, number: usize) {
+        if let Some(write) = number.checked_sub(1).and_then(|index| self.writes.get_mut(index)) {
+            write.keys.clear();
         }
     }
 
@@ -74,6 +83,32 @@ impl Ledger {
         self.writes.truncate(last);
         self.know(last, now_ns);
     }
+}
+
+pub fn key_name(client: usize, generation: usize, key: usize) -> String {
+    format!("client{client}:{generation}:key{key}")
+}
+
+/// The call that reads all keys of a ledger.
+pub fn mget(client: usize, generation: usize) -> [String; KEYS + 1] {
+    std::array::from_fn(|index| match index.checked_sub(1) {
+        None => "MGET".to_owned(),
+        Some(key) => key_name(client, generation, key),
+    })
+}
+
+/// The values of a ledger's keys; 0 where nothing is.
+pub fn numbers(value: &Value) -> Result<Vec<usize>, String> {
+    let number = |value: &Value| match value {
+        Value::Null => Ok(0),
+        Value::Bulk(text) => std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| format!("a value that nobody wrote: {value:?}")),
+        _ => Err(format!("no value: {value:?}")),
+    };
+    let items = value.as_array().ok_or_else(|| format!("no array: {value:?}"))?;
+    items.iter().map(number).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Newer kernels take the whole of its turn from who yields. Where all processors are busy, yields
 /// behind every visit left it hardly anything: snapshots took forty times as long. So it works on
 /// for a part of the time that others had.
-pub(crate) struct Manners {
+pub struct Manners {
     works_until: Instant,
 }
 
@@ -18,11 +18,11 @@ const OWN_SHARE: u32 = 4;
 const OWN_MAX: Duration = Duration::from_micros(25);
 
 impl Manners {
-    pub(crate) fn new() -> Manners {
+    pub fn new() -> Manners {
         Manners { works_until: Instant::now() }
     }
 
-    pub(crate) fn give_way(&mut self) {
+    pub fn give_way(&mut self) {
         let start = Instant::now();
         if start >= self.works_until {
             thread::yield_now();

@@ -1,0 +1,69 @@
+//! Something that is computed in the background: how far it is, and whether it is still wanted.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use kvasir_structures::locks::lock;
+
+use crate::budget::Share;
+
+/// One computation of a client.
+pub struct Job {
+    pub id: u64,
+    pub client: u64,
+    /// The command.
+    pub name: &'static str,
+    pub share: Share,
+    began: Instant,
+    phase: Mutex<&'static str>,
+    done: AtomicU64,
+    total: AtomicU64,
+    is_cancelled: AtomicBool,
+}
+
+impl Job {
+    pub fn new((id, client): (u64, u64), name: &'static str, share: Share) -> Job {
+        Job {
+            id,
+            client,
+            name,
+            share,
+            began: Instant::now(),
+            phase: Mutex::new("queued"),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            is_cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins a part of the work, of so many steps.
+    pub fn begin(&self, phase: &'static str, total: u64) {
+        *lock(&self.phase) = phase;
+        self.done.store(0, Relaxed);
+        self.total.store(total, Relaxed);
+    }
+
+    pub fn step(&self, steps: u64) {
+        self.done.fetch_add(steps, Relaxed);
+    }
+
+    /// As `iterating 3/10`.
+    pub fn progress(&self) -> String {
+        let (done, total) = (self.done.load(Relaxed), self.total.load(Relaxed));
+        let phase = *lock(&self.phase);
+        if total == 0 { phase.to_owned() } else { format!("{phase}:{done}/{total}") }
+    }
+
+    pub fn took(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Relaxed);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Relaxed)
+    }
+}

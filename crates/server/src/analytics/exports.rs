@@ -1,0 +1,158 @@
+//! EXPORT: streams of one cut, each with a thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kvasir_analytics::export::{Answer, Order, Stream};
+use kvasir_analytics::visit::Place;
+use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::snapshot::{self, Image, Sink};
+use kvasir_reactor::thread as reactor_thread;
+use kvasir_resp::reply::Reply;
+use kvasir_structures::gate::ExclusivePass;
+use kvasir_structures::locks::lock;
+
+use crate::analytics::Analytics;
+use crate::analytics::ticket::Ticket;
+use crate::log::{notice, warning};
+use crate::store::Store;
+
+/// Streams at the same time, of all exports: each has an image that writers look at.
+pub const STREAMS_MAX: usize = 64;
+
+/// A stream, and who has begun it.
+pub struct Export {
+    pub stream: Arc<Stream>,
+    pub client: u64,
+    user: Vec<u8>,
+}
+
+const NO_SUCH: Error = Error::fixed("ERR no such export: it has ended, or is another user's");
+
+impl Analytics {
+    /// Begins so many streams of one cut, and returns their ids. The gate is closed.
+    pub fn begin_export(
+        &'static self,
+        (store, pass): (&'static Store, &mut ExclusivePass<'_>),
+        db: DbIndex,
+        order: Order,
+        count: usize,
+        (client, user): (u64, &[u8]),
+    ) -> Result<Vec<u64>, Error> {
+        self.obey(&store.config());
+        if lock(&self.exports).len() + count > STREAMS_MAX {
+            let text = format!("ERR there are no more than {STREAMS_MAX} streams at a time");
+            return Err(Error::new(text));
+        }
+        let (order, slots) = (Arc::new(order), order_slots(count));
+        let streams = slots.iter().map(|range| {
+            let wanted = order.selection.slots_to_visit();
+            let wanted = wanted.into_iter().filter(|slot| range.contains(slot)).collect();
+            let memory = (self.budget.share(), Arc::clone(&self.turns));
+            Stream::new(self.new_id(), Arc::clone(&order), wanted, memory).map(Arc::new)
+        });
+        let Some(streams) = streams.collect::<Option<Vec<_>>>() else {
+            let text = format!(
+                "ERR analytics-memory is full: {} bytes of {} are left",
+                self.budget.left(),
+                self.budget.bytes_max()
+            );
+            return Err(Error::new(text));
+        };
+        let mut ids = Vec::new();
+        for (stream, slots) in streams.into_iter().zip(slots) {
+            let sink: Arc<dyn Sink> = Arc::clone(&stream) as Arc<dyn Sink>;
+            let image = snapshot::cut_one(&store.keyspace, pass, db, &sink, slots);
+            ids.push(stream.id);
+            let export = Arc::new(Export { stream, client, user: user.to_vec() });
+            lock(&self.exports).push(Arc::clone(&export));
+            self.stats.exports.fetch_add(1, Relaxed);
+            let images: Vec<Arc<Image>> = image.iter().map(Arc::clone).collect();
+            let (leaving, run) = (Arc::clone(&export), move || self.run(store, &export, image));
+            if let Err(error) = std::thread::Builder::new().name("export".into()).spawn(run) {
+                warning!("can't start a thread for an export error={error}");
+                snapshot::end(&store.keyspace, pass, &images);
+                lock(&self.exports).retain(|one| !Arc::ptr_eq(one, &leaving));
+                return Err(Error::fixed("ERR can't start a thread for the export"));
+            }
+        }
+        Ok(ids)
+    }
+
+    fn run(&self, store: &'static Store, export: &Arc<Export>, image: Option<Arc<Image>>) {
+        let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
+        let stream = &export.stream;
+        let patience = Duration::from_secs(store.config().analytics.reader_timeout);
+        let place = Place { keyspace: &store.keyspace, gate: store.gate, turns: &self.turns };
+        stream.run(place, image.as_deref(), patience, || {
+            let ended: Vec<Arc<Image>> = image.iter().map(Arc::clone).collect();
+            snapshot::end(&store.keyspace, &mut store.gate.exclusive(), &ended);
+        });
+        lock(&self.exports).retain(|one| !Arc::ptr_eq(one, export));
+        self.stats.rows.fetch_add(stream.rows.load(Relaxed), Relaxed);
+        self.stats.bytes.fetch_add(stream.bytes.load(Relaxed), Relaxed);
+        if let Some(failure) = stream.failure() {
+            notice!("export given up id={} reason={failure}", stream.id);
+            self.stats.exports_given_up.fetch_add(1, Relaxed);
+            *lock(&self.stats.last_failure) = failure;
+        }
+        store.freeing.tidy_later();
+    }
+
+    fn find(&self, id: u64, user: &[u8]) -> Result<Arc<Export>, Error> {
+        let exports = lock(&self.exports);
+        let found = exports.iter().find(|export| export.stream.id == id && export.user == user);
+        found.cloned().ok_or(NO_SUCH)
+    }
+
+    /// The next message of a stream; `None` if the ticket's call is to wait for it.
+    pub fn pull(
+        &self,
+        store: &'static Store,
+        (id, user): (u64, &[u8]),
+        ticket: &Arc<Ticket>,
+    ) -> Result<Option<Answer>, Error> {
+        let export = self.find(id, user)?;
+        let waiter = || -> Box<dyn FnOnce(Answer) -> bool + Send> {
+            let ticket = Arc::clone(ticket);
+            Box::new(move |answer| {
+                let mut reply = Reply::new(ticket.protocol);
+                write(answer, &mut reply);
+                ticket.answer(store, reply, 0)
+            })
+        };
+        Ok(export.stream.pull(ticket.caller.client, waiter))
+    }
+
+    /// EXPORT END.
+    pub fn end_export(&self, id: u64, user: &[u8]) -> Result<(), Error> {
+        self.find(id, user)?.stream.leave();
+        Ok(())
+    }
+
+    /// A client has gone: nobody reads what it has begun to read.
+    pub fn forget(&self, client: u64) {
+        for export in lock(&self.exports).iter() {
+            if export.stream.is_read_by(client) {
+                export.stream.leave();
+            }
+        }
+    }
+}
+
+pub fn write(answer: Answer, reply: &mut Reply) {
+    match answer {
+        Answer::Message(bytes) => reply.bulk_shared(bytes),
+        Answer::End => reply.null(),
+        Answer::Failed(why) => reply.error(&format!("ERR the export was given up: {why}")),
+    }
+}
+
+/// All slots in so many ranges.
+fn order_slots(count: usize) -> Vec<std::ops::Range<u16>> {
+    const SLOTS: usize = kvasir_structures::crc16::SLOTS as usize;
+    let start = |index: usize| (index * SLOTS / count) as u16;
+    (0..count).map(|index| start(index)..start(index + 1)).collect()
+}

@@ -1,0 +1,357 @@
+//! GRAPH.*: a graph is gathered from an image, something is computed of it, and who asked is told.
+//!
+//! Graphs are computed one after the other, each by `analytics-threads` threads. What is to be kept
+//! goes to the worker of the client that asked, which writes it as a call of that client.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use kvasir_analytics::column::Cell;
+use kvasir_analytics::graph::answer::{First, Form, Total, Values};
+use kvasir_analytics::graph::bfs::{self, Direction};
+use kvasir_analytics::graph::estimate::estimate;
+use kvasir_analytics::graph::gather::{Gather, Graph};
+use kvasir_analytics::graph::nodes::{Ids, Nodes};
+use kvasir_analytics::graph::page_rank::{self, PageRank};
+use kvasir_analytics::graph::source::{Source, integer_id};
+use kvasir_analytics::graph::workers::Workers;
+use kvasir_analytics::graph::{components, degree, triangles};
+use kvasir_analytics::job::Job;
+use kvasir_analytics::selection::Selection;
+use kvasir_analytics::visit::Place;
+use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::serial;
+use kvasir_keyspace::snapshot::{self, Image, Sink};
+use kvasir_keyspace::view::Env;
+use kvasir_reactor::thread as reactor_thread;
+use kvasir_resp::reply::Reply;
+use kvasir_structures::locks::lock;
+
+use crate::analytics::ticket::Ticket;
+use crate::analytics::{Analytics, threads};
+use crate::log::notice;
+use crate::store::Store;
+use crate::workers::Message;
+use crate::workers::ranks::Ranks;
+
+/// Graphs at the same time, nearly all of which wait.
+const JOBS_MAX: usize = 64;
+/// How often a graph that waits for another looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What is asked for.
+pub struct Wish {
+    pub source: Source,
+    pub selection: Selection,
+    pub db: DbIndex,
+    pub env: Env,
+    pub what: What,
+    pub delivery: Delivery,
+}
+
+/// What is computed.
+#[derive(Clone)]
+pub enum What {
+    PageRank(PageRank),
+    Components,
+    Bfs { root: Vec<u8>, direction: Direction, depth_max: i64 },
+    Degree(Direction),
+    Triangles,
+}
+
+/// How it is told.
+#[derive(Clone)]
+pub enum Delivery {
+    Top(usize),
+    All,
+    Store { key: Vec<u8>, form: Form },
+}
+
+impl What {
+    /// The command.
+    pub fn name(&self) -> &'static str {
+        match self {
+            What::PageRank(_) => "graph.pagerank",
+            What::Components => "graph.connected",
+            What::Bfs { .. } => "graph.bfs",
+            What::Degree(_) => "graph.degree",
+            What::Triangles => "graph.triangles",
+        }
+    }
+
+    /// Bytes that it takes of each node and of each edge beside the graph.
+    fn bytes(&self, is_weighted: bool) -> (usize, usize) {
+        let row = if is_weighted { 12 } else { 4 };
+        match self {
+            What::PageRank(_) => (page_rank::NODE_BYTES + 4, row),
+            What::Components => (components::NODE_BYTES, 0),
+            What::Bfs { direction: Direction::Both, .. } => (bfs::NODE_BYTES + 8, 2 * row),
+            What::Bfs { .. } => (bfs::NODE_BYTES + 4, row),
+            What::Degree(_) => (degree::NODE_BYTES, 0),
+            What::Triangles => (triangles::NODE_BYTES, triangles::EDGE_BYTES),
+        }
+    }
+}
+
+/// What was computed.
+struct Computed {
+    graph: Graph,
+    values: Values,
+    first: First,
+    totals: Vec<(&'static str, Total)>,
+    /// Sizes of components.
+    sizes: Option<Vec<u64>>,
+}
+
+impl Analytics {
+    /// A job of a client, unless there are too many.
+    pub fn new_job(&self, store: &Store, client: u64, what: &What) -> Result<Arc<Job>, Error> {
+        self.obey(&store.config());
+        let mut jobs = lock(&self.jobs);
+        if jobs.all.len() >= JOBS_MAX {
+            let text = format!("ERR there are no more than {JOBS_MAX} graphs at a time");
+            return Err(Error::new(text));
+        }
+        let job = Job::new((self.new_id(), client), what.name(), self.budget.share());
+        let job = Arc::new(job);
+        jobs.all.push(Arc::clone(&job));
+        Ok(job)
+    }
+
+    /// Has a graph computed; the answer goes to the ticket's call.
+    pub fn begin_graph(
+        &'static self,
+        store: &'static Store,
+        (job, ticket): (Arc<Job>, Arc<Ticket>),
+        wish: Wish,
+    ) -> Result<(), Error> {
+        let leaving = Arc::clone(&job);
+        let run = move || {
+            let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
+            if let Err(why) = self.run_in_turn(store, &job, &ticket, wish) {
+                self.stats.graphs_failed.fetch_add(1, Relaxed);
+                notice!("graph given up id={} reason={why}", job.id);
+                let mut reply = Reply::new(ticket.protocol);
+                reply.error(&format!("ERR {why}"));
+                *lock(&self.stats.last_failure) = why;
+                ticket.answer(store, reply, 0);
+            }
+            self.end_job(&job);
+            store.freeing.tidy_later();
+        };
+        let begun = std::thread::Builder::new().name("graph".into()).spawn(run);
+        if begun.is_err() {
+            self.end_job(&leaving);
+            return Err(Error::fixed("ERR can't start a thread for the graph"));
+        }
+        Ok(())
+    }
+
+    /// Whoever has a job must end it.
+    fn end_job(&self, job: &Arc<Job>) {
+        lock(&self.jobs).all.retain(|one| !Arc::ptr_eq(one, job));
+        self.changed.notify_all();
+    }
+
+    /// GRAPH.CANCEL: one, or all; says how many.
+    pub fn cancel(&self, id: Option<u64>) -> usize {
+        let jobs = self.jobs();
+        let wanted = jobs.iter().filter(|job| id.is_none_or(|id| job.id == id));
+        wanted.inspect(|job| job.cancel()).count()
+    }
+
+    fn run_in_turn(
+        &self,
+        store: &'static Store,
+        job: &Arc<Job>,
+        ticket: &Arc<Ticket>,
+        wish: Wish,
+    ) -> Result<(), String> {
+        let mut jobs = lock(&self.jobs);
+        while !jobs.all.first().is_some_and(|first| Arc::ptr_eq(first, job)) {
+            if job.is_cancelled() {
+                return Err("cancelled".into());
+            }
+            let waited = self.changed.wait_timeout(jobs, LOOK);
+            jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(jobs);
+        self.compute(store, job, ticket, wish)
+    }
+
+    fn compute(
+        &self,
+        store: &'static Store,
+        job: &Arc<Job>,
+        ticket: &Arc<Ticket>,
+        wish: Wish,
+    ) -> Result<(), String> {
+        let Wish { source, selection, db, env, what, delivery } = wish;
+        let is_weighted = source.is_weighted;
+        let begin = Instant::now();
+        let gather = Arc::new(Gather::new(source, selection, env.clone(), Arc::clone(job)));
+        self.check_memory(store, db, &gather, what.bytes(is_weighted))?;
+        let (graph, fence) = self.gather(store, db, &gather)?;
+        let loaded = begin.elapsed();
+        let workers = Workers { job, turns: &self.turns, threads: threads(&store.config()) };
+        let (begin, nodes, edges) = (Instant::now(), graph.nodes.len(), graph.edges.len());
+        let computed = run(what, graph, workers)?;
+        let took = begin.elapsed();
+        job.begin("answering", 0);
+        let mut facts =
+            vec![("nodes", Total::Count(nodes as u64)), ("edges", Total::Count(edges as u64))];
+        facts.extend(&computed.totals);
+        facts.push(("load_seconds", Total::Number(loaded.as_secs_f64())));
+        facts.push(("compute_seconds", Total::Number(took.as_secs_f64())));
+        facts.push(("memory_bytes", Total::Count(job.share.bytes() as u64)));
+        let mut reply = Reply::new(ticket.protocol);
+        reply.map(facts.len() + 1);
+        for (name, total) in facts {
+            reply.bulk(name.as_bytes());
+            total.write(&mut reply);
+        }
+        self.stats.graphs.fetch_add(1, Relaxed);
+        deliver(store, ticket, computed, (db, &env), delivery, (reply, fence))
+    }
+
+    /// Refuses what will not fit, before it begins.
+    fn check_memory(
+        &self,
+        store: &Store,
+        db: DbIndex,
+        gather: &Gather,
+        bytes: (usize, usize),
+    ) -> Result<(), String> {
+        let estimate = estimate((&store.keyspace, store.gate), db, gather, bytes);
+        let left = self.budget.left();
+        if estimate.bytes <= left {
+            return Ok(());
+        }
+        let mut text = String::new();
+        let _ = write!(
+            text,
+            "the graph needs about {} bytes, for {} nodes and {} edges, and of analytics-memory \
+             there are {left} left",
+            estimate.bytes, estimate.nodes, estimate.edges
+        );
+        Err(text)
+    }
+
+    /// The graph as it is now, and up to where the disk must have what it shows.
+    fn gather(
+        &self,
+        store: &'static Store,
+        db: DbIndex,
+        gather: &Arc<Gather>,
+    ) -> Result<(Graph, u64), String> {
+        let sink: Arc<dyn Sink> = Arc::clone(gather) as Arc<dyn Sink>;
+        let (keyspace, slots) = (&store.keyspace, gather.selection.slots.clone());
+        let mut pass = store.gate.exclusive();
+        let image = snapshot::cut_one(keyspace, &mut pass, db, &sink, slots);
+        let fence = if keyspace.log.is_open() { keyspace.log.end() } else { 0 };
+        drop(pass);
+        let end = || {
+            let images: Vec<Arc<Image>> = image.iter().map(Arc::clone).collect();
+            snapshot::end(keyspace, &mut store.gate.exclusive(), &images);
+        };
+        let place = Place { keyspace, gate: store.gate, turns: &self.turns };
+        gather.run(place, image.as_deref(), end).map(|graph| (graph, fence))
+    }
+}
+
+fn run(what: What, graph: Graph, workers: Workers<'_>) -> Result<Computed, String> {
+    let count = |name, count| (name, Total::Count(count));
+    let computed =
+        |graph, values, first, totals| Computed { graph, values, first, totals, sizes: None };
+    let greatest = First::Greatest;
+    let job = workers.job;
+    Ok(match what {
+        What::PageRank(page_rank) => {
+            let (graph, values) = page_rank.run(graph, workers)?;
+            let totals = vec![
+                count("ranked", values.present() as u64),
+                ("sum", Total::Number(values.sum())),
+            ];
+            computed(graph, values, greatest, totals)
+        }
+        What::Components => {
+            let (values, sizes) = components::run(&graph, job)?;
+            let totals = vec![count("components", sizes.len() as u64)];
+            Computed { sizes: Some(sizes), ..computed(graph, values, First::Least, totals) }
+        }
+        What::Bfs { root, direction, depth_max } => {
+            let found = find_node(&graph.nodes, &root)?;
+            let (values, reached) = bfs::run(&graph, (found, direction, depth_max), job)?;
+            computed(graph, values, First::Least, vec![count("reached", reached)])
+        }
+        What::Degree(direction) => {
+            let values = degree::run(&graph, direction, job)?;
+            computed(graph, values, greatest, Vec::new())
+        }
+        What::Triangles => {
+            let (values, triangles) = triangles::run(&graph, job)?;
+            computed(graph, values, greatest, vec![count("triangles", triangles)])
+        }
+    })
+}
+
+fn find_node(nodes: &Nodes, root: &[u8]) -> Result<u32, String> {
+    let id = match nodes.ids {
+        Ids::Integers(_) => Cell::Int(integer_id(Cell::Text(root))?),
+        _ => Cell::Text(root),
+    };
+    nodes.find(id).ok_or_else(|| format!("there is no node '{}'", root.escape_ascii()))
+}
+
+/// Tells who asked, or has the ranks kept.
+fn deliver(
+    store: &'static Store,
+    ticket: &Arc<Ticket>,
+    computed: Computed,
+    (db, env): (DbIndex, &Env),
+    delivery: Delivery,
+    (mut reply, fence): (Reply, u64),
+) -> Result<(), String> {
+    let Computed { graph, values, first, sizes, .. } = computed;
+    match (delivery, sizes) {
+        (Delivery::Top(most), Some(sizes)) => {
+            reply.bulk(b"result");
+            reply.array(most.min(sizes.len()));
+            for (number, size) in sizes.iter().take(most).enumerate() {
+                reply.array(2);
+                reply.integer(number as i64);
+                reply.integer(*size as i64);
+            }
+        }
+        (Delivery::Top(most), None) => {
+            reply.bulk(b"result");
+            values.write(&graph.nodes, &values.first(&graph.nodes, most, first), &mut reply);
+        }
+        (Delivery::All, _) => {
+            reply.bulk(b"result");
+            values.write(&graph.nodes, &values.all(&graph.nodes), &mut reply);
+        }
+        (Delivery::Store { key, form }, _) => {
+            let value = values.to_value(&graph.nodes, form, env)?;
+            let (count, mut dump) = (values.present(), None);
+            let record = value.map(|value| {
+                let record = value.into_record(&key, None);
+                let log = store.keyspace.log.is_open();
+                dump = log.then(|| serial::dump(record.borrow()));
+                record
+            });
+            reply.bulk(b"stored");
+            let claimed = Arc::clone(ticket);
+            let claim = Box::new(move || claimed.claim());
+            let caller = ticket.caller;
+            let ranks = Ranks { caller, claim, db, key, record, dump, reply, count, fence };
+            store.send(ticket.caller.worker, Message::Ranks(Box::new(ranks)));
+            return Ok(());
+        }
+    }
+    ticket.answer(store, reply, fence);
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! The section about exports and graphs.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_structures::locks::lock;
+
+use crate::info::{Lines, Source};
+
+/// What has been done, and a line for each export and graph under way.
+pub fn analytics(source: &Source<'_>, lines: &mut Lines) {
+    let analytics = &source.shared.analytics;
+    let (budget, stats) = (&analytics.budget, &analytics.stats);
+    let (exports, jobs) = (analytics.exports(), analytics.jobs());
+    lines.field("analytics_memory_max", source.config.analytics.memory);
+    lines.field("analytics_memory_used", budget.taken());
+    lines.field("analytics_memory_peak", budget.taken_max());
+    lines.field("exports_active", exports.len());
+    lines.field("exports_begun", stats.exports.load(Relaxed));
+    lines.field("exports_given_up", stats.exports_given_up.load(Relaxed));
+    lines.field("exported_rows", stats.rows.load(Relaxed));
+    lines.field("exported_bytes", stats.bytes.load(Relaxed));
+    lines.field("graphs_active", jobs.len());
+    lines.field("graphs_computed", stats.graphs.load(Relaxed));
+    lines.field("graphs_failed", stats.graphs_failed.load(Relaxed));
+    lines.field("analytics_last_failure", lock(&stats.last_failure));
+    for (index, export) in exports.iter().enumerate() {
+        let stream = &export.stream;
+        let (rows, bytes) = (stream.rows.load(Relaxed), stream.bytes.load(Relaxed));
+        let line = format!(
+            "id={},client={},rows={rows},bytes_read={bytes},misfits={}",
+            stream.id,
+            export.client,
+            stream.misfits.load(Relaxed)
+        );
+        lines.field(&format!("export_{index}"), line);
+    }
+    for (index, job) in jobs.iter().enumerate() {
+        let line = format!(
+            "id={},client={},command={},progress={},seconds={:.3},memory={}",
+            job.id,
+            job.client,
+            job.name,
+            job.progress(),
+            job.took().as_secs_f64(),
+            job.share.bytes()
+        );
+        lines.field(&format!("graph_{index}"), line);
+    }
+}

@@ -1,0 +1,114 @@
+//! Calls that wait for what the background computes, and ranks that are kept under a key.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use kvasir_keyspace::error::Error;
+use kvasir_keyspace::event::Class;
+use kvasir_keyspace::execute::execute_on_key;
+use kvasir_keyspace::plan::KeyAt;
+use kvasir_keyspace::serial;
+use kvasir_keyspace::waiting::Caller;
+use kvasir_resp::args::ArgsBuf;
+use kvasir_resp::reply::Reply;
+
+use crate::analytics::ticket::Ticket;
+use crate::calls::admission::check_replicas;
+use crate::calls::evict::{OUT_OF_MEMORY, may_write};
+use crate::calls::notifications;
+use crate::run::server::ServerCx;
+use crate::run::worker::Worker;
+use crate::state::connection::Replies;
+use crate::state::core::Core;
+use crate::state::waits::{Awaited, Waits};
+use crate::workers::Served;
+use crate::workers::ranks::Ranks;
+
+/// Who calls, for an answer that comes later.
+pub fn caller(cx: &ServerCx<'_>) -> Caller {
+    let connection = &cx.connection;
+    let (client, index) = (connection.client.id, connection.id.index as usize);
+    Caller { client, worker: cx.worker, connection: index }
+}
+
+/// Has the connection wait for who has the ticket.
+pub fn wait(cx: &mut ServerCx<'_>, ticket: Arc<Ticket>) {
+    let connection = &mut *cx.connection;
+    connection.client.is_blocked.store(true, Relaxed);
+    connection.client.set_job(ticket.job.clone());
+    let is_muted = connection.output.replies != Replies::On;
+    let awaited = Awaited::Background(ticket);
+    let waits = Waits { awaited, is_muted, made: None, us: 0 };
+    cx.core.deadlines.add(waits.place(connection));
+    connection.client.has_deadline.store(waits.place(connection).is_some(), Relaxed);
+    connection.waiting.waits = Some(Box::new(waits));
+}
+
+impl Worker {
+    /// Keeps what was computed for one of this worker's clients, as if that had written it.
+    pub fn keep_ranks(&mut self, ranks: Ranks) {
+        let Ranks { caller, claim, mut reply, fence, count, .. } = ranks;
+        if !claim() {
+            return;
+        }
+        let what = (ranks.db, &ranks.key[..], ranks.dump);
+        match self.write_ranks(what, ranks.record, caller.client) {
+            Ok(()) => reply.integer(count as i64),
+            Err(error) => {
+                reply = Reply::new(reply.protocol());
+                reply.error_bytes(error.text());
+            }
+        }
+        self.unblock(Served { caller, reply, fence, us: 0 });
+        self.publish_tally();
+        self.serve_left(caller.client);
+        self.flush_touched();
+    }
+
+    fn write_ranks(
+        &mut self,
+        (db, key, dump): (kvasir_keyspace::database::DbIndex, &[u8], Option<Vec<u8>>),
+        record: Option<kvasir_structures::record::Record<kvasir_keyspace::value::Object>>,
+        client: u64,
+    ) -> Result<(), Error> {
+        let (shared, worker) = (self.shared, self.index);
+        let keyspace = &shared.keyspace;
+        let pass = shared.gate.enter_unless(worker, || keyspace.busy.is_busy());
+        let pass = pass.ok_or_else(|| keyspace.busy.error())?;
+        self.core.see_listeners(shared);
+        check_replicas(shared, &self.core.config, self.core.env.now_ms)?;
+        if !may_write(shared, worker, &mut self.core, &pass) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let Core { env, tally, .. } = &mut self.core;
+        let call: ArgsBuf = match &record {
+            Some(record) if env.logs => {
+                let dump = dump.unwrap_or_else(|| serial::dump(record.borrow()));
+                [b"RESTORE", key, b"0", &dump, b"REPLACE"].into_iter().collect()
+            }
+            Some(_) => [b"RESTORE", key].into_iter().collect(),
+            None => [&b"DEL"[..], key].into_iter().collect(),
+        };
+        let args = call.as_args();
+        let at = KeyAt::new(args, 1, db);
+        let logs = env.logs;
+        execute_on_key(keyspace, &pass, (args, &at, false), (env, tally), |view| {
+            let was_there = view.delete(0);
+            let is_kept = record.is_some();
+            if let Some(record) = record {
+                view.insert(0, record);
+                view.changed(0, Class::GENERIC, "restore");
+            } else if was_there {
+                view.changed(0, Class::GENERIC, "del");
+            }
+            if is_kept || was_there {
+                view.tally.changes += 1;
+                if logs {
+                    view.tally.entry.push(db, args.iter());
+                }
+            }
+        })?;
+        notifications::tell(shared, worker, &mut self.core, client);
+        Ok(())
+    }
+}

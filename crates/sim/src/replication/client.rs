@@ -1,0 +1,220 @@
+//! A client of several servers: it connects to one that it takes for the primary, sends some calls
+//! at once, and reads the answers; after an error it goes to another one.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use kvasir_keyspace::rng::Rng;
+use kvasir_reactor::clock;
+use kvasir_reactor::sim::{End, Network, Received};
+use kvasir_resp::decode::Decoder;
+use kvasir_resp::encode::encode_request;
+use kvasir_resp::value::Value;
+
+use crate::ledger::{KEYS, Ledger, key_name};
+
+/// Calls sent at once, at most.
+const PIPELINE_MAX: usize = 6;
+/// How long it rests between them, at most.
+const REST_NS: usize = 150_000_000;
+/// How long it waits for an answer.
+const PATIENCE_NS: u64 = 1_500_000_000;
+
+/// After its connection has ended, or for each answer, it rests so long.
+const AGAIN_NS: u64 = 10_000_000;
+
+/// The ledgers of all clients; each connection of a client has its own.
+pub type Ledgers = Vec<Vec<Ledger>>;
+
+/// What the answers to a client mean.
+#[derive(Clone, Copy)]
+pub struct Promise {
+    /// On so many replicas' disks; 0: nothing.
+    pub replicas: usize,
+    /// It is promised, and not asked for.
+    pub is_not_asked_for: bool,
+}
+
+pub struct Client {
+    number: usize,
+    pub ip: IpAddr,
+    promise: Promise,
+    end: Option<End>,
+    decoder: Decoder,
+    /// For each answer that is still to come.
+    asked: VecDeque<Ask>,
+    /// It has heard an error, and leaves.
+    is_unwelcome: bool,
+    /// When it sends next, or has lost its patience.
+    next_ns: u64,
+}
+
+enum Ask {
+    /// Says nothing.
+    Step,
+    Write(usize),
+}
+
+impl Client {
+    pub fn new(number: usize, promise: Promise) -> Client {
+        Client {
+            number,
+            ip: IpAddr::from([10, 0, 1, number as u8 + 1]),
+            promise,
+            end: None,
+            decoder: Decoder::default(),
+            asked: VecDeque::new(),
+            is_unwelcome: false,
+            next_ns: 0,
+        }
+    }
+
+    /// The database that it writes to.
+    pub fn db(number: usize) -> usize {
+        number % 2
+    }
+
+    pub fn due_ns(&self) -> Option<u64> {
+        let arrives = self.end.as_ref().and_then(End::next_ns);
+        arrives.into_iter().chain([self.next_ns]).min()
+    }
+
+    /// Reads what has arrived, and sends the next calls if all are answered. Returns how much it
+    /// has read.
+    pub fn step(
+        &mut self,
+        (network, server): (&Network, SocketAddr),
+        ledgers: &mut Ledgers,
+        rng: &mut Rng,
+    ) -> Result<u64, String> {
+        let answers = self.receive(ledgers)?;
+        let now_ns = clock::monotonic_ns();
+        if self.next_ns > now_ns {
+            return Ok(answers);
+        }
+        if !self.asked.is_empty() {
+            self.leave();
+            self.next_ns = now_ns + 1 + rng.below(REST_NS) as u64;
+            return Ok(answers);
+        }
+        let mut bytes = Vec::new();
+        if self.end.is_none() {
+            self.end = Some(network.connect(self.ip, server));
+            self.decoder = Decoder::default();
+            self.is_unwelcome = false;
+            ledgers[self.number].push(Ledger::default());
+            self.greet(&mut bytes);
+        }
+        for _ in 0..1 + rng.below(PIPELINE_MAX) {
+            self.add_call(ledgers, rng, &mut bytes);
+        }
+        let end = self.end.as_ref().expect("it is connected");
+        let sent = end.send(&bytes);
+        assert_eq!(sent, bytes.len(), "there is room for what is sent when all is answered");
+        self.next_ns = now_ns + PATIENCE_NS;
+        Ok(answers)
+    }
+
+    fn greet(&mut self, bytes: &mut Vec<u8>) {
+        bytes.extend(encode_request(&["SELECT", &Client::db(self.number).to_string()]));
+        self.asked.push_back(Ask::Step);
+        let replicas = self.promise.replicas.to_string();
+        if self.promise.replicas > 0 {
+            let mut words = vec!["CLIENT", "DURABILITY", "REPLICAS", &replicas, "FSYNC"];
+            words.truncate(if self.promise.is_not_asked_for { 4 } else { 5 });
+            bytes.extend(encode_request(&words));
+            self.asked.push_back(Ask::Step);
+        }
+    }
+
+    /// Reads what has arrived. Returns how many answers that is.
+    pub fn receive(&mut self, ledgers: &mut Ledgers) -> Result<u64, String> {
+        let mut answers = 0;
+        while let Some(end) = &self.end {
+            match end.receive(usize::MAX) {
+                Received::Nothing => break,
+                Received::Open => {}
+                Received::Bytes(bytes) => self.decoder.feed(&bytes),
+                Received::End | Received::Reset => {
+                    self.leave();
+                    self.next_ns = clock::monotonic_ns() + AGAIN_NS;
+                    break;
+                }
+            }
+            while let Some(value) = self.decoder.next_value().map_err(|error| error.to_string())? {
+                self.take(&value, ledgers)?;
+                answers += 1;
+            }
+            if self.asked.is_empty() && answers > 0 {
+                if self.is_unwelcome {
+                    self.leave();
+                }
+                self.next_ns = clock::monotonic_ns() + answers * AGAIN_NS;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Gives its connection up; the next one begins a ledger of its own.
+    pub fn leave(&mut self) {
+        self.end = None;
+        self.asked.clear();
+    }
+
+    fn take(&mut self, value: &Value, ledgers: &mut Ledgers) -> Result<(), String> {
+        let ask = self.asked.pop_front().ok_or("an answer that nobody asked for")?;
+        self.is_unwelcome |= value.is_error();
+        let ledger = ledgers[self.number].last_mut().expect("it has a connection");
+        match ask {
+            Ask::Write(number) if value.is_error() => ledger.refuse(number),
+            Ask::Write(number) if self.promise.replicas > 0 && !self.is_unwelcome => {
+                ledger.know(number, clock::monotonic_ns());
+            }
+            Ask::Write(_) | Ask::Step => {}
+        }
+        Ok(())
+    }
+
+    fn add_call(&mut self, ledgers: &mut Ledgers, rng: &mut Rng, bytes: &mut Vec<u8>) {
+        let mut add = |words: &[&str]| bytes.extend(encode_request(words));
+        let generation = ledgers[self.number].len() - 1;
+        let key = |key| key_name(self.number, generation, key);
+        let ledger = ledgers[self.number].last_mut().expect("it has a connection");
+        let [one, other] = [rng.below(KEYS), rng.below(KEYS)];
+        match rng.below(8) {
+            0..3 => {
+                let number = ledger.begin(&[one]);
+                add(&["SET", &key(one), &number.to_string()]);
+                self.asked.push_back(Ask::Write(number));
+            }
+            3 => {
+                let number = ledger.begin(&[one, other]);
+                let value = number.to_string();
+                add(&["MULTI"]);
+                add(&["SET", &key(one), &value]);
+                add(&["SET", &key(other), &value]);
+                add(&["EXEC"]);
+                self.asked.extend([Ask::Step, Ask::Step, Ask::Step, Ask::Write(number)]);
+            }
+            4 => {
+                let number = ledger.begin(&[one, other]);
+                let script = "redis.call('SET', KEYS[1], ARGV[1]) \
+                              return redis.call('SET', KEYS[2], ARGV[1])";
+                add(&["EVAL", script, "2", &key(one), &key(other), &number.to_string()]);
+                self.asked.push_back(Ask::Write(number));
+            }
+            _ => {
+                let member = rng.below(20).to_string();
+                let words: &[&str] = match rng.below(5) {
+                    0 => &["SADD", "{all}set", &member],
+                    1 => &["SPOP", "{all}set"],
+                    2 => &["INCRBYFLOAT", "{all}sum", "0.1"],
+                    3 => &["SET", &format!("short:{member}"), "x", "PX", "40"],
+                    _ => &["RPUSH", "{all}list", &member],
+                };
+                add(words);
+                self.asked.push_back(Ask::Step);
+            }
+        }
+    }
+}

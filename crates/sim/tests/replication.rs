@@ -1,0 +1,43 @@
+//! A few worlds with several servers in them, and the faults that they must find. `cargo xtask sim`
+//! runs more.
+
+use kvasir_sim::be_quiet;
+use kvasir_sim::replication::{Canary, Setup, run};
+
+fn setup(seed: u64) -> Setup {
+    Setup { seed, canary: None }
+}
+
+#[test]
+fn in_the_end_all_have_the_same_and_nothing_that_was_promised_is_missing() {
+    be_quiet();
+    let mut reigns = 0;
+    for seed in 0..10 {
+        let ran = run(setup(seed)).unwrap_or_else(|what| panic!("{what}"));
+        assert!(ran.answers > 100, "{ran:?}");
+        reigns += ran.reigns;
+    }
+    assert!(reigns > 10, "another server becomes the primary now and then: {reigns}");
+}
+
+#[test]
+fn a_run_is_the_same_each_time() {
+    be_quiet();
+    for seed in 20..23 {
+        assert_eq!(run(setup(seed)), run(setup(seed)));
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    be_quiet();
+    for canary in [Canary::AcknowledgesEarly, Canary::GoesOnElsewhere] {
+        let found = (0..40).find_map(|seed| run(Setup { canary: Some(canary), seed }).err());
+        let found = found.unwrap_or_else(|| panic!("{canary:?} is not found"));
+        let is_right = match canary {
+            Canary::AcknowledgesEarly => found.contains("was answered, and only"),
+            Canary::GoesOnElsewhere => found.contains("not all have the same"),
+        };
+        assert!(is_right, "{found}");
+    }
+}

@@ -1,0 +1,280 @@
+//! `cargo xtask replicas`: a primary or its replica is killed under load, again and again, and goes
+//! on from its append-only file: without all data anew wherever what is kept reaches back, and
+//! with the same data in the end.
+//!
+//! A primary that was killed may know less than its replica, which had the last calls before the
+//! file did: then, and only then, the replica has to get everything.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use kvasir_harness::directory::Directory;
+use kvasir_harness::kvasir::{self, BACKENDS};
+use kvasir_harness::link::Link;
+use kvasir_harness::random::Random;
+use kvasir_harness::server::Server;
+
+const CLIENTS: usize = 4;
+/// How long clients write before somebody dies, and while it is gone, at most.
+const LIFE_MS: usize = 300;
+/// Nothing that is waited for takes this long.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// What the load writes while somebody is gone is less.
+const BACKLOG: &str = "256mb";
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How often one of them is killed
+    #[arg(long, default_value_t = 200)]
+    count: usize,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Change the replica's data aside: the run has to fail
+    #[arg(long)]
+    canary: bool,
+}
+
+/// One of the two: it lives on from process to process.
+struct Node {
+    backend: &'static str,
+    dir: Directory,
+    server: Server,
+    link: Link,
+}
+
+/// What became of a run.
+#[derive(Default)]
+struct Tally {
+    calls: u64,
+    partial: usize,
+    full: usize,
+}
+
+pub fn main(options: &Options) -> Result<()> {
+    replicas(options.count, options.seed, options.canary)
+}
+
+pub fn replicas(count: usize, seed: u64, canary: bool) -> Result<()> {
+    let mut random = Random::new(seed);
+    let mut primary = Node::start(BACKENDS[0], Directory::new()?, None)?;
+    let mut replica = Node::start(BACKENDS[1], Directory::new()?, Some(primary.server.port()))?;
+    wait_until("the replica is linked", || replica.is_linked())?;
+    wait_until("its log is begun", || replica.has_log())?;
+    let bar = ProgressBar::new(count as u64);
+    let style = "killed {bar:40} {pos}/{len}, {elapsed} of about {duration}";
+    bar.set_style(ProgressStyle::with_template(style)?);
+    let mut tally = Tally::default();
+    for round in 0..count {
+        let name = if round % 2 == 0 { "the replica" } else { "the primary" };
+        let result = match round % 2 {
+            0 => lose_replica(&mut primary, &mut replica, &mut random, &mut tally),
+            _ => lose_primary(&mut primary, &mut replica, &mut random, &mut tally),
+        };
+        let result = result.and_then(|()| compare(&mut primary, &mut replica, canary));
+        result.with_context(|| format!("round {round}, seed {seed}: {name} was killed"))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let Tally { calls, partial, full } = tally;
+    println!(
+        "replicas: {count} times killed, {calls} calls answered; gone on {partial} times, \
+         {full} times the replica knew more than the primary's file and got everything"
+    );
+    Ok(())
+}
+
+/// The replica is killed: the primary keeps what it misses.
+fn lose_replica(
+    primary: &mut Node,
+    replica: &mut Node,
+    random: &mut Random,
+    tally: &mut Tally,
+) -> Result<()> {
+    let before = primary.figure("sync_full")?;
+    let load = Load::default();
+    thread::scope(|scope| {
+        // Whatever becomes of the rest, the clients end.
+        let _ending = load.start(scope, primary);
+        pause(random);
+        replica.server.kill();
+        pause(random);
+        replica.restart(Some(primary.server.port()))?;
+        wait_until("the replica is linked again", || replica.is_linked())
+    })?;
+    tally.calls += load.answered.load(Relaxed);
+    tally.partial += 1;
+    let full = primary.figure("sync_full")? - before;
+    ensure!(full == 0, "the replica got everything anew");
+    Ok(())
+}
+
+/// The primary is killed: it goes on with what its file has.
+fn lose_primary(
+    primary: &mut Node,
+    replica: &mut Node,
+    random: &mut Random,
+    tally: &mut Tally,
+) -> Result<()> {
+    let load = Load::default();
+    thread::scope(|scope| {
+        let _ending = load.start(scope, primary);
+        pause(random);
+        primary.server.kill();
+    });
+    tally.calls += load.answered.load(Relaxed);
+    wait_until("the replica has noticed", || Ok(!replica.is_linked()?))?;
+    let theirs = replica.figure("slave_repl_offset")?;
+    primary.restart(None)?;
+    let ours = primary.figure("master_repl_offset")?;
+    let port = primary.server.port().to_string();
+    replica.link.ask(&["REPLICAOF", "127.0.0.1", &port])?;
+    wait_until("the replica is linked again", || replica.is_linked())?;
+    let full = primary.figure("sync_full")?;
+    if theirs <= ours {
+        ensure!(full == 0, "it was at {theirs} of {ours} and got everything anew");
+        tally.partial += 1;
+    } else {
+        ensure!(full == 1, "it was at {theirs}, the primary at {ours} only, and it went on");
+        tally.full += 1;
+    }
+    Ok(())
+}
+
+/// Both have the same, once all has come.
+fn compare(primary: &mut Node, replica: &mut Node, canary: bool) -> Result<()> {
+    primary.link.ask(&["INCR", "rounds"])?;
+    if canary {
+        replica.link.ask(&["CONFIG", "SET", "replica-read-only", "no"])?;
+        replica.link.ask(&["SET", "planted", "1"])?;
+    }
+    let end = primary.figure("master_repl_offset")?;
+    let comes = || Ok(replica.figure("slave_repl_offset")? >= end);
+    wait_until("all has come", comes)?;
+    let digest = |node: &mut Node| node.link.ask(&["DEBUG", "DIGEST"]);
+    let (ours, theirs) = (digest(primary)?, digest(replica)?);
+    ensure!(ours == theirs, "their data differ: {ours:?}, {theirs:?}");
+    Ok(())
+}
+
+impl Node {
+    fn start(backend: &'static str, dir: Directory, primary: Option<u16>) -> Result<Node> {
+        let (server, link) = launch(backend, &dir, primary)?;
+        Ok(Node { backend, dir, server, link })
+    }
+
+    /// Again, on what it left.
+    fn restart(&mut self, primary: Option<u16>) -> Result<()> {
+        (self.server, self.link) = launch(self.backend, &self.dir, primary)?;
+        Ok(())
+    }
+
+    fn info(&mut self) -> Result<String> {
+        let reply = self.link.ask(&["INFO", "everything"])?;
+        Ok(String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned())
+    }
+
+    fn figure(&mut self, name: &str) -> Result<i64> {
+        let info = self.info()?;
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.with_context(|| format!("INFO has no {name}"))?.trim().parse().context("a number")
+    }
+
+    fn is_linked(&mut self) -> Result<bool> {
+        Ok(self.info()?.contains("master_link_status:up"))
+    }
+
+    /// What it has got stands in its file.
+    fn has_log(&mut self) -> Result<bool> {
+        let info = self.info()?;
+        Ok(info.contains("aof_enabled:1") && info.contains("aof_rewrite_in_progress:0"))
+    }
+}
+
+fn launch(backend: &str, dir: &Directory, primary: Option<u16>) -> Result<(Server, Link)> {
+    let path = dir.text()?;
+    let mut options = format!(
+        "--dir {path} --appendonly yes --enable-debug-command yes --save 3600 1000000 \
+         --repl-backlog-size {BACKLOG} --repl-diskless-sync-delay 0"
+    );
+    if let Some(port) = primary {
+        options.push_str(&format!(" --replicaof 127.0.0.1 {port}"));
+    }
+    let options: Vec<&str> = options.split_whitespace().collect();
+    let server = Server::start(&kvasir::launch(backend, 2, &options)?)?;
+    let link = Link::connect(&dir.path().join("socket"))?;
+    Ok((server, link))
+}
+
+/// Clients that write until their server is gone or they are to end.
+#[derive(Default)]
+struct Load {
+    is_over: AtomicBool,
+    answered: AtomicU64,
+}
+
+/// Ends them.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl Load {
+    fn start<'a>(&'a self, scope: &'a thread::Scope<'a, '_>, node: &Node) -> Ending<'a> {
+        for client in 0..CLIENTS {
+            let socket = node.dir.path().join("socket");
+            scope.spawn(move || {
+                let Ok(mut link) = Link::connect(&socket) else { return };
+                while !self.is_over.load(Relaxed) {
+                    // An error is the end of the server.
+                    if self.write(&mut link, client).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Ending(&self.is_over)
+    }
+
+    /// Some of everything: plain, as one, by a script, with a time to live, in another database.
+    fn write(&self, link: &mut Link, client: usize) -> Result<()> {
+        let number = self.answered.fetch_add(1, Relaxed).to_string();
+        let (list, hash) = (format!("list:{client}"), format!("hash:{}", number.len()));
+        let script = "redis.call('INCR', KEYS[1]) return redis.call('SPOP', KEYS[2])";
+        let calls: [&[&str]; 9] = [
+            &["SELECT", if client == 3 { "5" } else { "0" }],
+            &["MULTI"],
+            &["RPUSH", &list, &number],
+            &["HSET", &hash, &number, "x"],
+            &["EXEC"],
+            &["SADD", "set", &number],
+            &["EVAL", script, "2", "count", "set"],
+            &["SET", &number, "short", "PX", "40"],
+            &["LTRIM", &list, "-100", "-1"],
+        ];
+        for call in calls {
+            if link.ask(call)?.is_error() {
+                bail!("it is about to end");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pause(random: &mut Random) {
+    thread::sleep(Duration::from_millis(20 + random.below(LIFE_MS) as u64));
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !condition()? {
+        ensure!(start.elapsed() < DEADLINE, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
