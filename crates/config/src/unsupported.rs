@@ -42,7 +42,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     refused("loadmodule", &[]),
     refused("tls-cluster", &["no"]),
     // Where the data comes from and goes to.
-    refused("cluster-enabled", &["no"]),
     // Everything else, what newer Redis and Valkey have included.
     ignored("active-defrag-cycle-us"),
     ignored("aof-rewrite-cpulist"),
@@ -53,42 +52,19 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("bio-cpulist"),
     ignored("bio_cpulist"),
     ignored("client-default-resp"),
-    ignored("cluster-allow-pubsubshard-when-down"),
-    ignored("cluster-allow-reads-when-down"),
-    ignored("cluster-allow-replica-migration"),
-    ignored("cluster-announce-bus-port"),
     ignored("cluster-announce-client-ipv4"),
     ignored("cluster-announce-client-ipv6"),
     ignored("cluster-announce-client-port"),
     ignored("cluster-announce-client-tls-port"),
-    ignored("cluster-announce-hostname"),
-    ignored("cluster-announce-human-nodename"),
-    ignored("cluster-announce-ip"),
-    ignored("cluster-announce-port"),
-    ignored("cluster-announce-tls-port"),
-    ignored("cluster-blacklist-ttl"),
     ignored("cluster-compatibility-sample-ratio"),
-    ignored("cluster-config-file"),
     ignored("cluster-config-save-behavior"),
     ignored("cluster-databases"),
-    ignored("cluster-link-sendbuf-limit"),
-    ignored("cluster-manual-failover-timeout"),
-    ignored("cluster-migration-barrier"),
-    ignored("cluster-node-timeout"),
     ignored("cluster-ping-interval"),
-    ignored("cluster-port"),
-    ignored("cluster-preferred-endpoint-type"),
-    ignored("cluster-replica-no-failover"),
-    ignored("cluster-replica-validity-factor"),
-    ignored("cluster-require-full-coverage"),
-    ignored("cluster-slave-no-failover"),
-    ignored("cluster-slave-validity-factor"),
     ignored("cluster-slot-migration-handoff-max-lag-bytes"),
     ignored("cluster-slot-migration-log-max-len"),
     ignored("cluster-slot-migration-max-archived-tasks"),
     ignored("cluster-slot-migration-sync-buffer-drain-timeout"),
     ignored("cluster-slot-migration-write-pause-timeout"),
-    ignored("cluster-slot-stats-enabled"),
     ignored("crash-memcheck-enabled"),
     ignored("disable-thp"),
     ignored("dual-channel-replication-enabled"),
@@ -144,6 +120,5 @@ mod tests {
         };
         check("tls-cluster", &["no"], true);
         check("TLS-CLUSTER", &["yes"], false);
-        check("cluster-enabled", &["no"], true);
     }
 }

@@ -109,6 +109,6 @@ fn replica(source: &Source<'_>, primary: &Primary, lines: &mut Lines) {
     lines.field("replica_announced", u8::from(config.is_announced));
 }
 
-pub fn cluster(_: &Source<'_>, lines: &mut Lines) {
-    lines.field("cluster_enabled", 0);
+pub fn cluster(source: &Source<'_>, lines: &mut Lines) {
+    lines.field("cluster_enabled", u8::from(source.shared.cluster.is_some()));
 }
