@@ -30,8 +30,6 @@ use reply::alike;
 const EPOCH_CALLS: usize = 500;
 /// So many calls before a difference are shown.
 const SHOWN: usize = 60;
-/// Where the runs of ci begin.
-const CI_SEED: u64 = 20_261_126;
 /// No reply takes as long, unless a server hangs.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Kvasir's socket, in its directory.
@@ -59,14 +57,6 @@ pub struct Options {
     /// Kvasir's program, instead of building it
     #[arg(long, value_name = "PATH")]
     kvasir: Option<PathBuf>,
-}
-
-impl Options {
-    /// A run for ci: always the same calls.
-    pub fn short(commands: usize, backend: &str, canary: bool) -> Options {
-        let seed = Some(CI_SEED);
-        Options { commands, long: false, seed, backend: backend.into(), canary, kvasir: None }
-    }
 }
 
 pub fn main(options: &Options) -> Result<()> {
