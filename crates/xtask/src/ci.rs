@@ -17,8 +17,8 @@ use kvasir_harness::workspace::{
 };
 use kvasir_torture::fuzz_diff::Peer;
 use kvasir_torture::{
-    abuse, crashes, fuzz_diff, fuzz_memcached, isolation, linear, programs, replay, replicas,
-    robust, snapshots, torture,
+    abuse, crashes, fuzz_diff, isolation, linear, programs, replay, replicas, robust, snapshots,
+    torture,
 };
 
 use crate::{aside, fuzz, licences, missing, sim, tidy};
@@ -41,8 +41,6 @@ const ABUSE_CONNECTIONS: usize = 2000;
 const FUZZ_DIFF_COMMANDS: usize = 200_000;
 /// The other backend only moves bytes differently.
 const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
-/// Calls of memcached's protocol, one by one.
-const FUZZ_MEMCACHED_COMMANDS: usize = 50_000;
 /// Strings are compressed, which few of the commands notice.
 const FUZZ_DIFF_COMMANDS_COMPRESSED: usize = 50_000;
 
@@ -282,15 +280,7 @@ fn differ() -> Result<()> {
     let compressed = Options::short(FUZZ_DIFF_COMMANDS_COMPRESSED, "io_uring", Peer::Redis, false);
     fuzz_diff::main(&compressed.compressed("lz4"))?;
     let canary = Options::short(FUZZ_DIFF_COMMANDS, "io_uring", Peer::Redis, true);
-    expect_failure("fuzz-diff", fuzz_diff::main(&canary), "the planted difference was found")?;
-    differ_from_memcached()
-}
-
-fn differ_from_memcached() -> Result<()> {
-    use fuzz_memcached::Options;
-    fuzz_memcached::main(&Options::short(FUZZ_MEMCACHED_COMMANDS, "io_uring", false))?;
-    let canary = fuzz_memcached::main(&Options::short(FUZZ_MEMCACHED_COMMANDS, "epoll", true));
-    expect_failure("fuzz-memcached", canary, "the planted difference was found")
+    expect_failure("fuzz-diff", fuzz_diff::main(&canary), "the planted difference was found")
 }
 
 fn torment() -> Result<()> {

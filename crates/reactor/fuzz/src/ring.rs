@@ -1,4 +1,5 @@
-//! Whatever a client writes into the memory of its ring, it gets in what it put there, or is closed.
+//! Whatever a client writes into the memory of its ring, the server gets what it put there, or
+//! closes it.
 //!
 //! The input is a list of steps of five bytes: what to do, and a number, little-endian.
 //!

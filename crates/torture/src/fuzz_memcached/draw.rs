@@ -14,8 +14,8 @@ enum Part {
     Id,
 }
 
-/// For who has told none.
-const NO_ID: u64 = 4_000_000_000;
+/// For who has told none: older than any.
+const NO_ID: u64 = 1;
 
 impl Drawn {
     /// As bytes for a server that has told these ids.
@@ -26,6 +26,13 @@ impl Drawn {
             Part::Id => id().into_bytes(),
         });
         bytes.collect::<Vec<_>>().concat()
+    }
+
+    /// A call that deletes the first key.
+    pub fn delete(&self) -> Drawn {
+        let key = self.keys.first().cloned().unwrap_or_default();
+        let request = [b"delete ", &key[..], b"\r\n"].concat();
+        Drawn { keys: vec![key], parts: vec![Part::Bytes(request)] }
     }
 
     pub fn show(&self) -> String {
@@ -70,8 +77,7 @@ const NUMBERS: [&str; 12] = [
     "18446744073709551616",
 ];
 const EXPTIMES: [&str; 8] = ["0", "0", "0", "0", "1000", "-1", "2592000", "x"];
-const VALUES: [&str; 10] =
-    ["", "0", "5", "10", "99", "18446744073709551615", "abc", "1 2", "-1", "7 "];
+const VALUES: [&str; 8] = ["", "0", "5", "10", "99", "18446744073709551614", "abc", "-1"];
 const UNKNOWN: [&str; 10] =
     ["gest a", "GET a", "get", "set a", "mg", "mx a", "incr a", "touch a", "verbosity", "ms a"];
 
@@ -91,11 +97,15 @@ impl Writer<'_> {
     /// Writes a key; now and then one that is none.
     fn key(&mut self) {
         let key = match self.random.below(60) {
-            0 => "k".repeat(250),
+            0 => format!("{:k>250}", self.epoch),
             1 => "k".repeat(251),
-            2 => "\u{1}ctrl".to_string(),
+            2 => format!("\u{1}ctrl{}", self.epoch),
             other => format!("k{}:{}", self.epoch, other % 6),
         };
+        self.put_key(key);
+    }
+
+    fn put_key(&mut self, key: String) {
         self.put(" ");
         self.put(&key);
         self.drawn.keys.push(key.into_bytes());
@@ -115,7 +125,8 @@ impl Writer<'_> {
 
     fn value(&mut self) -> Vec<u8> {
         match self.random.below(6) {
-            0 => self.random.bytes(20),
+            // What is taken for a line may not begin as the binary protocol does.
+            0 => self.random.bytes(20).into_iter().map(|byte| byte & 0x7f).collect(),
             1 => vec![b'v'; self.random.below(3000)],
             _ => self.pick(&VALUES).as_bytes().to_vec(),
         }
@@ -189,8 +200,13 @@ impl Writer<'_> {
     fn get(&mut self) {
         let name = self.pick(&["get", "gets", "gets"]);
         self.put(name);
-        for _ in 0..1 + self.random.below(3) * self.random.below(2) {
-            self.key();
+        match self.random.below(3) {
+            // Of several all are keys: memcached has looked up those before one that is none.
+            0 => (0..3).for_each(|_| {
+                let key = format!("k{}:{}", self.epoch, self.random.below(6));
+                self.put_key(key);
+            }),
+            _ => self.key(),
         }
         self.put("\r\n");
     }
@@ -217,14 +233,15 @@ impl Writer<'_> {
     }
 
     fn id(&mut self) {
-        match self.random.below(5) {
-            0 => self.put("3999999999"),
+        match self.random.below(10) {
+            0 => self.put("17999999999999999999"),
+            1 => self.put("1"),
             _ => self.drawn.parts.push(Part::Id),
         }
     }
 
     fn meta_get(&mut self) {
-        self.meta("mg", "cfhklqstvONTRk");
+        self.meta("mg", "cfkqstvONTRk");
     }
 
     fn meta_set(&mut self) {
@@ -258,7 +275,7 @@ impl Writer<'_> {
             match flag {
                 'O' => self.put("opaque"),
                 'F' => self.number(&["0", "5", "4294967295", "x", ""]),
-                'T' | 'N' | 'R' => self.number(&["0", "1000", "30", "-1", "x", ""]),
+                'T' | 'N' | 'R' => self.number(&["0", "1000", "30", "x", ""]),
                 'J' | 'D' => self.number(&NUMBERS),
                 'M' => self.number(&["S", "A", "I", "D", "E", "R", "P", "+", "-", "x", ""]),
                 'C' => self.id(),

@@ -1,15 +1,18 @@
 //! What must be equal of a reply: all but ids and times that pass.
 
-/// The reply with these taken out, and the id that it tells last.
-pub fn alike(reply: &[u8]) -> (Vec<u8>, Option<u64>) {
-    let (mut out, mut id, mut rest) = (Vec::new(), None, reply);
+/// An id, and the key that it is of, if the reply says which.
+pub type Id = (Option<Vec<u8>>, u64);
+
+/// The reply with these taken out, and the ids that it tells.
+pub fn alike(reply: &[u8]) -> (Vec<u8>, Vec<Id>) {
+    let (mut out, mut ids, mut rest) = (Vec::new(), Vec::new(), reply);
     while !rest.is_empty() {
         let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") else { break };
         let (line, behind) = (&rest[..end], &rest[end + 2..]);
         let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
         let block = match words[..] {
             [b"VALUE", key, flags, len, own] => {
-                id = number(own);
+                ids.extend(number(own).map(|id| (Some(key.to_vec()), id)));
                 out.extend_from_slice(&[b"VALUE", key, flags, len, b"#"].join(&b' '));
                 number(len)
             }
@@ -19,12 +22,12 @@ pub fn alike(reply: &[u8]) -> (Vec<u8>, Option<u64>) {
             }
             [b"VA", len, ref flags @ ..] => {
                 out.extend_from_slice(&[b"VA ", len].concat());
-                meta_flags(flags, &mut out, &mut id);
+                meta_flags(flags, &mut out, &mut ids);
                 number(len)
             }
             [first @ (b"HD" | b"NS" | b"EX" | b"NF" | b"EN"), ref flags @ ..] => {
                 out.extend_from_slice(first);
-                meta_flags(flags, &mut out, &mut id);
+                meta_flags(flags, &mut out, &mut ids);
                 None
             }
             _ => {
@@ -40,16 +43,16 @@ pub fn alike(reply: &[u8]) -> (Vec<u8>, Option<u64>) {
         }
     }
     out.extend_from_slice(rest);
-    (out, id)
+    (out, ids)
 }
 
 /// `c`, an id; `t` and `l`, which grow old.
-fn meta_flags(flags: &[&[u8]], out: &mut Vec<u8>, id: &mut Option<u64>) {
+fn meta_flags(flags: &[&[u8]], out: &mut Vec<u8>, ids: &mut Vec<Id>) {
     for flag in flags {
         out.push(b' ');
         match flag {
             [b'c', own @ ..] if number(own).is_some() => {
-                *id = number(own);
+                ids.extend(number(own).map(|id| (None, id)));
                 out.extend_from_slice(b"c#");
             }
             [kind @ (b't' | b'l'), time @ ..] if number(time).is_some() => {
@@ -70,13 +73,17 @@ mod tests {
 
     #[test]
     fn ids_and_times_are_left_out_and_values_are_not() {
-        for (reply, expect, id) in [
-            ("STORED\r\n", "STORED\r\n", None),
-            ("VALUE a 1 2 77\r\nc1\r\nEND\r\n", "VALUE a 1 2 #\r\nc1\r\nEND\r\n", Some(77)),
-            ("VA 4 t-1 c9 s4\r\nt5 c\r\n", "VA 4 t-1 c# s4\r\nt5 c\r\n", Some(9)),
-            ("HD t50 l0 kt5\r\n", "HD t# l# kt5\r\n", None),
+        for (reply, expect, ids) in [
+            ("STORED\r\n", "STORED\r\n", vec![]),
+            (
+                "VALUE a 1 2 77\r\nc1\r\nEND\r\n",
+                "VALUE a 1 2 #\r\nc1\r\nEND\r\n",
+                vec![(Some(b"a".to_vec()), 77)],
+            ),
+            ("VA 4 t-1 c9 s4\r\nt5 c\r\n", "VA 4 t-1 c# s4\r\nt5 c\r\n", vec![(None, 9)]),
+            ("HD t50 l0 kt5\r\n", "HD t# l# kt5\r\n", vec![]),
         ] {
-            assert_eq!(alike(reply.as_bytes()), (expect.as_bytes().to_vec(), id));
+            assert_eq!(alike(reply.as_bytes()), (expect.as_bytes().to_vec(), ids));
         }
     }
 }
