@@ -92,6 +92,10 @@ _kvasir_server() {
             --memcached-unixsocket
             --memcached-unixsocketperm
             --memcached-item-size-max
+            --ring-size
+            --ring-size-max
+            --ring-clients-max
+            --ring-spin
             --tls-port
             --tls-memcached
             --tls-cert-file
@@ -255,6 +259,9 @@ _kvasir_server() {
             --propagation-error-behavior
             --rdb-del-sync-files
             --shutdown-timeout
+            --analytics-memory
+            --analytics-threads
+            --analytics-reader-timeout
             --sanitize-dump-payload
             --dynamic-hz
             --activerehashing
