@@ -5,7 +5,6 @@ const REASONS: &[(&str, &str)] = &[
     ("active-defrag", DEFRAGMENTATION),
     ("aof", LOGGING),
     ("bgsave", CPULIST),
-    ("bind-source-addr", "the server connects to nobody"),
     ("bio", CPULIST),
     ("client-default-resp", "a client begins with RESP2 and may ask for RESP3 by HELLO"),
     ("cluster", "there is no cluster yet"),

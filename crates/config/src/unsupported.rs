@@ -50,7 +50,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("aof_rewrite_cpulist"),
     ignored("bgsave-cpulist"),
     ignored("bgsave_cpulist"),
-    ignored("bind-source-addr"),
     ignored("bio-cpulist"),
     ignored("bio_cpulist"),
     ignored("client-default-resp"),

@@ -85,7 +85,7 @@ impl Writer<'_> {
     }
 
     fn pick(&mut self, texts: &[&'static str]) -> &'static str {
-        *self.random.pick::<&'static str>(texts)
+        self.random.pick::<&'static str>(texts)
     }
 
     /// Writes a key; now and then one that is none.
