@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn keys_to_be_moved() {
-        let keys = &[KeySpec::range(MOVED, 3, 0, 1)];
-        let spec = Spec { name: "migrate", keys, ..Spec::BLANK };
+        const KEYS: &[KeySpec] = &[KeySpec::range(MOVED, 3, 0, 1)];
+        let spec = Spec { name: "migrate", keys: KEYS, ..Spec::BLANK };
         for (call, expect) in
             [("MIGRATE h 1 k 0 9 AUTH keys x", vec![3]), ("MIGRATE h 1 k 0 9 KEYS", vec![3])]
         {
