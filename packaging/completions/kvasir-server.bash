@@ -65,6 +65,14 @@ _kvasir_server() {
     --repl-diskless-load) words="disabled on-empty-db swapdb flush-before-load" ;;
     --propagation-error-behavior) words="ignore panic panic-on-replicas" ;;
     --rdb-del-sync-files) words="yes no" ;;
+    --cluster-enabled) words="yes no" ;;
+    --cluster-preferred-endpoint-type) words="ip hostname unknown-endpoint" ;;
+    --cluster-require-full-coverage) words="yes no" ;;
+    --cluster-allow-reads-when-down) words="yes no" ;;
+    --cluster-allow-pubsubshard-when-down) words="yes no" ;;
+    --cluster-allow-replica-migration) words="yes no" ;;
+    --cluster-replica-no-failover) words="yes no" ;;
+    --cluster-slot-stats-enabled) words="yes no" ;;
     --sanitize-dump-payload) words="no yes clients" ;;
     --dynamic-hz) words="yes no" ;;
     --activerehashing) words="yes no" ;;
@@ -260,6 +268,28 @@ _kvasir_server() {
             --propagation-error-behavior
             --rdb-del-sync-files
             --shutdown-timeout
+            --cluster-enabled
+            --cluster-config-file
+            --cluster-node-timeout
+            --cluster-port
+            --cluster-announce-ip
+            --cluster-announce-port
+            --cluster-announce-tls-port
+            --cluster-announce-bus-port
+            --cluster-announce-hostname
+            --cluster-announce-human-nodename
+            --cluster-preferred-endpoint-type
+            --cluster-require-full-coverage
+            --cluster-allow-reads-when-down
+            --cluster-allow-pubsubshard-when-down
+            --cluster-allow-replica-migration
+            --cluster-migration-barrier
+            --cluster-replica-no-failover
+            --cluster-replica-validity-factor
+            --cluster-manual-failover-timeout
+            --cluster-blacklist-ttl
+            --cluster-link-sendbuf-limit
+            --cluster-slot-stats-enabled
             --analytics-memory
             --analytics-threads
             --analytics-reader-timeout
