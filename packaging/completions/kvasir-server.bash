@@ -259,6 +259,9 @@ _kvasir_server() {
             --propagation-error-behavior
             --rdb-del-sync-files
             --shutdown-timeout
+            --analytics-memory
+            --analytics-threads
+            --analytics-reader-timeout
             --sanitize-dump-payload
             --dynamic-hz
             --activerehashing
