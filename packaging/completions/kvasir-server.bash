@@ -245,6 +245,7 @@ _kvasir_server() {
             --min-replicas-max-lag
             --masterauth
             --masteruser
+            --bind-source-addr
             --replica-announce-ip
             --replica-announce-port
             --replica-announced

@@ -25,7 +25,8 @@ pub static ROWS: &[Row] = &[
         "\
 What all exports and graphs together may take in memory, beside the data;
 maxmemory does not count it. A graph that needs more is refused before it
-starts, an export whose reader is too slow for it is given up. 0: there are none.",
+starts, an export whose reader is too slow for it is given up. 0: there are
+none.",
     ),
     Row::new(
         "analytics-threads",
@@ -45,6 +46,7 @@ way to clients. 0: half of the processors.",
         field!(analytics.reader_timeout),
         "\
 Seconds after which an export is given up whose reader asks for nothing more,
-though there is something for it. What is changed meanwhile has to be kept for it.",
+though there is something for it. What is changed meanwhile has to be kept for
+it.",
     ),
 ];

@@ -13,6 +13,7 @@ pub mod analytics;
 pub mod aof;
 pub mod arguments;
 pub mod buffers;
+pub mod cluster;
 pub mod command;
 pub mod field;
 pub mod kind;
@@ -108,6 +109,7 @@ pub struct Config {
     pub persistence: persistence::Persistence,
     pub aof: aof::AofConfig,
     pub replication: replication::ReplicationConfig,
+    pub cluster: cluster::ClusterConfig,
     pub analytics: analytics::AnalyticsConfig,
     /// Empty: nobody has said so.
     pub availability_zone: Vec<u8>,

@@ -416,7 +416,7 @@ mod tests {
             (r#"timeout "1"#, r#"timeout "1"#, "Unbalanced quotes in configuration line"),
             ("save 900", "save 900", "Invalid save parameters"),
             ("dir /nosuch/dir", "dir /nosuch/dir", "No such file or directory (os error 2)"),
-            ("cluster-enabled yes", "cluster-enabled yes", "there is no cluster yet"),
+            ("loadmodule x", "loadmodule x", "modules are not supported"),
         ];
         for (text, line, reason) in cases {
             check_error(text, &format!("1\n>>> '{line}'\n{reason}"));

@@ -35,6 +35,8 @@ pub struct ReplicationConfig {
     pub primary: Vec<String>,
     pub primary_auth: Vec<u8>,
     pub primary_user: Vec<u8>,
+    /// Empty: whatever the system takes.
+    pub source_address: Vec<u8>,
     pub announce_ip: Vec<u8>,
     /// 0: that of `port`.
     pub announce_port: u16,
@@ -311,6 +313,16 @@ CLIENT DURABILITY REPLICAS asks it of one connection. 0: nothing is waited for."
         "The user of `masterauth`. Empty: the default one.",
     )
     .aliases(&["primaryuser"]),
+    Row::new(
+        "bind-source-addr",
+        Group::Replication,
+        Kind::Text,
+        "",
+        field!(replication.source_address),
+        "\
+The address from which this server connects to its primary. Empty, or not this
+machine's: what the system takes.",
+    ),
     Row::new(
         "replica-announce-ip",
         Group::Replication,

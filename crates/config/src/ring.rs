@@ -23,9 +23,9 @@ pub const SIZE: Row = Row::new(
     "256kb",
     field!(ring.size),
     "\
-Bytes of each of the two ways of a ring (CLIENT RING), where the client asks for no
-other size; rounded up to a power of two. A ring that fits into the processor's
-cache is fastest. Memory is taken when it is first used.",
+Bytes of each of the two ways of a ring (CLIENT RING), where the client asks
+for no other size; rounded up to a power of two. A ring that fits into the
+processor's cache is fastest. Memory is taken when it is first used.",
 );
 
 pub const SIZE_MAX: Row = Row::new(
@@ -44,8 +44,8 @@ pub const CLIENTS_MAX: Row = Row::new(
     "128",
     field!(ring.clients_max),
     "\
-Connections that may have a ring at a time; each takes two more descriptors. 0: none
-may.",
+Connections that may have a ring at a time; each takes two more descriptors. 0:
+none may.",
 )
 .at_start();
 
@@ -56,9 +56,9 @@ pub const SPIN: Row = Row::new(
     "20",
     field!(ring.spin),
     "\
-Microseconds for which a worker, once a ring has brought something, looks whether
-another request comes before it sleeps. It takes processor time for a shorter way;
-where it finds nothing it is done ever more seldom. On a machine of one core, and
-with 0, never.",
+Microseconds for which a worker, once a ring has brought something, looks
+whether another request comes before it sleeps. It takes processor time for a
+shorter way; where it finds nothing it is done ever more seldom. On a machine
+of one core, and with 0, never.",
 )
 .at_start();

@@ -36,6 +36,7 @@ pub enum Group {
     Process,
     Monitoring,
     Replication,
+    Cluster,
     Analytics,
     Compatibility,
 }
@@ -90,6 +91,7 @@ impl Group {
         Group::Process,
         Group::Monitoring,
         Group::Replication,
+        Group::Cluster,
         Group::Analytics,
         Group::Compatibility,
     ];
@@ -107,6 +109,7 @@ impl Group {
             Group::Process => "Process and log",
             Group::Monitoring => "Monitoring",
             Group::Replication => "Replication",
+            Group::Cluster => "Cluster",
             Group::Analytics => "Exports and graphs",
             Group::Compatibility => "For files and tests of others",
         }

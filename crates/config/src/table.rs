@@ -6,8 +6,8 @@
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Otherwise, Place, Row};
 use crate::{
-    IoBackend, PubsubDefault, WhoMay, analytics, aof, buffers, memcached, memory, operations,
-    persistence, replication, ring, testing, tls,
+    IoBackend, PubsubDefault, WhoMay, analytics, aof, buffers, cluster, memcached, memory,
+    operations, persistence, replication, ring, testing, tls,
 };
 
 /// More workers than this gain nothing that has been measured.
@@ -51,7 +51,8 @@ the command that removes them.";
 
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
-    let last = replication::ROWS.iter().chain(analytics::ROWS).chain(testing::ROWS);
+    let last = replication::ROWS.iter().chain(cluster::ROWS).chain(analytics::ROWS);
+    let last = last.chain(testing::ROWS);
     OPTIONS.iter().chain(&aof::ROWS).chain(operations::OPTIONS).chain(last)
 }
 

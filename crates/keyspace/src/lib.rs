@@ -42,6 +42,7 @@ pub mod rng;
 pub mod serial;
 pub mod set_probe;
 pub mod set_value;
+pub mod slot_keys;
 pub mod snapshot;
 pub mod sorted_set_value;
 pub mod spec;

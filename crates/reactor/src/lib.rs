@@ -20,6 +20,7 @@ mod event;
 mod file_ring;
 pub mod limits;
 mod memory;
+pub mod outgoing;
 mod payload;
 pub mod random;
 mod reactor;

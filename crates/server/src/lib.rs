@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod analytics;
+pub mod bus;
 pub mod calls;
 pub mod clients;
+pub mod cluster;
 pub mod commands;
 pub mod following;
 pub mod info;

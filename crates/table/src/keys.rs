@@ -118,6 +118,7 @@ fn keys_word(args: Args<'_>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kvasir_keyspace::spec::KeySpec;
     use kvasir_resp::args::ArgsBuf;
 
     fn check(call: &str, expect: &[(usize, KeyFlags)]) {
@@ -146,7 +147,18 @@ mod tests {
         check("GEORADIUS k 1 2 3 km STORE a STOREDIST b", &[(1, READ), (9, OVERWRITE)]);
         check("GEORADIUSBYMEMBER k m 3 km ASC STORE", &[(1, READ)]);
         check("GEORADIUS k 1 2 3 STORE a", &[(1, READ), (6, OVERWRITE)]);
-        check("MIGRATE h 1 k 0 9 AUTH keys x", &[(3, MOVED)]);
-        check("MIGRATE h 1 k 0 9 KEYS", &[(3, MOVED)]);
+    }
+
+    #[test]
+    fn keys_to_be_moved() {
+        const KEYS: &[KeySpec] = &[KeySpec::range(MOVED, 3, 0, 1)];
+        let spec = Spec { name: "migrate", keys: KEYS, ..Spec::BLANK };
+        for (call, expect) in
+            [("MIGRATE h 1 k 0 9 AUTH keys x", vec![3]), ("MIGRATE h 1 k 0 9 KEYS", vec![3])]
+        {
+            let (args, mut found): (ArgsBuf, _) = (call.split(' ').collect(), Vec::new());
+            each_key_used(&spec, args.as_args(), |arg, _| found.push(arg)).unwrap();
+            assert_eq!(found, expect, "{call}");
+        }
     }
 }

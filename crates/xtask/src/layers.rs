@@ -18,6 +18,7 @@ use crate::source::Source;
 const ORDER: &[&str] = &[
     "start",
     "commands",
+    "bus",
     "following",
     "loading",
     "info",
@@ -26,6 +27,7 @@ const ORDER: &[&str] = &[
     "state",
     "analytics",
     "store",
+    "cluster",
     "workers",
     "replicas",
     "scripts",

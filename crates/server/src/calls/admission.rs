@@ -6,11 +6,13 @@
 
 use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
 use crate::calls::admit::{Scene, admit};
+use crate::calls::routing::{self, Route};
 use crate::scripts::writes::may_write;
 use crate::state::connection::{Connection, messages};
 use crate::state::shared::Shared;
@@ -28,9 +30,9 @@ const NO_REPLICAS: Error = Error::fixed("NOREPLICAS Not enough good replicas to 
 pub fn check(
     scene: Scene<'_>,
     connection: &mut Connection,
-    entry: &Entry,
-    args: Args<'_>,
-) -> Result<(), Error> {
+    (entry, args): (&Entry, Args<'_>),
+    planned: Option<&[KeyAt]>,
+) -> Result<Route, Error> {
     // A container is only called without a word, which its arity tells.
     if !entry.spec.accepts_count(args.len()) {
         return Err(Error::wrong_arity(&entry.full_name));
@@ -39,6 +41,10 @@ pub fn check(
         check_protected(&scene.core.config, connection.client.is_local, entry)?;
     }
     admit(scene, connection, entry, args)?;
+    let route = match &scene.shared.cluster {
+        None => Route::Here,
+        Some(node) => routing::route(scene.shared, node, connection, (entry, args), planned)?,
+    };
     messages::check_mode(connection, entry)?;
     if (connection.listening.is_monitor || connection.is_replicating()) && touches_data(entry) {
         return Err(Error::fixed("ERR Replica can't interact with the keyspace"));
@@ -62,7 +68,7 @@ pub fn check(
         scene.shared.aof.check_write()?;
         check_replicas(scene.shared, &scene.core.config, scene.core.env.now_ms)?;
     }
-    Ok(())
+    Ok(route)
 }
 
 /// Fails if no client may write: to a replica, or while fewer replicas follow than are wanted.

@@ -14,5 +14,6 @@ pub mod login;
 pub mod monitoring;
 pub mod notifications;
 pub mod planning;
+pub mod routing;
 pub mod subscriber;
 pub mod tracking;

@@ -6,6 +6,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::spec::Group;
 use kvasir_resp::args::Args;
+use kvasir_table::keys::each_key_used;
 use kvasir_table::{Entry, Handler, ServerHandler, Way};
 
 /// Appends the keys of a call whose arguments have the right number; none on an error. Of the
@@ -28,7 +29,7 @@ pub fn plan_keys(
         // A call that does not say where its keys are fails when it is run.
         Handler::Server(ServerHandler { way: Way::Session, .. }) => {
             let find = |arg, _| keys.push(KeyAt::new(args, arg, db));
-            plan::each_key(entry.spec, args, find).map_err(|_| Error::SYNTAX)
+            each_key_used(entry.spec, args, find).map_err(|_| Error::SYNTAX)
         }
         Handler::Server(_) => Ok(()),
     };

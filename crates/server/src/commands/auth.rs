@@ -123,6 +123,7 @@ fn parse_protocol(version: &[u8]) -> Result<Protocol, Error> {
 
 fn write_hello(cx: &mut ServerCx<'_>) {
     let id = cx.connection.client.id as i64;
+    let mode = if cx.shared.cluster.is_some() { "cluster" } else { "standalone" };
     let zone = cx.core.config.availability_zone.clone();
     let reply = cx.reply();
     let protocol = protocol_number(reply.protocol());
@@ -135,7 +136,7 @@ fn write_hello(cx: &mut ServerCx<'_>) {
         reply.bulk(field.as_bytes());
         reply.integer(value);
     }
-    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+    for (field, value) in [("mode", mode), ("role", "master")] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }

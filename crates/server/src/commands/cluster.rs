@@ -1,11 +1,14 @@
-//! CLUSTER and its kin, as a server answers that is no part of a cluster.
+//! The rows of CLUSTER and its kin, and what their functions have in common.
 
+use kvasir_cluster::slots::SLOTS;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
-use kvasir_structures::crc16;
+use kvasir_resp::number::parse_integer;
 
-use crate::commands::{ANY_TIME_FAST, help_spec};
+use crate::cluster::Node;
+use crate::commands::{ANY_TIME_FAST, cluster_change, cluster_view, help_spec, write_help};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::connection::Asks;
 
 pub static COMMANDS: &[&ServerCommand] = &[&CLUSTER, &ASKING, &READONLY, &READWRITE];
 
@@ -18,8 +21,42 @@ const CHANGING: Flags = ADMIN.union(Flags::NO_ASYNC_LOADING);
 const OF_CLUSTER: Spec =
     Spec { since: "3.0.0", group: Group::Cluster, arity: 2, flags: Flags::STALE, ..Spec::BLANK };
 
-fn refuse(_: &mut ServerCx<'_>) -> Result<(), Error> {
-    Err(DISABLED)
+/// This node, if it is one of a cluster.
+pub fn node(cx: &ServerCx<'_>) -> Result<&'static Node, Error> {
+    cx.shared.cluster.as_ref().ok_or(DISABLED)
+}
+
+/// A slot, or why a word names none.
+pub fn slot(word: &[u8]) -> Result<u16, Error> {
+    let slot = parse_integer(word).and_then(|slot| u16::try_from(slot).ok());
+    slot.filter(|slot| *slot < SLOTS).ok_or(Error::fixed("ERR Invalid or out of range slot"))
+}
+
+fn asking(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    node(cx)?;
+    cx.connection.routing.asks = Asks::Next;
+    cx.reply().ok();
+    Ok(())
+}
+
+fn readonly(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    node(cx)?;
+    cx.connection.routing.reads_replicas = true;
+    cx.reply().ok();
+    Ok(())
+}
+
+fn readwrite(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    node(cx)?;
+    cx.connection.routing.reads_replicas = false;
+    cx.reply().ok();
+    Ok(())
+}
+
+fn help(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    node(cx)?;
+    write_help(&mut cx.connection.reply, "CLUSTER", HELP);
+    Ok(())
 }
 
 static ASKING: ServerCommand = ServerCommand {
@@ -31,7 +68,7 @@ static ASKING: ServerCommand = ServerCommand {
         categories: Categories::CONNECTION,
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(asking),
 };
 
 static READONLY: ServerCommand = ServerCommand {
@@ -43,7 +80,7 @@ static READONLY: ServerCommand = ServerCommand {
         categories: Categories::CONNECTION,
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(readonly),
 };
 
 static READWRITE: ServerCommand = ServerCommand {
@@ -55,7 +92,7 @@ static READWRITE: ServerCommand = ServerCommand {
         categories: Categories::CONNECTION,
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(readwrite),
 };
 
 static CLUSTER: ServerCommand = ServerCommand {
@@ -85,6 +122,7 @@ static CLUSTER: ServerCommand = ServerCommand {
         &CLUSTER_LINKS,
         &CLUSTER_MEET,
         &CLUSTER_MYID,
+        &CLUSTER_MYSHARDID,
         &CLUSTER_NODES,
         &CLUSTER_REPLICAS,
         &CLUSTER_REPLICATE,
@@ -94,19 +132,13 @@ static CLUSTER: ServerCommand = ServerCommand {
         &CLUSTER_SETSLOT,
         &CLUSTER_SHARDS,
         &CLUSTER_SLAVES,
+        &CLUSTER_SLOT_STATS,
         &CLUSTER_SLOTS,
     ]),
 };
 
 static CLUSTER_HELP: ServerCommand =
-    ServerCommand { spec: help_spec("5.0.0", Group::Cluster), run: ServerRun::Plain(refuse) };
-
-/// The slot is a matter of the key alone; Valkey tells it without a cluster too.
-fn keyslot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let slot = crc16::slot_of(&cx.args[2]);
-    cx.reply().integer(i64::from(slot));
-    Ok(())
-}
+    ServerCommand { spec: help_spec("5.0.0", Group::Cluster), run: ServerRun::Plain(help) };
 
 static CLUSTER_ADDSLOTS: ServerCommand = ServerCommand {
     spec: Spec {
@@ -118,7 +150,7 @@ static CLUSTER_ADDSLOTS: ServerCommand = ServerCommand {
         arguments: &[Argument::integer("slot").multiple()],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::add_slots),
 };
 
 static CLUSTER_ADDSLOTSRANGE: ServerCommand = ServerCommand {
@@ -136,7 +168,7 @@ static CLUSTER_ADDSLOTSRANGE: ServerCommand = ServerCommand {
         .multiple()],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::add_ranges),
 };
 
 static CLUSTER_BUMPEPOCH: ServerCommand = ServerCommand {
@@ -147,7 +179,7 @@ static CLUSTER_BUMPEPOCH: ServerCommand = ServerCommand {
         tips: &["nondeterministic_output"],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::bump_epoch),
 };
 
 static CLUSTER_COUNT_FAILURE_REPORTS: ServerCommand = ServerCommand {
@@ -161,7 +193,7 @@ static CLUSTER_COUNT_FAILURE_REPORTS: ServerCommand = ServerCommand {
         arguments: &[Argument::string("node-id")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::count_failure_reports),
 };
 
 static CLUSTER_COUNTKEYSINSLOT: ServerCommand = ServerCommand {
@@ -172,7 +204,7 @@ static CLUSTER_COUNTKEYSINSLOT: ServerCommand = ServerCommand {
         arguments: &[Argument::integer("slot")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::count_keys_in_slot),
 };
 
 static CLUSTER_DELSLOTS: ServerCommand = ServerCommand {
@@ -185,7 +217,7 @@ static CLUSTER_DELSLOTS: ServerCommand = ServerCommand {
         arguments: &[Argument::integer("slot").multiple()],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::delete_slots),
 };
 
 static CLUSTER_DELSLOTSRANGE: ServerCommand = ServerCommand {
@@ -203,7 +235,7 @@ static CLUSTER_DELSLOTSRANGE: ServerCommand = ServerCommand {
         .multiple()],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::delete_ranges),
 };
 
 static CLUSTER_FAILOVER: ServerCommand = ServerCommand {
@@ -219,7 +251,7 @@ static CLUSTER_FAILOVER: ServerCommand = ServerCommand {
         .optional()],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::failover),
 };
 
 static CLUSTER_FLUSHSLOTS: ServerCommand = ServerCommand {
@@ -229,7 +261,7 @@ static CLUSTER_FLUSHSLOTS: ServerCommand = ServerCommand {
         flags: CHANGING,
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::flush_slots),
 };
 
 static CLUSTER_FORGET: ServerCommand = ServerCommand {
@@ -241,7 +273,7 @@ static CLUSTER_FORGET: ServerCommand = ServerCommand {
         arguments: &[Argument::string("node-id")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::forget),
 };
 
 static CLUSTER_GETKEYSINSLOT: ServerCommand = ServerCommand {
@@ -254,7 +286,7 @@ static CLUSTER_GETKEYSINSLOT: ServerCommand = ServerCommand {
         arguments: &[Argument::integer("slot"), Argument::integer("count")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::get_keys_in_slot),
 };
 
 static CLUSTER_INFO: ServerCommand = ServerCommand {
@@ -264,7 +296,7 @@ static CLUSTER_INFO: ServerCommand = ServerCommand {
         tips: &["nondeterministic_output"],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::info),
 };
 
 static CLUSTER_KEYSLOT: ServerCommand = ServerCommand {
@@ -276,7 +308,7 @@ static CLUSTER_KEYSLOT: ServerCommand = ServerCommand {
         arguments: &[Argument::string("key")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(keyslot),
+    run: ServerRun::Plain(cluster_view::key_slot),
 };
 
 static CLUSTER_LINKS: ServerCommand = ServerCommand {
@@ -288,7 +320,7 @@ static CLUSTER_LINKS: ServerCommand = ServerCommand {
         tips: &["nondeterministic_output"],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::links),
 };
 
 static CLUSTER_MEET: ServerCommand = ServerCommand {
@@ -305,12 +337,12 @@ static CLUSTER_MEET: ServerCommand = ServerCommand {
         ],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::meet),
 };
 
 static CLUSTER_MYID: ServerCommand = ServerCommand {
     spec: Spec { name: "myid", summary: "Tells this node's id.", ..OF_CLUSTER },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::my_id),
 };
 
 static CLUSTER_NODES: ServerCommand = ServerCommand {
@@ -321,7 +353,7 @@ static CLUSTER_NODES: ServerCommand = ServerCommand {
         tips: &["nondeterministic_output"],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::nodes),
 };
 
 static CLUSTER_REPLICAS: ServerCommand = ServerCommand {
@@ -335,7 +367,7 @@ static CLUSTER_REPLICAS: ServerCommand = ServerCommand {
         arguments: &[Argument::string("node-id")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::replicas),
 };
 
 static CLUSTER_REPLICATE: ServerCommand = ServerCommand {
@@ -347,7 +379,7 @@ static CLUSTER_REPLICATE: ServerCommand = ServerCommand {
         arguments: &[Argument::string("node-id")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::replicate),
 };
 
 static CLUSTER_RESET: ServerCommand = ServerCommand {
@@ -364,7 +396,7 @@ static CLUSTER_RESET: ServerCommand = ServerCommand {
         .optional()],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::reset),
 };
 
 static CLUSTER_SAVECONFIG: ServerCommand = ServerCommand {
@@ -374,7 +406,7 @@ static CLUSTER_SAVECONFIG: ServerCommand = ServerCommand {
         flags: CHANGING,
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_change::save_config),
 };
 
 static CLUSTER_SET_CONFIG_EPOCH: ServerCommand = ServerCommand {
@@ -386,7 +418,7 @@ static CLUSTER_SET_CONFIG_EPOCH: ServerCommand = ServerCommand {
         arguments: &[Argument::integer("config-epoch")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::set_config_epoch),
 };
 
 static CLUSTER_SETSLOT: ServerCommand = ServerCommand {
@@ -409,7 +441,7 @@ static CLUSTER_SETSLOT: ServerCommand = ServerCommand {
         ],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::World(cluster_change::set_slot),
 };
 
 static CLUSTER_SHARDS: ServerCommand = ServerCommand {
@@ -421,7 +453,7 @@ static CLUSTER_SHARDS: ServerCommand = ServerCommand {
         tips: &["nondeterministic_output"],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::shards),
 };
 
 static CLUSTER_SLAVES: ServerCommand = ServerCommand {
@@ -435,7 +467,7 @@ static CLUSTER_SLAVES: ServerCommand = ServerCommand {
         arguments: &[Argument::string("node-id")],
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::replicas),
 };
 
 static CLUSTER_SLOTS: ServerCommand = ServerCommand {
@@ -451,5 +483,88 @@ static CLUSTER_SLOTS: ServerCommand = ServerCommand {
         deprecated: Some(("7.0.0", "`CLUSTER SHARDS`")),
         ..OF_CLUSTER
     },
-    run: ServerRun::Plain(refuse),
+    run: ServerRun::Plain(cluster_view::slots),
 };
+
+static CLUSTER_MYSHARDID: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "myshardid",
+        summary: "Tells the id of this node's shard.",
+        since: "7.2.0",
+        tips: &["nondeterministic_output"],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(cluster_view::my_shard_id),
+};
+
+static CLUSTER_SLOT_STATS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "slot-stats",
+        summary: "Counts the keys of this node's slots.",
+        since: "8.0.0",
+        complexity: "O(N) in the number of slots, O(N*log(N)) where they are ordered",
+        arity: -4,
+        flags: Flags::STALE.union(Flags::LOADING),
+        tips: &["nondeterministic_output", "request_policy:all_shards"],
+        arguments: &[Argument::one_of(
+            "filter",
+            &[
+                Argument::block(
+                    "slotsrange",
+                    &[Argument::integer("start-slot"), Argument::integer("end-slot")],
+                )
+                .token("SLOTSRANGE"),
+                Argument::block(
+                    "orderby",
+                    &[
+                        Argument::string("metric"),
+                        Argument::integer("limit").token("LIMIT").optional(),
+                        Argument::one_of(
+                            "order",
+                            &[Argument::word("asc", "ASC"), Argument::word("desc", "DESC")],
+                        )
+                        .optional(),
+                    ],
+                )
+                .token("ORDERBY"),
+            ],
+        )],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::Plain(cluster_view::slot_stats),
+};
+
+static HELP: &[&str] = &[
+    "ADDSLOTS <slot> [<slot> ...], ADDSLOTSRANGE <start slot> <end slot> [...]",
+    "    Gives slots that nobody has to this node.",
+    "BUMPEPOCH",
+    "    Takes a new configuration epoch.",
+    "COUNT-FAILURE-REPORTS <node-id>",
+    "    How many nodes say that this one is not reachable.",
+    "COUNTKEYSINSLOT <slot>, GETKEYSINSLOT <slot> <count>",
+    "    How many keys of a slot there are here; some of them.",
+    "DELSLOTS <slot> [<slot> ...], DELSLOTSRANGE <start slot> <end slot> [...], FLUSHSLOTS",
+    "    Has this node forget who owns these slots, or all of its own.",
+    "FAILOVER [FORCE|TAKEOVER]",
+    "    Lets this replica take over from its master.",
+    "FORGET <node-id>",
+    "    Removes a node from the table, for a minute at least.",
+    "INFO, LINKS, MYID, MYSHARDID, NODES, SHARDS, SLOTS, SLOT-STATS",
+    "    What this node knows of the cluster.",
+    "KEYSLOT <key>",
+    "    The slot of a key.",
+    "MEET <ip> <port> [<bus-port>]",
+    "    Makes this node and another known to each other.",
+    "REPLICAS <node-id>",
+    "    Lists the replicas of a master.",
+    "REPLICATE <node-id>",
+    "    Makes this node a replica.",
+    "RESET [HARD|SOFT]",
+    "    Has this node forget the cluster.",
+    "SAVECONFIG",
+    "    Writes nodes.conf.",
+    "SET-CONFIG-EPOCH <epoch>",
+    "    Sets the epoch of a node that knows nobody.",
+    "SETSLOT <slot> (IMPORTING|MIGRATING|STABLE|NODE <node-id>)",
+    "    Begins or ends the move of a slot.",
+];

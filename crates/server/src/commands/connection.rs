@@ -87,6 +87,9 @@ static SELECT: ServerCommand = ServerCommand {
 
 fn select(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let db = db_index(&cx.shared.keyspace, &cx.args[1])?;
+    if db != DbIndex(0) && cx.shared.cluster.is_some() {
+        return Err(Error::fixed("ERR SELECT is not allowed in cluster mode"));
+    }
     set_db(cx, db);
     cx.reply().ok();
     Ok(())

@@ -15,7 +15,9 @@ use kvasir_resp::number::parse_integer;
 use kvasir_table::Handler;
 
 use crate::commands::config::rewrite_all;
-use crate::commands::{ANY_TIME_ADMIN, debug_protocol, is_word, saving, unknown_word, write_help};
+use crate::commands::{
+    ANY_TIME_ADMIN, cluster_debug, debug_protocol, is_word, saving, unknown_word, write_help,
+};
 use crate::info::crash;
 use crate::loading::again;
 use crate::log::warning;
@@ -67,6 +69,9 @@ fn debug(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         (b"pause-cron", 3) => turn(cx, |debugging| &debugging.pauses_cron),
         (b"set-disable-deny-scripts", 3) => turn(cx, |debugging| &debugging.frees_scripts),
         (b"set-skip-checksum-validation", 3) => turn(cx, |debugging| &debugging.skips_checksums),
+        (b"clusterlink", 5) => return cluster_debug::kill_link(cx),
+        (b"drop-cluster-packet-filter", 3) => return cluster_debug::drop_packets(cx),
+        (b"close-cluster-link-on-packet-drop", 3) => return cluster_debug::close_on_drop(cx),
         (b"dict-resizing", 3) => cx.reply().ok(),
         (b"aof-flush-sleep", 3) => aof_flush_sleep(cx),
         (b"quicklist-packed-threshold", 3) => return packed_threshold(cx),
@@ -94,6 +99,10 @@ static HELP: &[&str] = &[
     "    Ends the server as such a failure would, with a crash report but for SEGFAULT.",
     "CHANGE-REPL-ID",
     "    Gives the data another replication id.",
+    "CLUSTERLINK KILL <to|from|all> <node-id>",
+    "    Closes links to a node, or from it.",
+    "CLOSE-CLUSTER-LINK-ON-PACKET-DROP <0|1>",
+    "    Whether a link is closed over which a packet came that is not looked at.",
     "CONFIG-REWRITE-FORCE-ALL",
     "    As CONFIG REWRITE, but with all options, whether they have their default or not.",
     "DICT-RESIZING <0|1>",
@@ -102,6 +111,8 @@ static HELP: &[&str] = &[
     "    A fingerprint of all data.",
     "DIGEST-VALUE <key> [<key> ...]",
     "    A fingerprint of each value.",
+    "DROP-CLUSTER-PACKET-FILTER <packet-type>",
+    "    Has packets of this type not looked at; -1: none, -2: all.",
     "ERROR <message>",
     "    Replies this error.",
     "HTSTATS <db>",

@@ -98,7 +98,7 @@ static BEGIN: ServerCommand = ServerCommand {
 static NEXT: ServerCommand = ServerCommand {
     spec: Spec {
         name: "next",
-        summary: "Returns the next bytes of a stream, none if they take a second, and null at its end.",
+        summary: "Returns the next bytes of a stream, none if they take a second, at its end null.",
         since: SINCE,
         group: Group::Analytics,
         arity: 3,

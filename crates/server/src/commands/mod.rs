@@ -18,6 +18,9 @@ pub mod client_ring;
 pub mod client_tracking;
 pub mod client_unblock;
 pub mod cluster;
+pub mod cluster_change;
+pub mod cluster_debug;
+pub mod cluster_view;
 pub mod command;
 pub mod command_docs;
 pub mod command_info;
@@ -31,6 +34,7 @@ pub mod graph;
 pub mod info;
 pub mod latency;
 pub mod memory;
+pub mod migrate;
 pub mod module;
 pub mod monitor;
 pub mod pubsub;
@@ -65,6 +69,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     info::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    migrate::COMMANDS,
     pubsub::COMMANDS,
     module::COMMANDS,
     monitor::COMMANDS,

@@ -213,7 +213,15 @@ fn publish(cx: &mut ServerCx<'_>, kind: Kind) -> Result<(), Error> {
     // What the client wrote before, its subscribers may look for.
     let place = (cx.worker, cx.connection.durability.written_to);
     let receivers = cx.shared.pubsub.publish(place, kind, channel, message);
-    cx.relay_call();
+    match &cx.shared.cluster {
+        None => cx.relay_call(),
+        Some(node) => {
+            node.change(|cluster| {
+                cluster.publish(channel, message, kind == Kind::ShardChannel);
+            });
+            node.wake();
+        }
+    }
     cx.reply().integer(receivers as i64);
     Ok(())
 }

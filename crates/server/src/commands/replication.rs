@@ -186,6 +186,9 @@ static SLAVEOF: ServerCommand = ServerCommand {
 
 /// With the gate closed: what is logged before and behind is of two histories.
 fn replicaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if cx.shared.cluster.is_some() {
+        return Err(Error::fixed("ERR REPLICAOF not allowed in cluster mode."));
+    }
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     let upstream = &shared.replication.upstream;
     if is_word(&cx.args[1], "no") && is_word(&cx.args[2], "one") {
@@ -240,6 +243,9 @@ static FAILOVER: ServerCommand = ServerCommand {
 
 /// With the gate closed: nobody is in the middle of a write when it has begun.
 fn failover(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    if cx.shared.cluster.is_some() {
+        return Err(Error::fixed("ERR FAILOVER not allowed in cluster mode."));
+    }
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     let replication = &shared.replication;
     let is_under_way = replication.failover.is_under_way();

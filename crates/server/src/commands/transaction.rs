@@ -12,6 +12,7 @@ use kvasir_resp::reply::Mark;
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::planning::plan_slots;
+use crate::calls::routing::Wish;
 use crate::clients::Client;
 use crate::commands::ANY_TIME_NOSCRIPT;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun, session_of};
@@ -143,7 +144,8 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         let text = [b"EXECABORT Transaction discarded because of: ", reason.text()].concat();
         return (session, Err(Error::from_bytes(text)));
     }
-    if let Err(error) = hold(&mut session, &transaction) {
+    let held = hold(&mut session, &transaction);
+    if let Err(error) = held.and_then(|()| check_routes(&session, &transaction)) {
         session.connection.unwatch(&session.worker.shared.keyspace);
         return (session, Err(error));
     }
@@ -201,6 +203,18 @@ fn hold(session: &mut Session, transaction: &Transaction) -> Result<(), Error> {
     }
     keys.extend(session.connection.multi.watched.iter().flat_map(|watched| watched.places()));
     session.hold_keys(&keys)
+}
+
+/// Fails if this is a node of a cluster, and keys of the calls are not here.
+fn check_routes(session: &Session, transaction: &Transaction) -> Result<(), Error> {
+    if session.shared().cluster.is_none() {
+        return Ok(());
+    }
+    let mut wishes = transaction.calls.iter().map(|call| Wish::of(&session.connection, call.entry));
+    let Some(first) = wishes.next() else { return Ok(()) };
+    let wish = wishes.fold(first, |wish, next| Wish { writes: wish.writes || next.writes, ..wish });
+    let calls = transaction.calls.iter().map(|call| (call.entry, call.args.as_args()));
+    session.check_routes(wish, calls)
 }
 
 /// Whether a watched key is not what it was.

@@ -24,6 +24,8 @@ pub const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 const READ_SIZE: usize = 256 << 10;
 /// A buffer that has grown larger is not kept.
 const KEPT_MAX: usize = 4 << 20;
+/// What is read ahead while clients are paused.
+const PAUSED_MAX: usize = 16 << 20;
 /// No more is unpacked at once.
 const UNPACKED_MAX: usize = 1 << 20;
 /// What a line may take.
@@ -290,16 +292,29 @@ impl<W: Wire> Link<W> {
         Ok(size)
     }
 
-    /// While clients are paused, so is the primary; false: it is not wanted any more.
+    /// While clients are paused, so is the primary, whose calls wait here; false: it is not wanted
+    /// any more.
     pub async fn wait_for_pause(&mut self) -> Result<bool, String> {
+        let unused = &self.shared.replication.upstream.unused;
         while self.shared.pause.is_on() && self.shared.pauses(clock::now_unix_ms()) {
             if !self.is_wanted() {
                 return Ok(false);
             }
             self.acknowledge_in_time()?;
-            self.wire.rest(LOOK).await;
+            if self.unused().len() < PAUSED_MAX {
+                match self.read().await {
+                    Ok(0) => return Err("it has closed the connection".into()),
+                    Ok(_) => self.unpack()?,
+                    Err(error) if is_pause(error.kind()) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+            } else {
+                self.wire.rest(LOOK).await;
+            }
+            unused.store(self.unused().len() as u64, Relaxed);
             self.heard_ns = clock::monotonic_ns();
         }
+        unused.store(0, Relaxed);
         Ok(true)
     }
 

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use std::{io, thread};
 
+use kvasir_reactor::outgoing;
+
 use crate::following::follow;
 use crate::following::host::Host;
 use crate::following::link::{LOOK, patience};
@@ -54,9 +56,12 @@ impl Host for Blocking {
     ) -> Result<Socket, String> {
         let text = |error: io::Error| error.to_string();
         let addresses = (&*primary.host, primary.port).to_socket_addrs().map_err(text)?;
+        let config = shared.config();
+        let source = std::str::from_utf8(&config.replication.source_address);
+        let source = source.ok().and_then(|source| source.parse().ok());
         let mut failure = "its name has no address".to_owned();
         for address in addresses {
-            match TcpStream::connect_timeout(&address, patience(shared)) {
+            match outgoing::connect(&address, source, patience(shared)) {
                 Ok(stream) => return over(shared, stream, version),
                 Err(error) => failure = error.to_string(),
             }

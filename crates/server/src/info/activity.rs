@@ -20,7 +20,8 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     let replicas = source.shared.replication.replicas().len();
     let connected = source.shared.clients.count().saturating_sub(replicas);
     lines.field("connected_clients", connected);
-    lines.field("cluster_connections", 0);
+    let links = source.shared.cluster.as_ref().map_or(0, |node| node.look().link_count());
+    lines.field("cluster_connections", links);
     lines.field("maxclients", source.config.maxclients);
     let buffers = Buffers::of(source.shared);
     lines.field("client_recent_max_input_buffer", buffers.input_max);

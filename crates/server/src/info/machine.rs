@@ -15,8 +15,9 @@ pub fn server(source: &Source<'_>, lines: &mut Lines) {
     lines.field("redis_git_sha1", "00000000");
     lines.field("redis_git_dirty", 0);
     lines.field("redis_build_id", 0);
-    lines.field("redis_mode", "standalone");
-    lines.field("server_mode", "standalone");
+    let mode = if source.shared.cluster.is_some() { "cluster" } else { "standalone" };
+    lines.field("redis_mode", mode);
+    lines.field("server_mode", mode);
     lines.field("os", limits::system_name());
     lines.field("arch_bits", usize::BITS);
     lines.field("monotonic_clock", "POSIX clock_gettime");

@@ -89,7 +89,7 @@ fn replica(source: &Source<'_>, primary: &Primary, lines: &mut Lines) {
     let heard = seconds_since(upstream.heard_ms.load(Relaxed)) as i64;
     lines.field("master_last_io_seconds_ago", if is_up { heard } else { -1 });
     lines.field("master_sync_in_progress", u8::from(syncs));
-    lines.field("slave_read_repl_offset", end);
+    lines.field("slave_read_repl_offset", end + upstream.unused.load(Relaxed));
     lines.field("slave_repl_offset", end);
     if syncs {
         let (total, read) = (upstream.total.load(Relaxed), upstream.received.load(Relaxed));
@@ -109,6 +109,6 @@ fn replica(source: &Source<'_>, primary: &Primary, lines: &mut Lines) {
     lines.field("replica_announced", u8::from(config.is_announced));
 }
 
-pub fn cluster(_: &Source<'_>, lines: &mut Lines) {
-    lines.field("cluster_enabled", 0);
+pub fn cluster(source: &Source<'_>, lines: &mut Lines) {
+    lines.field("cluster_enabled", u8::from(source.shared.cluster.is_some()));
 }

@@ -134,6 +134,16 @@ pub fn places(config: &Config) -> Result<Vec<Place>, String> {
     Ok(places)
 }
 
+/// Addresses for the bus of a cluster, and whether each may be missing.
+pub fn bus_places(config: &Config, port: u16) -> Result<Vec<(IpAddr, bool)>, String> {
+    let mut places = Vec::new();
+    for bound in config.bind_addresses() {
+        let all = resolve(bound.host, port)?.into_iter();
+        places.extend(all.map(|address| (address.ip(), bound.optional)));
+    }
+    Ok(places)
+}
+
 fn open_unix(path: &Path, mode: FileMode, backlog: i32) -> Result<Listener, String> {
     let mode = (mode.0 != 0).then_some(mode.0);
     Listener::unix(path, backlog, mode).map_err(|error| error.to_string())

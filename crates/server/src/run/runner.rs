@@ -19,11 +19,13 @@ use crate::calls::blocking::{send_served, settle};
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
 use crate::calls::planning::plan_keys;
+use crate::calls::routing::Route;
 use crate::calls::subscriber::Subscriber;
 use crate::calls::{admission, evict, monitoring, notifications, tracking as call_tracking};
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::run::batch::{Batch, Lookahead, Request, What};
+use crate::run::cluster::run_moving;
 use crate::run::items;
 use crate::run::own_keys;
 use crate::run::pause;
@@ -215,6 +217,9 @@ impl<'w> Runner<'w> {
                 self.connections[id.index as usize] = Some(connection);
                 return None;
             }
+            if self.shared.cluster.is_some() {
+                connection.end_call();
+            }
             if is_muted {
                 connection.unmute(mark);
             }
@@ -306,19 +311,25 @@ impl<'w> Runner<'w> {
         let args = batch.args(request, self.reactor);
         let stats = self.stats_of(command);
         note_use(connection, command, self.core.env.now_ms);
-        let admitted = self.admit(connection, entry, args);
+        if self.shared.cluster.is_some() {
+            connection.begin_call();
+        }
+        let admitted = self.admit(connection, (entry, args), batch.keys(request, connection.db));
         if connection.waiting.is_postponed {
             return None;
         }
-        match admitted.and_then(|()| connection.queue(entry, args)) {
-            Ok(false) => {}
-            Ok(true) => return None,
+        let queued = |route| connection.queue(entry, args).map(|is_queued| (is_queued, route));
+        let route = match admitted.and_then(queued) {
+            Ok((false, route)) => route,
+            Ok((true, _)) => return None,
             Err(error) => {
                 self.reject_call(connection, entry, error);
                 return None;
             }
-        }
-        if let Some(run) = session_of(self.commands, entry, args) {
+        };
+        let session = session_of(self.commands, entry, args);
+        let moves = route != Route::Here && matches!(entry.handler, Handler::Data(_));
+        if let Some(run) = if moves { Some(run_moving as SessionRun) } else { session } {
             self.end_streak(batch, Some(connection));
             Client::add(&connection.client.commands, 1);
             return Some((entry, run));
@@ -394,25 +405,26 @@ impl<'w> Runner<'w> {
     fn admit(
         &mut self,
         connection: &mut Connection,
-        entry: &Entry,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
+        (entry, args): (&Entry, Args<'_>),
+        planned: Option<&[KeyAt]>,
+    ) -> Result<Route, Error> {
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
-        let checked = admission::check(scene, connection, entry, args);
+        let checked = admission::check(scene, connection, (entry, args), planned);
         let (shared, core) = (self.shared, &mut *self.core);
-        if let Err(error) = checked {
-            return if pause::holds(shared, core, connection, &error) {
-                Ok(())
-            } else {
-                Err(error)
-            };
-        }
+        let route = match checked {
+            Ok(route) => route,
+            Err(error) if pause::holds(shared, core, connection, &error) => {
+                return Ok(Route::Here);
+            }
+            Err(error) => return Err(error),
+        };
         if pause::puts_off(shared, core, connection, entry, args) {
-            return Ok(());
+            return Ok(route);
         }
         // Without a pass a script is busy, and only what it leaves alone comes so far.
-        let Some(pass) = &self.pass else { return Ok(()) };
-        evict::admit(self.shared, self.worker, self.core, pass, (connection, entry))
+        let Some(pass) = &self.pass else { return Ok(route) };
+        evict::admit(self.shared, self.worker, self.core, pass, (connection, entry))?;
+        Ok(route)
     }
 
     /// Counts the calls whose time was not read yet, if there are any. Their connection may be the

@@ -19,11 +19,9 @@ use kvasir_keyspace::logging::{fence_all, log_and_fence, log_changes};
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::view::Guards;
 use kvasir_keyspace::waiting::Blocking;
-use kvasir_keyspace::watching::has_expired;
 use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Mark;
-use kvasir_structures::crc16;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::held::{Held, Locked};
 use kvasir_table::{Entry, Handler, ServerHandler};
@@ -63,7 +61,7 @@ pub struct Session {
     /// The request of the batch that everything in the session is the answer to; none where nobody
     /// has asked: a call of a log that is loaded.
     request: Option<usize>,
-    hold: Option<Hold>,
+    pub(super) hold: Option<Hold>,
     /// Of the call at hand; here so that its memory is used again.
     keys: Vec<KeyAt>,
     /// There was no memory for calls that add data when that was last looked at.
@@ -87,14 +85,14 @@ enum Calling {
 }
 
 /// What is kept from others until the session ends.
-enum Hold {
+pub(super) enum Hold {
     Slots(Held<Slots>),
     /// Everything: the gate is closed.
     World(ExclusivePass<'static>),
 }
 
 /// Locked slots, for whoever keeps them together with the pass.
-struct Slots;
+pub(super) struct Slots;
 
 impl Locked for Slots {
     type With<'a> = Guards<'a>;
@@ -139,6 +137,7 @@ impl Start {
             connection.unmute(self.mark);
         }
         connection.in_session = false;
+        connection.end_call();
         connection.use_up_choice(Some(self.entry));
         worker.subscriber(&mut connection).catch_up();
         let index = connection.id.index as usize;
@@ -305,7 +304,7 @@ impl Session {
     }
 
     /// Appends what the session has done, while all that it concerns is still held.
-    fn end_entry(&mut self) {
+    pub(super) fn end_entry(&mut self) {
         let Worker { index, shared, core, .. } = &mut *self.worker;
         let (keyspace, Core { env, tally, .. }) = (&shared.keyspace, &mut *core);
         tally.entry.release();
@@ -358,21 +357,6 @@ impl Session {
             None => false,
             Some(Hold::World(_)) => true,
             Some(Hold::Slots(slots)) => slots.with(|guards| covers(guards, keys)),
-        }
-    }
-
-    /// Whether a key that is held is there although its time is over.
-    pub fn has_expired(&self, db: DbIndex, key: &[u8]) -> bool {
-        let (slot, env) = (crc16::slot_of(key), &self.worker.core.env);
-        match self.hold.as_ref().expect("a session holds something before its first call") {
-            Hold::World(pass) => {
-                let database = self.worker.shared.keyspace.database(db, pass);
-                has_expired(&database.slot(slot).lock(pass), env, key)
-            }
-            Hold::Slots(slots) => slots.with(|guards| {
-                let found = guards.iter().find(|guard| guard.place == (db, slot));
-                found.is_some_and(|guard| has_expired(&guard.slot, env, key))
-            }),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::aof::Fsync;
+use kvasir_keyspace::error::Error;
 use kvasir_resp::reply::Reply;
 
 use crate::calls::blocking::serve_ready;
@@ -149,6 +150,20 @@ impl Worker {
                 connection.is_closing = !is_for_end;
                 self.end_wait(index, end);
             }
+        }
+    }
+
+    /// Ends the wait of a connection for a key by an error, unless its answer is on the way.
+    pub fn refuse_wait(&mut self, index: usize, error: &Error) {
+        let connection = self.connections.get(index).and_then(Option::as_deref);
+        let waits = connection.and_then(|connection| connection.waiting.waits.as_deref());
+        let Some(Awaited::Key(waiter)) = waits.map(|waits| &waits.awaited) else { return };
+        let waiter = Arc::clone(waiter);
+        if self.shared.keyspace.waiting.cancel(&waiter) {
+            let mut reply = Reply::new(waiter.protocol());
+            reply.error(&String::from_utf8_lossy(error.text()));
+            self.count_failure(index, &reply);
+            self.give_answer(index, &mut reply);
         }
     }
 

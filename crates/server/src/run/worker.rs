@@ -508,6 +508,8 @@ impl Worker {
                 Message::Ranks(ranks) => self.keep_ranks(*ranks),
                 Message::News(news) => self.spread(*news),
                 Message::Sync(begun) => self.begin_sync(*begun),
+                Message::GiveUpSlots(slots) => self.give_up_slots(&slots),
+                Message::SlotsChanged => self.look_at_slots(),
                 Message::Look => self.tidy_interpreters(),
             }
         }

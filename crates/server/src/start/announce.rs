@@ -38,19 +38,20 @@ pub fn start(config: &Config, file: Option<&Path>) {
         None => notice!("no config file specified, using the default config"),
     }
     let port = if config.port == 0 { config.tls.port } else { config.port };
+    let mode = if config.cluster.enabled { "cluster" } else { "standalone" };
     match config.always_show_logo {
-        true => log::write_raw(&banner(port)),
-        false => notice!("Running mode=standalone, port={port}."),
+        true => log::write_raw(&banner(port, mode)),
+        false => notice!("Running mode={mode}, port={port}."),
     }
 }
 
-fn banner(port: u16) -> String {
+fn banner(port: u16, mode: &str) -> String {
     format!(
         r"
         .-~~~-.
        /       \      Kvasir {VERSION} (Redis {REDIS_VERSION}) {} bit
       |  ~ ~ ~  |
-      |  ~ ~ ~  |\    Running in standalone mode
+      |  ~ ~ ~  |\    Running in {mode} mode
       |  ~ ~ ~  | |   Port: {port}
       |  ~ ~ ~  |/    PID: {}
        \_______/

@@ -15,18 +15,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kvasir_acl::{self, Acl};
+use kvasir_cluster::slots::SLOTS;
 use kvasir_config::arguments::{self, Invocation, USAGE};
 use kvasir_config::load::{self, Directive, Loaded};
 use kvasir_config::memory::HugePages;
 use kvasir_config::{Config, IoBackend, print};
-use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_reactor::{
-    BackendChoice, Options, Reactor, Waker, clock, limits, random, sandbox, signal, thread,
+    BackendChoice, Listener, Options, Reactor, Waker, clock, limits, random, sandbox, signal,
+    thread,
 };
 use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
 use kvasir_table::Table;
 
+use crate::cluster::{Node, file};
 use crate::info::crash;
 use crate::log::{self, notice, warning};
 use crate::machine::{memory, paging, process};
@@ -40,7 +43,7 @@ use crate::store::replication::{sync, tail};
 use crate::store::saving::{self, stop_on_signal};
 use crate::store::{Facts, Store, aof, freeing, random_id};
 use crate::workers::Workers;
-use crate::{commands, following, loading};
+use crate::{bus, commands, following, loading};
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
@@ -165,8 +168,13 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let tls = Endpoint::new(&config.tls)?;
     let facts = facts(&config, configured_by)?;
     let claim = aof::place::claim(&config, &facts.identity)?;
+    let (node, bus) = open_cluster(&config)?.unzip();
     let (listeners, sockets) = listen::open(&config)?;
-    let (shared, threads) = start_workers(config, facts, access, tls, listeners, sockets)?;
+    let open = (listeners, sockets, node);
+    let (shared, threads) = start_workers(config, facts, access, tls, open)?;
+    if let (Some(node), Some(bus)) = (&shared.cluster, bus) {
+        bus::start(shared, node, bus).map_err(no_thread)?;
+    }
     shared.aof.hold(claim);
     let config = shared.config();
     let files = made_files(&config);
@@ -198,7 +206,19 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
 fn ready(shared: &Shared) {
     let config = shared.config();
     announce::ready(&config, shared);
+    if let Some(node) = &shared.cluster {
+        claim_loaded(shared, node);
+    }
     process::notify_ready(&config);
+}
+
+/// A node that has keys of slots that nobody has takes these; others it gives to their owners.
+fn claim_loaded(shared: &Shared, node: &Node) {
+    let pass = shared.gate.enter_extra();
+    let database = shared.keyspace.database(DbIndex(0), &pass);
+    let held = (0..SLOTS).filter(|slot| !database.slot(*slot).is_empty()).collect();
+    node.change(|cluster| cluster.claim_loaded(&held));
+    node.wake();
 }
 
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
@@ -225,8 +245,7 @@ fn start_workers(
     mut facts: Facts,
     access: (Table, Acl),
     tls: Endpoint,
-    listeners: Listeners,
-    sockets: Vec<Open>,
+    (listeners, sockets, cluster): (Listeners, Vec<Open>, Option<Node>),
 ) -> Result<Running, Refusal> {
     let choice = config.memory.huge_pages;
     huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
@@ -248,7 +267,7 @@ fn start_workers(
         facts.backend = name;
     }
     signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
-    let shared = assemble(config, facts, access, tls, wakers);
+    let shared = assemble(config, facts, access, tls, wakers, cluster);
     shared.listeners.take_over(listeners);
     crash::install(shared);
     shared.saving.file.begin(&shared.config(), &shared.facts.identity);
@@ -272,6 +291,7 @@ pub fn assemble(
     access: (Table, Acl),
     tls: Endpoint,
     wakers: Vec<Waker>,
+    cluster: Option<Node>,
 ) -> &'static Shared {
     let gate: &'static Gate = Box::leak(Box::new(Gate::new(wakers.len())));
     hash::set_seed(facts.hash_seed);
@@ -279,7 +299,20 @@ pub fn assemble(
     keyspace.item_ids.begin(facts.started_ms * 1000);
     let workers = Workers::new(wakers, access.0.len());
     let store = Store::new(gate, keyspace, config, facts, workers);
-    Box::leak(Box::new(Shared::new(store, tls, access)))
+    Box::leak(Box::new(Shared::new(store, tls, access, cluster)))
+}
+
+/// This node of a cluster, if it is one, and where its bus listens.
+fn open_cluster(config: &Config) -> Result<Option<(Node, Vec<Listener>)>, Refusal> {
+    if !config.cluster.enabled {
+        return Ok(None);
+    }
+    if !config.replication.primary.is_empty() {
+        let text = "replicaof directive not allowed in cluster mode";
+        return Err(Refusal::Configuration(text.into()));
+    }
+    let node = file::open(config)?;
+    Ok(Some((node, bus::open(config)?)))
 }
 
 /// A replica from the first moment, if it is to be one.

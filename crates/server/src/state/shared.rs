@@ -12,6 +12,7 @@ use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
 use crate::clients::pause::Pause;
+use crate::cluster::Node;
 use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
@@ -54,6 +55,8 @@ pub struct Shared {
     pub compression: CompressionStats,
     pub over_limit: OverLimit,
     pub debugging: Debugging,
+    /// If this is a node of one.
+    pub cluster: Option<Node>,
     pub analytics: Analytics,
 }
 
@@ -67,7 +70,12 @@ impl Deref for Shared {
 }
 
 impl Shared {
-    pub fn new(store: Store, tls: Endpoint, (table, acl): (Table, Acl)) -> Shared {
+    pub fn new(
+        store: Store,
+        tls: Endpoint,
+        (table, acl): (Table, Acl),
+        cluster: Option<Node>,
+    ) -> Shared {
         let workers = store.workers.len();
         Shared {
             pubsub: Hub::new(workers),
@@ -90,6 +98,7 @@ impl Shared {
             compression: CompressionStats::new(),
             over_limit: OverLimit::default(),
             debugging: Debugging::default(),
+            cluster,
             analytics: Analytics::default(),
             store,
         }

@@ -1,4 +1,4 @@
-//! A call that waits: for a key, for the disk, for replicas, for the background; and when that ends.
+//! A call that waits: for a key, the disk, replicas, the background; and when that ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

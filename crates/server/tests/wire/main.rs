@@ -25,6 +25,7 @@ mod certificates;
 mod check;
 mod client_limits;
 mod clients;
+mod cluster;
 mod command_table;
 mod compression;
 mod config_paths;

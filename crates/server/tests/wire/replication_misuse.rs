@@ -343,3 +343,59 @@ fn stale_data_is_not_shown_by_code_either() {
         assert_eq!(ours, told(&oracle), "{}", oracle.name);
     }
 }
+
+/// Calls that come in one piece are a batch up to what is none of it, wherever the piece is cut:
+/// databases change, calls fail, subcommands have one name, transactions stand between.
+#[test]
+fn calls_in_one_piece_are_executed_in_their_order() {
+    let calls: &[&[&str]] = &[
+        &["SELECT", "0"],
+        &["SET", "a", "1"],
+        &["INCR", "a"],
+        &["LPUSH", "a", "x"],
+        &["INCR", "a"],
+        &["SELECT", "3"],
+        &["SET", "a", "other"],
+        &["MULTI"],
+        &["APPEND", "a", "wise"],
+        &["SELECT", "0"],
+        &["INCR", "a"],
+        &["EXEC"],
+        &["XADD", "s", "1-1", "f", "v"],
+        &["XGROUP", "CREATE", "s", "g", "0"],
+        &["XGROUP", "CREATECONSUMER", "s", "g", "c"],
+        &["FLUSHDB"],
+        &["SET", "b", "1"],
+        &["PUBLISH", "channel", "text"],
+        &["INCR", "b"],
+    ];
+    let many: Vec<String> = (0..500).map(|number| format!("k{number}")).collect();
+    let many = many.iter().flat_map(|key| encode_request(&["SET", key, key]));
+    let stream: Vec<u8> = calls.iter().flat_map(|call| encode_request(call)).chain(many).collect();
+    let snapshot = snapshot_of(&["SET before x"]);
+    for cut in [0, 1, 40, 333, 700, stream.len() - 1] {
+        let (liar, port) = Liar::new();
+        let (_replica, mut client) = replica_of(port, &["--propagation-error-behavior", "ignore"]);
+        let (mut link, _) = liar.accept();
+        link.give(0, &snapshot);
+        let (first, second) = stream.split_at(cut);
+        link.say(first);
+        link.say(second);
+        link.call(&["REPLCONF", "GETACK", "*"]);
+        link.wait_for_ack(stream.len() as u64 + length(&["REPLCONF", "GETACK", "*"]));
+        for (call, text) in [("GET b", "2"), ("GET k499", "k499")] {
+            assert_eq!(client.ask_text(call), text, "cut at {cut}");
+        }
+        assert_eq!(client.ask("DBSIZE"), Value::Integer(501), "cut at {cut}");
+        assert_eq!(client.ask("SELECT 3"), Value::Simple("OK".into()));
+        assert_eq!(client.ask_text("GET a"), "otherwise");
+        let stats = client.ask_text("INFO commandstats");
+        let of = |name: &str, text: &str| {
+            let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
+            assert!(line.unwrap_or_default().contains(text), "{name} {text} {stats}");
+        };
+        of("set", "calls=503,");
+        of("incr", "calls=4,");
+        of("lpush", "failed_calls=1");
+    }
+}

@@ -240,6 +240,11 @@ fn a_replica_whose_clients_are_paused_executes_nothing() {
     one.client.ask("SET k 2");
     assert_eq!(one.client.ask("WAIT 1 300"), Value::Integer(0));
     assert_eq!(two.client.ask_text("GET k"), "1");
+    // What comes is read all the same.
+    let offset = |client: &mut Client, name| figure(client, "replication", name);
+    let end = offset(&mut one.client, "master_repl_offset");
+    wait_until("it is read", || offset(&mut two.client, "slave_read_repl_offset") >= end);
+    assert!(offset(&mut two.client, "slave_repl_offset") < end);
     assert_eq!(two.client.ask("CLIENT UNPAUSE"), ok());
     wait_until("it goes on", || two.client.ask_text("GET k") == "2");
 }

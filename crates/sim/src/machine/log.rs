@@ -1,4 +1,4 @@
-//! The append-only file of a server on a simulated disk: loaded at the start, then written by steps.
+//! The append-only file of a server on a simulated disk: loaded at its start, written by steps.
 
 use std::io;
 use std::path::{Path, PathBuf};

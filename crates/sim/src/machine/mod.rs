@@ -80,7 +80,7 @@ impl Server {
         let tls = Endpoint::new(&config.tls)?;
         let wakers = reactors.iter().map(Reactor::waker).collect();
         let facts = facts(&config)?;
-        let shared = assemble(config, facts, access, tls, wakers);
+        let shared = assemble(config, facts, access, tls, wakers, None);
         follow_as_configured(shared);
         let log = Log::open(shared, disk)?;
         let start =

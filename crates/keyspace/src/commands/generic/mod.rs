@@ -4,7 +4,6 @@ mod copy;
 mod delete;
 mod dump;
 mod expire;
-mod migrate;
 mod object;
 mod rename;
 mod restore;
@@ -14,7 +13,7 @@ mod whole;
 
 use crate::command::Command;
 
-pub static COMMANDS: [&[&Command]; 11] = [
+pub static COMMANDS: [&[&Command]; 10] = [
     delete::COMMANDS,
     expire::COMMANDS,
     rename::COMMANDS,
@@ -25,5 +24,4 @@ pub static COMMANDS: [&[&Command]; 11] = [
     whole::COMMANDS,
     dump::COMMANDS,
     restore::COMMANDS,
-    migrate::COMMANDS,
 ];

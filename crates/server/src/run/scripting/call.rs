@@ -20,6 +20,7 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::{hash, heap};
 
 use crate::calls::evict::OUT_OF_MEMORY;
+use crate::calls::routing::Wish;
 use crate::run::scripting::debugger;
 use crate::run::scripting::host::{Running, ServerHost};
 use crate::run::scripting::interpreters::{flushes, tell_workers};
@@ -407,6 +408,10 @@ fn is_function_call(args: Args<'_>) -> bool {
 /// One without a shebang line is refused the first call that may not be made, but for one that sees
 /// old data; and one that has flags is not begun.
 fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<(), Error> {
+    if flags.no_cluster && session.shared().cluster.is_some() {
+        let text = "ERR Can not run script on cluster, 'no-cluster' flag is set.";
+        return Err(Error::fixed(text));
+    }
     let check_stale = || if flags.allow_stale { Ok(()) } else { session.check_stale() };
     if !flags.given || flags.no_writes {
         return check_stale();
@@ -440,6 +445,7 @@ fn prepare(
         // Its client may come to any key.
         let is_debugged = session.debugging.is_some();
         hold(session, if is_debugged { Touches::Any } else { code.touches() })?;
+        check_routes(session)?;
     }
     scripting.args.clear();
     for arg in session.args().from(3) {
@@ -447,6 +453,16 @@ fn prepare(
         pushed.map_err(|_| Error::fixed("ERR the call is longer than 4 GiB"))?;
     }
     Ok(keys)
+}
+
+/// Fails if this is a node of a cluster, and keys that the call names are not here.
+fn check_routes(session: &Session) -> Result<(), Error> {
+    let (shared, args) = (session.shared(), session.args());
+    if shared.cluster.is_none() {
+        return Ok(());
+    }
+    let Ok(entry) = shared.table.resolve(args) else { return Ok(()) };
+    session.check_routes(Wish::of(&session.connection, entry), [(entry, args)].into_iter())
 }
 
 /// How many keys a call names, which stand behind their number.
@@ -485,6 +501,7 @@ fn run(
     let running = Running {
         is_read_only: is_read_only || flags.no_writes,
         refuses_growth,
+        may_cross_slots: !flags.given || flags.allow_cross_slot_keys,
         ..Running::new(session, code.kind())
     };
     let Ran { running, result } = scripting.run(running, code, keys, &mut reply);

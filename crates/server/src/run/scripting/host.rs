@@ -20,6 +20,7 @@ use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::failing::fail;
 use crate::log;
 use crate::run::scripting::busy;
+use crate::run::scripting::cluster;
 use crate::run::session::Session;
 use crate::scripts::writes::may_write;
 use crate::state::shared::Shared;
@@ -53,6 +54,9 @@ pub struct Running {
     pub awaited_since: Option<Ticks>,
     /// The server ends before it.
     pub is_cut_short: bool,
+    /// In a cluster: its calls may be about keys of several slots; of which the first was.
+    pub may_cross_slots: bool,
+    pub slot: Option<u16>,
 }
 
 /// A command that ends so long after the last tick is followed by one: a script may spend all its
@@ -218,6 +222,8 @@ impl Running {
             is_published: false,
             awaited_since: None,
             is_cut_short: false,
+            may_cross_slots: true,
+            slot: None,
         }
     }
 
@@ -296,7 +302,10 @@ impl Running {
             let text = "ERR Wrong number of args calling Redis command from script";
             return Err(Error::fixed(text));
         }
-        if entry.spec.flags.contains(Flags::NOSCRIPT) && !self.is_freed(entry) {
+        let needs_session =
+            matches!(entry.handler, Handler::Server(ServerHandler { way: Way::Session, .. }));
+        let is_kept_out = entry.spec.flags.contains(Flags::NOSCRIPT) && !self.is_freed(entry);
+        if is_kept_out || needs_session {
             return Err(Error::fixed("ERR This Redis command is not allowed from script"));
         }
         if !entry.spec.flags.contains(Flags::STALE) && self.session.check_stale().is_err() {
@@ -319,6 +328,7 @@ impl Running {
         if self.refuses_growth && flags.contains(Flags::DENYOOM) {
             return Err(OUT_OF_MEMORY);
         }
+        cluster::check_call(self, entry, args)?;
         Ok(entry)
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod busy;
 pub mod call;
+pub mod cluster;
 pub mod debugger;
 pub mod debugger_overlay;
 pub mod host;

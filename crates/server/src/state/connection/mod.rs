@@ -59,6 +59,7 @@ pub struct Connection {
     pub debug_mode: Option<DebugMode>,
     pub waiting: Waiting,
     pub durability: Durability,
+    pub routing: Routing,
     /// Of one that replicates.
     pub link: Option<Box<Link>>,
 }
@@ -181,6 +182,25 @@ pub struct Durability {
     pub asked: u64,
 }
 
+/// What a client of a cluster has said about where its calls may run.
+#[derive(Default)]
+pub struct Routing {
+    pub asks: Asks,
+    /// READONLY: it takes what a replica has.
+    pub reads_replicas: bool,
+}
+
+/// ASKING.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Asks {
+    #[default]
+    No,
+    /// The next call was sent here by an -ASK.
+    Next,
+    /// The call at work was, or the transaction.
+    This,
+}
+
 /// CLIENT REPLY.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Replies {
@@ -226,7 +246,22 @@ impl Connection {
             debug_mode: None,
             waiting: Waiting::default(),
             durability: Durability::default(),
+            routing: Routing::default(),
             link: None,
+        }
+    }
+
+    /// A call begins, which ASKING may be about.
+    pub fn begin_call(&mut self) {
+        if self.routing.asks == Asks::Next {
+            self.routing.asks = Asks::This;
+        }
+    }
+
+    /// A call has ended. A transaction goes on being about what ASKING said.
+    pub fn end_call(&mut self) {
+        if self.routing.asks == Asks::This && self.multi.transaction.is_none() {
+            self.routing.asks = Asks::No;
         }
     }
 

@@ -53,6 +53,8 @@ pub fn become_primary(store: &Store, alone: &ExclusivePass<'_>, now_ms: u64) {
 
 /// CONFIG GET and CONFIG REWRITE tell of it.
 fn note_primary(store: &Store, words: Vec<String>) {
+    // A cluster says whom a node follows, not a file.
+    let words = if store.config().cluster.enabled { Vec::new() } else { words };
     let changed = store.change_config(|config| {
         let mut config = config.clone();
         config.replication.primary = words;

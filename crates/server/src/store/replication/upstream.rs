@@ -24,6 +24,8 @@ pub struct Upstream {
     /// Bytes of the snapshot that have come, and are to come, as far as that is known.
     pub received: AtomicU64,
     pub total: AtomicU64,
+    /// Bytes of the stream that have come and wait for a pause of clients to end.
+    pub unused: AtomicU64,
     /// The database that the stream has selected.
     pub db: AtomicU16,
 }

@@ -1,0 +1,169 @@
+//! Who owns a slot: claims of packets, and what follows for this node.
+
+use crate::id::NodeId;
+use crate::node::Flags;
+use crate::output::Action;
+use crate::packet::{Body, Packet};
+use crate::slots::SlotSet;
+use crate::state::Cluster;
+
+impl Cluster {
+    /// Gives a slot that has no owner one.
+    pub(crate) fn give_slot(&mut self, slot: u16, to: NodeId) {
+        let had_replicas = self.nodes.values().any(|node| node.is_replica());
+        let Some(node) = self.nodes.get_mut(&to) else { return };
+        if node.slots.is_empty() && had_replicas {
+            node.flags.insert(Flags::MIGRATE_TO);
+        }
+        node.slots.insert(slot);
+        self.owners[usize::from(slot)] = Some(to);
+        self.out.changed = true;
+    }
+
+    /// Takes a slot from its owner, if it has one.
+    pub(crate) fn take_slot(&mut self, slot: u16) -> Option<NodeId> {
+        let owner = self.owners[usize::from(slot)].take()?;
+        if let Some(node) = self.nodes.get_mut(&owner) {
+            node.slots.remove(slot);
+        }
+        self.out.changed = true;
+        Some(owner)
+    }
+
+    /// Keys of these slots were found at the start. Slots that nobody has are this node's; those
+    /// that another has are on their way there, or lost here: what is here can be asked for.
+    pub fn claim_loaded(&mut self, held: &SlotSet) {
+        if self.me().is_replica() {
+            return;
+        }
+        for slot in held.iter() {
+            match self.owners[usize::from(slot)] {
+                Some(owner) if owner == self.me || self.importing.contains_key(&slot) => {}
+                None => {
+                    self.note(format!(
+                        "I have keys for unassigned slot {slot}. Taking responsibility for it."
+                    ));
+                    self.give_slot(slot, self.me);
+                    self.save();
+                }
+                Some(owner) => {
+                    self.note(format!(
+                        "I have keys for slot {slot}, but the slot is assigned to another node. \
+                         Setting it to importing state."
+                    ));
+                    self.importing.insert(slot, owner);
+                    self.save();
+                }
+            }
+        }
+    }
+
+    pub(crate) fn take_all_slots(&mut self, of: NodeId) {
+        let slots = self.nodes.get(&of).map(|node| node.slots.clone()).unwrap_or_default();
+        slots.iter().for_each(|slot| {
+            self.take_slot(slot);
+        });
+    }
+
+    /// `sender` says that it owns these slots by this epoch. Newer epochs win. What this node loses
+    /// it gives up; if that was the last, it follows who has got it.
+    pub(crate) fn claim(&mut self, sender: NodeId, epoch: u64, slots: &SlotSet, now_ms: u64) {
+        if sender == self.me {
+            return;
+        }
+        let primary = self.my_primary().id;
+        let (mut lost, mut orphaned) = (Vec::new(), false);
+        let mut taken_from_mine = 0;
+        for slot in slots.iter() {
+            let owner = self.owners[usize::from(slot)];
+            // A slot that is imported is only moved by commands.
+            if owner == Some(sender) || self.importing.contains_key(&slot) {
+                continue;
+            }
+            let is_newer = match owner.and_then(|id| self.nodes.get(&id)) {
+                None => true,
+                Some(owner) => owner.config_epoch < epoch,
+            };
+            if !is_newer {
+                continue;
+            }
+            if owner == Some(self.me) {
+                lost.push(slot);
+                self.migrating.remove(&slot);
+            }
+            if owner == Some(primary) {
+                orphaned = true;
+                taken_from_mine += 1;
+            }
+            self.take_slot(slot);
+            self.give_slot(slot, sender);
+            self.save();
+        }
+        let has_none = self.nodes.get(&primary).is_none_or(|node| node.slots.is_empty());
+        let follows = self.options.allows_replica_migration || taken_from_mine == slots.len();
+        if orphaned && has_none && follows {
+            self.note(format!(
+                "Configuration change detected. Reconfiguring myself as a replica of {sender}"
+            ));
+            self.follow(sender);
+            self.update_state(now_ms);
+        } else if !lost.is_empty() {
+            self.act(Action::DeleteKeys(lost));
+        }
+    }
+
+    /// Tells a node that claims slots by an old epoch who owns them. Says whether there was need.
+    pub(crate) fn correct(&mut self, sender: NodeId, epoch: u64, slots: &SlotSet) -> bool {
+        let sender_primary = self.nodes.get(&sender).and_then(|node| node.primary);
+        let newer = slots.iter().find_map(|slot| {
+            let owner = self.owners[usize::from(slot)]?;
+            let node = self.nodes.get(&owner)?;
+            let is_other = owner != sender && Some(owner) != sender_primary;
+            (is_other && node.config_epoch > epoch).then_some(owner)
+        });
+        let Some(owner) = newer else { return false };
+        self.send_update(sender, owner);
+        true
+    }
+
+    pub(crate) fn send_update(&mut self, to: NodeId, about: NodeId) {
+        let Some(link) = self.nodes.get(&to).and_then(|node| node.link) else { return };
+        let Some(node) = self.nodes.get(&about) else { return };
+        let body = Body::Update {
+            config_epoch: node.config_epoch,
+            node: about,
+            slots: node.slots.clone(),
+        };
+        let packet = Packet { header: self.header(), body };
+        self.send(link, &packet);
+    }
+
+    /// Two primaries with one epoch: the one whose name is smaller takes a new one.
+    pub(crate) fn settle_collision(&mut self, sender: NodeId, epoch: u64) {
+        let is_primary = |id| self.nodes.get(&id).is_some_and(|node| node.is_primary());
+        let collides = is_primary(sender) && is_primary(self.me) && epoch == self.me().config_epoch;
+        if !collides || sender <= self.me {
+            return;
+        }
+        self.current_epoch += 1;
+        let epoch = self.current_epoch;
+        self.me_mut().config_epoch = epoch;
+        self.save();
+        self.note(format!("configEpoch collision with node {sender}. configEpoch set to {epoch}"));
+    }
+
+    /// Takes a new epoch without asking, unless this node has the greatest already.
+    pub(crate) fn bump_epoch(&mut self) -> bool {
+        let all = self.nodes.values().map(|node| node.config_epoch);
+        let greatest = all.max().unwrap_or(0).max(self.current_epoch);
+        let mine = self.me().config_epoch;
+        if mine != 0 && mine == greatest {
+            return false;
+        }
+        self.current_epoch += 1;
+        let epoch = self.current_epoch;
+        self.me_mut().config_epoch = epoch;
+        self.save();
+        true
+    }
+}

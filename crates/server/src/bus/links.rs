@@ -1,0 +1,183 @@
+//! Connections of the bus, by the numbers of the reactor and of the state machine.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use kvasir_cluster::output::{Action, LinkId};
+use kvasir_cluster::packet;
+use kvasir_reactor::{Address, ConnectionId, Payload, Reactor, Socket, clock};
+
+use crate::cluster::Node;
+use crate::log::verbose;
+use crate::state::shared::Shared;
+
+/// A payload's memory is kept for the next one up to here.
+const KEPT_MAX: usize = 64 << 10;
+
+#[derive(Default)]
+pub struct Links {
+    by_connection: HashMap<ConnectionId, Link>,
+    by_id: HashMap<LinkId, ConnectionId>,
+}
+
+struct Link {
+    id: LinkId,
+    /// Received, and no whole packet yet.
+    input: Vec<u8>,
+    /// To be sent once the payload under way is.
+    waiting: Vec<u8>,
+    is_sending: bool,
+    is_connected: bool,
+}
+
+impl Link {
+    fn new(id: LinkId, is_connected: bool) -> Link {
+        Link { id, input: Vec::new(), waiting: Vec::new(), is_sending: false, is_connected }
+    }
+}
+
+fn ip_of(address: std::io::Result<Address>) -> String {
+    match address {
+        Ok(Address::Tcp(address)) => address.ip().to_canonical().to_string(),
+        _ => String::new(),
+    }
+}
+
+impl Links {
+    pub fn accept(&mut self, reactor: &mut Reactor, node: &Node, socket: Socket) {
+        let (peer, local) = (ip_of(socket.peer()), ip_of(socket.local()));
+        // Without it packets come a little later.
+        let _ = socket.set_nodelay();
+        let id = node.change(|cluster| cluster.accepted(peer, local, clock::now_unix_ms()));
+        self.keep(reactor.register(socket), Link::new(id, true));
+    }
+
+    fn keep(&mut self, connection: ConnectionId, link: Link) {
+        self.by_id.insert(link.id, connection);
+        self.by_connection.insert(connection, link);
+    }
+
+    pub fn connected(
+        &mut self,
+        reactor: &mut Reactor,
+        node: &Node,
+        connection: ConnectionId,
+        is_there: bool,
+    ) {
+        let Some(link) = self.by_connection.get_mut(&connection) else { return };
+        if !is_there {
+            return self.lost(reactor, node, connection);
+        }
+        link.is_connected = true;
+        let id = link.id;
+        node.change(|cluster| cluster.connected(id, String::new(), clock::now_unix_ms()));
+    }
+
+    pub fn received(&mut self, connection: ConnectionId, bytes: &[u8]) {
+        if let Some(link) = self.by_connection.get_mut(&connection) {
+            link.input.extend_from_slice(bytes);
+        }
+    }
+
+    /// Hands what has come as whole packets to the state machine.
+    pub fn read(&mut self, reactor: &mut Reactor, node: &Node, connection: ConnectionId) {
+        let now_ms = clock::now_unix_ms();
+        loop {
+            let Some(link) = self.by_connection.get_mut(&connection) else { return };
+            let id = link.id;
+            let length = match packet::length(&link.input) {
+                Ok(Some(length)) if length <= link.input.len() => length,
+                Ok(_) => return,
+                Err(refusal) => {
+                    verbose!("the bus hears what is no packet: the link is closed {refusal:?}");
+                    node.change(|cluster| cluster.stats.refused += 1);
+                    return self.lost(reactor, node, connection);
+                }
+            };
+            let result = node.change(|cluster| cluster.receive(id, &link.input[..length], now_ms));
+            link.input.drain(..length);
+            if result.is_err() {
+                return self.lost(reactor, node, connection);
+            }
+        }
+    }
+
+    /// A connection has ended, and the state machine hears of it.
+    pub fn lost(&mut self, reactor: &mut Reactor, node: &Node, connection: ConnectionId) {
+        reactor.close(connection);
+        let Some(link) = self.by_connection.remove(&connection) else { return };
+        self.by_id.remove(&link.id);
+        node.change(|cluster| cluster.closed(link.id));
+    }
+
+    pub fn sent(&mut self, reactor: &mut Reactor, connection: ConnectionId, mut payload: Payload) {
+        let Some(link) = self.by_connection.get_mut(&connection) else { return };
+        link.is_sending = false;
+        if link.waiting.is_empty() {
+            return;
+        }
+        payload.clear();
+        payload.bytes.shrink_to(KEPT_MAX);
+        std::mem::swap(&mut payload.bytes, &mut link.waiting);
+        link.is_sending = true;
+        reactor.send(connection, payload);
+    }
+
+    /// Does what the state machine wants of links.
+    pub fn act(&mut self, reactor: &mut Reactor, node: &Node, shared: &Shared) {
+        for action in node.take_link_actions() {
+            match action {
+                Action::Connect { link, ip, port } => {
+                    self.connect(reactor, node, (link, &ip, port))
+                }
+                Action::Send { link, bytes } => self.send(reactor, node, shared, (link, bytes)),
+                Action::Close(link) => {
+                    if let Some(connection) = self.by_id.remove(&link) {
+                        self.by_connection.remove(&connection);
+                        reactor.close(connection);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn connect(&mut self, reactor: &mut Reactor, node: &Node, (id, ip, port): (LinkId, &str, u16)) {
+        let address = ip.parse::<IpAddr>().map(|ip| Address::Tcp(SocketAddr::new(ip, port)));
+        let connection = address.ok().and_then(|to| reactor.connect(&to, None).ok());
+        match connection {
+            Some(connection) => self.keep(connection, Link::new(id, false)),
+            None => node.change(|cluster| cluster.closed(id)),
+        }
+    }
+
+    fn send(
+        &mut self,
+        reactor: &mut Reactor,
+        node: &Node,
+        shared: &Shared,
+        (id, bytes): (LinkId, Vec<u8>),
+    ) {
+        let Some(connection) = self.by_id.get(&id).copied() else { return };
+        let Some(link) = self.by_connection.get_mut(&connection) else { return };
+        if !link.is_connected {
+            return;
+        }
+        if link.is_sending {
+            link.waiting.extend_from_slice(&bytes);
+            let limit = shared.config().cluster.link_sendbuf_limit;
+            if limit != 0 && link.waiting.len() as u64 > limit {
+                node.change(|cluster| cluster.stats.links_closed_for_length += 1);
+                self.lost(reactor, node, connection);
+            }
+            return;
+        }
+        link.is_sending = true;
+        reactor.send(connection, Payload { bytes, shared: Vec::new() });
+    }
+
+    /// What all links keep.
+    pub fn bytes(&self) -> usize {
+        self.by_connection.values().map(|link| link.input.len() + link.waiting.len()).sum()
+    }
+}

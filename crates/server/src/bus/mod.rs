@@ -1,0 +1,185 @@
+//! The bus of a cluster: one thread with a reactor of its own, which listens for other nodes,
+//! connects to them, cuts what comes into packets for the state machine, and sends what that says.
+//!
+//! It decides nothing. What concerns this server's data is done with the gate closed, before
+//! anybody else hears of it.
+
+mod links;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use kvasir_cluster::options::Local;
+use kvasir_cluster::tick::PERIOD_MS;
+use kvasir_reactor::{Event, Listener, Options, Reactor, clock};
+
+use crate::bus::links::Links;
+use crate::cluster::{Node, options};
+use crate::log::warning;
+use crate::net::listen;
+use crate::run::cluster::settle;
+use crate::state::shared::Shared;
+use crate::store::replication::upstream::Stage;
+
+/// Opens what the bus listens at; to be done before the server says that it is there.
+pub fn open(config: &kvasir_config::Config) -> Result<Vec<Listener>, String> {
+    let port = config.bus_port().ok_or(
+        "Redis port number too high for cluster mode. Cluster bus port number must be lower than \
+         65535. Please use another port number, or set cluster-port.",
+    )?;
+    let mut listeners = Vec::new();
+    for address in listen::bus_places(config, port)? {
+        match Listener::tcp(SocketAddr::new(address.0, port), listen::backlog(config)) {
+            Ok(listener) => listeners.push(listener),
+            Err(_) if address.1 => {}
+            Err(error) => {
+                return Err(format!(
+                    "Failed listening on port {port} (cluster), aborting. {error}"
+                ));
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+/// Starts the thread, which ends with the process.
+pub fn start(
+    shared: &'static Shared,
+    node: &'static Node,
+    listeners: Vec<Listener>,
+) -> io::Result<()> {
+    let (tell, ready) = mpsc::channel();
+    let run = move || {
+        let reactor = match Reactor::new(&Options::default()) {
+            Ok(reactor) => reactor,
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                return;
+            }
+        };
+        node.set_bus(reactor.waker());
+        let _ = tell.send(Ok(()));
+        Bus::new(shared, node, reactor, listeners).run();
+    };
+    std::thread::Builder::new().name("bus".into()).spawn(run)?;
+    ready.recv().unwrap_or_else(|_| Err(io::Error::other("the bus ended at its start")))
+}
+
+struct Bus {
+    shared: &'static Shared,
+    node: &'static Node,
+    reactor: Reactor,
+    links: Links,
+    next_tick_ms: u64,
+    config_version: u64,
+}
+
+impl Bus {
+    fn new(
+        shared: &'static Shared,
+        node: &'static Node,
+        mut reactor: Reactor,
+        listeners: Vec<Listener>,
+    ) -> Bus {
+        listeners.into_iter().for_each(|listener| {
+            reactor.listen(listener);
+        });
+        Bus { shared, node, reactor, links: Links::default(), next_tick_ms: 0, config_version: 0 }
+    }
+
+    fn run(mut self) {
+        let mut events = Vec::new();
+        while !self.shared.is_stopping.load(Relaxed) {
+            let now_ms = clock::now_unix_ms();
+            let wait_ms = self.next_tick_ms.saturating_sub(now_ms).min(PERIOD_MS);
+            if let Err(error) = self.reactor.wait(Some(Duration::from_millis(wait_ms)), &mut events)
+            {
+                warning!("the bus fails, and with it this node of the cluster: {error}");
+                std::process::exit(1);
+            }
+            for event in events.drain(..) {
+                self.take_event(event);
+            }
+            let now_ms = clock::now_unix_ms();
+            if now_ms >= self.next_tick_ms {
+                self.next_tick_ms = now_ms + PERIOD_MS;
+                self.tick(now_ms);
+            }
+            self.settle(now_ms);
+            self.links.act(&mut self.reactor, self.node, self.shared);
+        }
+    }
+
+    fn take_event(&mut self, event: Event) {
+        match event {
+            Event::Accepted { socket, .. } => {
+                self.links.accept(&mut self.reactor, self.node, socket);
+            }
+            Event::AcceptFailed { error, .. } => warning!("the bus can't accept: {error}"),
+            Event::Connected { connection, result } => {
+                self.links.connected(&mut self.reactor, self.node, connection, result.is_ok());
+            }
+            Event::Received { connection, buffer } => {
+                self.links.received(connection, self.reactor.bytes(&buffer));
+                self.reactor.recycle(buffer);
+                self.links.read(&mut self.reactor, self.node, connection);
+            }
+            Event::Closed { connection, .. } => {
+                self.links.lost(&mut self.reactor, self.node, connection);
+            }
+            Event::Sent { connection, payload, result } => {
+                if result.is_err() {
+                    self.links.lost(&mut self.reactor, self.node, connection);
+                } else {
+                    self.links.sent(&mut self.reactor, connection, payload);
+                }
+            }
+            Event::Woken => {}
+        }
+    }
+
+    fn tick(&mut self, now_ms: u64) {
+        let version = self.shared.config_version();
+        if version != self.config_version {
+            self.config_version = version;
+            let options = options(&self.shared.config());
+            self.node.change(|cluster| cluster.set_options(options));
+        }
+        let local = self.local(now_ms);
+        self.node.change(|cluster| {
+            cluster.set_local(local);
+            cluster.tick(now_ms);
+        });
+        self.node.links_bytes.store(self.links.bytes(), Relaxed);
+    }
+
+    fn local(&self, now_ms: u64) -> Local {
+        let upstream = &self.shared.replication.upstream;
+        let since_ms = match upstream.stage() {
+            Stage::Online => upstream.heard_ms.load(Relaxed),
+            _ => upstream.down_since_ms.load(Relaxed),
+        };
+        Local {
+            offset: self.shared.keyspace.log.end(),
+            data_age_ms: now_ms.saturating_sub(since_ms),
+            // Who needs to know looks when it does.
+            has_keys: false,
+        }
+    }
+
+    /// Does what concerns the data.
+    fn settle(&self, now_ms: u64) {
+        let (shared, node) = (self.shared, self.node);
+        if !node.has_todo() {
+            return;
+        }
+        // While a script is busy that can wait: clients of it are told to.
+        let alone = shared.gate.exclusive_unless(|| shared.keyspace.busy.is_busy());
+        if let Some(alone) = alone {
+            settle(shared, node, &alone, now_ms);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A node of a cluster, as all threads see it: the state machine behind a lock, what it wants done,
+//! and for each slot one word that says whether calls may simply run.
+//!
+//! Whoever changes something holds the lock, and settles what came of it before letting go: the
+//! file is on the disk before anybody hears of it. What is said to other nodes is the bus's
+//! business (`bus`), what becomes of this server's data that of who has the gate (`run/cluster.rs`).
+
+pub mod file;
+pub mod routes;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use kvasir_cluster::options::Options;
+use kvasir_cluster::output::{Action, Output};
+use kvasir_cluster::state::Cluster;
+use kvasir_config::Config;
+use kvasir_persistence::claim::Claim;
+use kvasir_reactor::Waker;
+use kvasir_structures::locks::lock;
+
+use crate::log::{notice, warning};
+use routes::Routes;
+
+/// A node of a cluster; lives as long as the process.
+pub struct Node {
+    state: Mutex<Cluster>,
+    pub routes: Routes,
+    todo: Mutex<Todo>,
+    bus: OnceLock<Waker>,
+    /// What links keep of what has come, and is to be sent.
+    pub links_bytes: AtomicUsize,
+    path: PathBuf,
+    _claim: Claim,
+}
+
+/// What is yet to be done outside of the state machine.
+#[derive(Default)]
+pub struct Todo {
+    /// By the bus: what goes over links.
+    pub links: Vec<Action>,
+    /// By who has the gate closed.
+    pub server: Vec<Action>,
+    /// The routes may be others now.
+    pub routes_changed: bool,
+}
+
+impl Node {
+    pub fn new(cluster: Cluster, path: PathBuf, claim: Claim) -> Node {
+        Node {
+            state: Mutex::new(cluster),
+            routes: Routes::default(),
+            todo: Mutex::new(Todo { routes_changed: true, ..Todo::default() }),
+            bus: OnceLock::new(),
+            links_bytes: AtomicUsize::new(0),
+            path,
+            _claim: claim,
+        }
+    }
+
+    /// The state, for who only looks.
+    pub fn look(&self) -> MutexGuard<'_, Cluster> {
+        lock(&self.state)
+    }
+
+    /// Changes the state, and brings what has to be on the disk there.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Cluster) -> R) -> R {
+        let mut cluster = lock(&self.state);
+        let result = change(&mut cluster);
+        let Output { saves, changed, actions, notes } = cluster.take_output();
+        if saves && let Err(error) = file::write(&self.path, &cluster.file()) {
+            // What others would be told, the next start would not know.
+            warning!("can't write the cluster's file path={} error={error}", self.path.display());
+            std::process::exit(1);
+        }
+        let mut todo = lock(&self.todo);
+        todo.routes_changed |= changed;
+        for action in actions {
+            let is_of_links =
+                matches!(action, Action::Connect { .. } | Action::Send { .. } | Action::Close(_));
+            if is_of_links { todo.links.push(action) } else { todo.server.push(action) }
+        }
+        drop(todo);
+        drop(cluster);
+        notes.iter().for_each(|text| notice!("{text}"));
+        result
+    }
+
+    /// What is to be done with the gate closed, and whether slots may have changed hands.
+    pub fn take_server_todo(&self) -> (Vec<Action>, bool) {
+        let mut todo = lock(&self.todo);
+        (std::mem::take(&mut todo.server), std::mem::take(&mut todo.routes_changed))
+    }
+
+    pub fn take_link_actions(&self) -> Vec<Action> {
+        std::mem::take(&mut lock(&self.todo).links)
+    }
+
+    /// Whether there is something for who has the gate.
+    pub fn has_todo(&self) -> bool {
+        let mut todo = lock(&self.todo);
+        if !todo.server.is_empty() {
+            return true;
+        }
+        // Most changes are about other things.
+        todo.routes_changed = todo.routes_changed && {
+            drop(todo);
+            let differ = self.routes.differ(&self.look());
+            todo = lock(&self.todo);
+            differ
+        };
+        todo.routes_changed || !todo.server.is_empty()
+    }
+
+    /// Writes the file again. An error is for who has asked for it.
+    pub fn save(&self) -> std::io::Result<()> {
+        let cluster = lock(&self.state);
+        file::write(&self.path, &cluster.file())
+    }
+
+    pub fn set_bus(&self, waker: Waker) {
+        // There is one bus, which says so once.
+        let _ = self.bus.set(waker);
+    }
+
+    /// Has the bus look what there is to do.
+    pub fn wake(&self) {
+        if let Some(waker) = self.bus.get() {
+            waker.wake();
+        }
+    }
+}
+
+/// What the configuration says of this node.
+pub fn options(config: &Config) -> Options {
+    let of = &config.cluster;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let or = |announced: u16, own: u16| if announced == 0 { own } else { announced };
+    Options {
+        node_timeout_ms: of.node_timeout,
+        port: or(of.announce_port, config.port),
+        tls_port: or(of.announce_tls_port, config.tls.port),
+        bus_port: or(of.announce_bus_port, config.bus_port().unwrap_or(0)),
+        is_tls: false,
+        announce_ip: text(&of.announce_ip),
+        hostname: text(&of.announce_hostname),
+        nodename: text(&of.announce_nodename),
+        requires_full_coverage: of.requires_full_coverage,
+        allows_replica_migration: of.allows_replica_migration,
+        migration_barrier: of.migration_barrier,
+        is_no_failover: of.replica_no_failover,
+        replica_validity_factor: of.replica_validity_factor,
+        repl_ping_period_ms: config.replication.ping_period * 1000,
+        manual_failover_timeout_ms: of.manual_failover_timeout,
+        blacklist_ttl_ms: of.blacklist_ttl * 1000,
+    }
+}
