@@ -22,7 +22,7 @@ impl Place<'_> {
     /// Visits these slots. Between turns `before` is called, with how many were visited: false
     /// ends it.
     pub fn visit(self, image: &Image, slots: &[u16], mut before: impl FnMut(usize) -> bool) {
-        let (mut next, mut manners) = (0, Manners::new());
+        let (mut next, mut manners) = (0, Manners::default());
         while next < slots.len() && before(next) {
             let turn = self.turns.take();
             let pass = self.gate.enter_extra();

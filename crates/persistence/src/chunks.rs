@@ -129,7 +129,7 @@ impl Limits<'_> {
     /// The memory for chunks, which takes its time.
     pub(crate) fn pool(self, files: usize) -> Pool {
         let chunk_size = self.buffer_max / FILLING_PART / (filling(files) * files);
-        let mut manners = Manners::new();
+        let mut manners = Manners::default();
         let chunk_size = chunk_size.clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX);
         Pool::new(self.buffer_max, chunk_size, || manners.give_way())
     }
@@ -262,7 +262,7 @@ impl Chunks {
         cancel: &Cancel,
         tell: impl Fn(),
     ) -> Result<(), SaveError> {
-        let (mut result, mut manners) = (Ok(()), Manners::new());
+        let (mut result, mut manners) = (Ok(()), Manners::default());
         loop {
             let is_empty = |queue: &Queue| queue.chunks[index].is_empty();
             let is_early = |queue: &Queue| is_empty(queue) && !queue.is_complete;

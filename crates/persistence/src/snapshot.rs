@@ -169,7 +169,7 @@ impl Snapshot<'_> {
         let begin = move || {
             let place = Place { target: &target, id, files };
             let mut files = place.begin(&disk, gathered, syncs_often)?;
-            let mut manners = Manners::new();
+            let mut manners = Manners::default();
             files.iter_mut().for_each(|file| file.prepare(|| manners.give_way()));
             Ok(files)
         };
@@ -289,7 +289,7 @@ impl Snapshot<'_> {
         waited_for: &AtomicU64,
     ) {
         let slots_max = SLOTS.div_ceil(place.files);
-        let mut manners = Manners::new();
+        let mut manners = Manners::default();
         loop {
             let number = next.fetch_add(1, Relaxed);
             let Some(image) = images.get(number / (slots_max * place.files)) else { return };

@@ -17,11 +17,13 @@ const OWN_SHARE: u32 = 4;
 /// ...but no longer, since a worker may wait for it: 100 us doubled what the slowest writers saw.
 const OWN_MAX: Duration = Duration::from_micros(25);
 
-impl Manners {
-    pub fn new() -> Manners {
+impl Default for Manners {
+    fn default() -> Manners {
         Manners { works_until: Instant::now() }
     }
+}
 
+impl Manners {
     pub fn give_way(&mut self) {
         let start = Instant::now();
         if start >= self.works_until {

@@ -42,7 +42,7 @@ pub fn estimate(
     let slots = gather.selection.slots_to_visit();
     let keys = keyspace.database(db, &gate.enter_extra()).len();
     let step = if gather.selection.keys.is_some() { 1 } else { (keys / KEYS_FOR_ALL).clamp(1, 16) };
-    let (mut keys, mut edges, mut manners) = (0.0, 0.0, Manners::new());
+    let (mut keys, mut edges, mut manners) = (0.0, 0.0, Manners::default());
     for slot in slots.iter().step_by(step) {
         let pass = gate.enter_extra();
         let table = keyspace.database(db, &pass).slot(*slot).lock(&pass);

@@ -30,7 +30,7 @@ impl Workers<'_> {
     ) -> Result<(), String> {
         let pieces = Mutex::new(pieces);
         let run = || {
-            let mut manners = Manners::new();
+            let mut manners = Manners::default();
             loop {
                 let piece = lock(&pieces).next();
                 let Some(piece) = piece.filter(|_| !self.job.is_cancelled()) else { return };
