@@ -146,7 +146,7 @@ impl Texts {
         Texts { ends: vec![0], bytes: Vec::new() }
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.ends.len() - 1
     }
 
@@ -245,7 +245,7 @@ impl Column {
     pub fn push_null(&mut self) {
         self.validity.push(false);
         match &mut self.data {
-            Data::Texts(texts) => texts.ends.push(texts.ends[texts.len()]),
+            Data::Texts(texts) => texts.ends.push(texts.ends[texts.count()]),
             Data::Words(words) => words.push(0),
             Data::Bits(bits) => bits.push(false),
             Data::Map { ends, .. } => ends.push(ends[ends.len() - 1]),
@@ -256,7 +256,7 @@ impl Column {
     pub fn push_map<'c>(&mut self, pairs: impl Iterator<Item = (Cell<'c>, Cell<'c>)>) -> bool {
         let is_binary = self.data_type == DataType::Map { is_binary: true };
         let Data::Map { ends, keys, values } = &mut self.data else { return false };
-        let (count, bytes) = (keys.len(), (keys.bytes.len(), values.bytes.len()));
+        let (count, bytes) = (keys.count(), (keys.bytes.len(), values.bytes.len()));
         for (key, value) in pairs {
             let fits = keys.push(key, is_binary).and_then(|()| values.push(value, is_binary));
             if fits.is_none() {
@@ -268,7 +268,7 @@ impl Column {
             }
         }
         // There are no more of them than bytes of their ends.
-        ends.push(keys.len() as i32);
+        ends.push(keys.count() as i32);
         self.validity.push(true);
         true
     }

@@ -165,10 +165,10 @@ impl Body {
             Data::Bits(bits) => self.buffer(&bits.bytes),
             Data::Map { ends, keys, values } => {
                 self.words(ends.iter().map(|end| end.to_le_bytes()));
-                self.nodes.push((keys.len() as i64, 0));
+                self.nodes.push((keys.count() as i64, 0));
                 self.buffer(&[]);
                 for texts in [keys, values] {
-                    self.nodes.push((texts.len() as i64, 0));
+                    self.nodes.push((texts.count() as i64, 0));
                     self.buffer(&[]);
                     self.texts(texts);
                 }

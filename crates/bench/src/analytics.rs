@@ -44,7 +44,11 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
         measurements.push(Measurement::new("graph", case.to_string(), metrics));
     };
     if target.name.starts_with("kvasir") {
-        let alone = get_p99_ms(&server, || Ok(std::thread::sleep(PAUSE)))?.0;
+        let alone = get_p99_ms(&server, || {
+            std::thread::sleep(PAUSE);
+            Ok(())
+        })?
+        .0;
         let (p99_ms, mut metrics) = get_p99_ms(&server, || ask(&["graph", &port, &edges]))?;
         metrics.extend([("get_p99_ms", p99_ms), ("get_alone_p99_ms", alone)]);
         add("GRAPH.PAGERANK", metrics);

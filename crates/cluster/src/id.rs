@@ -14,7 +14,7 @@ pub const DIGITS: usize = 40;
 impl NodeId {
     pub fn random(random: &mut Random) -> NodeId {
         let mut bytes = [0; 20];
-        bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
+        bytes.iter_mut().for_each(|byte| *byte = random.next_u64() as u8);
         NodeId(bytes)
     }
 

@@ -66,7 +66,7 @@ impl World {
     fn new(hosts: usize, seed: u64, fault: Fault) -> World {
         let mut random = Random::new(seed);
         let hosts = (0..hosts).map(|host| {
-            let cluster = Cluster::new(options(host), random.next(), START_MS);
+            let cluster = Cluster::new(options(host), random.next_u64(), START_MS);
             Host {
                 cluster,
                 disk: String::new(),
@@ -256,7 +256,7 @@ impl World {
     }
 
     fn restart(&mut self, host: usize) {
-        let seed = self.random.next();
+        let seed = self.random.next_u64();
         let mut disk = self.hosts[host].disk.clone();
         if self.fault == Fault::ForgetsVotes {
             let vars = disk.find("vars ").unwrap_or(disk.len());

@@ -172,7 +172,7 @@ impl Source {
                 words.try_for_each(|word| to.neighbour(Cell::Text(word), 1.0))
             }
             TextForm::Packed(size) => {
-                if text.len() % size != 0 {
+                if !text.len().is_multiple_of(*size) {
                     return Err(format!("{} bytes are no integers of {size} bytes", text.len()));
                 }
                 let mut all = text.chunks_exact(*size).map(|bytes| {

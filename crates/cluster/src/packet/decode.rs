@@ -119,7 +119,7 @@ fn gossip(reader: &mut Reader<'_>, count: usize, extensions: usize) -> Result<Go
         let kind = reader.u16()?;
         reader.take(2)?;
         let size = length.checked_sub(EXTENSION_SIZE).ok_or(Refusal::Length)?;
-        if length % 8 != 0 {
+        if !length.is_multiple_of(8) {
             return Err(Refusal::Length);
         }
         let mut data = Reader(reader.take(size)?);

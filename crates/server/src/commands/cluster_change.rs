@@ -48,10 +48,9 @@ pub fn meet(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let port_of = |word: &[u8], what: &str| {
-        let port = parse_integer(word).ok_or_else(|| {
+        parse_integer(word).ok_or_else(|| {
             Error::new(format!("ERR Invalid TCP {what} port specified: {}", text(word)))
-        });
-        port
+        })
     };
     let port = port_of(&cx.args[3], "base")?;
     let bus_port = match cx.args.get(4) {

@@ -302,7 +302,7 @@ fn a_hostile_client_hurts_nobody_else() {
         let (memory, mut bell) = (File::from(descriptors.memory), File::from(descriptors.bell));
         let mut tail = 0;
         for round in 0..200u32 {
-            let noise: Vec<u8> = (0..1000).map(|i| (i * round * 7919 >> 3) as u8).collect();
+            let noise: Vec<u8> = (0..1000).map(|i| ((i * round * 7919) >> 3) as u8).collect();
             memory.write_all_at(&noise, 4096 + u64::from(tail)).expect("there is room");
             scribble(&memory, 192, round);
             scribble(&memory, 128, !round);
