@@ -1,6 +1,6 @@
 //! Several nodes in one thread, of one seed: messages are late or lost, nodes are cut off, crash
-//! and come back with what their disk has. After healing there is one owner of each slot, and no two
-//! primaries have one epoch.
+//! and come back with what their disk has. After healing there is one owner of each slot, and no
+//! two primaries have one epoch.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@ pub fn categories(entry: &Entry) -> Vec<&'static str> {
     all.filter_map(|(name, is_in)| is_in.then_some(name)).collect()
 }
 
-/// Every ACL category, in Redis's order with our own behind them, and whether the command is in it: by its row, its flags
-/// or its group.
+/// Every ACL category, in Redis's order with our own behind them, and whether the command is in it:
+/// by its row, its flags or its group.
 pub fn every_category(entry: &Entry) -> [(&'static str, bool); 22] {
     let spec = entry.spec;
     let has = |flag: Flags| spec.flags.contains(flag);

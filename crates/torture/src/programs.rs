@@ -2,8 +2,8 @@
 //!
 //! Each program is a script of `crates/torture/programs`, which drives a library of a pinned
 //! version and checks what comes of it. The libraries are installed below `target/programs`. Every
-//! program has to pass on redis-server as well, but for those about what only Kvasir has: what fails
-//! on Kvasir only is a fault of Kvasir.
+//! program has to pass on redis-server as well, but for those about what only Kvasir has: what
+//! fails on Kvasir only is a fault of Kvasir.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

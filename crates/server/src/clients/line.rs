@@ -1,8 +1,8 @@
 //! The line that CLIENT LIST and CLIENT INFO show of a client, in Valkey 9.1's format.
 //!
-//! A client of memcached's protocol has a field more, and so has one with a ring; one that a graph is
-//! computed for has two. Figures that have no meaning here are 0, or
-//! -1 where Redis says so for "none".
+//! A client of memcached's protocol has a field more, and so has one with a ring; one that a graph
+//! is computed for has two. Figures that have no meaning here are 0, or -1 where Redis says so for
+//! "none".
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,7 +3,8 @@
 //!
 //! Whoever changes something holds the lock, and settles what came of it before letting go: the
 //! file is on the disk before anybody hears of it. What is said to other nodes is the bus's
-//! business (`bus`), what becomes of this server's data that of who has the gate (`run/cluster.rs`).
+//! business (`bus`), what becomes of this server's data that of who has the gate
+//! (`run/cluster.rs`).
 
 pub mod file;
 pub mod routes;
