@@ -202,7 +202,7 @@ complete -c kvasir-server -l cluster-allow-pubsubshard-when-down -r -f -a 'yes n
 complete -c kvasir-server -l cluster-allow-replica-migration -r -f -a 'yes no' -d 'Whether a replica goes to a primary that has none left, and a primary without slots becomes a replica of whoever got its last one'
 complete -c kvasir-server -l cluster-migration-barrier -r -d 'So many replicas stay with a primary when others go where there is none'
 complete -c kvasir-server -l cluster-replica-no-failover -r -f -a 'yes no' -d 'Whether this node never takes over from its primary unless it is told to'
-complete -c kvasir-server -l cluster-replica-validity-factor -r -d 'A replica that has been without its primary for this many times cluster-node-timeout, and repl-ping-replica-period, does not take over from it'
+complete -c kvasir-server -l cluster-replica-validity-factor -r -d 'A replica that has been without its primary for this many times cluster-node- timeout, and repl-ping-replica-period, does not take over from it'
 complete -c kvasir-server -l cluster-manual-failover-timeout -r -d 'A CLUSTER FAILOVER that takes more milliseconds is given up'
 complete -c kvasir-server -l cluster-blacklist-ttl -r -d 'For so many seconds a node that was forgotten is not learned of again'
 complete -c kvasir-server -l cluster-link-sendbuf-limit -r -d 'A link of the bus on which more waits to be sent is closed, and made anew'

@@ -112,7 +112,8 @@ nobody else should. Two nodes cannot have the same one.",
         "",
         field!(cluster.announce_ip),
         "\
-The address that others are to reach this node at. Empty: the one that they see.",
+The address that others are to reach this node at. Empty: the one that they
+see.",
     ),
     Row::new(
         "cluster-announce-port",
@@ -224,9 +225,9 @@ slots becomes a replica of whoever got its last one.",
         "10",
         field!(cluster.replica_validity_factor),
         "\
-A replica that has been without its primary for this many times
-cluster-node-timeout, and repl-ping-replica-period, does not take over from it.
-0: it always may.",
+A replica that has been without its primary for this many times cluster-node-
+timeout, and repl-ping-replica-period, does not take over from it. 0: it always
+may.",
     )
     .aliases(&["cluster-slave-validity-factor"]),
     Row::new(
@@ -252,8 +253,8 @@ cluster-node-timeout, and repl-ping-replica-period, does not take over from it.
         "0",
         field!(cluster.link_sendbuf_limit),
         "\
-A link of the bus on which more waits to be sent is closed, and made anew.
-0: there is no limit.",
+A link of the bus on which more waits to be sent is closed, and made anew. 0:
+there is no limit.",
     ),
     Row::new(
         "cluster-slot-stats-enabled",
@@ -261,7 +262,9 @@ A link of the bus on which more waits to be sent is closed, and made anew.
         Kind::Bool,
         "no",
         kept(NO_FIGURES),
-        "Kept and shown; CLUSTER SLOT-STATS counts keys in any case, and nothing else yet.",
+        "\
+Kept and shown; CLUSTER SLOT-STATS counts keys in any case, and nothing else
+yet.",
     ),
 ];
 

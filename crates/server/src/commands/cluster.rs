@@ -492,6 +492,7 @@ static CLUSTER_MYSHARDID: ServerCommand = ServerCommand {
         summary: "Tells the id of this node's shard.",
         since: "7.2.0",
         tips: &["nondeterministic_output"],
+        flags: Flags::LOADING.union(Flags::STALE),
         ..OF_CLUSTER
     },
     run: ServerRun::Plain(cluster_view::my_shard_id),
