@@ -94,13 +94,19 @@ fn migrate(spec: &Spec, args: Args<'_>, mut f: impl FnMut(usize, KeyFlags)) -> R
     }
     let flags = spec.keys[0].flags;
     match keys_word(args) {
+        // As in Redis, which asks for the words only where it finds KEYS anywhere before the end.
         None => f(3, flags),
+        Some(_) if !(2..args.len() - 1).any(|at| is_keys(&args[at])) => f(3, flags),
         Some(word) if args[3].is_empty() && word + 1 < args.len() => {
             (word + 1..args.len()).for_each(|arg| f(arg, flags));
         }
         Some(_) => return Err(NoKeys),
     }
     Ok(())
+}
+
+fn is_keys(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"keys")
 }
 
 /// Where MIGRATE's option KEYS stands.
@@ -155,9 +161,15 @@ mod tests {
     fn keys_to_be_moved() {
         const KEYS: &[KeySpec] = &[KeySpec::range(MOVED, 3, 0, 1)];
         let spec = Spec { name: "migrate", keys: KEYS, ..Spec::BLANK };
-        for (call, expect) in
-            [("MIGRATE h 1 k 0 9 AUTH keys x", Some(vec![3])), ("MIGRATE h 1 k 0 9 KEYS", None)]
-        {
+        let calls = [
+            ("MIGRATE h 1 k 0 9 AUTH keys x", Some(vec![3])),
+            ("MIGRATE h 1 k 0 9 KEYS", Some(vec![3])),
+            ("MIGRATE h 1 k 0 9 KEYS a", None),
+            ("MIGRATE h 1 keys 0 9 KEYS", None),
+            ("MIGRATE h 1 keys 0 9 COPY", Some(vec![3])),
+            ("MIGRATE h 1  0 9 AUTH keys KEYS a b", Some(vec![9, 10])),
+        ];
+        for (call, expect) in calls {
             let (args, mut found): (ArgsBuf, _) = (call.split(' ').collect(), Vec::new());
             let used = each_key_used(&spec, args.as_args(), |arg, _| found.push(arg));
             assert_eq!(used.ok().map(|()| found), expect, "{call}");

@@ -6,7 +6,7 @@ use kvasir_resp::value::Value;
 
 use crate::blocking::wait_for;
 use crate::check::show;
-use crate::harness::{Client, Server, each_backend, figure, wait_until};
+use crate::harness::{Client, Server, each_backend, figure, wait_until, wait_until_loaded};
 
 const ACCOUNTS: u64 = 2000;
 const EACH: u64 = 1000;
@@ -331,6 +331,7 @@ fn what_is_computed_can_be_kept() {
     let options = ["--appendonly", "yes", "--dir", &path, "--notify-keyspace-events", "KEA"];
     let server = Server::kvasir("epoll", &options);
     let (mut client, mut ear) = (server.connect(), server.connect());
+    wait_until_loaded(&mut client);
     ear.ask("SUBSCRIBE __keyevent@0__:restore");
     for line in ["SADD out:1 2 3", "SADD out:2 3", "SADD out:3 1", "SET ranks x", "SET old y"] {
         client.ask(line);

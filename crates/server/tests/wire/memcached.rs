@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::harness::{DEADLINE, Server, backends, wait_until};
+use crate::harness::{DEADLINE, Server, backends, wait_until, wait_until_loaded};
 
 /// Where the server listens for memcached's clients, from its directory.
 const SOCKET: &str = "memcached";
@@ -176,6 +176,7 @@ fn flags_and_staleness_survive_files_and_replication() {
     let aof = ["--appendonly", "yes"];
     let server = Server::kvasir(backends()[0], &[&OPTIONS[..], &aof].concat());
     let (mut items, mut redis) = (Client::of(&server), server.connect());
+    wait_until_loaded(&mut redis);
     fill(&mut items);
     let look = "get k plain\r\nmg stale f\r\n";
     // The log, and from it a snapshot.

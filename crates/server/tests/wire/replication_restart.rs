@@ -8,7 +8,7 @@ use kvasir_resp::value::Value;
 
 use crate::certificates::free_port;
 use crate::going_back::assert_accepted;
-use crate::harness::{Client, DEADLINE, figure, wait_until};
+use crate::harness::{Client, DEADLINE, figure, wait_until, wait_until_loaded};
 use crate::replication::{
     ALL_TYPES, EFFECTS, OURS, PEERS, is_linked, primary, replica, run_all, wait_until_equal,
 };
@@ -19,11 +19,6 @@ use crate::saving::{directory, path, terminate};
 fn write_all(client: &mut Client) {
     let scripts = [&["FLUSHALL; FUNCTION FLUSH"], ALL_TYPES, EFFECTS, &["SELECT 7; SET here 1"]];
     run_all(client, &scripts.concat());
-}
-
-/// Has the server answer once it has loaded.
-fn wait_until_loaded(client: &mut Client) {
-    wait_until("it is loaded", || client.ask_text("INFO persistence").contains("loading:0"));
 }
 
 #[test]
