@@ -19,6 +19,8 @@ pub fn each_key_used(
     mut f: impl FnMut(usize, KeyFlags),
 ) -> Result<(), NoKeys> {
     let (flags, store) = match spec.name {
+        // A subcommand, as CONFIG SET, may have the name of a command with keys.
+        _ if spec.keys.is_empty() => return each_key(spec, args, f),
         "set" => (set(args), None),
         "bitfield" => (bitfield(args), None),
         "sort" => (READ, sort_store(args)),
@@ -155,6 +157,14 @@ mod tests {
         check("GEORADIUS k 1 2 3 km STORE a STOREDIST b", &[(1, READ), (9, OVERWRITE)]);
         check("GEORADIUSBYMEMBER k m 3 km ASC STORE", &[(1, READ)]);
         check("GEORADIUS k 1 2 3 STORE a", &[(1, READ), (6, OVERWRITE)]);
+    }
+
+    #[test]
+    fn a_subcommand_with_the_name_of_another_command_has_no_keys() {
+        let spec = Spec { name: "set", ..Spec::BLANK };
+        let args: ArgsBuf = "CONFIG SET port 1".split(' ').collect();
+        let used = each_key_used(&spec, args.as_args(), |arg, _| panic!("{arg} is no key"));
+        assert!(used.is_ok());
     }
 
     #[test]
