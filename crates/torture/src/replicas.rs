@@ -139,6 +139,8 @@ fn lose_primary(
     } else {
         ensure!(full == 1, "it was at {theirs}, the primary at {ours} only, and it went on");
         tally.full += 1;
+        // Killed before that is on its disk, it would need everything again.
+        wait_until("its log is begun", || replica.has_log())?;
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ impl Part {
 
     /// Worlds without `--long`.
     fn worlds(self) -> u64 {
-        if self == Part::Server { 1_000 } else { 150 }
+        if self == Part::Server { 1_000 } else { 100 }
     }
 
     /// Answers, crashes and reigns of the world of a seed.

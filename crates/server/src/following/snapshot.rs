@@ -65,6 +65,8 @@ pub async fn load<W: Wire>(
         load_aside(link, version, file, history).await
     } else {
         loading.begin();
+        // As at the start: of little data nobody hears.
+        loading.hold_calls();
         match is_aside {
             true => load_aside(link, version, file, history).await,
             false => load_in_place(link, version, file, history).await,
