@@ -233,7 +233,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Has the server answer once it has loaded: a new log takes its time on a disk that is busy.
 pub fn wait_until_loaded(client: &mut Client) {
-    wait_until("it is loaded", || client.ask_text("INFO persistence").contains("loading:0"));
+    wait_until("it is loaded", || client.ask_text("INFO persistence").contains("\nloading:0"));
 }
 
 /// The id of a thread of a server, as soon as it has that name.
