@@ -16,7 +16,12 @@ struct Client(UnixStream);
 
 impl Client {
     fn connect(socket: &Path) -> Client {
-        let stream = UnixStream::connect(socket).expect("the server listens");
+        let mut stream = None;
+        wait_until("memcached listens", || {
+            stream = UnixStream::connect(socket).ok();
+            stream.is_some()
+        });
+        let stream = stream.expect("just seen");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
         Client(stream)
     }
