@@ -23,10 +23,12 @@ use kvasir_torture::{
 
 use crate::{aside, fuzz, licences, missing, sim, tidy};
 
+/// Most tests wait for servers, and servers for them: more at a time than there are cores.
+const TEST_THREADS: &str = "4";
 /// Of the tests that run a server for a while, on each backend.
-const SERVER_TEST_SECONDS: u64 = 12;
+const SERVER_TEST_SECONDS: u64 = 10;
 /// On each backend.
-const ISOLATION_SECONDS: u64 = 16;
+const ISOLATION_SECONDS: u64 = 12;
 /// On each backend.
 const SNAPSHOTS: usize = 6;
 /// On each backend.
@@ -38,7 +40,7 @@ const LOSSES: usize = 10;
 /// For each kind of bad client.
 const ABUSE_SECONDS: u64 = 2;
 const ABUSE_CONNECTIONS: usize = 2000;
-const FUZZ_DIFF_COMMANDS: usize = 200_000;
+const FUZZ_DIFF_COMMANDS: usize = 150_000;
 /// The other backend only moves bytes differently.
 const FUZZ_DIFF_COMMANDS_EPOLL: usize = 50_000;
 /// Strings are compressed, which few of the commands notice.
@@ -236,7 +238,7 @@ fn build() -> Result<()> {
 }
 
 fn test() -> Result<()> {
-    run(&mut with_oracles(all_tests())?)
+    run(with_oracles(all_tests())?.env("RUST_TEST_THREADS", TEST_THREADS))
 }
 
 /// Not those of documentation: there are none, and to find that out takes a while.
