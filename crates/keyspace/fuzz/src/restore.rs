@@ -112,7 +112,7 @@ fuzz_target!(|value: &[u8]| {
 fn check_dump(bench: &mut Bench) {
     let Value::Bulk(dump) = bench.call(&["DUMP", "K"]) else { return };
     // The bug that the fuzzer must find.
-    let cut = usize::from(cfg!(feature = "canary") && dump[..2] == *b"\x02\x02");
+    let cut = usize::from(cfg!(feature = "canary") && dump[0] == 2);
     let restored = restore(bench, "L", &dump[cut..]);
     assert_eq!(restored, Value::Simple(b"OK".to_vec()), "{}", dump.escape_ascii());
     assert_eq!(content(bench, "K"), content(bench, "L"), "{}", dump.escape_ascii());
