@@ -28,7 +28,7 @@ const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
     -Cdebug-assertions --cfg fuzzing";
 
 /// The planted bug must be found in this time.
-const CANARY_SECONDS: u64 = 60;
+const CANARY_SECONDS: u64 = 300;
 
 /// So much of a log is shown: where it failed and the input.
 const LOG_LINES: usize = 60;
