@@ -147,6 +147,8 @@ fn lose_primary(
 
 /// Both have the same, once all has come.
 fn compare(primary: &mut Node, replica: &mut Node, canary: bool) -> Result<()> {
+    // What lives for a moment only would be there for one of them, and not for the other.
+    wait_until("what expires is gone", || primary.has_only_lasting_keys())?;
     primary.link.ask(&["INCR", "rounds"])?;
     if canary {
         replica.link.ask(&["CONFIG", "SET", "replica-read-only", "no"])?;
@@ -186,6 +188,12 @@ impl Node {
 
     fn is_linked(&mut self) -> Result<bool> {
         Ok(self.info()?.contains("master_link_status:up"))
+    }
+
+    fn has_only_lasting_keys(&mut self) -> Result<bool> {
+        let info = self.info()?;
+        let mut databases = info.lines().filter(|line| line.starts_with("db"));
+        Ok(databases.all(|line| line.contains("expires=0,")))
     }
 
     /// What it has got stands in its file.
