@@ -67,7 +67,7 @@ fn chase(lab: &Lab, target: &Target, corpus: &Corpus) -> Result<BTreeMap<&'stati
             set_key(corpus, (from + at) % KEYS, from + at, out);
         })?;
         written += BURST;
-        if written.is_multiple_of(per_second / BURST * BURST) {
+        if written % per_second < BURST {
             disk = disk.max(bytes_in(primary.dir())?);
         }
     }

@@ -5,6 +5,7 @@
 //! behind some write: not before the last one that anybody knows of, nor behind the last that was
 //! sent.
 
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
 /// Keys that each connection writes.
@@ -23,7 +24,57 @@ struct Write {
     known_ns: Option<u64>,
 }
 
+/// How a write is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    OneKey,
+    Transaction,
+    Script,
+}
+
+impl Way {
+    /// Of the eight cases that clients draw, five are writes.
+    pub fn of_case(case: usize) -> Option<Way> {
+        match case {
+            0..3 => Some(Way::OneKey),
+            3 => Some(Way::Transaction),
+            4 => Some(Way::Script),
+            _ => None,
+        }
+    }
+}
+
 impl Ledger {
+    /// Adds the calls of a write of one key or of both; returns its number, and how many answers
+    /// come before that which tells of it.
+    pub fn write(
+        &mut self,
+        way: Way,
+        keys: [usize; 2],
+        name: impl Fn(usize) -> String,
+        bytes: &mut Vec<u8>,
+    ) -> (usize, usize) {
+        let mut add = |words: &[&str]| bytes.extend(encode_request(words));
+        let [one, other] = keys.map(name);
+        let number = self.begin(if way == Way::OneKey { &keys[..1] } else { &keys });
+        let value = number.to_string();
+        match way {
+            Way::OneKey => add(&["SET", &one, &value]),
+            Way::Transaction => {
+                add(&["MULTI"]);
+                add(&["SET", &one, &value]);
+                add(&["SET", &other, &value]);
+                add(&["EXEC"]);
+            }
+            Way::Script => {
+                let script = "redis.call('SET', KEYS[1], ARGV[1]) \
+                              return redis.call('SET', KEYS[2], ARGV[1])";
+                add(&["EVAL", script, "2", &one, &other, &value]);
+            }
+        }
+        (number, if way == Way::Transaction { 3 } else { 0 })
+    }
+
     /// Notes a write that is about to be sent, and returns its number.
     pub fn begin(&mut self, keys: &[usize]) -> usize {
         self.writes.push(Write { keys: keys.to_vec(), known_ns: None });

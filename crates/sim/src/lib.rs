@@ -15,10 +15,10 @@ mod machine;
 pub mod replication;
 pub mod server;
 
-use kvasir_config::Loglevel;
+use kvasir_config::{Config, Loglevel};
 
 /// Has servers log nothing: of many worlds nobody would read it.
 pub fn be_quiet() {
-    let config = kvasir_config::Config { loglevel: Loglevel::Nothing, ..Default::default() };
+    let config = Config { loglevel: Loglevel::Nothing, ..Config::of_table() };
     kvasir_server::log::refresh(&config);
 }

@@ -28,7 +28,8 @@ class Lines(logging.Handler):
 
 def main():
     admin = redis.Redis(port=int(sys.argv[1]))
-    path = admin.config_get("unixsocket")["unixsocket"]
+    # Relative to where the server stands.
+    path = os.path.join(admin.config_get("dir")["dir"], admin.config_get("unixsocket")["unixsocket"])
     lines = Lines()
     kvasir_ring.log.addHandler(lines)
     kvasir_ring.log.propagate = False

@@ -295,8 +295,21 @@ impl<W: Wire> Link<W> {
     /// While clients are paused, so is the primary, whose calls wait here; false: it is not wanted
     /// any more.
     pub async fn wait_for_pause(&mut self) -> Result<bool, String> {
-        let unused = &self.shared.replication.upstream.unused;
-        while self.shared.pause.is_on() && self.shared.pauses(clock::now_unix_ms()) {
+        if !self.is_paused() {
+            return Ok(true);
+        }
+        let result = self.read_ahead().await;
+        self.shared.replication.upstream.unused.store(0, Relaxed);
+        result
+    }
+
+    fn is_paused(&self) -> bool {
+        self.shared.pause.is_on() && self.shared.pauses(clock::now_unix_ms())
+    }
+
+    /// Takes what comes during a pause, as far as there is room for it.
+    async fn read_ahead(&mut self) -> Result<bool, String> {
+        while self.is_paused() {
             if !self.is_wanted() {
                 return Ok(false);
             }
@@ -311,10 +324,10 @@ impl<W: Wire> Link<W> {
             } else {
                 self.wire.rest(LOOK).await;
             }
-            unused.store(self.unused().len() as u64, Relaxed);
+            let unused = self.unused().len() as u64;
+            self.shared.replication.upstream.unused.store(unused, Relaxed);
             self.heard_ns = clock::monotonic_ns();
         }
-        unused.store(0, Relaxed);
         Ok(true)
     }
 

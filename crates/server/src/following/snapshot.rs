@@ -64,9 +64,9 @@ pub async fn load<W: Wire>(
         loading.begin_aside();
         load_aside(link, version, file, history).await
     } else {
-        loading.begin();
-        // As at the start: of little data nobody hears.
+        // Of little data nobody hears.
         loading.hold_calls();
+        loading.begin();
         match is_aside {
             true => load_aside(link, version, file, history).await,
             false => load_in_place(link, version, file, history).await,
@@ -159,6 +159,7 @@ fn go_on_behind(
     log.restart_at(offset, alone);
     shared.replication.set_history(id, offset);
     shared.replication.tail.begin(shared, alone);
+    shared.send_all(|| Message::LogRestarted);
 }
 
 /// Those who cache keys, or wait for them, hear that all of them may be others.

@@ -52,8 +52,8 @@ pub fn begin_if_there_is_something(shared: &Shared) {
     let config = shared.config();
     // Of what cannot be looked at, the loading tells why.
     if config.aof.appendonly || !matches!(config.persistence.dbfilename.try_exists(), Ok(false)) {
-        shared.saving.loading.begin();
         shared.saving.loading.hold_calls();
+        shared.saving.loading.begin();
     }
 }
 

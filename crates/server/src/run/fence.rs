@@ -8,9 +8,13 @@
 //! Messages that a session publishes are not posted before what it has written has its place in the
 //! log: until then nobody knows what they have to wait for.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use kvasir_config::aof::Fsync;
 
 use crate::run::worker::Worker;
+use crate::state::connection::Durability;
+use crate::store::replication::Replication;
 
 /// A turn answers one in so many of those who are held back, or `SENT_MIN` if that is more: while
 /// others still are answered, the first come again, and what they write is in the log when the next
@@ -26,9 +30,18 @@ pub struct HeldBack {
     is_behind: bool,
     /// How far all was when they were last looked at.
     seen: [u64; 3],
+    /// How often the server had become a replica when its worker last heard of that.
+    demotions: u64,
 }
 
+/// Something has changed for all of them.
+const NEVER_SEEN: [u64; 3] = [u64::MAX; 3];
+
 impl HeldBack {
+    pub fn new(replication: &Replication) -> HeldBack {
+        HeldBack { demotions: replication.demotions.load(Relaxed), ..HeldBack::default() }
+    }
+
     /// Whether some may be left who can be answered.
     pub fn is_behind(&self) -> bool {
         self.is_behind
@@ -76,8 +89,12 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
         let (fence, own) = (connection.durability.fence, connection.durability.quorum);
         let quorum = self.core.config.replication.quorum().and(own);
+        // What was answered before it became one waits until this worker has heard of that, and
+        // closes those that it was meant for.
+        let is_replica = replication.upstream.is_replica()
+            && replication.demotions.load(Relaxed) == self.held_back.demotions;
         // A replica gets the stream for others to wait for, and has nobody's word itself.
-        if quorum.replicas == 0 || connection.link.is_some() || replication.upstream.is_replica() {
+        if quorum.replicas == 0 || connection.link.is_some() || is_replica {
             return false;
         }
         let is_loading = self.shared.saving.loading.is_under_way();
@@ -123,21 +140,41 @@ impl Worker {
         true
     }
 
-    /// Closes those whose replies wait for replicas: what they have written may be lost, since this
-    /// server has become one itself.
+    /// This server has become a replica. Closes those whose replies wait for some, or would: what
+    /// they have written may be lost.
     pub fn close_held_back(&mut self) {
-        let all = &self.held_back.connections;
-        for index in all.iter().map(|(_, index)| *index).collect::<Vec<_>>() {
-            let connection = self.connections[index].as_deref();
-            let quorum = self.core.config.replication.quorum();
-            let waits = connection.is_some_and(|connection| {
-                let durability = &connection.durability;
-                durability.is_held_back && quorum.and(durability.quorum).replicas > 0
+        self.held_back.demotions = self.shared.replication.demotions.load(Relaxed);
+        for index in 0..self.connections.len() {
+            let has_reply = self.connections[index].as_deref().is_some_and(|connection| {
+                connection.durability.is_held_back || !connection.reply.is_empty()
             });
-            if waits {
+            if has_reply && self.has_quorum(index) {
                 self.close(index);
             }
         }
+    }
+
+    /// Whether what a client is told has to be at replicas.
+    pub fn has_quorum(&self, index: usize) -> bool {
+        let quorum = self.core.config.replication.quorum();
+        self.connections[index].as_deref().is_some_and(|connection| {
+            connection.link.is_none() && quorum.and(connection.durability.quorum).replicas > 0
+        })
+    }
+
+    /// The log has begun anew. What was to be waited for behind its end is of another history, and
+    /// does not come; before it, it comes soon.
+    pub fn forget_former_log(&mut self) {
+        let end = self.shared.keyspace.log.end();
+        forget_beyond(&mut self.core.written_to, end);
+        for connection in self.connections.iter_mut().flatten() {
+            let Durability { fence, written_to, asked, .. } = &mut connection.durability;
+            [fence, written_to, asked].map(|offset| forget_beyond(offset, end));
+        }
+        let HeldBack { connections, seen, .. } = &mut self.held_back;
+        connections.iter_mut().for_each(|(fence, _)| forget_beyond(fence, end));
+        *seen = NEVER_SEEN;
+        self.shared.aof.demand.forget_beyond(end);
     }
 
     /// Sends what was held back to some of those for whom enough is on disk now, and answers those
@@ -175,6 +212,12 @@ impl Worker {
         }
         let max = (self.held_back.connections.len() / PART).max(SENT_MIN);
         self.held_back.take_due(self.shared.aof.durable(), max)
+    }
+}
+
+fn forget_beyond(offset: &mut u64, end: u64) {
+    if *offset > end {
+        *offset = 0;
     }
 }
 

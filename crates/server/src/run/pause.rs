@@ -12,6 +12,7 @@ use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::store::Store;
 use crate::store::aof::Aof;
 use crate::store::saving::loading::LOADING;
 
@@ -90,13 +91,14 @@ pub fn puts_off(
 
 /// Whether writes are too fast for the disk, or for a replica.
 #[inline]
-fn is_behind(shared: &Shared, config: &Config) -> bool {
-    Aof::is_behind(shared, config.aof.buffer_limit)
-        || shared.replication.is_behind(&config.replication, &shared.keyspace.log)
-        || shared.replication.tail.is_behind(&shared.keyspace.log, &config.replication)
+pub fn is_behind(store: &Store, config: &Config) -> bool {
+    let Store { replication, keyspace, .. } = store;
+    Aof::is_behind(store, config.aof.buffer_limit)
+        || replication.is_behind(&config.replication, &keyspace.log)
+        || replication.tail.is_behind(&keyspace.log, &config.replication)
 }
 
-/// Puts a call off that comes while data is loaded at the start, unless it has failed otherwise.
+/// Puts a call off that comes when data has just begun to be loaded, unless it has failed otherwise.
 #[cold]
 pub fn holds(shared: &Shared, core: &mut Core, connection: &mut Connection, error: &Error) -> bool {
     let now_ms = core.env.now_ms;

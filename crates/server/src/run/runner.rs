@@ -314,7 +314,8 @@ impl<'w> Runner<'w> {
         if self.shared.cluster.is_some() {
             connection.begin_call();
         }
-        let admitted = self.admit(connection, (entry, args), batch.keys(request, connection.db));
+        let planned = batch.keys(request, connection.db);
+        let admitted = self.admit(connection, (entry, args), planned);
         if connection.waiting.is_postponed {
             return None;
         }
@@ -347,7 +348,6 @@ impl<'w> Runner<'w> {
                 self.run_item(connection, batch, (request, call), (entry, args), ahead)
             }
             (None, Handler::Data(command)) => {
-                let planned = batch.keys(request, connection.db);
                 self.run_data(connection, entry, command, args, planned)
             }
             (None, Handler::Server(of)) => self.run_server(connection, self.run_of(of), args),
@@ -360,6 +360,20 @@ impl<'w> Runner<'w> {
             stats.failed.add(1);
             self.fail(connection, &error);
         }
+        let lengths = [request.len, connection.reply.len_since(mark)];
+        self.account(connection, (entry, args), stats, lengths);
+        None
+    }
+
+    /// Counts the time of a call that has run, and notes it if it was slow or large.
+    #[inline]
+    fn account(
+        &mut self,
+        connection: &mut Connection,
+        (entry, args): (&Entry, Args<'_>),
+        stats: &CommandStats,
+        lengths: [usize; 2],
+    ) {
         let wary = &mut self.core.wary_calls;
         if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
             && let Some(us) = streak.count(stats, &self.core.thresholds, wary)
@@ -369,11 +383,9 @@ impl<'w> Runner<'w> {
                 _ => self.note_slow(connection, entry, args, us),
             }
         }
-        let lengths = [request.len, connection.reply.len_since(mark)];
         if self.core.thresholds.is_large(lengths) {
             self.note_large(connection, entry, args, lengths);
         }
-        None
     }
 
     fn run_of(&self, command: ServerHandler) -> ServerRun {

@@ -19,7 +19,6 @@ use crate::net::tls::session::Session;
 use crate::net::tls::transport::Tls;
 use crate::run::batch::Batch;
 use crate::run::worker::Worker;
-use crate::state::connection::link::Link;
 use crate::state::connection::{Connection, find};
 
 /// Time of a turn for handshakes; one is always taken a step further.
@@ -149,7 +148,7 @@ impl Worker {
             let payload = Payload::from(std::mem::take(&mut records));
             let kept = if is_all { 0 } else { connection.output_bytes() };
             connection.client.output_bytes.store(kept, Relaxed);
-            let has_more = connection.link.as_deref().is_some_and(Link::has_more);
+            let has_more = connection.has_more_to_replicate();
             if is_last || !is_all || has_more {
                 // Its report is what the rest, or the end, waits for.
                 self.reactor.send(connection.id, payload);

@@ -149,7 +149,17 @@ impl Worker {
             if is_for_end == (end == End::GoesOn) {
                 connection.is_closing = !is_for_end;
                 self.end_wait(index, end);
+                self.close_unanswered(index, end);
             }
+        }
+    }
+
+    /// Closes a connection whose answer is on the way: it may tell of what no replica has.
+    fn close_unanswered(&mut self, index: usize, end: End) {
+        let connection = self.connections[index].as_deref();
+        let waits = connection.is_some_and(|connection| connection.waiting.waits.is_some());
+        if end == End::Replica && waits && self.has_quorum(index) {
+            self.close(index);
         }
     }
 

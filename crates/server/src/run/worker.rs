@@ -28,7 +28,6 @@ use crate::run::runner::{Position, Runner};
 use crate::run::scripting::busy::Away;
 use crate::run::scripting::interpreters::Interpreters;
 use crate::run::server::ServerCommands;
-use crate::state::connection::link::Link;
 use crate::state::connection::{ClientKind, Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
@@ -117,7 +116,7 @@ impl Worker {
             handshakes: Handshakes::default(),
             awaits_report: false,
             spare: Vec::new(),
-            held_back: HeldBack::default(),
+            held_back: HeldBack::new(&shared.replication),
             own_keys: Walk::default(),
         })
     }
@@ -436,7 +435,7 @@ impl Worker {
         let payload = Payload { bytes, shared };
         let is_long = length >= REPORTED_BYTES_MIN;
         connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
-        let has_more = connection.link.as_deref().is_some_and(Link::has_more);
+        let has_more = connection.has_more_to_replicate();
         if let Some(ring) = connection.output.ring.take()
             && !connection.is_closing
         {
@@ -502,6 +501,7 @@ impl Worker {
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),
                 Message::EndWaits(end) => self.end_all_waits(end),
+                Message::LogRestarted => self.forget_former_log(),
                 Message::Unblock(served) => self.unblock(served),
                 Message::CheckSubscribers(user) => self.close_strangers(&user),
                 Message::GiveBack => heap::give_back(),

@@ -52,6 +52,8 @@ pub enum Message {
     EndWait(u64, End),
     /// End the waits of all clients that this concerns.
     EndWaits(End),
+    /// The log has begun anew, in another history: nothing of the former one is waited for.
+    LogRestarted,
     /// A call that waited here was answered.
     Unblock(Served),
     /// A replica's snapshot has begun.

@@ -272,6 +272,18 @@ fn systemd_hears_of_loading_of_readiness_and_of_the_end() {
     assert!(server.wait_for_end().success());
 }
 
+/// Whatever the allocator is told from outside: what commits all of its arena takes huge pages.
+#[test]
+fn a_fresh_server_takes_little_memory() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvasir-server"));
+    command.env("MIMALLOC_ARENA_EAGER_COMMIT", "1").args(["--io-threads", "2"]);
+    let server = Server::start("fresh", command, &[]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kilobytes < 10 << 10, "{kilobytes} kB");
+}
+
 #[test]
 fn the_unix_socket_belongs_to_the_group_that_is_named() {
     // Who is not root can give it to a group of its own only.

@@ -11,7 +11,7 @@ use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
-use crate::ledger::{KEYS, Ledger, key_name};
+use crate::ledger::{KEYS, Ledger, Way, key_name};
 
 /// Calls sent at once, at most.
 const PIPELINE_MAX: usize = 6;
@@ -176,45 +176,25 @@ impl Client {
     }
 
     fn add_call(&mut self, ledgers: &mut Ledgers, rng: &mut Rng, bytes: &mut Vec<u8>) {
-        let mut add = |words: &[&str]| bytes.extend(encode_request(words));
         let generation = ledgers[self.number].len() - 1;
-        let key = |key| key_name(self.number, generation, key);
-        let ledger = ledgers[self.number].last_mut().expect("it has a connection");
-        let [one, other] = [rng.below(KEYS), rng.below(KEYS)];
-        match rng.below(8) {
-            0..3 => {
-                let number = ledger.begin(&[one]);
-                add(&["SET", &key(one), &number.to_string()]);
-                self.asked.push_back(Ask::Write(number));
-            }
-            3 => {
-                let number = ledger.begin(&[one, other]);
-                let value = number.to_string();
-                add(&["MULTI"]);
-                add(&["SET", &key(one), &value]);
-                add(&["SET", &key(other), &value]);
-                add(&["EXEC"]);
-                self.asked.extend([Ask::Step, Ask::Step, Ask::Step, Ask::Write(number)]);
-            }
-            4 => {
-                let number = ledger.begin(&[one, other]);
-                let script = "redis.call('SET', KEYS[1], ARGV[1]) \
-                              return redis.call('SET', KEYS[2], ARGV[1])";
-                add(&["EVAL", script, "2", &key(one), &key(other), &number.to_string()]);
-                self.asked.push_back(Ask::Write(number));
-            }
-            _ => {
-                let member = rng.below(20).to_string();
-                let words: &[&str] = match rng.below(5) {
-                    0 => &["SADD", "{all}set", &member],
-                    1 => &["SPOP", "{all}set"],
-                    2 => &["INCRBYFLOAT", "{all}sum", "0.1"],
-                    3 => &["SET", &format!("short:{member}"), "x", "PX", "40"],
-                    _ => &["RPUSH", "{all}list", &member],
-                };
-                add(words);
-                self.asked.push_back(Ask::Step);
-            }
+        let keys = [rng.below(KEYS), rng.below(KEYS)];
+        if let Some(way) = Way::of_case(rng.below(8)) {
+            let name = |key| key_name(self.number, generation, key);
+            let ledger = ledgers[self.number].last_mut().expect("it has a connection");
+            let (number, steps) = ledger.write(way, keys, name, bytes);
+            self.asked.extend((0..steps).map(|_| Ask::Step));
+            self.asked.push_back(Ask::Write(number));
+            return;
         }
+        let member = rng.below(20).to_string();
+        let words: &[&str] = match rng.below(5) {
+            0 => &["SADD", "{all}set", &member],
+            1 => &["SPOP", "{all}set"],
+            2 => &["INCRBYFLOAT", "{all}sum", "0.1"],
+            3 => &["SET", &format!("short:{member}"), "x", "PX", "40"],
+            _ => &["RPUSH", "{all}list", &member],
+        };
+        bytes.extend(encode_request(words));
+        self.asked.push_back(Ask::Step);
     }
 }

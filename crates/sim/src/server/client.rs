@@ -10,7 +10,7 @@ use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
-use crate::ledger::{KEYS, Ledger, key_name, mget, numbers};
+use crate::ledger::{KEYS, Ledger, Way, key_name, mget, numbers};
 
 /// Calls sent at once, at most.
 const PIPELINE_MAX: usize = 6;
@@ -142,41 +142,21 @@ impl Client {
     }
 
     fn add_call(&mut self, ledgers: &mut Ledgers, rng: &mut Rng, bytes: &mut Vec<u8>) {
-        let mut add = |words: &[&str]| bytes.extend(encode_request(words));
         let generation = ledgers[self.number].len() - 1;
-        let key = |key| key_name(self.number, generation, key);
-        let ledger = ledgers[self.number].last_mut().expect("it has a connection");
-        let [one, other] = [rng.below(KEYS), rng.below(KEYS)];
-        match rng.below(8) {
-            0..3 => {
-                let number = ledger.begin(&[one]);
-                add(&["SET", &key(one), &number.to_string()]);
-                self.asked.push_back(Ask::Write(number));
-            }
-            3 => {
-                let number = ledger.begin(&[one, other]);
-                let value = number.to_string();
-                add(&["MULTI"]);
-                add(&["SET", &key(one), &value]);
-                add(&["SET", &key(other), &value]);
-                add(&["EXEC"]);
-                self.asked.extend([Ask::Step, Ask::Step, Ask::Step, Ask::Write(number)]);
-            }
-            4 => {
-                let number = ledger.begin(&[one, other]);
-                let script = "redis.call('SET', KEYS[1], ARGV[1]) \
-                              return redis.call('SET', KEYS[2], ARGV[1])";
-                add(&["EVAL", script, "2", &key(one), &key(other), &number.to_string()]);
-                self.asked.push_back(Ask::Write(number));
-            }
-            _ => {
-                let client = rng.below(ledgers.len());
-                let Some(generation) = ledgers[client].len().checked_sub(1) else { return };
-                let generation = generation - rng.below(2).min(generation);
-                let least = ledgers[client][generation].known(u64::MAX);
-                add(&mget(client, generation).each_ref().map(String::as_str));
-                self.asked.push_back(Ask::Read { whose: (client, generation), least });
-            }
+        let keys = [rng.below(KEYS), rng.below(KEYS)];
+        if let Some(way) = Way::of_case(rng.below(8)) {
+            let name = |key| key_name(self.number, generation, key);
+            let ledger = ledgers[self.number].last_mut().expect("it has a connection");
+            let (number, steps) = ledger.write(way, keys, name, bytes);
+            self.asked.extend((0..steps).map(|_| Ask::Step));
+            self.asked.push_back(Ask::Write(number));
+            return;
         }
+        let client = rng.below(ledgers.len());
+        let Some(generation) = ledgers[client].len().checked_sub(1) else { return };
+        let generation = generation - rng.below(2).min(generation);
+        let least = ledgers[client][generation].known(u64::MAX);
+        bytes.extend(encode_request(&mget(client, generation)));
+        self.asked.push_back(Ask::Read { whose: (client, generation), least });
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::replicas::sync_file::SyncFile;
 use crate::replicas::{Replica, Stage};
+use crate::state::connection::Connection;
 use crate::store::replication::tail::TailReader;
 
 /// A connection that replicates, or says that it is about to.
@@ -43,6 +44,14 @@ pub struct Stream {
     pub has_begun: bool,
 }
 
+impl Connection {
+    /// Whether a replica is to be given more once it has this: then the report of what is sent is
+    /// wanted at once.
+    pub fn has_more_to_replicate(&self) -> bool {
+        self.link.as_deref().is_some_and(Link::has_more)
+    }
+}
+
 impl Link {
     pub fn new(replica: Arc<Replica>) -> Link {
         Link { replica, sends: Sends::Nothing, knows_psync: false, rest: None, received_bytes: 0 }
@@ -53,7 +62,7 @@ impl Link {
     }
 
     /// Whether more is there than it has been given.
-    pub fn has_more(&self) -> bool {
+    fn has_more(&self) -> bool {
         match &self.sends {
             Sends::Nothing => false,
             Sends::Snapshot(_) => true,

@@ -20,6 +20,13 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// What lies behind the log's end was asked of another one.
+    pub fn forget_beyond(&self, end: u64) {
+        for offset in [&self.now, &self.within_second] {
+            let _ = offset.fetch_update(SeqCst, SeqCst, |at| (at > end).then_some(0));
+        }
+    }
+
     /// When to bring the log to the disk, of which all before `durable` is there.
     pub fn when(&self, default: Fsync, durable: u64) -> Fsync {
         let wanted = |offset: &AtomicU64| offset.load(Relaxed) > durable;

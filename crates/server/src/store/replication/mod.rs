@@ -73,6 +73,8 @@ pub struct Replication {
     pub is_syncing: AtomicBool,
     /// As a replica.
     pub upstream: Upstream,
+    /// How often this server has become one from a primary.
+    pub demotions: AtomicU64,
     pub failover: Failover,
     pub own_keys: OwnKeys,
 }
@@ -126,6 +128,7 @@ impl Replication {
             kept: Mutex::default(),
             is_syncing: AtomicBool::new(false),
             upstream: Upstream::default(),
+            demotions: AtomicU64::new(0),
             failover: Failover::default(),
             own_keys: OwnKeys::default(),
         }

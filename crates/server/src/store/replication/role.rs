@@ -23,6 +23,10 @@ pub fn become_replica(store: &Store, primary: Primary, now_ms: u64) {
     }
     notice!("this server is a replica from now on primary={primary}");
     let words = vec![primary.host.clone(), primary.port.to_string()];
+    if !was_replica {
+        // Who sees that it is a replica sees this too.
+        store.replication.demotions.fetch_add(1, Relaxed);
+    }
     upstream.follow(Some(primary), now_ms);
     note_primary(store, words);
     if !was_replica {

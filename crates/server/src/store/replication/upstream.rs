@@ -1,7 +1,7 @@
 //! As a replica: whose data this server follows, and how that goes. The thread that does so is
 //! `following`.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ impl Stage {
 impl Upstream {
     #[inline]
     pub fn is_replica(&self) -> bool {
-        self.is_replica.load(Relaxed)
+        self.is_replica.load(Acquire)
     }
 
     pub fn primary(&self) -> Option<Primary> {
@@ -86,7 +86,7 @@ impl Upstream {
     /// Follows this one from now on, or nobody.
     pub fn follow(&self, primary: Option<Primary>, now_ms: u64) {
         let mut state = lock(&self.state);
-        self.is_replica.store(primary.is_some(), Relaxed);
+        self.is_replica.store(primary.is_some(), Release);
         self.down_since_ms.store(if primary.is_some() { now_ms } else { 0 }, Relaxed);
         self.set_stage(Stage::Down);
         state.primary = primary;

@@ -32,8 +32,8 @@ pub struct Loading {
     pub used_memory: AtomicU64,
 }
 
-/// At the start calls are held so long before they are told to wait: most data is loaded by then,
-/// and who has just started the server never hears of it.
+/// Calls are held so long before they are told to wait: most data is loaded by then, and clients of
+/// a server that has just started, or has begun to follow another, never hear of it.
 const HOLD_MS: u64 = 500;
 
 pub const LOADING: Error = Error::fixed("LOADING Redis is loading the dataset in memory");
@@ -62,7 +62,8 @@ impl Loading {
         self.is_aside.store(true, Ordering::Release);
     }
 
-    /// Has calls held for a moment, at the start.
+    /// Has calls held for a moment from now on. To be called before it begins: no call comes in
+    /// between.
     pub fn hold_calls(&self) {
         self.held_until_ms.store(clock::now_unix_ms() + HOLD_MS, Ordering::Relaxed);
     }
