@@ -88,6 +88,7 @@ _kvasir_server() {
             check-rdb
             check-aof
             export-rdb
+            cluster
             --bind
             --port
             --tcp-backlog

@@ -5,6 +5,7 @@ complete -c kvasir-server -l print-config
 complete -c kvasir-server -n __fish_is_first_token -a check-rdb
 complete -c kvasir-server -n __fish_is_first_token -a check-aof
 complete -c kvasir-server -n __fish_is_first_token -a export-rdb
+complete -c kvasir-server -n __fish_is_first_token -a cluster
 complete -c kvasir-server -l bind -r -d 'Addresses to listen on, * is every IPv4 address, ,,* every IPv6 address'
 complete -c kvasir-server -l port -r -d 'TCP port'
 complete -c kvasir-server -l tcp-backlog -r -d 'Connections that may wait to be accepted'

@@ -28,6 +28,8 @@ pub enum Invocation {
     CheckAof(CheckAof),
     /// Make one RDB file of a snapshot.
     ExportRdb(ExportRdb),
+    /// Run a cluster on this machine.
+    Cluster(LocalCluster),
     /// Say what is wrong with the command line.
     Misuse(String),
 }
@@ -64,6 +66,20 @@ pub struct CheckAof {
     pub skips_modules: bool,
 }
 
+/// What is asked of `cluster`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LocalCluster {
+    pub nodes: usize,
+    /// How many each primary has.
+    pub replicas: usize,
+    /// The first node's; the others follow.
+    pub port: u16,
+    /// Each node has a folder in it, named by its port.
+    pub dir: PathBuf,
+    /// Options of every node.
+    pub options: Vec<OsString>,
+}
+
 /// Where the configuration comes from; what comes later wins.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sources {
@@ -91,6 +107,10 @@ Usage: kvasir-server [/path/to/redis.conf] [--option value ...] [-]
                                FILE|MANIFEST
                                        tell whether an append-only file is sound;
                                        cut off a torn end, or what came after a time
+       kvasir-server cluster [--nodes 6] [--replicas 1] [--port 7001] [--dir cluster]
+                             [--option value ...]
+                                       run a cluster on this machine, for development:
+                                       what comes behind these goes to every node
 
 Examples:
        kvasir-server
@@ -112,6 +132,7 @@ pub fn parse(arguments: &[OsString]) -> Invocation {
         Some(b"export-rdb") => {
             export_rdb(rest).map_or_else(Invocation::Misuse, Invocation::ExportRdb)
         }
+        Some(b"cluster") => cluster(rest).map_or_else(Invocation::Misuse, Invocation::Cluster),
         Some(word) if !word.starts_with(b"-") => {
             let file = Some(PathBuf::from(&arguments[0]));
             Invocation::Serve(Sources { file, ..sources(&arguments[1..]) })
@@ -166,6 +187,41 @@ fn check_aof(words: &[OsString]) -> Result<CheckAof, String> {
     }
     check.path = path.ok_or("check-aof needs a file")?;
     Ok(check)
+}
+
+/// The bus of a node stands so far behind its clients' port.
+const BUS_OFFSET: usize = 10_000;
+
+fn cluster(words: &[OsString]) -> Result<LocalCluster, String> {
+    let (mut nodes, mut replicas, mut port, mut dir) = (6, 1, 7001, PathBuf::from("cluster"));
+    let mut rest = words;
+    while let [word, after @ ..] = rest {
+        let value = || after.first().ok_or(format!("{} needs a value", word.display()));
+        match word.as_bytes() {
+            b"--nodes" => nodes = number(word, value()?)?,
+            b"--replicas" => replicas = number(word, value()?)?,
+            b"--port" => port = number(word, value()?)?,
+            b"--dir" => dir = value()?.into(),
+            _ => break,
+        }
+        rest = &after[1..];
+    }
+    let options = rest.to_vec();
+    let primaries = nodes / (replicas + 1);
+    if primaries == 0 || nodes % (replicas + 1) != 0 {
+        return Err(format!("{nodes} nodes are not primaries with {replicas} replicas each"));
+    }
+    match u16::try_from(port) {
+        Ok(first) if port > 0 && port + nodes + BUS_OFFSET <= 1 << 16 => {
+            Ok(LocalCluster { nodes, replicas, port: first, dir, options })
+        }
+        _ => Err(format!("there are no ports for {nodes} nodes and their buses from {port} on")),
+    }
+}
+
+fn number(word: &OsString, value: &OsString) -> Result<usize, String> {
+    let number = value.to_str().and_then(|value| value.parse().ok());
+    number.ok_or_else(|| format!("{} needs a number", word.display()))
 }
 
 fn sources(arguments: &[OsString]) -> Sources {
@@ -269,6 +325,19 @@ mod tests {
                 skips_modules: false
             })
         );
+        let cluster = |nodes, replicas, options: &[&str]| {
+            let options = options.iter().map(OsString::from).collect();
+            let (port, dir) = (7001, "cluster".into());
+            Invocation::Cluster(LocalCluster { nodes, replicas, port, dir, options })
+        };
+        assert_eq!(run(&["cluster"]), cluster(6, 1, &[]));
+        let words = ["cluster", "--replicas", "0", "--nodes", "3", "--appendonly", "yes"];
+        assert_eq!(run(&words), cluster(3, 0, &["--appendonly", "yes"]));
+        for wrong in ["--nodes 5", "--nodes x", "--nodes", "--port 55530", "--nodes 0", "--port 0"]
+        {
+            let words: Vec<_> = ["cluster"].into_iter().chain(wrong.split(' ')).collect();
+            assert!(matches!(run(&words), Invocation::Misuse(_)), "{wrong}");
+        }
         for wrong in [&["--fix"][..], &["a", "b"], &["--truncate-to-timestamp", "x", "f"]] {
             let found = run(&[&["check-aof"], wrong].concat());
             assert!(matches!(found, Invocation::Misuse(_)), "{found:?}");

@@ -9,6 +9,7 @@
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use rustix::process::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
 
@@ -67,6 +68,11 @@ pub fn shutdown_requested() -> Option<Signal> {
 pub fn request_shutdown() {
     // It is caught, unless nobody watches.
     let _ = low_level::raise(SIGTERM);
+}
+
+/// Asks a child process for a shutdown, unless it has ended.
+pub fn terminate(child: &std::process::Child) {
+    let _ = rustix::process::kill_process(Pid::from_child(child), rustix::process::Signal::TERM);
 }
 
 /// Forgets the request, for a shutdown that was called off.

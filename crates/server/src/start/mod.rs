@@ -6,6 +6,7 @@ pub mod apart;
 pub mod check_aof;
 pub mod check_rdb;
 pub mod export_rdb;
+mod local_cluster;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,6 +89,7 @@ pub fn main() -> ExitCode {
         Invocation::CheckRdb(wish) => return check_rdb::main(&wish),
         Invocation::CheckAof(check) => return check_aof::main(&check),
         Invocation::ExportRdb(wish) => return export_rdb::main(&wish),
+        Invocation::Cluster(wish) => return local_cluster::main(&wish),
         Invocation::Misuse(error) => {
             eprintln!("{error}");
             return ExitCode::FAILURE;

@@ -50,6 +50,7 @@ mod limits;
 mod listeners;
 mod loading;
 mod loading_damaged;
+mod local_cluster;
 mod memcached;
 mod monitor;
 mod notifications;
