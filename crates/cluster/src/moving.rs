@@ -86,7 +86,7 @@ impl Cluster {
 
     fn check_mover(&self) -> Result<(), Refused> {
         match self.me().is_replica() {
-            true => Err("ERR You can use SETSLOT only with masters.".into()),
+            true => Err("ERR Please use SETSLOT only with masters.".into()),
             false => Ok(()),
         }
     }

@@ -163,7 +163,8 @@ impl Bus {
             _ => upstream.down_since_ms.load(Relaxed),
         };
         Local {
-            offset: self.shared.keyspace.log.end(),
+            // Nobody is to read from what is being replaced, or to elect it.
+            offset: if upstream.gets_snapshot() { 0 } else { self.shared.keyspace.log.end() },
             data_age_ms: now_ms.saturating_sub(since_ms),
             // Who needs to know looks when it does.
             has_keys: false,

@@ -145,7 +145,7 @@ pub fn flush_slots(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 pub fn set_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let shared = cx.shared;
     if node(cx)?.look().me().is_replica() {
-        return Err(Error::fixed("ERR You can use SETSLOT only with masters."));
+        return Err(Error::fixed("ERR Please use SETSLOT only with masters."));
     }
     let slot = slot(&cx.args[2])?;
     let word = cx.args[3].to_ascii_lowercase();

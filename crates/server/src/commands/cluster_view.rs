@@ -15,7 +15,6 @@ use crate::calls::routing::client_port;
 use crate::commands::cluster::node;
 use crate::commands::cluster_change::ranges;
 use crate::run::server::ServerCx;
-use crate::store::replication::upstream::Stage;
 
 /// GETKEYSINSLOT does not name more.
 const KEYS_MAX: i64 = i64::MAX;
@@ -149,13 +148,19 @@ pub fn links(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 pub fn slots(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let is_tls = cx.connection.wire.tls.is_some();
     let endpoint = cx.core.config.cluster.preferred_endpoint;
+    let gets_snapshot = cx.shared.replication.upstream.gets_snapshot();
     let cluster = node(cx)?.look();
+    let has_data = |node: &Peer| match node.is(NodeFlags::MYSELF) {
+        true => !gets_snapshot,
+        false => node.offset > 0,
+    };
     let ranges = cluster.ranges();
     let reply = &mut cx.connection.reply;
     reply.array(ranges.len());
     for (first, last, owner) in ranges {
         let shard = cluster.shard_of(owner);
-        let is_told = |node: &&&Peer| node.id == owner || !node.is(NodeFlags::FAIL);
+        let is_told =
+            |node: &&&Peer| node.id == owner || !node.is(NodeFlags::FAIL) && has_data(node);
         let told: Vec<&&Peer> = shard.iter().filter(is_told).collect();
         reply.array(2 + told.len());
         reply.integer(i64::from(first));
@@ -199,9 +204,8 @@ fn metadata(node: &Peer, kind: Endpoint) -> Vec<(&'static str, &str)> {
 
 pub fn shards(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let endpoint = cx.core.config.cluster.preferred_endpoint;
-    let upstream = &cx.shared.replication.upstream;
     let is_loading = cx.shared.saving.loading.is_under_way()
-        || upstream.is_replica() && upstream.stage() == Stage::GetsSnapshot;
+        || cx.shared.replication.upstream.gets_snapshot();
     let own = (cx.shared.keyspace.log.end(), is_loading);
     let cluster = node(cx)?.look();
     let primaries: Vec<NodeId> = cluster

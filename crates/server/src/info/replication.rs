@@ -43,10 +43,7 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     lines.field("master_repl_offset", end);
     lines.field("second_repl_offset", second_offset);
     let is_active = replication.tail.is_kept();
-    // More may be there, but this much is kept whatever comes.
-    let cold = &replication.tail.cold;
-    let needed = cold.needed_from(end.saturating_sub(config.backlog_size)).max(cold.start());
-    let kept = if is_active { end - needed } else { 0 };
+    let kept = if is_active { end - replication.tail.backlog_from(end, config) } else { 0 };
     lines.field("repl_backlog_active", u8::from(is_active));
     lines.field("repl_backlog_size", config.backlog_size);
     lines.field("repl_backlog_first_byte_offset", if is_active { end - kept + 1 } else { 0 });

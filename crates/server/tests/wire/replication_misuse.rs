@@ -297,6 +297,18 @@ fn the_backlog_obeys_its_options_and_goes_when_nobody_has_come_for_long() {
     client.ask("CONFIG SET repl-backlog-size 100kb");
     drop(replica);
     wait_until("less is kept", || kept(&mut client) <= 100 * 1024);
+    // Who has missed more gets everything, though the log still has it.
+    let end = figure(&mut client, "replication", "master_repl_offset");
+    let info = client.ask_text("INFO replication");
+    let history = info.lines().find_map(|line| line.strip_prefix("master_replid:")).unwrap();
+    for (missed, answer) in [(150 << 10, "+FULLRESYNC"), (90 << 10, "+CONTINUE")] {
+        let mut replica = UnixStream::connect(primary.socket()).unwrap();
+        replica.write_all(format!("PSYNC {history} {}\r\n", end - missed).as_bytes()).unwrap();
+        let mut first = [0; 9];
+        replica.read_exact(&mut first).unwrap();
+        assert!(answer.as_bytes().starts_with(&first), "{missed} {answer} {first:?}");
+    }
+    wait_until("they are gone", || figure(&mut client, "replication", "connected_slaves") == 0);
     let id = |client: &mut Client| {
         let info = client.ask_text("INFO replication");
         info.lines().find(|line| line.starts_with("master_replid:")).map(str::to_owned)

@@ -36,6 +36,8 @@ const PIECE: u64 = PIECE_SIZE as u64;
 const ROUND: u64 = 4 * PIECE;
 /// Who reads the log and is behind by more takes what is packed.
 const HOT_MAX: u64 = HOT + 2 * ROUND;
+/// However little is asked for, as in Redis.
+const BACKLOG_MIN: u64 = 16 << 10;
 /// How often a reader looks in a turn where its next bytes are, while they are moved.
 const TRIES: usize = 4;
 /// The thread has nothing to wait for.
@@ -143,9 +145,16 @@ impl Tail {
         log.end().saturating_sub(self.moved.load(Relaxed))
     }
 
-    /// A reader from an offset on, if that is kept.
+    /// From where on the backlog reaches: more may be there, but not for long.
+    pub fn backlog_from(&self, end: u64, config: &ReplicationConfig) -> u64 {
+        let size = config.backlog_size.max(BACKLOG_MIN);
+        self.cold.needed_from(end.saturating_sub(size)).max(self.cold.start())
+    }
+
+    /// A reader from an offset on, if the backlog has that.
     pub fn open(&self, store: &'static Store, at: u64) -> Option<TailReader> {
-        if !self.is_kept() || at > store.keyspace.log.end() {
+        let end = store.keyspace.log.end();
+        if !self.is_kept() || at > end || at < self.backlog_from(end, &store.config().replication) {
             return None;
         }
         let ticket = self.cold.open(at)?;

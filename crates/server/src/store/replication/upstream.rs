@@ -79,6 +79,11 @@ impl Upstream {
         self.is_replica.load(Acquire)
     }
 
+    /// Whether a snapshot is on its way, in place of what is here.
+    pub fn gets_snapshot(&self) -> bool {
+        self.is_replica() && self.stage() == Stage::GetsSnapshot
+    }
+
     pub fn primary(&self) -> Option<Primary> {
         lock(&self.state).primary.clone()
     }
