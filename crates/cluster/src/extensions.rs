@@ -1,13 +1,29 @@
 //! What stands behind gossip: names, shards, nodes that somebody has forgotten.
 
 use crate::id::NodeId;
-use crate::node::Node;
+use crate::node::{Flags, Node};
 use crate::packet::Extension;
 use crate::state::Cluster;
 
 impl Cluster {
-    /// Takes in what a node says of itself, or wants.
-    pub(crate) fn extend(&mut self, sender: NodeId, extension: &Extension, now_ms: u64) {
+    /// Takes in what a node says of itself, or does not say any more: of a name that it has it
+    /// would tell each time.
+    pub(crate) fn hear_of_itself(&mut self, sender: NodeId, said: &[Extension], now_ms: u64) {
+        for extension in said {
+            self.extend(sender, extension, now_ms);
+        }
+        if !self.nodes.get(&sender).is_some_and(|node| node.is(Flags::EXTENSIONS)) {
+            return;
+        }
+        if !said.iter().any(|extension| matches!(extension, Extension::Hostname(_))) {
+            self.rename(sender, "", |node| &mut node.hostname);
+        }
+        if !said.iter().any(|extension| matches!(extension, Extension::Nodename(_))) {
+            self.rename(sender, "", |node| &mut node.nodename);
+        }
+    }
+
+    fn extend(&mut self, sender: NodeId, extension: &Extension, now_ms: u64) {
         match extension {
             Extension::Hostname(name) => self.rename(sender, name, |node| &mut node.hostname),
             Extension::Nodename(name) => self.rename(sender, name, |node| &mut node.nodename),

@@ -109,9 +109,7 @@ impl Cluster {
                 false => self.hear_of_stranger(sender, rumour, now_ms),
             }
         }
-        for extension in &gossip.extensions {
-            self.extend(sender, extension, now_ms);
-        }
+        self.hear_of_itself(sender, &gossip.extensions, now_ms);
     }
 
     fn hear_of_known(&mut self, sender: NodeId, rumour: &Rumour, now_ms: u64) {

@@ -360,6 +360,22 @@ fn a_replica_goes_where_there_is_none() {
     assert_eq!(moved.count(), 1);
 }
 
+#[test]
+fn names_come_change_and_go() {
+    let mut world = World::new(3, 2, Fault::None);
+    world.form(3);
+    for name in ["one.example", "another.example", ""] {
+        let named = Options { hostname: name.into(), nodename: name.into(), ..options(0) };
+        world.hosts[0].cluster.set_options(named);
+        world.run(5_000);
+        let id = world.hosts[0].cluster.my_id();
+        for host in &world.hosts[1..] {
+            let node = host.cluster.nodes().find(|node| node.id == id).expect("it is known");
+            assert_eq!([&node.hostname, &node.nodename], [name, name]);
+        }
+    }
+}
+
 /// Crashes, cuts and losses at random; then peace.
 fn storm(seed: u64, fault: Fault) {
     let mut world = World::new(6, seed, fault);

@@ -15,6 +15,8 @@ const OWN: u8 = 0;
 /// It is this node's primary's: who wants no more than to read, and has said so, may.
 const READABLE: u8 = 1;
 const LOOK: u8 = 2;
+/// It is on its way: looked up as well, but its arrival is a change that clients have to hear of.
+const MOVES: u8 = 3;
 
 pub struct Routes(Box<[AtomicU8]>);
 
@@ -52,6 +54,7 @@ fn words(cluster: &Cluster) -> impl Iterator<Item = u8> + '_ {
         _ if !is_ok => LOOK,
         Place::Mine => OWN,
         Place::Elsewhere(owner) if owner == primary => READABLE,
+        Place::Migrating(_) | Place::Importing(_) => MOVES,
         _ => LOOK,
     })
 }
