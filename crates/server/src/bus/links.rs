@@ -5,11 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use kvasir_cluster::output::{Action, LinkId};
 use kvasir_cluster::packet;
+use kvasir_pubsub::Kind;
 use kvasir_reactor::{Address, ConnectionId, Payload, Reactor, Socket, clock};
 
 use crate::cluster::Node;
 use crate::log::verbose;
 use crate::state::shared::Shared;
+use crate::workers::Message;
+use crate::workers::news::{Item, News};
 
 /// A payload's memory is kept for the next one up to here.
 const KEPT_MAX: usize = 64 << 10;
@@ -125,6 +128,7 @@ impl Links {
 
     /// Does what the state machine wants of links.
     pub fn act(&mut self, reactor: &mut Reactor, node: &Node, shared: &Shared) {
+        let mut news = News::default();
         for action in node.take_link_actions() {
             match action {
                 Action::Connect { link, ip, port } => {
@@ -137,8 +141,15 @@ impl Links {
                         reactor.close(connection);
                     }
                 }
+                Action::Publish { channel, message, is_sharded } => {
+                    let kind = if is_sharded { Kind::ShardChannel } else { Kind::Channel };
+                    news.items.push(Item::Message(kind, channel, message));
+                }
                 _ => {}
             }
+        }
+        if !news.is_empty() {
+            shared.send(0, Message::News(Box::new(news)));
         }
     }
 
@@ -174,10 +185,5 @@ impl Links {
         }
         link.is_sending = true;
         reactor.send(connection, Payload { bytes, shared: Vec::new() });
-    }
-
-    /// What all links keep.
-    pub fn bytes(&self) -> usize {
-        self.by_connection.values().map(|link| link.input.len() + link.waiting.len()).sum()
     }
 }

@@ -24,6 +24,9 @@ use crate::run::cluster::settle;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::Stage;
 
+/// Whoever is inside the gate is waited for no longer at a time.
+const GATE_PATIENCE_NS: u64 = 20_000_000;
+
 /// Opens what the bus listens at; to be done before the server says that it is there.
 pub fn open(config: &kvasir_config::Config) -> Result<Vec<Listener>, String> {
     let port = config.bus_port().ok_or(
@@ -153,7 +156,6 @@ impl Bus {
             cluster.set_local(local);
             cluster.tick(now_ms);
         });
-        self.node.links_bytes.store(self.links.bytes(), Relaxed);
     }
 
     fn local(&self, now_ms: u64) -> Local {
@@ -176,10 +178,13 @@ impl Bus {
         if !node.has_todo() {
             return;
         }
-        // While a script is busy that can wait: clients of it are told to.
-        let alone = shared.gate.exclusive_unless(|| shared.keyspace.busy.is_busy());
-        if let Some(alone) = alone {
-            settle(shared, node, &alone, now_ms);
+        // While a script runs that can wait: other nodes, who want to be answered, cannot.
+        let since_ns = clock::monotonic_ns();
+        let is_late = || clock::monotonic_ns().saturating_sub(since_ns) > GATE_PATIENCE_NS;
+        let alone =
+            shared.gate.exclusive_unless(|| shared.keyspace.busy.is_busy() || is_late());
+        if let Some(mut alone) = alone {
+            settle(shared, node, &mut alone, now_ms);
         }
     }
 }

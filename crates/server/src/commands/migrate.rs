@@ -1,7 +1,8 @@
 //! MIGRATE: moves keys to another server.
 //!
 //! Keys are not held while the other server is spoken to, since that may take long. What was sent
-//! is deleted only if it is still what is here; else it is sent again.
+//! is deleted only if it is still what is here; else it is sent again. In a slot that moves nobody
+//! else may write to what is on its way (`in_flight`).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -13,8 +14,10 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Argument, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec};
 use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_reactor::clock;
 use kvasir_resp::encode::encode_request;
 
+use crate::calls::routing::TRY_AGAIN;
 use crate::run::held_keys::Dumped;
 use crate::run::server::{ServerCommand, ServerRun};
 use crate::run::session::Session;
@@ -91,6 +94,7 @@ const KEY_AND_KEYS: Error = Error::fixed(
     "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
 );
 const NO_CONNECTION: Error = Error::fixed("IOERR error or timeout connecting to the client");
+const NO_ANSWER: Error = Error::fixed("IOERR error or timeout reading to target instance");
 
 /// What a call asks for.
 struct Wish {
@@ -164,6 +168,8 @@ fn hold(session: &mut Session, keys: &[Vec<u8>]) -> Result<(), Error> {
     let args: ArgsBuf = keys.iter().collect();
     let places: Vec<KeyAt> =
         (0..args.len()).map(|arg| KeyAt::new(args.as_args(), arg, db)).collect();
+    // It may be a while since the call came.
+    session.core().env.now_ms = clock::now_unix_ms();
     session.hold_keys(&places)
 }
 
@@ -172,6 +178,8 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
     let mut keys = wish.keys.clone();
     let mut target: Option<Target> = None;
     let (mut replaces, mut refusal) = (wish.replaces, None);
+    let node = session.shared().cluster.as_ref();
+    let mut sent = None;
     for round in 1..=ROUNDS_MAX {
         if !is_within {
             hold(session, &keys)?;
@@ -180,6 +188,9 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
             .iter()
             .filter_map(|key| session.dump_key(db, key).map(|dumped| (key.clone(), dumped)));
         let found: Vec<(Vec<u8>, Dumped)> = found.collect();
+        if let Some(node) = node.filter(|_| sent.is_none() && !is_within && !wish.copies) {
+            sent = Some(node.in_flight.begin(&keys).ok_or(TRY_AGAIN)?);
+        }
         let stays_held = is_within || round == ROUNDS_MAX;
         if !stays_held {
             session.let_go();
@@ -197,9 +208,8 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
             None => Target::connect(&wish)?,
         };
         let open = target.insert(open);
-        let is_node = session.shared().cluster.is_some();
-        let now_ms = session.worker.core.env.now_ms;
-        let (moved, refused) = open.restore(&found, (is_node, replaces), now_ms)?;
+        let now_ms = clock::now_unix_ms();
+        let (moved, refused) = open.restore(&found, (node.is_some(), replaces), now_ms)?;
         refusal = refusal.or(refused);
         if wish.copies {
             break;
@@ -234,6 +244,7 @@ fn forget(
     }
     if !is_held {
         hold(session, &names)?;
+        check_still_writes(session)?;
     }
     let mut changed = Vec::new();
     let mark = session.connection.reply.mark();
@@ -254,6 +265,14 @@ fn forget(
         session.let_go();
     }
     Ok(changed)
+}
+
+/// While the other server was waited for this one may have become a replica, or have begun to hold
+/// its writes back for one that takes over: then the keys stay.
+fn check_still_writes(session: &mut Session) -> Result<(), Error> {
+    let now_ms = session.core().env.now_ms;
+    let may_not = session.check_replicas().is_err() || session.shared().pauses(now_ms);
+    if may_not { Err(NO_ANSWER) } else { Ok(()) }
 }
 
 /// The server that keys go to.
@@ -332,7 +351,6 @@ impl Target {
 
     /// The next line, without its end.
     fn line(&mut self) -> Result<String, Error> {
-        let failed = || Error::fixed("IOERR error or timeout reading to target instance");
         loop {
             if let Some(len) = self.received.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.received.drain(..=len).collect();
@@ -350,7 +368,7 @@ impl Target {
                 Ok(count) if count > 0 && self.received.len() < ANSWER_MAX => {
                     self.received.extend_from_slice(&bytes[..count]);
                 }
-                _ => return Err(failed()),
+                _ => return Err(NO_ANSWER),
             }
         }
     }
