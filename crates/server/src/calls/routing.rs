@@ -18,11 +18,12 @@ use crate::state::connection::{Asks, Connection};
 use crate::state::shared::Shared;
 
 const CROSS_SLOT: Error = Error::fixed("CROSSSLOT Keys in request don't hash to the same slot");
-pub const TRY_AGAIN: Error = Error::fixed("TRYAGAIN Multiple keys request during rehashing of slot");
+pub const TRY_AGAIN: Error =
+    Error::fixed("TRYAGAIN Multiple keys request during rehashing of slot");
 const DOWN: Error = Error::fixed("CLUSTERDOWN The cluster is down");
 const DOWN_READS: Error =
     Error::fixed("CLUSTERDOWN The cluster is down and only accepts read commands");
-const UNBOUND: Error = Error::fixed("CLUSTERDOWN Hash slot not served");
+pub const UNBOUND: Error = Error::fixed("CLUSTERDOWN Hash slot not served");
 
 /// What a call may do, as far as its slot says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -199,7 +199,8 @@ pub fn options(config: &Config) -> Options {
         port: or(of.announce_port, config.port),
         tls_port: or(of.announce_tls_port, config.tls.port),
         bus_port: or(of.announce_bus_port, config.bus_port().unwrap_or(0)),
-        is_tls: false,
+        is_tls: config.tls.cluster,
+        replicates_over_tls: config.tls.replication,
         announce_ip: text(&of.announce_ip),
         hostname: text(&of.announce_hostname),
         nodename: text(&of.announce_nodename),
@@ -208,8 +209,8 @@ pub fn options(config: &Config) -> Options {
         migration_barrier: of.migration_barrier,
         is_no_failover: of.replica_no_failover,
         replica_validity_factor: of.replica_validity_factor,
-        repl_ping_period_ms: config.replication.ping_period * 1000,
+        repl_ping_period_ms: config.replication.ping_period.saturating_mul(1000),
         manual_failover_timeout_ms: of.manual_failover_timeout,
-        blacklist_ttl_ms: of.blacklist_ttl * 1000,
+        blacklist_ttl_ms: of.blacklist_ttl.saturating_mul(1000),
     }
 }

@@ -8,16 +8,18 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use kvasir_config::Config;
 use kvasir_keyspace::commands::options::integer;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Argument, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec};
-use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_reactor::clock;
+use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::encode::encode_request;
 
 use crate::calls::routing::TRY_AGAIN;
+use crate::net::tls::client;
 use crate::run::held_keys::Dumped;
 use crate::run::server::{ServerCommand, ServerRun};
 use crate::run::session::Session;
@@ -205,7 +207,7 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
         }
         let open = match target.take() {
             Some(target) => target,
-            None => Target::connect(&wish)?,
+            None => Target::connect(&wish, &session.shared().config())?,
         };
         let open = target.insert(open);
         let now_ms = clock::now_unix_ms();
@@ -275,14 +277,19 @@ fn check_still_writes(session: &mut Session) -> Result<(), Error> {
     if may_not { Err(NO_ANSWER) } else { Ok(()) }
 }
 
+/// With TLS or without.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 /// The server that keys go to.
 struct Target {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     received: Vec<u8>,
 }
 
 impl Target {
-    fn connect(wish: &Wish) -> Result<Target, Error> {
+    fn connect(wish: &Wish, config: &Config) -> Result<Target, Error> {
         let addresses = (&*wish.host, wish.port).to_socket_addrs().map_err(|_| NO_CONNECTION)?;
         let connect = |address| TcpStream::connect_timeout(&address, wish.timeout).ok();
         let stream = addresses.into_iter().find_map(connect).ok_or(NO_CONNECTION)?;
@@ -290,6 +297,11 @@ impl Target {
         let _ = stream.set_nodelay(true);
         let _ = stream.set_read_timeout(Some(wish.timeout));
         let _ = stream.set_write_timeout(Some(wish.timeout));
+        let stream: Box<dyn Stream> = match config.tls.cluster {
+            // Hands are shaken when the first call is sent.
+            true => Box::new(client::begin(&config.tls, stream).map_err(|_| NO_CONNECTION)?),
+            false => Box::new(stream),
+        };
         let mut target = Target { stream, received: Vec::new() };
         if !wish.auth.is_empty() {
             let words: Vec<&[u8]> =
@@ -336,7 +348,7 @@ impl Target {
 
     fn say(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let failed = Error::fixed("IOERR error or timeout writing to target instance");
-        self.stream.write_all(bytes).map_err(|_| failed)
+        self.stream.write_all(bytes).and_then(|()| self.stream.flush()).map_err(|_| failed)
     }
 
     fn expect_ok(&mut self) -> Result<(), Error> {

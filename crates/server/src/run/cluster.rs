@@ -209,7 +209,11 @@ impl Worker {
             for name in self.subscriber(&mut connection).names(kind) {
                 let slot = kvasir_structures::crc16::slot_of(&name);
                 let route = routing::route_slot(self.shared, node, slot, wish);
-                if !route.is_err_and(|error| error.text().starts_with(b"MOVED")) {
+                // While the cluster is down nobody knows of another place for them.
+                let is_anothers = route.is_err_and(|error| {
+                    error.text().starts_with(b"MOVED") || error == routing::UNBOUND
+                });
+                if !is_anothers {
                     continue;
                 }
                 self.subscriber(&mut connection).unsubscribe(kind, &name);

@@ -21,7 +21,9 @@ use crate::calls::failing::fail;
 use crate::calls::planning::plan_keys;
 use crate::calls::routing::{Route, TRY_AGAIN};
 use crate::calls::subscriber::Subscriber;
-use crate::calls::{admission, evict, monitoring, notifications, tracking as call_tracking};
+use crate::calls::{
+    admission, evict, monitoring, notifications, one_database, tracking as call_tracking,
+};
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::run::batch::{Batch, Lookahead, Request, What};
@@ -488,6 +490,7 @@ impl<'w> Runner<'w> {
         args: Args<'_>,
         planned: Option<&[KeyAt]>,
     ) -> Result<(), Error> {
+        one_database::check(self.shared, entry, args)?;
         if let Run::World(run) = command.run {
             return self.run_world(connection, run, args);
         }

@@ -31,7 +31,7 @@ use crate::calls::admit::{Moment, Scene, admit_later};
 use crate::calls::blocking::begin_wait;
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
-use crate::calls::{evict, fence, notifications, tracking as call_tracking};
+use crate::calls::{evict, fence, notifications, one_database, tracking as call_tracking};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
 use crate::run::own_keys;
@@ -371,7 +371,10 @@ impl Session {
                 let keyspace = &self.worker.shared.keyspace;
                 let mut keys = std::mem::take(&mut self.keys);
                 keys.clear();
-                let result = plan::keys(keyspace, command, args, self.connection.db, &mut keys)
+                let result = one_database::check(self.shared(), entry, args)
+                    .and_then(|()| {
+                        plan::keys(keyspace, command, args, self.connection.db, &mut keys)
+                    })
                     .and_then(|()| self.call_data(command, args, &keys, blocking));
                 self.keys = keys;
                 result
