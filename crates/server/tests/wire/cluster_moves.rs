@@ -127,6 +127,50 @@ fn a_replica_that_is_reset_has_no_data() {
     assert_eq!(client.read_reply(), Some(Value::Integer(0)));
 }
 
+/// All keys of a cluster, asked for where the cursor says, each node of another maker.
+#[test]
+fn a_walk_goes_through_all_nodes() {
+    for makers in [[Maker::Kvasir; 3], [Maker::Kvasir, Maker::Valkey, Maker::Valkey]] {
+        let Some(nodes) = form(&makers) else { continue };
+        let mut wanted: Vec<String> = (0..200).map(|number| format!("key:{number}")).collect();
+        wanted.extend((0..50).map(|number| format!("{{bar}}{number}")));
+        for key in &wanted {
+            let is_set = nodes[..2].iter().any(|node| node.ask(&format!("SET {key} 1")) == "OK");
+            assert!(is_set, "{key}");
+        }
+        for (options, count) in [("COUNT 7", 250), ("MATCH key:1*", 111), ("SLOT 5061", 50)] {
+            let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+            let mut at = 0;
+            loop {
+                let call = format!("CLUSTERSCAN {cursor} {options}");
+                let answer = nodes[at].server.connect().ask(&call);
+                let Some([next, keys]) = answer.as_array() else {
+                    assert!(answer.is_error(), "{makers:?} {answer:?}");
+                    at = 1 - at;
+                    continue;
+                };
+                let text = |value: &Value| {
+                    String::from_utf8_lossy(value.as_bytes().expect("a text")).into_owned()
+                };
+                found.extend(keys.as_array().expect("a list").iter().map(text));
+                cursor = text(next);
+                if cursor == "0" {
+                    break;
+                }
+            }
+            found.sort();
+            found.dedup();
+            assert_eq!(found.len(), count, "{makers:?} {options}");
+        }
+        let one = &nodes[0];
+        assert_eq!(one.ask("CLUSTERSCAN 1"), "ERR Invalid cursor");
+        let mismatch = "ERR Cursor slot mismatch with SLOT argument";
+        assert_eq!(one.ask("CLUSTERSCAN 0-{bar}-0 SLOT 1"), mismatch);
+        let moved = format!("MOVED 12182 127.0.0.1:{}", nodes[1].port);
+        assert_eq!(one.ask("CLUSTERSCAN 0-{foo}-0"), moved);
+    }
+}
+
 #[test]
 fn clients_of_memcached_are_told_of_a_slot_that_moves_in_their_words() {
     let port = free_port();
