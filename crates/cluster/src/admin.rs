@@ -40,7 +40,7 @@ impl Cluster {
         if self.me().primary == Some(id) {
             return Err("ERR Can't forget my master!".into());
         }
-        let until = now_ms + self.options.blacklist_ttl_ms;
+        let until = now_ms.saturating_add(self.options.blacklist_ttl_ms);
         self.forgotten.insert(id, until);
         self.tell_forgotten(id);
         self.remove_node(id);
@@ -213,7 +213,7 @@ impl Cluster {
             .filter(|node| !node.is(Flags::MYSELF | Flags::HANDSHAKE))
             .filter_map(|node| node.link)
             .collect();
-        links.into_iter().for_each(|link| self.send(link, &packet));
+        self.send_to(links, &packet);
     }
 
     fn tell_forgotten(&mut self, id: NodeId) {

@@ -43,12 +43,13 @@ impl Cluster {
     pub(crate) fn run_election(&mut self, now_ms: u64) {
         self.election.is_forced = self.manual.may_start();
         let is_manual = self.manual.may_start();
-        let timeout_ms = (self.options.node_timeout_ms * 2).max(ELECTION_TIMEOUT_MIN_MS);
+        let timeout_ms =
+            self.options.node_timeout_ms.saturating_mul(2).max(ELECTION_TIMEOUT_MIN_MS);
         if !self.may_take_over(is_manual) {
             return;
         }
         let age_ms = now_ms.saturating_sub(self.election.at_ms);
-        let is_over = self.election.at_ms == 0 || age_ms > timeout_ms * 2;
+        let is_over = self.election.at_ms == 0 || age_ms > timeout_ms.saturating_mul(2);
         if is_over && now_ms >= self.election.at_ms {
             self.schedule_election(is_manual, now_ms);
             return;
@@ -95,7 +96,8 @@ impl Cluster {
         }
         let age_ms = self.local.data_age_ms.saturating_sub(self.options.node_timeout_ms);
         let factor = self.options.replica_validity_factor;
-        let limit_ms = self.options.repl_ping_period_ms + self.options.node_timeout_ms * factor;
+        let limit_ms = self.options.node_timeout_ms.saturating_mul(factor);
+        let limit_ms = limit_ms.saturating_add(self.options.repl_ping_period_ms);
         if factor != 0 && age_ms > limit_ms && !is_manual {
             self.say_why_not(
                 "Disconnected from master for longer than allowed. Please check the \
@@ -183,7 +185,7 @@ impl Cluster {
         }
     }
 
-    fn why_not_to_vote(
+    pub(crate) fn why_not_to_vote(
         &mut self,
         sender: NodeId,
         header: &Header,
@@ -204,7 +206,7 @@ impl Cluster {
             return Some("its master is up");
         }
         let is_forced = header.message_flags & FORCE_ACK != 0;
-        let pause_ms = self.options.node_timeout_ms * 2;
+        let pause_ms = self.options.node_timeout_ms.saturating_mul(2);
         if !is_forced && now_ms.saturating_sub(primary.voted_ms) < pause_ms && primary.voted_ms != 0
         {
             return Some("I have voted for that master a moment ago");

@@ -35,7 +35,7 @@ impl Cluster {
 
     /// Reports that still count.
     pub fn failure_reports(&mut self, about: NodeId, now_ms: u64) -> usize {
-        let life_ms = self.options.node_timeout_ms * REPORT_LIFE;
+        let life_ms = self.options.node_timeout_ms.saturating_mul(REPORT_LIFE);
         let Some(node) = self.nodes.get_mut(&about) else { return 0 };
         node.reports.retain(|(_, when)| now_ms.saturating_sub(*when) <= life_ms);
         node.reports.len()
@@ -47,17 +47,14 @@ impl Cluster {
         if !node.is(Flags::PFAIL) || node.is(Flags::FAIL) {
             return;
         }
-        let votes = self.me().votes();
-        let reports = self.failure_reports(id, now_ms) + usize::from(self.me().is_primary());
+        let reports = self.failure_reports(id, now_ms) + usize::from(self.me().votes());
         if reports < self.quorum() {
             return;
         }
         self.note(format!("Marking node {id} as failing (quorum reached)."));
         self.set_failed(id, now_ms);
-        if votes || self.me().is_primary() {
-            let packet = Packet { header: self.header(), body: Body::Fail(id) };
-            self.broadcast(&packet);
-        }
+        let packet = Packet { header: self.header(), body: Body::Fail(id) };
+        self.broadcast(&packet);
     }
 
     pub(crate) fn set_failed(&mut self, id: NodeId, now_ms: u64) {
@@ -70,7 +67,7 @@ impl Cluster {
 
     /// A node that has failed is reached again.
     pub(crate) fn acquit(&mut self, id: NodeId, now_ms: u64) {
-        let life_ms = self.options.node_timeout_ms * VERDICT_LIFE;
+        let life_ms = self.options.node_timeout_ms.saturating_mul(VERDICT_LIFE);
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is(Flags::FAIL)) else {
             return;
         };
@@ -81,6 +78,40 @@ impl Cluster {
             self.note(format!("Clear FAIL state for node {id}: it is reachable again."));
             self.save();
             self.update_state(now_ms);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Address, Node};
+    use crate::options::Options;
+    use crate::packet::{Gossip, Rumour};
+    use crate::random::Random;
+
+    /// Else a primary without slots would make a quorum of those who have some.
+    #[test]
+    fn only_who_votes_is_heard_about_failures() {
+        let mut cluster = Cluster::new(Options::default(), 1, 1000);
+        let mut random = Random::new(2);
+        let [voter, guest, lost] = [(); 3].map(|()| {
+            let id = NodeId::random(&mut random);
+            cluster.add_node(Node::new(id, id, Flags::PRIMARY, 1000));
+            id
+        });
+        cluster.give_slot(0, voter);
+        let rumour = Rumour {
+            node: lost,
+            ping_sent_s: 0,
+            pong_received_s: 0,
+            address: Address::default(),
+            flags: Flags::PRIMARY | Flags::PFAIL,
+        };
+        let gossip = Gossip { entries: vec![rumour], extensions: Vec::new() };
+        for (sender, reports) in [(guest, 0), (voter, 1)] {
+            cluster.hear(sender, &gossip, 1000);
+            assert_eq!(cluster.failure_reports(lost, 1000), reports);
         }
     }
 }

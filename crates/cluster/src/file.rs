@@ -6,8 +6,10 @@ use std::fmt::Write;
 use crate::id::NodeId;
 use crate::node::{Address, Flags, Node};
 use crate::options::Options;
+use crate::packet::EPOCH_MAX;
 use crate::slots::SLOTS;
 use crate::state::Cluster;
+use crate::view::Reader;
 
 /// The line that cannot be read, from 1 on, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,7 +23,7 @@ impl Cluster {
     pub fn file(&self) -> String {
         let mut text = String::new();
         for node in self.nodes.values().filter(|node| !node.is(Flags::HANDSHAKE)) {
-            self.describe(&mut text, node, true);
+            self.describe(&mut text, node, Reader::File);
             text.push('\n');
         }
         // Nothing fails that is written to a string.
@@ -80,7 +82,8 @@ impl Cluster {
     fn read_vars(&mut self, words: &[&str]) -> Result<(), &'static str> {
         for pair in words.chunks(2) {
             let [name, value] = pair else { return Err("a variable has no value") };
-            let value = value.parse().map_err(|_| "a variable is no number")?;
+            let value = value.parse().ok().filter(|epoch| *epoch <= EPOCH_MAX);
+            let value = value.ok_or("a variable is no number")?;
             match *name {
                 "currentEpoch" => self.current_epoch = value,
                 "lastVoteEpoch" => self.last_vote_epoch = value,
@@ -177,6 +180,9 @@ fn read_node(words: &[&str], cluster: &mut Cluster, now_ms: u64) -> Result<Node,
         node.failed_ms = now_ms;
     }
     node.config_epoch = number(epoch)?;
+    if node.config_epoch > EPOCH_MAX {
+        return Err("an epoch is none");
+    }
     Ok(node)
 }
 
@@ -193,18 +199,26 @@ fn read_place(place: &str, node: &mut Node) -> Result<(), &'static str> {
     let port = number(port)?;
     let bus_port = bus.map_or_else(|| Ok(port.wrapping_add(10_000)), number)?;
     node.address = Address { ip: ip.to_owned(), port, tls_port: 0, bus_port };
-    for (at, part) in parts.enumerate() {
+    // It stands first, whatever it looks like.
+    parts.next().unwrap_or_default().clone_into(&mut node.hostname);
+    for part in parts {
         match part.split_once('=') {
             Some(("shard-id", shard)) => {
                 node.shard = NodeId::parse(shard.as_bytes()).ok_or("a shard is none")?;
             }
             Some(("nodename", name)) => name.clone_into(&mut node.nodename),
             Some(("tls-port", port)) => node.address.tls_port = number(port)?,
-            Some(("tcp-port", port)) => node.address.port = number(port)?,
-            None if at == 0 => part.clone_into(&mut node.hostname),
+            // Then the port that stands first is that of TLS.
+            Some(("tcp-port", port)) => {
+                (node.address.tls_port, node.address.port) = (node.address.port, number(port)?);
+            }
             // Of a newer version.
             _ => {}
         }
+    }
+    if node.address.port == node.address.tls_port {
+        // It has one port for clients.
+        node.address.port = 0;
     }
     Ok(())
 }
@@ -250,6 +264,30 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_tls_may_stand_first() {
+        for (place, ports) in [
+            (",h,tls-port=6,", (30002, 6)),
+            (",h,tcp-port=6,", (6, 30002)),
+            (",h,tls-port=30002,", (0, 30002)),
+        ] {
+            let cluster = read(&VALKEY.replace(",h,tls-port=6,", place)).expect("it is a file");
+            let again = read(&cluster.file()).expect("it is our own");
+            for cluster in [cluster, again] {
+                let address = &cluster.my_primary().address;
+                assert_eq!((address.port, address.tls_port), ports, "{place}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hostname_may_look_like_anything() {
+        let text = VALKEY.replace(",h,", ",shard-id=x,");
+        let cluster = read(&text).expect("a hostname is no shard");
+        assert_eq!(cluster.my_primary().hostname, "shard-id=x");
+        assert_eq!(cluster.me().shard, cluster.my_primary().shard);
+    }
+
+    #[test]
     fn what_is_torn_is_told_with_its_line() {
         for (from, to, line) in [
             ("myself,", "", 0),
@@ -259,6 +297,8 @@ mod tests {
             ("30002@31002", "30002@310021", 2),
             ("connected 0-5460", "", 3),
             ("master", "king", 2),
+            ("lastVoteEpoch 3", "lastVoteEpoch 9223372036854775808", 4),
+            ("1426238316232 2 c", "1426238316232 9223372036854775808 c", 2),
         ] {
             let found = read(&REDIS_7_0.replacen(from, to, 1)).err().map(|error| error.line);
             assert_eq!(found, Some(line), "{from} to {to}");

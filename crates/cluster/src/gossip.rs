@@ -113,10 +113,10 @@ impl Cluster {
     }
 
     fn hear_of_known(&mut self, sender: NodeId, rumour: &Rumour, now_ms: u64) {
-        let is_primary = self.nodes.get(&sender).is_some_and(Node::is_primary);
+        let votes = self.nodes.get(&sender).is_some_and(Node::votes);
         let fails = rumour.flags.intersects(Flags::PFAIL | Flags::FAIL);
         let id = rumour.node;
-        if is_primary && id != self.me {
+        if votes && id != self.me {
             match fails {
                 true => {
                     self.report(id, sender, now_ms);

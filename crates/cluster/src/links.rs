@@ -114,13 +114,22 @@ impl Cluster {
     }
 
     pub(crate) fn send(&mut self, link: LinkId, packet: &Packet) {
-        if !self.is_connected(Some(link)) {
-            return;
+        self.send_to([link], packet);
+    }
+
+    /// Sends the same over several links.
+    pub(crate) fn send_to(&mut self, links: impl IntoIterator<Item = LinkId>, packet: &Packet) {
+        let mut encoded: Option<Vec<u8>> = None;
+        for link in links {
+            if !self.is_connected(Some(link)) {
+                continue;
+            }
+            if let Some(count) = self.stats.sent.get_mut(usize::from(packet.body.kind())) {
+                *count += 1;
+            }
+            let bytes = encoded.get_or_insert_with(|| packet.encode()).clone();
+            self.act(Action::Send { link, bytes });
         }
-        if let Some(count) = self.stats.sent.get_mut(usize::from(packet.body.kind())) {
-            *count += 1;
-        }
-        self.act(Action::Send { link, bytes: packet.encode() });
     }
 
     /// Sends to all whose name is known.
@@ -132,6 +141,6 @@ impl Cluster {
             .filter(|node| !node.is(left_out))
             .filter_map(|node| node.link)
             .collect();
-        links.into_iter().for_each(|link| self.send(link, packet));
+        self.send_to(links, packet);
     }
 }

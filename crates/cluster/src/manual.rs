@@ -109,7 +109,7 @@ impl Cluster {
         }
         if self.me().is(Flags::REPLICA)
             && !self.manual.may_start
-            && self.manual.primary_offset == Some(self.local.offset)
+            && self.manual.primary_offset.is_some_and(|offset| self.local.offset >= offset)
         {
             self.note("All master replication stream processed, manual failover can start.".into());
             self.manual.may_start = true;

@@ -100,7 +100,6 @@ pub struct Node {
     /// When this node last gave a replica of it its vote.
     pub voted_ms: u64,
     pub offset: u64,
-    pub offset_ms: u64,
     /// Since when it has no replica that works, though it should; 0: it has.
     pub orphaned_ms: u64,
     /// Ours to it, and its to us.
@@ -129,7 +128,6 @@ impl Node {
             failed_ms: 0,
             voted_ms: 0,
             offset: 0,
-            offset_ms: 0,
             orphaned_ms: 0,
             link: None,
             inbound: None,

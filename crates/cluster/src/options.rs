@@ -10,6 +10,8 @@ pub struct Options {
     pub bus_port: u16,
     /// Of the two ports of clients, the bus speaks of that of TLS first.
     pub is_tls: bool,
+    /// Replicas connect to the port of TLS.
+    pub replicates_over_tls: bool,
     /// Empty: what others see.
     pub announce_ip: String,
     pub hostname: String,
@@ -33,6 +35,7 @@ impl Default for Options {
             tls_port: 0,
             bus_port: 16379,
             is_tls: false,
+            replicates_over_tls: false,
             announce_ip: String::new(),
             hostname: String::new(),
             nodename: String::new(),

@@ -114,12 +114,10 @@ impl Cluster {
 
     /// Tells a node that claims slots by an old epoch who owns them. Says whether there was need.
     pub(crate) fn correct(&mut self, sender: NodeId, epoch: u64, slots: &SlotSet) -> bool {
-        let sender_primary = self.nodes.get(&sender).and_then(|node| node.primary);
         let newer = slots.iter().find_map(|slot| {
             let owner = self.owners[usize::from(slot)]?;
             let node = self.nodes.get(&owner)?;
-            let is_other = owner != sender && Some(owner) != sender_primary;
-            (is_other && node.config_epoch > epoch).then_some(owner)
+            (owner != sender && node.config_epoch > epoch).then_some(owner)
         });
         let Some(owner) = newer else { return false };
         self.send_update(sender, owner);
@@ -165,5 +163,32 @@ impl Cluster {
         self.me_mut().config_epoch = epoch;
         self.save();
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Node;
+    use crate::options::Options;
+    use crate::random::Random;
+
+    /// A replica that has not heard of its primary's new epoch asks for votes by the old one.
+    #[test]
+    fn a_replica_is_told_of_its_own_primary() {
+        let mut cluster = Cluster::new(Options::default(), 1, 1000);
+        let mut random = Random::new(2);
+        let [primary, replica] = [(); 2].map(|()| NodeId::random(&mut random));
+        let mut node = Node::new(primary, primary, Flags::PRIMARY, 1000);
+        node.config_epoch = 5;
+        cluster.add_node(node);
+        let mut node = Node::new(replica, primary, Flags::REPLICA, 1000);
+        node.primary = Some(primary);
+        cluster.add_node(node);
+        let slots: SlotSet = (0..9).collect();
+        slots.iter().for_each(|slot| cluster.give_slot(slot, primary));
+        assert!(cluster.correct(replica, 4, &slots));
+        assert!(!cluster.correct(replica, 5, &slots));
+        assert!(!cluster.correct(primary, 4, &slots));
     }
 }

@@ -7,6 +7,10 @@ use crate::output::{Action, LinkId};
 use crate::packet::{self, Body, EXT_DATA, Gossip, Header, PAUSED, Packet, Refusal};
 use crate::state::Cluster;
 
+/// Whom nobody knows can have this node connect to no more places at a time: as many as the largest
+/// clusters have nodes.
+const HANDSHAKES_MAX: usize = 1024;
+
 impl Cluster {
     /// A whole packet has come. Fails if the link speaks something else, and is to be closed by the
     /// caller.
@@ -121,7 +125,6 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&sender) else { return };
         node.heard_ms = now_ms;
         node.offset = header.offset;
-        node.offset_ms = now_ms;
         if header.message_flags & EXT_DATA != 0 || header.flags.contains(Flags::EXTENSIONS) {
             node.flags.insert(Flags::EXTENSIONS);
         }
@@ -168,22 +171,10 @@ impl Cluster {
             let address = self.address_of(link, header);
             if !address.ip.is_empty() && header.sender != self.me {
                 self.begin_handshake(address, Flags::empty(), now_ms);
-                self.hear_through_meeting(gossip, now_ms);
             }
         }
         self.send_gossip(link, sender, Purpose::Pong);
         self.take_gossip(link, sender, (header, gossip), purpose, now_ms);
-    }
-
-    /// Who asks to be met is trusted in what it says of others.
-    fn hear_through_meeting(&mut self, gossip: &Gossip, now_ms: u64) {
-        for rumour in &gossip.entries {
-            let is_new = !self.nodes.contains_key(&rumour.node);
-            if is_new && !rumour.address.ip.is_empty() && !self.is_forgotten(rumour.node, now_ms) {
-                let address = self.ports_as_kept(rumour.address.clone());
-                self.begin_handshake(address, Flags::empty(), now_ms);
-            }
-        }
     }
 
     /// Where a sender is: as it says, or as its socket does.
@@ -300,7 +291,8 @@ impl Cluster {
     /// The port at which replicas of a node connect to it.
     pub(crate) fn client_port(&self, id: NodeId) -> u16 {
         let address = self.nodes.get(&id).map(|node| node.address.clone()).unwrap_or_default();
-        if self.options.is_tls { address.tls_port } else { address.port }
+        let is_tls = self.options.replicates_over_tls && address.tls_port != 0;
+        if is_tls || address.port == 0 { address.tls_port } else { address.port }
     }
 
     fn take_pong(&mut self, sender: NodeId, now_ms: u64) {
@@ -353,20 +345,35 @@ impl Cluster {
         }
     }
 
-    /// Begins to make a node at this address known; false if that is under way already.
-    pub(crate) fn begin_handshake(&mut self, address: Address, extra: Flags, now_ms: u64) -> bool {
-        let is_under_way = self.nodes.values().any(|node| {
-            node.is(Flags::HANDSHAKE)
-                && node.address.ip == address.ip
-                && node.address.bus_port == address.bus_port
-        });
-        if is_under_way {
-            return false;
+    /// Begins to make a node at this address known, unless that is under way already.
+    pub(crate) fn begin_handshake(&mut self, address: Address, extra: Flags, now_ms: u64) {
+        let under_way = || self.nodes.values().filter(|node| node.is(Flags::HANDSHAKE));
+        let is_it = |node: &Node| {
+            node.address.ip == address.ip && node.address.bus_port == address.bus_port
+        };
+        if under_way().any(is_it) || under_way().count() >= HANDSHAKES_MAX {
+            return;
         }
         let (id, shard) = (NodeId::random(&mut self.random), NodeId::random(&mut self.random));
         let mut node = Node::new(id, shard, Flags::HANDSHAKE | extra, now_ms);
         node.address = address;
         self.add_node(node);
-        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    #[test]
+    fn handshakes_have_a_limit() {
+        let mut cluster = Cluster::new(Options::default(), 1, 1000);
+        for port in 1..2 * HANDSHAKES_MAX as u16 {
+            let address = Address { ip: "10.0.0.1".into(), port, tls_port: 0, bus_port: port };
+            cluster.begin_handshake(address.clone(), Flags::empty(), 1000);
+            cluster.begin_handshake(address, Flags::empty(), 1000);
+            assert_eq!(cluster.nodes().count(), 1 + HANDSHAKES_MAX.min(usize::from(port)));
+        }
     }
 }

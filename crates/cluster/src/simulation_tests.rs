@@ -347,6 +347,23 @@ fn replicas_take_over_by_hand() {
     }
 }
 
+/// The stream of a primary that is paused may grow all the same, by what is no write.
+#[test]
+fn a_replica_that_has_more_than_the_paused_primary_said_takes_over() {
+    let mut world = World::new(6, 9, Fault::None);
+    world.form(3);
+    let now_ms = world.now_ms;
+    world.hosts[4].cluster.failover(Failover::Agreed, now_ms).expect("it is a replica");
+    world.settle(4);
+    while !world.hosts[1].is_paused {
+        world.run(PERIOD_MS / 10);
+    }
+    world.hosts[1].offset += 37;
+    world.run(6_000);
+    assert!(world.hosts[4].cluster.me().is_primary());
+    world.check("after a failover by hand");
+}
+
 #[test]
 fn a_replica_goes_where_there_is_none() {
     let mut world = World::new(7, 5, Fault::None);
@@ -405,6 +422,30 @@ fn storm(seed: u64, fault: Fault) {
     world.loss_percent = 0;
     world.run(25_000);
     world.check(&format!("seed {seed}"));
+}
+
+/// Whether a primary that has voted would vote again in that epoch, after a crash.
+fn votes_twice(fault: Fault) -> bool {
+    let mut world = World::new(7, 5, fault);
+    world.form(3);
+    // Hosts 3 and 6 are replicas of host 0.
+    world.crash(0);
+    while world.hosts[1].cluster.last_vote_epoch == 0 {
+        world.run(PERIOD_MS / 10);
+    }
+    let mut header = world.hosts[6].cluster.header();
+    header.current_epoch = world.hosts[1].cluster.last_vote_epoch;
+    world.crash(1);
+    world.restart(1);
+    let (now_ms, voter) = (world.now_ms, &mut world.hosts[1].cluster);
+    voter.current_epoch = voter.current_epoch.max(header.current_epoch);
+    voter.why_not_to_vote(header.sender, &header, now_ms).is_none()
+}
+
+#[test]
+fn a_vote_outlives_a_crash_and_one_that_does_not_is_found() {
+    assert!(!votes_twice(Fault::None));
+    assert!(votes_twice(Fault::ForgetsVotes));
 }
 
 #[test]

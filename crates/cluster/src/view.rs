@@ -21,6 +21,15 @@ pub enum Place {
     Importing(NodeId),
 }
 
+/// For whom a line about a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    File,
+    Client,
+    /// It is told of the port that speaks TLS.
+    ClientOverTls,
+}
+
 /// A link as CLUSTER LINKS shows it.
 pub struct LinkView {
     pub id: LinkId,
@@ -46,12 +55,14 @@ impl Cluster {
     }
 
     /// A line of CLUSTER NODES or of the file.
-    pub fn describe(&self, text: &mut String, node: &Node, is_file: bool) {
+    pub fn describe(&self, text: &mut String, node: &Node, reader: Reader) {
+        let is_file = reader == Reader::File;
         let address = &node.address;
-        let port = match address.port {
-            0 => address.tls_port,
-            port => port,
+        let ports = match reader {
+            Reader::ClientOverTls => [address.tls_port, address.port],
+            Reader::File | Reader::Client => [address.port, address.tls_port],
         };
+        let port = if ports[0] == 0 { ports[1] } else { ports[0] };
         // Nothing fails that is written to a string.
         let _ = write!(text, "{} {}:{port}@{}", node.id, address.ip, address.bus_port);
         if is_file || !node.hostname.is_empty() {
@@ -93,10 +104,10 @@ impl Cluster {
     }
 
     /// All nodes, a line each.
-    pub fn nodes_text(&self) -> String {
+    pub fn nodes_text(&self, reader: Reader) -> String {
         let mut text = String::new();
         for node in self.nodes.values() {
-            self.describe(&mut text, node, false);
+            self.describe(&mut text, node, reader);
             text.push('\n');
         }
         text

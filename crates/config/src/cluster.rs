@@ -55,7 +55,8 @@ pub enum Endpoint {
 impl Config {
     /// Where the bus listens; `None` where there is no room above the port of clients.
     pub fn bus_port(&self) -> Option<u16> {
-        let clients = if self.port == 0 { self.tls.port } else { self.port };
+        let is_tls = self.port == 0 || self.tls.cluster && self.tls.port != 0;
+        let clients = if is_tls { self.tls.port } else { self.port };
         match self.cluster.port {
             0 => clients.checked_add(BUS_PORT_OFFSET).filter(|_| clients <= PORT_MAX),
             port => Some(port),
@@ -102,7 +103,9 @@ nobody else should. Two nodes cannot have the same one.",
         integer(0, 65535),
         "0",
         field!(cluster.port),
-        "Where the bus listens, at the addresses of bind. 0: at `port` + 10000.",
+        "\
+Where the bus listens, at the addresses of bind. 0: at `port` + 10000, with `tls-
+cluster` at `tls-port` + 10000.",
     )
     .at_start(),
     Row::new(

@@ -36,7 +36,7 @@ const REASONS: &[(&str, &str)] = &[
     ("slot-migration", "slots move by SETSLOT and MIGRATE only"),
     ("socket-mark-id", "sockets are not marked"),
     ("stream-idmp", "there is no such command of streams yet"),
-    ("tls", "nobody but clients speaks TLS with the server, and these by certificates alone"),
+    ("tls", "certificates are all that TLS knows of a client"),
     ("use-exit-on-panic", "a server that fails aborts"),
     ("vset", "there are no vector sets yet"),
 ];

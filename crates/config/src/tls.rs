@@ -24,6 +24,8 @@ pub struct TlsConfig {
     pub client_key_file_pass: Vec<u8>,
     /// The link to a primary is over TLS.
     pub replication: bool,
+    /// The bus of a cluster speaks it.
+    pub cluster: bool,
     /// Empty: none.
     pub ca_cert_file: PathBuf,
     /// Empty: none.
@@ -56,7 +58,7 @@ pub enum AuthClients {
 impl TlsConfig {
     /// Whether anybody speaks it.
     pub fn is_used(&self) -> bool {
-        self.port != 0 || self.memcached
+        self.port != 0 || self.memcached || self.cluster
     }
 }
 
@@ -155,6 +157,18 @@ pub const REPLICATION: Row = row(
     "\
 Follow the primary over TLS. Its certificate must be signed by one of
 `tls-ca-cert-file`; whose name it has is not looked at.",
+);
+
+pub const CLUSTER: Row = row(
+    "tls-cluster",
+    Kind::Bool,
+    "no",
+    field!(tls.cluster),
+    "\
+The bus of a cluster speaks TLS, and so does MIGRATE there. All nodes have to say
+the same, and each has to show a certificate that is signed by one of
+`tls-ca-cert-file`, whatever `tls-auth-clients` says. Replicas follow over TLS
+with `tls-replication`.",
 );
 
 pub const CA_CERT_FILE: Row = row(

@@ -40,7 +40,6 @@ const fn refused(name: &'static str, harmless: &'static [&'static str]) -> Unsup
 pub static UNSUPPORTED: &[Unsupported] = &[
     // Who may do what.
     refused("loadmodule", &[]),
-    refused("tls-cluster", &["no"]),
     // Where the data comes from and goes to.
     // Everything else, what newer Redis and Valkey have included.
     ignored("active-defrag-cycle-us"),
@@ -118,7 +117,7 @@ mod tests {
             let entry = Unsupported::find(name.as_bytes()).expect(name);
             assert_eq!(entry.is_harmless(&words), harmless, "{name}");
         };
-        check("tls-cluster", &["no"], true);
-        check("TLS-CLUSTER", &["yes"], false);
+        check("loadmodule", &["no"], false);
+        check("LOADMODULE", &["x"], false);
     }
 }

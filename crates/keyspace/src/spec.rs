@@ -157,6 +157,8 @@ bitflags! {
         const NAMED_DATABASES = 1 << 8;
         /// Has another database selected.
         const SELECTS = 1 << 9;
+        /// May put a key into another database.
+        const LEAVES_DATABASE = 1 << 10;
     }
 
     /// ACL categories that a row names itself.

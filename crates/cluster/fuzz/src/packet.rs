@@ -75,7 +75,22 @@ fn sample(kind: u8) -> Packet {
 /// A node that knows nobody, and one that knows the sender, hear it.
 fn hear(packet: &[u8]) {
     let (options, now_ms) = (Options::default(), 1_000_000);
-    let mut cluster = Cluster::new(options.clone(), 1, now_ms);
+    hear_at(Cluster::new(options.clone(), 1, now_ms), packet, now_ms);
+    let Body::Fail(node) = sample(3).body else { unreachable!("that is what it is") };
+    let sender = sample(0).header.sender;
+    let me = "07c37dfeb235213a872192d90877d0cd55635b91";
+    let known = format!(
+        "{me} 10.0.0.2:7000@17000 myself,master - 0 0 3 connected 200-299\n\
+         {sender} 10.0.0.1:7000@17000 master - 0 0 5 connected 0-99\n\
+         {node} 10.0.0.3:7000@17000 slave {me} 0 0 3 connected\n\
+         vars currentEpoch 6 lastVoteEpoch 3\n"
+    );
+    let cluster = Cluster::from_file(&known, options, 1, now_ms).expect("it is sound");
+    hear_at(cluster, packet, now_ms);
+}
+
+fn hear_at(mut cluster: Cluster, packet: &[u8], now_ms: u64) {
+    let options = cluster.options.clone();
     let ip = || "10.0.0.1".to_owned();
     let link = cluster.accepted(ip(), ip(), now_ms);
     for packet in [&sample(0).encode(), packet, &sample(1).encode()] {

@@ -3,8 +3,8 @@
 use crate::id::NodeId;
 use crate::node::{Address, Flags};
 use crate::packet::{
-    Body, EXT_DATA, EXTENSION_SIZE, Extension, GOSSIP_SIZE, Gossip, HEADER_SIZE, Header, IP_SIZE,
-    LENGTH_MAX, Packet, Rumour, SIGNATURE, VERSION,
+    Body, EPOCH_MAX, EXT_DATA, EXTENSION_SIZE, Extension, GOSSIP_SIZE, Gossip, HEADER_SIZE, Header,
+    IP_SIZE, LENGTH_MAX, NAME_MAX, Packet, Rumour, SIGNATURE, VERSION,
 };
 use crate::slots::{BITMAP_SIZE, SlotSet};
 
@@ -46,7 +46,7 @@ pub fn parse(bytes: &[u8]) -> Result<Packet, Refusal> {
     let port = reader.u16()?;
     let kind = reader.u16()?;
     let count = usize::from(reader.u16()?);
-    let (current_epoch, config_epoch, offset) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let (current_epoch, config_epoch, offset) = (reader.epoch()?, reader.epoch()?, reader.u64()?);
     let sender = reader.id()?;
     let slots = SlotSet::from_bytes(reader.take(BITMAP_SIZE)?);
     let primary = reader.optional_id()?;
@@ -97,7 +97,7 @@ fn body(
         5 => Body::AuthRequest,
         6 => Body::AuthAck,
         7 => Body::Update {
-            config_epoch: reader.u64()?,
+            config_epoch: reader.epoch()?,
             node: reader.id()?,
             slots: SlotSet::from_bytes(reader.take(BITMAP_SIZE)?),
         },
@@ -124,8 +124,8 @@ fn gossip(reader: &mut Reader<'_>, count: usize, extensions: usize) -> Result<Go
         }
         let mut data = Reader(reader.take(size)?);
         gossip.extensions.extend(match kind {
-            0 => Some(Extension::Hostname(data.text(size)?)),
-            1 => Some(Extension::Nodename(data.text(size)?)),
+            0 => data.name(b"-.").map(Extension::Hostname),
+            1 => data.name(b"-._").map(Extension::Nodename),
             2 => Some(Extension::Forgotten { node: data.id()?, ttl_s: data.u64()? }),
             3 => Some(Extension::Shard(data.id()?)),
             // Vendors do not agree on what these are.
@@ -173,6 +173,11 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
+    fn epoch(&mut self) -> Result<u64, Refusal> {
+        self.u64()
+            .and_then(|epoch| if epoch > EPOCH_MAX { Err(Refusal::Content) } else { Ok(epoch) })
+    }
+
     fn id(&mut self) -> Result<NodeId, Refusal> {
         NodeId::parse(self.take(40)?).ok_or(Refusal::Content)
     }
@@ -183,6 +188,15 @@ impl<'a> Reader<'a> {
             [0, ..] => Ok(None),
             digits => NodeId::parse(digits).map(Some).ok_or(Refusal::Content),
         }
+    }
+
+    /// All of it, up to the first zero: letters, digits and these. It goes into files and replies; who
+    /// has another name is known without it.
+    fn name(&mut self, others: &[u8]) -> Option<String> {
+        let text = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        let is_fine = |byte: &u8| byte.is_ascii_alphanumeric() || others.contains(byte);
+        let is_name = text.len() <= NAME_MAX && text.iter().all(is_fine);
+        is_name.then(|| String::from_utf8_lossy(text).into_owned())
     }
 
     /// Up to the first zero. It goes into files and replies, so it has no blanks or commas.

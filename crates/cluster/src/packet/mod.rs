@@ -45,6 +45,11 @@ pub const EXTENSION_SIZE: usize = 8;
 /// No packet is longer: a message of the largest argument that a client may send.
 pub const LENGTH_MAX: usize = 512 << 20;
 
+/// No epoch is greater: there is room for those to come, and Redis keeps them so.
+pub const EPOCH_MAX: u64 = i64::MAX as u64;
+/// The longest name of a host or of a node.
+const NAME_MAX: usize = 255;
+
 /// The sender has paused its clients, for a replica to take over.
 pub const PAUSED: u8 = 1;
 /// Votes are asked for although the primary has not failed.

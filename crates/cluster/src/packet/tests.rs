@@ -114,6 +114,34 @@ fn strangers_are_told_by_the_first_bytes() {
 }
 
 #[test]
+fn epochs_leave_room_for_more() {
+    let mut packet = sample();
+    packet.header.config_epoch = EPOCH_MAX;
+    assert_eq!(parse(&packet.encode()), Ok(packet.clone()));
+    packet.header.config_epoch += 1;
+    assert_eq!(parse(&packet.encode()), Err(Refusal::Content));
+    let mut packet = sample();
+    packet.header.current_epoch = u64::MAX;
+    assert_eq!(parse(&packet.encode()), Err(Refusal::Content));
+    let node = packet.header.sender;
+    let body = Body::Update { config_epoch: u64::MAX, node, slots: SlotSet::default() };
+    let packet = Packet { header: sample().header, body };
+    assert_eq!(parse(&packet.encode()), Err(Refusal::Content));
+}
+
+/// They stand in lines of nodes.conf.
+#[test]
+fn names_that_are_none_are_passed_over() {
+    for name in ["a,b", "a b", "shard-id=x", "a\nb", &"a".repeat(256)] {
+        let mut packet = sample();
+        let extensions = vec![Extension::Hostname(name.into()), Extension::Nodename(name.into())];
+        packet.body = Body::Ping(Gossip { entries: Vec::new(), extensions });
+        let read = parse(&packet.encode()).expect("the rest is sound");
+        assert_eq!(read.body, Body::Ping(Gossip::default()), "{name}");
+    }
+}
+
+#[test]
 fn an_extension_of_another_vendor_is_passed_over() {
     let packet = sample();
     let mut bytes = packet.encode();

@@ -5,17 +5,23 @@ use std::net::{IpAddr, SocketAddr};
 
 use kvasir_cluster::output::{Action, LinkId};
 use kvasir_cluster::packet;
+use kvasir_pubsub::Kind;
 use kvasir_reactor::{Address, ConnectionId, Payload, Reactor, Socket, clock};
 
 use crate::cluster::Node;
 use crate::log::verbose;
+use crate::net::tls::peer::{Contexts, Peer};
 use crate::state::shared::Shared;
+use crate::workers::Message;
+use crate::workers::news::{Item, News};
 
 /// A payload's memory is kept for the next one up to here.
 const KEPT_MAX: usize = 64 << 10;
 
 #[derive(Default)]
 pub struct Links {
+    /// Of new links, if they speak TLS.
+    pub tls: Option<Contexts>,
     by_connection: HashMap<ConnectionId, Link>,
     by_id: HashMap<LinkId, ConnectionId>,
 }
@@ -28,11 +34,37 @@ struct Link {
     waiting: Vec<u8>,
     is_sending: bool,
     is_connected: bool,
+    tls: Option<Box<Peer>>,
 }
 
 impl Link {
-    fn new(id: LinkId, is_connected: bool) -> Link {
-        Link { id, input: Vec::new(), waiting: Vec::new(), is_sending: false, is_connected }
+    fn new(id: LinkId, is_connected: bool, tls: Option<Peer>) -> Link {
+        Link {
+            id,
+            input: Vec::new(),
+            waiting: Vec::new(),
+            is_sending: false,
+            is_connected,
+            tls: tls.map(Box::new),
+        }
+    }
+
+    /// Sends bytes as they are; those behind others that are under way wait.
+    fn put(&mut self, reactor: &mut Reactor, connection: ConnectionId, bytes: Vec<u8>) {
+        if self.is_sending {
+            self.waiting.extend_from_slice(&bytes);
+        } else if !bytes.is_empty() {
+            self.is_sending = true;
+            reactor.send(connection, Payload { bytes, shared: Vec::new() });
+        }
+    }
+
+    /// Sends what TLS has to say of its own.
+    fn put_records(&mut self, reactor: &mut Reactor, connection: ConnectionId) {
+        if let Some(tls) = &mut self.tls {
+            let records = tls.take_records();
+            self.put(reactor, connection, records);
+        }
     }
 }
 
@@ -49,7 +81,8 @@ impl Links {
         // Without it packets come a little later.
         let _ = socket.set_nodelay();
         let id = node.change(|cluster| cluster.accepted(peer, local, clock::now_unix_ms()));
-        self.keep(reactor.register(socket), Link::new(id, true));
+        let tls = self.tls.as_ref().and_then(Contexts::accepted);
+        self.keep(reactor.register(socket), Link::new(id, true, tls));
     }
 
     fn keep(&mut self, connection: ConnectionId, link: Link) {
@@ -69,14 +102,30 @@ impl Links {
             return self.lost(reactor, node, connection);
         }
         link.is_connected = true;
+        // Packets are said once hands are shaken.
+        link.put_records(reactor, connection);
         let id = link.id;
         node.change(|cluster| cluster.connected(id, String::new(), clock::now_unix_ms()));
     }
 
-    pub fn received(&mut self, connection: ConnectionId, bytes: &[u8]) {
-        if let Some(link) = self.by_connection.get_mut(&connection) {
+    /// Takes bytes in; false if they are of no use.
+    pub fn received(
+        &mut self,
+        reactor: &mut Reactor,
+        connection: ConnectionId,
+        bytes: &[u8],
+    ) -> bool {
+        let Some(link) = self.by_connection.get_mut(&connection) else { return true };
+        let Some(tls) = &mut link.tls else {
             link.input.extend_from_slice(bytes);
+            return true;
+        };
+        let received = tls.receive(bytes, &mut link.input);
+        link.put_records(reactor, connection);
+        if let Err(error) = &received {
+            verbose!("a link of the bus does not speak TLS as this one does: {error}");
         }
+        received.is_ok()
     }
 
     /// Hands what has come as whole packets to the state machine.
@@ -125,6 +174,7 @@ impl Links {
 
     /// Does what the state machine wants of links.
     pub fn act(&mut self, reactor: &mut Reactor, node: &Node, shared: &Shared) {
+        let mut news = News::default();
         for action in node.take_link_actions() {
             match action {
                 Action::Connect { link, ip, port } => {
@@ -137,16 +187,29 @@ impl Links {
                         reactor.close(connection);
                     }
                 }
+                Action::Publish { channel, message, is_sharded } => {
+                    let kind = if is_sharded { Kind::ShardChannel } else { Kind::Channel };
+                    news.items.push(Item::Message(kind, channel, message));
+                }
                 _ => {}
             }
+        }
+        if !news.is_empty() {
+            shared.send(0, Message::News(Box::new(news)));
         }
     }
 
     fn connect(&mut self, reactor: &mut Reactor, node: &Node, (id, ip, port): (LinkId, &str, u16)) {
-        let address = ip.parse::<IpAddr>().map(|ip| Address::Tcp(SocketAddr::new(ip, port)));
-        let connection = address.ok().and_then(|to| reactor.connect(&to, None).ok());
+        let connection = ip.parse::<IpAddr>().ok().and_then(|ip| {
+            let tls = match &self.tls {
+                Some(contexts) => Some(contexts.connected(ip)?),
+                None => None,
+            };
+            let to = Address::Tcp(SocketAddr::new(ip, port));
+            Some((reactor.connect(&to, None).ok()?, tls))
+        });
         match connection {
-            Some(connection) => self.keep(connection, Link::new(id, false)),
+            Some((connection, tls)) => self.keep(connection, Link::new(id, false, tls)),
             None => node.change(|cluster| cluster.closed(id)),
         }
     }
@@ -163,21 +226,21 @@ impl Links {
         if !link.is_connected {
             return;
         }
-        if link.is_sending {
-            link.waiting.extend_from_slice(&bytes);
-            let limit = shared.config().cluster.link_sendbuf_limit;
-            if limit != 0 && link.waiting.len() as u64 > limit {
-                node.change(|cluster| cluster.stats.links_closed_for_length += 1);
-                self.lost(reactor, node, connection);
+        let bytes = match &mut link.tls {
+            Some(tls) => {
+                // Behind an error nothing is said: the link is closed as soon as it is heard of.
+                if tls.say(&bytes).is_err() {
+                    return;
+                }
+                tls.take_records()
             }
-            return;
+            None => bytes,
+        };
+        link.put(reactor, connection, bytes);
+        let limit = shared.config().cluster.link_sendbuf_limit;
+        if limit != 0 && link.waiting.len() as u64 > limit {
+            node.change(|cluster| cluster.stats.links_closed_for_length += 1);
+            self.lost(reactor, node, connection);
         }
-        link.is_sending = true;
-        reactor.send(connection, Payload { bytes, shared: Vec::new() });
-    }
-
-    /// What all links keep.
-    pub fn bytes(&self) -> usize {
-        self.by_connection.values().map(|link| link.input.len() + link.waiting.len()).sum()
     }
 }

@@ -14,18 +14,26 @@ use std::time::Duration;
 
 use kvasir_cluster::options::Local;
 use kvasir_cluster::tick::PERIOD_MS;
+use kvasir_config::tls::TlsConfig;
 use kvasir_reactor::{Event, Listener, Options, Reactor, clock};
 
 use crate::bus::links::Links;
 use crate::cluster::{Node, options};
 use crate::log::warning;
 use crate::net::listen;
+use crate::net::tls::peer::Contexts;
 use crate::run::cluster::settle;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::Stage;
 
+/// Whoever is inside the gate is waited for no longer at a time.
+const GATE_PATIENCE_NS: u64 = 20_000_000;
+
 /// Opens what the bus listens at; to be done before the server says that it is there.
 pub fn open(config: &kvasir_config::Config) -> Result<Vec<Listener>, String> {
+    if config.tls.cluster {
+        Contexts::new(&config.tls)?;
+    }
     let port = config.bus_port().ok_or(
         "Redis port number too high for cluster mode. Cluster bus port number must be lower than \
          65535. Please use another port number, or set cluster-port.",
@@ -73,8 +81,11 @@ struct Bus {
     node: &'static Node,
     reactor: Reactor,
     links: Links,
-    next_tick_ms: u64,
+    /// By the clock that nobody sets.
+    next_tick_ns: u64,
     config_version: u64,
+    /// What its links are made with.
+    tls: TlsConfig,
 }
 
 impl Bus {
@@ -87,16 +98,25 @@ impl Bus {
         listeners.into_iter().for_each(|listener| {
             reactor.listen(listener);
         });
-        Bus { shared, node, reactor, links: Links::default(), next_tick_ms: 0, config_version: 0 }
+        let mut bus = Bus {
+            shared,
+            node,
+            reactor,
+            links: Links::default(),
+            next_tick_ns: 0,
+            config_version: 0,
+            tls: TlsConfig::default(),
+        };
+        bus.obey(&shared.config().tls);
+        bus
     }
 
     fn run(mut self) {
         let mut events = Vec::new();
         while !self.shared.is_stopping.load(Relaxed) {
-            let now_ms = clock::now_unix_ms();
-            let wait_ms = self.next_tick_ms.saturating_sub(now_ms).min(PERIOD_MS);
-            if let Err(error) = self.reactor.wait(Some(Duration::from_millis(wait_ms)), &mut events)
-            {
+            let wait_ns = self.next_tick_ns.saturating_sub(clock::monotonic_ns());
+            let wait = Duration::from_millis(wait_ns.div_ceil(1_000_000));
+            if let Err(error) = self.reactor.wait(Some(wait), &mut events) {
                 warning!("the bus fails, and with it this node of the cluster: {error}");
                 std::process::exit(1);
             }
@@ -104,8 +124,8 @@ impl Bus {
                 self.take_event(event);
             }
             let now_ms = clock::now_unix_ms();
-            if now_ms >= self.next_tick_ms {
-                self.next_tick_ms = now_ms + PERIOD_MS;
+            if clock::monotonic_ns() >= self.next_tick_ns {
+                self.next_tick_ns = clock::monotonic_ns() + PERIOD_MS * 1_000_000;
                 self.tick(now_ms);
             }
             self.settle(now_ms);
@@ -123,9 +143,13 @@ impl Bus {
                 self.links.connected(&mut self.reactor, self.node, connection, result.is_ok());
             }
             Event::Received { connection, buffer } => {
-                self.links.received(connection, self.reactor.bytes(&buffer));
+                let bytes = self.reactor.bytes(&buffer).to_vec();
                 self.reactor.recycle(buffer);
+                let is_sound = self.links.received(&mut self.reactor, connection, &bytes);
                 self.links.read(&mut self.reactor, self.node, connection);
+                if !is_sound {
+                    self.links.lost(&mut self.reactor, self.node, connection);
+                }
             }
             Event::Closed { connection, .. } => {
                 self.links.lost(&mut self.reactor, self.node, connection);
@@ -145,7 +169,9 @@ impl Bus {
         let version = self.shared.config_version();
         if version != self.config_version {
             self.config_version = version;
-            let options = options(&self.shared.config());
+            let config = self.shared.config();
+            self.obey(&config.tls);
+            let options = options(&config);
             self.node.change(|cluster| cluster.set_options(options));
         }
         let local = self.local(now_ms);
@@ -153,7 +179,18 @@ impl Bus {
             cluster.set_local(local);
             cluster.tick(now_ms);
         });
-        self.node.links_bytes.store(self.links.bytes(), Relaxed);
+    }
+
+    /// Has new links speak TLS, or not, as the options say now.
+    fn obey(&mut self, tls: &TlsConfig) {
+        if self.tls == *tls {
+            return;
+        }
+        self.tls = tls.clone();
+        match tls.cluster.then(|| Contexts::new(tls)).transpose() {
+            Ok(contexts) => self.links.tls = contexts,
+            Err(error) => warning!("the bus goes on with the certificates that it has: {error}"),
+        }
     }
 
     fn local(&self, now_ms: u64) -> Local {
@@ -177,10 +214,12 @@ impl Bus {
         if !node.has_todo() {
             return;
         }
-        // While a script is busy that can wait: clients of it are told to.
-        let alone = shared.gate.exclusive_unless(|| shared.keyspace.busy.is_busy());
-        if let Some(alone) = alone {
-            settle(shared, node, &alone, now_ms);
+        // While a script runs that can wait: other nodes, who want to be answered, cannot.
+        let since_ns = clock::monotonic_ns();
+        let is_late = || clock::monotonic_ns().saturating_sub(since_ns) > GATE_PATIENCE_NS;
+        let alone = shared.gate.exclusive_unless(|| shared.keyspace.busy.is_busy() || is_late());
+        if let Some(mut alone) = alone {
+            settle(shared, node, &mut alone, now_ms);
         }
     }
 }

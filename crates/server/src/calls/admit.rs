@@ -129,7 +129,7 @@ fn check_sort(connection: &Connection, call: &Call<'_>) -> Result<(), Error> {
 }
 
 /// The first option that reads other keys; none behind what is no option.
-fn option_with_pattern(args: Args<'_>) -> Option<&'static str> {
+pub fn option_with_pattern(args: Args<'_>) -> Option<&'static str> {
     let mut at = 2;
     loop {
         let left = args.len().checked_sub(at + 1)?;

@@ -25,6 +25,15 @@ pub fn settle(
     pass: &Pass<'_>,
     connection: &mut Connection,
 ) {
+    begin_wait(core, connection);
+    if !core.tally.ready.is_empty() {
+        serve(shared, worker, core, pass);
+    }
+}
+
+/// Has a connection wait if its last call asked for that.
+#[inline]
+pub fn begin_wait(core: &mut Core, connection: &mut Connection) {
     if let Some(Blocked::Waits(waiter)) = core.tally.blocked.take() {
         connection.client.is_blocked.store(true, Relaxed);
         let is_muted = connection.output.replies != Replies::On;
@@ -32,9 +41,6 @@ pub fn settle(
         core.deadlines.add(waits.place(connection));
         connection.client.has_deadline.store(waits.place(connection).is_some(), Relaxed);
         connection.waiting.waits = Some(Box::new(waits));
-    }
-    if !core.tally.ready.is_empty() {
-        serve(shared, worker, core, pass);
     }
 }
 

@@ -13,6 +13,7 @@ pub mod fence;
 pub mod login;
 pub mod monitoring;
 pub mod notifications;
+pub mod one_database;
 pub mod planning;
 pub mod routing;
 pub mod subscriber;

@@ -13,15 +13,17 @@ use kvasir_structures::crc16;
 use kvasir_table::Entry;
 
 use crate::cluster::Node;
+use crate::scripts::writes::says_that_it_writes;
 use crate::state::connection::{Asks, Connection};
 use crate::state::shared::Shared;
 
 const CROSS_SLOT: Error = Error::fixed("CROSSSLOT Keys in request don't hash to the same slot");
-const TRY_AGAIN: Error = Error::fixed("TRYAGAIN Multiple keys request during rehashing of slot");
+pub const TRY_AGAIN: Error =
+    Error::fixed("TRYAGAIN Multiple keys request during rehashing of slot");
 const DOWN: Error = Error::fixed("CLUSTERDOWN The cluster is down");
 const DOWN_READS: Error =
     Error::fixed("CLUSTERDOWN The cluster is down and only accepts read commands");
-const UNBOUND: Error = Error::fixed("CLUSTERDOWN Hash slot not served");
+pub const UNBOUND: Error = Error::fixed("CLUSTERDOWN Hash slot not served");
 
 /// What a call may do, as far as its slot says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,12 +49,12 @@ pub struct Wish {
 }
 
 impl Wish {
-    pub fn of(connection: &Connection, entry: &Entry) -> Wish {
+    pub fn of(shared: &Shared, connection: &Connection, (entry, args): (&Entry, Args<'_>)) -> Wish {
         let spec = &entry.spec;
         Wish {
             asks: connection.routing.asks != Asks::No || spec.flags.contains(Flags::ASKING),
             reads_replicas: connection.routing.reads_replicas,
-            writes: spec.flags.contains(Flags::WRITE),
+            writes: says_that_it_writes((&shared.scripts, &shared.libraries), entry, args),
             is_pubsub: spec.flags.contains(Flags::PUBSUB),
             is_tls: connection.wire.tls.is_some(),
         }
@@ -93,7 +95,10 @@ fn route_any(
     };
     match slot {
         None => Ok(Route::Here),
-        Some(slot) => route_slot(shared, node, slot, Wish::of(connection, entry)),
+        Some(slot) => {
+            let wish = Wish::of(shared, connection, (entry, args));
+            route_slot(shared, node, slot, wish)
+        }
     }
 }
 

@@ -1,37 +1,43 @@
 //! A node of a cluster, as all threads see it: the state machine behind a lock, what it wants done,
 //! and for each slot one word that says whether calls may simply run.
 //!
-//! Whoever changes something holds the lock, and settles what came of it before letting go: the
-//! file is on the disk before anybody hears of it. What is said to other nodes is the bus's
+//! Whoever changes something has the turn until the file is on the disk: before that no other node
+//! hears of it. Who only looks does not wait for the disk. What is said to other nodes is the bus's
 //! business (`bus`), what becomes of this server's data that of who has the gate
 //! (`run/cluster.rs`).
 
 pub mod file;
+pub mod in_flight;
 pub mod routes;
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use kvasir_cluster::options::Options;
 use kvasir_cluster::output::{Action, Output};
+use kvasir_cluster::slots::SlotSet;
 use kvasir_cluster::state::Cluster;
+use kvasir_cluster::view::Place;
 use kvasir_config::Config;
 use kvasir_persistence::claim::Claim;
 use kvasir_reactor::Waker;
 use kvasir_structures::locks::lock;
 
 use crate::log::{notice, warning};
+use in_flight::InFlight;
 use routes::Routes;
 
 /// A node of a cluster; lives as long as the process.
 pub struct Node {
+    /// Held by who changes the state, until the disk has it.
+    turn: Mutex<()>,
     state: Mutex<Cluster>,
     pub routes: Routes,
+    pub in_flight: InFlight,
+    /// Slots that others have by now, and of which there may be keys here.
+    given_up: Mutex<SlotSet>,
     todo: Mutex<Todo>,
     bus: OnceLock<Waker>,
-    /// What links keep of what has come, and is to be sent.
-    pub links_bytes: AtomicUsize,
     path: PathBuf,
     _claim: Claim,
 }
@@ -39,7 +45,7 @@ pub struct Node {
 /// What is yet to be done outside of the state machine.
 #[derive(Default)]
 pub struct Todo {
-    /// By the bus: what goes over links.
+    /// By the bus: what goes over links, or has come for subscribers.
     pub links: Vec<Action>,
     /// By who has the gate closed.
     pub server: Vec<Action>,
@@ -50,11 +56,13 @@ pub struct Todo {
 impl Node {
     pub fn new(cluster: Cluster, path: PathBuf, claim: Claim) -> Node {
         Node {
+            turn: Mutex::new(()),
             state: Mutex::new(cluster),
             routes: Routes::default(),
+            in_flight: InFlight::default(),
+            given_up: Mutex::default(),
             todo: Mutex::new(Todo { routes_changed: true, ..Todo::default() }),
             bus: OnceLock::new(),
-            links_bytes: AtomicUsize::new(0),
             path,
             _claim: claim,
         }
@@ -67,10 +75,15 @@ impl Node {
 
     /// Changes the state, and brings what has to be on the disk there.
     pub fn change<R>(&self, change: impl FnOnce(&mut Cluster) -> R) -> R {
+        let turn = lock(&self.turn);
         let mut cluster = lock(&self.state);
         let result = change(&mut cluster);
         let Output { saves, changed, actions, notes } = cluster.take_output();
-        if saves && let Err(error) = file::write(&self.path, &cluster.file()) {
+        let file = saves.then(|| cluster.file());
+        drop(cluster);
+        if let Some(file) = file
+            && let Err(error) = file::write(&self.path, &file)
+        {
             // What others would be told, the next start would not know.
             warning!("can't write the cluster's file path={} error={error}", self.path.display());
             std::process::exit(1);
@@ -78,12 +91,17 @@ impl Node {
         let mut todo = lock(&self.todo);
         todo.routes_changed |= changed;
         for action in actions {
-            let is_of_links =
-                matches!(action, Action::Connect { .. } | Action::Send { .. } | Action::Close(_));
-            if is_of_links { todo.links.push(action) } else { todo.server.push(action) }
+            let is_of_bus = matches!(
+                action,
+                Action::Connect { .. }
+                    | Action::Send { .. }
+                    | Action::Close(_)
+                    | Action::Publish { .. }
+            );
+            if is_of_bus { todo.links.push(action) } else { todo.server.push(action) }
         }
         drop(todo);
-        drop(cluster);
+        drop(turn);
         notes.iter().for_each(|text| notice!("{text}"));
         result
     }
@@ -116,8 +134,46 @@ impl Node {
 
     /// Writes the file again. An error is for who has asked for it.
     pub fn save(&self) -> std::io::Result<()> {
-        let cluster = lock(&self.state);
-        file::write(&self.path, &cluster.file())
+        let _turn = lock(&self.turn);
+        let file = self.look().file();
+        file::write(&self.path, &file)
+    }
+
+    /// Keys of these slots are another's.
+    pub fn give_up(&self, slots: Vec<u16>) {
+        let mut given_up = lock(&self.given_up);
+        slots.into_iter().for_each(|slot| {
+            given_up.insert(slot);
+        });
+    }
+
+    /// A slot that was given up, and is another's still; none is on its way back while the gate is
+    /// open.
+    pub fn given_up(&self) -> Option<u16> {
+        lock(&self.given_up).iter().next()
+    }
+
+    /// There is no key left of a slot that was given up.
+    pub fn has_given_up(&self, slot: u16) {
+        lock(&self.given_up).remove(slot);
+    }
+
+    /// Slots that were given up and whose keys have to go at once: keys come that belong there. To
+    /// be asked for with the gate closed.
+    pub fn take_back(&self, takes_all: bool) -> Vec<u16> {
+        let mut given_up = lock(&self.given_up);
+        if given_up.is_empty() {
+            return Vec::new();
+        }
+        let cluster = self.look();
+        let is_another =
+            |slot: u16| matches!(cluster.place(slot), Place::Elsewhere(_) | Place::Unbound);
+        let taken: Vec<u16> =
+            given_up.iter().filter(|slot| takes_all || !is_another(*slot)).collect();
+        taken.iter().for_each(|slot| {
+            given_up.remove(*slot);
+        });
+        taken
     }
 
     pub fn set_bus(&self, waker: Waker) {
@@ -143,7 +199,8 @@ pub fn options(config: &Config) -> Options {
         port: or(of.announce_port, config.port),
         tls_port: or(of.announce_tls_port, config.tls.port),
         bus_port: or(of.announce_bus_port, config.bus_port().unwrap_or(0)),
-        is_tls: false,
+        is_tls: config.tls.cluster,
+        replicates_over_tls: config.tls.replication,
         announce_ip: text(&of.announce_ip),
         hostname: text(&of.announce_hostname),
         nodename: text(&of.announce_nodename),
@@ -152,8 +209,8 @@ pub fn options(config: &Config) -> Options {
         migration_barrier: of.migration_barrier,
         is_no_failover: of.replica_no_failover,
         replica_validity_factor: of.replica_validity_factor,
-        repl_ping_period_ms: config.replication.ping_period * 1000,
+        repl_ping_period_ms: config.replication.ping_period.saturating_mul(1000),
         manual_failover_timeout_ms: of.manual_failover_timeout,
-        blacklist_ttl_ms: of.blacklist_ttl * 1000,
+        blacklist_ttl_ms: of.blacklist_ttl.saturating_mul(1000),
     }
 }

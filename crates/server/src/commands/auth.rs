@@ -124,6 +124,8 @@ fn parse_protocol(version: &[u8]) -> Result<Protocol, Error> {
 fn write_hello(cx: &mut ServerCx<'_>) {
     let id = cx.connection.client.id as i64;
     let mode = if cx.shared.cluster.is_some() { "cluster" } else { "standalone" };
+    let is_replica = cx.shared.replication.upstream.is_replica();
+    let role = if is_replica { "replica" } else { "master" };
     let zone = cx.core.config.availability_zone.clone();
     let reply = cx.reply();
     let protocol = protocol_number(reply.protocol());
@@ -136,7 +138,7 @@ fn write_hello(cx: &mut ServerCx<'_>) {
         reply.bulk(field.as_bytes());
         reply.integer(value);
     }
-    for (field, value) in [("mode", mode), ("role", "master")] {
+    for (field, value) in [("mode", mode), ("role", role)] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }

@@ -28,8 +28,12 @@ pub fn node(cx: &ServerCx<'_>) -> Result<&'static Node, Error> {
 
 /// A slot, or why a word names none.
 pub fn slot(word: &[u8]) -> Result<u16, Error> {
-    let slot = parse_integer(word).and_then(|slot| u16::try_from(slot).ok());
-    slot.filter(|slot| *slot < SLOTS).ok_or(Error::fixed("ERR Invalid or out of range slot"))
+    let slot = parse_integer(word).and_then(slot_of);
+    slot.ok_or(Error::fixed("ERR Invalid or out of range slot"))
+}
+
+pub fn slot_of(number: i64) -> Option<u16> {
+    u16::try_from(number).ok().filter(|slot| *slot < SLOTS)
 }
 
 fn asking(cx: &mut ServerCx<'_>) -> Result<(), Error> {

@@ -55,7 +55,7 @@ pub fn meet(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let port = port_of(&cx.args[3], "base")?;
     let bus_port = match cx.args.get(4) {
         Some(word) => port_of(word, "bus")?,
-        None => port + 10_000,
+        None => port.saturating_add(10_000),
     };
     let ip: Option<std::net::IpAddr> =
         std::str::from_utf8(&cx.args[2]).ok().and_then(|ip| ip.parse().ok());

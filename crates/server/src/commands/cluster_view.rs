@@ -4,6 +4,7 @@ use kvasir_cluster::id::NodeId;
 use kvasir_cluster::node::{Flags as NodeFlags, Node as Peer};
 use kvasir_cluster::packet::KINDS;
 use kvasir_cluster::state::Cluster;
+use kvasir_cluster::view::Reader;
 use kvasir_config::cluster::Endpoint;
 use kvasir_keyspace::database::{DbIndex, Place};
 use kvasir_keyspace::error::Error;
@@ -12,12 +13,9 @@ use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
 
 use crate::calls::routing::client_port;
-use crate::commands::cluster::node;
+use crate::commands::cluster::{node, slot_of};
 use crate::commands::cluster_change::ranges;
 use crate::run::server::ServerCx;
-
-/// GETKEYSINSLOT does not name more.
-const KEYS_MAX: i64 = i64::MAX;
 
 pub fn info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let cluster = node(cx)?.look();
@@ -46,6 +44,9 @@ pub fn info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         "total_cluster_links_buffer_limit_exceeded:{}\r\n",
         cluster.stats.links_closed_for_length
     );
+    if cluster.stats.refused > 0 {
+        text += &format!("cluster_stats_messages_refused:{}\r\n", cluster.stats.refused);
+    }
     drop(cluster);
     cx.reply().verbatim(b"txt", text.as_bytes());
     Ok(())
@@ -63,8 +64,12 @@ pub fn my_shard_id(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+fn reader(cx: &ServerCx<'_>) -> Reader {
+    if cx.connection.wire.tls.is_some() { Reader::ClientOverTls } else { Reader::Client }
+}
+
 pub fn nodes(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let text = node(cx)?.look().nodes_text();
+    let text = node(cx)?.look().nodes_text(reader(cx));
     cx.reply().verbatim(b"txt", text.as_bytes());
     Ok(())
 }
@@ -75,11 +80,11 @@ pub fn replicas(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if !cluster.node(id).is_some_and(Peer::is_primary) {
         return Err(Error::fixed("ERR The specified node is not a master"));
     }
-    let all = cluster.shard_of(id);
+    let (all, reader) = (cluster.shard_of(id), reader(cx));
     cx.connection.reply.array(all.len() - 1);
     for replica in &all[1..] {
         let mut text = String::new();
-        cluster.describe(&mut text, replica, false);
+        cluster.describe(&mut text, replica, reader);
         cx.connection.reply.bulk(text.as_bytes());
     }
     Ok(())
@@ -99,8 +104,7 @@ pub fn count_failure_reports(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 pub fn count_keys_in_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     node(cx)?;
     let slot = parse_integer(&cx.args[2]).ok_or(Error::NOT_INTEGER)?;
-    let slot = u16::try_from(slot).ok().filter(|slot| *slot < kvasir_cluster::slots::SLOTS);
-    let slot = slot.ok_or(Error::fixed("ERR Invalid slot"))?;
+    let slot = slot_of(slot).ok_or(Error::fixed("ERR Invalid slot"))?;
     let count = cx.shared.keyspace.database(DbIndex(0), cx.pass()).slot(slot).len();
     cx.reply().integer(count as i64);
     Ok(())
@@ -110,12 +114,9 @@ pub fn get_keys_in_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     node(cx)?;
     let number = |word: &[u8]| parse_integer(word).ok_or(Error::NOT_INTEGER);
     let (slot, most) = (number(&cx.args[2])?, number(&cx.args[3])?);
-    let slot = u16::try_from(slot).ok().filter(|slot| *slot < kvasir_cluster::slots::SLOTS);
-    let most = Some(most).filter(|most| (0..=KEYS_MAX).contains(most));
-    let (Some(slot), Some(most)) = (slot, most) else {
+    let (Some(slot), Ok(most)) = (slot_of(slot), usize::try_from(most)) else {
         return Err(Error::fixed("ERR Invalid slot or number of keys"));
     };
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
     let place = Place { db: DbIndex(0), slot };
     let keys = some_keys(&cx.shared.keyspace, cx.pass(), place, most);
     cx.reply().array(keys.len());

@@ -1,20 +1,25 @@
 //! MIGRATE: moves keys to another server.
 //!
 //! Keys are not held while the other server is spoken to, since that may take long. What was sent
-//! is deleted only if it is still what is here; else it is sent again.
+//! is deleted only if it is still what is here; else it is sent again. In a slot that moves nobody
+//! else may write to what is on its way (`in_flight`).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use kvasir_config::Config;
 use kvasir_keyspace::commands::options::integer;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Argument, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec};
+use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::encode::encode_request;
 
+use crate::calls::routing::TRY_AGAIN;
+use crate::net::tls::client;
 use crate::run::held_keys::Dumped;
 use crate::run::server::{ServerCommand, ServerRun};
 use crate::run::session::Session;
@@ -91,6 +96,7 @@ const KEY_AND_KEYS: Error = Error::fixed(
     "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
 );
 const NO_CONNECTION: Error = Error::fixed("IOERR error or timeout connecting to the client");
+const NO_ANSWER: Error = Error::fixed("IOERR error or timeout reading to target instance");
 
 /// What a call asks for.
 struct Wish {
@@ -164,6 +170,8 @@ fn hold(session: &mut Session, keys: &[Vec<u8>]) -> Result<(), Error> {
     let args: ArgsBuf = keys.iter().collect();
     let places: Vec<KeyAt> =
         (0..args.len()).map(|arg| KeyAt::new(args.as_args(), arg, db)).collect();
+    // It may be a while since the call came.
+    session.core().env.now_ms = clock::now_unix_ms();
     session.hold_keys(&places)
 }
 
@@ -172,6 +180,8 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
     let mut keys = wish.keys.clone();
     let mut target: Option<Target> = None;
     let (mut replaces, mut refusal) = (wish.replaces, None);
+    let node = session.shared().cluster.as_ref();
+    let mut sent = None;
     for round in 1..=ROUNDS_MAX {
         if !is_within {
             hold(session, &keys)?;
@@ -180,6 +190,9 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
             .iter()
             .filter_map(|key| session.dump_key(db, key).map(|dumped| (key.clone(), dumped)));
         let found: Vec<(Vec<u8>, Dumped)> = found.collect();
+        if let Some(node) = node.filter(|_| sent.is_none() && !is_within && !wish.copies) {
+            sent = Some(node.in_flight.begin(&keys).ok_or(TRY_AGAIN)?);
+        }
         let stays_held = is_within || round == ROUNDS_MAX;
         if !stays_held {
             session.let_go();
@@ -194,12 +207,11 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
         }
         let open = match target.take() {
             Some(target) => target,
-            None => Target::connect(&wish)?,
+            None => Target::connect(&wish, &session.shared().config())?,
         };
         let open = target.insert(open);
-        let is_node = session.shared().cluster.is_some();
-        let now_ms = session.worker.core.env.now_ms;
-        let (moved, refused) = open.restore(&found, (is_node, replaces), now_ms)?;
+        let now_ms = clock::now_unix_ms();
+        let (moved, refused) = open.restore(&found, (node.is_some(), replaces), now_ms)?;
         refusal = refusal.or(refused);
         if wish.copies {
             break;
@@ -234,6 +246,7 @@ fn forget(
     }
     if !is_held {
         hold(session, &names)?;
+        check_still_writes(session)?;
     }
     let mut changed = Vec::new();
     let mark = session.connection.reply.mark();
@@ -256,14 +269,27 @@ fn forget(
     Ok(changed)
 }
 
+/// While the other server was waited for this one may have become a replica, or have begun to hold
+/// its writes back for one that takes over: then the keys stay.
+fn check_still_writes(session: &mut Session) -> Result<(), Error> {
+    let now_ms = session.core().env.now_ms;
+    let may_not = session.check_replicas().is_err() || session.shared().pauses(now_ms);
+    if may_not { Err(NO_ANSWER) } else { Ok(()) }
+}
+
+/// With TLS or without.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 /// The server that keys go to.
 struct Target {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     received: Vec<u8>,
 }
 
 impl Target {
-    fn connect(wish: &Wish) -> Result<Target, Error> {
+    fn connect(wish: &Wish, config: &Config) -> Result<Target, Error> {
         let addresses = (&*wish.host, wish.port).to_socket_addrs().map_err(|_| NO_CONNECTION)?;
         let connect = |address| TcpStream::connect_timeout(&address, wish.timeout).ok();
         let stream = addresses.into_iter().find_map(connect).ok_or(NO_CONNECTION)?;
@@ -271,6 +297,11 @@ impl Target {
         let _ = stream.set_nodelay(true);
         let _ = stream.set_read_timeout(Some(wish.timeout));
         let _ = stream.set_write_timeout(Some(wish.timeout));
+        let stream: Box<dyn Stream> = match config.tls.cluster {
+            // Hands are shaken when the first call is sent.
+            true => Box::new(client::begin(&config.tls, stream).map_err(|_| NO_CONNECTION)?),
+            false => Box::new(stream),
+        };
         let mut target = Target { stream, received: Vec::new() };
         if !wish.auth.is_empty() {
             let words: Vec<&[u8]> =
@@ -317,7 +348,7 @@ impl Target {
 
     fn say(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let failed = Error::fixed("IOERR error or timeout writing to target instance");
-        self.stream.write_all(bytes).map_err(|_| failed)
+        self.stream.write_all(bytes).and_then(|()| self.stream.flush()).map_err(|_| failed)
     }
 
     fn expect_ok(&mut self) -> Result<(), Error> {
@@ -332,7 +363,6 @@ impl Target {
 
     /// The next line, without its end.
     fn line(&mut self) -> Result<String, Error> {
-        let failed = || Error::fixed("IOERR error or timeout reading to target instance");
         loop {
             if let Some(len) = self.received.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.received.drain(..=len).collect();
@@ -350,7 +380,7 @@ impl Target {
                 Ok(count) if count > 0 && self.received.len() < ANSWER_MAX => {
                     self.received.extend_from_slice(&bytes[..count]);
                 }
-                _ => return Err(failed()),
+                _ => return Err(NO_ANSWER),
             }
         }
     }

@@ -20,6 +20,7 @@ pub mod client_unblock;
 pub mod cluster;
 pub mod cluster_change;
 pub mod cluster_debug;
+pub mod cluster_scan;
 pub mod cluster_view;
 pub mod command;
 pub mod command_docs;
@@ -63,6 +64,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     auth::COMMANDS,
     client::COMMANDS,
     cluster::COMMANDS,
+    cluster_scan::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,

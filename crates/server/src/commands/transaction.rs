@@ -210,7 +210,11 @@ fn check_routes(session: &Session, transaction: &Transaction) -> Result<(), Erro
     if session.shared().cluster.is_none() {
         return Ok(());
     }
-    let mut wishes = transaction.calls.iter().map(|call| Wish::of(&session.connection, call.entry));
+    let wish_of = |call: &Queued| {
+        let call = (call.entry, call.args.as_args());
+        Wish::of(session.shared(), &session.connection, call)
+    };
+    let mut wishes = transaction.calls.iter().map(wish_of);
     let Some(first) = wishes.next() else { return Ok(()) };
     let wish = wishes.fold(first, |wish, next| Wish { writes: wish.writes || next.writes, ..wish });
     let calls = transaction.calls.iter().map(|call| (call.entry, call.args.as_args()));

@@ -1,25 +1,27 @@
 //! What a change of the cluster does to this server: whose data it has, which slots are its own,
-//! and calls on slots that move.
+//! who is to hear of that.
+
+use std::time::Duration;
 
 use kvasir_cluster::output::Action;
-use kvasir_cluster::slots::SlotSet;
+use kvasir_cluster::view::Place as Standing;
 use kvasir_keyspace::database::{DbIndex, Place};
-use kvasir_keyspace::error::Error;
-use kvasir_keyspace::plan::KeyAt;
+use kvasir_keyspace::replace::note_emptied;
 use kvasir_keyspace::slot_keys::give_up_slot;
+use kvasir_keyspace::view::{Garbage, Tally};
+use kvasir_keyspace::waiting::note_all;
 use kvasir_pubsub::Kind;
-use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_resp::encode::encode_request;
 use kvasir_structures::gate::ExclusivePass;
-use kvasir_table::Entry;
 
-use crate::calls::routing::{self, Route, Wish};
+use crate::calls::routing::{self, Wish};
 use crate::calls::{blocking, notifications};
 use crate::clients::pause::{Purpose, Scope};
 use crate::clients::tracker::NOBODY;
 use crate::cluster::Node;
-use crate::run::session::Session;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
+use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::replication::role;
 use crate::store::replication::upstream::Primary;
@@ -28,11 +30,24 @@ use crate::workers::news::{Item, News};
 
 /// Keys deleted under one lock.
 const BATCH: usize = 128;
+/// How soon it is tried again to delete what a busy script keeps.
+const BUSY_RETRY: Duration = Duration::from_millis(10);
 
 /// Does what the state machine wants of the server, with the gate closed.
-pub fn settle(shared: &'static Shared, node: &Node, alone: &ExclusivePass<'_>, now_ms: u64) {
+pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_>, now_ms: u64) {
     let (actions, routes_changed) = node.take_server_todo();
-    let (mut news, mut has_paused) = (News::default(), false);
+    let mut has_paused = false;
+    // What this server deletes it deletes as the primary that it was.
+    let follows = actions.iter().any(|action| matches!(action, Action::Follow { .. }));
+    for action in &actions {
+        if let Action::DeleteKeys(slots) = action {
+            node.give_up(slots.clone());
+        }
+    }
+    delete_at_once(shared, &node.take_back(follows), alone);
+    if node.given_up().is_some() {
+        shared.send(0, Message::Look);
+    }
     for action in actions {
         match action {
             Action::Follow { ip, port, .. } => {
@@ -46,14 +61,7 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &ExclusivePass<'_>, n
                     role::become_primary(shared, alone, now_ms);
                 }
             }
-            Action::DeleteKeys(slots) => {
-                let slots: SlotSet = slots.into_iter().collect();
-                shared.send(0, Message::GiveUpSlots(Box::new(slots)));
-            }
-            Action::Flush => {
-                let slots: SlotSet = (0..kvasir_cluster::slots::SLOTS).collect();
-                shared.send(0, Message::GiveUpSlots(Box::new(slots)));
-            }
+            Action::Flush => flush(shared, alone),
             Action::PauseWrites { until_ms } => {
                 has_paused = true;
                 shared.pause.begin(Purpose::Failover, (Scope::Writes, until_ms), now_ms);
@@ -63,20 +71,17 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &ExclusivePass<'_>, n
                 shared.pause.end(Purpose::Failover);
                 shared.send_all(|| Message::Look);
             }
-            Action::Publish { channel, message, is_sharded } => {
-                let kind = if is_sharded { Kind::ShardChannel } else { Kind::Channel };
-                news.items.push(Item::Message(kind, channel, message));
-            }
-            Action::Connect { .. } | Action::Send { .. } | Action::Close(_) => {}
+            Action::DeleteKeys(_)
+            | Action::Publish { .. }
+            | Action::Connect { .. }
+            | Action::Send { .. }
+            | Action::Close(_) => {}
         }
     }
     if has_paused {
         // With the gate closed nobody writes, so that is how far it will be.
         let offset = shared.keyspace.log.end();
         node.change(|cluster| cluster.writes_are_paused(offset, now_ms));
-    }
-    if !news.is_empty() {
-        shared.send(0, Message::News(Box::new(news)));
     }
     if routes_changed {
         let cluster = node.look();
@@ -89,85 +94,77 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &ExclusivePass<'_>, n
     }
 }
 
-/// A call of a client on a slot that moves: with its keys held it is known which of them are here.
-pub fn run_moving(mut session: Session) -> (Session, Result<(), Error>) {
-    let result = hold_and_call(&mut session);
-    (session, result)
-}
-
-fn hold_and_call(session: &mut Session) -> Result<(), Error> {
-    let shared = session.shared();
-    let args: ArgsBuf = session.args().iter().collect();
-    let entry = shared.table.resolve(args.as_args()).map_err(|_| Error::SYNTAX)?;
-    session.hold_own_keys(|args, db| {
-        let mut keys: Vec<KeyAt> = Vec::new();
-        // A malformed call fails when it runs.
-        let _ = crate::calls::planning::plan_keys(entry, args, db, &shared.keyspace, &mut keys);
-        keys
-    })?;
-    let wish = Wish::of(&session.connection, entry);
-    session.check_routes(wish, [(entry, args.as_args())].into_iter())?;
-    session.call(entry, args.as_args())
-}
-
-impl Session {
-    /// Fails if keys of these calls, which are held, are not here to be used.
-    pub fn check_routes<'a>(
-        &self,
-        wish: Wish,
-        calls: impl Iterator<Item = (&'a Entry, Args<'a>)>,
-    ) -> Result<(), Error> {
-        let shared = self.shared();
-        let Some(node) = &shared.cluster else { return Ok(()) };
-        if !self.has_client() {
-            return Ok(());
-        }
-        let (mut slots, mut keys) = (Vec::new(), Vec::new());
-        for (entry, args) in calls {
-            slots.extend(routing::slots_of(entry, args));
-            // As above.
-            let _ = kvasir_table::keys::each_key_used(entry.spec, args, |arg, _| {
-                keys.push(args[arg].to_vec());
-            });
-        }
-        let Some(slot) = routing::one_slot(slots.into_iter())? else { return Ok(()) };
-        let Route::Moving { is_import, .. } = routing::route_slot(shared, node, slot, wish)? else {
-            return Ok(());
-        };
-        keys.sort();
-        keys.dedup();
-        let present = keys.iter().filter(|key| self.has_key(DbIndex(0), key)).count();
-        let counts = (present, keys.len() - present);
-        routing::judge_moving(shared, node, (slot, is_import), counts, wish.is_tls)
+/// Deletes the keys of slots, whose new keys are about to come.
+fn delete_at_once(shared: &'static Shared, slots: &[u16], alone: &ExclusivePass<'_>) {
+    if slots.is_empty() {
+        return;
     }
+    let mut core = Core::new(shared, 0);
+    core.see_listeners(shared);
+    for slot in slots {
+        let place = Place { db: DbIndex(0), slot: *slot };
+        let (env, tally) = (&core.env, &mut core.tally);
+        while give_up_slot(&shared.keyspace, alone, place, env, tally, BATCH) {}
+    }
+    let items = core.tally.events.drain(..).map(Item::Event).collect();
+    tell(shared, core, items);
+}
+
+/// Throws all data away. It is logged: else a later start would find it.
+fn flush(shared: &'static Shared, alone: &mut ExclusivePass<'_>) {
+    let (keyspace, mut core) = (&shared.keyspace, Core::new(shared, 0));
+    core.see_listeners(shared);
+    note_emptied(keyspace, &core.env, alone);
+    for db in keyspace.indexes() {
+        let old = keyspace.flush(db, alone);
+        core.tally.garbage.extend(old.map(Garbage::Database));
+        note_all(keyspace, alone, db, &mut core.tally);
+    }
+    shared.libraries.flush();
+    if core.env.logs {
+        keyspace.log.append(alone, &encode_request(&["FLUSHALL"]));
+        keyspace.log.append(alone, &encode_request(&["FUNCTION", "FLUSH"]));
+    }
+    tell(shared, core, vec![Item::Flushed]);
+}
+
+/// Has a worker tell those whom it concerns what was deleted by nobody's call.
+fn tell(shared: &Shared, core: Core, items: Vec<Item>) {
+    let Tally { garbage, ready, .. } = core.tally;
+    shared.freeing.free(garbage);
+    shared.send(0, Message::News(Box::new(News { items, ready })));
 }
 
 impl Worker {
-    /// Deletes what there is of slots that are another's from now on.
-    pub fn give_up_slots(&mut self, slots: &SlotSet) {
+    /// Deletes some of what there is of slots that are another's by now.
+    pub fn give_up_slots(&mut self) {
         let (shared, index) = (self.shared, self.index);
-        for slot in slots.iter() {
-            if shared.cluster.as_ref().is_some_and(|node| node.routes.is_own(slot)) {
-                // It has come back meanwhile.
-                continue;
-            }
-            loop {
-                let Some(pass) = shared.gate.enter_unless(index, || shared.keyspace.busy.is_busy())
-                else {
-                    return;
-                };
-                self.core.see_listeners(shared);
-                let core = &mut self.core;
-                let (env, tally) = (&core.env, &mut core.tally);
-                let place = Place { db: DbIndex(0), slot };
-                let has_more = give_up_slot(&shared.keyspace, &pass, place, env, tally, BATCH);
-                blocking::serve_ready(shared, index, core, &pass);
-                notifications::tell(shared, index, core, NOBODY);
-                if !has_more {
-                    break;
-                }
-            }
+        let Some(node) = shared.cluster.as_ref().filter(|_| index == 0) else { return };
+        if node.given_up().is_none() {
+            return;
         }
+        let pass = shared.gate.enter_unless(index, || shared.keyspace.busy.is_busy());
+        let Some(pass) = pass else { return };
+        self.core.see_listeners(shared);
+        // A slot that has come back was emptied with the gate closed: it is not among these.
+        let Some(slot) = node.given_up() else { return };
+        let core = &mut self.core;
+        let (env, tally) = (&core.env, &mut core.tally);
+        let place = Place { db: DbIndex(0), slot };
+        if !give_up_slot(&shared.keyspace, &pass, place, env, tally, BATCH) {
+            node.has_given_up(slot);
+        }
+        blocking::serve_ready(shared, index, core, &pass);
+        notifications::tell(shared, index, core, NOBODY);
+    }
+
+    /// When there is more of that to delete.
+    pub fn give_up_timeout(&self) -> Option<Duration> {
+        let node = self.shared.cluster.as_ref().filter(|_| self.index == 0)?;
+        node.given_up()?;
+        // A busy script keeps it from that.
+        let is_busy = self.shared.keyspace.busy.is_busy();
+        Some(if is_busy { BUSY_RETRY } else { Duration::ZERO })
     }
 
     /// Slots have changed hands: who waits for keys of another's is sent there, and who listens to
@@ -182,10 +179,13 @@ impl Worker {
             let crate::state::waits::Awaited::Key(waiter) = &waits.awaited else { continue };
             let Some((entry, _)) = waits.made else { continue };
             let args = waiter.args();
-            let wish = Wish::of(connection, entry);
-            let slot = routing::slots_of(entry, args).first().copied();
-            let result = slot.map(|slot| routing::route_slot(shared, node, slot, wish));
-            if let Some(Err(error)) = result {
+            let wish = Wish::of(shared, connection, (entry, args));
+            let Some(slot) = routing::slots_of(entry, args).first().copied() else { continue };
+            // Who waits in a slot that comes here was sent here.
+            let comes = matches!(node.look().place(slot), Standing::Importing(_));
+            if let Err(error) = routing::route_slot(shared, node, slot, wish)
+                && !comes
+            {
                 self.refuse_wait(index, &error);
             }
         }
@@ -209,7 +209,11 @@ impl Worker {
             for name in self.subscriber(&mut connection).names(kind) {
                 let slot = kvasir_structures::crc16::slot_of(&name);
                 let route = routing::route_slot(self.shared, node, slot, wish);
-                if !route.is_err_and(|error| error.text().starts_with(b"MOVED")) {
+                // While the cluster is down nobody knows of another place for them.
+                let is_anothers = route.is_err_and(|error| {
+                    error.text().starts_with(b"MOVED") || error == routing::UNBOUND
+                });
+                if !is_anothers {
                     continue;
                 }
                 self.subscriber(&mut connection).unsubscribe(kind, &name);

@@ -166,8 +166,10 @@ impl Worker {
         let now_ms = self.core.env.now_ms;
         // On a replica the stream is the primary's alone.
         let is_replica = self.shared.replication.upstream.is_replica();
-        if std::mem::take(&mut self.core.links.asks_acks)
-            && !is_replica
+        // In a pause for a failover nothing is to be added that a replica has yet to get.
+        let is_quiet = is_replica || self.shared.pauses(now_ms);
+        if !is_quiet
+            && std::mem::take(&mut self.core.links.asks_acks)
             && self.shared.replication.has_to_ask(self.shared.keyspace.log.end())
         {
             self.append_for_links(&encode_request(&["REPLCONF", "GETACK", "*"]));
@@ -178,8 +180,6 @@ impl Worker {
         }
         self.core.links.next_look_ms = now_ms + LOOK_MS;
         let shared = self.shared;
-        // In a pause for a failover nothing is to be added that a replica has yet to get.
-        let is_quiet = is_replica || shared.pauses(now_ms);
         if !is_quiet && shared.replication.is_ping_due(&self.core.config.replication, now_ms) {
             self.append_for_links(&encode_request(&["PING"]));
         }

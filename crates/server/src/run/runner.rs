@@ -19,18 +19,21 @@ use crate::calls::blocking::{send_served, settle};
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
 use crate::calls::planning::plan_keys;
-use crate::calls::routing::Route;
+use crate::calls::routing::{Route, TRY_AGAIN};
 use crate::calls::subscriber::Subscriber;
-use crate::calls::{admission, evict, monitoring, notifications, tracking as call_tracking};
+use crate::calls::{
+    admission, evict, monitoring, notifications, one_database, tracking as call_tracking,
+};
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::run::batch::{Batch, Lookahead, Request, What};
-use crate::run::cluster::run_moving;
 use crate::run::items;
+use crate::run::moving::run_moving;
 use crate::run::own_keys;
 use crate::run::pause;
 use crate::run::server::{ServerCommands, ServerRun, session_of};
-use crate::run::session::{SessionRun, Start};
+use crate::run::session::SessionRun;
+use crate::run::start::Start;
 use crate::run::worker::Worker;
 use crate::state::connection::{Connection, find};
 use crate::state::core::Core;
@@ -330,6 +333,11 @@ impl<'w> Runner<'w> {
         };
         let session = session_of(self.commands, entry, args);
         let moves = route != Route::Here && matches!(entry.handler, Handler::Data(_));
+        if moves && batch.item(request).is_some() {
+            // There is no word in memcached's protocol that sends a client elsewhere.
+            self.reject_call(connection, entry, TRY_AGAIN);
+            return None;
+        }
         if let Some(run) = if moves { Some(run_moving as SessionRun) } else { session } {
             self.end_streak(batch, Some(connection));
             Client::add(&connection.client.commands, 1);
@@ -482,6 +490,7 @@ impl<'w> Runner<'w> {
         args: Args<'_>,
         planned: Option<&[KeyAt]>,
     ) -> Result<(), Error> {
+        one_database::check(self.shared, entry, args)?;
         if let Run::World(run) = command.run {
             return self.run_world(connection, run, args);
         }

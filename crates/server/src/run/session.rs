@@ -18,7 +18,7 @@ use kvasir_keyspace::execute::{
 use kvasir_keyspace::logging::{fence_all, log_and_fence, log_changes};
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::view::Guards;
-use kvasir_keyspace::waiting::Blocking;
+use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Mark;
@@ -28,9 +28,10 @@ use kvasir_table::{Entry, Handler, ServerHandler};
 
 use crate::calls::admission;
 use crate::calls::admit::{Moment, Scene, admit_later};
+use crate::calls::blocking::begin_wait;
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
-use crate::calls::{evict, fence, monitoring, notifications, tracking as call_tracking};
+use crate::calls::{evict, fence, notifications, one_database, tracking as call_tracking};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
 use crate::run::own_keys;
@@ -77,7 +78,7 @@ pub struct Session {
 }
 
 /// Where the arguments of the call are.
-enum Calling {
+pub(super) enum Calling {
     /// A request of the worker's batch.
     Request(usize),
     /// A call within a transaction.
@@ -98,56 +99,8 @@ impl Locked for Slots {
     type With<'a> = Guards<'a>;
 }
 
-/// A call that a batch came upon and that needs a session.
-pub struct Start {
-    pub entry: &'static Entry,
-    pub run: SessionRun,
-    pub connection: Box<Connection>,
-    /// Which request of the batch it is.
-    pub request: usize,
-    /// Its reply is dropped: CLIENT REPLY.
-    pub is_muted: bool,
-    pub mark: Mark,
-}
-
-impl Start {
-    /// Runs the call, answers it, and gives the worker back.
-    pub fn run(mut self, worker: Box<Worker>) -> Box<Worker> {
-        let since = clock::ticks();
-        self.connection.in_session = true;
-        let calling = Calling::Request(self.request);
-        let session = Session::new((worker, self.connection), calling, Some(self.request), since);
-        let goes_first = monitoring::runs_script(self.entry);
-        if goes_first {
-            session.feed_monitors(self.entry, session.args(), false);
-        }
-        let (mut session, result) = (self.run)(session);
-        if !goes_first {
-            session.feed_monitors(self.entry, session.args(), false);
-        }
-        if let Err(error) = result {
-            session.fail(self.entry, self.mark, &error);
-        }
-        session.now = clock::ticks();
-        session.count(self.entry, session.args(), since);
-        let request = session.worker.batch.requests[self.request].len;
-        session.note_large(self.entry, session.args(), request, self.mark);
-        let (mut worker, mut connection) = session.end();
-        if self.is_muted {
-            connection.unmute(self.mark);
-        }
-        connection.in_session = false;
-        connection.end_call();
-        connection.use_up_choice(Some(self.entry));
-        worker.subscriber(&mut connection).catch_up();
-        let index = connection.id.index as usize;
-        worker.connections[index] = Some(connection);
-        worker
-    }
-}
-
 impl Session {
-    fn new(
+    pub(super) fn new(
         (worker, connection): (Box<Worker>, Box<Connection>),
         calling: Calling,
         request: Option<usize>,
@@ -387,14 +340,42 @@ impl Session {
     /// on an error it has what the command wrote before.
     pub fn call(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Error> {
         let since = clock::ticks();
+        let result = self.make(entry, args, Blocking::Never);
+        self.now = clock::ticks();
+        self.count(entry, args, since);
+        self.reclaim();
+        result
+    }
+
+    /// Makes the call that the session is for, which is counted when that ends, and may wait.
+    pub fn call_own(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Error> {
+        let caller = Caller {
+            client: self.connection.client.id,
+            worker: self.worker.index,
+            connection: self.connection.id.index as usize,
+        };
+        let result = self.make(entry, args, Blocking::For(caller));
+        begin_wait(&mut self.worker.core, &mut self.connection);
+        result
+    }
+
+    fn make(
+        &mut self,
+        entry: &'static Entry,
+        args: Args<'_>,
+        blocking: Blocking,
+    ) -> Result<(), Error> {
         self.remember_keys(entry, args);
         let result = match entry.handler {
             Handler::Data(command) => {
                 let keyspace = &self.worker.shared.keyspace;
                 let mut keys = std::mem::take(&mut self.keys);
                 keys.clear();
-                let result = plan::keys(keyspace, command, args, self.connection.db, &mut keys)
-                    .and_then(|()| self.call_data(command, args, &keys));
+                let result = one_database::check(self.shared(), entry, args)
+                    .and_then(|()| {
+                        plan::keys(keyspace, command, args, self.connection.db, &mut keys)
+                    })
+                    .and_then(|()| self.call_data(command, args, &keys, blocking));
                 self.keys = keys;
                 result
             }
@@ -403,9 +384,6 @@ impl Session {
             }
         };
         self.tell(entry, args, result.is_ok());
-        self.now = clock::ticks();
-        self.count(entry, args, since);
-        self.reclaim();
         result
     }
 
@@ -467,6 +445,7 @@ impl Session {
         command: &'static Command,
         args: Args<'_>,
         keys: &[KeyAt],
+        blocking: Blocking,
     ) -> Result<(), Error> {
         let Session { worker, connection, hold, .. } = self;
         let (shared, core) = (worker.shared, &mut worker.core);
@@ -489,7 +468,7 @@ impl Session {
                 if !covers(guards, keys) {
                     return Err(Error::fixed("ERR the call touches a key that it did not declare"));
                 }
-                let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
+                let context = Context { env, tally, rng, reply, blocking };
                 execute_locked(keyspace, guards, &call, context).map(drop)
             }),
         };
@@ -552,7 +531,7 @@ impl Session {
     }
 
     /// Counts a call that has just ended, and its time. What took long is noted as any call is.
-    fn count(&self, entry: &Entry, args: Args<'_>, since: clock::Ticks) {
+    pub(super) fn count(&self, entry: &Entry, args: Args<'_>, since: clock::Ticks) {
         let Worker { shared, index, core, .. } = &*self.worker;
         let stats = &shared.workers[*index].stats.by_command[entry.index];
         let ticks = self.now.since(since);
@@ -574,7 +553,7 @@ impl Session {
     }
 
     /// Lets go of what was held, and serves those who waited for what was written.
-    fn end(mut self) -> (Box<Worker>, Box<Connection>) {
+    pub(super) fn end(mut self) -> (Box<Worker>, Box<Connection>) {
         self.end_entry();
         let Session { mut worker, connection, hold, .. } = self;
         drop(hold);

@@ -166,6 +166,7 @@ impl Worker {
         self.cron.run(self.shared, &mut self.core);
         self.expire_own_keys();
         self.flush_when_due();
+        self.give_up_slots();
         self.serve_left(NOBODY);
         self.answer_served();
         self.send_held_back();
@@ -208,6 +209,7 @@ impl Worker {
         let next_own = self.own_keys_look_ms().map(until);
         let all = [next_wait, next_task, next_handshake, next_serving, next_stop, next_own];
         let all = all.into_iter().chain(next_look).chain([self.links_timeout(), next_flush]);
+        let all = all.chain([self.give_up_timeout()]);
         all.flatten().min()
     }
 
@@ -508,7 +510,6 @@ impl Worker {
                 Message::Ranks(ranks) => self.keep_ranks(*ranks),
                 Message::News(news) => self.spread(*news),
                 Message::Sync(begun) => self.begin_sync(*begun),
-                Message::GiveUpSlots(slots) => self.give_up_slots(&slots),
                 Message::SlotsChanged => self.look_at_slots(),
                 Message::Look => self.tidy_interpreters(),
             }

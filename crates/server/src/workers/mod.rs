@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use kvasir_acl::user::User;
-use kvasir_cluster::slots::SlotSet;
 use kvasir_keyspace::waiting::Caller;
 use kvasir_reactor::{Socket, Waker};
 use kvasir_resp::reply::Reply;
@@ -66,8 +65,6 @@ pub enum Message {
     CheckSubscribers(Arc<User>),
     /// Much memory was freed: give back to the system what the worker's allocator keeps.
     GiveBack,
-    /// Delete the keys of these slots, which are another node's now.
-    GiveUpSlots(Box<SlotSet>),
     /// Slots have changed hands: look who waits for them.
     SlotsChanged,
     /// The configuration changed, or the server stops: look.

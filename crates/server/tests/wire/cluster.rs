@@ -11,25 +11,26 @@ use kvasir_resp::value::Value;
 use crate::certificates::free_port;
 use crate::harness::{Client, Server, wait_until};
 
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 /// By default a failover by hand is given up after so long.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A node of a cluster, which can be killed and started again with its directory.
-struct Node {
-    port: u16,
-    bus: u16,
-    server: Server,
+pub struct Node {
+    pub port: u16,
+    pub bus: u16,
+    pub server: Server,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Maker {
+pub enum Maker {
     Kvasir,
     Redis,
     Valkey,
 }
 
 impl Node {
-    fn start(maker: Maker, options: &[&str]) -> Option<Node> {
+    pub fn start(maker: Maker, options: &[&str]) -> Option<Node> {
         let (port, bus) = (free_port(), free_port());
         let (port_text, bus_text) = (port.to_string(), bus.to_string());
         let common = [
@@ -55,7 +56,7 @@ impl Node {
         Some(Node { port, bus, server })
     }
 
-    fn ask(&self, line: &str) -> String {
+    pub fn ask(&self, line: &str) -> String {
         match self.server.connect().ask(line) {
             Value::Error(text) => String::from_utf8_lossy(&text).into_owned(),
             Value::Integer(number) => number.to_string(),
@@ -66,7 +67,19 @@ impl Node {
         }
     }
 
-    fn id(&self) -> String {
+    pub fn meet(&self, other: &Node) {
+        let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", other.port, other.bus);
+        assert_eq!(self.ask(&meet), "OK");
+    }
+
+    pub fn tls_port(&self) -> u16 {
+        let answer = self.server.connect().ask("CONFIG GET tls-port");
+        let port = answer.as_array().and_then(|pair| pair.last()?.as_bytes());
+        let port = port.and_then(|port| std::str::from_utf8(port).ok()?.parse().ok());
+        port.expect("it has one")
+    }
+
+    pub fn id(&self) -> String {
         self.ask("CLUSTER MYID")
     }
 
@@ -74,11 +87,11 @@ impl Node {
         self.ask("CLUSTER INFO").contains("cluster_state:ok")
     }
 
-    fn is_synced(&self) -> bool {
+    pub fn is_synced(&self) -> bool {
         self.ask("INFO replication").contains("master_link_status:up")
     }
 
-    fn kill(&self) {
+    pub fn kill(&self) {
         let pid = self.server.pid().to_string();
         let status = Command::new("kill").args(["-9", &pid]).status();
         assert!(status.expect("kill is here").success());
@@ -86,9 +99,18 @@ impl Node {
 }
 
 /// Primaries that share the slots, then one replica of each.
-fn form(makers: &[Maker]) -> Option<Vec<Node>> {
-    let nodes: Option<Vec<Node>> = makers.iter().map(|maker| Node::start(*maker, &[])).collect();
-    let nodes = nodes?;
+pub fn form(makers: &[Maker]) -> Option<Vec<Node>> {
+    form_with(makers, &[])
+}
+
+pub fn form_with(makers: &[Maker], options: &[&str]) -> Option<Vec<Node>> {
+    let nodes: Option<Vec<Node>> =
+        makers.iter().map(|maker| Node::start(*maker, options)).collect();
+    Some(join(nodes?))
+}
+
+/// As above, of nodes that run already.
+pub fn join(nodes: Vec<Node>) -> Vec<Node> {
     let primaries = nodes.len().div_ceil(2);
     for (at, node) in nodes.iter().enumerate() {
         if at < primaries {
@@ -96,9 +118,9 @@ fn form(makers: &[Maker]) -> Option<Vec<Node>> {
             assert_eq!(node.ask(&format!("CLUSTER ADDSLOTSRANGE {first} {last}")), "OK");
         }
         assert_eq!(node.ask(&format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)), "OK");
-        let first = &nodes[0];
-        let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", first.port, first.bus);
-        assert!(at == 0 || node.ask(&meet) == "OK");
+        if at > 0 {
+            node.meet(&nodes[0]);
+        }
     }
     let known = format!("cluster_known_nodes:{}", nodes.len());
     wait_until("all know all", || {
@@ -115,7 +137,7 @@ fn form(makers: &[Maker]) -> Option<Vec<Node>> {
     }
     wait_until("the cluster is up", || nodes.iter().all(Node::is_fine));
     wait_until("replicas have the data", || nodes[primaries..].iter().all(Node::is_synced));
-    Some(nodes)
+    nodes
 }
 
 fn redis_cli() -> Option<PathBuf> {
@@ -157,6 +179,18 @@ fn clients_are_sent_where_their_keys_are() {
     assert_eq!(one.ask("SET bar 1"), "OK");
     assert_eq!(one.ask("MGET bar foo"), "CROSSSLOT Keys in request don't hash to the same slot");
     assert_eq!(one.ask("SELECT 1"), "ERR SELECT is not allowed in cluster mode");
+    for (call, text) in [
+        ("MOVE bar 0", "MOVE is not allowed in cluster mode"),
+        ("SWAPDB x 1", "SWAPDB is not allowed in cluster mode"),
+        ("COPY bar {bar}2 DB 1", "Copying to another database is not allowed in cluster mode"),
+        ("SORT bar BY {bar}*", "BY option of SORT denied in Cluster mode."),
+        ("SORT_RO bar GET #", "GET option of SORT denied in Cluster mode."),
+    ] {
+        assert_eq!(one.ask(call), format!("ERR {text}"));
+    }
+    assert_eq!(one.ask("SORT bar BY nosort"), WRONG_TYPE);
+    assert_eq!(one.ask("COPY bar {bar}2 DB 0"), "1");
+    assert_eq!(one.ask("DEL {bar}2"), "1");
     assert_eq!(one.ask("REPLICAOF no one"), "ERR REPLICAOF not allowed in cluster mode.");
     let mut client = one.server.connect();
     assert_eq!(client.ask_text("MULTI"), "OK");
@@ -169,6 +203,9 @@ fn clients_are_sent_where_their_keys_are() {
     wait_until("the replica knows who has the slot", || replica.ask("GET bar") == at_primary);
     let mut reader = replica.server.connect();
     assert_eq!(reader.ask_text("READONLY"), "OK");
+    let greeting = reader.ask("HELLO");
+    let role = ["role", "replica"].map(|word| Value::Bulk(word.into()));
+    assert!(greeting.as_array().is_some_and(|all| all.windows(2).any(|pair| pair == role)));
     wait_until("the value is there", || reader.ask("GET bar").as_bytes() == Some(b"1"));
     assert_eq!(reader.ask("SET bar 2"), Value::Error(at_primary.clone().into_bytes()));
     assert_eq!(reader.ask_text("READWRITE"), "OK");
@@ -179,17 +216,34 @@ fn clients_are_sent_where_their_keys_are() {
 /// Slot 5061 goes from one node to another by hand.
 fn moving_slot(one: &Node, two: &Node) {
     let (from, to) = (one.id(), two.id());
+    let bulk = |text: &str| Value::Bulk(text.into());
+    assert_eq!(one.ask("RPUSH {bar}list 3 1 2"), "3");
     assert_eq!(two.ask(&format!("CLUSTER SETSLOT 5061 IMPORTING {from}")), "OK");
     assert_eq!(one.ask(&format!("CLUSTER SETSLOT 5061 MIGRATING {to}")), "OK");
     let ask = format!("ASK 5061 127.0.0.1:{}", two.port);
     assert_eq!(one.ask("GET bar"), "1");
     assert_eq!(one.ask("GET {bar}2"), ask);
     assert_eq!(one.ask("SET {bar}2 1"), ask);
+    assert_eq!(one.ask("SORT {bar}2"), ask);
+    let sorted = Value::Array(["1", "2", "3"].map(bulk).to_vec());
+    assert_eq!(one.server.connect().ask("SORT_RO {bar}list"), sorted);
+    assert_eq!(one.ask("DEL {bar}list"), "1");
     let again = "TRYAGAIN Multiple keys request during rehashing of slot";
     assert_eq!(one.ask("MGET bar {bar}2"), again);
     let mut client = two.server.connect();
     let moved = Value::Error(format!("MOVED 5061 127.0.0.1:{}", one.port).into_bytes());
     assert_eq!(client.ask("SET {bar}2 1"), moved);
+    for sort in ["SORT {bar}list", "SORT_RO {bar}list"] {
+        assert_eq!(client.ask_text("ASKING"), "OK");
+        assert_eq!(client.ask(sort), Value::Array(Vec::new()));
+    }
+    let mut waiting = two.server.connect();
+    assert_eq!(waiting.ask_text("ASKING"), "OK");
+    waiting.send(&["BLPOP", "{bar}list", "0"]);
+    wait_until("it waits", || two.ask("INFO clients").contains("blocked_clients:1"));
+    assert_eq!(client.ask_text("ASKING"), "OK");
+    assert_eq!(client.ask("RPUSH {bar}list x"), Value::Integer(1));
+    assert_eq!(waiting.read_reply(), Some(Value::Array(["{bar}list", "x"].map(bulk).to_vec())));
     assert_eq!(client.ask_text("ASKING"), "OK");
     assert_eq!(client.ask_text("SET {bar}2 1"), "OK");
     assert_eq!(client.ask("GET {bar}2"), moved);

@@ -26,6 +26,8 @@ mod check;
 mod client_limits;
 mod clients;
 mod cluster;
+mod cluster_moves;
+mod cluster_tls;
 mod command_table;
 mod compression;
 mod config_paths;

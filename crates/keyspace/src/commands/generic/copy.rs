@@ -9,7 +9,7 @@ use crate::effect::Effect;
 use crate::error::Error;
 use crate::event::Class;
 use crate::plan::KeyAt;
-use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec, Traits};
 use crate::value;
 
 pub static COMMANDS: &[&Command] = &[&COPY];
@@ -22,6 +22,7 @@ static COPY: Command = Command {
         complexity: "O(N) for collections, where N is the number of elements; O(1) for strings.",
         arity: -3,
         flags: Flags::WRITE.union(Flags::DENYOOM),
+        traits: Traits::LEAVES_DATABASE,
         categories: Categories::KEYSPACE,
         keys: &[
             KeySpec::first(KeyFlags::RO.union(KeyFlags::ACCESS)),

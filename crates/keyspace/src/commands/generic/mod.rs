@@ -7,7 +7,7 @@ mod expire;
 mod object;
 mod rename;
 mod restore;
-mod scan;
+pub mod scan;
 mod sort;
 mod whole;
 

@@ -9,7 +9,7 @@ use crate::effect::Effect;
 use crate::error::Error;
 use crate::event::Class;
 use crate::plan::KeyAt;
-use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec, Traits};
 
 pub static COMMANDS: &[&Command] = &[&RENAME, &RENAMENX, &MOVE];
 
@@ -91,6 +91,7 @@ static MOVE: Command = Command {
         since: "1.0.0",
         arity: 3,
         flags: Flags::WRITE.union(Flags::FAST),
+        traits: Traits::LEAVES_DATABASE,
         categories: Categories::KEYSPACE,
         keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::UPDATE))],
         arguments: &[Argument::key("key", 0), Argument::integer("db")],

@@ -3,7 +3,7 @@
 //! All of them visit slots one at a time, each locked only for its visit, so they see no one
 //! moment of the whole database. Expired keys are passed over, not deleted.
 
-use kvasir_resp::args::ArgsBuf;
+use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_structures::gate::Pass;
 use kvasir_structures::glob::{self, Case};
 use kvasir_structures::slot::{SLOTS, SlotGuard};
@@ -11,7 +11,7 @@ use kvasir_structures::table::Position;
 
 use crate::command::{Command, Roam, Run};
 use crate::commands::options::{cursor, integer};
-use crate::database::{Database, Keyspace};
+use crate::database::{Database, Keyspace, Place};
 use crate::effect::Effect;
 use crate::error::{Error, quoted};
 use crate::spec::{Argument, ArgumentKind, Categories, Flags, Spec};
@@ -23,7 +23,7 @@ pub static COMMANDS: &[&Command] = &[&KEYS, &SCAN, &RANDOMKEY];
 /// A cursor is the slot, then this many bits of position in the slot's table.
 const POSITION_BITS: u32 = 48;
 /// Steps that SCAN takes per key that it was asked for, before it returns with fewer.
-const STEPS_PER_KEY: u64 = 10;
+pub const STEPS_PER_KEY: u64 = 10;
 /// Expired keys that RANDOMKEY draws before it looks at all keys instead.
 const DRAWS_MAX: usize = 100;
 
@@ -121,7 +121,7 @@ static SCAN: Command = Command {
 /// order, and within a slot `Table::scan` gives this promise.
 fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let mut cursor = cursor(&cx.args[1])?;
-    let options = Options::parse(cx)?;
+    let options = Options::parse(cx.args.from(2), |_, _| Ok(false))?;
     let database = cx.keyspace.database(cx.db, cx.pass);
     let (mut found, mut seen, mut steps) = (ArgsBuf::new(), 0, options.count * STEPS_PER_KEY);
     while seen < options.count && steps > 0 {
@@ -129,13 +129,10 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
             cursor = 0;
             break;
         };
-        let guard = lock(cx.keyspace, cx.pass, database.slot(slot))?;
-        let next = guard.scan(position, |record| {
-            seen += 1;
-            if options.wants(record) && is_live(record, cx.env) {
-                let _ = found.push(record.key());
-            }
-        });
+        let place = Place { db: cx.db, slot };
+        let (next, count) =
+            scan_slot((cx.keyspace, cx.pass, cx.env), (place, position), &options, &mut found)?;
+        seen += count;
         cursor = cursor_after(slot, next);
         steps -= 1;
         if cursor == 0 {
@@ -147,6 +144,25 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     cx.reply.array(found.len());
     found.as_args().iter().for_each(|key| cx.reply.bulk(key));
     Ok(Effect::None)
+}
+
+/// Takes one step through a slot; says where to go on, and how many keys there were. Fails where a
+/// busy script has the slot.
+pub fn scan_slot(
+    (keyspace, pass, env): (&Keyspace, &Pass<'_>, &Env),
+    (place, position): (Place, Position),
+    options: &Options<'_>,
+    found: &mut ArgsBuf,
+) -> Result<(Position, u64), Error> {
+    let mut seen = 0;
+    let guard = lock(keyspace, pass, keyspace.database(place.db, pass).slot(place.slot))?;
+    let next = guard.scan(position, |record| {
+        seen += 1;
+        if options.wants(record) && is_live(record, env) {
+            let _ = found.push(record.key());
+        }
+    });
+    Ok((next, seen))
 }
 
 /// Where a cursor points, or the start of the next slot that has keys; `None` at the end.
@@ -169,16 +185,20 @@ fn cursor_after(slot: u16, next: Position) -> u64 {
 }
 
 /// SCAN's options.
-struct Options<'a> {
+pub struct Options<'a> {
     pattern: Pattern<'a>,
-    count: u64,
+    pub count: u64,
     kind: Option<Kind>,
 }
 
 impl<'a> Options<'a> {
-    fn parse(cx: &Roam<'a>) -> Result<Options<'a>, Error> {
+    /// `other`: whether it has taken a word that is none of SCAN's, and its value.
+    pub fn parse(
+        words: Args<'a>,
+        mut other: impl FnMut(&[u8], &[u8]) -> Result<bool, Error>,
+    ) -> Result<Options<'a>, Error> {
         let mut options = Options { pattern: Pattern(None), count: 10, kind: None };
-        let mut words = cx.args.from(2).iter();
+        let mut words = words.iter();
         while let Some(word) = words.next() {
             let value = words.next().ok_or(Error::SYNTAX)?;
             if word.eq_ignore_ascii_case(b"count") {
@@ -192,7 +212,7 @@ impl<'a> Options<'a> {
             } else if word.eq_ignore_ascii_case(b"type") {
                 let unknown = || Error::quoting("ERR unknown type name '", value, "'");
                 options.kind = Some(Kind::from_name(quoted(value)).ok_or_else(unknown)?);
-            } else {
+            } else if !other(word, value)? {
                 return Err(Error::SYNTAX);
             }
         }

@@ -21,8 +21,7 @@ pub type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 /// Begins a session over a socket; the handshake comes with the first bytes.
 pub fn begin(config: &TlsConfig, socket: TcpStream) -> Result<TlsStream, String> {
     let address = socket.peer_addr().map_err(|error| error.to_string())?;
-    let name = ServerName::IpAddress(IpAddr::from(address.ip()));
-    let connection = ClientConnection::new(Arc::new(context(config)?), name);
+    let connection = ClientConnection::new(Arc::new(context(config)?), name_of(address.ip()));
     let connection = connection.map_err(|error| error.to_string())?;
     Ok(StreamOwned::new(connection, socket))
 }
@@ -39,7 +38,12 @@ pub fn shake_hands(stream: &mut TlsStream) -> io::Result<()> {
     Ok(())
 }
 
-fn context(config: &TlsConfig) -> Result<ClientConfig, String> {
+/// What a server is called that is known by its address.
+pub fn name_of(ip: std::net::IpAddr) -> ServerName<'static> {
+    ServerName::IpAddress(IpAddr::from(ip))
+}
+
+pub fn context(config: &TlsConfig) -> Result<ClientConfig, String> {
     let cipher_suites = ciphers::suites(&config.ciphersuites, &config.ciphers)?;
     let provider = Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() });
     let roots = Arc::new(files::authorities(config)?);

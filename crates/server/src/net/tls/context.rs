@@ -57,6 +57,11 @@ impl Tls {
     }
 }
 
+/// What other nodes of a cluster are answered with: they show a certificate in any case.
+pub fn for_peers(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
+    context(&TlsConfig { auth_clients: AuthClients::Yes, ..config.clone() })
+}
+
 fn context(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
     let cipher_suites = ciphers::suites(&config.ciphersuites, &config.ciphers)?;
     let provider = Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() });

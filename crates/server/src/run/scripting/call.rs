@@ -462,7 +462,8 @@ fn check_routes(session: &Session) -> Result<(), Error> {
         return Ok(());
     }
     let Ok(entry) = shared.table.resolve(args) else { return Ok(()) };
-    session.check_routes(Wish::of(&session.connection, entry), [(entry, args)].into_iter())
+    let wish = Wish::of(shared, &session.connection, (entry, args));
+    session.check_routes(wish, [(entry, args)].into_iter())
 }
 
 /// How many keys a call names, which stand behind their number.

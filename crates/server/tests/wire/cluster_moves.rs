@@ -1,0 +1,194 @@
+//! Slots that move, while something else happens.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
+
+use kvasir_resp::value::Value;
+
+use crate::certificates::free_port;
+use crate::cluster::{Maker, Node, form, form_with};
+use crate::harness::{Client, DEADLINE, wait_until};
+
+/// The slot of `bar`.
+const SLOT: u16 = 5061;
+
+/// Another node to which MIGRATE sends, and which takes its time to answer.
+struct Target(TcpListener);
+
+impl Target {
+    fn new() -> Target {
+        Target(TcpListener::bind("127.0.0.1:0").expect("there is a port"))
+    }
+
+    /// Has a client send a key here; returns when it is on its way.
+    fn take(&self, client: &mut Client, key: &str) -> TcpStream {
+        let port = self.0.local_addr().expect("it listens").port().to_string();
+        client.send(&["MIGRATE", "127.0.0.1", &port, key, "0", "100000"]);
+        let (mut stream, _) = self.0.accept().expect("a node connects");
+        let (mut bytes, mut chunk) = (Vec::new(), [0; 1024]);
+        while !bytes.windows(14).any(|word| word == b"RESTORE-ASKING") {
+            let length = stream.read(&mut chunk).expect("the key comes");
+            bytes.extend_from_slice(&chunk[..length]);
+        }
+        stream
+    }
+}
+
+/// What the first of these clients is told: others are at the worker that waits.
+fn first_of(clients: Vec<Client>, line: &'static str) -> Value {
+    let (tell, heard) = mpsc::channel();
+    for mut client in clients {
+        let tell = tell.clone();
+        std::thread::spawn(move || {
+            client.try_send(&line.split(' ').collect::<Vec<_>>());
+            client.read_reply().map(|reply| tell.send(reply))
+        });
+    }
+    heard.recv_timeout(DEADLINE).expect("a worker is free")
+}
+
+fn clients(node: &Node) -> Vec<Client> {
+    let connect = |_| {
+        let mut client = node.server.connect();
+        assert_eq!(client.ask_text("PING"), "PONG");
+        client
+    };
+    (0..4).map(connect).collect()
+}
+
+fn error(text: &str) -> Value {
+    Value::Error(text.as_bytes().to_vec())
+}
+
+#[test]
+fn what_is_on_its_way_is_read_and_not_written() {
+    let nodes = form(&[Maker::Kvasir; 3]).expect("these are ours");
+    let (one, to) = (&nodes[0], nodes[1].id());
+    assert_eq!(one.ask("SET bar 1"), "OK");
+    assert_eq!(one.ask("SET {bar}2 1"), "OK");
+    assert_eq!(one.ask(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {to}")), "OK");
+    let target = Target::new();
+    let [mut mover, mut second] = [(); 2].map(|()| one.server.connect());
+    let (writers, deleters, readers, pausers) =
+        (clients(one), clients(one), clients(one), clients(one));
+    let mut stream = target.take(&mut mover, "bar");
+    let again = error("TRYAGAIN Multiple keys request during rehashing of slot");
+    assert_eq!(first_of(writers, "SET bar 2"), again);
+    assert_eq!(first_of(deleters, "EVAL return(redis.call('DEL',KEYS[1])) 1 bar"), again);
+    assert_eq!(first_of(readers, "GET bar").as_bytes(), Some(&b"1"[..]));
+    stream.write_all(b"+OK\r\n").expect("it reads");
+    assert_eq!(mover.read_reply().as_ref().and_then(Value::as_bytes), Some(&b"OK"[..]));
+    assert_eq!(one.ask("GET bar"), format!("ASK {SLOT} 127.0.0.1:{}", nodes[1].port));
+    // Who may not write any more when the answer comes keeps the key.
+    let mut stream = target.take(&mut second, "{bar}2");
+    assert_eq!(first_of(pausers, "CLIENT PAUSE 1000000 WRITE").as_bytes(), Some(&b"OK"[..]));
+    stream.write_all(b"+OK\r\n").expect("it reads");
+    let timeout = error("IOERR error or timeout reading to target instance");
+    assert_eq!(second.read_reply(), Some(timeout));
+    assert_eq!(one.ask("GET {bar}2"), "1");
+}
+
+/// What is left of a slot that was lost is gone before a key comes that belongs there.
+#[test]
+fn a_slot_that_comes_back_is_empty() {
+    let nodes = form(&[Maker::Kvasir; 3]).expect("these are ours");
+    let [one, two, _] = &nodes[..] else { panic!("three were started") };
+    let fill = "for at = 1, 50000 do redis.call('SET', '{bar}' .. at, at) end";
+    assert_eq!(one.server.connect().call(&["EVAL", fill, "1", "bar"]), Value::Null);
+    assert_eq!(two.ask(&format!("CLUSTER SETSLOT {SLOT} NODE {}", two.id())), "OK");
+    assert!(two.ask("CLUSTER BUMPEPOCH").starts_with("BUMPED"));
+    let moved = format!("MOVED {SLOT} 127.0.0.1:{}", two.port);
+    wait_until("the slot is lost", || one.ask("GET bar") == moved);
+    assert_eq!(one.ask(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", two.id())), "OK");
+    assert_eq!(one.ask(&format!("CLUSTER COUNTKEYSINSLOT {SLOT}")), "0");
+    let mut client = one.server.connect();
+    assert_eq!(client.ask_text("ASKING"), "OK");
+    assert_eq!(client.ask_text("SET {bar}1 new"), "OK");
+    assert_eq!(one.ask(&format!("CLUSTER SETSLOT {SLOT} NODE {}", one.id())), "OK");
+    assert_eq!(one.ask("GET {bar}1"), "new");
+    // And what is lost goes when nothing comes.
+    assert_eq!(two.ask(&format!("CLUSTER SETSLOT {SLOT} NODE {}", two.id())), "OK");
+    wait_until("the slot is lost again", || {
+        two.ask("CLUSTER BUMPEPOCH");
+        one.ask(&format!("CLUSTER COUNTKEYSINSLOT {SLOT}")) == "0"
+    });
+}
+
+#[test]
+fn a_replica_that_is_reset_has_no_data() {
+    let nodes = form_with(&[Maker::Kvasir; 2], &["--appendonly", "yes"]).expect("these are ours");
+    let [primary, replica] = &nodes[..] else { panic!("two were started") };
+    assert_eq!(primary.ask("SET bar 1"), "OK");
+    wait_until("the replica has it", || replica.ask("DBSIZE") == "1");
+    let mut client = replica.server.connect();
+    client.send_raw(b"CLUSTER RESET\r\nDBSIZE\r\n");
+    client.read_reply();
+    assert_eq!(client.read_reply(), Some(Value::Integer(0)));
+}
+
+/// All keys of a cluster, asked for where the cursor says, each node of another maker.
+#[test]
+fn a_walk_goes_through_all_nodes() {
+    for makers in [[Maker::Kvasir; 3], [Maker::Kvasir, Maker::Valkey, Maker::Valkey]] {
+        let Some(nodes) = form(&makers) else { continue };
+        let mut wanted: Vec<String> = (0..200).map(|number| format!("key:{number}")).collect();
+        wanted.extend((0..50).map(|number| format!("{{bar}}{number}")));
+        for key in &wanted {
+            let is_set = nodes[..2].iter().any(|node| node.ask(&format!("SET {key} 1")) == "OK");
+            assert!(is_set, "{key}");
+        }
+        for (options, count) in [("COUNT 7", 250), ("MATCH key:1*", 111), ("SLOT 5061", 50)] {
+            let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+            let mut at = 0;
+            loop {
+                let call = format!("CLUSTERSCAN {cursor} {options}");
+                let answer = nodes[at].server.connect().ask(&call);
+                let Some([next, keys]) = answer.as_array() else {
+                    assert!(answer.is_error(), "{makers:?} {answer:?}");
+                    at = 1 - at;
+                    continue;
+                };
+                let text = |value: &Value| {
+                    String::from_utf8_lossy(value.as_bytes().expect("a text")).into_owned()
+                };
+                found.extend(keys.as_array().expect("a list").iter().map(text));
+                cursor = text(next);
+                if cursor == "0" {
+                    break;
+                }
+            }
+            found.sort();
+            found.dedup();
+            assert_eq!(found.len(), count, "{makers:?} {options}");
+        }
+        let one = &nodes[0];
+        assert_eq!(one.ask("CLUSTERSCAN 1"), "ERR Invalid cursor");
+        let mismatch = "ERR Cursor slot mismatch with SLOT argument";
+        assert_eq!(one.ask("CLUSTERSCAN 0-{bar}-0 SLOT 1"), mismatch);
+        let moved = format!("MOVED 12182 127.0.0.1:{}", nodes[1].port);
+        assert_eq!(one.ask("CLUSTERSCAN 0-{foo}-0"), moved);
+    }
+}
+
+#[test]
+fn clients_of_memcached_are_told_of_a_slot_that_moves_in_their_words() {
+    let port = free_port();
+    let (text, options) = (port.to_string(), "--memcached-port");
+    let one = Node::start(Maker::Kvasir, &[options, &text]).expect("it is ours");
+    let two = Node::start(Maker::Kvasir, &[]).expect("it is ours");
+    assert_eq!(one.ask("CLUSTER ADDSLOTSRANGE 0 16383"), "OK");
+    one.meet(&two);
+    wait_until("the cluster is up", || one.ask("CLUSTER INFO").contains("cluster_state:ok"));
+    wait_until("they know each other", || {
+        one.ask(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", two.id())) == "OK"
+    });
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+    stream.write_all(b"set bar 0 0 1\r\n1\r\nget foo\r\n").expect("it reads");
+    let wanted = b"SERVER_ERROR TRYAGAIN Multiple keys request during rehashing of slot\r\nEND\r\n";
+    let mut answer = vec![0; wanted.len()];
+    stream.read_exact(&mut answer).expect("it answers");
+    assert_eq!(answer, wanted);
+    assert_eq!(one.ask(&format!("CLUSTER COUNTKEYSINSLOT {SLOT}")), "0");
+}
