@@ -115,6 +115,34 @@ fn a_slot_that_comes_back_is_empty() {
     });
 }
 
+/// While it moves they stay; where it has gone they are sent.
+#[test]
+fn who_waits_or_listens_hears_that_a_slot_has_gone() {
+    let nodes = form(&[Maker::Kvasir; 3]).expect("these are ours");
+    let [one, two, _] = &nodes[..] else { panic!("three were started") };
+    let [mut listener, mut waiter] = [(); 2].map(|()| one.server.connect());
+    listener.ask("SSUBSCRIBE bar");
+    waiter.send(&["BLPOP", "bar", "0"]);
+    wait_until("it waits", || one.ask("INFO clients").contains("blocked_clients:1"));
+    assert_eq!(two.ask(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", one.id())), "OK");
+    assert_eq!(one.ask(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", two.id())), "OK");
+    assert_eq!(one.ask("SPUBLISH bar hello"), "1");
+    let message = |words: [&str; 3]| Some(words.map(str::to_owned).to_vec());
+    let mut heard = || {
+        let value = listener.read_reply()?;
+        let text = |part: &Value| match part {
+            Value::Integer(number) => number.to_string(),
+            part => String::from_utf8_lossy(part.as_bytes().unwrap_or_default()).into_owned(),
+        };
+        Some(value.as_array()?.iter().map(text).collect::<Vec<_>>())
+    };
+    assert_eq!(heard(), message(["smessage", "bar", "hello"]));
+    assert_eq!(one.ask(&format!("CLUSTER SETSLOT {SLOT} NODE {}", two.id())), "OK");
+    assert_eq!(heard(), message(["sunsubscribe", "bar", "0"]));
+    let moved = format!("MOVED {SLOT} 127.0.0.1:{}", two.port);
+    assert_eq!(waiter.read_reply(), Some(error(&moved)));
+}
+
 #[test]
 fn a_replica_that_is_reset_has_no_data() {
     let nodes = form_with(&[Maker::Kvasir; 2], &["--appendonly", "yes"]).expect("these are ours");
