@@ -35,8 +35,10 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     }
     lines.field("master_failover_state", replication.failover.name());
     let history = replication.history();
-    let (former, until) = history.former.unwrap_or_else(|| ("0".repeat(40), 0));
-    let second_offset = if until == 0 { -1 } else { until as i64 + 1 };
+    let (former, second_offset) = match history.former {
+        Some((id, until)) => (id, until as i64 + 1),
+        None => ("0".repeat(40), -1),
+    };
     let end = log.end();
     lines.field("master_replid", history.id);
     lines.field("master_replid2", former);

@@ -120,7 +120,8 @@ impl Replication {
             wishes: Wishes::default(),
             waiting: Mutex::default(),
             changed: Condvar::new(),
-            last_ping_ms: AtomicU64::new(0),
+            // Who comes back after a restart finds nothing that it has not.
+            last_ping_ms: AtomicU64::new(clock::now_unix_ms()),
             lonely_since_ms: AtomicU64::new(0),
             stats: SyncStats::default(),
             tail: Tail::default(),
