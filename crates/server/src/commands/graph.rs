@@ -14,6 +14,7 @@ use kvasir_structures::crc16;
 
 use crate::analytics::graphs::{Delivery, What, Wish};
 use crate::analytics::ticket::Ticket;
+use crate::calls::routing::served;
 use crate::commands::export::{SINCE, may_read};
 use crate::commands::is_word;
 use crate::run::analytics::{caller, wait};
@@ -40,11 +41,19 @@ const fn destination(word: &'static str) -> KeySpec {
     }
 }
 
+/// The hash that has the graph.
+const HASH: KeySpec = KeySpec {
+    flags: KeyFlags::RO.union(KeyFlags::ACCESS),
+    notes: None,
+    begin: Begin::Keyword { word: "HASH", from: 1 },
+    find: Find::Range { last: 0, step: 1, limit: 0 },
+};
+
 const SOURCE: Argument = Argument::one_of(
     "source",
     &[
         Argument::new("pattern", ArgumentKind::Pattern).token("MATCH"),
-        Argument::string("hash").token("HASH"),
+        Argument::key("hash", 0).token("HASH"),
     ],
 );
 const TEXT: Argument = Argument::one_of(
@@ -73,8 +82,8 @@ const DELIVERY: Argument = Argument::one_of(
     &[
         Argument::integer("count").token("TOP"),
         Argument::word("all", "ALL"),
-        Argument::key("destination", 0).token("STORE"),
-        Argument::key("destination-hash", 1).token("STOREHASH"),
+        Argument::key("destination", 1).token("STORE"),
+        Argument::key("destination-hash", 2).token("STOREHASH"),
     ],
 )
 .optional();
@@ -86,7 +95,7 @@ const COMPUTING: Spec = Spec {
     complexity: LINEAR,
     arity: -3,
     flags: FLAGS,
-    keys: &[destination("STORE"), destination("STOREHASH")],
+    keys: &[HASH, destination("STORE"), destination("STOREHASH")],
     tips: &["nondeterministic_output"],
     ..Spec::BLANK
 };
@@ -197,6 +206,7 @@ static CANCEL: ServerCommand = ServerCommand {
 fn compute(cx: &mut ServerCx<'_>, what: What) -> Result<(), Error> {
     let mut wish = parse(cx, what)?;
     wish.selection.may_read = may_read(cx, wish.what.name());
+    wish.selection.served = served(cx.shared);
     let (shared, client) = (cx.shared, cx.connection.client.id);
     let job = shared.analytics.new_job(&shared.store, client, &wish.what)?;
     let protocol = cx.connection.reply.protocol();
