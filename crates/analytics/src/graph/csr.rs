@@ -30,12 +30,7 @@ impl Csr {
         4 * (nodes + 1) + edges * if is_weighted { 12 } else { 4 }
     }
 
-    pub fn new(
-        nodes: usize,
-        edges: &Edges,
-        by: By,
-        workers: Workers<'_>,
-    ) -> Result<Csr, String> {
+    pub fn new(nodes: usize, edges: &Edges, by: By, workers: Workers<'_>) -> Result<Csr, String> {
         let mut starts = vec![0u32; nodes + 1];
         let row_of = |from: u32, to: u32| if by == By::Source { (from, to) } else { (to, from) };
         workers.each(edges.parts(), |part| {

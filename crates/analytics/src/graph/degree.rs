@@ -7,11 +7,7 @@ use crate::graph::workers::Workers;
 
 pub const NODE_BYTES: usize = 8;
 
-pub fn run(
-    graph: &Graph,
-    direction: Direction,
-    workers: Workers<'_>,
-) -> Result<Values, String> {
+pub fn run(graph: &Graph, direction: Direction, workers: Workers<'_>) -> Result<Values, String> {
     let (nodes, share) = (graph.nodes.len(), &workers.job.share);
     if !share.take(NODE_BYTES * nodes) {
         return Err(no_memory(share.bytes() + NODE_BYTES * nodes));

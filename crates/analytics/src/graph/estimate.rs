@@ -61,8 +61,8 @@ pub fn estimate(
         Place::Keys { .. } => see_keys((keyspace, gate), db, gather),
     };
     // As many again are only led to, about.
-    let nodes = (seen.nodes + seen.edges.min(seen.nodes)) as usize;
-    let (edges, source) = (seen.edges as usize, &gather.source);
+    let nodes = (seen.nodes + seen.edges.min(seen.nodes)).round() as usize;
+    let (edges, source) = (seen.edges.round() as usize, &gather.source);
     // Texts grow by doubling, as a whole.
     let id_bytes = 2.0 * seen.id_bytes / seen.nodes.max(1.0);
     let id_bytes = if source.has_integer_ids { 0 } else { id_bytes as usize };

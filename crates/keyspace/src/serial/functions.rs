@@ -7,7 +7,7 @@
 //! | 2 | version, little endian |
 //! | 8 | CRC64 of all before it, little endian |
 
-use super::dump::{split_footer, seal};
+use super::dump::{seal, split_footer};
 use super::{Reader, Version, Writer};
 
 const LIBRARY: u8 = 245;

@@ -264,8 +264,12 @@ impl Analytics {
 
 fn run(what: What, graph: Graph, workers: Workers<'_>) -> Result<Computed, String> {
     let count = |name, count| (name, Total::Count(count));
-    let computed = |Graph { nodes, .. }, values, first, totals| {
-        Computed { nodes, values, first, totals, sizes: None }
+    let computed = |Graph { nodes, .. }, values, first, totals| Computed {
+        nodes,
+        values,
+        first,
+        totals,
+        sizes: None,
     };
     let greatest = First::Greatest;
     Ok(match what {

@@ -93,7 +93,9 @@ impl Worker {
         let (client, is_tls) = (connection.client.id, connection.wire.tls.is_some());
         let slot = crc16::slot_of(key);
         let route = match &shared.cluster {
-            Some(node) => Some((node, routing::route_slot(shared, node, slot, Wish::late(is_tls))?)),
+            Some(node) => {
+                Some((node, routing::route_slot(shared, node, slot, Wish::late(is_tls))?))
+            }
             None => None,
         };
         shared.saving.loading.check()?;

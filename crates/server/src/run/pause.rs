@@ -25,7 +25,9 @@ impl Worker {
     #[inline]
     pub fn end_pause(&mut self) {
         if self.has_put_off() && self.is_time_to_go_on() {
-            std::mem::take(&mut self.ranks_put_off).into_iter().for_each(|one| self.keep_ranks(one));
+            std::mem::take(&mut self.ranks_put_off)
+                .into_iter()
+                .for_each(|one| self.keep_ranks(one));
             for index in std::mem::take(&mut self.postponed) {
                 if let Some(connection) = self.connections[index].as_deref_mut()
                     && connection.waiting.is_postponed
