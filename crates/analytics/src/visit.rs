@@ -37,9 +37,11 @@ impl Place<'_> {
     }
 }
 
-/// What a copy of a large value costs, which shares its parts with the value.
+/// What a part of a large value takes in a copy that shares its parts with the value.
+pub const PART: usize = 32;
+
+/// What a copy of a large value costs.
 pub fn cost_of(record: &Record<Object>) -> usize {
-    const PART: usize = 32;
     match record.borrow().body() {
         Body::Bytes(bytes) => bytes.len(),
         Body::Object(_) => PART * value::part_count(record.borrow()),

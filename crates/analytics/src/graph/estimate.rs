@@ -14,6 +14,7 @@ use kvasir_structures::{crc16, hash};
 use crate::graph::edges::Edges;
 use crate::graph::gather::Gather;
 use crate::graph::source::{Place, TextForm};
+use crate::visit::PART;
 
 /// Keys up to which all of them are looked at.
 const KEYS_FOR_ALL: usize = 1 << 16;
@@ -41,6 +42,8 @@ struct Seen {
     nodes: f64,
     edges: f64,
     id_bytes: f64,
+    /// Of a hash, which is read as a copy if it is large.
+    parts: f64,
 }
 
 /// Looks at the keys of a graph; `node_bytes` and `edge_bytes` is what the computation takes of
@@ -68,7 +71,8 @@ pub fn estimate(
     let id_bytes = if source.has_integer_ids { 0 } else { id_bytes as usize };
     let bytes = nodes * (NODE_BYTES + id_bytes + node_bytes)
         + Edges::bytes(edges, source.is_weighted)
-        + edges * edge_bytes;
+        + edges * edge_bytes
+        + seen.parts.round() as usize * PART;
     Estimate { nodes, edges, bytes }
 }
 
@@ -127,7 +131,12 @@ fn see_hash(record: Record<'_>, gather: &Gather) -> Seen {
         }
     }
     let each = hash.len() as f64 / seen.nodes.max(1.0);
-    Seen { nodes: each * seen.nodes, edges: each * seen.edges, id_bytes: each * seen.id_bytes }
+    Seen {
+        nodes: each * seen.nodes,
+        edges: each * seen.edges,
+        id_bytes: each * seen.id_bytes,
+        parts: each * seen.nodes,
+    }
 }
 
 fn edges_of_text(bytes: usize, gather: &Gather) -> usize {

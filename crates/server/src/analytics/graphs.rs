@@ -70,17 +70,6 @@ pub enum Delivery {
 }
 
 impl What {
-    /// The command.
-    pub fn name(&self) -> &'static str {
-        match self {
-            What::PageRank(_) => "graph.pagerank",
-            What::Components => "graph.connected",
-            What::Bfs { .. } => "graph.bfs",
-            What::Degree(_) => "graph.degree",
-            What::Triangles => "graph.triangles",
-        }
-    }
-
     /// Bytes that it takes of each node and of each edge beside the graph.
     fn bytes(&self, is_weighted: bool) -> (usize, usize) {
         let row = if is_weighted { 12 } else { 4 };
@@ -106,15 +95,20 @@ struct Computed {
 }
 
 impl Analytics {
-    /// A job of a client, unless there are too many.
-    pub fn new_job(&self, store: &Store, client: u64, what: &What) -> Result<Arc<Job>, Error> {
+    /// A job of a client, which has called `name`, unless there are too many.
+    pub fn new_job(
+        &self,
+        store: &Store,
+        client: u64,
+        name: &'static str,
+    ) -> Result<Arc<Job>, Error> {
         self.obey(&store.config());
         let mut jobs = lock(&self.jobs);
         if jobs.all.len() >= JOBS_MAX {
             let text = format!("ERR there are no more than {JOBS_MAX} graphs at a time");
             return Err(Error::new(text));
         }
-        let job = Job::new((self.new_id(), client), what.name(), self.budget.share());
+        let job = Job::new((self.new_id(), client), name, self.budget.share());
         let job = Arc::new(job);
         jobs.all.push(Arc::clone(&job));
         Ok(job)

@@ -388,6 +388,35 @@ fn words_mean_what_they_say() {
     assert_eq!(keys(&mut client, "GRAPH.BFS MATCH hash HASH h ROOT 1 STORE to"), "[$h $to]");
 }
 
+/// What only answers goes where nothing is written.
+#[test]
+fn twins_that_do_not_store_only_read() {
+    let server = Server::kvasir("epoll", &[]);
+    let (mut client, mut guest) = (server.connect(), server.connect());
+    client.ask("SADD out:1 2 3");
+    client.ask("HSET all 1 2");
+    client.ask("ACL SETUSER guest on nopass %R~out:* %R~all +@connection +@read");
+    guest.ask("AUTH guest x");
+    client.ask("REPLICAOF 127.0.0.1 1");
+    for (call, fact) in [
+        ("PAGERANK_RO MATCH out:*", "$ranked :3"),
+        ("CONNECTED_RO MATCH out:*", "$components :1"),
+        ("BFS_RO MATCH out:* ROOT 1", "$reached :3"),
+        ("DEGREE_RO HASH all", "$nodes :2"),
+        ("TRIANGLES_RO MATCH out:*", "$triangles :0"),
+    ] {
+        for client in [&mut client, &mut guest] {
+            let text = show(&client.ask(&format!("GRAPH.{call} ALL")));
+            assert!(text.contains(fact), "{call}: {text}");
+            let text = show(&client.ask(&format!("GRAPH.{call} STORE out:9")));
+            assert_eq!(text, "-ERR syntax error", "{call}");
+        }
+        let storing = format!("GRAPH.{}", call.replacen("_RO", "", 1));
+        assert!(show(&client.ask(&storing)).starts_with("-READONLY"), "{storing}");
+        assert!(show(&guest.ask(&storing)).starts_with("-NOPERM"), "{storing}");
+    }
+}
+
 #[test]
 fn what_is_computed_can_be_kept() {
     let directory = crate::saving::directory();
