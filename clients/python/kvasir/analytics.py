@@ -62,31 +62,54 @@ class _Messages:
 
     def pull(self):
         """Whether there was something more."""
-        if not self.has_ended:
-            left = self._client.execute_command("EXPORT", "NEXT", self._number)
-            # No bytes at all: they take their time.
-            while left == b"":
-                left = self._client.execute_command("EXPORT", "NEXT", self._number)
-            self._left, self.has_ended = left or b"", left is None
+        while not self.has_ended and not self._left:
+            self._left = self.next()
         return not self.has_ended
+
+    def next(self):
+        """The next bytes; none if they take their time, or there are no more."""
+        if self.has_ended:
+            return b""
+        # If this fails there is nothing more to be had either.
+        self.has_ended = True
+        pulled = self._client.execute_command("EXPORT", "NEXT", self._number)
+        self.has_ended = pulled is None
+        return pulled or b""
 
     def close(self):
         self.closed = True
+
+    def end(self):
+        """Has the server forget the stream."""
+        if not self.has_ended:
+            self.has_ended = True
+            self._client.execute_command("EXPORT", "END", self._number)
 
 
 def batches(client, number):
     """The record batches of one stream, pulled as they are wanted."""
     messages = _Messages(client, number)
-    yield from pyarrow.ipc.open_stream(pyarrow.PythonFile(messages, mode="r"))
-    # Up to null, so that the server forgets the stream.
-    while messages.pull():
-        pass
+    try:
+        yield from pyarrow.ipc.open_stream(pyarrow.PythonFile(messages, mode="r"))
+        # Up to null, which is the end.
+        while not messages.has_ended:
+            messages.next()
+    finally:
+        messages.end()
 
 
 def export(client, match=None, type=None, columns=None, **options):
     """The keys of this moment as one table."""
-    tables = []
-    for number in begin(client, match, type, columns, **options):
-        pulled = b"".join(iter(lambda: client.execute_command("EXPORT", "NEXT", number), None))
-        tables.append(pyarrow.ipc.open_stream(pulled).read_all())
-    return pyarrow.concat_tables(tables)
+    streams = [_Messages(client, number) for number in begin(client, match, type, columns, **options)]
+    pulled = [[] for _ in streams]
+    try:
+        # In turn: one of which nothing is pulled for long is given up.
+        while not all(stream.has_ended for stream in streams):
+            for stream, parts in zip(streams, pulled):
+                parts.append(stream.next())
+    finally:
+        for stream in streams:
+            stream.end()
+    return pyarrow.concat_tables(
+        pyarrow.ipc.open_stream(b"".join(parts)).read_all() for parts in pulled
+    )

@@ -72,8 +72,18 @@ impl Share {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
+    /// Gives back all but so many.
+    pub fn keep(&self, bytes: usize) {
+        self.give(self.bytes().saturating_sub(bytes));
+    }
+
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
+    }
+
+    /// What it could still take.
+    pub fn left(&self) -> usize {
+        self.budget.left()
     }
 }
 
@@ -95,6 +105,9 @@ mod tests {
         assert!(one.take(60) && !one.take(41) && one.take(40));
         one.give(40);
         assert_eq!((budget.taken(), budget.left(), one.bytes()), (60, 40, 60));
+        one.keep(70);
+        one.keep(20);
+        assert_eq!(one.left(), 80);
         drop(one);
         assert_eq!((budget.taken(), budget.taken_max()), (0, 100));
     }

@@ -11,7 +11,9 @@
 
 use std::str::from_utf8;
 
+use kvasir_keyspace::hash_value::Item;
 use kvasir_resp::number::{parse_c_double, parse_integer, write_double_shortest, write_integer};
+use kvasir_structures::listpack::Element;
 
 use crate::time::parse_timestamp_ms;
 
@@ -65,6 +67,25 @@ pub enum Cell<'a> {
     Int(i64),
     Float(f64),
     Text(&'a [u8]),
+}
+
+impl<'a> From<Item<'a>> for Cell<'a> {
+    fn from(item: Item<'a>) -> Cell<'a> {
+        match item {
+            Item::Int(int) => Cell::Int(int),
+            Item::Bytes(bytes) => Cell::Text(bytes),
+            Item::Shared(text) => Cell::Text(text),
+        }
+    }
+}
+
+impl<'a> From<Element<'a>> for Cell<'a> {
+    fn from(element: Element<'a>) -> Cell<'a> {
+        match element {
+            Element::Int(int) => Cell::Int(int),
+            Element::Bytes(bytes) => Cell::Text(bytes),
+        }
+    }
 }
 
 impl Cell<'_> {

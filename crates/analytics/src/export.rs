@@ -7,29 +7,32 @@
 //! client is so slow that memory is full, or pulls nothing for too long, the export is given up.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::snapshot::{Image, Sink};
-use kvasir_keyspace::value::{self, Object, Record};
+use kvasir_keyspace::value::{Object, Record};
 use kvasir_keyspace::view::Env;
 use kvasir_structures::locks::lock;
-use kvasir_structures::record::{Body, Record as OwnedRecord};
+use kvasir_structures::record::Record as OwnedRecord;
 
 use crate::budget::Share;
 use crate::ipc;
 use crate::rows::{BATCH_BYTES, Rows};
 use crate::selection::Selection;
 use crate::shape::Shape;
-use crate::turns::Turns;
-use crate::visit::Place;
+use crate::turns::{Shift, Turns};
+use crate::visit::{Place, cost_of};
 
 /// Rows that are filled at the same time: more threads than these share them.
 const FILLING: usize = 4;
 /// Messages that wait for the client before the thread stops visiting.
 const READY_BYTES_MAX: usize = 4 * BATCH_BYTES;
+/// What a batch takes on its way: its rows, and the message of them.
+const NEXT_BYTES: usize = 2 * BATCH_BYTES;
 /// How often a thread that has nothing to do looks whether its client is still there.
 const LOOK: Duration = Duration::from_millis(200);
 const MEMORY_FULL: &str = "analytics-memory is full: the reader is slower than what changes, or \
@@ -44,6 +47,8 @@ pub enum Answer {
     /// There is nothing more.
     End,
     Failed(String),
+    /// Another client reads the stream.
+    Taken,
 }
 
 /// Gets an answer for a client that waits; false if that waits no more.
@@ -139,7 +144,7 @@ impl Stream {
     pub fn pull(&self, client: u64, waiter: impl FnOnce() -> Waiter) -> Option<Answer> {
         let mut queue = self.queue();
         if *queue.reader.get_or_insert(client) != client {
-            return Some(Answer::Failed("another client reads this stream".into()));
+            return Some(Answer::Taken);
         }
         queue.last_pull = Instant::now();
         if let Some(failure) = queue.failure.clone() {
@@ -163,6 +168,11 @@ impl Stream {
         None
     }
 
+    /// From the first to the last of its slots; nothing if it has none.
+    pub fn slots(&self) -> Option<Range<u16>> {
+        Some(*self.slots.first()?..*self.slots.last()? + 1)
+    }
+
     /// Whether this client has begun to pull it.
     pub fn is_read_by(&self, client: u64) -> bool {
         self.queue().reader == Some(client)
@@ -178,6 +188,12 @@ impl Stream {
     /// Why it was given up, if it was.
     pub fn failure(&self) -> Option<String> {
         self.queue().failure.clone()
+    }
+
+    /// As [`Stream::failure`], if nobody has been told.
+    pub fn untold_failure(&self) -> Option<String> {
+        let queue = self.queue();
+        queue.failure.clone().filter(|_| !queue.is_over)
     }
 
     fn give_up(&self, why: String) {
@@ -246,27 +262,24 @@ impl Stream {
         self.forget_ready(&mut self.queue());
     }
 
-    /// Waits until the client has taken enough of what is ready.
+    /// Waits until the client has taken enough of what is ready for more to have room.
     fn wait_for_room(&self, patience: Duration) {
-        self.wait(patience, |queue| queue.ready_bytes < READY_BYTES_MAX);
+        self.wait(patience, |queue| {
+            let has_room = || self.share.left() >= NEXT_BYTES;
+            queue.ready_bytes == 0 || queue.ready_bytes < READY_BYTES_MAX && has_room()
+        });
     }
 
-    /// Waits for something that the client does; not for ever.
+    /// Waits for something that the client does; not for ever, and not if it was given up.
     fn wait(&self, patience: Duration, is_done: impl Fn(&Queue) -> bool) {
         let mut queue = self.queue();
-        while !is_done(&queue) && !queue.is_over {
+        while !is_done(&queue) && !queue.is_over && queue.failure.is_none() {
             if queue.waiter.is_none() && queue.last_pull.elapsed() >= patience {
-                let (has_failed, seconds) = (queue.failure.is_some(), patience.as_secs());
                 drop(queue);
-                if has_failed {
-                    return self.leave();
-                }
                 return self.give_up(format!(
-                    "the reader has pulled nothing for {seconds} s (analytics-reader-timeout)"
+                    "the reader has pulled nothing for {} s (analytics-reader-timeout)",
+                    patience.as_secs()
                 ));
-            }
-            if queue.failure.is_some() && !queue.is_complete {
-                return;
             }
             let waited = self.changed.wait_timeout(queue, LOOK);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -329,13 +342,16 @@ impl Stream {
     /// Makes rows of a large value, without any lock; waits for the client in between.
     fn take_picture(&self, record: &OwnedRecord<Object>, patience: Duration) {
         let Order { shape, env, .. } = &*self.order;
-        let mut rows = Rows::new(shape);
+        let (mut rows, mut shift) = (Rows::new(shape), Shift::new(&self.turns));
+        shift.next_piece();
         let mut full = |rows: Rows| {
+            shift.rest();
             let fits = self.charge(&rows);
             if fits {
                 self.make_message(&rows);
                 self.wait_for_room(patience);
             }
+            shift.next_piece();
             fits && !self.is_given_up.load(Relaxed)
         };
         let taken = rows.take(record.borrow(), (shape, env), &mut full);
@@ -413,14 +429,5 @@ impl Sink for Stream {
             return self.give_up(MEMORY_FULL.into());
         }
         lock(&self.large).push(record);
-    }
-}
-
-/// What a copy costs that shares its parts with the value.
-fn cost_of(record: &OwnedRecord<Object>) -> usize {
-    const PART: usize = 32;
-    match record.borrow().body() {
-        Body::Bytes(bytes) => bytes.len(),
-        Body::Object(_) => PART * value::part_count(record.borrow()),
     }
 }

@@ -63,7 +63,8 @@ impl Job {
         self.is_cancelled.store(true, Relaxed);
     }
 
-    pub fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Relaxed)
+    /// Fails if nobody wants it any more.
+    pub fn check(&self) -> Result<(), String> {
+        if self.is_cancelled.load(Relaxed) { Err("cancelled".into()) } else { Ok(()) }
     }
 }

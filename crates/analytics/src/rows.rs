@@ -1,6 +1,6 @@
 //! Rows made of records: one for a key, or one for each element of it.
 
-use kvasir_keyspace::hash_value::{Hash, Item};
+use kvasir_keyspace::hash_value::Hash;
 use kvasir_keyspace::list_value::List;
 use kvasir_keyspace::set_value::Set;
 use kvasir_keyspace::sorted_set_value::{Direction, SortedSet};
@@ -8,7 +8,6 @@ use kvasir_keyspace::stream_value::Held;
 use kvasir_keyspace::value::{Kind, Record, Tag, Text};
 use kvasir_keyspace::view::Env;
 use kvasir_structures::crc16;
-use kvasir_structures::listpack::Element;
 use kvasir_structures::quicklist::End;
 use kvasir_structures::stream::{Entry, StreamId};
 
@@ -18,16 +17,12 @@ use crate::shape::{Shape, Source};
 
 /// A batch is about as large: small objects travel together, and a reader holds few of them.
 pub const BATCH_BYTES: usize = 1 << 20;
-/// The memory of a batch is looked at after so many rows, or values of so many bytes.
-const ROWS_PER_LOOK: usize = 64;
 
 /// Rows that are gathered for a batch.
 pub struct Rows {
     columns: Vec<Column>,
     len: usize,
     misfits: u64,
-    /// Counts down to the next look at the size.
-    until_look: usize,
 }
 
 /// A value that does not fit its column's type.
@@ -57,7 +52,7 @@ enum Own<'r> {
 impl Rows {
     pub fn new(shape: &Shape) -> Rows {
         let columns = shape.columns.iter().map(|column| Column::new(column.data_type)).collect();
-        Rows { columns, len: 0, misfits: 0, until_look: ROWS_PER_LOOK }
+        Rows { columns, len: 0, misfits: 0 }
     }
 
     pub fn len(&self) -> usize {
@@ -103,13 +98,13 @@ impl Rows {
             Some(Kind::List) => {
                 let (list, mut index) = (List::of(record).expect(sound), 0);
                 list.visit_some(End::Head, 0, list.len(), |item| {
-                    way.member(of_hash(item), index, 0.0);
+                    way.member(Cell::from(item), index, 0.0);
                     index += 1;
                 });
             }
             Some(Kind::Set) => {
                 let set = Set::of(record).expect(sound);
-                set.for_each(|member| way.member(of_element(member), 0, 0.0));
+                set.for_each(|member| way.member(Cell::from(member), 0, 0.0));
             }
             Some(Kind::SortedSet) => {
                 let set = SortedSet::of(record).expect(sound);
@@ -144,15 +139,6 @@ impl Rows {
         self.len += 1;
         Ok(())
     }
-
-    fn is_full(&mut self, bytes: usize) -> bool {
-        self.until_look = self.until_look.saturating_sub(1 + bytes / 1024);
-        if self.until_look > 0 {
-            return false;
-        }
-        self.until_look = ROWS_PER_LOOK;
-        self.size_bytes() >= BATCH_BYTES
-    }
 }
 
 /// The rows of one record on their way.
@@ -175,7 +161,7 @@ impl Way<'_, '_> {
             return;
         }
         self.result = self.rows.add(self.shape, self.head, own).map(|()| true);
-        if self.rows.is_full(own.size_bytes()) {
+        if self.rows.size_bytes() >= BATCH_BYTES {
             let rows = std::mem::replace(self.rows, Rows::new(self.shape));
             if !(self.full)(rows) && self.result.is_ok() {
                 self.result = Ok(false);
@@ -185,16 +171,6 @@ impl Way<'_, '_> {
 }
 
 impl Own<'_> {
-    /// About as many bytes.
-    fn size_bytes(&self) -> usize {
-        match self {
-            Own::Value(text) | Own::Member { member: Cell::Text(text), .. } => text.len(),
-            Own::Hash(hash) => 64 * hash.len(),
-            Own::Entry { entry, .. } => 64 * entry.field_count(),
-            _ => 0,
-        }
-    }
-
     fn cell<'s>(&'s self, source: &Source, head: &'s Head<'_>) -> Cell<'s> {
         match (source, self) {
             (Source::Key, _) => Cell::Text(head.key),
@@ -206,11 +182,11 @@ impl Own<'_> {
             (Source::Index, Own::Member { index, .. }) => Cell::Int(*index),
             (Source::Score, Own::Member { score, .. }) => Cell::Float(*score),
             (Source::Id, Own::Entry { id, .. }) => Cell::Text(id),
-            (Source::Field(name), Own::Hash(hash)) => hash.get(name).map_or(Cell::Null, of_hash),
+            (Source::Field(name), Own::Hash(hash)) => hash.get(name).map_or(Cell::Null, Cell::from),
             (Source::Field(name), Own::Entry { entry, .. }) => {
                 let mut fields = entry.fields();
                 let found = fields.find(|(field, _)| field.is(name));
-                found.map_or(Cell::Null, |(_, value)| of_element(value))
+                found.map_or(Cell::Null, |(_, value)| Cell::from(value))
             }
             _ => Cell::Null,
         }
@@ -220,12 +196,12 @@ impl Own<'_> {
         match self {
             Own::Hash(hash) => {
                 let mut pairs = Vec::with_capacity(hash.len());
-                hash.for_each(|field, value| pairs.push((of_hash(field), of_hash(value))));
+                hash.for_each(|field, value| pairs.push((Cell::from(field), Cell::from(value))));
                 column.push_map(pairs.into_iter())
             }
             Own::Entry { entry, .. } => {
                 let pairs = entry.fields();
-                column.push_map(pairs.map(|(field, value)| (of_element(field), of_element(value))))
+                column.push_map(pairs.map(|(field, value)| (Cell::from(field), Cell::from(value))))
             }
             _ => {
                 column.push_null();
@@ -254,20 +230,5 @@ impl Misfit {
              another type, or ask for ONMISFIT NULL"
         );
         Misfit { text }
-    }
-}
-
-fn of_hash(item: Item<'_>) -> Cell<'_> {
-    match item {
-        Item::Int(int) => Cell::Int(int),
-        Item::Bytes(bytes) => Cell::Text(bytes),
-        Item::Shared(text) => Cell::Text(text),
-    }
-}
-
-fn of_element(element: Element<'_>) -> Cell<'_> {
-    match element {
-        Element::Int(int) => Cell::Int(int),
-        Element::Bytes(bytes) => Cell::Text(bytes),
     }
 }

@@ -10,6 +10,8 @@ use kvasir_structures::glob::{self, Case};
 
 /// Whether somebody may read a key.
 pub type MayRead = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+/// Whether the keys of a slot are to be seen.
+pub type Served = Box<dyn Fn(u16) -> bool + Send + Sync>;
 
 /// All that hold of a key.
 pub struct Selection {
@@ -20,6 +22,8 @@ pub struct Selection {
     /// `None`: all.
     pub keys: Option<HashSet<Vec<u8>>>,
     pub slots: Range<u16>,
+    /// `None`: all of these.
+    pub served: Option<Served>,
     /// `None`: every key.
     pub may_read: Option<MayRead>,
 }
@@ -28,7 +32,7 @@ impl Selection {
     /// All keys that somebody may read.
     pub fn all() -> Selection {
         let slots = 0..crc16::SLOTS;
-        Selection { kind: None, pattern: None, keys: None, slots, may_read: None }
+        Selection { kind: None, pattern: None, keys: None, slots, served: None, may_read: None }
     }
 
     /// Whether a key that is alive at the moment of `env` is wanted.
@@ -39,16 +43,22 @@ impl Selection {
             && self.pattern.as_ref().is_none_or(is_it)
             && self.keys.as_ref().is_none_or(|keys| keys.contains(key))
             && !record.expiry_ms().is_some_and(|ms| env.has_passed(ms))
+            && self.served.as_ref().is_none_or(|served| served(crc16::slot_of(key)))
             && self.may_read.as_ref().is_none_or(|may_read| may_read(key))
     }
 
     /// The slots that may have wanted keys, in order.
     pub fn slots_to_visit(&self) -> Vec<u16> {
-        let Some(keys) = &self.keys else { return self.slots.clone().collect() };
-        let slots = keys.iter().map(|key| crc16::slot_of(key));
-        let mut slots: Vec<u16> = slots.filter(|slot| self.slots.contains(slot)).collect();
+        let mut slots: Vec<u16> = match &self.keys {
+            None => self.slots.clone().collect(),
+            Some(keys) => {
+                let slots = keys.iter().map(|key| crc16::slot_of(key));
+                slots.filter(|slot| self.slots.contains(slot)).collect()
+            }
+        };
         slots.sort_unstable();
         slots.dedup();
+        slots.retain(|slot| self.served.as_ref().is_none_or(|served| served(*slot)));
         slots
     }
 }

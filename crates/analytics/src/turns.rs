@@ -3,6 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use kvasir_structures::locks::lock;
+use kvasir_structures::manners::Manners;
 
 /// `analytics-threads`: who works has one of so many turns.
 #[derive(Default)]
@@ -20,6 +21,13 @@ struct State {
 /// Ends with the turn.
 pub struct Turn<'a>(&'a Turns);
 
+/// Work in pieces, each within a turn; between two of them others come first.
+pub struct Shift<'a> {
+    turns: &'a Turns,
+    turn: Option<Turn<'a>>,
+    manners: Manners,
+}
+
 impl Turns {
     pub fn set_most(&self, most: usize) {
         lock(&self.state).most = most;
@@ -34,6 +42,24 @@ impl Turns {
         }
         state.taken += 1;
         Turn(self)
+    }
+}
+
+impl<'a> Shift<'a> {
+    pub fn new(turns: &'a Turns) -> Shift<'a> {
+        Shift { turns, turn: None, manners: Manners::default() }
+    }
+
+    /// Begins the next piece, when there is a turn for it.
+    pub fn next_piece(&mut self) {
+        self.rest();
+        self.manners.give_way();
+        self.turn = Some(self.turns.take());
+    }
+
+    /// Ends a piece.
+    pub fn rest(&mut self) {
+        self.turn = None;
     }
 }
 

@@ -27,6 +27,7 @@ pub fn each_key_used(
         // Whatever stands at the unit's place, as Valkey has it: what it denies must be denied.
         "georadius" | "georadiusbymember" => (READ, geo_store(args)),
         "migrate" => return migrate(spec, args, f),
+        name if name.starts_with("graph.") => return graph(args, f),
         _ => return each_key(spec, args, f),
     };
     if args.len() < 2 {
@@ -107,6 +108,28 @@ fn migrate(spec: &Spec, args: Args<'_>, mut f: impl FnMut(usize, KeyFlags)) -> R
     Ok(())
 }
 
+/// A graph's hash is read, and what is computed stored: behind these words, where they are options.
+/// What cannot be parsed fails when it runs, and has the keys in front of it.
+fn graph(args: Args<'_>, mut f: impl FnMut(usize, KeyFlags)) -> Result<(), NoKeys> {
+    let mut at = 1;
+    while at < args.len() {
+        let flags = match args[at].to_ascii_lowercase().as_slice() {
+            b"all" | b"weighted" => {
+                at += 1;
+                continue;
+            }
+            b"hash" => Some(READ),
+            b"store" | b"storehash" => Some(OVERWRITE),
+            _ => None,
+        };
+        if let Some(flags) = flags.filter(|_| at + 1 < args.len()) {
+            f(at + 1, flags);
+        }
+        at += 2;
+    }
+    Ok(())
+}
+
 fn is_keys(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"keys")
 }
@@ -157,6 +180,23 @@ mod tests {
         check("GEORADIUS k 1 2 3 km STORE a STOREDIST b", &[(1, READ), (9, OVERWRITE)]);
         check("GEORADIUSBYMEMBER k m 3 km ASC STORE", &[(1, READ)]);
         check("GEORADIUS k 1 2 3 STORE a", &[(1, READ), (6, OVERWRITE)]);
+    }
+
+    #[test]
+    fn keys_of_a_graph_stand_behind_its_options() {
+        const KEYS: &[KeySpec] = &[KeySpec::range(READ, 1, 0, 1)];
+        let spec = Spec { name: "graph.degree", keys: KEYS, ..Spec::BLANK };
+        for (call, expect) in [
+            ("GRAPH.DEGREE MATCH hash WEIGHTED TOP 1", vec![]),
+            ("GRAPH.DEGREE SEPARATORS hash HASH h ALL", vec![(4, READ)]),
+            ("GRAPH.DEGREE ALL HASH store STORE hash", vec![(3, READ), (5, OVERWRITE)]),
+            ("GRAPH.DEGREE HASH h STOREHASH", vec![(2, READ)]),
+        ] {
+            let (args, mut found): (ArgsBuf, _) = (call.split(' ').collect(), Vec::new());
+            let push = |arg, flags| found.push((arg, flags));
+            assert!(each_key_used(&spec, args.as_args(), push).is_ok());
+            assert_eq!(found, expect, "{call}");
+        }
     }
 
     #[test]

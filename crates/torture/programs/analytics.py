@@ -73,6 +73,12 @@ def others(client):
         {"__id": "1-1", "f": "v", "g": 1},
         {"__id": "2-1", "f": "w", "g": None},
     ]
+    (number,) = begin(client, "row:*", "hash")
+    rows = batches(client, number)
+    assert next(rows).num_rows > 0
+    rows.close()
+    while client.info("analytics")["exports_active"]:
+        pass
     table = export(client, keys=["list", "nosuch", "set"])
     assert sorted(table["__type"].to_pylist()) == ["list", "set"]
     try:

@@ -2,18 +2,23 @@
 
 use std::cmp::Ordering;
 
-use kvasir_keyspace::serial::{Reader, Value, Version, Writer, read_value};
+use kvasir_keyspace::serial::{Value, Version, Writer, seal, undump};
 use kvasir_keyspace::view::Env;
 use kvasir_resp::reply::Reply;
 
 use crate::column::Cell;
-use crate::graph::nodes::Nodes;
+use crate::graph::nodes::{Ids, Nodes};
 
 /// The count of a node that has none.
 pub const ABSENT: i64 = i64::MIN;
 /// Types of an RDB file: a sorted set with scores as doubles, a hash of pairs.
 const SORTED_SET: u8 = 5;
 const HASH: u8 = 4;
+
+/// What a pair of id and value takes in an answer, the id if it is an integer.
+const PAIR_BYTES: usize = 64;
+/// What a node takes in a value that is kept: as an element, and in the dump of it.
+const KEPT_BYTES: usize = 128;
 
 /// One value a node.
 pub enum Values {
@@ -125,13 +130,24 @@ impl Values {
         }
     }
 
-    /// A sorted set or a hash of all values; nothing where there are none.
-    pub fn to_value(&self, nodes: &Nodes, form: Form, env: &Env) -> Result<Option<Value>, String> {
+    /// About as many bytes as an answer about so many of the nodes takes to be made.
+    pub fn answer_bytes(nodes: &Nodes, count: usize) -> usize {
+        4 * nodes.len() + PAIR_BYTES * count + text_bytes(nodes, count)
+    }
+
+    /// As [`Values::answer_bytes`], for a value that is kept.
+    pub fn kept_bytes(nodes: &Nodes) -> usize {
+        KEPT_BYTES * nodes.len() + 2 * text_bytes(nodes, nodes.len())
+    }
+
+    /// A sorted set or a hash of all values as DUMP has it; nothing where there are none.
+    pub fn to_dump(&self, nodes: &Nodes, form: Form) -> Option<Vec<u8>> {
         let all = self.all(nodes);
         if all.is_empty() {
-            return Ok(None);
+            return None;
         }
         let mut writer = Writer::new(Version::REDIS_7_0);
+        writer.push(&[if form == Form::Hash { HASH } else { SORTED_SET }]);
         writer.number(all.len() as u64);
         for node in all {
             writer.string(&nodes.ids.id(node as usize).to_text());
@@ -142,11 +158,20 @@ impl Values {
                 (Form::SortedSet, _) => unreachable!("only those that have a value"),
             }
         }
-        let (bytes, kind) =
-            (writer.into_bytes(), if form == Form::Hash { HASH } else { SORTED_SET });
-        let mut reader = Reader::new(&bytes, env.text_len_max);
-        let value = read_value(kind, &mut reader, env);
-        value.map(Some).map_err(|error| format!("the ranks make no value: {error:?}"))
+        Some(seal(writer, Version::REDIS_7_0))
+    }
+}
+
+/// The value of a dump.
+pub fn to_value(dump: &[u8], env: &Env) -> Result<Value, String> {
+    undump(dump, env).map_err(|error| format!("the ranks make no value: {error:?}"))
+}
+
+/// What the ids of so many nodes take, if they are texts.
+fn text_bytes(nodes: &Nodes, count: usize) -> usize {
+    match &nodes.ids {
+        Ids::Integers(_) => 0,
+        Ids::Texts { bytes, .. } => bytes.len().div_ceil(nodes.len().max(1)) * count,
     }
 }
 

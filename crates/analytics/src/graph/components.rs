@@ -2,50 +2,65 @@
 
 use crate::graph::answer::Values;
 use crate::graph::gather::{Graph, no_memory};
-use crate::job::Job;
+use crate::graph::workers::{Workers, ranges};
 
-/// Bytes that a node takes: whom it belongs to, how many belong to it, its answer, its order.
-pub const NODE_BYTES: usize = 24;
+/// Bytes that a node takes at most: whom it belongs to, how many belong to it, its place in the
+/// order, whether it was met there, its place among the roots, its number, its component's size.
+pub const NODE_BYTES: usize = 4 + 8 + 4 + 1 + 4 + 8 + 8;
+/// Nodes that are looked at at once.
+const NODES_PER_PIECE: usize = 1 << 16;
 
 /// For each node the number of its component, from 0, the largest, on; those of one size in the
 /// order of their smallest ids. And how large each is.
-pub fn run(graph: &Graph, job: &Job) -> Result<(Values, Vec<u64>), String> {
-    let nodes = graph.nodes.len();
+pub fn run(graph: &Graph, workers: Workers<'_>) -> Result<(Values, Vec<u64>), String> {
+    let (nodes, job) = (graph.nodes.len(), workers.job);
     if !job.share.take(NODE_BYTES * nodes) {
         return Err(no_memory(job.share.bytes() + NODE_BYTES * nodes));
     }
-    job.begin("connecting", graph.edges.pieces().len() as u64);
+    job.begin("connecting", graph.edges.part_count() as u64);
     let mut owners: Vec<u32> = (0..nodes as u32).collect();
-    for piece in graph.edges.pieces() {
-        for (from, to) in &piece.ends {
-            let (one, other) = (find(&mut owners, *from), find(&mut owners, *to));
+    workers.each(graph.edges.parts(), |part| {
+        part.for_each(|from, to, _| {
+            let (one, other) = (find(&mut owners, from), find(&mut owners, to));
             owners[one.max(other) as usize] = one.min(other);
-        }
-        if job.is_cancelled() {
-            return Err("cancelled".into());
-        }
+        });
         job.step(1);
-    }
+    })?;
     let mut sizes = vec![0u64; nodes];
-    for node in 0..nodes as u32 {
-        sizes[find(&mut owners, node) as usize] += 1;
-    }
-    // By size; a stable sort keeps the order of the smallest ids.
-    let (mut roots, mut is_met) = (Vec::new(), vec![false; nodes]);
-    for node in graph.nodes.in_order() {
-        let root = find(&mut owners, node);
-        if !std::mem::replace(&mut is_met[root as usize], true) {
-            roots.push(root);
-        }
-    }
-    roots.sort_by_key(|root| std::cmp::Reverse(sizes[*root as usize]));
+    workers.each(ranges(nodes, NODES_PER_PIECE), |piece| {
+        piece.for_each(|node| sizes[find(&mut owners, node as u32) as usize] += 1);
+    })?;
+    let roots = roots(graph, &mut owners, &sizes, workers)?;
     let mut numbers = vec![0i64; nodes];
     for (number, root) in roots.iter().enumerate() {
         numbers[*root as usize] = number as i64;
     }
-    let number_of = |node: u32| numbers[find(&mut owners, node) as usize];
-    let values = (0..nodes as u32).map(number_of).collect();
-    Ok((Values::Counts(values), roots.iter().map(|root| sizes[*root as usize]).collect()))
+    workers.each(ranges(nodes, NODES_PER_PIECE), |piece| {
+        piece.for_each(|node| numbers[node] = numbers[find(&mut owners, node as u32) as usize]);
+    })?;
+    Ok((Values::Counts(numbers), roots.iter().map(|root| sizes[*root as usize]).collect()))
+}
+
+/// To whom all nodes belong, by size; those of one size in the order of their smallest ids.
+fn roots(
+    graph: &Graph,
+    owners: &mut [u32],
+    sizes: &[u64],
+    workers: Workers<'_>,
+) -> Result<Vec<u32>, String> {
+    let (mut order, mut roots, mut is_met) = (Vec::new(), Vec::new(), vec![false; owners.len()]);
+    workers.each([()], |()| order = graph.nodes.in_order())?;
+    workers.each(order.chunks(NODES_PER_PIECE), |nodes| {
+        for node in nodes {
+            let root = find(owners, *node);
+            if !std::mem::replace(&mut is_met[root as usize], true) {
+                roots.push(root);
+            }
+        }
+    })?;
+    // A stable sort keeps the order of the smallest ids.
+    roots.sort_by_key(|root| std::cmp::Reverse(sizes[*root as usize]));
+    Ok(roots)
 }
 
 /// To whom a node belongs; on the way each is given to the owner of its owner.

@@ -2,6 +2,8 @@
 
 /// Edges of one piece: 2 MiB, or 6 with weights.
 const PIECE: usize = 1 << 18;
+/// Edges that are gone through at once: some tenths of a millisecond.
+const PART: usize = 1 << 16;
 
 /// Edges, each from a node to a node.
 pub struct Edges {
@@ -11,10 +13,16 @@ pub struct Edges {
 }
 
 /// Some of them.
-pub struct Piece {
-    pub ends: Vec<(u32, u32)>,
+struct Piece {
+    ends: Vec<(u32, u32)>,
     /// One for each, or none at all.
-    pub weights: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+/// Some edges of a piece.
+pub struct Part<'a> {
+    ends: &'a [(u32, u32)],
+    weights: &'a [f64],
 }
 
 impl Edges {
@@ -48,26 +56,36 @@ impl Edges {
     }
 
     pub fn allocated_bytes(&self) -> usize {
-        self.pieces.len() * PIECE * if self.is_weighted { 16 } else { 8 }
+        Edges::bytes(self.len, self.is_weighted)
     }
 
-    pub fn pieces(&self) -> &[Piece] {
-        &self.pieces
+    /// What so many take.
+    pub fn bytes(edges: usize, are_weighted: bool) -> usize {
+        edges.next_multiple_of(PIECE) * if are_weighted { 16 } else { 8 }
     }
 
-    /// Calls `f` with every edge.
-    pub fn for_each(&self, mut f: impl FnMut(u32, u32)) {
-        for piece in &self.pieces {
-            piece.ends.iter().for_each(|(from, to)| f(*from, *to));
-        }
+    /// All edges, some at a time.
+    pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        self.pieces.iter().flat_map(|piece| {
+            let parts = piece.ends.chunks(PART).enumerate();
+            parts.map(|(index, ends)| {
+                let weights = piece.weights.chunks(PART).nth(index).unwrap_or_default();
+                Part { ends, weights }
+            })
+        })
     }
 
-    /// With every edge and its weight, which is 1 without weights.
-    pub fn for_each_weighted(&self, mut f: impl FnMut(u32, u32, f64)) {
-        for piece in &self.pieces {
-            for (index, (from, to)) in piece.ends.iter().enumerate() {
-                f(*from, *to, piece.weights.get(index).copied().unwrap_or(1.0));
-            }
+    /// How many parts there are.
+    pub fn part_count(&self) -> usize {
+        self.len.div_ceil(PART)
+    }
+}
+
+impl Part<'_> {
+    /// Calls `f` with every edge and its weight, which is 1 without weights.
+    pub fn for_each(&self, mut f: impl FnMut(u32, u32, f64)) {
+        for (index, (from, to)) in self.ends.iter().enumerate() {
+            f(*from, *to, self.weights.get(index).copied().unwrap_or(1.0));
         }
     }
 }

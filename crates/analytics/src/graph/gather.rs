@@ -19,7 +19,8 @@ use crate::graph::nodes::{Ids, NODES_MAX, Nodes};
 use crate::graph::source::{Listener, Source, integer_id};
 use crate::job::Job;
 use crate::selection::Selection;
-use crate::visit::Place;
+use crate::turns::Shift;
+use crate::visit::{Place, cost_of};
 
 /// Ids that are copied before they are given numbers.
 const RAW_IDS: usize = 1 << 15;
@@ -98,10 +99,11 @@ impl Listener for Raw {
     }
 }
 
-/// A graph that grows.
+/// A graph that grows, within turns.
 struct Builder<'j> {
     graph: Graph,
     job: &'j Job,
+    shift: Shift<'j>,
     /// Bytes that were taken for it.
     taken: usize,
     /// The node whose neighbours come.
@@ -123,6 +125,7 @@ impl Builder<'_> {
     }
 
     fn add(&mut self, raw: &Raw) -> Result<(), String> {
+        self.shift.next_piece();
         let (mut at, mut edge) = (0, 0);
         for count in &raw.counts {
             self.node(raw.ids.id(at))?;
@@ -133,6 +136,11 @@ impl Builder<'_> {
             }
             at += 1 + *count as usize;
         }
+        self.end_piece()
+    }
+
+    fn end_piece(&mut self) -> Result<(), String> {
+        self.shift.rest();
         self.charge()
     }
 
@@ -160,8 +168,13 @@ impl Listener for Builder<'_> {
             return Err("the graph has more than 4294967295 nodes or edges".into());
         }
         self.graph.edges.push(self.node, other, weight);
-        // A value of millions of neighbours takes its memory as it is read.
-        if self.graph.edges.len().is_multiple_of(RAW_IDS) { self.charge() } else { Ok(()) }
+        // A value of millions of neighbours takes memory and turns as it is read.
+        if self.graph.edges.len().is_multiple_of(RAW_IDS) {
+            self.end_piece()?;
+            self.job.check()?;
+            self.shift.next_piece();
+        }
+        Ok(())
     }
 }
 
@@ -195,7 +208,8 @@ impl Gather {
     ) -> Result<Graph, String> {
         let Source { has_integer_ids, is_weighted, .. } = self.source;
         let graph = Graph { nodes: Nodes::new(has_integer_ids), edges: Edges::new(is_weighted) };
-        let mut builder = Builder { graph, job: &self.job, taken: 0, node: 0 };
+        let shift = Shift::new(place.turns);
+        let mut builder = Builder { graph, job: &self.job, shift, taken: 0, node: 0 };
         let mut result = Ok(());
         if let Some(image) = image {
             let (slots, mut seen) = (self.selection.slots_to_visit(), 0);
@@ -220,9 +234,7 @@ impl Gather {
 
     /// Fails if anything has, or nobody wants the graph any more.
     fn check(&self) -> Result<(), String> {
-        if self.job.is_cancelled() {
-            return Err("cancelled".into());
-        }
+        self.job.check()?;
         lock(&self.failure).take().map_or(Ok(()), Err)
     }
 
@@ -234,8 +246,10 @@ impl Gather {
         }
         loop {
             let Some(record) = lock(&self.large).pop() else { return Ok(()) };
+            builder.shift.next_piece();
             self.source.read(record.borrow(), &self.env, builder)?;
-            builder.charge()?;
+            builder.end_piece()?;
+            self.job.share.give(cost_of(&record));
         }
     }
 
@@ -250,12 +264,14 @@ impl Gather {
             return Ok(());
         }
         let full = std::mem::replace(raw, Raw::new(&self.source));
-        let bytes = full.allocated_bytes();
-        if !self.job.share.take(bytes) {
-            return Err(no_memory(self.job.share.bytes()));
-        }
+        self.charge(full.allocated_bytes())?;
         lock(&self.full).push(full);
         Ok(())
+    }
+
+    fn charge(&self, bytes: usize) -> Result<(), String> {
+        let share = &self.job.share;
+        if share.take(bytes) { Ok(()) } else { Err(no_memory(share.bytes() + bytes)) }
     }
 
     pub fn is_wanted(&self, record: Record<'_>) -> bool {
@@ -285,8 +301,12 @@ impl Sink for Gather {
     }
 
     fn take_large(&self, _: DbIndex, record: OwnedRecord<Object>) {
-        if self.is_wanted(record.borrow()) {
-            lock(&self.large).push(record);
+        if !self.is_wanted(record.borrow()) {
+            return;
+        }
+        match self.charge(cost_of(&record)) {
+            Ok(()) => lock(&self.large).push(record),
+            Err(why) => self.fail(why),
         }
     }
 }

@@ -37,8 +37,10 @@ impl PageRank {
             return Err(no_memory(workers.job.share.bytes() + bytes + NODE_BYTES * nodes));
         }
         let mut leaving = vec![0f64; nodes];
-        graph.edges.for_each_weighted(|from, _, weight| leaving[from as usize] += weight);
-        let rows = Csr::new(nodes, &graph.edges, By::Target);
+        workers.each(graph.edges.parts(), |part| {
+            part.for_each(|from, _, weight| leaving[from as usize] += weight);
+        })?;
+        let rows = Csr::new(nodes, &graph.edges, By::Target, workers)?;
         let begins = |leaving: &f64| self.definition == Definition::B || *leaving > 0.0;
         let mut ranks: Vec<f64> =
             leaving.iter().map(|leaving| if begins(leaving) { 1.0 } else { 0.0 }).collect();

@@ -15,7 +15,6 @@ use kvasir_keyspace::sorted_set_value::{Direction, SortedSet};
 use kvasir_keyspace::value::{Kind, Record, Tag, Text};
 use kvasir_keyspace::view::Env;
 use kvasir_resp::number::{parse_c_double, parse_integer};
-use kvasir_structures::listpack::Element;
 use kvasir_structures::quicklist::End;
 
 use crate::column::Cell;
@@ -41,7 +40,7 @@ pub enum Place {
 pub enum TextForm {
     /// Any of these bytes, or several, stand between them.
     Separated(Vec<u8>),
-    /// Unsigned integers of so many bytes, little-endian.
+    /// Integers of so many bytes, little-endian: of 4 without a sign, of 8 with one.
     Packed(usize),
 }
 
@@ -100,17 +99,18 @@ impl Source {
         let mut result = Ok(());
         let mut tell = |id: Cell<'_>, weight: f64| {
             if result.is_ok() {
-                result = to.neighbour(id, weight);
+                let weight = if self.is_weighted { weight } else { 1.0 };
+                result = check_weight(id, weight).and_then(|()| to.neighbour(id, weight));
             }
         };
         match kind {
             Kind::Set => {
                 let set = Set::of(record).expect(sound);
-                set.for_each(|member| tell(of_element(member), 1.0));
+                set.for_each(|member| tell(Cell::from(member), 1.0));
             }
             Kind::List => {
                 let list = List::of(record).expect(sound);
-                list.visit_some(End::Head, 0, list.len(), |item| tell(of_item(item), 1.0));
+                list.visit_some(End::Head, 0, list.len(), |item| tell(Cell::from(item), 1.0));
             }
             Kind::SortedSet => {
                 let set = SortedSet::of(record).expect(sound);
@@ -119,15 +119,8 @@ impl Source {
                 });
             }
             Kind::Hash => {
-                let (hash, mut wrong) = (Hash::of(record, env).expect(sound), None);
-                hash.for_each(|field, value| match self.weight_of(value) {
-                    Some(weight) => tell(of_item(field), weight),
-                    None => wrong = Some(field),
-                });
-                if let Some(field) = wrong {
-                    let field = show(of_item(field));
-                    return Err(format!("{}: the weight of '{field}' is no number", name(record)));
-                }
+                let hash = Hash::of(record, env).expect(sound);
+                hash.for_each(|field, value| tell(Cell::from(field), self.weight_of(value)));
             }
             Kind::String => {
                 let text = Text::of(record).expect(sound).bytes();
@@ -138,12 +131,13 @@ impl Source {
         result.map_err(|why| format!("{}: {why}", name(record)))
     }
 
-    fn weight_of(&self, value: Item<'_>) -> Option<f64> {
+    /// What a field of a hash weighs; NaN if that is no number.
+    fn weight_of(&self, value: Item<'_>) -> f64 {
         match value {
-            _ if !self.is_weighted => Some(1.0),
-            Item::Int(int) => Some(int as f64),
-            Item::Bytes(bytes) => parse_c_double(bytes),
-            Item::Shared(text) => parse_c_double(text),
+            _ if !self.is_weighted => 1.0,
+            Item::Int(int) => int as f64,
+            Item::Bytes(bytes) => parse_c_double(bytes).unwrap_or(f64::NAN),
+            Item::Shared(text) => parse_c_double(text).unwrap_or(f64::NAN),
         }
     }
 
@@ -152,12 +146,12 @@ impl Source {
         hash.for_each(|field, value| {
             if result.is_ok() {
                 let read = |text: &[u8]| {
-                    to.node(of_item(field))?;
+                    to.node(Cell::from(field))?;
                     self.read_text(text, to)
                 };
                 result = value.with_bytes(read);
                 if let Err(why) = &mut result {
-                    *why = format!("field '{}': {why}", show(of_item(field)));
+                    *why = format!("field '{}': {why}", show(Cell::from(field)));
                 }
             }
         });
@@ -186,6 +180,13 @@ impl Source {
     }
 }
 
+/// Others would leave nodes with ranks that are no numbers.
+fn check_weight(id: Cell<'_>, weight: f64) -> Result<(), String> {
+    let is_one = (0.0..=f64::MAX).contains(&weight);
+    let wrong = || format!("the weight of '{}' is no finite number from 0 on", show(id));
+    is_one.then_some(()).ok_or_else(wrong)
+}
+
 /// An id as an integer.
 pub fn integer_id(id: Cell<'_>) -> Result<i64, String> {
     let int = match id {
@@ -203,19 +204,4 @@ fn show(cell: Cell<'_>) -> String {
 
 fn name(record: Record<'_>) -> String {
     format!("key '{}'", show(Cell::Text(record.key())))
-}
-
-fn of_item(item: Item<'_>) -> Cell<'_> {
-    match item {
-        Item::Int(int) => Cell::Int(int),
-        Item::Bytes(bytes) => Cell::Text(bytes),
-        Item::Shared(text) => Cell::Text(text),
-    }
-}
-
-fn of_element(element: Element<'_>) -> Cell<'_> {
-    match element {
-        Element::Int(int) => Cell::Int(int),
-        Element::Bytes(bytes) => Cell::Text(bytes),
-    }
 }

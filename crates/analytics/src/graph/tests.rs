@@ -1,7 +1,7 @@
 //! What is computed of small random graphs, beside computations that are obviously right.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::budget::Budget;
 use crate::column::Cell;
@@ -39,10 +39,16 @@ fn graph(pairs: &Pairs) -> Graph {
     Graph { nodes, edges }
 }
 
-fn job(bytes: usize) -> Job {
+pub fn job(bytes: usize) -> Job {
     let budget = Arc::new(Budget::default());
     budget.set_max(bytes);
     Job::new((1, 1), "test", budget.share())
+}
+
+/// Who computes for a job by one thread.
+fn alone(job: &Job) -> Workers<'_> {
+    static TURNS: LazyLock<Turns> = LazyLock::new(Turns::default);
+    Workers { job, turns: &TURNS, threads: 1 }
 }
 
 /// Ids with their values.
@@ -109,7 +115,7 @@ fn components_are_what_edges_join() {
     for seed in 0..20 {
         let pairs = random_pairs(seed, 60, 30);
         let (graph, job) = (graph(&pairs), job(1 << 30));
-        let (values, sizes) = components::run(&graph, &job).unwrap();
+        let (values, sizes) = components::run(&graph, alone(&job)).unwrap();
         let ours = by_id(&graph, &values);
         // Labels that spread until nothing changes.
         let mut labels: BTreeMap<i64, i64> = ours.keys().map(|node| (*node, *node)).collect();
@@ -137,7 +143,7 @@ fn distances_grow_by_one_along_edges() {
     for (seed, direction) in [(1, Direction::Out), (2, Direction::In), (3, Direction::Both)] {
         let pairs = random_pairs(seed, 50, 60);
         let (graph, job) = (graph(&pairs), job(1 << 30));
-        let (values, reached) = bfs::run(&graph, (0, direction, i64::MAX), &job).unwrap();
+        let (values, reached) = bfs::run(&graph, (0, direction, i64::MAX), alone(&job)).unwrap();
         let Cell::Int(root) = graph.nodes.ids.id(0) else { panic!("an integer") };
         let mut plain: BTreeMap<i64, f64> = [(root, 0.0)].into();
         for distance in 1..50 {
@@ -185,10 +191,10 @@ fn triangles_and_degrees_are_counted() {
             }
         }
     }
-    let (values, triangles) = triangles::run(&graph, &job).unwrap();
+    let (values, triangles) = triangles::run(&graph, alone(&job)).unwrap();
     assert!(sum > 10);
     assert_eq!((by_id(&graph, &values), triangles), (plain, sum));
-    let degrees = degree::run(&graph, Direction::Both, &job).unwrap();
+    let degrees = degree::run(&graph, Direction::Both, alone(&job)).unwrap();
     assert_eq!(degrees.sum(), 300.0);
     let first = degrees.first(&graph.nodes, 3, First::Greatest);
     let all = degrees.first(&graph.nodes, usize::MAX, First::Greatest);
@@ -198,12 +204,21 @@ fn triangles_and_degrees_are_counted() {
 #[test]
 fn what_does_not_fit_is_refused_and_what_is_not_wanted_ends() {
     let pairs = random_pairs(5, 50, 100);
-    assert!(components::run(&graph(&pairs), &job(100)).is_err_and(|why| why.contains("memory")));
-    assert!(triangles::run(&graph(&pairs), &job(100)).is_err());
-    let (turns, job) = (Turns::default(), job(1 << 30));
+    let small = job(100);
+    let failed = components::run(&graph(&pairs), alone(&small)).err().unwrap();
+    assert!(failed.contains("memory"), "{failed}");
+    assert!(triangles::run(&graph(&pairs), alone(&small)).is_err());
+    let (job, graph) = (job(1 << 30), graph(&pairs));
     job.cancel();
-    let workers = Workers { job: &job, turns: &turns, threads: 2 };
+    let workers = alone(&job);
+    for failed in [
+        bfs::run(&graph, (0, Direction::Out, 9), workers).err(),
+        components::run(&graph, workers).err(),
+        degree::run(&graph, Direction::Out, workers).err(),
+        triangles::run(&graph, workers).err(),
+    ] {
+        assert_eq!(failed.as_deref(), Some("cancelled"));
+    }
     let page_rank = PageRank { iterations: 9, damping: 0.85, definition: Definition::B };
-    assert!(page_rank.run(graph(&pairs), workers).is_err_and(|why| why == "cancelled"));
-    assert!(bfs::run(&graph(&pairs), (0, Direction::Out, 9), &job).is_err());
+    assert_eq!(page_rank.run(graph, workers).err().as_deref(), Some("cancelled"));
 }

@@ -1,14 +1,14 @@
 //! Several threads for one computation: pieces of work that any of them takes.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::thread;
 
 use kvasir_structures::locks::lock;
-use kvasir_structures::manners::Manners;
 
 use crate::graph::csr::Csr;
 use crate::job::Job;
-use crate::turns::Turns;
+use crate::turns::{Shift, Turns};
 
 /// Edges of a piece: some tenths of a millisecond.
 const PIECE_EDGES: usize = 1 << 16;
@@ -30,14 +30,12 @@ impl Workers<'_> {
     ) -> Result<(), String> {
         let pieces = Mutex::new(pieces);
         let run = || {
-            let mut manners = Manners::default();
-            loop {
-                let piece = lock(&pieces).next();
-                let Some(piece) = piece.filter(|_| !self.job.is_cancelled()) else { return };
-                let turn = self.turns.take();
+            let mut shift = Shift::new(self.turns);
+            while self.job.check().is_ok() {
+                let Some(piece) = lock(&pieces).next() else { return };
+                shift.next_piece();
                 work(piece);
-                drop(turn);
-                manners.give_way();
+                shift.rest();
             }
         };
         thread::scope(|scope| {
@@ -48,8 +46,28 @@ impl Workers<'_> {
             }
             run();
         });
-        if self.job.is_cancelled() { Err("cancelled".into()) } else { Ok(()) }
+        self.job.check()
     }
+
+    /// As [`Workers::run`], by this thread alone, one piece behind the other.
+    pub fn each<T>(
+        self,
+        pieces: impl IntoIterator<Item = T>,
+        mut work: impl FnMut(T),
+    ) -> Result<(), String> {
+        let mut shift = Shift::new(self.turns);
+        for piece in pieces {
+            self.job.check()?;
+            shift.next_piece();
+            work(piece);
+        }
+        Ok(())
+    }
+}
+
+/// All numbers below `count`, some at a time.
+pub fn ranges(count: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..count).step_by(size).map(move |first| first..(first + size).min(count))
 }
 
 /// How many nodes each piece has, so that all have about as many edges.

@@ -30,11 +30,11 @@ pub fn dump(record: Record<'_>) -> Vec<u8> {
     let mut writer = Writer::new(version);
     write_type(record, &mut writer);
     write_body(record, &mut writer);
-    with_footer(writer, version)
+    seal(writer, version)
 }
 
-/// Ends a payload.
-pub(super) fn with_footer(mut writer: Writer, version: Version) -> Vec<u8> {
+/// Ends a payload with its footer.
+pub fn seal(mut writer: Writer, version: Version) -> Vec<u8> {
     writer.push(&version.0.to_le_bytes());
     let mut payload = writer.into_bytes();
     let checksum = crc64::update(0, &payload);

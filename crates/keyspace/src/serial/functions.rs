@@ -7,7 +7,7 @@
 //! | 2 | version, little endian |
 //! | 8 | CRC64 of all before it, little endian |
 
-use super::dump::{split_footer, with_footer};
+use super::dump::{seal, split_footer};
 use super::{Reader, Version, Writer};
 
 const LIBRARY: u8 = 245;
@@ -19,7 +19,7 @@ pub fn dump<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
         writer.push(&[LIBRARY]);
         writer.string(code);
     }
-    with_footer(writer, Version::REDIS_7_0)
+    seal(writer, Version::REDIS_7_0)
 }
 
 /// The code of each library of a payload, or what Redis says of one that is none.

@@ -37,7 +37,7 @@ mod write;
 
 use kvasir_structures::record::{NewBody, Record as OwnedRecord};
 
-pub use dump::{DumpError, dump, undump};
+pub use dump::{DumpError, dump, seal, undump};
 pub use read::{Reader, SerialError};
 pub use skip::skip_value;
 pub use write::Writer;

@@ -22,11 +22,21 @@ use crate::store::Store;
 /// Streams at the same time, of all exports: each has an image that writers look at.
 pub const STREAMS_MAX: usize = 64;
 
+/// Failures that are kept for readers who come late.
+const FAILURES_MAX: usize = 64;
+
 /// A stream, and who has begun it.
 pub struct Export {
     pub stream: Arc<Stream>,
     pub client: u64,
     user: Vec<u8>,
+}
+
+/// Why a stream was given up whose reader has not been told.
+pub struct Failure {
+    id: u64,
+    user: Vec<u8>,
+    why: String,
 }
 
 const NO_SUCH: Error = Error::fixed("ERR no such export: it has ended, or is another user's");
@@ -46,12 +56,11 @@ impl Analytics {
             let text = format!("ERR there are no more than {STREAMS_MAX} streams at a time");
             return Err(Error::new(text));
         }
-        let (order, slots) = (Arc::new(order), order_slots(count));
-        let streams = slots.iter().map(|range| {
-            let wanted = order.selection.slots_to_visit();
-            let wanted = wanted.into_iter().filter(|slot| range.contains(slot)).collect();
+        let order = Arc::new(order);
+        let wanted = order.selection.slots_to_visit();
+        let streams = parts(&wanted, count).map(|slots| {
             let memory = (self.budget.share(), Arc::clone(&self.turns));
-            Stream::new(self.new_id(), Arc::clone(&order), wanted, memory).map(Arc::new)
+            Stream::new(self.new_id(), Arc::clone(&order), slots.to_vec(), memory).map(Arc::new)
         });
         let Some(streams) = streams.collect::<Option<Vec<_>>>() else {
             let text = format!(
@@ -61,24 +70,29 @@ impl Analytics {
             );
             return Err(Error::new(text));
         };
-        let mut ids = Vec::new();
-        for (stream, slots) in streams.into_iter().zip(slots) {
+        let mut begun: Vec<Arc<Export>> = Vec::new();
+        for stream in streams {
             let sink: Arc<dyn Sink> = Arc::clone(&stream) as Arc<dyn Sink>;
-            let image = snapshot::cut_one(&store.keyspace, pass, db, &sink, slots);
-            ids.push(stream.id);
+            let cut = |slots| snapshot::cut_one(&store.keyspace, pass, db, &sink, slots);
+            let image = stream.slots().and_then(cut);
             let export = Arc::new(Export { stream, client, user: user.to_vec() });
             lock(&self.exports).push(Arc::clone(&export));
             self.stats.exports.fetch_add(1, Relaxed);
-            let images: Vec<Arc<Image>> = image.iter().map(Arc::clone).collect();
-            let (leaving, run) = (Arc::clone(&export), move || self.run(store, &export, image));
+            begun.push(Arc::clone(&export));
+            let own = image.clone();
+            let run = move || self.run(store, &export, own);
             if let Err(error) = std::thread::Builder::new().name("export".into()).spawn(run) {
                 warning!("can't start a thread for an export error={error}");
-                snapshot::end(&store.keyspace, pass, &images);
-                lock(&self.exports).retain(|one| !Arc::ptr_eq(one, &leaving));
+                snapshot::end(&store.keyspace, pass, image.as_slice());
+                if let Some(last) = begun.pop() {
+                    lock(&self.exports).retain(|one| !Arc::ptr_eq(one, &last));
+                }
+                // Nobody knows their ids.
+                begun.iter().for_each(|export| export.stream.leave());
                 return Err(Error::fixed("ERR can't start a thread for the export"));
             }
         }
-        Ok(ids)
+        Ok(begun.iter().map(|export| export.stream.id).collect())
     }
 
     fn run(&self, store: &'static Store, export: &Arc<Export>, image: Option<Arc<Image>>) {
@@ -87,9 +101,13 @@ impl Analytics {
         let patience = Duration::from_secs(store.config().analytics.reader_timeout);
         let place = Place { keyspace: &store.keyspace, gate: store.gate, turns: &self.turns };
         stream.run(place, image.as_deref(), patience, || {
-            let ended: Vec<Arc<Image>> = image.iter().map(Arc::clone).collect();
-            snapshot::end(&store.keyspace, &mut store.gate.exclusive(), &ended);
+            snapshot::end(&store.keyspace, &mut store.gate.exclusive(), image.as_slice());
         });
+        if let Some(why) = stream.untold_failure() {
+            let mut failures = lock(&self.failures);
+            failures.truncate(FAILURES_MAX - 1);
+            failures.push_front(Failure { id: stream.id, user: export.user.clone(), why });
+        }
         lock(&self.exports).retain(|one| !Arc::ptr_eq(one, export));
         self.stats.rows.fetch_add(stream.rows.load(Relaxed), Relaxed);
         self.stats.bytes.fetch_add(stream.bytes.load(Relaxed), Relaxed);
@@ -107,6 +125,13 @@ impl Analytics {
         found.cloned().ok_or(NO_SUCH)
     }
 
+    /// Why a stream was given up, told once.
+    fn take_failure(&self, id: u64, user: &[u8]) -> Option<String> {
+        let mut failures = lock(&self.failures);
+        let at = failures.iter().position(|failure| failure.id == id && failure.user == user)?;
+        failures.remove(at).map(|failure| failure.why)
+    }
+
     /// The next message of a stream; `None` if the ticket's call is to wait for it.
     pub fn pull(
         &self,
@@ -114,7 +139,11 @@ impl Analytics {
         (id, user): (u64, &[u8]),
         ticket: &Arc<Ticket>,
     ) -> Result<Option<Answer>, Error> {
-        let export = self.find(id, user)?;
+        let export = match (self.find(id, user), self.take_failure(id, user)) {
+            (Ok(export), _) => export,
+            (Err(_), Some(why)) => return Ok(Some(Answer::Failed(why))),
+            (Err(error), None) => return Err(error),
+        };
         let waiter = || -> Box<dyn FnOnce(Answer) -> bool + Send> {
             let ticket = Arc::clone(ticket);
             Box::new(move |answer| {
@@ -128,7 +157,9 @@ impl Analytics {
 
     /// EXPORT END.
     pub fn end_export(&self, id: u64, user: &[u8]) -> Result<(), Error> {
-        self.find(id, user)?.stream.leave();
+        if self.take_failure(id, user).is_none() {
+            self.find(id, user)?.stream.leave();
+        }
         Ok(())
     }
 
@@ -146,13 +177,13 @@ pub fn write(answer: Answer, reply: &mut Reply) {
     match answer {
         Answer::Message(bytes) => reply.bulk_shared(bytes),
         Answer::End => reply.null(),
+        Answer::Taken => reply.error("ERR another client reads this stream"),
         Answer::Failed(why) => reply.error(&format!("ERR the export was given up: {why}")),
     }
 }
 
-/// All slots in so many ranges.
-fn order_slots(count: usize) -> Vec<std::ops::Range<u16>> {
-    const SLOTS: usize = kvasir_structures::crc16::SLOTS as usize;
-    let start = |index: usize| (index * SLOTS / count) as u16;
-    (0..count).map(|index| start(index)..start(index + 1)).collect()
+/// Slots in so many parts, some of which have none if there are too few.
+fn parts(slots: &[u16], count: usize) -> impl Iterator<Item = &[u16]> {
+    let start = move |index: usize| index * slots.len() / count;
+    (0..count).map(move |index| &slots[start(index)..start(index + 1)])
 }

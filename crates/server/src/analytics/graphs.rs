@@ -9,10 +9,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use kvasir_analytics::column::Cell;
-use kvasir_analytics::graph::answer::{First, Form, Total, Values};
+use kvasir_analytics::graph::answer::{First, Form, Total, Values, to_value};
 use kvasir_analytics::graph::bfs::{self, Direction};
 use kvasir_analytics::graph::estimate::estimate;
-use kvasir_analytics::graph::gather::{Gather, Graph};
+use kvasir_analytics::graph::gather::{Gather, Graph, no_memory};
 use kvasir_analytics::graph::nodes::{Ids, Nodes};
 use kvasir_analytics::graph::page_rank::{self, PageRank};
 use kvasir_analytics::graph::source::{Source, integer_id};
@@ -23,8 +23,7 @@ use kvasir_analytics::selection::Selection;
 use kvasir_analytics::visit::Place;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::serial;
-use kvasir_keyspace::snapshot::{self, Image, Sink};
+use kvasir_keyspace::snapshot::{self, Sink};
 use kvasir_keyspace::view::Env;
 use kvasir_reactor::thread as reactor_thread;
 use kvasir_resp::reply::Reply;
@@ -71,17 +70,6 @@ pub enum Delivery {
 }
 
 impl What {
-    /// The command.
-    pub fn name(&self) -> &'static str {
-        match self {
-            What::PageRank(_) => "graph.pagerank",
-            What::Components => "graph.connected",
-            What::Bfs { .. } => "graph.bfs",
-            What::Degree(_) => "graph.degree",
-            What::Triangles => "graph.triangles",
-        }
-    }
-
     /// Bytes that it takes of each node and of each edge beside the graph.
     fn bytes(&self, is_weighted: bool) -> (usize, usize) {
         let row = if is_weighted { 12 } else { 4 };
@@ -98,7 +86,7 @@ impl What {
 
 /// What was computed.
 struct Computed {
-    graph: Graph,
+    nodes: Nodes,
     values: Values,
     first: First,
     totals: Vec<(&'static str, Total)>,
@@ -107,15 +95,20 @@ struct Computed {
 }
 
 impl Analytics {
-    /// A job of a client, unless there are too many.
-    pub fn new_job(&self, store: &Store, client: u64, what: &What) -> Result<Arc<Job>, Error> {
+    /// A job of a client, which has called `name`, unless there are too many.
+    pub fn new_job(
+        &self,
+        store: &Store,
+        client: u64,
+        name: &'static str,
+    ) -> Result<Arc<Job>, Error> {
         self.obey(&store.config());
         let mut jobs = lock(&self.jobs);
         if jobs.all.len() >= JOBS_MAX {
             let text = format!("ERR there are no more than {JOBS_MAX} graphs at a time");
             return Err(Error::new(text));
         }
-        let job = Job::new((self.new_id(), client), what.name(), self.budget.share());
+        let job = Job::new((self.new_id(), client), name, self.budget.share());
         let job = Arc::new(job);
         jobs.all.push(Arc::clone(&job));
         Ok(job)
@@ -172,9 +165,7 @@ impl Analytics {
     ) -> Result<(), String> {
         let mut jobs = lock(&self.jobs);
         while !jobs.all.first().is_some_and(|first| Arc::ptr_eq(first, job)) {
-            if job.is_cancelled() {
-                return Err("cancelled".into());
-            }
+            job.check()?;
             let waited = self.changed.wait_timeout(jobs, LOOK);
             jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -213,8 +204,14 @@ impl Analytics {
             reply.bulk(name.as_bytes());
             total.write(&mut reply);
         }
+        // Of what was taken until now, as much is left.
+        let sizes = computed.sizes.as_ref().map_or(0, Vec::len);
+        job.share.keep(computed.nodes.allocated_bytes() + 8 * (computed.nodes.len() + sizes));
+        let turn = self.turns.take();
+        deliver(store, (job, ticket), computed, (db, &env), delivery, (reply, fence))?;
+        drop(turn);
         self.stats.graphs.fetch_add(1, Relaxed);
-        deliver(store, ticket, computed, (db, &env), delivery, (reply, fence))
+        Ok(())
     }
 
     /// Refuses what will not fit, before it begins.
@@ -253,10 +250,7 @@ impl Analytics {
         let image = snapshot::cut_one(keyspace, &mut pass, db, &sink, slots);
         let fence = if keyspace.log.is_open() { keyspace.log.end() } else { 0 };
         drop(pass);
-        let end = || {
-            let images: Vec<Arc<Image>> = image.iter().map(Arc::clone).collect();
-            snapshot::end(keyspace, &mut store.gate.exclusive(), &images);
-        };
+        let end = || snapshot::end(keyspace, &mut store.gate.exclusive(), image.as_slice());
         let place = Place { keyspace, gate: store.gate, turns: &self.turns };
         gather.run(place, image.as_deref(), end).map(|graph| (graph, fence))
     }
@@ -264,10 +258,14 @@ impl Analytics {
 
 fn run(what: What, graph: Graph, workers: Workers<'_>) -> Result<Computed, String> {
     let count = |name, count| (name, Total::Count(count));
-    let computed =
-        |graph, values, first, totals| Computed { graph, values, first, totals, sizes: None };
+    let computed = |Graph { nodes, .. }, values, first, totals| Computed {
+        nodes,
+        values,
+        first,
+        totals,
+        sizes: None,
+    };
     let greatest = First::Greatest;
-    let job = workers.job;
     Ok(match what {
         What::PageRank(page_rank) => {
             let (graph, values) = page_rank.run(graph, workers)?;
@@ -278,21 +276,21 @@ fn run(what: What, graph: Graph, workers: Workers<'_>) -> Result<Computed, Strin
             computed(graph, values, greatest, totals)
         }
         What::Components => {
-            let (values, sizes) = components::run(&graph, job)?;
+            let (values, sizes) = components::run(&graph, workers)?;
             let totals = vec![count("components", sizes.len() as u64)];
             Computed { sizes: Some(sizes), ..computed(graph, values, First::Least, totals) }
         }
         What::Bfs { root, direction, depth_max } => {
             let found = find_node(&graph.nodes, &root)?;
-            let (values, reached) = bfs::run(&graph, (found, direction, depth_max), job)?;
+            let (values, reached) = bfs::run(&graph, (found, direction, depth_max), workers)?;
             computed(graph, values, First::Least, vec![count("reached", reached)])
         }
         What::Degree(direction) => {
-            let values = degree::run(&graph, direction, job)?;
+            let values = degree::run(&graph, direction, workers)?;
             computed(graph, values, greatest, Vec::new())
         }
         What::Triangles => {
-            let (values, triangles) = triangles::run(&graph, job)?;
+            let (values, triangles) = triangles::run(&graph, workers)?;
             computed(graph, values, greatest, vec![count("triangles", triangles)])
         }
     })
@@ -309,13 +307,21 @@ fn find_node(nodes: &Nodes, root: &[u8]) -> Result<u32, String> {
 /// Tells who asked, or has the ranks kept.
 fn deliver(
     store: &'static Store,
-    ticket: &Arc<Ticket>,
+    (job, ticket): (&Job, &Arc<Ticket>),
     computed: Computed,
     (db, env): (DbIndex, &Env),
     delivery: Delivery,
     (mut reply, fence): (Reply, u64),
 ) -> Result<(), String> {
-    let Computed { graph, values, first, sizes, .. } = computed;
+    let Computed { nodes, values, first, sizes, .. } = computed;
+    let bytes = match &delivery {
+        Delivery::Top(most) => Values::answer_bytes(&nodes, nodes.len().min(*most)),
+        Delivery::All => Values::answer_bytes(&nodes, nodes.len()),
+        Delivery::Store { .. } => Values::kept_bytes(&nodes),
+    };
+    if !job.share.take(bytes) {
+        return Err(no_memory(job.share.bytes() + bytes));
+    }
     match (delivery, sizes) {
         (Delivery::Top(most), Some(sizes)) => {
             reply.bulk(b"result");
@@ -328,26 +334,23 @@ fn deliver(
         }
         (Delivery::Top(most), None) => {
             reply.bulk(b"result");
-            values.write(&graph.nodes, &values.first(&graph.nodes, most, first), &mut reply);
+            values.write(&nodes, &values.first(&nodes, most, first), &mut reply);
         }
         (Delivery::All, _) => {
             reply.bulk(b"result");
-            values.write(&graph.nodes, &values.all(&graph.nodes), &mut reply);
+            values.write(&nodes, &values.all(&nodes), &mut reply);
         }
         (Delivery::Store { key, form }, _) => {
-            let value = values.to_value(&graph.nodes, form, env)?;
-            let (count, mut dump) = (values.present(), None);
-            let record = value.map(|value| {
-                let record = value.into_record(&key, None);
-                let log = store.keyspace.log.is_open();
-                dump = log.then(|| serial::dump(record.borrow()));
-                record
+            let kept = values.to_dump(&nodes, form).map(|dump| {
+                let value = to_value(&dump, env)?;
+                Ok::<_, String>((value.into_record(&key, None), dump))
             });
+            let (kept, count) = (kept.transpose()?, values.present());
             reply.bulk(b"stored");
             let claimed = Arc::clone(ticket);
             let claim = Box::new(move || claimed.claim());
             let caller = ticket.caller;
-            let ranks = Ranks { caller, claim, db, key, record, dump, reply, count, fence };
+            let ranks = Ranks { caller, claim, db, key, kept, reply, count, fence };
             store.send(ticket.caller.worker, Message::Ranks(Box::new(ranks)));
             return Ok(());
         }

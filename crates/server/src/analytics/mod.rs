@@ -6,6 +6,7 @@ pub mod exports;
 pub mod graphs;
 pub mod ticket;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -15,7 +16,7 @@ use kvasir_analytics::turns::Turns;
 use kvasir_config::Config;
 use kvasir_structures::locks::lock;
 
-use exports::Export;
+use exports::{Export, Failure};
 
 /// What all workers see of analytics.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub struct Analytics {
     pub budget: Arc<Budget>,
     pub turns: Arc<Turns>,
     exports: Mutex<Vec<Arc<Export>>>,
+    /// The latest first.
+    failures: Mutex<VecDeque<Failure>>,
     jobs: Mutex<Jobs>,
     /// A graph has ended, so the next may begin.
     changed: Condvar,

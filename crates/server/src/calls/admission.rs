@@ -64,11 +64,17 @@ pub fn check(
         check_stale(scene.shared, &scene.core.config)?;
     }
     if entry.spec.flags.contains(Flags::WRITE) {
-        saving.check_write(scene.shared)?;
-        scene.shared.aof.check_write()?;
-        check_replicas(scene.shared, &scene.core.config, scene.core.env.now_ms)?;
+        check_write(scene.shared, &scene.core.config, scene.core.env.now_ms)?;
     }
     Ok(route)
+}
+
+/// Fails if nothing may be written, as far as the disk and replicas are concerned.
+#[inline]
+pub fn check_write(shared: &Shared, config: &Config, now_ms: u64) -> Result<(), Error> {
+    shared.saving.check_write(shared)?;
+    shared.aof.check_write()?;
+    check_replicas(shared, config, now_ms)
 }
 
 /// Fails if no client may write: to a replica, or while fewer replicas follow than are wanted.

@@ -3,6 +3,7 @@
 //! Where all keys are in one slot of this node's, that is one load. In a slot that moves it depends
 //! on whether its keys are here, so such a call runs as a session, which looks while it holds them.
 
+use kvasir_analytics::selection::Served;
 use kvasir_cluster::view::Place;
 use kvasir_config::cluster::Endpoint;
 use kvasir_keyspace::error::Error;
@@ -58,6 +59,11 @@ impl Wish {
             is_pubsub: spec.flags.contains(Flags::PUBSUB),
             is_tls: connection.wire.tls.is_some(),
         }
+    }
+
+    /// Of a write that was prepared while its client waited.
+    pub fn late(is_tls: bool) -> Wish {
+        Wish { asks: false, reads_replicas: false, writes: true, is_pubsub: false, is_tls }
     }
 }
 
@@ -177,6 +183,20 @@ pub fn route_slot(shared: &Shared, node: &Node, slot: u16, wish: Wish) -> Result
             }
         }
     }
+}
+
+/// Whose keys a call may see that names none: in a cluster, those that this node or its primary
+/// has; what is on its way here, or is left of what has gone, is another's.
+pub fn served(shared: &Shared) -> Option<Served> {
+    let cluster = shared.cluster.as_ref()?.look();
+    let primary = cluster.my_primary().id;
+    let is_served = |slot| match cluster.place(slot) {
+        Place::Mine | Place::Migrating(_) => true,
+        Place::Elsewhere(owner) => owner == primary,
+        Place::Importing(_) | Place::Unbound => false,
+    };
+    let all: Vec<bool> = (0..crc16::SLOTS).map(is_served).collect();
+    Some(Box::new(move |slot| all[usize::from(slot)]))
 }
 
 /// What a call on a moving slot comes to, of which so many keys are here.

@@ -18,6 +18,7 @@ use kvasir_structures::crc16;
 
 use crate::analytics::exports::{STREAMS_MAX, write};
 use crate::analytics::ticket::Ticket;
+use crate::calls::routing::served;
 use crate::commands::{help_spec, is_word, write_help};
 use crate::run::analytics::{caller, wait};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
@@ -150,6 +151,7 @@ static HELP: ServerCommand = ServerCommand {
 fn begin(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (shape, mut selection, streams) = parse(cx)?;
     selection.may_read = may_read(cx, "export|begin");
+    selection.served = served(cx.shared);
     let (shared, db, env) = (cx.shared, cx.connection.db, cx.core.env.clone());
     let (client, user) = (cx.connection.client.id, cx.connection.access.user().name.clone());
     let order = Order { shape, selection, env };

@@ -14,19 +14,27 @@ use kvasir_structures::crc16;
 
 use crate::analytics::graphs::{Delivery, What, Wish};
 use crate::analytics::ticket::Ticket;
+use crate::calls::routing::served;
 use crate::commands::export::{SINCE, may_read};
 use crate::commands::is_word;
 use crate::run::analytics::{caller, wait};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 
-pub static COMMANDS: &[&ServerCommand] =
-    &[&PAGERANK, &CONNECTED, &BFS, &DEGREE, &TRIANGLES, &CANCEL];
+pub static COMMANDS: &[&ServerCommand] = &[
+    &PAGERANK,
+    &PAGERANK_RO,
+    &CONNECTED,
+    &CONNECTED_RO,
+    &BFS,
+    &BFS_RO,
+    &DEGREE,
+    &DEGREE_RO,
+    &TRIANGLES,
+    &TRIANGLES_RO,
+    &CANCEL,
+];
 
-const FLAGS: Flags = Flags::WRITE
-    .union(Flags::DENYOOM)
-    .union(Flags::BLOCKING)
-    .union(Flags::NOSCRIPT)
-    .union(Flags::NO_MULTI);
+const FLAGS: Flags = Flags::BLOCKING.union(Flags::NOSCRIPT).union(Flags::NO_MULTI);
 /// What of a pass over the graph takes the time, where nothing else is said.
 const LINEAR: &str = "O(N+M) in nodes and edges, in the background.";
 
@@ -40,11 +48,19 @@ const fn destination(word: &'static str) -> KeySpec {
     }
 }
 
+/// The hash that has the graph.
+const HASH: KeySpec = KeySpec {
+    flags: KeyFlags::RO.union(KeyFlags::ACCESS),
+    notes: None,
+    begin: Begin::Keyword { word: "HASH", from: 1 },
+    find: Find::Range { last: 0, step: 1, limit: 0 },
+};
+
 const SOURCE: Argument = Argument::one_of(
     "source",
     &[
         Argument::new("pattern", ArgumentKind::Pattern).token("MATCH"),
-        Argument::string("hash").token("HASH"),
+        Argument::key("hash", 0).token("HASH"),
     ],
 );
 const TEXT: Argument = Argument::one_of(
@@ -68,16 +84,19 @@ const DIRECTION: Argument = Argument::one_of(
 )
 .token("DIRECTION")
 .optional();
+const TOP: Argument = Argument::integer("count").token("TOP");
+const ALL: Argument = Argument::word("all", "ALL");
 const DELIVERY: Argument = Argument::one_of(
     "answer",
     &[
-        Argument::integer("count").token("TOP"),
-        Argument::word("all", "ALL"),
-        Argument::key("destination", 0).token("STORE"),
-        Argument::key("destination-hash", 1).token("STOREHASH"),
+        TOP,
+        ALL,
+        Argument::key("destination", 1).token("STORE"),
+        Argument::key("destination-hash", 2).token("STOREHASH"),
     ],
 )
 .optional();
+const ANSWER: Argument = Argument::one_of("answer", &[TOP, ALL]).optional();
 
 /// What all that compute have in common.
 const COMPUTING: Spec = Spec {
@@ -85,89 +104,114 @@ const COMPUTING: Spec = Spec {
     group: Group::Analytics,
     complexity: LINEAR,
     arity: -3,
-    flags: FLAGS,
-    keys: &[destination("STORE"), destination("STOREHASH")],
+    flags: FLAGS.union(Flags::WRITE).union(Flags::DENYOOM),
+    keys: &[HASH, destination("STORE"), destination("STOREHASH")],
     tips: &["nondeterministic_output"],
     ..Spec::BLANK
 };
 
-static PAGERANK: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "graph.pagerank",
+/// Of one that only answers.
+const fn reading(spec: Spec) -> Spec {
+    Spec { flags: FLAGS.union(Flags::READONLY), keys: &[HASH], ..spec }
+}
+
+/// A command that may store what it computes, and its twin that does not, as SORT_RO: replicas take
+/// that, and users who only read may call it.
+macro_rules! twins {
+    ($storing:ident, $reading:ident, $name:literal, $spec:expr, [$($argument:expr),*], $what:expr) => {
+        static $storing: ServerCommand = ServerCommand {
+            spec: Spec {
+                name: $name,
+                arguments: &[SOURCE, $($argument,)* DELIVERY],
+                ..$spec
+            },
+            run: ServerRun::Plain(|cx| compute(cx, &$storing.spec, $what)),
+        };
+        static $reading: ServerCommand = ServerCommand {
+            spec: Spec {
+                name: concat!($name, "_ro"),
+                arguments: &[SOURCE, $($argument,)* ANSWER],
+                ..reading($spec)
+            },
+            run: ServerRun::Plain(|cx| compute(cx, &$reading.spec, $what)),
+        };
+    };
+}
+
+twins!(
+    PAGERANK,
+    PAGERANK_RO,
+    "graph.pagerank",
+    Spec {
         summary: "Computes the PageRank of every node of a graph.",
         complexity: "O(I*(N+M)) in iterations, nodes and edges, in the background.",
-        arguments: &[
-            SOURCE,
-            TEXT,
-            IDS,
-            WEIGHTED,
-            Argument::integer("iterations").token("ITERATIONS").optional(),
-            Argument::new("damping", ArgumentKind::Double).token("DAMPING").optional(),
-            Argument::one_of("definition", &[Argument::word("a", "A"), Argument::word("b", "B")])
-                .token("DEFINITION")
-                .optional(),
-            DELIVERY,
-        ],
         ..COMPUTING
     },
-    run: ServerRun::Plain(|cx| {
-        let page_rank = PageRank { iterations: 10, damping: 0.85, definition: Definition::B };
-        compute(cx, What::PageRank(page_rank))
-    }),
-};
+    [
+        TEXT,
+        IDS,
+        WEIGHTED,
+        Argument::integer("iterations").token("ITERATIONS").optional(),
+        Argument::new("damping", ArgumentKind::Double).token("DAMPING").optional(),
+        Argument::one_of("definition", &[Argument::word("a", "A"), Argument::word("b", "B")])
+            .token("DEFINITION")
+            .optional()
+    ],
+    What::PageRank(PageRank { iterations: 10, damping: 0.85, definition: Definition::B })
+);
 
-static CONNECTED: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "graph.connected",
+twins!(
+    CONNECTED,
+    CONNECTED_RO,
+    "graph.connected",
+    Spec {
         summary: "Finds the connected components of a graph, whatever the direction of edges.",
-        arguments: &[SOURCE, TEXT, IDS, DELIVERY],
         ..COMPUTING
     },
-    run: ServerRun::Plain(|cx| compute(cx, What::Components)),
-};
+    [TEXT, IDS],
+    What::Components
+);
 
-static BFS: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "graph.bfs",
+twins!(
+    BFS,
+    BFS_RO,
+    "graph.bfs",
+    Spec {
         summary: "Tells how many edges every node of a graph is away from one.",
         arity: -5,
-        arguments: &[
-            SOURCE,
-            Argument::string("id").token("ROOT"),
-            TEXT,
-            IDS,
-            DIRECTION,
-            Argument::integer("edges").token("MAXDEPTH").optional(),
-            DELIVERY,
-        ],
         ..COMPUTING
     },
-    run: ServerRun::Plain(|cx| {
-        let root = Vec::new();
-        compute(cx, What::Bfs { root, direction: Direction::Out, depth_max: i64::MAX })
-    }),
-};
+    [
+        Argument::string("id").token("ROOT"),
+        TEXT,
+        IDS,
+        DIRECTION,
+        Argument::integer("edges").token("MAXDEPTH").optional()
+    ],
+    What::Bfs { root: Vec::new(), direction: Direction::Out, depth_max: i64::MAX }
+);
 
-static DEGREE: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "graph.degree",
-        summary: "Counts the edges of every node of a graph.",
-        arguments: &[SOURCE, TEXT, IDS, WEIGHTED, DIRECTION, DELIVERY],
-        ..COMPUTING
-    },
-    run: ServerRun::Plain(|cx| compute(cx, What::Degree(Direction::Out))),
-};
+twins!(
+    DEGREE,
+    DEGREE_RO,
+    "graph.degree",
+    Spec { summary: "Counts the edges of every node of a graph.", ..COMPUTING },
+    [TEXT, IDS, WEIGHTED, DIRECTION],
+    What::Degree(Direction::Out)
+);
 
-static TRIANGLES: ServerCommand = ServerCommand {
-    spec: Spec {
-        name: "graph.triangles",
+twins!(
+    TRIANGLES,
+    TRIANGLES_RO,
+    "graph.triangles",
+    Spec {
         summary: "Counts the triangles that every node of a graph is in.",
         complexity: "O(N+M^1.5) in nodes and edges, in the background.",
-        arguments: &[SOURCE, TEXT, IDS, DELIVERY],
         ..COMPUTING
     },
-    run: ServerRun::Plain(|cx| compute(cx, What::Triangles)),
-};
+    [TEXT, IDS],
+    What::Triangles
+);
 
 static CANCEL: ServerCommand = ServerCommand {
     spec: Spec {
@@ -194,11 +238,12 @@ static CANCEL: ServerCommand = ServerCommand {
     }),
 };
 
-fn compute(cx: &mut ServerCx<'_>, what: What) -> Result<(), Error> {
-    let mut wish = parse(cx, what)?;
-    wish.selection.may_read = may_read(cx, wish.what.name());
+fn compute(cx: &mut ServerCx<'_>, spec: &'static Spec, what: What) -> Result<(), Error> {
+    let mut wish = parse(cx, spec.flags.contains(Flags::WRITE), what)?;
+    wish.selection.may_read = may_read(cx, spec.name);
+    wish.selection.served = served(cx.shared);
     let (shared, client) = (cx.shared, cx.connection.client.id);
-    let job = shared.analytics.new_job(&shared.store, client, &wish.what)?;
+    let job = shared.analytics.new_job(&shared.store, client, spec.name)?;
     let protocol = cx.connection.reply.protocol();
     let ticket = Ticket::of_job(caller(cx), protocol, std::sync::Arc::clone(&job));
     let both = (job, std::sync::Arc::clone(&ticket));
@@ -231,7 +276,7 @@ impl<'a> Words<'a, '_> {
     }
 }
 
-fn parse(cx: &ServerCx<'_>, mut what: What) -> Result<Wish, Error> {
+fn parse(cx: &ServerCx<'_>, may_store: bool, mut what: What) -> Result<Wish, Error> {
     let (mut place, mut delivery) = (None, Delivery::Top(10));
     let mut text = TextForm::Separated(b" ,;\t\r\n".to_vec());
     let (mut has_integer_ids, mut is_weighted) = (true, false);
@@ -255,11 +300,11 @@ fn parse(cx: &ServerCx<'_>, mut what: What) -> Result<Wish, Error> {
             }
             b"top" => delivery = Delivery::Top(count(words.next()?)?),
             b"all" => delivery = Delivery::All,
-            b"store" if words.at + 1 == cx.args.len() => {
+            b"store" if may_store && words.at + 1 == cx.args.len() => {
                 let key = words.next()?.to_vec();
                 delivery = Delivery::Store { key, form: Form::SortedSet };
             }
-            b"storehash" if words.at + 1 == cx.args.len() => {
+            b"storehash" if may_store && words.at + 1 == cx.args.len() => {
                 let key = words.next()?.to_vec();
                 delivery = Delivery::Store { key, form: Form::Hash };
             }

@@ -178,9 +178,7 @@ fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> 
         says_that_it_writes((&shared.scripts, &shared.libraries), entry, args.as_args())
     };
     if transaction.calls.iter().any(writes) {
-        shared.saving.check_write(shared)?;
-        shared.aof.check_write()?;
-        session.check_replicas()?;
+        session.check_write()?;
     }
     Ok(())
 }

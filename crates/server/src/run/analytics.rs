@@ -3,19 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::event::Class;
 use kvasir_keyspace::execute::execute_on_key;
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::serial;
+use kvasir_keyspace::value::Object;
 use kvasir_keyspace::waiting::Caller;
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::Reply;
+use kvasir_structures::crc16;
+use kvasir_structures::record::Record;
 
 use crate::analytics::ticket::Ticket;
-use crate::calls::admission::check_replicas;
+use crate::calls::admission::check_write;
 use crate::calls::evict::{OUT_OF_MEMORY, may_write};
 use crate::calls::notifications;
+use crate::calls::routing::{self, Route, Wish};
+use crate::run::pause::is_behind;
 use crate::run::server::ServerCx;
 use crate::run::worker::Worker;
 use crate::state::connection::Replies;
@@ -45,20 +50,28 @@ pub fn wait(cx: &mut ServerCx<'_>, ticket: Arc<Ticket>) {
 }
 
 impl Worker {
-    /// Keeps what was computed for one of this worker's clients, as if that had written it.
+    /// Keeps what was computed for one of this worker's clients, as if that had written it now: in
+    /// a pause, or while the disk or a replica is behind, later.
     pub fn keep_ranks(&mut self, ranks: Ranks) {
-        let Ranks { caller, claim, mut reply, fence, count, .. } = ranks;
-        if !claim() {
-            return;
+        let (shared, now_ms) = (self.shared, self.core.env.now_ms);
+        if shared.pauses(now_ms) || self.core.env.logs && is_behind(shared, &self.core.config) {
+            return self.ranks_put_off.push(ranks);
         }
-        let what = (ranks.db, &ranks.key[..], ranks.dump);
-        match self.write_ranks(what, ranks.record, caller.client) {
+        let Ranks { caller, claim, db, key, kept, mut reply, count, fence } = ranks;
+        let Some(index) = self.index_of(caller.client).filter(|_| claim()) else { return };
+        let before = std::mem::take(&mut self.core.tally.fence);
+        match self.write_ranks(index, (db, &key), kept) {
             Ok(()) => reply.integer(count as i64),
             Err(error) => {
                 reply = Reply::new(reply.protocol());
                 reply.error_bytes(error.text());
             }
         }
+        // It is this client that waits for the disk, and that WAIT tells of it.
+        if let Some(connection) = self.connections[index].as_deref_mut() {
+            connection.wait_for_disk(&mut self.core);
+        }
+        self.core.tally.fence = before;
         self.unblock(Served { caller, reply, fence, us: 0 });
         self.publish_tally();
         self.serve_left(caller.client);
@@ -67,32 +80,44 @@ impl Worker {
 
     fn write_ranks(
         &mut self,
-        (db, key, dump): (kvasir_keyspace::database::DbIndex, &[u8], Option<Vec<u8>>),
-        record: Option<kvasir_structures::record::Record<kvasir_keyspace::value::Object>>,
-        client: u64,
+        index: usize,
+        (db, key): (DbIndex, &[u8]),
+        kept: Option<(Record<Object>, Vec<u8>)>,
     ) -> Result<(), Error> {
         let (shared, worker) = (self.shared, self.index);
         let keyspace = &shared.keyspace;
         let pass = shared.gate.enter_unless(worker, || keyspace.busy.is_busy());
         let pass = pass.ok_or_else(|| keyspace.busy.error())?;
         self.core.see_listeners(shared);
-        check_replicas(shared, &self.core.config, self.core.env.now_ms)?;
+        let Some(connection) = self.connections[index].as_deref() else { return Ok(()) };
+        let (client, is_tls) = (connection.client.id, connection.wire.tls.is_some());
+        let slot = crc16::slot_of(key);
+        let route = match &shared.cluster {
+            Some(node) => {
+                Some((node, routing::route_slot(shared, node, slot, Wish::late(is_tls))?))
+            }
+            None => None,
+        };
+        shared.saving.loading.check()?;
+        check_write(shared, &self.core.config, self.core.env.now_ms)?;
         if !may_write(shared, worker, &mut self.core, &pass) {
             return Err(OUT_OF_MEMORY);
         }
         let Core { env, tally, .. } = &mut self.core;
-        let call: ArgsBuf = match &record {
-            Some(record) if env.logs => {
-                let dump = dump.unwrap_or_else(|| serial::dump(record.borrow()));
-                [b"RESTORE", key, b"0", &dump, b"REPLACE"].into_iter().collect()
+        let (call, record): (ArgsBuf, _) = match kept {
+            Some((record, dump)) => {
+                ([b"RESTORE", key, b"0", &dump, b"REPLACE"].into_iter().collect(), Some(record))
             }
-            Some(_) => [b"RESTORE", key].into_iter().collect(),
-            None => [&b"DEL"[..], key].into_iter().collect(),
+            None => ([&b"DEL"[..], key].into_iter().collect(), None),
         };
         let args = call.as_args();
         let at = KeyAt::new(args, 1, db);
         let logs = env.logs;
-        execute_on_key(keyspace, &pass, (args, &at, false), (env, tally), |view| {
+        let written = execute_on_key(keyspace, &pass, (args, &at, false), (env, tally), |view| {
+            if let Some((node, Route::Moving { is_import, .. })) = route {
+                let counts = if view.exists(0) { (1, 0) } else { (0, 1) };
+                routing::judge_moving(shared, node, (slot, is_import), counts, is_tls)?;
+            }
             let was_there = view.delete(0);
             let is_kept = record.is_some();
             if let Some(record) = record {
@@ -107,7 +132,9 @@ impl Worker {
                     view.tally.entry.push(db, args.iter());
                 }
             }
-        })?;
+            Ok(())
+        });
+        written.flatten()?;
         notifications::tell(shared, worker, &mut self.core, client);
         Ok(())
     }

@@ -24,7 +24,10 @@ impl Worker {
     /// whether what they wait for has come.
     #[inline]
     pub fn end_pause(&mut self) {
-        if !self.postponed.is_empty() && self.is_time_to_go_on() {
+        if self.has_put_off() && self.is_time_to_go_on() {
+            std::mem::take(&mut self.ranks_put_off)
+                .into_iter()
+                .for_each(|one| self.keep_ranks(one));
             for index in std::mem::take(&mut self.postponed) {
                 if let Some(connection) = self.connections[index].as_deref_mut()
                     && connection.waiting.is_postponed
@@ -42,9 +45,14 @@ impl Worker {
         looks_at_scripts.is_some() || self.pause_end_ms().is_none()
     }
 
+    #[inline]
+    fn has_put_off(&self) -> bool {
+        !self.postponed.is_empty() || !self.ranks_put_off.is_empty()
+    }
+
     /// When connections of this worker may go on, if calls of some are put off.
     pub fn pause_end_ms(&self) -> Option<u64> {
-        if self.postponed.is_empty() {
+        if !self.has_put_off() {
             return None;
         }
         let now_ms = self.core.env.now_ms;

@@ -279,6 +279,12 @@ impl Session {
         self.connection.wait_for_disk(core);
     }
 
+    /// Fails if nothing may be written, as far as the disk and replicas are concerned.
+    pub fn check_write(&self) -> Result<(), Error> {
+        let Worker { shared, core, .. } = &*self.worker;
+        admission::check_write(shared, &core.config, core.env.now_ms)
+    }
+
     /// Fails if writes want more replicas than follow closely.
     pub fn check_replicas(&self) -> Result<(), Error> {
         let Worker { shared, core, .. } = &*self.worker;

@@ -32,6 +32,7 @@ use crate::state::connection::{ClientKind, Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::workers::Message;
+use crate::workers::ranks::Ranks;
 
 /// A payload of this size may not be sent at once, so its end is reported as soon as it comes.
 const REPORTED_BYTES_MIN: usize = 128 * 1024;
@@ -67,6 +68,8 @@ pub struct Worker {
     pub ready: Vec<usize>,
     /// Connections whose calls are put off by CLIENT PAUSE.
     pub postponed: Vec<usize>,
+    /// What is kept when the pause is over.
+    pub ranks_put_off: Vec<Ranks>,
     /// Connections above the soft limit of their output, and when to look at them.
     pub over_soft: BTreeSet<usize>,
     pub next_soft_look_ms: u64,
@@ -108,6 +111,7 @@ impl Worker {
             batch: Batch::default(),
             ready: Vec::new(),
             postponed: Vec::new(),
+            ranks_put_off: Vec::new(),
             over_soft: BTreeSet::new(),
             next_soft_look_ms: 0,
             limited_for: 0,

@@ -13,10 +13,8 @@ pub struct Ranks {
     pub claim: Box<dyn FnOnce() -> bool + Send>,
     pub db: DbIndex,
     pub key: Vec<u8>,
-    /// `None`: there are none, so the key goes.
-    pub record: Option<Record<Object>>,
-    /// As DUMP has it, for the log, if there was one.
-    pub dump: Option<Vec<u8>>,
+    /// The value, and as DUMP has it, for the log. `None`: there are none, so the key goes.
+    pub kept: Option<(Record<Object>, Vec<u8>)>,
     /// The answer but for its last word, which tells how many were kept.
     pub reply: Reply,
     pub count: usize,

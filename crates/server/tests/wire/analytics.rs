@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use kvasir_resp::value::Value;
 
 use crate::blocking::wait_for;
+use crate::certificates::free_port;
 use crate::check::show;
 use crate::harness::{Client, Server, each_backend, figure, wait_until, wait_until_loaded};
 
@@ -193,9 +194,14 @@ fn a_reader_that_stalls_is_given_up() {
         };
         let id = begin(&mut client, "TYPE string")[0];
         wait_until("it is given up", || figure(&mut other, "analytics", "exports_given_up") == 1);
-        assert_eq!(figure(&mut other, "analytics", "analytics_memory_used"), 0);
-        let text = show(&client.ask(&format!("EXPORT NEXT {id}")));
-        assert!(text.starts_with("-ERR no such export"), "{text}");
+        let used = |other: &mut Client| figure(other, "analytics", "analytics_memory_used");
+        wait_until("all is given back", || used(&mut other) == 0);
+        // Its reader is told why, once, and nobody else.
+        let next = format!("EXPORT NEXT {id}");
+        let text = show(&client.ask(&next));
+        let reason = "the reader has pulled nothing for 1 s (analytics-reader-timeout)";
+        assert_eq!(text, format!("-ERR the export was given up: {reason}"));
+        assert!(show(&client.ask(&next)).starts_with("-ERR no such export"));
         // Full memory: everything is changed, and has to be kept for a reader who reads nothing.
         other.ask("CONFIG SET analytics-reader-timeout 600");
         other.ask("CONFIG SET analytics-memory 10mb");
@@ -206,9 +212,7 @@ fn a_reader_that_stalls_is_given_up() {
         let text = failure(&mut client, id);
         assert!(text.contains("analytics-memory is full"), "{text}");
         assert!(figure(&mut other, "analytics", "analytics_memory_peak") <= 512 << 20);
-        wait_until("all is given back", || {
-            figure(&mut other, "analytics", "analytics_memory_used") == 0
-        });
+        wait_until("all is given back", || used(&mut other) == 0);
         let text = show(&client.ask("EXPORT BEGIN STREAMS 3"));
         assert!(text.starts_with("-ERR analytics-memory is full"), "{text}");
     });
@@ -248,8 +252,10 @@ fn only_what_a_user_may_read_is_exported() {
     // A name that looks like the word before keys hides none.
     let ids = begin(&mut guest, "MATCH keys KEYS 1 secret:1 TYPE string");
     assert_eq!(pull_all(&mut guest, ids[0]).len(), 2);
-    let text = show(&guest.ask("GRAPH.DEGREE MATCH edge:* STORE secret:2"));
-    assert!(text.starts_with("-NOPERM"), "{text}");
+    for call in ["GRAPH.DEGREE MATCH edge:* STORE secret:2", "GRAPH.DEGREE HASH secret:1"] {
+        let text = show(&guest.ask(call));
+        assert!(text.starts_with("-NOPERM"), "{text}");
+    }
     let text = show(&guest.ask("GRAPH.DEGREE MATCH edge:*"));
     assert!(text.contains("$nodes :0 $edges :0"), "{text}");
     let ids = begin(&mut client, "TYPE string");
@@ -311,6 +317,16 @@ fn graphs_are_read_in_every_form() {
     let text = show(&client.ask("GRAPH.DEGREE MATCH set:* IDS STRING TOP 1"));
     assert!(text.ends_with("$result [[$1 :2]]]"), "{text}");
     for (line, call, error) in [
+        (
+            "ZADD zset:4 -1 2",
+            "GRAPH.DEGREE MATCH zset:* WEIGHTED",
+            "the weight of '2' is no finite",
+        ),
+        (
+            "ZADD zset:4 inf 2",
+            "GRAPH.DEGREE MATCH zset:* WEIGHTED",
+            "the weight of '2' is no finite",
+        ),
         ("SET text:4 x", "GRAPH.DEGREE MATCH text:* SEPARATORS |", "'x' is no integer"),
         ("HSET hash:4 1 heavy", "GRAPH.DEGREE MATCH hash:* WEIGHTED", "the weight of '1'"),
         ("SET packed:4 abc", "GRAPH.DEGREE MATCH packed:* PACKED 4", "3 bytes are no integers"),
@@ -321,6 +337,83 @@ fn graphs_are_read_in_every_form() {
         client.ask(line);
         let text = show(&client.ask(call));
         assert!(text.starts_with("-ERR") && text.contains(error), "{call}: {text}");
+    }
+}
+
+/// Each word on graphs of three and four nodes, whose answers are seen at once.
+#[test]
+fn words_mean_what_they_say() {
+    let server = Server::kvasir("epoll", &[]);
+    let mut client = server.connect();
+    for line in ["ZADD w:1 0.5 2 2 3", "ZADD w:2 1 3", "SADD c:1 2", "SADD c:2 3", "SADD c:3 4"] {
+        client.ask(line);
+    }
+    client.ask("SADD n:a b");
+    client.call(&[&b"SET"[..], b"p:1", &[255; 8]]);
+    client.call(&[&b"SET"[..], b"q:1", &[255; 4]]);
+    for (call, expect) in [
+        ("GRAPH.DEGREE MATCH w:* ALL", "[[:1 :2] [:2 :1] [:3 :0]]"),
+        ("GRAPH.DEGREE MATCH w:* DIRECTION IN ALL", "[[:1 :0] [:2 :1] [:3 :2]]"),
+        ("GRAPH.DEGREE MATCH w:* DIRECTION BOTH ALL", "[[:1 :2] [:2 :2] [:3 :2]]"),
+        ("GRAPH.DEGREE MATCH w:* WEIGHTED ALL", "[[:1 $2.5] [:2 $1] [:3 $0]]"),
+        ("GRAPH.DEGREE MATCH w:* TOP 1", "[[:1 :2]]"),
+        ("GRAPH.DEGREE MATCH w:* TOP 0", "[]"),
+        ("GRAPH.DEGREE MATCH n:* IDS STRING ALL", "[[$a :1] [$b :0]]"),
+        ("GRAPH.DEGREE MATCH p:* PACKED 8 ALL", "[[:-1 :0] [:1 :1]]"),
+        ("GRAPH.DEGREE MATCH q:* PACKED 4 ALL", "[[:1 :1] [:4294967295 :0]]"),
+        ("GRAPH.BFS MATCH c:* ROOT 2 ALL", "[[:2 :0] [:3 :1] [:4 :2]]"),
+        ("GRAPH.BFS MATCH c:* ROOT 2 MAXDEPTH 1 ALL", "[[:2 :0] [:3 :1]]"),
+        ("GRAPH.BFS MATCH c:* ROOT 2 DIRECTION IN ALL", "[[:1 :1] [:2 :0]]"),
+        ("GRAPH.BFS MATCH c:* ROOT 2 DIRECTION BOTH TOP 2", "[[:2 :0] [:1 :1]]"),
+        ("GRAPH.CONNECTED MATCH w:* TOP 5", "[[:0 :3]]"),
+        ("GRAPH.CONNECTED MATCH w:* ALL", "[[:1 :0] [:2 :0] [:3 :0]]"),
+        ("GRAPH.TRIANGLES MATCH w:* ALL", "[[:1 :1] [:2 :1] [:3 :1]]"),
+        ("GRAPH.PAGERANK MATCH w:* ITERATIONS 0 ALL", "[[:1 $1] [:2 $1] [:3 $1]]"),
+        ("GRAPH.PAGERANK MATCH w:* ITERATIONS 0 DEFINITION A ALL", "[[:1 $1] [:2 $1]]"),
+        (
+            "GRAPH.PAGERANK MATCH w:* ITERATIONS 1 DAMPING 0.5 ALL",
+            "[[:1 $0.5] [:2 $0.75] [:3 $1.25]]",
+        ),
+        (
+            "GRAPH.PAGERANK MATCH w:* ITERATIONS 1 DAMPING 0.5 WEIGHTED ALL",
+            "[[:1 $0.5] [:2 $0.6] [:3 $1.4]]",
+        ),
+    ] {
+        let text = show(&client.ask(call));
+        let result = text.split_once("$result ").map(|(_, result)| &result[..result.len() - 1]);
+        assert_eq!(result, Some(expect), "{call}: {text}");
+    }
+    let keys =
+        |client: &mut Client, call: &str| show(&client.ask(&format!("COMMAND GETKEYS {call}")));
+    assert_eq!(keys(&mut client, "GRAPH.BFS MATCH hash HASH h ROOT 1 STORE to"), "[$h $to]");
+}
+
+/// What only answers goes where nothing is written.
+#[test]
+fn twins_that_do_not_store_only_read() {
+    let server = Server::kvasir("epoll", &[]);
+    let (mut client, mut guest) = (server.connect(), server.connect());
+    client.ask("SADD out:1 2 3");
+    client.ask("HSET all 1 2");
+    client.ask("ACL SETUSER guest on nopass %R~out:* %R~all +@connection +@read");
+    guest.ask("AUTH guest x");
+    client.ask("REPLICAOF 127.0.0.1 1");
+    for (call, fact) in [
+        ("PAGERANK_RO MATCH out:*", "$ranked :3"),
+        ("CONNECTED_RO MATCH out:*", "$components :1"),
+        ("BFS_RO MATCH out:* ROOT 1", "$reached :3"),
+        ("DEGREE_RO HASH all", "$nodes :2"),
+        ("TRIANGLES_RO MATCH out:*", "$triangles :0"),
+    ] {
+        for client in [&mut client, &mut guest] {
+            let text = show(&client.ask(&format!("GRAPH.{call} ALL")));
+            assert!(text.contains(fact), "{call}: {text}");
+            let text = show(&client.ask(&format!("GRAPH.{call} STORE out:9")));
+            assert_eq!(text, "-ERR syntax error", "{call}");
+        }
+        let storing = format!("GRAPH.{}", call.replacen("_RO", "", 1));
+        assert!(show(&client.ask(&storing)).starts_with("-READONLY"), "{storing}");
+        assert!(show(&guest.ask(&storing)).starts_with("-NOPERM"), "{storing}");
     }
 }
 
@@ -356,7 +449,6 @@ fn what_is_computed_can_be_kept() {
 #[test]
 fn a_graph_can_be_given_up() {
     each_backend(&["--analytics-threads", "2"], |server| {
-        const ENDLESS: &str = "GRAPH.PAGERANK MATCH out:* ITERATIONS 1000000";
         let (mut client, mut other) = (server.connect(), server.connect());
         client.ask("SADD out:1 2 3");
         let id = show(&client.ask("CLIENT ID")).trim_start_matches(':').to_owned();
@@ -383,6 +475,85 @@ fn a_graph_can_be_given_up() {
     });
 }
 
+const ENDLESS: &str = "GRAPH.PAGERANK MATCH out:* ITERATIONS 1000000";
+
+/// A call that comes to its end as soon as the endless graph before it is given up.
+fn queued(server: &Server, call: &str) -> (Client, Client) {
+    let (mut first, mut second) = (server.connect(), server.connect());
+    wait_for(server, &mut first, ENDLESS);
+    wait_for(server, &mut second, call);
+    (first, second)
+}
+
+/// What is kept is a write of the moment at which it is, and asks what such a write asks.
+#[test]
+fn ranks_are_written_as_a_call_of_now() {
+    each_backend(&["--io-threads", "2"], |server| {
+        let mut other = server.connect();
+        other.ask("SADD out:1 2 3");
+        let active = |other: &mut Client| figure(other, "analytics", "graphs_active");
+        let (first, mut second) = queued(server, "GRAPH.DEGREE MATCH out:* STORE ranks");
+        other.ask("CLIENT PAUSE 100000 WRITE");
+        drop(first);
+        wait_until("it is computed", || active(&mut other) == 0);
+        let mut others: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+        for turn in 0..200 {
+            let client = &mut others[turn % 4];
+            assert_eq!(show(&client.ask("EXISTS ranks")), ":0");
+        }
+        assert_eq!(show(&other.ask("CLIENT UNPAUSE")), "+OK");
+        assert!(show(&second.read_reply().unwrap()).ends_with("$stored :3]"));
+        assert_eq!(show(&other.ask("ZCARD ranks")), ":3");
+        // Who has gone meanwhile has nothing kept.
+        let (first, second) = queued(server, "GRAPH.DEGREE MATCH out:* STORE others");
+        other.ask("CLIENT PAUSE 100000 WRITE");
+        drop(first);
+        wait_until("it is computed", || active(&mut other) == 0);
+        let count = |other: &mut Client| figure(other, "clients", "connected_clients");
+        let before = count(&mut other);
+        drop(second);
+        wait_until("it has gone", || count(&mut other) < before);
+        other.ask("CLIENT UNPAUSE");
+        let (first, mut second) = queued(server, "GRAPH.DEGREE MATCH out:* STORE more");
+        other.ask("CONFIG SET min-replicas-to-write 1");
+        drop(first);
+        let text = show(&second.read_reply().unwrap());
+        assert_eq!(text, "-NOREPLICAS Not enough good replicas to write.");
+        other.ask("CONFIG SET min-replicas-to-write 0");
+        assert_eq!(show(&other.ask("EXISTS others more")), ":0");
+    });
+}
+
+/// Slots of a cluster: what they hold is read if they are this node's, and written if they still
+/// are.
+#[test]
+fn slots_of_others_are_neither_read_nor_written() {
+    let [port, bus] = [(); 2].map(|()| free_port().to_string());
+    let options = ["--cluster-enabled", "yes", "--port", &port, "--cluster-port", &bus];
+    let server = Server::kvasir("epoll", &options);
+    let mut client = server.connect();
+    client.ask("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until("it is fine", || client.ask_text("CLUSTER INFO").contains("cluster_state:ok"));
+    client.ask("SADD out:1 2 3");
+    client.ask("SET a 1");
+    client.ask("SET b 1");
+    let slots = |client: &mut Client| {
+        let ids = begin(client, "TYPE string STREAMS 3 COLUMNS __slot");
+        let slots = ids.iter().flat_map(|id| integers(&pull_all(client, *id)));
+        slots.collect::<Vec<_>>()
+    };
+    // b, and a behind it.
+    assert_eq!(slots(&mut client), [3300, 15495]);
+    let text = show(&client.ask("GRAPH.DEGREE HASH b STORE a"));
+    assert!(text.starts_with("-CROSSSLOT"), "{text}");
+    let (first, mut second) = queued(&server, "GRAPH.DEGREE MATCH out:* STORE a");
+    assert_eq!(show(&client.ask("CLUSTER DELSLOTS 15495")), "+OK");
+    drop(first);
+    let text = show(&second.read_reply().unwrap());
+    assert_eq!(text, "-CLUSTERDOWN Hash slot not served");
+    assert_eq!(slots(&mut client), [3300]);
+}
+
 #[test]
 fn a_graph_that_does_not_fit_is_refused_with_the_estimate() {
     let server = Server::kvasir("epoll", &["--analytics-memory", "100kb"]);
@@ -393,6 +564,10 @@ fn a_graph_that_does_not_fit_is_refused_with_the_estimate() {
     let text = show(&client.ask("GRAPH.PAGERANK MATCH out:*"));
     assert!(text.starts_with("-ERR the graph needs about "), "{text}");
     assert!(text.ends_with("of analytics-memory there are 102400 left"), "{text}");
+    let fields: Vec<String> = (0..2000).map(|node| format!("{node} 1,2,3,4,5")).collect();
+    client.ask(&format!("HSET all {}", fields.join(" ")));
+    let text = show(&client.ask("GRAPH.PAGERANK HASH all"));
+    assert!(text.contains(", for 4000 nodes and 4000 edges, and"), "{text}");
     assert_eq!(figure(&mut client, "analytics", "analytics_memory_peak"), 0);
     client.ask("CONFIG SET analytics-memory 10mb");
     let text = show(&client.ask("GRAPH.PAGERANK MATCH out:*"));

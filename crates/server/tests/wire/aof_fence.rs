@@ -113,6 +113,23 @@ fn replies_of_writes_and_of_reads_that_saw_them_wait() {
     assert_eq!((reader.reply(), script.reply()), (text(b"v"), text(b"v")));
 }
 
+/// What is kept of a graph is a write of the client that asked, by whichever thread it was made.
+#[test]
+fn who_has_ranks_kept_waits_for_them() {
+    let directory = directory();
+    let (server, mut client) = idle(directory.path(), &["--appendfsync", "always"]);
+    client.ask("SADD out:1 2 3");
+    wait_for(&mut client, "aof_buffer_length:0\r\n");
+    let mut writer = Listener::of(&server);
+    let frozen = Frozen::log(&server);
+    writer.send("GRAPH.DEGREE MATCH out:* STORE ranks");
+    written(&server);
+    others_go_on(&server, 100);
+    assert!(!writer.has_something());
+    drop(frozen);
+    assert!(matches!(writer.reply(), Value::Array(_) | Value::Map(_)));
+}
+
 /// They are answered some at a time, with nothing else that wakes the worker; one has gone
 /// meanwhile.
 #[test]

@@ -321,9 +321,7 @@ impl Running {
         // What has begun to write may go on, whatever becomes of the server meanwhile.
         let has_written = &shared.workers[self.session.worker.index].script.has_written;
         if flags.contains(Flags::WRITE) && !has_written.load(Relaxed) {
-            shared.saving.check_write(shared)?;
-            shared.aof.check_write()?;
-            self.session.check_replicas()?;
+            self.session.check_write()?;
         }
         if self.refuses_growth && flags.contains(Flags::DENYOOM) {
             return Err(OUT_OF_MEMORY);
