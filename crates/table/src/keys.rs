@@ -4,7 +4,7 @@
 //! and GEORADIUS store or not: that is told by their other arguments.
 
 use kvasir_keyspace::plan::{NoKeys, each_key};
-use kvasir_keyspace::spec::{KeyFlags, Spec};
+use kvasir_keyspace::spec::{Flags, KeyFlags, Spec};
 use kvasir_resp::args::Args;
 
 const READ: KeyFlags = KeyFlags::RO.union(KeyFlags::ACCESS);
@@ -27,7 +27,7 @@ pub fn each_key_used(
         // Whatever stands at the unit's place, as Valkey has it: what it denies must be denied.
         "georadius" | "georadiusbymember" => (READ, geo_store(args)),
         "migrate" => return migrate(spec, args, f),
-        name if name.starts_with("graph.") => return graph(args, f),
+        name if name.starts_with("graph.") => return graph(spec, args, f),
         _ => return each_key(spec, args, f),
     };
     if args.len() < 2 {
@@ -110,7 +110,8 @@ fn migrate(spec: &Spec, args: Args<'_>, mut f: impl FnMut(usize, KeyFlags)) -> R
 
 /// A graph's hash is read, and what is computed stored: behind these words, where they are options.
 /// What cannot be parsed fails when it runs, and has the keys in front of it.
-fn graph(args: Args<'_>, mut f: impl FnMut(usize, KeyFlags)) -> Result<(), NoKeys> {
+fn graph(spec: &Spec, args: Args<'_>, mut f: impl FnMut(usize, KeyFlags)) -> Result<(), NoKeys> {
+    let may_store = spec.flags.contains(Flags::WRITE);
     let mut at = 1;
     while at < args.len() {
         let flags = match args[at].to_ascii_lowercase().as_slice() {
@@ -119,7 +120,7 @@ fn graph(args: Args<'_>, mut f: impl FnMut(usize, KeyFlags)) -> Result<(), NoKey
                 continue;
             }
             b"hash" => Some(READ),
-            b"store" | b"storehash" => Some(OVERWRITE),
+            b"store" | b"storehash" if may_store => Some(OVERWRITE),
             _ => None,
         };
         if let Some(flags) = flags.filter(|_| at + 1 < args.len()) {
@@ -185,16 +186,19 @@ mod tests {
     #[test]
     fn keys_of_a_graph_stand_behind_its_options() {
         const KEYS: &[KeySpec] = &[KeySpec::range(READ, 1, 0, 1)];
-        let spec = Spec { name: "graph.degree", keys: KEYS, ..Spec::BLANK };
+        let storing = Spec { name: "graph.degree", flags: Flags::WRITE, keys: KEYS, ..Spec::BLANK };
+        let reading = Spec { name: "graph.degree_ro", flags: Flags::READONLY, ..storing };
         for (call, expect) in [
             ("GRAPH.DEGREE MATCH hash WEIGHTED TOP 1", vec![]),
             ("GRAPH.DEGREE SEPARATORS hash HASH h ALL", vec![(4, READ)]),
             ("GRAPH.DEGREE ALL HASH store STORE hash", vec![(3, READ), (5, OVERWRITE)]),
             ("GRAPH.DEGREE HASH h STOREHASH", vec![(2, READ)]),
+            ("GRAPH.DEGREE_RO HASH h STORE a", vec![(2, READ)]),
         ] {
             let (args, mut found): (ArgsBuf, _) = (call.split(' ').collect(), Vec::new());
             let push = |arg, flags| found.push((arg, flags));
-            assert!(each_key_used(&spec, args.as_args(), push).is_ok());
+            let spec = if call.contains("_RO") { &reading } else { &storing };
+            assert!(each_key_used(spec, args.as_args(), push).is_ok());
             assert_eq!(found, expect, "{call}");
         }
     }

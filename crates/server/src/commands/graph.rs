@@ -118,7 +118,10 @@ const fn reading(spec: Spec) -> Spec {
 /// A command that may store what it computes, and its twin that does not, as SORT_RO: replicas take
 /// that, and users who only read may call it.
 macro_rules! twins {
-    ($storing:ident, $reading:ident, $name:literal, $spec:expr, [$($argument:expr),*], $what:expr) => {
+    (
+        $storing:ident, $reading:ident, $name:literal,
+        $spec:expr, [$($argument:expr),*], $what:expr
+    ) => {
         static $storing: ServerCommand = ServerCommand {
             spec: Spec {
                 name: $name,
