@@ -5,6 +5,7 @@ _kvasir_server() {
     --protected-mode) words="yes no" ;;
     --tls-memcached) words="yes no" ;;
     --tls-replication) words="yes no" ;;
+    --tls-cluster) words="yes no" ;;
     --tls-auth-clients) words="no yes optional" ;;
     --tls-prefer-server-ciphers) words="yes no" ;;
     --tls-session-caching) words="yes no" ;;
@@ -114,6 +115,7 @@ _kvasir_server() {
             --tls-client-key-file
             --tls-client-key-file-pass
             --tls-replication
+            --tls-cluster
             --tls-ca-cert-file
             --tls-ca-cert-dir
             --tls-auth-clients

@@ -31,6 +31,7 @@ complete -c kvasir-server -l tls-client-cert-file -r -d 'The certificate that a 
 complete -c kvasir-server -l tls-client-key-file -r -d 'The private key of that certificate'
 complete -c kvasir-server -l tls-client-key-file-pass -r -d 'Its password, if it is encrypted'
 complete -c kvasir-server -l tls-replication -r -f -a 'yes no' -d 'Follow the primary over TLS'
+complete -c kvasir-server -l tls-cluster -r -f -a 'yes no' -d 'The bus of a cluster speaks TLS, and so does MIGRATE there'
 complete -c kvasir-server -l tls-ca-cert-file -r -d 'Certificates, in PEM, of those who may sign the certificates of clients'
 complete -c kvasir-server -l tls-ca-cert-dir -r -d 'A directory of such files; each file in it is read'
 complete -c kvasir-server -l tls-auth-clients -r -f -a 'no yes optional' -d 'Whether clients must show a certificate signed by one of the above, yes, no, or optional, where only a certificate that is shown must be valid'

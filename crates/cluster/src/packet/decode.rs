@@ -190,8 +190,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All of it, up to the first zero: letters, digits and these. It goes into files and replies; who
-    /// has another name is known without it.
+    /// All of it, up to the first zero: letters, digits and these. It goes into files and replies;
+    /// who has another name is known without it.
     fn name(&mut self, others: &[u8]) -> Option<String> {
         let text = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
         let is_fine = |byte: &u8| byte.is_ascii_alphanumeric() || others.contains(byte);

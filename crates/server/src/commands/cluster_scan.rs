@@ -1,8 +1,8 @@
 //! CLUSTERSCAN, of Valkey: a walk through the keys of a cluster, slot by slot, wherever these are.
 //!
-//! A cursor is `fingerprint-{tag}-position`. The tag has the slot where the walk goes on, so clients
-//! send the call where that is. The position is one of the node with this fingerprint; any other
-//! node begins the slot anew.
+//! A cursor is `fingerprint-{tag}-position`. The tag has the slot where the walk goes on, so
+//! clients send the call where that is. The position is one of the node with this fingerprint; any
+//! other node begins the slot anew.
 
 use std::sync::LazyLock;
 
