@@ -181,7 +181,7 @@ fn ask_for_ring(socket: &mut UnixStream, options: &Options) -> io::Result<Answer
         reply.extend_from_slice(&chunk[..count]);
         let Some(end) = reply.windows(2).position(|pair| pair == b"\r\n") else { continue };
         let rest = reply.split_off(end + 2);
-        let line = String::from_utf8_lossy(&reply[1..end]).into_owned();
+        let line = String::from_utf8_lossy(reply.get(1..end).unwrap_or_default()).into_owned();
         return match (reply[0], found) {
             (b':', Some(descriptors)) => Ok(Answer::Ring(descriptors, rest)),
             (b'-', _) => Ok(Answer::Refused(line)),
