@@ -5,7 +5,7 @@
 
 use std::net::{Ipv4Addr, TcpStream};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use kvasir_harness::memcached::{Memcached, Place};
 use kvasir_harness::server::{Server, free_port};
 
