@@ -2,8 +2,11 @@
 //! goes on over the unix socket, with a line that says why, where it gets none.
 //!
 //! `Connection` is bytes: whatever speaks RESP over a stream can use it. `Client` speaks RESP.
+//! The features `redis` and `redis-aio` give connections of the crate `redis`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "redis-aio")]
+pub mod aio;
 mod client;
 #[cfg(feature = "redis")]
 pub mod redis_rs;

@@ -260,7 +260,12 @@ impl End {
     }
 
     pub(super) fn stay_awake(&self) {
-        self.own_word().store(0, Ordering::Relaxed);
+        self.want(0);
+    }
+
+    /// Says what this side sleeps for still; nothing new.
+    pub(super) fn want(&self, reasons: u32) {
+        self.own_word().store(reasons, Ordering::Relaxed);
     }
 
     /// The server's last act, since a client can keep the file: gives all memory back, or all but

@@ -26,8 +26,8 @@ const KEPT_MAX: usize = 16;
 /// A ring that brings nothing for so many turns of others is looked at no more until it is rung.
 const QUIET_TURNS_MAX: u8 = 64;
 
-/// How often it is looked whether those are still there that have ended their stream and have yet to
-/// read: nothing more comes from them, not even their end.
+/// How often it is looked whether those are still there that have ended their stream and have yet
+/// to read: nothing more comes from them, not even their end.
 const PARTING_LOOK: Duration = Duration::from_millis(10);
 
 struct Held {

@@ -133,8 +133,8 @@ impl Side {
     }
 }
 
-/// memcached says so now and then of a number of 2^63 and more: such a one is none where a minus sign
-/// stands in it, but it looks beyond its end as well, at what a deleted item has left there.
+/// memcached says so now and then of a number of 2^63 and more: such a one is none where a minus
+/// sign stands in it, but it looks beyond its end as well, at what a deleted item has left there.
 const NO_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
 struct Pair {
