@@ -280,7 +280,8 @@ void kvasir_ring_close(kvasir_ring *ring) {
         return;
     if (ring->memory)
         munmap(ring->memory, HEADER + 2 * (size_t)ring->size);
-    int descriptors[] = {ring->socket, ring->bell, ring->heard};
+    /* The socket last: by its end the server looks whether anybody hears. */
+    int descriptors[] = {ring->bell, ring->heard, ring->socket};
     for (int index = 0; index < 3; index++)
         if (descriptors[index] >= 0)
             close(descriptors[index]);
@@ -311,8 +312,36 @@ static int map(kvasir_ring *ring, int memory) {
     return 0;
 }
 
+/* What came with an answer. */
+struct came {
+    int descriptors[3];
+    int count;
+};
+
+static void close_all(struct came *came) {
+    while (came->count > 0)
+        close(came->descriptors[--came->count]);
+}
+
+/* Keeps the descriptors of a message, and closes those that are too many. */
+static void keep(struct came *came, struct msghdr *message) {
+    for (struct cmsghdr *with = CMSG_FIRSTHDR(message); with; with = CMSG_NXTHDR(message, with)) {
+        if (with->cmsg_level != SOL_SOCKET || with->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (with->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t index = 0; index < count; index++) {
+            int descriptor;
+            memcpy(&descriptor, CMSG_DATA(with) + index * sizeof(int), sizeof descriptor);
+            if (came->count < 3)
+                came->descriptors[came->count++] = descriptor;
+            else
+                close(descriptor);
+        }
+    }
+}
+
 /* Reads from the socket up to a line's end; with it come descriptors, or none. */
-static char *read_answer(int socket, size_t *count, int descriptors[3], int *descriptor_count) {
+static char *read_answer(int socket, size_t *count, struct came *came) {
     char *answer = malloc(REPLY_MAX + 1);
     *count = 0;
     while (answer && !memchr(answer, '\n', *count)) {
@@ -328,16 +357,13 @@ static char *read_answer(int socket, size_t *count, int descriptors[3], int *des
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
-            if (got == 0)
-                errno = ECONNRESET;
+            int error = got == 0 ? ECONNRESET : errno;
+            close_all(came);
             free(answer);
+            errno = error;
             return NULL;
         }
-        struct cmsghdr *with = CMSG_FIRSTHDR(&message);
-        if (with && with->cmsg_level == SOL_SOCKET && with->cmsg_type == SCM_RIGHTS) {
-            *descriptor_count = (int)((with->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-            memcpy(descriptors, CMSG_DATA(with), (size_t)*descriptor_count * sizeof(int));
-        }
+        keep(came, &message);
         *count += (size_t)got;
     }
     return answer;
@@ -365,20 +391,20 @@ kvasir_ring *kvasir_ring_open(int socket, uint32_t ring_bytes, int flags) {
         snprintf(request, sizeof request, "CLIENT RING SIZE %u\r\n", ring_bytes);
     else
         strcpy(request, "CLIENT RING\r\n");
-    int descriptors[3] = {-1, -1, -1}, descriptor_count = 0;
+    struct came came = {.count = 0};
     size_t count;
     if (send_all(socket, request, strlen(request)) < 0)
         return fail(ring);
-    char *answer = read_answer(socket, &count, descriptors, &descriptor_count);
+    char *answer = read_answer(socket, &count, &came);
     if (!answer)
         return fail(ring);
     size_t line = (size_t)((char *)memchr(answer, '\n', count) - answer) + 1;
-    ring->bell = descriptors[1];
-    ring->heard = descriptors[2];
     int result = -1;
     errno = EPROTO;
-    if (answer[0] == ':' && descriptor_count == 3) {
-        result = map(ring, descriptors[0]);
+    if (answer[0] == ':' && came.count == 3) {
+        ring->heard = came.descriptors[--came.count];
+        ring->bell = came.descriptors[--came.count];
+        result = map(ring, came.descriptors[0]);
         ring->before_count = count - line;
         if (result == 0 && ring->before_count > 0) {
             ring->before = malloc(ring->before_count);
@@ -393,9 +419,10 @@ kvasir_ring *kvasir_ring_open(int socket, uint32_t ring_bytes, int flags) {
         if (result == 0 && !(flags & KVASIR_RING_QUIET))
             fprintf(stderr, "kvasir_ring: no ring, going on over the socket: %s\n", ring->reason);
     }
-    if (descriptors[0] >= 0)
-        close(descriptors[0]);
+    int error = errno;
+    close_all(&came);
     free(answer);
+    errno = error;
     return result == 0 ? ring : fail(ring);
 }
 
@@ -413,13 +440,14 @@ kvasir_ring *kvasir_ring_connect(const char *path, const char *auth, int flags) 
     if (connect(socket_fd, (struct sockaddr *)&address, sizeof address) < 0)
         goto failed;
     if (auth) {
-        int none[3], none_count = 0;
+        struct came none = {.count = 0};
         size_t count;
         if (send_all(socket_fd, auth, strlen(auth)) < 0)
             goto failed;
-        char *answer = read_answer(socket_fd, &count, none, &none_count);
+        char *answer = read_answer(socket_fd, &count, &none);
         if (!answer)
             goto failed;
+        close_all(&none);
         is_refused = answer[0] == '-';
         free(answer);
         if (is_refused) {

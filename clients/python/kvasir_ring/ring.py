@@ -5,6 +5,7 @@ docs/ring.md of Kvasir; the names of the words are those of that page.
 """
 
 import errno
+import fcntl
 import mmap
 import os
 import platform
@@ -53,7 +54,7 @@ def ask(sock, size=None):
     reply, descriptors = b"", []
     try:
         while b"\r\n" not in reply:
-            chunk, more, _, _ = socket.recv_fds(sock, 4096, 3)
+            chunk, more, _, _ = socket.recv_fds(sock, 4096, 3, socket.MSG_CMSG_CLOEXEC)
             descriptors += more
             if not chunk:
                 raise ConnectionError("the connection was closed")
@@ -64,15 +65,32 @@ def ask(sock, size=None):
         if line[:1] != b":" or len(descriptors) != 3:
             raise RingBroken("an odd answer to CLIENT RING: %r" % line)
         ring = RingSocket(sock, descriptors, rest)
-        descriptors = []
+        # The bells are the ring's; the memory is mapped.
+        del descriptors[1:]
         return ring
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
 
 
+def size_of_rings(memory):
+    """The size of each ring in memory that came from elsewhere, if it is what it should be."""
+    head = os.pread(memory, 12, 0)
+    size = struct.unpack("<I", head[8:12])[0] if len(head) == 12 else 0
+    is_possible = size >= 4096 and size & (size - 1) == 0
+    if head[:8] != MAGIC or not is_possible or os.fstat(memory).st_size != HEADER + 2 * size:
+        raise RingBroken("this is no ring's memory")
+    # Who could shorten it could have us killed.
+    if not fcntl.fcntl(memory, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+        raise RingBroken("the size of the memory is not sealed")
+    return size
+
+
 class RingSocket:
-    """What a connection receives and sends, through a ring. One thread at a time may use it."""
+    """What a connection receives and sends, through a ring. One thread at a time may use it.
+
+    If it can be made, the socket and the two bells are its own; the memory's descriptor is not.
+    """
 
     def __init__(self, sock, descriptors, before=b""):
         memory, self._bell, self._heard = descriptors
@@ -82,21 +100,13 @@ class RingSocket:
         self._before = before
         self._is_open = True
         self._barrier = threading.Lock()
-        try:
-            head = os.pread(memory, 12, 0)
-            self.size = struct.unpack("<I", head[8:12])[0] if len(head) == 12 else 0
-            length = HEADER + 2 * self.size
-            is_power = self.size >= 4096 and self.size & (self.size - 1) == 0
-            if head[:8] != MAGIC or not is_power or os.fstat(memory).st_size != length:
-                raise RingBroken("this is no ring's memory")
-            self._memory = mmap.mmap(memory, length)
-        finally:
-            os.close(memory)
+        os.set_blocking(self._heard, False)
+        self.size = size_of_rings(memory)
+        self._memory = mmap.mmap(memory, HEADER + 2 * self.size)
         self._bytes = memoryview(self._memory)
         self._words = self._bytes[:HEADER].cast("I")
         self._tail = 0
         self._head = 0
-        os.set_blocking(self._heard, False)
 
     # What a socket has.
 

@@ -4,11 +4,9 @@
 //! not speak it and are left out.
 
 use std::net::{Ipv4Addr, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use kvasir_harness::memcached::{Memcached, Place};
 use kvasir_harness::server::{Server, free_port};
 
 use super::report::Measurement;
@@ -21,7 +19,6 @@ const SIZES: [usize; 5] = [10, 100, 1000, 10_000, 100_000];
 const COUNTS: [usize; 3] = [1, 16, 100];
 const LOAD_BYTES_MAX: usize = 10_000_000;
 const WORKERS: [u32; 2] = [1, 2];
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the name of a target begins with that is memcached itself.
 pub const NAME: &str = "memcached";
@@ -58,45 +55,28 @@ struct Peer {
 
 enum Process {
     Kvasir(Server),
-    Memcached(Child),
+    Memcached(Memcached),
 }
 
 impl Peer {
     fn start(lab: &Lab, target: &Target, workers: u32, cores: &str) -> Result<Peer> {
         let port = free_port()?;
-        let port_text = port.to_string();
         let process = if target.name == NAME {
-            let mut command = Command::new("setpriv");
-            command.args(["--pdeathsig", "KILL", "taskset", "--cpu-list", cores]);
-            command.arg(&target.program).args(["-u", "root", "-U", "0", "-m", "1024", "-l"]);
-            command.args(["127.0.0.1", "-p", &port_text, "-t", &workers.to_string()]);
-            Process::Memcached(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn()?)
+            let args = ["-m", "1024", "-t", &workers.to_string()];
+            let place = Place::Port(port);
+            let memcached = Memcached::start(&target.program, place, &args, Some(cores))?;
+            Process::Memcached(memcached)
         } else {
-            let options = ["--memcached-port", &port_text];
+            let options = ["--memcached-port", &port.to_string()];
             Process::Kvasir(lab.start_with(target, workers, cores, &options)?)
         };
-        let peer = Peer { port, process };
-        let start = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            ensure!(start.elapsed() < START_TIMEOUT, "{} does not listen", target.label);
-            thread::sleep(Duration::from_millis(10));
-        }
-        Ok(peer)
+        Ok(Peer { port, process })
     }
 
     fn pid(&self) -> u32 {
         match &self.process {
             Process::Kvasir(server) => server.pid(),
-            Process::Memcached(child) => child.id(),
-        }
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        if let Process::Memcached(child) = &mut self.process {
-            let _ = child.kill();
-            let _ = child.wait();
+            Process::Memcached(memcached) => memcached.pid(),
         }
     }
 }

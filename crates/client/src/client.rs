@@ -19,6 +19,8 @@ pub struct Client {
     requests: Vec<u8>,
     /// Calls whose replies were not read.
     pending: usize,
+    /// Calls have failed: which reply is whose is not known any more.
+    is_broken: bool,
     chunk: Box<[u8]>,
 }
 
@@ -33,6 +35,7 @@ impl Client {
             decoder: Decoder::new(DecodeLimits::default()),
             requests: Vec::new(),
             pending: 0,
+            is_broken: false,
             chunk: vec![0; CHUNK_BYTES].into_boxed_slice(),
         }
     }
@@ -55,17 +58,27 @@ impl Client {
     }
 
     /// Makes the calls that were added; their replies. Requests and replies together may be longer
-    /// than the server keeps waiting for a client that does not read.
+    /// than the server keeps waiting for a client that does not read. If that fails, by a timeout
+    /// say, so does all that follows.
     pub fn run(&mut self) -> io::Result<Vec<Value>> {
-        let requests = std::mem::take(&mut self.requests);
-        self.connection.write_all(&requests)?;
+        let pending = std::mem::take(&mut self.pending);
+        let mut requests = std::mem::take(&mut self.requests);
+        let replies = self.exchange(&requests, pending);
+        requests.clear();
         self.requests = requests;
-        self.requests.clear();
-        (0..std::mem::take(&mut self.pending)).map(|_| self.read_reply()).collect()
+        self.is_broken |= replies.is_err();
+        replies
     }
 
-    /// The next reply or message, for whoever has subscribed.
+    fn exchange(&mut self, requests: &[u8], count: usize) -> io::Result<Vec<Value>> {
+        self.check()?;
+        self.connection.write_all(requests)?;
+        (0..count).map(|_| self.read_reply()).collect()
+    }
+
+    /// The next reply or message, for whoever has subscribed. A timeout between two does no harm.
     pub fn read_reply(&mut self) -> io::Result<Value> {
+        self.check()?;
         loop {
             if let Some(value) = self.decoder.next_value().map_err(invalid)? {
                 return Ok(value);
@@ -75,6 +88,13 @@ impl Client {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             self.decoder.feed(&self.chunk[..count]);
+        }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.is_broken {
+            true => Err(io::Error::new(io::ErrorKind::BrokenPipe, "calls before have failed")),
+            false => Ok(()),
         }
     }
 }

@@ -2,8 +2,11 @@
 //! goes on over the unix socket, with a line that says why, where it gets none.
 //!
 //! `Connection` is bytes: whatever speaks RESP over a stream can use it. `Client` speaks RESP.
+//! The features `redis` and `redis-aio` give connections of the crate `redis`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "redis-aio")]
+pub mod aio;
 mod client;
 #[cfg(feature = "redis")]
 pub mod redis_rs;
@@ -181,7 +184,7 @@ fn ask_for_ring(socket: &mut UnixStream, options: &Options) -> io::Result<Answer
         reply.extend_from_slice(&chunk[..count]);
         let Some(end) = reply.windows(2).position(|pair| pair == b"\r\n") else { continue };
         let rest = reply.split_off(end + 2);
-        let line = String::from_utf8_lossy(&reply[1..end]).into_owned();
+        let line = String::from_utf8_lossy(reply.get(1..end).unwrap_or_default()).into_owned();
         return match (reply[0], found) {
             (b':', Some(descriptors)) => Ok(Answer::Ring(descriptors, rest)),
             (b'-', _) => Ok(Answer::Refused(line)),

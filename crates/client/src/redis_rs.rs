@@ -28,6 +28,9 @@ impl RedisConnection {
     }
 
     fn send(&mut self, requests: &[u8]) -> RedisResult<()> {
+        if !self.is_open {
+            return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+        }
         let sent = self.connection.write_all(requests);
         self.is_open &= sent.is_ok();
         Ok(sent?)

@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod directory;
 pub mod kvasir;
 pub mod link;
+pub mod memcached;
 pub mod oracle;
 pub mod random;
 pub mod raw;

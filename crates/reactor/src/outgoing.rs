@@ -4,12 +4,12 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_error;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
+use crate::socket::{connect_result, connect_tcp};
 
 /// Connects from `source` if that is one of this machine's addresses; if not, as if none had been
 /// given.
@@ -22,37 +22,30 @@ pub fn connect(
     source: Option<IpAddr>,
     timeout: Duration,
 ) -> io::Result<TcpStream> {
-    match source.map(|source| bound(address, source)) {
-        Some(Ok(socket)) => finish(socket, address, timeout),
-        Some(Err(_)) | None => TcpStream::connect_timeout(address, timeout),
-    }
-}
-
-/// A socket that sends from an address.
-fn bound(address: &SocketAddr, source: IpAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    bind(&socket, &SocketAddr::new(source, 0))?;
-    Ok(socket)
-}
-
-fn finish(socket: OwnedFd, address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-    match rustix::net::connect(&socket, address) {
-        Ok(()) => {}
-        Err(Errno::INPROGRESS) => {
-            let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
-            let mut ready = [PollFd::new(&socket, PollFlags::OUT)];
-            if poll(&mut ready, Some(&timeout))? == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            socket_error(&socket)??;
-        }
-        Err(error) => return Err(error.into()),
-    }
+    let begun = match connect_tcp(address, source) {
+        Err(("bind", _)) => connect_tcp(address, None),
+        begun => begun,
+    };
+    let socket = begun.map_err(|(_, error)| error)?;
+    wait(&socket, Instant::now() + timeout)?;
+    connect_result(&socket)?;
     let stream = TcpStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)
+}
+
+/// Until the attempt has ended.
+fn wait(socket: &OwnedFd, deadline: Instant) -> io::Result<()> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&left)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Default for Options {
 pub struct Reactor {
     pub(crate) implementation: Implementation,
     fallback_reason: Option<String>,
-    /// `None` until the first connection is given a ring.
+    /// `None` until the first connection is given a ring, and asked only while there is one.
     pub(crate) around: Option<Box<Around>>,
     pub(crate) ring_spin: Duration,
     /// io_uring accepts calls of the thread that set the ring up only, so this is not `Send`.
@@ -195,7 +195,7 @@ impl Reactor {
     /// long as it takes), and appends every event there is. It may return without any: after a
     /// signal, or when a backend had something to do for itself.
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        if self.around.is_some() {
+        if self.around.as_ref().is_some_and(|around| around.rings.are_there()) {
             return self.wait_with_rings(timeout, events);
         }
         backend!(&mut self.implementation, backend => backend.wait(timeout, events))

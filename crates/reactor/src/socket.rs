@@ -318,7 +318,8 @@ impl ListenerHold {
     }
 }
 
-type CallError = (&'static str, rustix::io::Errno);
+/// The call that failed, and how.
+pub(crate) type CallError = (&'static str, rustix::io::Errno);
 
 fn listen_tcp(address: SocketAddr, backlog: i32) -> Result<Listener, CallError> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
@@ -344,7 +345,7 @@ fn listen_unix(path: &Path, backlog: i32, mode: Option<u32>) -> Result<Listener,
     Ok(Listener { fd: ListenerDescriptor::Kernel(fd), is_unix: true })
 }
 
-fn connect_tcp(to: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, CallError> {
+pub(crate) fn connect_tcp(to: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, CallError> {
     let family = if to.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let fd = open_stream(family)?;
     if let Some(source) = source {
@@ -364,7 +365,8 @@ fn connect_unix(path: &Path) -> Result<OwnedFd, CallError> {
 fn begin_connect(fd: &OwnedFd, to: &impl SocketAddrArg) -> Result<(), CallError> {
     rustix::io::ioctl_fionbio(fd, true).map_err(|error| ("ioctl", error))?;
     match rustix::net::connect(fd, to) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(()),
+        // A signal does not end the attempt.
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(("connect", error)),
     }
 }

@@ -6,6 +6,7 @@ fall back.
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,53 @@ def in_c(path, way):
         done = subprocess.run([program, path], check=True, capture_output=True, text=True)
         assert done.stdout.startswith(way + ": "), done
         assert ("no ring, going on over the socket" in done.stderr) == (way == "socket"), done
+        watched = [*warnings, "-fsanitize=address"]
+        subprocess.run(["cc", "-g", *watched, "-o", program, *files], check=True)
+        odd_servers(made, program)
+
+
+def odd_servers(folder, program):
+    """Servers that send other descriptors than they should."""
+    path = os.path.join(folder, "odd")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    for count in (0, 1, 2, 3, 4):
+        answer = threading.Thread(target=odd_answer, args=(listener, count))
+        answer.start()
+        done = subprocess.run([program, path], capture_output=True, text=True)
+        assert done.returncode == 1 and "Sanitizer" not in done.stderr, (count, done)
+        answer.join()
+        before = len(os.listdir("/proc/self/fd"))
+        answer = threading.Thread(target=odd_answer, args=(listener, count))
+        answer.start()
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(path)
+        try:
+            kvasir_ring.ask(client)
+            raise AssertionError("it has taken %d odd descriptors" % count)
+        except kvasir_ring.RingBroken:
+            pass
+        client.close()
+        answer.join()
+        # Neither left open nor closed twice, by which another's would be.
+        assert len(os.listdir("/proc/self/fd")) == before, count
+    listener.close()
+
+
+def odd_answer(listener, count):
+    """So many descriptors of a ring's memory whose size is not sealed."""
+    server, _ = listener.accept()
+    server.recv(100)
+    memory = os.memfd_create("odd", os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, 4096 + 2 * 4096)
+    os.pwrite(memory, b"KVRING01" + (4096).to_bytes(4, "little"), 0)
+    if count:
+        socket.send_fds(server, [b":4096\r\n"], [memory] * count)
+    else:
+        server.sendall(b":4096\r\n")
+    os.close(memory)
+    server.close()
 
 
 def is_kvasir(admin):

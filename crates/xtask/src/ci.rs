@@ -343,7 +343,7 @@ fn mistreat() -> Result<()> {
 }
 
 fn real() -> Result<()> {
-    run(&mut cargo(&["test", "-p", "kvasir-client", "--features", "redis"]))?;
+    run(&mut cargo(&["test", "-p", "kvasir-client", "--features", "redis-aio"]))?;
     BACKENDS.iter().try_for_each(|backend| programs::programs(backend))
 }
 

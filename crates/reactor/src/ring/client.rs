@@ -1,5 +1,5 @@
-//! The client's side of a ring: a stream that blocks. It takes no system call while the server is
-//! awake and answers within the time for which this side looks before it sleeps.
+//! The client's side of a ring: a stream that blocks, or is polled. It takes no system call while
+//! the server is awake and answers within the time for which this side looks before it sleeps.
 
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -32,7 +32,9 @@ pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Opti
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let parts = &mut [IoSliceMut::new(bytes)];
-    let got = rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let got = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
@@ -50,9 +52,11 @@ pub struct Stream {
     bell: OwnedFd,
     heard: OwnedFd,
     /// Kept open: the server takes its end for ours.
-    _socket: UnixStream,
+    socket: UnixStream,
     spin: Spin,
     timeout: Option<Duration>,
+    /// What whoever polls waits for.
+    wanted: u32,
 }
 
 impl Stream {
@@ -61,7 +65,7 @@ impl Stream {
         let Descriptors { memory, bell, heard } = descriptors;
         let end = End::new(&memory, size_of_rings(&memory)?, Side::Client)?;
         let spin = Spin::new(SPIN);
-        Ok(Stream { end, bell, heard, _socket: socket, spin, timeout: None })
+        Ok(Stream { end, bell, heard, socket, spin, timeout: None, wanted: 0 })
     }
 
     /// For how long it looks before it sleeps.
@@ -87,6 +91,64 @@ impl Stream {
     /// Whether there is something to read.
     pub fn is_readable(&self) -> bool {
         !matches!(self.end.readable(), Ok(0))
+    }
+
+    /// What the server rings where it was asked to; it ends when the server goes. Whoever polls
+    /// reads it, and sets it not to wait.
+    pub fn heard(&self) -> &OwnedFd {
+        &self.heard
+    }
+
+    /// Says that nothing more is written; what was written is answered still.
+    pub fn shutdown(&self) -> io::Result<()> {
+        self.socket.shutdown(std::net::Shutdown::Write)
+    }
+
+    /// Reads without waiting: `None` if nothing is there. Then the server rings once there is.
+    pub fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<Option<usize>> {
+        if bytes.is_empty() {
+            return Ok(Some(0));
+        }
+        if !self.is_there_or_rung(FOR_DATA)? {
+            return Ok(None);
+        }
+        let count = self.end.readable()?.min(bytes.len());
+        self.end.take_into(&mut bytes[..count]);
+        self.ring_for(FOR_ROOM)?;
+        Ok(Some(count))
+    }
+
+    /// As that, writes as much as there is room for.
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        if bytes.is_empty() {
+            return Ok(Some(0));
+        }
+        if !self.is_there_or_rung(FOR_ROOM)? {
+            return Ok(None);
+        }
+        let count = self.end.room(bytes.len())?.min(bytes.len());
+        self.end.put(&bytes[..count]);
+        self.end.publish();
+        self.ring_for(FOR_DATA)?;
+        Ok(Some(count))
+    }
+
+    /// Whether it is there; if not, the server is asked to ring. Who waits for the other is not
+    /// forgotten.
+    fn is_there_or_rung(&mut self, reason: u32) -> io::Result<bool> {
+        let Stream { end, wanted, .. } = self;
+        if !is_there(end, reason) {
+            *wanted |= reason;
+            end.fall_asleep(*wanted);
+            if !is_there(end, reason) {
+                return Ok(false);
+            }
+        }
+        if *wanted & reason != 0 {
+            *wanted &= !reason;
+            end.want(*wanted);
+        }
+        Ok(true)
     }
 
     /// Waits until the server has written or read; false if it has gone.

@@ -16,13 +16,16 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// First bytes of the memory; the last two are the version.
 pub(super) const MAGIC: [u8; 8] = *b"KVRING01";
 
 /// Where the header ends and the bytes of the requests begin; those of the replies follow.
 pub(super) const HEADER_BYTES: usize = 4096;
+
+/// Of the least that is given back.
+const PAGE_BYTES: usize = 4096;
 
 /// Bounds of a ring's size, which is a power of two.
 pub const RING_BYTES_MIN: u32 = 4096;
@@ -74,6 +77,15 @@ impl Mapping {
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
         let start = unsafe { mmap(std::ptr::null_mut(), size, prot, flags, file, 0)? };
         Ok(Mapping { start: NonNull::new(start.cast()).expect("mmap never returns null"), size })
+    }
+
+    /// Has the system take memory back, whoever keeps the file; there are zeros from then on.
+    fn give_back(&self, from: usize, count: usize) {
+        assert!(from + count <= self.size);
+        // SAFETY: it lies in the mapping, whose bytes nobody believes anyway.
+        let start = unsafe { self.start.as_ptr().add(from) };
+        // SAFETY: as above. Where pages are larger than the parts of a ring, it is refused.
+        let _ = unsafe { madvise(start.cast(), count, Advice::LinuxRemove) };
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
@@ -248,7 +260,30 @@ impl End {
     }
 
     pub(super) fn stay_awake(&self) {
-        self.own_word().store(0, Ordering::Relaxed);
+        self.want(0);
+    }
+
+    /// Says what this side sleeps for still; nothing new.
+    pub(super) fn want(&self, reasons: u32) {
+        self.own_word().store(reasons, Ordering::Relaxed);
+    }
+
+    /// The server's last act, since a client can keep the file: gives all memory back, or all but
+    /// what a client that reads on has not read.
+    pub(super) fn give_back(&mut self, is_read: bool) {
+        let size = self.ring_bytes as usize;
+        let (Ok(room), true) = (self.room(size), is_read) else {
+            return self.mapping.give_back(0, self.mapping.size);
+        };
+        self.mapping.give_back(HEADER_BYTES, size);
+        let replies = HEADER_BYTES + size;
+        for (from, count) in self.parts(self.tail, room) {
+            let start = from.next_multiple_of(PAGE_BYTES);
+            let end = (from + count) / PAGE_BYTES * PAGE_BYTES;
+            if start < end {
+                self.mapping.give_back(replies + start, end - start);
+            }
+        }
     }
 
     fn own_word(&self) -> &AtomicU32 {

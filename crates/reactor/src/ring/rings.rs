@@ -3,7 +3,12 @@
 //! A ring is awake, and looked at in every turn, while something comes; else it has said that it
 //! wants to be rung, and costs nothing.
 
+use std::io;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 
 use super::memory::{Broken, End, FOR_DATA, FOR_ROOM};
 use crate::payload::Cursor;
@@ -21,6 +26,10 @@ const KEPT_MAX: usize = 16;
 /// A ring that brings nothing for so many turns of others is looked at no more until it is rung.
 const QUIET_TURNS_MAX: u8 = 64;
 
+/// How often it is looked whether those are still there that have ended their stream and have yet
+/// to read: nothing more comes from them, not even their end.
+const PARTING_LOOK: Duration = Duration::from_millis(10);
+
 struct Held {
     end: End,
     call: OwnedFd,
@@ -30,6 +39,8 @@ struct Held {
     is_paused: bool,
     /// `Closed` has been reported, or is about to be.
     has_ended: bool,
+    /// Stands in `parting`.
+    is_parting: bool,
     quiet_turns: u8,
 }
 
@@ -66,7 +77,12 @@ impl Table {
 
 pub(crate) struct Rings {
     by_id: Table,
+    count: usize,
     awake: Vec<ConnectionId>,
+    /// Those that have ended and have no room for what is sent to them.
+    parting: Vec<ConnectionId>,
+    /// When they were last looked at.
+    looked: Instant,
     /// Events that arose outside of a turn.
     ready: Vec<Event>,
     /// Reports of quiet sends, for when there is another event.
@@ -81,7 +97,10 @@ impl Rings {
     pub(crate) fn new() -> Rings {
         Rings {
             by_id: Table::default(),
+            count: 0,
             awake: Vec::new(),
+            parting: Vec::new(),
+            looked: Instant::now(),
             ready: Vec::new(),
             quiet: Vec::new(),
             owner: Buffer::new_owner(),
@@ -104,16 +123,33 @@ impl Rings {
             is_awake: true,
             is_paused: false,
             has_ended: false,
+            is_parting: false,
             quiet_turns: 0,
         };
         self.awake.push(id);
         self.by_id.insert(id, held);
+        self.count += 1;
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) {
-        if self.by_id.remove(id).is_some_and(|held| held.is_awake) {
+        let Some(mut held) = self.by_id.remove(id) else { return };
+        self.count -= 1;
+        let is_read = !held.is_deserted();
+        held.end.give_back(is_read);
+        if held.is_awake {
             self.awake.retain(|awake| *awake != id);
         }
+        if self.count == 0 {
+            // All of these are of connections that are closed.
+            self.ready.clear();
+            self.quiet.clear();
+            self.parting.clear();
+        }
+    }
+
+    /// Whether there is any.
+    pub(crate) fn are_there(&self) -> bool {
+        self.count > 0
     }
 
     pub(crate) fn report(&mut self, event: Event) {
@@ -148,19 +184,49 @@ impl Rings {
         self.wake(id);
     }
 
-    /// Puts in what there is room for, as much as one call of a socket would carry.
+    /// Puts in what there is room for, as much as one call of a socket would carry. What does not
+    /// fit at once is no quiet send any more: who waits for room waits for the report.
     fn go_on_sending(&mut self, id: ConnectionId) {
         let Some(held) = self.by_id.find(id) else { return };
         let Some((mut payload, mut cursor)) = held.outgoing.take() else { return };
-        let result = held.put(&payload, &mut cursor);
+        let mut result = held.put(&payload, &mut cursor).map_err(io::Error::from);
         if result.is_ok() && !cursor.is_done(&payload) {
-            held.outgoing = Some((payload, cursor));
-            return;
+            if !held.has_ended || !held.is_deserted() {
+                held.outgoing = Some((payload, cursor));
+                held.is_quiet_send = false;
+                if held.has_ended && !std::mem::replace(&mut held.is_parting, true) {
+                    self.parting.push(id);
+                }
+                return;
+            }
+            result = Err(io::ErrorKind::BrokenPipe.into());
         }
         payload.clear();
         let is_quiet = held.is_quiet_send && result.is_ok();
-        let event = Event::Sent { connection: id, payload, result: result.map_err(Into::into) };
+        let event = Event::Sent { connection: id, payload, result };
         if is_quiet { self.quiet.push(event) } else { self.ready.push(event) }
+    }
+
+    /// Has the sends of those fail that have gone without having read.
+    fn look_at_parting(&mut self) {
+        if self.parting.is_empty() || self.looked.elapsed() < PARTING_LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        for id in std::mem::take(&mut self.parting) {
+            if let Some(held) = self.by_id.find(id) {
+                held.is_parting = false;
+                self.go_on_sending(id);
+            }
+        }
+    }
+
+    /// A wait is no longer than that.
+    pub(crate) fn limit(&self, timeout: Option<Duration>) -> Option<Duration> {
+        match (self.parting.is_empty(), timeout) {
+            (true, timeout) => timeout,
+            (false, timeout) => Some(timeout.map_or(PARTING_LOOK, |time| time.min(PARTING_LOOK))),
+        }
     }
 
     pub(crate) fn pause(&mut self, id: ConnectionId, is_paused: bool) {
@@ -170,30 +236,43 @@ impl Rings {
         }
     }
 
-    /// Looks at it in the next turn.
-    pub(crate) fn wake(&mut self, id: ConnectionId) {
-        let Some(held) = self.by_id.find(id) else { return };
+    /// Looks at it in the next turn; says whether it slept.
+    fn wake(&mut self, id: ConnectionId) -> bool {
+        let Some(held) = self.by_id.find(id) else { return false };
         held.quiet_turns = 0;
-        if !held.is_awake {
-            held.is_awake = true;
+        let slept = !std::mem::replace(&mut held.is_awake, true);
+        if slept {
             held.end.stay_awake();
             self.awake.push(id);
+        }
+        slept
+    }
+
+    /// Its bell was rung. Who is awake has had its look in this turn.
+    pub(crate) fn hear(&mut self, id: ConnectionId, events: &mut Vec<Event>) {
+        if self.wake(id) {
+            self.look_at(id, events);
         }
     }
 
     /// A turn of those that are awake.
     pub(crate) fn poll(&mut self, events: &mut Vec<Event>) {
+        self.look_at_parting();
         for at in (0..self.awake.len()).rev() {
-            let id = self.awake[at];
-            self.go_on_sending(id);
-            let had = events.len();
-            self.take(id, events);
-            let held = self.by_id.find(id).expect("it is awake");
-            held.quiet_turns = if events.len() > had { 0 } else { held.quiet_turns + 1 };
+            let held = self.look_at(self.awake[at], events);
             if held.quiet_turns >= QUIET_TURNS_MAX && held.falls_asleep() {
                 self.awake.swap_remove(at);
             }
         }
+    }
+
+    fn look_at(&mut self, id: ConnectionId, events: &mut Vec<Event>) -> &mut Held {
+        self.go_on_sending(id);
+        let had = events.len();
+        self.take(id, events);
+        let held = self.by_id.find(id).expect("it is awake");
+        held.quiet_turns = if events.len() > had { 0 } else { held.quiet_turns + 1 };
+        held
     }
 
     /// Whether one that is awake has anything to do.
@@ -248,7 +327,7 @@ impl Rings {
     pub(crate) fn end(
         &mut self,
         id: ConnectionId,
-        error: Option<std::io::Error>,
+        error: Option<io::Error>,
         events: &mut Vec<Event>,
     ) {
         let Some(held) = self.by_id.find(id) else { return };
@@ -265,6 +344,8 @@ impl Rings {
         if !std::mem::replace(&mut held.has_ended, true) {
             events.push(Event::Closed { connection: id, error });
         }
+        // It may have gone with a ring full of replies.
+        self.go_on_sending(id);
     }
 
     /// The bytes of a buffer, if it is of a ring.
@@ -312,6 +393,15 @@ impl Held {
         if self.end.has_to_ring(reasons) {
             let _ = rustix::io::write(&self.call, &[1]);
         }
+    }
+
+    /// Whether the client's end of its pipe is closed. While its socket is open that is its own
+    /// affair; then it is the only sign that it has gone altogether, and not just said its last.
+    fn is_deserted(&self) -> bool {
+        let mut call = [PollFd::new(&self.call, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let found = poll(&mut call, Some(&at_once));
+        found.is_ok() && call[0].revents().contains(PollFlags::ERR)
     }
 
     fn has_news(&mut self) -> bool {

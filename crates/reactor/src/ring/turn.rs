@@ -31,9 +31,11 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// On a machine of one core nobody can do meanwhile what is waited for.
+    /// On a machine of one core nobody can do meanwhile what is waited for. On how many of several
+    /// this process may run does not matter: the peer may run on others.
     pub(crate) fn new(time: Duration) -> Spin {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        // SAFETY: it is asked for a number.
+        let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
         let time = if cores > 1 { time } else { Duration::ZERO };
         Spin { time, skips: 0, skips_left: 0 }
     }
@@ -135,7 +137,7 @@ impl Reactor {
         let must_not_block = has_found(rings, events) || rings.has_awake();
         let mut result = Ok(());
         if !must_not_block || !is_quiet(implementation) || asked.elapsed() >= BESIDE_MAX {
-            let timeout = if must_not_block { Some(Duration::ZERO) } else { timeout };
+            let timeout = if must_not_block { Some(Duration::ZERO) } else { rings.limit(timeout) };
             let from = events.len();
             result = backend!(&mut *implementation, backend => backend.wait(timeout, events));
             sort_out(implementation, rings, from, events);
@@ -158,11 +160,21 @@ fn sort_out(
     from: usize,
     events: &mut Vec<Event>,
 ) {
-    for id in backend!(&mut *implementation, backend => backend.take_rung()) {
-        rings.wake(id);
+    let rung = backend!(&mut *implementation, backend => backend.take_rung());
+    let is_of_a_ring = |event: &Event| match event {
+        Event::Received { connection, .. } | Event::Closed { connection, .. } => {
+            rings.has(*connection)
+        }
+        _ => false,
+    };
+    // Most waits of a worker with few rings.
+    if rung.is_empty() && !events[from..].iter().any(is_of_a_ring) {
+        return;
     }
     let reported = events.split_off(from);
-    rings.poll(events);
+    for id in rung {
+        rings.hear(id, events);
+    }
     for event in reported {
         match event {
             Event::Received { connection, buffer } if rings.has(connection) => {
@@ -175,5 +187,23 @@ fn sort_out(
             }
             event => events.push(event),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_kept_on_one_core_of_several_spins() {
+        // SAFETY: it is asked for a number.
+        let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        let mut one = rustix::thread::CpuSet::new();
+        let all = rustix::thread::sched_getaffinity(None).unwrap();
+        let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap();
+        one.set(first);
+        // Of this thread alone.
+        rustix::thread::sched_setaffinity(None, &one).unwrap();
+        assert_eq!(!Spin::new(Duration::from_micros(1)).time.is_zero(), cores > 1);
     }
 }

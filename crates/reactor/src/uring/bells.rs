@@ -1,13 +1,14 @@
 //! Bells of rings: each has a poll that reports every edge, as the waker has.
 
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
 
 use super::{Flags, Uring};
-use crate::ConnectionId;
 use crate::token::{Kind, Token};
+use crate::{ConnectionId, Event};
 
 impl Uring {
     /// Notes from now on when the bell of a connection is rung, until that is closed.
@@ -49,8 +50,13 @@ impl Uring {
         if flags.contains(Flags::CLOSING) {
             return self.release_if_done(id);
         }
+        if completion.result() < 0 {
+            // It would never be heard again.
+            let error = Some(io::Error::from_raw_os_error(-completion.result()));
+            return self.ready.push(Event::Closed { connection: id, error });
+        }
         self.rung.push(id);
-        if !flags.contains(Flags::HAS_BELL) && completion.result() >= 0 {
+        if !flags.contains(Flags::HAS_BELL) {
             self.arm_bell(id);
         }
     }

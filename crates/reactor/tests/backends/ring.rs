@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::{PATIENCE, Worker, pattern};
 use kvasir_reactor::ring::Ring;
 use kvasir_reactor::ring::client::{Descriptors, Stream, receive};
-use kvasir_reactor::{BackendChoice, ConnectionId, Payload};
+use kvasir_reactor::{BackendChoice, ConnectionId, Options, Payload};
 
 crate::for_each_backend! {
     what_goes_in_comes_out_both_ways
@@ -22,6 +22,10 @@ crate::for_each_backend! {
     indices_that_cannot_be_end_the_connection_alone
     a_full_bell_holds_nobody_up
     rings_come_and_go_without_a_trace
+    a_quiet_send_that_takes_its_time_ends_a_wait
+    who_is_gone_has_read_all_it_will
+    the_memory_of_a_ring_is_given_back_though_its_file_is_kept
+    who_spins_does_not_sleep
 }
 
 /// A connection with a ring, its client, and what that could do with the memory.
@@ -206,5 +210,102 @@ fn rings_come_and_go_without_a_trace(backend: BackendChoice) {
     let start = std::time::Instant::now();
     while count() > before + 100 || maps() > 100 {
         assert!(start.elapsed() < PATIENCE, "{} descriptors, {} maps", count(), maps());
+    }
+}
+
+fn a_quiet_send_that_takes_its_time_ends_a_wait(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    let (mut stream, id, _) = open(&mut worker, 4096);
+    worker.reactor.send_quietly(id, Payload::from(vec![1; 6000]));
+    let client = std::thread::spawn(move || {
+        let mut bytes = [0; 6000];
+        stream.read_exact(&mut bytes).unwrap();
+        stream
+    });
+    let start = Instant::now();
+    while worker.peers[&id].sent.len() < 2 {
+        worker.turn(Some(PATIENCE));
+    }
+    assert!(start.elapsed() < PATIENCE / 2, "nothing has ended the wait");
+    drop(client.join().unwrap());
+}
+
+/// What is sent to one that reads no more fails, whether it goes at once or says goodbye before.
+fn who_is_gone_has_read_all_it_will(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    for says_goodbye in [false, true] {
+        let (socket, id, descriptors) = descriptors(&mut worker, 4096);
+        worker.reactor.send(id, Payload::from(vec![1; 6000]));
+        worker.turn(Some(Duration::ZERO));
+        if says_goodbye {
+            socket.shutdown(std::net::Shutdown::Write).unwrap();
+            worker.run_until(|worker| worker.peers[&id].closed == [None]);
+            assert_eq!(worker.peers[&id].sent.len(), 1, "it may read on");
+        }
+        drop((socket, descriptors));
+        worker.run_until(|worker| worker.peers[&id].sent.len() == 2);
+        assert!(worker.peers[&id].sent[1].is_err());
+        worker.close(id);
+    }
+}
+
+fn the_memory_of_a_ring_is_given_back_though_its_file_is_kept(backend: BackendChoice) {
+    let mut worker = Worker::new(backend);
+    const SIZE: u32 = 1 << 20;
+    let pages = |memory: &File| memory.metadata().unwrap().blocks() * 512 / 4096;
+    for is_there in [true, false] {
+        let (mut stream, id, memory) = open(&mut worker, SIZE);
+        stream.write_all(&pattern(SIZE as usize, 1)).unwrap();
+        worker.run_until(|worker| worker.peers[&id].received.len() == SIZE as usize);
+        let reply = pattern(SIZE as usize, 2);
+        worker.reactor.send(id, Payload::from(reply.clone()));
+        worker.run_until(|worker| worker.peers[&id].sent.len() == 2);
+        let mut read = vec![0; SIZE as usize - 10_000];
+        stream.read_exact(&mut read).unwrap();
+        assert!(pages(&memory) > 500);
+        if !is_there {
+            drop(stream);
+            worker.close(id);
+            assert_eq!(pages(&memory), 0, "nobody reads it");
+            continue;
+        }
+        worker.close(id);
+        assert!(pages(&memory) <= 4, "{} pages", pages(&memory));
+        // What it has not read is there still.
+        stream.read_to_end(&mut read).unwrap();
+        assert!(read == reply);
+    }
+}
+
+/// The word in which a server says that it sleeps.
+fn sleeps(memory: &File) -> bool {
+    let mut word = [0; 4];
+    memory.read_exact_at(&mut word, 320).unwrap();
+    word != [0; 4]
+}
+
+fn who_spins_does_not_sleep(backend: BackendChoice) {
+    let cores = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    for ring_spin in [Duration::ZERO, PATIENCE] {
+        if !ring_spin.is_zero() && cores.trim() == "0" {
+            continue;
+        }
+        let mut worker = Worker::with(Options { backend, ring_spin, ..Options::default() });
+        let (mut stream, id, memory) = open(&mut worker, 4096);
+        let client = std::thread::spawn(move || {
+            let start = Instant::now();
+            let is_over = || match ring_spin.is_zero() {
+                true => sleeps(&memory),
+                false => start.elapsed() > Duration::from_millis(20),
+            };
+            while !is_over() {
+                assert!(start.elapsed() < PATIENCE && (ring_spin.is_zero() || !sleeps(&memory)));
+                std::thread::yield_now();
+            }
+            stream.write_all(b"there").unwrap();
+            stream
+        });
+        worker.run_until(|worker| worker.peers[&id].received == b"there");
+        drop(client.join().unwrap());
     }
 }

@@ -220,11 +220,10 @@ impl Clients {
 
     /// Forgets a client and gives its place back; says whether it was known.
     pub fn remove(&self, id: u64) -> bool {
-        let Some(client) = self.lock().remove(&id) else { return false };
-        self.count.fetch_sub(1, Relaxed);
-        if client.ring_bytes.load(Relaxed) > 0 {
-            self.give_ring_back();
+        if self.lock().remove(&id).is_none() {
+            return false;
         }
+        self.count.fetch_sub(1, Relaxed);
         true
     }
 

@@ -12,6 +12,7 @@ use kvasir_resp::number::parse_integer;
 
 use crate::commands::{ANY_TIME_NOSCRIPT, is_word};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
+use crate::state::connection::Replies;
 
 pub static CLIENT_RING: ServerCommand = ServerCommand {
     spec: Spec {
@@ -37,7 +38,9 @@ fn ring(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         }
         _ => return Err(Error::SYNTAX),
     };
-    if size > options.size_max.max(options.size) {
+    let size_max = options.size_max.max(options.size.next_power_of_two());
+    let rounded = size.clamp(RING_BYTES_MIN.into(), RING_BYTES_MAX.into()).next_power_of_two();
+    if size.max(rounded) > size_max {
         return Err(Error::fixed("ERR A ring is no larger than ring-size-max."));
     }
     let client = &cx.connection.client;
@@ -47,14 +50,17 @@ fn ring(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if client.ring_bytes.load(Relaxed) > 0 {
         return Err(Error::fixed("ERR This connection has a ring."));
     }
+    if cx.connection.output.replies != Replies::On {
+        // Nobody would see why; but without its reply there is no ring.
+        return Err(Error::fixed("ERR CLIENT RING needs its reply, which CLIENT REPLY has off."));
+    }
     if !cx.connection.reply.is_empty() {
         return Err(Error::fixed("ERR CLIENT RING is asked for on its own, not in a pipeline."));
     }
     if !cx.shared.clients.try_reserve_ring(options.clients_max as usize) {
         return Err(Error::fixed("ERR ring-clients-max connections have a ring."));
     }
-    let size = size.clamp(RING_BYTES_MIN.into(), RING_BYTES_MAX.into()).next_power_of_two();
-    let size = u32::try_from(size).expect("it is within the bounds");
+    let size = u32::try_from(rounded).expect("it is within the bounds");
     match Ring::new(size) {
         Ok(ring) => {
             client.ring_bytes.store(ring.size_bytes(), Relaxed);

@@ -493,6 +493,10 @@ impl Worker {
         connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);
+        if connection.client.ring_bytes.swap(0, Relaxed) > 0 {
+            // Here, not where it is forgotten: another thread may do that before it has its ring.
+            self.shared.clients.give_ring_back();
+        }
         self.shared.freeing.tidy_later();
         self.shared.workers[self.index].connection_count.fetch_sub(1, Relaxed);
     }

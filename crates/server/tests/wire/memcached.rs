@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+
+use kvasir_harness::memcached::{Memcached, Place};
 
 use crate::harness::{DEADLINE, Server, backends, wait_until, wait_until_loaded};
 
@@ -58,33 +59,19 @@ impl Client {
     }
 }
 
-/// memcached itself; it is killed when this is dropped.
-struct Memcached(Child, PathBuf);
-
-impl Memcached {
-    fn start() -> Option<Memcached> {
-        let program = Path::new("/usr/bin/memcached");
-        if !program.is_file() {
-            assert!(std::env::var("CI").is_err(), "CI needs {}", program.display());
-            eprintln!("there is no memcached: its texts are not compared");
-            return None;
-        }
-        let name = format!("kvasir-memcached-{}", std::process::id());
-        let socket = std::env::temp_dir().join(name);
-        let mut command = Command::new(program);
-        command.args(["-u", "root", "-s"]).arg(&socket).stderr(Stdio::null());
-        let process = command.spawn().expect("it starts");
-        wait_until("memcached listens", || UnixStream::connect(&socket).is_ok());
-        Some(Memcached(process, socket))
+/// memcached itself, and where it listens.
+fn memcached() -> Option<(Memcached, PathBuf)> {
+    let program = Path::new("/usr/bin/memcached");
+    if !program.is_file() {
+        assert!(std::env::var("CI").is_err(), "CI needs {}", program.display());
+        eprintln!("there is no memcached: its texts are not compared");
+        return None;
     }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        let _ = std::fs::remove_file(&self.1);
-    }
+    let name = format!("kvasir-memcached-{}", std::process::id());
+    let socket = std::env::temp_dir().join(name);
+    let place = Place::Socket(socket.clone());
+    let memcached = Memcached::start(program, place, &[], None).expect("it starts");
+    Some((memcached, socket))
 }
 
 /// Requests whose answers are the same each time.
@@ -97,6 +84,7 @@ const CALLS: &[&str] = &[
     "replace c 0 0 1\r\nx\r\nreplace b 7 0 1\r\ny\r\nget b\r\n",
     "append b 0 0 2\r\nzz\r\nprepend b 9 0 1\r\na\r\nget b\r\nappend none 0 0 1\r\nx\r\n",
     "set n 3 0 2\r\n10\r\nincr n 5\r\ndecr n 6\r\nget n\r\nincr n 18446744073709551615\r\ndecr n 100\r\n",
+    "set m 0 0 2\r\n10\r\nincr m 5 noreply\r\ndecr m 1 noreply\r\nincr m x noreply\r\nget m\r\n",
     "get n\r\nincr n 1000\r\nget n\r\nincr a 1\r\nincr none 1\r\nincr n x\r\nincr n -1\r\n",
     "set n 0 0 20\r\n18446744073709551615\r\nincr n 1\r\nget n\r\n",
     "touch a 100\r\ntouch none 0\r\ntouch a x\r\ntouch a\r\ngat 0 a b\r\ngat x a\r\ngat 1\r\n",
@@ -122,10 +110,10 @@ const CALLS: &[&str] = &[
 
 #[test]
 fn texts_are_memcacheds() {
-    let Some(memcached) = Memcached::start() else { return };
+    let Some((_memcached, socket)) = memcached() else { return };
     for backend in backends() {
         let server = Server::kvasir(backend, &OPTIONS);
-        let (mut ours, mut theirs) = (Client::of(&server), Client::connect(&memcached.1));
+        let (mut ours, mut theirs) = (Client::of(&server), Client::connect(&socket));
         theirs.ask("flush_all\r\n");
         let long = format!("get {}\r\nmg {0}\r\ndelete {0}\r\n", "k".repeat(251));
         let large = format!("set a 0 0 1048577\r\n{}\r\n", "x".repeat((1 << 20) + 1));

@@ -30,8 +30,16 @@ impl Drawn {
 
     /// A call that deletes the first key.
     pub fn delete(&self) -> Drawn {
+        self.of_first_key(b"delete ")
+    }
+
+    pub fn get(&self) -> Drawn {
+        self.of_first_key(b"get ")
+    }
+
+    fn of_first_key(&self, name: &[u8]) -> Drawn {
         let key = self.keys.first().cloned().unwrap_or_default();
-        let request = [b"delete ", &key[..], b"\r\n"].concat();
+        let request = [name, &key[..], b"\r\n"].concat();
         Drawn { keys: vec![key], parts: vec![Part::Bytes(request)] }
     }
 
@@ -164,7 +172,7 @@ impl Writer<'_> {
                 self.put(name);
                 self.key();
                 self.word(&NUMBERS);
-                self.noreply();
+                // Without a reply nobody would see what memcached takes for no number.
                 self.put("\r\n");
             }
             45..48 => {
@@ -275,7 +283,9 @@ impl Writer<'_> {
             match flag {
                 'O' => self.put("opaque"),
                 'F' => self.number(&["0", "5", "4294967295", "x", ""]),
-                'T' | 'N' | 'R' => self.number(&["0", "1000", "30", "x", ""]),
+                'T' | 'N' => self.number(&["0", "1000", "30", "x", ""]),
+                // Not what a time may be that was just set: memcached's clock moves once a second.
+                'R' => self.number(&["0", "20", "500", "2000", "x", ""]),
                 'J' | 'D' => self.number(&NUMBERS),
                 'M' => self.number(&["S", "A", "I", "D", "E", "R", "P", "+", "-", "x", ""]),
                 'C' => self.id(),

@@ -13,12 +13,11 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use kvasir_harness::kvasir::{self, BACKENDS};
+use kvasir_harness::memcached::{Memcached, Place};
 use kvasir_harness::oracle::Oracle;
 use kvasir_harness::random::Random;
 use kvasir_harness::server::Server;
@@ -34,6 +33,9 @@ const SHOWN: usize = 60;
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Kvasir's socket, in its directory.
 const SOCKET: &str = "memcached";
+/// Without its threads in the background: a number is shortened in its place only where nobody else
+/// holds the item, which they do now and then.
+const AS_CALLED: [&str; 2] = ["-o", "no_modern"];
 /// One reply in so many is spoilt by the canary.
 const SPOILT_ONCE_IN: u64 = 5000;
 
@@ -68,10 +70,12 @@ pub fn main(options: &Options) -> Result<()> {
         None => kvasir::launch(&options.backend, 2, &options_of_ours)?,
     };
     let server = Server::start(&launch)?;
-    let peer = Memcached::start(&Oracle::memcached()?, server.dir())?;
+    let socket = server.dir().join("peer");
+    let program = Oracle::memcached()?.program;
+    let _peer = Memcached::start(&program, Place::Socket(socket.clone()), &AS_CALLED, None)?;
     let mut pair = Pair {
         ours: Side::connect(&server.dir().join(SOCKET))?,
-        theirs: Side::connect(&peer.socket)?,
+        theirs: Side::connect(&socket)?,
         canary: options.canary.then(|| Random::new(1)),
     };
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
@@ -84,35 +88,6 @@ pub fn main(options: &Options) -> Result<()> {
     }
     println!("memcached and Kvasir have answered {calls} calls alike");
     Ok(())
-}
-
-/// memcached, on a unix socket; killed when it is dropped.
-struct Memcached {
-    process: Child,
-    socket: PathBuf,
-}
-
-impl Memcached {
-    fn start(oracle: &Oracle, dir: &Path) -> Result<Memcached> {
-        let socket = dir.join("peer");
-        let mut command = Command::new(&oracle.program);
-        command.args(["-u", "root", "-s"]).arg(&socket).stdin(Stdio::null());
-        let process = command.stderr(Stdio::null()).spawn()?;
-        let peer = Memcached { process, socket };
-        let start = Instant::now();
-        while UnixStream::connect(&peer.socket).is_err() {
-            ensure!(start.elapsed() < TIMEOUT, "memcached does not listen");
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(peer)
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 /// A connection to one of the two, and the ids that it has told, by key.
@@ -148,7 +123,19 @@ impl Side {
         }
         Ok(reply)
     }
+
+    /// Whether the call's first key holds a number of 2^63 or more.
+    fn is_large(&mut self, drawn: &Drawn) -> Result<bool> {
+        let reply = self.ask(&drawn.get())?;
+        let value = reply.split(|byte| *byte == b'\n').nth(1).unwrap_or_default();
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.trim_end().parse().ok());
+        Ok(number.is_some_and(|number: u64| number >> 63 == 1))
+    }
 }
+
+/// memcached says so now and then of a number of 2^63 and more: such a one is none where a minus
+/// sign stands in it, but it looks beyond its end as well, at what a deleted item has left there.
+const NO_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
 struct Pair {
     ours: Side,
@@ -170,7 +157,8 @@ impl Pair {
                 reply.extend_from_slice(b"spoilt");
             }
             let is_same = matches!((&ours, &theirs), (Ok(ours), Ok(theirs)) if ours == theirs);
-            if !is_same && theirs.as_deref().is_ok_and(is_no_number) {
+            let is_no_number = theirs.as_deref().is_ok_and(|reply| reply == NO_NUMBER);
+            if !is_same && is_no_number && self.theirs.is_large(&drawn)? {
                 // What is there differs now.
                 let gone = drawn.delete();
                 self.ours.ask(&gone)?;
@@ -185,11 +173,6 @@ impl Pair {
         }
         Ok(())
     }
-}
-
-/// memcached takes a number of 2^63 and more for none, now and then.
-fn is_no_number(reply: &[u8]) -> bool {
-    reply == b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
 }
 
 /// The calls that led there, as far as they are about the same keys, and both answers.
