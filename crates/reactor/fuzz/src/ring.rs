@@ -1,6 +1,6 @@
 //! Whatever a client writes into the memory of its ring, the server gets what it put there, or
-//! closes it; and who has said nothing impossible is not closed, gets all that is sent, and is heard
-//! although it rings only where the server says that it sleeps.
+//! closes it; and who has said nothing impossible is not closed, gets all that is sent, and is
+//! heard although it rings only where the server says that it sleeps.
 //!
 //! The input is a list of steps of five bytes: what to do, and a number, little-endian.
 //!
