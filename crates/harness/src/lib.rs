@@ -12,4 +12,5 @@ pub mod oracle;
 pub mod random;
 pub mod raw;
 pub mod server;
+pub mod wait;
 pub mod workspace;

@@ -169,7 +169,9 @@ impl Worker {
         forget_beyond(&mut self.core.written_to, end);
         for connection in self.connections.iter_mut().flatten() {
             let Durability { fence, written_to, asked, .. } = &mut connection.durability;
-            [fence, written_to, asked].map(|offset| forget_beyond(offset, end));
+            for offset in [fence, written_to, asked] {
+                forget_beyond(offset, end);
+            }
         }
         let HeldBack { connections, seen, .. } = &mut self.held_back;
         connections.iter_mut().for_each(|(fence, _)| forget_beyond(fence, end));
