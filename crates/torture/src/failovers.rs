@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long clients write before something happens.
 const CALM: Duration = Duration::from_millis(700);
 
+/// How long a client waits for an answer: one of a server that is stopped does not come.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The primary's port while nobody is to write.
 const NOBODY: u16 = 0;
 
@@ -310,7 +313,7 @@ impl Writer {
         primary: &AtomicU16,
         is_over: &AtomicBool,
     ) -> Result<()> {
-        let mut client = Client::connect(port)?;
+        let mut client = Client::connect_within(port, PATIENCE)?;
         let level: [&[u8]; 4] = [b"CLIENT", b"DURABILITY", b"REPLICAS", b"2"];
         let ok = Value::Simple(b"OK".to_vec());
         // Redis has no such level.
