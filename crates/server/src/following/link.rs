@@ -292,8 +292,8 @@ impl<W: Wire> Link<W> {
         Ok(size)
     }
 
-    /// While clients are paused, or the log has no room for more since the disk or a replica of this
-    /// server is slow, calls of the primary wait here; false: it is not wanted any more.
+    /// While clients are paused, or the log has no room for more since the disk or a replica of
+    /// this server is slow, calls of the primary wait here; false: it is not wanted any more.
     pub async fn wait_for_room(&mut self) -> Result<bool, String> {
         if !self.has_to_wait() {
             return Ok(true);
