@@ -2,6 +2,8 @@
 //!
 //! The words that refuse a value are Redis's, since clients and scripts match on them.
 
+use std::net::IpAddr;
+
 use kvasir_keyspace::event::Class;
 
 use crate::buffers::{self, OutputLimit};
@@ -38,6 +40,8 @@ pub enum Kind {
         max: u32,
     },
     Text,
+    /// An IP address, or nothing.
+    Address,
     /// A password: any bytes.
     Secret,
     /// One of these words; each is lower case.
@@ -119,6 +123,7 @@ impl Kind {
             Kind::Memory { min, max } => parse_memory(word, min, max),
             Kind::Octal { max } => parse_octal(word, max),
             Kind::Text => parse_text(word),
+            Kind::Address => parse_address(word),
             Kind::Secret => Ok(Value::Text(word.to_vec())),
             Kind::Choice(choices) => parse_choice(word, choices),
             Kind::Events => notifications::parse(word).map(Value::Events),
@@ -260,6 +265,14 @@ fn parse_text(word: &[u8]) -> Result<Value, String> {
     Ok(Value::Text(word.to_vec()))
 }
 
+fn parse_address(word: &[u8]) -> Result<Value, String> {
+    let is_address = || str::from_utf8(word).is_ok_and(|text| text.parse::<IpAddr>().is_ok());
+    match word.is_empty() || is_address() {
+        true => Ok(Value::Text(word.to_vec())),
+        false => Err("argument must be an IP address".into()),
+    }
+}
+
 fn parse_choice(word: &[u8], choices: &[&'static str]) -> Result<Value, String> {
     match choices.iter().find(|choice| word.eq_ignore_ascii_case(choice.as_bytes())) {
         Some(choice) => Ok(Value::Choice(choice)),
@@ -328,6 +341,9 @@ mod tests {
         let cases: &[(Kind, &str, Result<&str, &str>)] = &[
             (Kind::Bool, "YES", Ok("yes")),
             (Kind::Bool, "maybe", Err("argument must be 'yes' or 'no'")),
+            (Kind::Address, "", Ok("")),
+            (Kind::Address, "fe80::1", Ok("fe80::1")),
+            (Kind::Address, "127.0.0.256", Err("argument must be an IP address")),
             (INTEGER, "7", Ok("7")),
             (INTEGER, "-1", Err("argument must be between 0 and 100 inclusive")),
             (INTEGER, "101", Err("argument must be between 0 and 100 inclusive")),

@@ -531,6 +531,7 @@ mod tests {
             Kind::Memory { min, max } => within(min, max.min(1 << 40)),
             Kind::Octal { max } => Value::Octal(number % (max + 1)),
             Kind::Text | Kind::Secret => Value::Text(text.to_vec()),
+            Kind::Address => Value::Text(format!("10.0.{}.1", number % 256).into()),
             Kind::Choice(words) => Value::Choice(words[number as usize % words.len()]),
             Kind::Master => Value::Words(Vec::new()),
             Kind::Words => Value::Words((0..number % 4).map(|n| format!("-host{n}")).collect()),

@@ -152,6 +152,7 @@ fn values(kind: Kind) -> String {
         Kind::Memory { min, max } => format!("bytes, {min} to {max}"),
         Kind::Octal { max } => format!("octal, 0 to {max:o}"),
         Kind::Text | Kind::Secret => "text".into(),
+        Kind::Address => "an IP address, or nothing".into(),
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Words => "words".into(),
         Kind::Master => "host and port, or `no one`".into(),

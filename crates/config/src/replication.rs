@@ -316,7 +316,7 @@ CLIENT DURABILITY REPLICAS asks it of one connection. 0: nothing is waited for."
     Row::new(
         "bind-source-addr",
         Group::Replication,
-        Kind::Text,
+        Kind::Address,
         "",
         field!(replication.source_address),
         "\

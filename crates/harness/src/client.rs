@@ -22,12 +22,17 @@ pub struct Client {
 impl Client {
     /// Connects to a server on this machine.
     pub fn connect(port: u16) -> Result<Self> {
+        Client::connect_within(port, TIMEOUT)
+    }
+
+    /// As `connect`, where a server may be silent for no longer than that.
+    pub fn connect_within(port: u16, patience: Duration) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT)
+        let stream = TcpStream::connect_timeout(&address, patience)
             .with_context(|| format!("cannot connect to port {port}"))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         Ok(Self { stream, decoder: Decoder::default() })
     }
 

@@ -13,4 +13,5 @@ pub mod oracle;
 pub mod random;
 pub mod raw;
 pub mod server;
+pub mod wait;
 pub mod workspace;

@@ -2,11 +2,14 @@
 //! with them, on the append-only file alone (`aof`), on a whole server (`server`), and on several
 //! that replicate each other (`replication`).
 //!
-//! A run is a pure function of its seed and of what fails: no clock, no thread, no system call. So
-//! whatever is found is found again.
+//! A run is a pure function of its seed and of what fails: nothing in it depends on the real clock,
+//! on a thread, or on what the real disk has. (Only the snapshots of replicas go through files of
+//! it, which have no names or are removed.) So whatever is found is found again.
 #![forbid(unsafe_code)]
 
 pub mod aof;
+mod connection;
+pub mod digest;
 pub mod disk;
 pub mod fault;
 mod ledger;

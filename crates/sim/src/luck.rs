@@ -1,5 +1,7 @@
 //! What a power cut leaves of what nobody has made safe.
 
+use kvasir_keyspace::rng::Rng;
+
 /// Names and bytes are lost independently of each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Luck {
@@ -39,6 +41,12 @@ impl Luck {
     /// Renames have reached the disk, what was written before has not.
     pub const NAMES_ONLY: Luck = Luck { names: Names::All, bytes: Bytes::SafeOnly };
     pub const LAST_NAME_ONLY: Luck = Luck { names: Names::Last, bytes: Bytes::SafeOnly };
+
+    /// Some kind of a power cut.
+    pub fn of_a_cut(rng: &mut Rng) -> Luck {
+        let cuts: Vec<_> = Luck::all().filter(|luck| luck.bytes != Bytes::Killed).collect();
+        cuts[rng.below(cuts.len())]
+    }
 
     /// All kinds.
     pub fn all() -> impl Iterator<Item = Luck> {

@@ -19,13 +19,16 @@ use kvasir_harness::directory::Directory;
 use kvasir_harness::kvasir::{self, BACKENDS};
 use kvasir_harness::oracle::Oracle;
 use kvasir_harness::server::{Launch, Server, free_port};
+use kvasir_harness::wait::wait_until;
 use kvasir_resp::value::Value;
 
 const SENTINELS: usize = 3;
-const DEADLINE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(20);
 /// How long clients write before something happens.
 const CALM: Duration = Duration::from_millis(700);
+
+/// How long a client waits for an answer: one of a server that is stopped does not come.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The primary's port while nobody is to write.
 const NOBODY: u16 = 0;
@@ -82,7 +85,7 @@ pub fn main(options: &Options) -> Result<()> {
     let mut nodes = start_nodes(options.mixed)?;
     let primary = AtomicU16::new(nodes[0].server.port());
     let sentinels = start_sentinels(&primary)?;
-    wait_until("Sentinel knows all", || sentinels.iter().all(Sentinel::knows_all))?;
+    wait_until("Sentinel knows all", || Ok(sentinels.iter().all(Sentinel::knows_all)))?;
     let writers = [Writer::new("sure", true), Writer::new("fast", false)];
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -149,18 +152,21 @@ fn fail_over(
     match way {
         Way::Killed => node.server.kill(),
         Way::Stopped => signal(&node.server, "-STOP")?,
-        Way::Relieved => wait_until("it is asked", || sentinels[0].is_asked())?,
+        Way::Relieved => wait_until("it is asked", || Ok(sentinels[0].is_asked()))?,
     }
-    let known = [writers[0].last().number, writers[1].last().number];
+    let mut new = old;
     wait_until("another is promoted", || {
-        sentinels.iter().all(|sentinel| sentinel.primary().is_ok_and(|port| port != old))
+        new = sentinels[0].primary()?;
+        Ok(new != old && sentinels.iter().all(|each| each.primary().is_ok_and(|port| port == new)))
     })?;
-    let new = sentinels[0].primary()?;
+    // What is known by now the old one has answered.
+    primary.store(NOBODY, Relaxed);
+    let known = [writers[0].last().number, writers[1].last().number];
     let has = |key: &str| -> Result<u64> { number(&mut Client::connect(new)?, key) };
     ensure!(has(writers[0].key)? >= known[0], "{} was at both replicas", known[0]);
     let gone = known[1].saturating_sub(has(writers[1].key)?);
     primary.store(new, Relaxed);
-    wait_until("somebody writes again", || writers[1].last().number > known[1])?;
+    wait_until("somebody writes again", || Ok(writers[1].last().number > known[1]))?;
     let gap = writers[1].take_gap();
     match way {
         Way::Killed => node.server = Server::start_at(&node.launch, old)?,
@@ -168,13 +174,13 @@ fn fail_over(
         Way::Relieved => {}
     }
     wait_until("all follow", || {
-        nodes.iter().all(|node| node.server.port() == new || node.follows(new))
+        Ok(nodes.iter().all(|node| node.server.port() == new || node.follows(new)))
     })?;
-    wait_until("Sentinel knows all", || sentinels.iter().all(Sentinel::knows_all))?;
+    wait_until("Sentinel knows all", || Ok(sentinels.iter().all(Sentinel::knows_all)))?;
     primary.store(NOBODY, Relaxed);
     wait_until("all have the same", || {
         let digests: Vec<_> = nodes.iter().map(Node::digest).collect();
-        digests.iter().all(|digest| digest.is_some() && *digest == digests[0])
+        Ok(digests.iter().all(|digest| digest.is_some() && *digest == digests[0]))
     })?;
     primary.store(new, Relaxed);
     Ok((gap, gone))
@@ -232,7 +238,7 @@ impl Sentinel {
         command.args(["--pdeathsig", "KILL"]).arg(Oracle::redis()?.program);
         command.arg(&file).arg("--sentinel").stdout(Stdio::null());
         let sentinel = Sentinel { child: command.spawn()?, port, _dir: dir };
-        wait_until("Sentinel answers", || sentinel.primary().is_ok())?;
+        wait_until("Sentinel answers", || Ok(sentinel.primary().is_ok()))?;
         Ok(sentinel)
     }
 
@@ -307,7 +313,7 @@ impl Writer {
         primary: &AtomicU16,
         is_over: &AtomicBool,
     ) -> Result<()> {
-        let mut client = Client::connect(port)?;
+        let mut client = Client::connect_within(port, PATIENCE)?;
         let level: [&[u8]; 4] = [b"CLIENT", b"DURABILITY", b"REPLICAS", b"2"];
         let ok = Value::Simple(b"OK".to_vec());
         // Redis has no such level.
@@ -339,14 +345,5 @@ fn number(client: &mut Client, key: &str) -> Result<u64> {
 fn signal(server: &Server, name: &str) -> Result<()> {
     let sent = Command::new("kill").args([name, &server.pid().to_string()]).status()?;
     ensure!(sent.success(), "kill {name}");
-    Ok(())
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) -> Result<()> {
-    let start = Instant::now();
-    while !condition() {
-        ensure!(start.elapsed() < DEADLINE, "waited in vain: {what}");
-        thread::sleep(LOOK);
-    }
     Ok(())
 }

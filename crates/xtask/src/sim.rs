@@ -57,29 +57,50 @@ enum Part {
     Replication,
 }
 
-impl Part {
-    /// The name of worlds.
-    fn name(self) -> &'static str {
+/// What is in a world.
+#[derive(Clone, Copy)]
+enum World {
+    Server,
+    Replication,
+}
+
+impl World {
+    /// Of which part it is.
+    fn part(self) -> Part {
         match self {
-            Part::Log => "log",
-            Part::Server => "server",
-            Part::Replication => "replication",
+            World::Server => Part::Server,
+            World::Replication => Part::Replication,
         }
     }
 
-    /// Worlds without `--long`.
-    fn worlds(self) -> u64 {
-        if self == Part::Server { 1_000 } else { 100 }
+    /// The name of the part.
+    fn name(self) -> &'static str {
+        match self {
+            World::Server => "server",
+            World::Replication => "replication",
+        }
+    }
+
+    /// How many there are without `--long`.
+    fn count(self) -> u64 {
+        match self {
+            World::Server => 1_000,
+            World::Replication => 100,
+        }
     }
 
     /// Answers, crashes and reigns of the world of a seed.
     fn run(self, seed: u64) -> Result<[u64; 3], String> {
-        if self == Part::Server {
-            let ran = server::run(server::Setup { seed, replies_early: false })?;
-            return Ok([ran.answers, ran.crashes, 0]);
+        match self {
+            World::Server => {
+                let ran = server::run(server::Setup { seed, replies_early: false })?;
+                Ok([ran.answers, ran.crashes, 0])
+            }
+            World::Replication => {
+                let ran = replication::run(replication::Setup { seed, canary: None })?;
+                Ok([ran.answers, ran.crashes, ran.reigns])
+            }
         }
-        let ran = replication::run(replication::Setup { seed, canary: None })?;
-        Ok([ran.answers, ran.crashes, ran.reigns])
     }
 }
 
@@ -91,24 +112,25 @@ pub fn main(options: &Options) -> Result<()> {
             None => sim(0..u64::MAX, if options.long { POINTS_LONG } else { POINTS })?,
         }
     }
-    for part in [Part::Server, Part::Replication].into_iter().filter(|part| is_wanted(*part)) {
+    for world in [World::Server, World::Replication] {
         match options.seed {
-            Some(seed) => run_worlds(part, seed..seed + options.count)?,
-            None => worlds(part, if options.long { WORLDS_LONG } else { part.worlds() })?,
+            _ if !is_wanted(world.part()) => {}
+            Some(seed) => run_worlds(world, seed..seed + options.count)?,
+            None => worlds(world, if options.long { WORLDS_LONG } else { world.count() })?,
         }
     }
     Ok(())
 }
 
 /// Worlds of these seeds, in this process.
-fn run_worlds(part: Part, seeds: Range<u64>) -> Result<()> {
+fn run_worlds(world: World, seeds: Range<u64>) -> Result<()> {
     if seeds.end - seeds.start > 1 {
         kvasir_sim::be_quiet();
     }
     let mut all = [0; 3];
     for seed in seeds.clone() {
-        let again = || format!("again: cargo xtask sim --part {} --seed {seed}", part.name());
-        let ran = part.run(seed).map_err(|what| anyhow!("{what}\n{}", again()))?;
+        let again = || format!("again: cargo xtask sim --part {} --seed {seed}", world.name());
+        let ran = world.run(seed).map_err(|what| anyhow!("{what}\n{}", again()))?;
         all.iter_mut().zip(ran).for_each(|(sum, figure)| *sum += figure);
     }
     let [answers, crashes, reigns] = all;
@@ -117,7 +139,7 @@ fn run_worlds(part: Part, seeds: Range<u64>) -> Result<()> {
 }
 
 /// So many worlds, in processes of their own, on all processors.
-fn worlds(part: Part, count: u64) -> Result<()> {
+fn worlds(world: World, count: u64) -> Result<()> {
     let start = Instant::now();
     let bar = progress_bar(count as usize, "worlds");
     let next = AtomicU64::new(0);
@@ -128,7 +150,7 @@ fn worlds(part: Part, count: u64) -> Result<()> {
             if first >= count || done.lock().expect("nobody panics with it").1.is_some() {
                 return;
             }
-            let result = worlds_aside(part, first);
+            let result = worlds_aside(world, first);
             let (sums, failure) = &mut *done.lock().expect("as above");
             match result {
                 Ok(figures) => {
@@ -150,16 +172,16 @@ fn worlds(part: Part, count: u64) -> Result<()> {
     println!(
         "sim {}: {worlds} worlds, {answers} answers, {crashes} crashes of servers, {reigns} primaries, \
          {took:.1} s",
-        part.name()
+        world.name()
     );
     Ok(())
 }
 
 /// How many worlds a process has run, and what came of them.
-fn worlds_aside(part: Part, first: u64) -> Result<[u64; 4]> {
+fn worlds_aside(world: World, first: u64) -> Result<[u64; 4]> {
     let program = std::env::current_exe()?;
     let (first, count) = (first.to_string(), WORLDS_OF_PROCESS.to_string());
-    let words = ["sim", "--part", part.name(), "--seed", &first, "--count", &count];
+    let words = ["sim", "--part", world.name(), "--seed", &first, "--count", &count];
     let text = output(Command::new(program).args(words))?;
     let figures: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
     figures.try_into().map_err(|_| anyhow!("worlds say {text}"))
@@ -168,8 +190,8 @@ fn worlds_aside(part: Part, first: u64) -> Result<[u64; 4]> {
 /// The short one, and the canaries.
 pub fn check() -> Result<()> {
     sim(0..u64::MAX, POINTS)?;
-    worlds(Part::Server, Part::Server.worlds())?;
-    worlds(Part::Replication, Part::Replication.worlds())?;
+    worlds(World::Server, World::Server.count())?;
+    worlds(World::Replication, World::Replication.count())?;
     kvasir_sim::be_quiet();
     for canary in [replication::Canary::AcknowledgesEarly, replication::Canary::GoesOnElsewhere] {
         let found =

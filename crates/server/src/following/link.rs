@@ -14,6 +14,7 @@ use crate::following::host::Wire;
 use crate::following::wire::is_pause;
 use crate::log::notice;
 use crate::replicas::form::{self, Form};
+use crate::run::pause;
 use crate::state::shared::Shared;
 
 /// How often what is due by the clock is looked at.
@@ -24,7 +25,7 @@ pub const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 const READ_SIZE: usize = 256 << 10;
 /// A buffer that has grown larger is not kept.
 const KEPT_MAX: usize = 4 << 20;
-/// What is read ahead while clients are paused.
+/// What is read ahead while calls have to wait.
 const PAUSED_MAX: usize = 16 << 20;
 /// No more is unpacked at once.
 const UNPACKED_MAX: usize = 1 << 20;
@@ -271,9 +272,6 @@ impl<W: Wire> Link<W> {
             match self.read().await {
                 Ok(0) => return Err("it has closed the connection".into()),
                 Ok(_) => {
-                    self.heard_ns = clock::monotonic_ns();
-                    let now_ms = clock::now_unix_ms();
-                    self.shared.replication.upstream.heard_ms.store(now_ms, Relaxed);
                     self.unpack()?;
                     if self.bytes.len() > len {
                         return Ok(());
@@ -287,15 +285,17 @@ impl<W: Wire> Link<W> {
 
     async fn read(&mut self) -> std::io::Result<usize> {
         let size = self.wire.read(&mut self.buffer).await?;
+        self.heard_ns = clock::monotonic_ns();
+        self.shared.replication.upstream.heard_ms.store(clock::now_unix_ms(), Relaxed);
         let bytes = self.packed.as_mut().unwrap_or(&mut self.bytes);
         bytes.extend_from_slice(&self.buffer[..size]);
         Ok(size)
     }
 
-    /// While clients are paused, so is the primary, whose calls wait here; false: it is not wanted
-    /// any more.
-    pub async fn wait_for_pause(&mut self) -> Result<bool, String> {
-        if !self.is_paused() {
+    /// While clients are paused, or the log has no room for more since the disk or a replica of
+    /// this server is slow, calls of the primary wait here; false: it is not wanted any more.
+    pub async fn wait_for_room(&mut self) -> Result<bool, String> {
+        if !self.has_to_wait() {
             return Ok(true);
         }
         let result = self.read_ahead().await;
@@ -303,13 +303,17 @@ impl<W: Wire> Link<W> {
         result
     }
 
-    fn is_paused(&self) -> bool {
-        self.shared.pause.is_on() && self.shared.pauses(clock::now_unix_ms())
+    fn has_to_wait(&self) -> bool {
+        let (shared, config) = (self.shared, self.shared.config());
+        let is_paused = || shared.pause.is_on() && shared.pauses(clock::now_unix_ms());
+        // The primary does not hear of a disk that takes nothing, as clients do.
+        let waiting_bytes = shared.aof.waiting_bytes(&shared.keyspace.log);
+        is_paused() || waiting_bytes > config.aof.buffer_limit || pause::is_behind(shared, &config)
     }
 
-    /// Takes what comes during a pause, as far as there is room for it.
+    /// Takes what comes meanwhile, as far as there is room for it.
     async fn read_ahead(&mut self) -> Result<bool, String> {
-        while self.is_paused() {
+        while self.has_to_wait() {
             if !self.is_wanted() {
                 return Ok(false);
             }
@@ -318,15 +322,16 @@ impl<W: Wire> Link<W> {
                 match self.read().await {
                     Ok(0) => return Err("it has closed the connection".into()),
                     Ok(_) => self.unpack()?,
-                    Err(error) if is_pause(error.kind()) => {}
+                    Err(error) if is_pause(error.kind()) => self.check_silence()?,
                     Err(error) => return Err(error.to_string()),
                 }
             } else {
+                // Whether it is silent can't be told without taking more.
                 self.wire.rest(LOOK).await;
+                self.heard_ns = clock::monotonic_ns();
             }
             let unused = self.unused().len() as u64;
             self.shared.replication.upstream.unused.store(unused, Relaxed);
-            self.heard_ns = clock::monotonic_ns();
         }
         Ok(true)
     }

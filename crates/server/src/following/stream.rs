@@ -42,7 +42,7 @@ pub async fn execute<W: Wire>(link: &mut Link<W>, replayer: &mut Replayer) -> Re
             link.pass(1);
             continue;
         }
-        if !link.wait_for_pause().await? {
+        if !link.is_wanted() || !link.wait_for_room().await? {
             return Ok(());
         }
         if transaction.is_none() {
@@ -50,9 +50,6 @@ pub async fn execute<W: Wire>(link: &mut Link<W>, replayer: &mut Replayer) -> Re
             if size > 0 {
                 link.pass(size);
                 replayer.look_around();
-                if !link.is_wanted() {
-                    return Ok(());
-                }
                 continue;
             }
         }
@@ -96,9 +93,6 @@ pub async fn execute<W: Wire>(link: &mut Link<W>, replayer: &mut Replayer) -> Re
         count += 1;
         if count.is_multiple_of(CALLS_PER_LOOK) {
             replayer.look_around();
-            if !link.is_wanted() {
-                return Ok(());
-            }
         }
     }
 }

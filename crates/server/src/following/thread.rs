@@ -27,11 +27,9 @@ pub fn start(shared: &'static Shared, commands: ServerCommands) -> io::Result<()
 
 /// What it waits for has come when its future is first looked at.
 fn block_on(future: impl Future<Output = Infallible>) -> Infallible {
-    let (mut future, mut context) = (pin!(future), Context::from_waker(Waker::noop()));
-    loop {
-        if let Poll::Ready(never) = future.as_mut().poll(&mut context) {
-            return never;
-        }
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(never) => never,
+        Poll::Pending => unreachable!("it blocks where it waits"),
     }
 }
 

@@ -204,13 +204,25 @@ impl Replayer {
         args: Args<'_>,
         pass: &Pass<'_>,
     ) -> Result<(), Error> {
-        let Replayer { shared, env, tally, rng, reply, keys, db, .. } = self;
-        let (keyspace, db) = (&shared.keyspace, *db);
+        let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
-        plan::keys(keyspace, command, args, db, keys)?;
-        let call = Call { command, args, db, keys };
+        let planned = plan::keys(&self.shared.keyspace, command, args, self.db, &mut keys);
+        let result = planned.and_then(|_| self.run_with_keys(command, args, &keys, pass));
+        self.keys = keys;
+        result
+    }
+
+    fn run_with_keys(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        keys: &[KeyAt],
+        pass: &Pass<'_>,
+    ) -> Result<(), Error> {
+        let Replayer { shared, env, tally, rng, reply, db, .. } = self;
+        let call = Call { command, args, db: *db, keys };
         let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
-        execute(keyspace, pass, &call, context).map(drop)
+        execute(&shared.keyspace, pass, &call, context).map(drop)
     }
 
     /// Runs a call, one about data in the given way. Fails only if there is no such command.
@@ -249,8 +261,14 @@ impl Replayer {
     /// Executes a call of a primary's stream, and appends it to the log as it came.
     pub fn follow(&mut self, args: Args<'_>, bytes: &[u8]) -> Result<(), String> {
         self.relayed.extend_from_slice(bytes);
-        self.call(args)?;
+        self.run_one(args)?;
         self.end_relay()
+    }
+
+    fn run_one(&mut self, args: Args<'_>) -> Result<(), String> {
+        let loading = &self.shared.saving.loading;
+        loading.key_delay.wait(1, || loading.is_wanted());
+        self.run(args, |replayer, command| replayer.run_data(command, args))
     }
 
     /// As `follow`, of a transaction: nobody sees a part of it, and it is executed as a whole or
@@ -260,7 +278,7 @@ impl Replayer {
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         if entries.iter().any(|entry| changes_something(entry)) {
             // Rare enough: it loads functions, which have to go through the gate themselves.
-            calls.iter().try_for_each(|call| self.call(call.as_args()))?;
+            calls.iter().try_for_each(|call| self.run_one(call.as_args()))?;
             self.relayed.extend_from_slice(bytes);
             return self.end_relay();
         }
@@ -327,7 +345,7 @@ impl Replayer {
             self.heard.tell(shared);
         }
         shared.aof.wake_behind(&shared.keyspace.log, false);
-        shared.replication.wake_for(&shared.keyspace.log, &shared.workers);
+        shared.replication.wake_for(shared);
         Ok(())
     }
 
@@ -427,9 +445,7 @@ impl Replay for Replayer {
         if !self.shared.saving.loading.is_wanted() {
             return Err("given up, since the server ends,".into());
         }
-        let loading = &self.shared.saving.loading;
-        loading.key_delay.wait(1, || loading.is_wanted());
-        self.run(args, |replayer, command| replayer.run_data(command, args)).map_err(of_file)
+        self.run_one(args).map_err(of_file)
     }
 
     fn counted(&mut self, bytes: &[u8]) {

@@ -143,7 +143,11 @@ impl Worker {
     /// This server has become a replica. Closes those whose replies wait for some, or would: what
     /// they have written may be lost.
     pub fn close_held_back(&mut self) {
-        self.held_back.demotions = self.shared.replication.demotions.load(Relaxed);
+        let replication = &self.shared.replication;
+        // Of one that is yet to come there is another message.
+        if replication.upstream.is_replica() {
+            self.held_back.demotions = replication.demotions.load(Relaxed);
+        }
         for index in 0..self.connections.len() {
             let has_reply = self.connections[index].as_deref().is_some_and(|connection| {
                 connection.durability.is_held_back || !connection.reply.is_empty()

@@ -42,8 +42,8 @@ impl Worker {
         self.shared.replication.wake_up(self.index);
         let end = self.feed_all();
         self.shared.replication.sleep_at(self.index, end);
-        // What was appended in between woke nobody.
-        if self.shared.keyspace.log.end() > end {
+        // What came in between woke nobody.
+        if self.shared.aof.sendable(&self.shared.keyspace.log) > end {
             let end = self.feed_all();
             self.shared.replication.sleep_at(self.index, end);
         }
@@ -74,7 +74,7 @@ impl Worker {
 
     /// Returns up to where all have been sent the log, as far as they are there.
     fn feed_all(&mut self) -> u64 {
-        let end = self.shared.keyspace.log.end();
+        let end = self.shared.aof.sendable(&self.shared.keyspace.log);
         for index in self.core.links.indices.clone() {
             self.feed(index);
         }
@@ -174,6 +174,7 @@ impl Worker {
         {
             self.append_for_links(&encode_request(&["REPLCONF", "GETACK", "*"]));
             self.shared.replication.note_asked(self.shared.keyspace.log.end());
+            self.shared.aof.write_now(&self.shared.keyspace.log);
         }
         if self.core.links.indices.is_empty() || now_ms < self.core.links.next_look_ms {
             return;
@@ -197,7 +198,8 @@ impl Worker {
             shared.keyspace.log.append(&pass, call);
         }
         drop(pass);
-        shared.replication.wake_for(&shared.keyspace.log, &shared.workers);
+        shared.aof.wake_behind(&shared.keyspace.log, false);
+        shared.replication.wake_for(shared);
     }
 
     /// Has a replica that waits hear that the link is alive, and gives up one that is silent or too

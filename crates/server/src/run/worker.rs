@@ -567,7 +567,7 @@ impl Worker {
         stats.fields_expired.add(std::mem::take(&mut tally.fields_expired));
         stats.changes.add(std::mem::take(&mut tally.changes));
         self.shared.aof.wake_for(&self.shared.keyspace.log, &self.core.env);
-        self.shared.replication.wake_for(&self.shared.keyspace.log, &self.shared.workers);
+        self.shared.replication.wake_for(self.shared);
         if !tally.garbage.is_empty() {
             self.shared.freeing.free(tally.garbage.drain(..));
         }

@@ -219,6 +219,20 @@ fn while_it_loads_the_primary_hears_of_it_and_clients_wait() {
     assert_eq!(client.ask("DBSIZE"), Value::Integer(10));
 }
 
+/// In a pause nothing is executed; that nothing comes is noticed all the same.
+#[test]
+fn a_primary_that_is_silent_in_a_pause_is_given_up() {
+    let (liar, port) = Liar::new();
+    let (_server, mut client) = replica_of(port, &["--repl-timeout", "1"]);
+    let (mut link, _) = liar.accept();
+    link.give(100, &snapshot_of(&["SET a 1"]));
+    link.wait_for_ack(100);
+    assert_eq!(client.ask("CLIENT PAUSE 1000000 WRITE"), Value::Simple("OK".into()));
+    // It goes to somebody who may be there.
+    let (_again, asked) = liar.accept();
+    assert_eq!(asked, format!("PSYNC {ID} 101"));
+}
+
 #[test]
 fn without_a_link_stale_data_is_served_or_not_and_nobody_may_follow() {
     let (_server, mut client) = replica_of(free_port(), &[]);

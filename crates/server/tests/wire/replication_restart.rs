@@ -70,10 +70,7 @@ fn a_replica_that_crashes_goes_on_from_its_append_only_file() {
         let mut reader = server.connect();
         for round in 1..=3 {
             wait_until("the replica is linked", || is_linked(&mut reader));
-            wait_until("its log is begun", || {
-                reader.ask_text("INFO persistence").contains("aof_rewrite_in_progress:0\r\n")
-                    && reader.ask_text("INFO persistence").contains("aof_enabled:1")
-            });
+            wait_until("its log is begun", || has_log(&mut reader));
             write_all(&mut client);
             wait_until_equal(&mut client, &mut reader);
             wait_until("it is written", || {
@@ -91,6 +88,72 @@ fn a_replica_that_crashes_goes_on_from_its_append_only_file() {
         }
         assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
     }
+}
+
+fn has_log(client: &mut Client) -> bool {
+    let info = client.ask_text("INFO persistence");
+    info.contains("aof_enabled:1") && info.contains("aof_rewrite_in_progress:0")
+}
+
+/// What a replica was sent its primary knows after a crash, too, however fast all writes are.
+#[test]
+fn a_primary_that_crashes_under_load_has_all_that_its_replica_has() {
+    let (directory, port) = (directory(), free_port());
+    let options = ["--dir", path(&directory), "--appendonly", "yes", "--repl-backlog-size", "64mb"];
+    let mut server = primary("io_uring", port, &options);
+    let mut client = server.connect();
+    wait_until_loaded(&mut client);
+    let replica = replica(OURS[1], port, &[]).expect("it is ours");
+    let mut reader = replica.connect();
+    wait_until("the replica is linked", || is_linked(&mut reader));
+    for round in 0..5 {
+        let mut writer = server.connect();
+        let before = figure(&mut reader, "replication", "slave_repl_offset");
+        std::thread::scope(|scope| {
+            scope.spawn(move || while writer.try_send(&["INCR", "k"]) {});
+            wait_until("it follows", || {
+                figure(&mut reader, "replication", "slave_repl_offset") > before + 100_000
+            });
+            signal(&server, "-KILL");
+        });
+        drop(server);
+        server = primary("io_uring", port, &options);
+        client = server.connect();
+        wait_until_loaded(&mut client);
+        wait_until("it is linked again", || figure(&mut client, "stats", "sync_partial_ok") == 1);
+        assert_eq!(figure(&mut client, "stats", "sync_full"), 0, "{round}");
+        wait_until_equal(&mut client, &mut reader);
+    }
+}
+
+/// Calls that are under way when a replica ends are no reason to forget where it is.
+#[test]
+fn a_busy_replica_that_ends_in_order_goes_on_where_it_was() {
+    let (directory, port) = (directory(), free_port());
+    let primary = primary("io_uring", port, &[]);
+    let mut client = primary.connect();
+    let options = ["--dir", path(&directory), "--appendonly", "yes"];
+    for (round, call) in (1..).zip(["SET k v", "SWAPDB 0 1"]) {
+        let mut server = replica(OURS[0], port, &options).expect("it is ours");
+        let mut reader = server.connect();
+        wait_until("the replica is linked", || is_linked(&mut reader));
+        wait_until("its log is begun", || has_log(&mut reader));
+        reader.ask("CONFIG SET key-load-delay 20000");
+        for _ in 0..100 {
+            client.ask(call);
+        }
+        assert_eq!(client.ask("WAIT 1 100"), Value::Integer(0));
+        signal(&server, "-TERM");
+        assert!(server.wait_for_end().success());
+        let again = replica(OURS[0], port, &options).expect("it is ours");
+        wait_until("it is linked again", || {
+            figure(&mut client, "stats", "sync_partial_ok") == 2 * round - 1
+        });
+        wait_until_equal(&mut client, &mut again.connect());
+        drop(again);
+        wait_until("it is gone", || client.ask_text("CLIENT LIST TYPE replica").is_empty());
+    }
+    assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
 }
 
 #[test]

@@ -6,8 +6,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use kvasir_resp::value::Value;
+
 use crate::certificates::free_port;
-use crate::harness::{Client, Server, figure, wait_until};
+use crate::harness::{Client, Server, figure, wait_until, wait_until_loaded};
 use crate::replication::{OURS, PEERS, is_linked, primary, replica, wait_until_equal};
 
 /// Sends a signal to a server. A stopped one does nothing more when this returns: the thread that
@@ -159,6 +161,59 @@ fn writes_wait_for_a_replica_if_they_are_to() {
     });
     assert_eq!(written.load(Relaxed), 64);
     wait_until_equal(&mut client, &mut reader);
+}
+
+/// A replica whose own disk is slow takes no more than its log may keep, and what it has not taken
+/// waits at its primary.
+#[test]
+fn a_replica_with_a_slow_disk_does_not_run_ahead_of_it() {
+    let port = free_port();
+    let primary = primary("io_uring", port, &[]);
+    let mut client = primary.connect();
+    let options = ["--appendonly", "yes", "--aof-buffer-limit", "1mb"];
+    let replica = replica(OURS[0], port, &options).expect("it is ours");
+    let mut reader = replica.connect();
+    wait_until("the replica is linked", || is_linked(&mut reader));
+    wait_until("its log is begun", || {
+        let info = reader.ask_text("INFO persistence");
+        info.contains("aof_enabled:1") && info.contains("aof_rewrite_in_progress:0")
+    });
+    reader.ask("DEBUG AOF-FLUSH-SLEEP 200000");
+    let mut most = 0;
+    let waiting = |reader: &mut Client| figure(reader, "persistence", "aof_buffer_length");
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| write(&mut client, 16, true));
+        wait_until("all is written", || {
+            most = most.max(waiting(&mut reader));
+            writing.is_finished()
+        });
+    });
+    wait_until("it waits for its disk", || {
+        most = most.max(waiting(&mut reader));
+        most > 1 << 20
+    });
+    reader.ask("DEBUG AOF-FLUSH-SLEEP 0");
+    wait_until_equal(&mut client, &mut reader);
+    most = most.max(waiting(&mut reader));
+    assert!(most < 4 << 20, "{most} bytes");
+    assert_eq!(figure(&mut client, "stats", "sync_full"), 1);
+}
+
+/// Replicas may be all that keeps what is written then.
+#[test]
+fn replicas_get_what_a_disk_that_hangs_does_not_take() {
+    let port = free_port();
+    let primary = primary("epoll", port, &["--appendonly", "yes"]);
+    let mut client = primary.connect();
+    wait_until_loaded(&mut client);
+    let replica = replica(OURS[0], port, &[]).expect("it is ours");
+    let mut reader = replica.connect();
+    wait_until("the replica is linked", || is_linked(&mut reader));
+    client.ask("DEBUG AOF-FLUSH-SLEEP 1000000000");
+    wait_until("the replica has it", || {
+        client.ask("INCR k");
+        !matches!(reader.ask("GET k"), Value::Null)
+    });
 }
 
 /// Passes on what a primary sends: of the first connection so much, of others all. Says how much of

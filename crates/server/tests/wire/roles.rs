@@ -262,6 +262,56 @@ fn who_waits_is_told_that_the_server_became_a_replica() {
     wait_until_equal(&mut one, &mut two);
 }
 
+/// What is written in one turn with the change of role is at no replica.
+#[test]
+fn what_waits_for_replicas_is_not_told_once_the_server_is_one() {
+    let (mut one, mut two) = (Node::ours(&[]), Node::ours(&["--appendonly", "yes"]));
+    let mut writer = two.server.connect();
+    assert_eq!(writer.ask("CLIENT DURABILITY REPLICAS 1"), ok());
+    let mut other = two.server.connect();
+    assert_eq!(other.ask("CLIENT DURABILITY REPLICAS 1"), ok());
+    other.send(&["SET", "k", "0"]);
+    let call = format!("SET k 1\r\nREPLICAOF 127.0.0.1 {}\r\n", one.port);
+    writer.send_raw(call.as_bytes());
+    assert_eq!((writer.read_reply(), other.read_reply()), (None, None));
+    wait_until("it is linked", || two.info("master_link_status:up"));
+    wait_until_equal(&mut one, &mut two);
+}
+
+/// The stream of a primary begins before what clients of this server have waited for.
+#[test]
+fn who_has_written_to_a_longer_log_is_served_by_the_replica() {
+    let always = ["--appendonly", "yes", "--appendfsync", "always"];
+    let (mut one, mut two) = (Node::ours(&[]), Node::ours(&always));
+    let mut writer = two.server.connect();
+    assert_eq!(writer.ask(&format!("SET long {}", "x".repeat(100_000))), ok());
+    one.client.ask("SET k short");
+    two.follow(&mut one);
+    wait_until("its log is begun", || {
+        let info = two.server.connect().ask_text("INFO persistence");
+        info.contains("aof_enabled:1") && info.contains("aof_rewrite_in_progress:0")
+    });
+    assert!(figure(&mut two.server.connect(), "replication", "slave_repl_offset") < 50_000);
+    assert_eq!(writer.ask_text("GET k"), "short");
+    assert_eq!(two.client.ask_text("GET k"), "short");
+}
+
+#[test]
+fn a_primary_is_reached_from_the_address_that_is_named() {
+    let mut one = Node::ours(&[]);
+    let mut two = Node::ours(&["--bind-source-addr", "127.0.0.2"]);
+    two.follow(&mut one);
+    let list = one.client.ask_text("CLIENT LIST TYPE replica");
+    assert!(list.contains(" addr=127.0.0.2:"), "{list}");
+    let refused = two.client.ask("CONFIG SET bind-source-addr nowhere").to_string();
+    assert!(refused.contains("argument must be an IP address"), "{refused}");
+    assert_eq!(two.client.call(&["CONFIG", "SET", "bind-source-addr", ""]), ok());
+    one.client.ask("CLIENT KILL TYPE replica");
+    wait_until("it comes from another one", || {
+        one.client.ask_text("CLIENT LIST TYPE replica").contains(" addr=127.0.0.1:")
+    });
+}
+
 #[test]
 fn keys_of_a_writable_replicas_clients_expire() {
     let (mut one, mut two) = (Node::ours(&[]), Node::ours(&["--replica-read-only", "no"]));

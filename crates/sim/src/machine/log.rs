@@ -20,7 +20,7 @@ use kvasir_server::loading::replay::Replayer;
 use kvasir_server::state::shared::Shared;
 use kvasir_server::store::aof::place::opening;
 use kvasir_server::store::aof::switch::begin_with_base;
-use kvasir_server::store::aof::writer::{GATHER, LogKeeper, Next, RETRY};
+use kvasir_server::store::aof::writer::{LogKeeper, Next, RETRY};
 use kvasir_server::store::replication::Moment;
 use kvasir_server::store::tuning::env;
 use kvasir_structures::locks::lock;
@@ -102,7 +102,7 @@ impl Log {
             return Ok(());
         }
         let rest = match next {
-            Next::Linger | Next::Gather => Some(GATHER),
+            Next::Linger | Next::Gather => Some(keeper.gathers()),
             Next::Retry => Some(RETRY),
             Next::Sleep => keeper.rest(&config.aof),
         };

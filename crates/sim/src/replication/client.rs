@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use kvasir_keyspace::rng::Rng;
 use kvasir_reactor::clock;
-use kvasir_reactor::sim::{End, Network, Received};
-use kvasir_resp::decode::Decoder;
+use kvasir_reactor::sim::Network;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
+use crate::connection::Connection;
 use crate::ledger::{KEYS, Ledger, Way, key_name};
 
 /// Calls sent at once, at most.
@@ -39,8 +39,7 @@ pub struct Client {
     number: usize,
     pub ip: IpAddr,
     promise: Promise,
-    end: Option<End>,
-    decoder: Decoder,
+    connection: Connection,
     /// For each answer that is still to come.
     asked: VecDeque<Ask>,
     /// It has heard an error, and leaves.
@@ -61,8 +60,7 @@ impl Client {
             number,
             ip: IpAddr::from([10, 0, 1, number as u8 + 1]),
             promise,
-            end: None,
-            decoder: Decoder::default(),
+            connection: Connection::default(),
             asked: VecDeque::new(),
             is_unwelcome: false,
             next_ns: 0,
@@ -75,18 +73,18 @@ impl Client {
     }
 
     pub fn due_ns(&self) -> Option<u64> {
-        let arrives = self.end.as_ref().and_then(End::next_ns);
+        let arrives = self.connection.next_ns();
         arrives.into_iter().chain([self.next_ns]).min()
     }
 
-    /// Reads what has arrived, and sends the next calls if all are answered. Returns how much it
+    /// Reads what has arrived, and sends the next calls if all are answered. Returns what it
     /// has read.
     pub fn step(
         &mut self,
         (network, server): (&Network, SocketAddr),
         ledgers: &mut Ledgers,
         rng: &mut Rng,
-    ) -> Result<u64, String> {
+    ) -> Result<Vec<Value>, String> {
         let answers = self.receive(ledgers)?;
         let now_ns = clock::monotonic_ns();
         if self.next_ns > now_ns {
@@ -98,9 +96,8 @@ impl Client {
             return Ok(answers);
         }
         let mut bytes = Vec::new();
-        if self.end.is_none() {
-            self.end = Some(network.connect(self.ip, server));
-            self.decoder = Decoder::default();
+        if !self.connection.is_open() {
+            self.connection = Connection::open(network, self.ip, server);
             self.is_unwelcome = false;
             ledgers[self.number].push(Ledger::default());
             self.greet(&mut bytes);
@@ -108,9 +105,7 @@ impl Client {
         for _ in 0..1 + rng.below(PIPELINE_MAX) {
             self.add_call(ledgers, rng, &mut bytes);
         }
-        let end = self.end.as_ref().expect("it is connected");
-        let sent = end.send(&bytes);
-        assert_eq!(sent, bytes.len(), "there is room for what is sent when all is answered");
+        self.connection.send(&bytes);
         self.next_ns = now_ns + PATIENCE_NS;
         Ok(answers)
     }
@@ -127,37 +122,29 @@ impl Client {
         }
     }
 
-    /// Reads what has arrived. Returns how many answers that is.
-    pub fn receive(&mut self, ledgers: &mut Ledgers) -> Result<u64, String> {
-        let mut answers = 0;
-        while let Some(end) = &self.end {
-            match end.receive(usize::MAX) {
-                Received::Nothing => break,
-                Received::Open => {}
-                Received::Bytes(bytes) => self.decoder.feed(&bytes),
-                Received::End | Received::Reset => {
-                    self.leave();
-                    self.next_ns = clock::monotonic_ns() + AGAIN_NS;
-                    break;
-                }
+    /// Reads what has arrived.
+    pub fn receive(&mut self, ledgers: &mut Ledgers) -> Result<Vec<Value>, String> {
+        let (was_open, mut answers) = (self.connection.is_open(), Vec::new());
+        while let Some(value) = self.connection.next_answer()? {
+            self.take(&value, ledgers)?;
+            answers.push(value);
+        }
+        let now_ns = clock::monotonic_ns();
+        if was_open && !self.connection.is_open() {
+            self.leave();
+            self.next_ns = now_ns + AGAIN_NS;
+        } else if self.asked.is_empty() && !answers.is_empty() {
+            if self.is_unwelcome {
+                self.leave();
             }
-            while let Some(value) = self.decoder.next_value().map_err(|error| error.to_string())? {
-                self.take(&value, ledgers)?;
-                answers += 1;
-            }
-            if self.asked.is_empty() && answers > 0 {
-                if self.is_unwelcome {
-                    self.leave();
-                }
-                self.next_ns = clock::monotonic_ns() + answers * AGAIN_NS;
-            }
+            self.next_ns = now_ns + answers.len() as u64 * AGAIN_NS;
         }
         Ok(answers)
     }
 
     /// Gives its connection up; the next one begins a ledger of its own.
     pub fn leave(&mut self) {
-        self.end = None;
+        self.connection.close();
         self.asked.clear();
     }
 

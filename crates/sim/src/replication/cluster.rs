@@ -129,7 +129,7 @@ impl Cluster {
         let started = Server::start(host, disk, config, self.elsewhere.clone())?;
         if is_first {
             let history = started.shared.replication.history();
-            self.reigns.begin(history.id, 0, (-1, 0));
+            self.reigns.begin(history.id, (-1, 0));
         }
         *server = Some(started);
         Ok(())
@@ -188,7 +188,7 @@ impl Cluster {
             let before = self.rank(first).expect("it runs");
             role::become_primary(shared, &alone, clock::now_unix_ms());
             let history = shared.replication.history();
-            self.reigns.begin(history.id, before.1, before);
+            self.reigns.begin(history.id, before);
             changed.push(first);
         }
         drop(alone);

@@ -16,6 +16,7 @@ use kvasir_config::aof::Fsync;
 use kvasir_config::replication::DisklessLoad;
 use kvasir_keyspace::rng::Rng;
 
+use crate::digest::Digest;
 use world::World;
 
 /// What a run begins with.
@@ -44,7 +45,7 @@ pub struct Ran {
     /// Times that another server has become the primary.
     pub reigns: u64,
     /// Of all that has happened, in its order.
-    pub digest: u64,
+    pub digest: Digest,
 }
 
 /// Runs one world; an error says what was not as promised.

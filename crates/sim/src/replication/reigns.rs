@@ -26,9 +26,9 @@ impl Reigns {
         self.0.len()
     }
 
-    /// One begins, with data of this place.
-    pub fn begin(&mut self, id: String, offset: u64, before: (isize, u64)) {
-        self.0.push(Reign { id, start: offset, before: before.0 });
+    /// One begins, with data of this place, as `rank` names it.
+    pub fn begin(&mut self, id: String, (before, start): (isize, u64)) {
+        self.0.push(Reign { id, start, before });
     }
 
     /// How late data is that is of an offset of a history.
@@ -54,8 +54,8 @@ mod tests {
     fn what_a_reign_has_not_added_to_is_of_the_one_before() {
         let history = |id: &str| History { id: id.into(), former: None };
         let mut reigns = Reigns::default();
-        reigns.begin("a".into(), 0, (UNKNOWN, 0));
-        reigns.begin("b".into(), 10, (0, 10));
+        reigns.begin("a".into(), (UNKNOWN, 0));
+        reigns.begin("b".into(), (0, 10));
         assert_eq!(reigns.rank(&history("a"), 15), (0, 15));
         assert_eq!(reigns.rank(&history("b"), 10), (0, 10));
         assert_eq!(reigns.rank(&history("b"), 11), (1, 11));

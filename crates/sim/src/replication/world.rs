@@ -3,16 +3,16 @@
 use std::net::IpAddr;
 
 use kvasir_keyspace::rng::Rng;
-use kvasir_reactor::sim::{Network, Received};
+use kvasir_reactor::sim::Network;
 use kvasir_reactor::{clock, random};
-use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 
 use super::client::{Client, Ledgers, Promise};
 use super::cluster::{Cluster, Step};
 use super::{Canary, Ran, Setup};
+use crate::connection::Connection;
 use crate::ledger::{mget, numbers};
-use crate::luck::{Bytes, Luck};
+use crate::luck::Luck;
 use crate::machine::Part;
 
 const CLIENTS: usize = 4;
@@ -119,13 +119,14 @@ impl World {
             _ => {}
         }
         if self.rng.below(CRASH_ONE_IN) == 0 && self.cluster.is_up(node) {
-            let luck = if self.rng.below(2) == 0 { Luck::KILLED } else { self.some_luck() };
+            let luck =
+                if self.rng.below(2) == 0 { Luck::KILLED } else { Luck::of_a_cut(&mut self.rng) };
             self.crash(node, luck);
         }
         if self.rng.below(BLACKOUT_ONE_IN) == 0 {
             for node in 0..self.cluster.count() {
                 if self.cluster.is_up(node) {
-                    let luck = self.some_luck();
+                    let luck = Luck::of_a_cut(&mut self.rng);
                     self.crash(node, luck);
                 }
             }
@@ -157,15 +158,10 @@ impl World {
     }
 
     fn crash(&mut self, node: usize, luck: Luck) {
-        self.note(200 + node as u64);
+        self.ran.digest.note(200 + node as u64);
         let start_ns = self.now_ns + self.rng.below(DOWN_NS) as u64;
         self.cluster.crash(node, luck, start_ns);
         self.ran.crashes += 1;
-    }
-
-    fn some_luck(&mut self) -> Luck {
-        let cuts: Vec<_> = Luck::all().filter(|luck| luck.bytes != Bytes::Killed).collect();
-        cuts[self.rng.below(cuts.len())]
     }
 
     /// Has one of those who can do something do it; if nobody can, time goes on. Clients may rest,
@@ -189,14 +185,15 @@ impl World {
             Actor::Judge => Ok(()),
             Actor::Node(node, step) => self.step_node(node, step),
             Actor::Client(index) => {
-                self.note(100 + index as u64);
+                self.ran.digest.note(100 + index as u64);
                 let node = match self.rng.below(8) {
                     0 => self.rng.below(self.cluster.count()),
                     _ => self.cluster.primary,
                 };
                 let to = (&self.network, self.cluster.address(node));
                 let answers = self.clients[index].step(to, &mut self.ledgers, &mut self.rng)?;
-                self.note_answers(answers);
+                self.ran.answers += answers.len() as u64;
+                self.ran.digest.note_answers(&answers);
                 Ok(())
             }
         }
@@ -204,14 +201,14 @@ impl World {
 
     /// Now and then power goes between two operations of the disk, of which a step has several.
     fn step_node(&mut self, node: usize, step: Step) -> Result<(), String> {
-        self.note(node as u64);
+        self.ran.digest.note(node as u64);
         let writes = step == Step::Part(Part::Log);
         if writes && self.rng.below(CRASH_ONE_IN) == 0 {
             self.cluster.note_in(node, self.rng.below(12));
         }
         self.cluster.step(node, step)?;
         if writes && self.cluster.has_noted(node) {
-            let luck = self.some_luck();
+            let luck = Luck::of_a_cut(&mut self.rng);
             self.crash(node, luck);
         }
         Ok(())
@@ -260,35 +257,21 @@ impl World {
 
     /// The values of a ledger's keys, while clients rest.
     fn ask(&mut self, node: usize, client: usize, generation: usize) -> Result<Vec<usize>, String> {
-        let end = self.network.connect(JUDGE, self.cluster.address(node));
-        end.send(&encode_request(&["SELECT", &Client::db(client).to_string()]));
-        end.send(&encode_request(&mget(client, generation)));
-        let (mut decoder, mut is_selected) = (Decoder::default(), false);
+        let mut connection = Connection::open(&self.network, JUDGE, self.cluster.address(node));
+        connection.send(&encode_request(&["SELECT", &Client::db(client).to_string()]));
+        connection.send(&encode_request(&mget(client, generation)));
+        let mut is_selected = false;
         for _ in 0..MENDING_STEPS {
-            let due_ns = end.next_ns();
-            self.step(false, due_ns)?;
-            match end.receive(usize::MAX) {
-                Received::Bytes(bytes) => decoder.feed(&bytes),
-                Received::Nothing | Received::Open => {}
-                Received::End | Received::Reset => return Err("the judge is turned away".into()),
-            }
-            while let Some(value) = decoder.next_value().map_err(|error| error.to_string())? {
+            self.step(false, connection.next_ns())?;
+            while let Some(value) = connection.next_answer()? {
                 if std::mem::replace(&mut is_selected, true) {
                     return numbers(&value);
                 }
             }
+            if !connection.is_open() {
+                return Err("the judge is turned away".into());
+            }
         }
         Err("no answer comes".into())
-    }
-
-    fn note_answers(&mut self, answers: u64) {
-        self.ran.answers += answers;
-        self.note(answers);
-    }
-
-    /// Has the digest depend on something, and on the time it happens.
-    fn note(&mut self, what: u64) {
-        let mixed = (self.ran.digest ^ what ^ self.now_ns.rotate_left(20)).rotate_left(23);
-        self.ran.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use kvasir_keyspace::rng::Rng;
 use kvasir_reactor::clock;
-use kvasir_reactor::sim::{End, Network, Received};
-use kvasir_resp::decode::Decoder;
+use kvasir_reactor::sim::Network;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
+use crate::connection::Connection;
 use crate::ledger::{KEYS, Ledger, Way, key_name, mget, numbers};
 
 /// Calls sent at once, at most.
@@ -23,8 +23,7 @@ pub type Ledgers = Vec<Vec<Ledger>>;
 pub struct Client {
     number: usize,
     pub ip: IpAddr,
-    end: Option<End>,
-    decoder: Decoder,
+    connection: Connection,
     /// For each answer that is still to come.
     asked: VecDeque<Ask>,
     next_ns: u64,
@@ -46,15 +45,14 @@ impl Client {
         Client {
             number,
             ip: IpAddr::from([10, 0, 1, number as u8 + 1]),
-            end: None,
-            decoder: Decoder::default(),
+            connection: Connection::default(),
             asked: VecDeque::new(),
             next_ns: 0,
         }
     }
 
     pub fn due_ns(&self) -> Option<u64> {
-        let arrives = self.end.as_ref().and_then(End::next_ns);
+        let arrives = self.connection.next_ns();
         let sends = self.asked.is_empty().then_some(self.next_ns);
         arrives.into_iter().chain(sends).min()
     }
@@ -67,15 +65,13 @@ impl Client {
         ledgers: &mut Ledgers,
         rng: &mut Rng,
     ) -> Result<Vec<Value>, String> {
-        if self.end.is_none() {
-            self.end = Some(network.connect(self.ip, server));
-            self.decoder = Decoder::default();
-            self.asked.clear();
+        if !self.connection.is_open() {
+            self.connection = Connection::open(network, self.ip, server);
             ledgers[self.number].push(Ledger::default());
         }
         let answers = self.receive(ledgers, rng)?;
         let now_ns = clock::monotonic_ns();
-        if self.end.is_some() && self.asked.is_empty() && self.next_ns <= now_ns {
+        if self.connection.is_open() && self.asked.is_empty() && self.next_ns <= now_ns {
             self.send(ledgers, rng);
             self.next_ns = now_ns + 1 + rng.below(REST_NS) as u64;
         }
@@ -84,28 +80,21 @@ impl Client {
 
     /// Reads what has arrived.
     pub fn receive(&mut self, ledgers: &mut Ledgers, rng: &mut Rng) -> Result<Vec<Value>, String> {
-        let mut answers = Vec::new();
-        while let Some(end) = &self.end {
-            match end.receive(usize::MAX) {
-                Received::Nothing => break,
-                Received::Open => {}
-                Received::Bytes(bytes) => self.decoder.feed(&bytes),
-                Received::End | Received::Reset => {
-                    self.leave();
-                    self.next_ns = clock::monotonic_ns() + rng.below(REST_NS) as u64;
-                }
-            }
-            while let Some(value) = self.decoder.next_value().map_err(|error| error.to_string())? {
-                self.take(&value, ledgers)?;
-                answers.push(value);
-            }
+        let (was_open, mut answers) = (self.connection.is_open(), Vec::new());
+        while let Some(value) = self.connection.next_answer()? {
+            self.take(&value, ledgers)?;
+            answers.push(value);
+        }
+        if was_open && !self.connection.is_open() {
+            self.leave();
+            self.next_ns = clock::monotonic_ns() + rng.below(REST_NS) as u64;
         }
         Ok(answers)
     }
 
     /// Gives its connection up; the next one begins a ledger of its own.
     pub fn leave(&mut self) {
-        self.end = None;
+        self.connection.close();
         self.asked.clear();
     }
 
@@ -136,9 +125,7 @@ impl Client {
         for _ in 0..1 + rng.below(PIPELINE_MAX) {
             self.add_call(ledgers, rng, &mut bytes);
         }
-        let end = self.end.as_ref().expect("it is connected");
-        let sent = end.send(&bytes);
-        assert_eq!(sent, bytes.len(), "there is room for what is sent when all is answered");
+        self.connection.send(&bytes);
     }
 
     fn add_call(&mut self, ledgers: &mut Ledgers, rng: &mut Rng, bytes: &mut Vec<u8>) {

@@ -12,6 +12,7 @@ use kvasir_config::Config;
 use kvasir_config::aof::Fsync;
 use kvasir_keyspace::rng::Rng;
 
+use crate::digest::Digest;
 use world::World;
 
 /// What a run begins with.
@@ -30,7 +31,7 @@ pub struct Ran {
     /// Times that the process was killed or power went.
     pub crashes: u64,
     /// Of all that has happened, in its order.
-    pub digest: u64,
+    pub digest: Digest,
 }
 
 /// Runs one world; an error says what was not as promised.

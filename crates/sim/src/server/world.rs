@@ -4,17 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use kvasir_config::aof::Fsync;
 use kvasir_keyspace::rng::Rng;
-use kvasir_reactor::sim::{Network, Received};
+use kvasir_reactor::sim::Network;
 use kvasir_reactor::{clock, random};
-use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
 use super::client::{Client, Ledgers};
 use super::{Ran, Setup};
+use crate::connection::Connection;
 use crate::disk::{Files, SimDisk};
 use crate::ledger::{mget, numbers};
-use crate::luck::{Bytes, Luck};
+use crate::luck::Luck;
 use crate::machine::{Host, Part, Server};
 
 const CLIENTS: usize = 4;
@@ -158,12 +158,12 @@ impl World {
             Actor::Server(Part::Log) => self.write_log(),
             Actor::Server(part) => {
                 if let Part::Worker(index) = part {
-                    self.note(index as u64);
+                    self.ran.digest.note(index as u64);
                 }
                 self.server.as_mut().expect("it runs").step(part)
             }
             Actor::Client(index) => {
-                self.note(100 + index as u64);
+                self.ran.digest.note(100 + index as u64);
                 let to = (&self.host.network, SocketAddr::new(SERVER, PORT));
                 let client = &mut self.clients[index];
                 let answers = client.step(to, &mut self.ledgers, &mut self.rng)?;
@@ -194,7 +194,7 @@ impl World {
 
     /// Now and then power goes between two operations of the disk, of which a step has several.
     fn write_log(&mut self) -> Result<(), String> {
-        self.note(50);
+        self.ran.digest.note(50);
         if self.rng.below(CRASH_ONE_IN) == 0 {
             self.disk.note_in(self.rng.below(6));
         }
@@ -209,12 +209,12 @@ impl World {
     /// was promised.
     fn crash(&mut self, crash: Crash, disk: &SimDisk) -> Result<(), String> {
         let promised_ns = self.promised_ns(crash);
-        self.note(200);
+        self.ran.digest.note(200);
         self.host.network.stop(SERVER);
         self.server = None;
         let luck = match crash {
             Crash::Kill => Luck::KILLED,
-            Crash::Power => self.some_luck(),
+            Crash::Power => Luck::of_a_cut(&mut self.rng),
         };
         self.disk = SimDisk::with(&disk.after(luck), &[]);
         self.release();
@@ -240,11 +240,6 @@ impl World {
         self.now_ns.saturating_sub(younger_ns)
     }
 
-    fn some_luck(&mut self) -> Luck {
-        let cuts: Vec<_> = Luck::all().filter(|luck| luck.bytes != Bytes::Killed).collect();
-        cuts[self.rng.below(cuts.len())]
-    }
-
     /// Asks the server for all that was ever written.
     fn judge(&mut self, promised_ns: u64) -> Result<(), String> {
         for client in 0..CLIENTS {
@@ -262,18 +257,16 @@ impl World {
 
     /// The answer to a call, while clients rest.
     fn ask(&mut self, words: &[String]) -> Result<Value, String> {
-        let end = self.host.network.connect(JUDGE, SocketAddr::new(SERVER, PORT));
-        end.send(&encode_request(words));
-        let mut decoder = Decoder::default();
+        let server = SocketAddr::new(SERVER, PORT);
+        let mut connection = Connection::open(&self.host.network, JUDGE, server);
+        connection.send(&encode_request(words));
         for _ in 0..PATIENCE_STEPS {
-            self.step(Outside::Judge(end.next_ns()))?;
-            match end.receive(usize::MAX) {
-                Received::Bytes(bytes) => decoder.feed(&bytes),
-                Received::Nothing | Received::Open => {}
-                Received::End | Received::Reset => return Err("the judge is turned away".into()),
-            }
-            if let Some(value) = decoder.next_value().map_err(|error| error.to_string())? {
+            self.step(Outside::Judge(connection.next_ns()))?;
+            if let Some(value) = connection.next_answer()? {
                 return Ok(value);
+            }
+            if !connection.is_open() {
+                return Err("the judge is turned away".into());
             }
         }
         Err("no answer comes".into())
@@ -281,16 +274,6 @@ impl World {
 
     fn note_answers(&mut self, answers: &[Value]) {
         self.ran.answers += answers.len() as u64;
-        for answer in answers {
-            for byte in format!("{answer:?}").bytes() {
-                self.note(byte.into());
-            }
-        }
-    }
-
-    /// Has the digest depend on something, and on the time it happens.
-    fn note(&mut self, what: u64) {
-        let mixed = (self.ran.digest ^ what ^ self.now_ns.rotate_left(20)).rotate_left(23);
-        self.ran.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.ran.digest.note_answers(answers);
     }
 }

@@ -9,7 +9,7 @@ mod start;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kvasir_harness::cpu;
@@ -17,6 +17,7 @@ use kvasir_harness::kvasir::{self, Backends};
 use kvasir_harness::link::{Call, Link};
 use kvasir_harness::oracle::Oracle;
 use kvasir_harness::server::{Launch, Server};
+use kvasir_harness::wait::wait_until;
 
 /// The longest value there can be.
 const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -146,14 +147,5 @@ fn check_values(backend: &str, long: usize) -> Result<()> {
         ensure!(reply.text() == Some(value), "a value of {} bytes came back changed", value.len());
     }
     println!("robust on {backend}: values up to {} B come back as they were", long.len());
-    Ok(())
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
-    let start = Instant::now();
-    while !condition()? {
-        ensure!(start.elapsed() < Duration::from_secs(60), "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
     Ok(())
 }

@@ -13,9 +13,10 @@ use kvasir_harness::cpu;
 use kvasir_harness::link::Link;
 use kvasir_harness::random::Random;
 use kvasir_harness::server::Server;
+use kvasir_harness::wait::wait_until;
 use kvasir_resp::encode::encode_request;
 
-use super::{kvasir, socket, wait_until};
+use super::{kvasir, socket};
 
 const CONNECTIONS: usize = 12;
 /// The server may be so much larger after the noise and FLUSHALL than before.

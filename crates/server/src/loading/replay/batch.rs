@@ -8,15 +8,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::commands::options::db_index;
-use kvasir_keyspace::error::Error;
-use kvasir_keyspace::execute::{Call, Context, execute};
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::spec::Traits;
-use kvasir_keyspace::waiting::Blocking;
 use kvasir_persistence::aof::record::parse_words;
 use kvasir_resp::args::Args;
 use kvasir_resp::request::Span;
-use kvasir_structures::gate::Pass;
 use kvasir_table::{Entry, Handler};
 
 use crate::loading::replay::{ANOTHER, Replayer};
@@ -139,9 +135,6 @@ impl Replayer {
         let shared = self.shared;
         let loading = &shared.saving.loading;
         loading.key_delay.wait(batch.calls.len() as u64, || loading.is_wanted());
-        if !loading.is_wanted() {
-            return Err("given up, since the server ends,".into());
-        }
         let pass = shared.gate.enter_extra();
         self.see_listeners();
         self.check_wanted().map_err(|_| ANOTHER)?;
@@ -181,18 +174,5 @@ impl Replayer {
         drop(pass);
         self.end_relay()?;
         Ok(bytes.len())
-    }
-
-    fn run_with_keys(
-        &mut self,
-        command: &'static Command,
-        args: Args<'_>,
-        keys: &[KeyAt],
-        pass: &Pass<'_>,
-    ) -> Result<(), Error> {
-        let Replayer { shared, env, tally, rng, reply, db, .. } = self;
-        let call = Call { command, args, db: *db, keys };
-        let context = Context { env, tally, rng, reply, blocking: Blocking::Never };
-        execute(&shared.keyspace, pass, &call, context).map(drop)
     }
 }

@@ -34,6 +34,11 @@ impl Late {
         self.since_ms.store(0, Relaxed);
     }
 
+    /// Whether it takes too long by now, as who looks has found.
+    pub fn is_late(&self) -> bool {
+        self.since_ms.load(Relaxed) > 0 && self.told.load(Relaxed) > 0
+    }
+
     /// How long the disk has taken so far, if that has become too long since the last look, or by
     /// as much again. `end`: of the log.
     pub fn look(&self, now_ms: impl FnOnce() -> u64, end: u64) -> Option<u64> {
@@ -69,12 +74,12 @@ mod tests {
         assert_eq!(late.look(|| 9000, 10), None);
         late.begin(1000, 10);
         assert_eq!(late.look(|| 9000, 10), None, "nothing waits");
-        assert_eq!(late.look(|| 2999, 11), None);
-        assert_eq!(late.look(|| 3100, 11), Some(2100));
+        assert_eq!((late.look(|| 2999, 11), late.is_late()), (None, false));
+        assert_eq!((late.look(|| 3100, 11), late.is_late()), (Some(2100), true));
         assert_eq!(late.look(|| 4999, 11), None);
         assert_eq!(late.look(|| 5000, 11), Some(4000));
         late.end();
-        assert_eq!(late.look(|| 9000, 12), None);
+        assert_eq!((late.look(|| 9000, 12), late.is_late()), (None, false));
         late.begin(10_000, 12);
         assert_eq!(late.look(|| 12_500, 13), Some(2500));
         assert_eq!(late.count(), 3);

@@ -227,6 +227,27 @@ impl Aof {
         }
     }
 
+    /// Up to where replicas may be sent the log. What the files do not have yet this server would
+    /// not know any more after a crash, and who has it would need all data anew. Where the disk
+    /// takes nothing, replicas are all that can keep it.
+    #[inline]
+    pub fn sendable(&self, log: &Log) -> u64 {
+        let end = log.end();
+        let is_stuck = || self.refuses_writes.load(Relaxed) || self.late.is_late();
+        // By default there are no files.
+        match self.written.load(Acquire) {
+            written if written < end && !is_stuck() => written,
+            _ => end,
+        }
+    }
+
+    /// Has the thread write what there is, though it may still gather: somebody waits for it.
+    pub fn write_now(&self, log: &Log) {
+        if self.waiting_bytes(log) > 0 {
+            self.unpark();
+        }
+    }
+
     fn wake(&self) {
         // Either the thread sees what was appended, or this sees that it is about to wait.
         fence(SeqCst);

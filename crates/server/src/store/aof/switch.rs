@@ -275,6 +275,8 @@ impl Aof {
     pub fn note_end(&self, shared: &Store, offset: u64) {
         self.publish_durable(shared, offset);
         self.note_off();
+        // Nothing holds back what replicas have yet to get.
+        shared.replication.wake_for(shared);
         // None is asked for any more: who asks sees under the same lock that the log is off.
         self.give_up_switch("the log has ended");
     }

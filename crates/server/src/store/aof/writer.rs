@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
@@ -25,7 +25,9 @@ use crate::store::aof::place::opening;
 use crate::store::aof::{Aof, State};
 
 /// How long it gathers where nobody waits for the disk: what a crash of the process may take back.
-pub const GATHER: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(10);
+/// As `GATHER`, where replicas wait for it.
+const GATHER_FOR_LINKS: Duration = Duration::from_millis(1);
 /// Zeros are written ahead up to a multiple of so many bytes.
 const ROOM: u64 = 256 << 10;
 /// After a failure it is tried again so much later.
@@ -109,13 +111,18 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
                 return self.end(&config.aof);
             }
             match next {
-                Next::Gather if !is_stopping => std::thread::park_timeout(GATHER),
+                Next::Gather if !is_stopping => std::thread::park_timeout(self.gathers()),
                 Next::Linger if !is_stopping => self.linger(),
                 Next::Linger | Next::Gather => {}
                 Next::Sleep => self.sleep(&config.aof),
                 Next::Retry => std::thread::park_timeout(RETRY),
             }
         }
+    }
+
+    /// How long it gathers.
+    pub fn gathers(&self) -> Duration {
+        if self.shared.replication.has_links() { GATHER_FOR_LINKS } else { GATHER }
     }
 
     /// Ends the log, once all is written that was there.
@@ -144,8 +151,9 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         }
         let result = self.writer.step(&mut self.output, &turn);
         self.shared.aof.late.end();
-        self.shared.aof.written.store(self.writer.written(), Relaxed);
+        self.shared.aof.written.store(self.writer.written(), Release);
         self.shared.aof.publish_durable(self.shared, self.writer.durable());
+        self.shared.replication.wake_for(self.shared);
         if turn.switch_at.is_some_and(|offset| self.writer.has_reached(offset)) {
             self.switch(config);
         }
@@ -250,6 +258,7 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
             Trouble::NotWritten(error) => {
                 warning!("Error writing to the AOF file, writes are refused error={error}");
                 aof.set_error(Some(plain(error)));
+                self.shared.replication.wake_for(self.shared);
                 aof.give_up_switch(&plain(error));
             }
             Trouble::Lost(error) => {

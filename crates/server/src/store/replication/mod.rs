@@ -1,8 +1,9 @@
 //! The history of the data, and as a primary: who replicates it, and how far each of them is.
 //!
 //! The log is the stream: a replica is one more reader of it. Its link is a connection of a worker,
-//! which sends what is there at the end of each turn (`run/links.rs`). A worker whose links have
-//! all sent everything goes to sleep; who appends to the log wakes it.
+//! which sends what is there at the end of each turn (`run/links.rs`), as far as the append-only
+//! file has it, if there is one (`Aof::sendable`). A worker whose links have all sent everything
+//! goes to sleep; who appends to the log, or writes the file, wakes it.
 //!
 //! A replica that has missed more than the backlog keeps gets a snapshot first (`sync.rs`).
 
@@ -317,12 +318,13 @@ impl Replication {
         self.asleep_at[worker].store(AWAKE, Relaxed);
     }
 
-    /// Wakes the workers that have something to send, behind who has appended to the log.
+    /// Wakes the workers that have something to send, behind who has appended to the log, or has
+    /// written it to its files.
     #[inline]
-    pub fn wake_for(&self, log: &Log, workers: &Workers) {
-        self.tail.wake_for(log);
+    pub fn wake_for(&self, store: &Store) {
+        self.tail.wake_for(&store.keyspace.log);
         if self.has_links() {
-            self.wake_behind(log.end(), workers);
+            self.wake_behind(store.aof.sendable(&store.keyspace.log), &store.workers);
         }
     }
 

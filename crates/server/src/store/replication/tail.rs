@@ -267,7 +267,12 @@ impl TailReader {
 
     /// Whether there is more to read.
     pub fn has_more(&self) -> bool {
-        self.store.keyspace.log.end() > self.at
+        self.limit() > self.at
+    }
+
+    /// Up to where a replica may be sent the stream.
+    fn limit(&self) -> u64 {
+        self.store.aof.sendable(&self.store.keyspace.log)
     }
 
     /// Where what comes next is kept.
@@ -326,8 +331,9 @@ impl TailReader {
     }
 
     fn feed_hot(&mut self, form: Form, reply: &mut Reply) {
+        let limit = self.limit();
         let Some(reader) = &mut self.hot else { return };
-        let to = reader.look().min(self.at + PIECE);
+        let to = reader.look().min(self.at + PIECE).min(limit);
         if to > self.at {
             reader.slices(self.at..to).for_each(|slice| form.put(slice, reply));
             reader.advance(to);
@@ -341,6 +347,11 @@ impl TailReader {
         let Some(found) = cold.at(self.at) else {
             return if self.at < cold.start() { Err(Lost) } else { Ok(false) };
         };
+        let end = found.start + u64::from(found.len);
+        if end > self.limit() {
+            // Only of writers that are far ahead of the disk.
+            return Ok(true);
+        }
         let lost = |error: io::Error| {
             warning!("can't read the log of replicas from its file error={error}");
             Lost
@@ -354,7 +365,7 @@ impl TailReader {
                 form.put(&bytes[(self.at - found.start) as usize..], reply);
             }
         }
-        self.at = found.start + u64::from(found.len);
+        self.at = end;
         Ok(true)
     }
 }
