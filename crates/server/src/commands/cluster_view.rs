@@ -205,8 +205,8 @@ fn metadata(node: &Peer, kind: Endpoint) -> Vec<(&'static str, &str)> {
 
 pub fn shards(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let endpoint = cx.core.config.cluster.preferred_endpoint;
-    let is_loading = cx.shared.saving.loading.is_under_way()
-        || cx.shared.replication.upstream.gets_snapshot();
+    let is_loading =
+        cx.shared.saving.loading.is_under_way() || cx.shared.replication.upstream.gets_snapshot();
     let own = (cx.shared.keyspace.log.end(), is_loading);
     let cluster = node(cx)?.look();
     let primaries: Vec<NodeId> = cluster
