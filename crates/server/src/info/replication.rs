@@ -70,7 +70,8 @@ fn tiers(source: &Source<'_>, lines: &mut Lines) {
     lines.field("repl_log_disk_packed_bytes", cold.disk_packed);
     lines.field("repl_log_total_bytes", cold.total_bytes);
     lines.field("repl_log_total_packed_bytes", cold.total_packed);
-    lines.field("repl_log_allocated_peak_bytes", cold.memory_peak);
+    lines.field("max_mem_used", cold.memory_peak);
+    lines.field("bgsave_close_time", source.shared.replication.synced_ms.load(Relaxed));
 }
 
 /// What a replica tells of its primary.

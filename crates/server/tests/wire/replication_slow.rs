@@ -61,6 +61,8 @@ fn what_a_slow_replica_has_to_get_waits_packed_and_then_on_disk() {
         });
         let packed = figure(&mut client, "replication", "repl_log_cold_packed_bytes");
         assert!(packed < 4 << 20, "{packed}");
+        assert!(figure(&mut client, "replication", "max_mem_used") >= packed);
+        assert!(figure(&mut client, "replication", "bgsave_close_time") > 0);
         assert_eq!(figure(&mut client, "replication", "repl_log_disk_bytes"), 0);
         client.ask("CONFIG SET repl-log-memory 8mb");
         write(&mut client, 64, true);

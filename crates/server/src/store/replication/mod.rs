@@ -72,6 +72,8 @@ pub struct Replication {
     kept: Mutex<Option<Kept>>,
     /// A snapshot for replicas is taken.
     pub is_syncing: AtomicBool,
+    /// When the last snapshot for replicas was whole, in ms since 1970; 0: there was none.
+    pub synced_ms: AtomicU64,
     /// As a replica.
     pub upstream: Upstream,
     /// How often this server has become one from a primary.
@@ -129,6 +131,7 @@ impl Replication {
             places: Places::default(),
             kept: Mutex::default(),
             is_syncing: AtomicBool::new(false),
+            synced_ms: AtomicU64::new(0),
             upstream: Upstream::default(),
             demotions: AtomicU64::new(0),
             failover: Failover::default(),

@@ -155,6 +155,7 @@ pub fn take(store: &'static Store, entrance: Entrance<'_, '_>) -> Result<(), Sav
     store.replication.wake_all(&store.workers);
     match &taken {
         Ok(()) => {
+            store.replication.synced_ms.store(clock::now_unix_ms(), Relaxed);
             let took_ms = start.elapsed().as_millis();
             notice!("snapshot for replicas is taken bytes={} took_ms={took_ms}", file.size());
         }
