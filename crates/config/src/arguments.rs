@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(run(&["cluster"]), cluster(6, 1, &[]));
         let words = ["cluster", "--replicas", "0", "--nodes", "3", "--appendonly", "yes"];
         assert_eq!(run(&words), cluster(3, 0, &["--appendonly", "yes"]));
-        for wrong in ["--nodes 5", "--nodes x", "--nodes", "--port 55530", "--nodes 0", "--port 0"]
+        for wrong in ["--nodes 5", "--nodes x", "--nodes", "--port 55531", "--nodes 0", "--port 0"]
         {
             let words: Vec<_> = ["cluster"].into_iter().chain(wrong.split(' ')).collect();
             assert!(matches!(run(&words), Invocation::Misuse(_)), "{wrong}");

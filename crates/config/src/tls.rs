@@ -165,8 +165,8 @@ pub const CLUSTER: Row = row(
     "no",
     field!(tls.cluster),
     "\
-The bus of a cluster speaks TLS, and so does MIGRATE there. All nodes have to say
-the same, and each has to show a certificate that is signed by one of
+The bus of a cluster speaks TLS, and so does MIGRATE there. All nodes have to
+say the same, and each has to show a certificate that is signed by one of
 `tls-ca-cert-file`, whatever `tls-auth-clients` says. Replicas follow over TLS
 with `tls-replication`.",
 );
