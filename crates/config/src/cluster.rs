@@ -104,8 +104,8 @@ nobody else should. Two nodes cannot have the same one.",
         "0",
         field!(cluster.port),
         "\
-Where the bus listens, at the addresses of bind. 0: at `port` + 10000, with `tls-
-cluster` at `tls-port` + 10000.",
+Where the bus listens, at the addresses of bind. 0: at `port` + 10000, with
+`tls-cluster` at `tls-port` + 10000.",
     )
     .at_start(),
     Row::new(
