@@ -183,7 +183,7 @@ impl World {
         let (_, actor) = dues[self.rng.below(dues.len())];
         match actor {
             Actor::Judge => Ok(()),
-            Actor::Node(node, step) => self.step_node(node, step),
+            Actor::Node(node, step) => self.step_node((node, step), has_clients),
             Actor::Client(index) => {
                 self.ran.digest.note(100 + index as u64);
                 let node = match self.rng.below(8) {
@@ -199,10 +199,11 @@ impl World {
         }
     }
 
-    /// Now and then power goes between two operations of the disk, of which a step has several.
-    fn step_node(&mut self, node: usize, step: Step) -> Result<(), String> {
+    /// Now and then power goes between two operations of the disk, of which a step has several; not
+    /// while all is to become well.
+    fn step_node(&mut self, (node, step): (usize, Step), may_fail: bool) -> Result<(), String> {
         self.ran.digest.note(node as u64);
-        let writes = step == Step::Part(Part::Log);
+        let writes = may_fail && step == Step::Part(Part::Log);
         if writes && self.rng.below(CRASH_ONE_IN) == 0 {
             self.cluster.note_in(node, self.rng.below(12));
         }

@@ -147,6 +147,7 @@ impl World {
 
     /// Has one of those who can do something do it; if nobody can, time goes on.
     fn step(&mut self, outside: Outside) -> Result<(), String> {
+        let is_judged = matches!(outside, Outside::Judge(_));
         let mut dues = self.dues(outside);
         let first_ns = dues.iter().map(|(ns, _)| *ns).min().ok_or("nothing ever happens")?;
         let took_ns = 1 + self.rng.below(STEP_NS) as u64;
@@ -155,7 +156,7 @@ impl World {
         let (_, actor) = dues[self.rng.below(dues.len())];
         match actor {
             Actor::Judge => Ok(()),
-            Actor::Server(Part::Log) => self.write_log(),
+            Actor::Server(Part::Log) => self.write_log(is_judged),
             Actor::Server(part) => {
                 if let Part::Worker(index) = part {
                     self.ran.digest.note(index as u64);
@@ -192,10 +193,11 @@ impl World {
         clock::simulate(self.now_ns);
     }
 
-    /// Now and then power goes between two operations of the disk, of which a step has several.
-    fn write_log(&mut self) -> Result<(), String> {
+    /// Now and then power goes between two operations of the disk, of which a step has several; not
+    /// while a judge asks.
+    fn write_log(&mut self, is_judged: bool) -> Result<(), String> {
         self.ran.digest.note(50);
-        if self.rng.below(CRASH_ONE_IN) == 0 {
+        if !is_judged && self.rng.below(CRASH_ONE_IN) == 0 {
             self.disk.note_in(self.rng.below(6));
         }
         self.server.as_mut().expect("it runs").step(Part::Log)?;
