@@ -272,8 +272,8 @@ fn systemd_hears_of_loading_of_readiness_and_of_the_end() {
     assert!(server.wait_for_end().success());
 }
 
-/// Whatever the allocator is told from outside: what commits all of its arena takes huge pages. Those
-/// of records are another matter.
+/// Whatever the allocator is told from outside: what commits all of its arena takes huge pages.
+/// Those of records are another matter.
 #[test]
 fn a_fresh_server_takes_little_memory() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvasir-server"));
