@@ -73,7 +73,7 @@ def others(client):
         {"__id": "1-1", "f": "v", "g": 1},
         {"__id": "2-1", "f": "w", "g": None},
     ]
-    (number,) = begin(client, "row:*", "hash")
+    (number,) = begin(client, "row:*", "hash", nulls=True)
     rows = batches(client, number)
     assert next(rows).num_rows > 0
     rows.close()

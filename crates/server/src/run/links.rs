@@ -26,6 +26,8 @@ const LOOK_MS: u64 = 1000;
 /// How long who wanted no more than a snapshot may take to go.
 const GOODBYE_S: u64 = 20;
 
+const LOST: &str = "the log does not reach back to it any more";
+
 impl Worker {
     /// Sends all links what there is, and sleeps for them if that was all.
     pub fn feed_links(&mut self) {
@@ -104,7 +106,7 @@ impl Worker {
             Sends::Stream(stream) if stream.has_begun => {
                 let fed = stream.reader.feed(link.replica.form(), &mut connection.reply);
                 link.replica.sent.store(stream.reader.cursor(), Relaxed);
-                fed.map_err(|Lost| io::Error::other("the log does not reach back to it any more"))
+                fed.map_err(|Lost| io::Error::other(LOST))
             }
             Sends::Stream(_) => Ok(()),
         };
@@ -224,6 +226,11 @@ impl Worker {
             return self.flush(index);
         }
         if let Sends::Stream(stream) = &link.sends {
+            // Who takes nothing is not fed either, so nothing else would find out.
+            if stream.reader.is_lost() {
+                warning!("closing the link of a replica: {LOST} name={}", replica.name());
+                return self.close(index);
+            }
             note_tier(replica, stream.reader.tier(), self.shared.keyspace.log.end());
         }
         let (name, lag_s) = (replica.name(), replica.lag_s(now_ms));

@@ -270,6 +270,11 @@ impl TailReader {
         self.limit() > self.at
     }
 
+    /// Whether what comes next is kept nowhere any more.
+    pub fn is_lost(&self) -> bool {
+        self.hot.is_none() && self.at < self.store.replication.tail.cold.start()
+    }
+
     /// Up to where a replica may be sent the stream.
     fn limit(&self) -> u64 {
         self.store.aof.sendable(&self.store.keyspace.log)
