@@ -1,11 +1,12 @@
 //! Redis's Sentinel watches servers of this maker, alone and beside Redis, and changes their roles.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use kvasir_resp::value::Value;
 
 use crate::certificates::free_port;
-use crate::harness::{Client, Server, wait_until};
+use crate::harness::{Client, DEADLINE, Server, wait_until};
 
 /// A server with a configuration file, since Sentinel has it rewritten.
 struct Node {
@@ -92,6 +93,19 @@ impl Sentinel {
         port.unwrap_or_else(|| panic!("no address: {answer:?}"))
     }
 
+    /// As `wait_until`. Where the machine stands still for two seconds Sentinel does nothing in the
+    /// next thirty, which it calls TILT: these do not count.
+    fn wait(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let mut since = Instant::now();
+        while !condition() {
+            if self.0.connect().ask_text("INFO sentinel").contains("sentinel_tilt:1") {
+                since = Instant::now();
+            }
+            assert!(since.elapsed() < DEADLINE, "waited in vain: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Whether it knows so many replicas, and all of them are fine.
     fn sees(&self, count: usize) -> bool {
         let answer = self.0.connect().ask("SENTINEL REPLICAS m");
@@ -114,26 +128,26 @@ fn sentinel_fails_over_and_the_old_primary_comes_back_as_a_replica() {
         assert_eq!(two.ask(&follow), Value::Simple("OK".into()));
         wait_until("it is linked", || two.has("master_link_status:up"));
         let Some(sentinel) = Sentinel::watch(one.port) else { return };
-        wait_until("Sentinel knows both", || sentinel.sees(1));
+        sentinel.wait("Sentinel knows both", || sentinel.sees(1));
         let mut client = one.client();
         client.ask("SET k 1");
         assert_eq!(client.ask("WAIT 1 0"), Value::Integer(1));
         // It is killed.
         one.server = None;
-        wait_until("the other is promoted", || sentinel.primary() == two.port);
+        sentinel.wait("the other is promoted", || sentinel.primary() == two.port);
         assert!(two.has_value("1"));
         assert_eq!(two.ask("SET k 2"), Value::Simple("OK".into()));
         let file = two.server.as_ref().expect("it runs").read_file("node.conf");
         assert!(!file.lines().any(|line| line.starts_with("replicaof")), "{file}");
         assert!(one.restart());
-        wait_until("it follows", || one.has("role:slave") && one.has("link_status:up"));
+        sentinel.wait("it follows", || one.has("role:slave") && one.has("link_status:up"));
         wait_until("it has all", || one.has_value("2"));
         // By hand, and back.
-        wait_until("Sentinel knows both", || sentinel.sees(1));
+        sentinel.wait("Sentinel knows both", || sentinel.sees(1));
         let asked = || sentinel.0.connect().ask("SENTINEL FAILOVER m");
-        wait_until("it is asked", || asked() == Value::Simple("OK".into()));
-        wait_until("the first is promoted", || sentinel.primary() == one.port);
-        wait_until("the other follows", || two.has("role:slave") && two.has("link_status:up"));
+        sentinel.wait("it is asked", || asked() == Value::Simple("OK".into()));
+        sentinel.wait("the first is promoted", || sentinel.primary() == one.port);
+        sentinel.wait("the other follows", || two.has("role:slave") && two.has("link_status:up"));
         assert_eq!(one.ask("SET k 3"), Value::Simple("OK".into()));
         wait_until("it has all", || two.has_value("3"));
     }
