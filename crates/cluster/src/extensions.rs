@@ -1,7 +1,7 @@
 //! What stands behind gossip: names, shards, nodes that somebody has forgotten.
 
 use crate::id::NodeId;
-use crate::node::{Flags, Node};
+use crate::node::Node;
 use crate::packet::Extension;
 use crate::state::Cluster;
 
@@ -12,7 +12,8 @@ impl Cluster {
         for extension in said {
             self.extend(sender, extension, now_ms);
         }
-        if !self.nodes.get(&sender).is_some_and(|node| node.is(Flags::EXTENSIONS)) {
+        // Who does not know yet that this node understands says nothing at all.
+        if said.is_empty() {
             return;
         }
         if !said.iter().any(|extension| matches!(extension, Extension::Hostname(_))) {
