@@ -200,8 +200,13 @@ impl Bus {
             _ => upstream.down_since_ms.load(Relaxed),
         };
         Local {
-            // Nobody is to read from what is being replaced, or to elect it.
-            offset: if upstream.gets_snapshot() { 0 } else { self.shared.keyspace.log.end() },
+            offset: match self.shared.keyspace.log.end() {
+                // Nobody is to read from what is being replaced, or to elect it.
+                _ if upstream.gets_snapshot() => 0,
+                // Which is not to be said of a replica of a primary that has written nothing.
+                0 if upstream.is_replica() => 1,
+                end => end,
+            },
             data_age_ms: now_ms.saturating_sub(since_ms),
             // Who needs to know looks when it does.
             has_keys: false,
