@@ -84,7 +84,8 @@ impl Cluster {
         Ok(())
     }
 
-    fn check_mover(&self) -> Result<(), Refused> {
+    /// Slots are moved at primaries only.
+    pub fn check_mover(&self) -> Result<(), Refused> {
         match self.me().is_replica() {
             true => Err("ERR Please use SETSLOT only with masters.".into()),
             false => Ok(()),

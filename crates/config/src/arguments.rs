@@ -80,6 +80,13 @@ pub struct LocalCluster {
     pub options: Vec<OsString>,
 }
 
+impl LocalCluster {
+    /// Those that share the slots; the others are their replicas.
+    pub fn primaries(&self) -> usize {
+        self.nodes / (self.replicas + 1)
+    }
+}
+
 /// Where the configuration comes from; what comes later wins.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sources {
@@ -206,20 +213,19 @@ fn cluster(words: &[OsString]) -> Result<LocalCluster, String> {
         }
         rest = &after[1..];
     }
-    let options = rest.to_vec();
-    let primaries = nodes / (replicas + 1);
-    if primaries == 0 || nodes % (replicas + 1) != 0 {
+    let (nodes, replicas) = (usize::from(nodes), usize::from(replicas));
+    let wish = LocalCluster { nodes, replicas, port, dir, options: rest.to_vec() };
+    if wish.primaries() == 0 || wish.primaries() * (replicas + 1) != nodes {
         return Err(format!("{nodes} nodes are not primaries with {replicas} replicas each"));
     }
-    match u16::try_from(port) {
-        Ok(first) if port > 0 && port + nodes + BUS_OFFSET <= 1 << 16 => {
-            Ok(LocalCluster { nodes, replicas, port: first, dir, options })
-        }
-        _ => Err(format!("there are no ports for {nodes} nodes and their buses from {port} on")),
+    if port == 0 || usize::from(port) + nodes + BUS_OFFSET > 1 << 16 {
+        return Err(format!("there are no ports for {nodes} nodes and their buses from {port} on"));
     }
+    Ok(wish)
 }
 
-fn number(word: &OsString, value: &OsString) -> Result<usize, String> {
+/// As large as a port at most.
+fn number(word: &OsString, value: &OsString) -> Result<u16, String> {
     let number = value.to_str().and_then(|value| value.parse().ok());
     number.ok_or_else(|| format!("{} needs a number", word.display()))
 }
@@ -333,8 +339,15 @@ mod tests {
         assert_eq!(run(&["cluster"]), cluster(6, 1, &[]));
         let words = ["cluster", "--replicas", "0", "--nodes", "3", "--appendonly", "yes"];
         assert_eq!(run(&words), cluster(3, 0, &["--appendonly", "yes"]));
-        for wrong in ["--nodes 5", "--nodes x", "--nodes", "--port 55531", "--nodes 0", "--port 0"]
-        {
+        for wrong in [
+            "--nodes 5",
+            "--nodes x",
+            "--replicas 18446744073709551615",
+            "--nodes",
+            "--port 55531",
+            "--nodes 0",
+            "--port 0",
+        ] {
             let words: Vec<_> = ["cluster"].into_iter().chain(wrong.split(' ')).collect();
             assert!(matches!(run(&words), Invocation::Misuse(_)), "{wrong}");
         }

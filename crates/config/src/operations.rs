@@ -272,8 +272,7 @@ fn check_dir(value: &Value) -> Result<(), String> {
     }
 }
 
-/// How a signal may end the server. The last two are accepted as Valkey has them, and ask for
-/// nothing, as the end waits for no replica.
+/// How a signal may end the server. The last two are Valkey's, and ask for nothing here.
 const ENDS: [&str; 7] = ["default", "save", "nosave", "now", "force", "safe", "failover"];
 
 fn check_shutdown(value: &Value) -> Result<(), String> {

@@ -5,6 +5,7 @@
 //! behind some write: not before the last one that anybody knows of, nor behind the last that was
 //! sent.
 
+use kvasir_keyspace::rng::Rng;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
@@ -26,7 +27,7 @@ struct Write {
 
 /// How a write is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+enum Way {
     OneKey,
     Transaction,
     Script,
@@ -34,7 +35,7 @@ pub enum Way {
 
 impl Way {
     /// Of the eight cases that clients draw, five are writes.
-    pub fn of_case(case: usize) -> Option<Way> {
+    fn of_case(case: usize) -> Option<Way> {
         match case {
             0..3 => Some(Way::OneKey),
             3 => Some(Way::Transaction),
@@ -44,10 +45,28 @@ impl Way {
     }
 }
 
+/// Of all clients; each connection of a client has its own.
+pub type Ledgers = Vec<Vec<Ledger>>;
+
+/// Draws whether a client's next call is a write, and adds it if so: its number, and how many
+/// answers come before that which tells of it.
+pub fn draw_write(
+    ledgers: &mut Ledgers,
+    client: usize,
+    rng: &mut Rng,
+    bytes: &mut Vec<u8>,
+) -> Option<(usize, usize)> {
+    let generation = ledgers[client].len() - 1;
+    let keys = [rng.below(KEYS), rng.below(KEYS)];
+    let way = Way::of_case(rng.below(8))?;
+    let name = |key| key_name(client, generation, key);
+    Some(ledgers[client][generation].write(way, keys, name, bytes))
+}
+
 impl Ledger {
     /// Adds the calls of a write of one key or of both; returns its number, and how many answers
     /// come before that which tells of it.
-    pub fn write(
+    fn write(
         &mut self,
         way: Way,
         keys: [usize; 2],

@@ -139,10 +139,11 @@ impl Analytics {
         (id, user): (u64, &[u8]),
         ticket: &Arc<Ticket>,
     ) -> Result<Option<Answer>, Error> {
-        let export = match (self.find(id, user), self.take_failure(id, user)) {
-            (Ok(export), _) => export,
-            (Err(_), Some(why)) => return Ok(Some(Answer::Failed(why))),
-            (Err(error), None) => return Err(error),
+        let export = match self.find(id, user) {
+            Ok(export) => export,
+            Err(error) => {
+                return self.take_failure(id, user).map(Answer::Failed).map(Some).ok_or(error);
+            }
         };
         let waiter = || -> Box<dyn FnOnce(Answer) -> bool + Send> {
             let ticket = Arc::clone(ticket);

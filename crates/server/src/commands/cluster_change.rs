@@ -144,9 +144,8 @@ pub fn flush_slots(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 pub fn set_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let shared = cx.shared;
-    if node(cx)?.look().me().is_replica() {
-        return Err(Error::fixed("ERR Please use SETSLOT only with masters."));
-    }
+    // Before anything is said of the words.
+    node(cx)?.look().check_mover().map_err(|text| Error::new(text.into_owned()))?;
     let slot = slot(&cx.args[2])?;
     let word = cx.args[3].to_ascii_lowercase();
     let name = cx.args.get(4).map(<[u8]>::to_vec);

@@ -63,7 +63,7 @@ fn run(wish: &LocalCluster, nodes: &mut Vec<Node>) -> Result<(), String> {
     say(&format!("{} nodes run, each in a folder of {}", nodes.len(), wish.dir.display()));
     let new = nodes.iter_mut().map(Node::is_new).collect::<Result<Vec<_>, _>>()?;
     if new.iter().all(|is_new| *is_new) {
-        join(nodes, wish.nodes / (wish.replicas + 1))?;
+        join(nodes, wish.primaries())?;
     } else if let Some(at) = new.iter().position(|is_new| *is_new) {
         return Err(format!(
             "{} belongs to no cluster, but others do: give another --dir, or remove {}",
@@ -73,7 +73,7 @@ fn run(wish: &LocalCluster, nodes: &mut Vec<Node>) -> Result<(), String> {
     }
     wait_for("all nodes to agree", nodes, Node::is_fine)?;
     say(&format!("the cluster is up: redis-cli -c -p {}   (Ctrl-C ends all nodes)", wish.port));
-    if wish.nodes / (wish.replicas + 1) < PRIMARIES_MIN {
+    if wish.primaries() < PRIMARIES_MIN {
         say("of fewer than three primaries none is replaced when it dies");
     }
     while signal::shutdown_requested().is_none() {

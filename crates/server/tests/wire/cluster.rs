@@ -325,6 +325,28 @@ fn a_replica_takes_over_when_its_primary_is_killed() {
     wait_until("all are up again", || rest.iter().all(|node| node.is_fine()));
 }
 
+/// What it has is about to be replaced: nobody is sent there.
+#[test]
+fn a_replica_that_gets_a_snapshot_is_not_told_of() {
+    let nodes = form(&[Maker::Kvasir; 2]).expect("these are ours");
+    let [primary, replica] = &nodes[..] else { panic!("two were started") };
+    let told = || {
+        let slots = primary.server.connect().ask("CLUSTER SLOTS");
+        slots.as_array().and_then(|ranges| ranges[0].as_array()).map_or(0, |range| range.len() - 2)
+    };
+    wait_until("both are told of", || told() == 2);
+    let setslot = format!("CLUSTER SETSLOT 0 NODE {}", primary.id());
+    assert_eq!(replica.ask(&setslot), "ERR Please use SETSLOT only with masters.");
+    assert_eq!(primary.ask("DEBUG POPULATE 1000"), "OK");
+    assert_eq!(primary.ask("CONFIG SET rdb-key-save-delay 100000"), "OK");
+    assert_eq!(primary.ask("DEBUG CHANGE-REPL-ID"), "OK");
+    primary.ask("CLIENT KILL TYPE replica");
+    wait_until("it is not told of", || told() == 1);
+    assert_eq!(primary.ask("CONFIG SET rdb-key-save-delay 0"), "OK");
+    wait_until("it is again", || told() == 2);
+    assert!(replica.is_synced());
+}
+
 #[test]
 fn a_replica_takes_over_by_hand() {
     let nodes = form(&[Maker::Kvasir; 6]).expect("these are ours");

@@ -189,6 +189,28 @@ fn who_ends_in_order_goes_on_from_the_snapshot() {
     }
 }
 
+/// Who comes back to it finds no byte that it has not: not even a PING.
+#[test]
+fn a_primary_that_comes_back_has_added_nothing() {
+    let (directory, port) = (directory(), free_port());
+    let ping = ["--repl-ping-replica-period", "3600"];
+    let options = [&["--dir", path(&directory), "--save", "3600 1"][..], &ping].concat();
+    let mut server = primary("epoll", port, &options);
+    let mut client = server.connect();
+    let replica = replica(OURS[1], port, &[]).expect("it is ours");
+    let mut reader = replica.connect();
+    wait_until("the replica is linked", || is_linked(&mut reader));
+    terminate(&mut client);
+    server.wait_for_end();
+    server = primary("epoll", port, &options);
+    client = server.connect();
+    wait_until("it is linked again", || figure(&mut client, "stats", "sync_partial_ok") == 1);
+    // Where nothing was ever written a history ends, too.
+    for (name, value) in [("master_repl_offset", 0), ("second_repl_offset", 1)] {
+        assert_eq!(figure(&mut client, "replication", name), value, "{name}");
+    }
+}
+
 /// Reads what has come, without waiting.
 fn has_come(stream: &mut UnixStream) -> usize {
     stream.set_nonblocking(true).unwrap();

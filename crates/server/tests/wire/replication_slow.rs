@@ -115,7 +115,9 @@ fn packed_pieces_travel_as_they_are() {
 fn a_replica_that_needs_more_than_may_be_kept_gets_all_data_anew() {
     for start in [OURS[1], PEERS[0]] {
         let port = free_port();
-        let options = ["--repl-log-memory", "8mb", "--repl-log-disk", "4mb"];
+        // It is given up for what it lacks, long before for its silence.
+        let options =
+            ["--repl-log-memory", "8mb", "--repl-log-disk", "4mb", "--repl-timeout", "1000"];
         let primary = primary("io_uring", port, &options);
         let mut client = primary.connect();
         let Some(replica) = replica(start, port, &[]) else { continue };

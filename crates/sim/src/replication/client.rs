@@ -11,7 +11,7 @@ use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
 use crate::connection::Connection;
-use crate::ledger::{KEYS, Ledger, Way, key_name};
+use crate::ledger::{Ledger, Ledgers, draw_write};
 
 /// Calls sent at once, at most.
 const PIPELINE_MAX: usize = 6;
@@ -22,9 +22,6 @@ const PATIENCE_NS: u64 = 1_500_000_000;
 
 /// After its connection has ended, or for each answer, it rests so long.
 const AGAIN_NS: u64 = 10_000_000;
-
-/// The ledgers of all clients; each connection of a client has its own.
-pub type Ledgers = Vec<Vec<Ledger>>;
 
 /// What the answers to a client mean.
 #[derive(Clone, Copy)]
@@ -163,12 +160,7 @@ impl Client {
     }
 
     fn add_call(&mut self, ledgers: &mut Ledgers, rng: &mut Rng, bytes: &mut Vec<u8>) {
-        let generation = ledgers[self.number].len() - 1;
-        let keys = [rng.below(KEYS), rng.below(KEYS)];
-        if let Some(way) = Way::of_case(rng.below(8)) {
-            let name = |key| key_name(self.number, generation, key);
-            let ledger = ledgers[self.number].last_mut().expect("it has a connection");
-            let (number, steps) = ledger.write(way, keys, name, bytes);
+        if let Some((number, steps)) = draw_write(ledgers, self.number, rng, bytes) {
             self.asked.extend((0..steps).map(|_| Ask::Step));
             self.asked.push_back(Ask::Write(number));
             return;

@@ -7,11 +7,11 @@ use kvasir_reactor::sim::Network;
 use kvasir_reactor::{clock, random};
 use kvasir_resp::encode::encode_request;
 
-use super::client::{Client, Ledgers, Promise};
+use super::client::{Client, Promise};
 use super::cluster::{Cluster, Step};
 use super::{Canary, Ran, Setup};
 use crate::connection::Connection;
-use crate::ledger::{mget, numbers};
+use crate::ledger::{Ledgers, mget, numbers};
 use crate::luck::Luck;
 use crate::machine::Part;
 

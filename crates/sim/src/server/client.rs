@@ -10,15 +10,12 @@ use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
 use crate::connection::Connection;
-use crate::ledger::{KEYS, Ledger, Way, key_name, mget, numbers};
+use crate::ledger::{Ledger, Ledgers, draw_write, mget, numbers};
 
 /// Calls sent at once, at most.
 const PIPELINE_MAX: usize = 6;
 /// How long it rests between them, at most.
 const REST_NS: usize = 30_000_000;
-
-/// The ledgers of all clients; each connection of a client has its own.
-pub type Ledgers = Vec<Vec<Ledger>>;
 
 pub struct Client {
     number: usize,
@@ -129,12 +126,7 @@ impl Client {
     }
 
     fn add_call(&mut self, ledgers: &mut Ledgers, rng: &mut Rng, bytes: &mut Vec<u8>) {
-        let generation = ledgers[self.number].len() - 1;
-        let keys = [rng.below(KEYS), rng.below(KEYS)];
-        if let Some(way) = Way::of_case(rng.below(8)) {
-            let name = |key| key_name(self.number, generation, key);
-            let ledger = ledgers[self.number].last_mut().expect("it has a connection");
-            let (number, steps) = ledger.write(way, keys, name, bytes);
+        if let Some((number, steps)) = draw_write(ledgers, self.number, rng, bytes) {
             self.asked.extend((0..steps).map(|_| Ask::Step));
             self.asked.push_back(Ask::Write(number));
             return;

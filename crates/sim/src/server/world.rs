@@ -9,11 +9,11 @@ use kvasir_reactor::{clock, random};
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
-use super::client::{Client, Ledgers};
+use super::client::Client;
 use super::{Ran, Setup};
 use crate::connection::Connection;
 use crate::disk::{Files, SimDisk};
-use crate::ledger::{mget, numbers};
+use crate::ledger::{Ledgers, mget, numbers};
 use crate::luck::Luck;
 use crate::machine::{Host, Part, Server};
 
