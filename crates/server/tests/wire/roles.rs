@@ -30,10 +30,14 @@ impl Node {
         Node::start(ALL[0], options).expect("it is ours")
     }
 
+    /// Until both say so: the primary counts a replica as online only when it has heard from it
+    /// behind the snapshot.
     fn follow(&mut self, primary: &mut Node) {
         let answer = self.client.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
         assert_eq!(answer, Value::Simple("OK".into()));
         wait_until("it is linked", || self.info("master_link_status:up"));
+        let online = format!("port={},state=online", self.port);
+        wait_until("it is online", || primary.info(&online));
     }
 
     fn info(&mut self, text: &str) -> bool {
