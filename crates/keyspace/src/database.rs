@@ -11,6 +11,7 @@ use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::busy::Busy;
 use crate::item::ItemIds;
+use crate::log_db::LogDb;
 use crate::snapshot::Image;
 use crate::value::Object;
 use crate::waiting::Waiting;
@@ -99,6 +100,8 @@ pub struct Keyspace {
     pub item_ids: ItemIds,
     /// What changes, for those who read of it.
     pub log: Log,
+    /// The database that it is in.
+    pub log_db: LogDb,
 }
 
 impl Keyspace {
@@ -114,6 +117,7 @@ impl Keyspace {
             busy: Busy::default(),
             item_ids: ItemIds::default(),
             log: Log::new(gate, 0),
+            log_db: LogDb::default(),
         }
     }
 

@@ -2,17 +2,22 @@
 //!
 //! Calls are collected while the slots that they concern are locked, and appended to the log, all
 //! or none, before these are let go. So entries that concern the same key stand in the log in the
-//! order in which they happened. An entry begins and ends in database 0, whatever comes before or
-//! behind it. Several calls stand between MULTI and EXEC: a reader takes all of them or none.
+//! order in which they happened. An entry begins and ends in the database that the log is in,
+//! whatever comes before or behind it. Several calls stand between MULTI and EXEC: a reader takes
+//! all of them or none.
 
 use kvasir_resp::args::Args;
 use kvasir_resp::encode::{write_count, write_number, write_request, write_word};
 
 use crate::database::DbIndex;
 use crate::effect::Effect;
+use crate::log_db::Place;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// Left free before the first call for MULTI and SELECT, of which only the end knows.
+const ROOM: usize = 64;
 
 /// A buffer that grew larger than this is not kept for the next entries.
 const CAPACITY_KEPT_MAX: usize = 64 * 1024;
@@ -20,12 +25,22 @@ const CAPACITY_KEPT_MAX: usize = 64 * 1024;
 /// What is to be appended to the log; its memory is used again.
 #[derive(Default)]
 pub struct Entry {
-    /// MULTI, which a single call leaves out, and the calls.
+    /// Room, and the calls.
     bytes: Vec<u8>,
     calls: usize,
+    /// What the first call needs selected.
+    first_db: DbIndex,
     /// What the calls so far have selected.
     db: DbIndex,
     is_held: bool,
+}
+
+/// An entry as it is appended.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    pub bytes: &'a [u8],
+    /// Whoever reads it knows in which database the log is.
+    pub says_db: bool,
 }
 
 impl Entry {
@@ -56,35 +71,48 @@ impl Entry {
     /// Adds a call.
     pub fn push<'a>(&mut self, db: DbIndex, words: impl ExactSizeIterator<Item = &'a [u8]>) {
         if self.calls == 0 {
-            self.bytes.extend_from_slice(MULTI);
+            self.bytes.resize(ROOM, 0);
+            (self.first_db, self.db) = (db, db);
         }
-        self.select(db);
+        if self.db != db {
+            self.db = db;
+            write_select(db, &mut self.bytes);
+        }
         write_request(words, &mut self.bytes);
         self.calls += 1;
     }
 
-    fn select(&mut self, db: DbIndex) {
-        if self.db != db {
-            self.db = db;
-            write_count(2, &mut self.bytes);
-            write_word(b"SELECT", &mut self.bytes);
-            write_number(u64::from(db.0), &mut self.bytes);
-        }
-    }
-
-    /// The entry's bytes, unless there are none or it is held.
+    /// The entry, unless there is nothing in it or it is held.
     #[inline]
-    pub fn finish(&mut self) -> Option<&[u8]> {
+    pub fn finish(&mut self, log: Place) -> Option<Finished<'_>> {
         if self.calls == 0 || self.is_held {
             return None;
         }
-        self.select(DbIndex(0));
-        Some(if self.calls == 1 {
-            &self.bytes[MULTI.len()..]
-        } else {
+        let begins = self.first_db != log.db || !log.is_said;
+        if self.db != log.db {
+            write_select(log.db, &mut self.bytes);
+        }
+        let is_alone = self.calls == 1;
+        if !is_alone {
             self.bytes.extend_from_slice(EXEC);
-            &self.bytes
-        })
+        }
+        let start = if is_alone && !begins { ROOM } else { self.write_head(!is_alone, begins) };
+        let says_db = begins || self.db != log.db;
+        Some(Finished { bytes: &self.bytes[start..], says_db })
+    }
+
+    /// Writes what comes before the first call into the room; where it begins there.
+    fn write_head(&mut self, is_transaction: bool, selects: bool) -> usize {
+        let mut head = Vec::with_capacity(ROOM);
+        if selects {
+            write_select(self.first_db, &mut head);
+        }
+        if is_transaction {
+            head.extend_from_slice(MULTI);
+        }
+        let start = ROOM - head.len();
+        self.bytes[start..ROOM].copy_from_slice(&head);
+        start
     }
 
     /// Begins the next one.
@@ -95,15 +123,29 @@ impl Entry {
     }
 }
 
+fn write_select(db: DbIndex, out: &mut Vec<u8>) {
+    write_count(2, out);
+    write_word(b"SELECT", out);
+    write_number(u64::from(db.0), out);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::effect::call;
     use kvasir_resp::args::ArgsBuf;
 
+    const SAID: Place = Place { db: DbIndex(0), is_said: true };
+
+    fn text_in(entry: &mut Entry, log: Place) -> (String, bool) {
+        let Some(Finished { bytes, says_db }) = entry.finish(log) else {
+            return Default::default();
+        };
+        (String::from_utf8_lossy(bytes).replace("\r\n", " "), says_db)
+    }
+
     fn text(entry: &mut Entry) -> String {
-        let bytes = entry.finish().unwrap_or_default();
-        String::from_utf8_lossy(bytes).replace("\r\n", " ")
+        text_in(entry, SAID).0
     }
 
     #[test]
@@ -121,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_begin_and_end_in_database_0() {
+    fn entries_begin_and_end_in_the_database_of_the_log() {
         let mut entry = Entry::default();
         for _ in 0..2 {
             entry.push(DbIndex(12), [&b"PING"[..]].into_iter());
@@ -133,8 +175,23 @@ mod tests {
         entry.push(DbIndex(0), [&b"C"[..]].into_iter());
         assert_eq!(
             text(&mut entry),
-            "*1 $5 MULTI *2 $6 SELECT $1 1 *1 $1 A *1 $1 B *2 $6 SELECT $1 0 *1 $1 C *1 $4 EXEC "
+            "*2 $6 SELECT $1 1 *1 $5 MULTI *1 $1 A *1 $1 B *2 $6 SELECT $1 0 *1 $1 C *1 $4 EXEC "
         );
+    }
+
+    #[test]
+    fn what_is_in_the_database_of_the_log_selects_it_only_where_that_was_not_said() {
+        let log = |is_said| Place { db: DbIndex(9), is_said };
+        let mut entry = Entry::default();
+        entry.push(DbIndex(9), [&b"A"[..]].into_iter());
+        assert_eq!(text_in(&mut entry, log(true)), ("*1 $1 A ".into(), false));
+        entry.clear();
+        entry.push(DbIndex(9), [&b"A"[..]].into_iter());
+        assert_eq!(text_in(&mut entry, log(false)), ("*2 $6 SELECT $1 9 *1 $1 A ".into(), true));
+        entry.push(DbIndex(9), [&b"B"[..]].into_iter());
+        let (text, says) = text_in(&mut entry, log(false));
+        assert_eq!(text, "*2 $6 SELECT $1 9 *1 $5 MULTI *1 $1 A *1 $1 B *1 $4 EXEC ");
+        assert!(says);
     }
 
     #[test]
@@ -142,7 +199,7 @@ mod tests {
         let mut entry = Entry::default();
         entry.hold();
         entry.push(DbIndex(0), [&b"A"[..]].into_iter());
-        assert!(entry.finish().is_none());
+        assert!(entry.finish(SAID).is_none());
         entry.push(DbIndex(0), [&b"B"[..]].into_iter());
         entry.release();
         assert_eq!(text(&mut entry), "*1 $5 MULTI *1 $1 A *1 $1 B *1 $4 EXEC ");

@@ -33,6 +33,7 @@ pub mod hash_value;
 pub mod item;
 pub mod list_value;
 pub mod load;
+pub mod log_db;
 pub mod logging;
 pub mod long_double;
 pub mod plan;

@@ -23,8 +23,11 @@ pub fn log_changes<'g>(
     if !env.logs {
         return;
     }
-    if let Some(entry) = tally.entry.finish() {
-        let end = keyspace.log.append(pass, entry);
+    if let Some(entry) = tally.entry.finish(keyspace.log_db.place()) {
+        let end = keyspace.log.append(pass, entry.bytes);
+        if entry.says_db {
+            keyspace.log_db.note_said();
+        }
         tally.entry.clear();
         tally.written_to = end;
         slots.into_iter().for_each(|slot| slot.note_write(end));

@@ -123,7 +123,10 @@ impl Bench {
     /// What the log would have got since the last time, but MULTI and EXEC.
     pub fn take_logged(&mut self) -> Vec<ArgsBuf> {
         self.tally.entry.release();
-        let mut calls = parse_calls(self.tally.entry.finish().unwrap_or_default());
+        let mut calls = {
+            let entry = self.tally.entry.finish(self.keyspace.log_db.place());
+            parse_calls(entry.map(|entry| entry.bytes).unwrap_or_default())
+        };
         calls.retain(|call| ![&b"MULTI"[..], b"EXEC"].contains(&call.as_args().name()));
         self.tally.entry.clear();
         self.tally.entry.hold();

@@ -1,10 +1,9 @@
 //! All data of the primary, loaded in place of what is here.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_config::replication::DisklessLoad;
-use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::replace::{note_emptied, replace_all};
 use kvasir_keyspace::view::{Garbage, Tally};
 use kvasir_persistence::load::Entrance;
@@ -153,7 +152,7 @@ fn go_on_behind(
     db: u16,
     alone: &mut ExclusivePass<'_>,
 ) {
-    shared.replication.upstream.db.store(db, Relaxed);
+    shared.keyspace.log_db.stand_in(DbIndex(db));
     let log = &shared.keyspace.log;
     shared.replication.tail.end(log, alone);
     log.restart_at(offset, alone);
@@ -197,7 +196,7 @@ fn forget(shared: &'static Shared, version: Option<u64>) -> Result<(), String> {
     forget_all(shared, &mut core, &mut alone);
     shared.replication.tail.end(&shared.keyspace.log, &mut alone);
     shared.replication.begin_history(shared.keyspace.log.end());
-    shared.replication.upstream.db.store(0, Relaxed);
+    shared.keyspace.log_db.stand_in(DbIndex(0));
     drop(alone);
     shared.freeing.free(core.tally.garbage.drain(..));
     tell_of_all(shared, core.tally);

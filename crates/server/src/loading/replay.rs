@@ -7,7 +7,7 @@
 mod batch;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Release;
 use std::time::{Duration, Instant};
 
 use kvasir_config::replication::PropagationError;
@@ -322,7 +322,7 @@ impl Replayer {
             return;
         }
         let shared = self.shared;
-        shared.replication.upstream.db.store(self.db.0, Relaxed);
+        shared.keyspace.log_db.stand_in(self.db);
         if shared.keyspace.log.is_open() {
             shared.keyspace.log.append(pass, &self.relayed);
         }
@@ -353,7 +353,7 @@ impl Replayer {
     pub fn begin_stream(&mut self, version: u64, client: &Arc<Client>) {
         self.following = Some(Following { version, client: Arc::clone(client) });
         self.relayed.clear();
-        self.db = DbIndex(self.shared.replication.upstream.db.load(Relaxed));
+        self.db = self.shared.keyspace.log_db.get();
     }
 
     /// Brings time and limits up to date.

@@ -7,9 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::thread;
 
 use kvasir_persistence::cold::Ticket;
 
+use crate::log::warning;
 use crate::machine::process::temporary_name;
 
 /// What has become of it.
@@ -21,7 +23,8 @@ pub enum Progress {
 }
 
 pub struct SyncFile {
-    file: File,
+    /// There until it is dropped.
+    file: Option<File>,
     len: AtomicU64,
     progress: AtomicU8,
     /// The stream goes on from here, behind the snapshot.
@@ -36,12 +39,13 @@ impl SyncFile {
         let file =
             File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         std::fs::remove_file(&path)?;
-        Ok(SyncFile { file, len: AtomicU64::new(0), progress: AtomicU8::new(0), mark })
+        Ok(SyncFile { file: Some(file), len: AtomicU64::new(0), progress: AtomicU8::new(0), mark })
     }
 
     /// Adds to its end. One thread writes.
     pub fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        (&self.file).write_all(bytes)?;
+        let mut file = self.file();
+        file.write_all(bytes)?;
         self.len.store(self.len.load(Relaxed) + bytes.len() as u64, Release);
         Ok(())
     }
@@ -62,7 +66,23 @@ impl SyncFile {
 
     /// Reads from a place on; no more than is there.
     pub fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(bytes, at)
+        self.file().read_exact_at(bytes, at)
+    }
+
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("it is taken out by drop")
+    }
+}
+
+impl Drop for SyncFile {
+    /// Gigabytes without a name go away with the last who has them open, and what is still on its
+    /// way to the disk is waited for: seconds, which no worker has.
+    fn drop(&mut self) {
+        let file = self.file.take();
+        let closing = thread::Builder::new().name("close".into()).spawn(move || drop(file));
+        if let Err(error) = closing {
+            warning!("a snapshot is closed by who has read it: no thread error={error}");
+        }
     }
 }
 

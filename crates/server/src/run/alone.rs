@@ -1,11 +1,14 @@
 //! Calls that need the gate closed, and commands about the server, of which some do.
 
 use kvasir_keyspace::command::World;
+use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::effect::Effect;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::execute_world;
+use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
 use kvasir_structures::gate::ExclusivePass;
+use kvasir_table::{Entry, Handler, ServerHandler, Way};
 
 use crate::calls::blocking::settle;
 use crate::run::runner::Runner;
@@ -35,13 +38,30 @@ impl Runner<'_> {
         let result = execute_world(run, world);
         drop(exclusive);
         // Unless a script that came in first is busy: then those who wait are served later.
-        let Store { gate, keyspace, .. } = &self.shared.store;
-        self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
-        self.core.see_listeners(self.shared);
+        self.enter_again();
         if let Some(pass) = &self.pass {
             settle(self.shared, self.worker, self.core, pass, connection);
         }
         result.map(drop)
+    }
+
+    /// Has the log go to the database that a call may write to. Before the call is admitted, since
+    /// the gate is left for a moment.
+    #[inline]
+    pub fn move_log(&mut self, db: DbIndex, entry: &Entry) {
+        let (env, log_db) = (&self.core.env, &self.shared.keyspace.log_db);
+        if env.logs && log_db.get() != db && may_write(entry) && log_db.would_go_to(db, env.now_ms)
+        {
+            self.move_log_to(db);
+        }
+    }
+
+    #[cold]
+    fn move_log_to(&mut self, db: DbIndex) {
+        let Ok(exclusive) = self.close_gate() else { return };
+        self.shared.keyspace.log_db.go_to(db, self.core.env.now_ms);
+        drop(exclusive);
+        self.enter_again();
     }
 
     /// Leaves the gate and closes it, unless a busy script is inside.
@@ -50,6 +70,13 @@ impl Runner<'_> {
         let Store { gate, keyspace, .. } = &self.shared.store;
         let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
         exclusive.ok_or_else(|| keyspace.busy.error())
+    }
+
+    /// Into the gate, unless a busy script is inside.
+    fn enter_again(&mut self) {
+        let Store { gate, keyspace, .. } = &self.shared.store;
+        self.pass = gate.enter_unless(self.worker, || keyspace.busy.is_busy());
+        self.core.see_listeners(self.shared);
     }
 
     pub fn run_server(
@@ -90,4 +117,10 @@ impl Runner<'_> {
             ServerRun::Container(_) => unreachable!("a call without a word has the wrong arity"),
         }
     }
+}
+
+/// A call that runs others counts, whatever these do.
+fn may_write(entry: &Entry) -> bool {
+    entry.spec.flags.contains(Flags::WRITE)
+        || matches!(entry.handler, Handler::Server(ServerHandler { way: Way::Session, .. }))
 }

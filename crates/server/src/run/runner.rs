@@ -317,6 +317,7 @@ impl<'w> Runner<'w> {
         if self.shared.cluster.is_some() {
             connection.begin_call();
         }
+        self.move_log(connection.db, entry);
         let planned = batch.keys(request, connection.db);
         let admitted = self.admit(connection, (entry, args), planned);
         if connection.waiting.is_postponed {

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
+use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
@@ -10,6 +11,11 @@ use crate::harness::{Client, DEADLINE, Server, wait_until};
 
 /// Asks for a snapshot, and returns it as it comes.
 fn snapshot_of(server: &Server, before: &[&[&str]]) -> Vec<u8> {
+    sync(server, before).0
+}
+
+/// Asks for a snapshot, and returns it and what has come behind it.
+fn sync(server: &Server, before: &[&[&str]]) -> (Vec<u8>, UnixStream, Vec<u8>) {
     let mut link = UnixStream::connect(server.socket()).unwrap();
     link.set_read_timeout(Some(DEADLINE)).unwrap();
     for call in before {
@@ -30,7 +36,8 @@ fn snapshot_of(server: &Server, before: &[&[&str]]) -> Vec<u8> {
         let Some(end) = text.iter().position(|byte| *byte == b'\r') else { continue };
         let len: usize = std::str::from_utf8(&text[..end]).unwrap().parse().unwrap();
         if text.len() >= end + 2 + len {
-            return text[end + 2..end + 2 + len].to_vec();
+            let (snapshot, behind) = text[end + 2..].split_at(len);
+            return (snapshot.to_vec(), link, behind.to_vec());
         }
     }
 }
@@ -71,4 +78,51 @@ fn a_replica_that_asks_for_more_than_the_stream_is_closed() {
 
 fn is_replica(client: &mut Client, count: usize) -> bool {
     client.ask_text("INFO replication").contains(&format!("connected_slaves:{count}\r\n"))
+}
+
+/// Makes calls by turns in databases, and returns what a replica gets behind its snapshot.
+fn stream_of(server: &Server) -> Vec<Value> {
+    let mut client = server.connect();
+    client.ask("SELECT 9");
+    let (_, mut link, behind) = sync(server, &[]);
+    for call in [
+        "SET a 1; INCR a; GET a; MULTI; SET b 2; EXEC; MULTI; LPUSH l x; RPUSH l y; EXEC; SELECT 3",
+        "SET c 3; SET c 4; SELECT 9; EVAL redis.call('set',KEYS[1],'x')return{redis.call('incr','n')} 1 e",
+        "DEL a; SELECT 2; SET z z",
+    ]
+    .iter()
+    .flat_map(|line| line.split("; "))
+    {
+        assert!(!matches!(client.ask(call), Value::Error(_)), "{call}");
+    }
+    let (mut decoder, mut piece, mut calls) = (Decoder::default(), [0; 4096], Vec::new());
+    decoder.feed(&behind);
+    while calls.last() != Some(&call(&["SET", "z", "z"])) {
+        match decoder.next_value().unwrap() {
+            Some(other) if other == call(&["PING"]) => {}
+            Some(other) => calls.push(other),
+            None => {
+                let size = link.read(&mut piece).unwrap();
+                assert!(size > 0, "it ends with {calls:?}");
+                decoder.feed(&piece[..size]);
+            }
+        }
+    }
+    calls
+}
+
+fn call(words: &[&str]) -> Value {
+    Value::Array(words.iter().map(|word| Value::Bulk(word.as_bytes().into())).collect())
+}
+
+#[test]
+fn the_stream_selects_a_database_as_that_of_redis_does() {
+    let options = ["--repl-diskless-sync-delay", "0"];
+    let Some(redis) = Server::redis(&options) else { return };
+    let wanted = stream_of(&redis);
+    let selects = |db| wanted.iter().filter(|other| **other == call(&["SELECT", db])).count();
+    assert_eq!((selects("9"), selects("3"), selects("2")), (2, 1, 1), "{wanted:?}");
+    for backend in ["io_uring", "epoll"] {
+        assert_eq!(stream_of(&Server::kvasir(backend, &options)), wanted, "{backend}");
+    }
 }

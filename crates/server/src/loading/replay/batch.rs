@@ -4,8 +4,6 @@
 //! A batch ends before all that is more than a call about keys it names: transactions, what needs
 //! the world to stand still, functions, messages, what wants an answer.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::commands::options::db_index;
 use kvasir_keyspace::plan::{self, KeyAt};
@@ -167,7 +165,7 @@ impl Replayer {
             }
             self.settle((entry, args), result);
         }
-        shared.replication.upstream.db.store(self.db.0, Relaxed);
+        shared.keyspace.log_db.stand_in(self.db);
         if shared.keyspace.log.is_open() {
             shared.keyspace.log.append(&pass, bytes);
         }

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 use std::sync::{Arc, Condvar, Mutex};
 
 use kvasir_config::replication::{Quorum, ReplicationConfig};
+use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::clock;
-use kvasir_resp::encode::encode_request;
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Log;
@@ -153,12 +153,6 @@ impl Replication {
             }
             Err(error) => warning!("the replication id stays: no randomness error={error}"),
         }
-    }
-
-    /// The database that the log is in, which on a replica is its primary's choice. Asked with the
-    /// gate closed.
-    pub fn stream_db(&self) -> u16 {
-        self.upstream.db.load(Relaxed)
     }
 
     /// The data is of this history from now on, at an offset where the log begins.
@@ -411,7 +405,7 @@ impl Replication {
     /// When in its history the data is, with the gate closed, as far as replicas may rely on it.
     pub fn moment(&self, store: &Store) -> Option<Moment> {
         let (id, offset) = (self.history().id, store.keyspace.log.end());
-        let db = self.stream_db();
+        let db = store.keyspace.log_db.get().0;
         self.tail.is_kept().then(|| Moment { id, offset, db, before: Vec::new() })
     }
 
@@ -427,13 +421,8 @@ impl Replication {
         self.lonely_since_ms.store(clock::now_unix_ms(), Relaxed);
         if store.config().replication.primary.is_empty() {
             self.begin_own(*offset);
-            self.upstream.db.store(0, Relaxed);
-            if *db != 0 {
-                log.append(alone, &encode_request(&["SELECT", "0"]));
-            }
-        } else {
-            self.upstream.db.store(*db, Relaxed);
         }
+        store.keyspace.log_db.stand_in(DbIndex(*db));
         notice!("the data is of a history that replicas may know id={id} offset={offset}");
     }
 

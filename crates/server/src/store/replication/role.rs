@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_resp::encode::encode_request;
 use kvasir_structures::gate::ExclusivePass;
 
 use crate::log::{notice, warning};
@@ -35,16 +34,12 @@ pub fn become_replica(store: &Store, primary: Primary, now_ms: u64) {
     }
 }
 
-/// From here on the stream is this server's own, and begins in database 0.
-pub fn become_primary(store: &Store, alone: &ExclusivePass<'_>, now_ms: u64) {
+/// From here on the stream is this server's own.
+pub fn become_primary(store: &Store, _alone: &ExclusivePass<'_>, now_ms: u64) {
     let (replication, log) = (&store.replication, &store.keyspace.log);
     notice!("this server is no replica any more");
     replication.upstream.follow(None, now_ms);
     replication.begin_own(log.end());
-    let db = replication.upstream.db.swap(0, Relaxed);
-    if db != 0 && log.is_open() {
-        log.append(alone, &encode_request(&["SELECT", "0"]));
-    }
     // Its own replicas come again, and hear of the new name.
     replication.drop_links(&store.workers);
     // A full synchronization that did not end has left it off.

@@ -2,7 +2,7 @@
 //! `following`.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,6 @@ pub struct Upstream {
     pub total: AtomicU64,
     /// Bytes of the stream that have come and wait for a pause of clients to end.
     pub unused: AtomicU64,
-    /// The database that the stream has selected.
-    pub db: AtomicU16,
 }
 
 /// Ends a link, for who has it to find out.

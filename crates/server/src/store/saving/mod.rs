@@ -512,6 +512,8 @@ pub(super) fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
     let unix_s = notes_time.then_some(env.now_ms / 1000);
     let mut aux = aux(env, (shared.facts.used_bytes)(), is_base);
     if let Some(moment) = shared.replication.moment(shared) {
+        // Who begins at a moment, as replicas do, is told.
+        shared.keyspace.log_db.say_again();
         aux.push(("repl-stream-db", moment.db.to_string()));
         aux.push(("repl-id", moment.id));
         aux.push(("repl-offset", moment.offset.to_string()));

@@ -1,0 +1,122 @@
+//! The database that the log is in: what whoever has read all of it has selected.
+//!
+//! An entry of another database selects that and comes back, so that entries need not know their
+//! order. Where clients keep to one database that would be two calls more with every entry: then the
+//! log itself goes to that database, with the gate closed, and the next entries say so until one of
+//! them is in the log.
+
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crate::database::DbIndex;
+
+/// Clients of several databases at once would have the gate closed all the time.
+const MOVES_MAX: u64 = 16;
+/// In so long a time.
+const WINDOW_MS: u64 = 128;
+
+/// Beside the number of the database: the log says it already.
+const IS_SAID: u32 = 1 << 16;
+
+#[derive(Debug)]
+pub struct LogDb {
+    state: AtomicU32,
+    /// Moves in this window of time, which is the rest of the number divided by this many.
+    moves: AtomicU64,
+}
+
+/// Where the log is, for one entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub db: DbIndex,
+    /// Otherwise the entry has to say it.
+    pub is_said: bool,
+}
+
+impl Default for LogDb {
+    fn default() -> LogDb {
+        LogDb { state: AtomicU32::new(IS_SAID), moves: AtomicU64::new(0) }
+    }
+}
+
+impl LogDb {
+    #[inline]
+    pub fn get(&self) -> DbIndex {
+        DbIndex(self.state.load(Relaxed) as u16)
+    }
+
+    #[inline]
+    pub fn place(&self) -> Place {
+        // What is said stands in the log before what is appended from here on.
+        let state = self.state.load(Acquire);
+        Place { db: DbIndex(state as u16), is_said: state & IS_SAID != 0 }
+    }
+
+    /// An entry that says it was appended. The caller is still inside the gate.
+    pub fn note_said(&self) {
+        self.state.fetch_or(IS_SAID, Release);
+    }
+
+    /// The log is in this database, and whoever reads on knows it.
+    pub fn stand_in(&self, db: DbIndex) {
+        self.state.store(u32::from(db.0) | IS_SAID, Release);
+    }
+
+    /// The next entry says where it is. With the gate closed.
+    pub fn say_again(&self) {
+        self.state.fetch_and(!IS_SAID, Release);
+    }
+
+    /// Whether the log is to go to this database, for whom it has not gone elsewhere just now.
+    #[inline]
+    pub fn would_go_to(&self, db: DbIndex, now_ms: u64) -> bool {
+        self.get() != db && self.moves_at(now_ms) % MOVES_MAX != MOVES_MAX - 1
+    }
+
+    /// Goes there. With the gate closed.
+    pub fn go_to(&self, db: DbIndex, now_ms: u64) {
+        self.moves.store(self.moves_at(now_ms) + 1, Relaxed);
+        self.state.store(u32::from(db.0), Release);
+    }
+
+    /// The window and how many moves it has had.
+    fn moves_at(&self, now_ms: u64) -> u64 {
+        self.moves.load(Relaxed).max(now_ms / WINDOW_MS * MOVES_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_to_and_fro_no_more_often_than_is_good() {
+        let log_db = LogDb::default();
+        let go = |now_ms| {
+            let db = DbIndex(1 - log_db.get().0);
+            let goes = log_db.would_go_to(db, now_ms);
+            if goes {
+                log_db.go_to(db, now_ms);
+            }
+            goes
+        };
+        let in_one_window = (0..100).filter(|_| go(WINDOW_MS * 5)).count();
+        assert_eq!(in_one_window as u64, MOVES_MAX - 1);
+        assert!(!go(WINDOW_MS * 6 - 1) && go(WINDOW_MS * 6));
+        assert!(!log_db.would_go_to(log_db.get(), WINDOW_MS * 9));
+    }
+
+    #[test]
+    fn who_has_moved_it_says_so_once() {
+        let log_db = LogDb::default();
+        assert!(log_db.place().is_said);
+        log_db.go_to(DbIndex(9), 0);
+        assert!(log_db.place().db == DbIndex(9) && !log_db.place().is_said);
+        log_db.note_said();
+        assert!(log_db.place().db == DbIndex(9) && log_db.place().is_said);
+        log_db.say_again();
+        assert!(log_db.get() == DbIndex(9) && !log_db.place().is_said);
+    }
+}
