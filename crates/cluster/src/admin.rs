@@ -171,6 +171,7 @@ impl Cluster {
         self.owners.iter_mut().for_each(|owner| *owner = None);
         self.migrating.clear();
         self.importing.clear();
+        self.change_foreign(|foreign| *foreign = SlotSet::default());
         self.end_manual();
         self.election.forget();
         let others: Vec<NodeId> = self.nodes.keys().copied().filter(|id| *id != self.me).collect();

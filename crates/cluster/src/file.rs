@@ -6,10 +6,14 @@ use std::fmt::Write;
 use crate::id::NodeId;
 use crate::node::{Address, Flags, Node};
 use crate::options::Options;
+use crate::output::Action;
 use crate::packet::EPOCH_MAX;
-use crate::slots::SLOTS;
+use crate::slots::{SLOTS, SlotSet};
 use crate::state::Cluster;
 use crate::view::Reader;
+
+/// The variable for slots of which there may be keys that count for nothing.
+const FOREIGN: &str = "kvasirForeign";
 
 /// The line that cannot be read, from 1 on, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,11 +31,16 @@ impl Cluster {
             text.push('\n');
         }
         // Nothing fails that is written to a string.
-        let _ = writeln!(
+        let _ = write!(
             text,
             "vars currentEpoch {} lastVoteEpoch {}",
             self.current_epoch, self.last_vote_epoch
         );
+        if !self.foreign.is_empty() {
+            // A variable that Redis does not know it passes over.
+            let _ = write!(text, " {FOREIGN} {}", self.foreign.words(","));
+        }
+        text.push('\n');
         text
     }
 
@@ -82,11 +91,17 @@ impl Cluster {
     fn read_vars(&mut self, words: &[&str]) -> Result<(), &'static str> {
         for pair in words.chunks(2) {
             let [name, value] = pair else { return Err("a variable has no value") };
-            let value = value.parse().ok().filter(|epoch| *epoch <= EPOCH_MAX);
-            let value = value.ok_or("a variable is no number")?;
+            let epoch = || {
+                let epoch = value.parse().ok().filter(|epoch| *epoch <= EPOCH_MAX);
+                epoch.ok_or("a variable is no number")
+            };
             match *name {
-                "currentEpoch" => self.current_epoch = value,
-                "lastVoteEpoch" => self.last_vote_epoch = value,
+                "currentEpoch" => self.current_epoch = epoch()?,
+                "lastVoteEpoch" => self.last_vote_epoch = epoch()?,
+                FOREIGN => {
+                    let slots = SlotSet::parse(value, ',');
+                    self.foreign = slots.ok_or("a range of slots is none")?;
+                }
                 // Of a newer version.
                 _ => {}
             }
@@ -150,6 +165,14 @@ impl Cluster {
         let options = self.options.clone();
         self.set_options(options);
         self.size = self.nodes.values().filter(|node| node.votes()).count();
+        let primary = self.my_primary().id;
+        let owners = &self.owners;
+        self.foreign = (self.foreign.iter())
+            .filter(|slot| owners[usize::from(*slot)] != Some(primary))
+            .collect();
+        if !self.foreign.is_empty() {
+            self.act(Action::Hide);
+        }
     }
 }
 
@@ -277,6 +300,16 @@ mod tests {
                 assert_eq!((address.port, address.tls_port), ports, "{place}");
             }
         }
+    }
+
+    #[test]
+    fn slots_whose_keys_count_for_nothing_are_remembered() {
+        let text = VALKEY.replace("lastVoteEpoch 0", "lastVoteEpoch 0 kvasirForeign 2-6,9 new word");
+        let cluster = read(&text).expect("it is a file");
+        assert_eq!(cluster.foreign().words(","), "2-6,9");
+        let again = read(&cluster.file()).expect("it is our own");
+        assert_eq!(again.foreign().words(","), "2-6,9");
+        assert!(read(&text.replace("2-6", "6-2")).is_err());
     }
 
     #[test]

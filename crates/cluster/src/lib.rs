@@ -14,6 +14,7 @@ pub mod extensions;
 pub mod failure;
 pub mod file;
 pub mod gossip;
+pub mod handover;
 pub mod id;
 pub mod links;
 pub mod manual;

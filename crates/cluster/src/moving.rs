@@ -28,6 +28,9 @@ impl Cluster {
         }
         let from = self.mover(name)?;
         self.importing.insert(slot, from);
+        self.change_foreign(|foreign| {
+            foreign.remove(slot);
+        });
         self.save();
         Ok(())
     }

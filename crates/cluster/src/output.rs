@@ -40,6 +40,8 @@ pub enum Action {
     BecomePrimary,
     /// Keys of these slots are another's.
     DeleteKeys(Vec<u16>),
+    /// Other slots than before have keys here that count for nothing.
+    Hide,
     /// All data goes.
     Flush,
     Publish {

@@ -17,6 +17,11 @@ impl Cluster {
         }
         node.slots.insert(slot);
         self.owners[usize::from(slot)] = Some(to);
+        if to == self.my_primary().id {
+            self.change_foreign(|foreign| {
+                foreign.remove(slot);
+            });
+        }
         self.out.changed = true;
     }
 
@@ -108,8 +113,18 @@ impl Cluster {
             self.follow(sender);
             self.update_state(now_ms);
         } else if !lost.is_empty() {
-            self.act(Action::DeleteKeys(lost));
+            self.lose_keys(lost);
         }
+    }
+
+    /// Slots that were this node's are another's, and so are their keys.
+    pub(crate) fn lose_keys(&mut self, slots: Vec<u16>) {
+        self.change_foreign(|foreign| {
+            slots.iter().for_each(|slot| {
+                foreign.insert(*slot);
+            });
+        });
+        self.act(Action::DeleteKeys(slots));
     }
 
     /// Tells a node that claims slots by an old epoch who owns them. Says whether there was need.

@@ -86,6 +86,33 @@ impl SlotSet {
     }
 }
 
+impl SlotSet {
+    /// Its runs as `first-last`, or the slot alone.
+    pub fn words(&self, between: &str) -> String {
+        let word = |(first, last): &(u16, u16)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        };
+        self.ranges().iter().map(word).collect::<Vec<_>>().join(between)
+    }
+
+    /// What `words` has written; `None` if this is something else.
+    pub fn parse(text: &str, between: char) -> Option<SlotSet> {
+        let mut set = SlotSet::default();
+        for word in text.split(between).filter(|word| !word.is_empty()) {
+            let (first, last) = word.split_once('-').unwrap_or((word, word));
+            let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+            if first > last || last >= SLOTS {
+                return None;
+            }
+            (first..=last).for_each(|slot| {
+                set.insert(slot);
+            });
+        }
+        Some(set)
+    }
+}
+
 impl FromIterator<u16> for SlotSet {
     fn from_iter<I: IntoIterator<Item = u16>>(slots: I) -> SlotSet {
         let mut set = SlotSet::default();

@@ -11,7 +11,7 @@ use crate::options::{Local, Options};
 use crate::output::{Action, LinkId, Output};
 use crate::packet::{FORCE_ACK, Header, KINDS, PAUSED};
 use crate::random::Random;
-use crate::slots::SLOTS;
+use crate::slots::{SLOTS, SlotSet};
 
 /// At the start a primary stays away from clients for so long, since it may be one no more.
 const WRITABLE_DELAY_MS: u64 = 2_000;
@@ -28,6 +28,8 @@ pub struct Cluster {
     pub(crate) owners: Vec<Option<NodeId>>,
     pub(crate) migrating: BTreeMap<u16, NodeId>,
     pub(crate) importing: BTreeMap<u16, NodeId>,
+    /// Slots of others of which there may be keys here that count for nothing (`handover.rs`).
+    pub(crate) foreign: SlotSet,
     /// Nodes that are not to be learned of again, until then.
     pub(crate) forgotten: BTreeMap<NodeId, u64>,
     pub(crate) current_epoch: u64,
@@ -79,6 +81,7 @@ impl Cluster {
             owners: vec![None; usize::from(SLOTS)],
             migrating: BTreeMap::new(),
             importing: BTreeMap::new(),
+            foreign: SlotSet::default(),
             forgotten: BTreeMap::new(),
             current_epoch: 0,
             last_vote_epoch: 0,
@@ -339,6 +342,8 @@ impl Cluster {
             self.migrating.clear();
             self.importing.clear();
         }
+        // What this node has is replaced by what that one has.
+        self.change_foreign(|foreign| *foreign = SlotSet::default());
         self.attach(self.me, Some(primary));
         self.end_manual();
         self.election.forget();

@@ -41,6 +41,8 @@ pub struct ClusterConfig {
     pub blacklist_ttl: u64,
     /// Bytes; 0: no limit.
     pub link_sendbuf_limit: u64,
+    /// Moves of slots that are over and still told of.
+    pub migration_log_max: u64,
 }
 
 /// By what clients are told to reach a node.
@@ -258,6 +260,14 @@ may.",
         "\
 A link of the bus on which more waits to be sent is closed, and made anew. 0:
 there is no limit.",
+    ),
+    Row::new(
+        "cluster-slot-migration-log-max-len",
+        Group::Cluster,
+        integer(0, i64::MAX),
+        "1000",
+        field!(cluster.migration_log_max),
+        "Of so many moves of slots that are over CLUSTER GETSLOTMIGRATIONS tells.",
     ),
     Row::new(
         "cluster-slot-stats-enabled",

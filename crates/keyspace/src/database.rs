@@ -10,6 +10,7 @@ use kvasir_structures::log::Log;
 use kvasir_structures::slot::{SLOTS, Slot, Slots};
 
 use crate::busy::Busy;
+use crate::hidden::Hidden;
 use crate::item::ItemIds;
 use crate::log_db::LogDb;
 use crate::snapshot::Image;
@@ -97,6 +98,7 @@ pub struct Keyspace {
     /// Keys that clients watch.
     pub watching: Watching,
     pub busy: Busy,
+    pub hidden: Hidden,
     pub item_ids: ItemIds,
     /// What changes, for those who read of it.
     pub log: Log,
@@ -115,6 +117,7 @@ impl Keyspace {
             waiting: Waiting::default(),
             watching: Watching::default(),
             busy: Busy::default(),
+            hidden: Hidden::default(),
             item_ids: ItemIds::default(),
             log: Log::new(gate, 0),
             log_db: LogDb::default(),
@@ -139,6 +142,16 @@ impl Keyspace {
     #[inline(always)]
     pub fn database<'p>(&'p self, db: DbIndex, pass: &'p Pass<'_>) -> &'p Database {
         self.databases[db.0 as usize].get(pass)
+    }
+
+    /// Number of keys of a database, without those that nobody is to see.
+    pub fn visible_len(&self, db: DbIndex, pass: &Pass<'_>) -> usize {
+        let database = self.database(db, pass);
+        if !self.hidden.is_any() || !database.was_used() {
+            return database.len();
+        }
+        let numbered = database.slots().iter().zip(0..);
+        numbered.filter(|(_, slot)| !self.hidden.has(*slot)).map(|(slot, _)| slot.len()).sum()
     }
 
     /// Who is saving a database.

@@ -186,8 +186,9 @@ impl Eviction<'_> {
             let numbered = database.slots().iter().enumerate();
             numbered.map(move |(index, slot)| (Place { db, slot: index as u16 }, slot))
         });
-        slots.filter(move |(_, slot)| {
-            !slot.is_empty() && (!spares_persistent || slot.next_expiry_ms().is_some())
+        slots.filter(move |(place, slot)| {
+            let may_go = !spares_persistent || slot.next_expiry_ms().is_some();
+            !slot.is_empty() && may_go && !self.keyspace.hidden.has(place.slot)
         })
     }
 

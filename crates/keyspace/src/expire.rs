@@ -37,7 +37,7 @@ pub fn expire_slot(
 ) -> bool {
     let slot = keyspace.database(db, pass).slot(index);
     let passed_ms = env.passed_ms();
-    if slot.next_expiry_ms().is_none_or(|due| due > passed_ms) {
+    if slot.next_expiry_ms().is_none_or(|due| due > passed_ms) || keyspace.hidden.has(index) {
         return false;
     }
     let Some(mut guard) = slot.lock_unless(pass, || keyspace.busy.is_busy()) else {

@@ -30,6 +30,7 @@ pub mod hash_expiring;
 pub mod hash_expiry;
 pub mod hash_update;
 pub mod hash_value;
+pub mod hidden;
 pub mod item;
 pub mod list_value;
 pub mod load;

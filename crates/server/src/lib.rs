@@ -11,6 +11,7 @@ pub mod clients;
 pub mod cluster;
 pub mod commands;
 pub mod following;
+pub mod handover;
 pub mod info;
 pub mod loading;
 pub mod log;

@@ -19,6 +19,7 @@ const ORDER: &[&str] = &[
     "start",
     "commands",
     "bus",
+    "handover",
     "following",
     "loading",
     "info",

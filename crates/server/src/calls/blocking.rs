@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::waiting::{self, Answer, Blocked, Server};
 use kvasir_reactor::clock;
+use kvasir_structures::crc16::slot_of;
 use kvasir_structures::gate::Pass;
 
 use crate::state::connection::{Connection, Replies};
@@ -64,6 +65,10 @@ pub fn send_served(shared: &Shared, core: &mut Core) {
 /// Those who wait elsewhere hear of it when the call that has served them is over.
 #[cold]
 fn serve(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) {
+    if let Some(node) = shared.cluster.as_ref().filter(|node| node.handovers.holds_any()) {
+        // Who waits there is served by the next owner, or once the slot stays.
+        core.tally.ready.retain(|ready| !node.holds(slot_of(&ready.key)));
+    }
     let Core { env, tally, rng, served, served_elsewhere, .. } = core;
     let server = Server { keyspace: &shared.keyspace, pass, env, tally, rng };
     let mut since = clock::ticks();

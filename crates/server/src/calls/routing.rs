@@ -15,6 +15,7 @@ use kvasir_table::Entry;
 
 use crate::cluster::Node;
 use crate::scripts::writes::says_that_it_writes;
+use crate::state::connection::transaction::Queued;
 use crate::state::connection::{Asks, Connection};
 use crate::state::shared::Shared;
 
@@ -24,6 +25,9 @@ pub const TRY_AGAIN: Error =
 const DOWN: Error = Error::fixed("CLUSTERDOWN The cluster is down");
 const DOWN_READS: Error =
     Error::fixed("CLUSTERDOWN The cluster is down and only accepts read commands");
+/// Its slot is being handed over to another node: the call waits for some milliseconds, and only
+/// where it cannot is its client told so.
+pub const HELD: Error = Error::fixed("TRYAGAIN The slot is being handed over to another node");
 pub const UNBOUND: Error = Error::fixed("CLUSTERDOWN Hash slot not served");
 
 /// What a call may do, as far as its slot says.
@@ -93,7 +97,8 @@ fn route_any(
 ) -> Result<Route, Error> {
     // Is looked at with all that was queued, when it runs.
     if entry.spec.traits.contains(Traits::RUNS_QUEUED) {
-        return Ok(Route::Here);
+        let is_held = node.handovers.holds_any() && has_held(node, connection);
+        return if is_held { Err(HELD) } else { Ok(Route::Here) };
     }
     let slot = match planned.filter(|keys| !keys.is_empty()) {
         Some(keys) => one_slot(keys.iter().map(|key| key.slot))?,
@@ -106,6 +111,14 @@ fn route_any(
             route_slot(shared, node, slot, wish)
         }
     }
+}
+
+/// Whether calls that were queued are about a slot that is being handed over.
+fn has_held(node: &Node, connection: &Connection) -> bool {
+    let Some(transaction) = &connection.multi.transaction else { return false };
+    transaction.calls.iter().any(|Queued { entry, args }| {
+        slots_of(entry, args.as_args()).into_iter().any(|slot| node.holds(slot))
+    })
 }
 
 /// The slot of all keys, if there are any.
@@ -161,6 +174,7 @@ pub fn route_slot(shared: &Shared, node: &Node, slot: u16, wish: Wish) -> Result
     }
     match place {
         Place::Unbound => Err(UNBOUND),
+        Place::Mine if node.holds(slot) && !wish.is_pubsub => Err(HELD),
         Place::Mine => Ok(Route::Here),
         // Channels do not move: who has the slot has them.
         Place::Migrating(_) if wish.is_pubsub => Ok(Route::Here),

@@ -7,6 +7,7 @@
 //! (`run/cluster.rs`).
 
 pub mod file;
+pub mod handovers;
 pub mod in_flight;
 pub mod routes;
 
@@ -24,6 +25,7 @@ use kvasir_reactor::Waker;
 use kvasir_structures::locks::lock;
 
 use crate::log::{notice, warning};
+use handovers::Handovers;
 use in_flight::InFlight;
 use routes::Routes;
 
@@ -34,6 +36,7 @@ pub struct Node {
     state: Mutex<Cluster>,
     pub routes: Routes,
     pub in_flight: InFlight,
+    pub handovers: Handovers,
     /// Slots that others have by now, and of which there may be keys here.
     given_up: Mutex<SlotSet>,
     todo: Mutex<Todo>,
@@ -60,6 +63,7 @@ impl Node {
             state: Mutex::new(cluster),
             routes: Routes::default(),
             in_flight: InFlight::default(),
+            handovers: Handovers::default(),
             given_up: Mutex::default(),
             todo: Mutex::new(Todo { routes_changed: true, ..Todo::default() }),
             bus: OnceLock::new(),
@@ -125,7 +129,7 @@ impl Node {
         // Most changes are about other things.
         todo.routes_changed = todo.routes_changed && {
             drop(todo);
-            let differ = self.routes.differ(&self.look());
+            let differ = self.routes.differ(&self.look(), &self.handovers.held());
             todo = lock(&self.todo);
             differ
         };
@@ -145,6 +149,18 @@ impl Node {
         slots.into_iter().for_each(|slot| {
             given_up.insert(slot);
         });
+    }
+
+    /// Whether calls about a slot are put off, since it is being handed over.
+    #[inline]
+    pub fn holds(&self, slot: u16) -> bool {
+        self.handovers.holds_any() && self.handovers.held().contains(slot)
+    }
+
+    /// As `take_back`, of all of these that were given up.
+    pub fn take_given_up(&self, slots: &SlotSet) -> Vec<u16> {
+        let mut given_up = lock(&self.given_up);
+        slots.iter().filter(|slot| given_up.remove(*slot)).collect()
     }
 
     /// A slot that was given up, and is another's still; none is on its way back while the gate is

@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_cluster::slots::SLOTS;
+use kvasir_cluster::slots::{SLOTS, SlotSet};
 use kvasir_cluster::state::Cluster;
 use kvasir_cluster::view::Place;
 
@@ -38,20 +38,21 @@ impl Routes {
     }
 
     /// Whether these would be others than there are.
-    pub fn differ(&self, cluster: &Cluster) -> bool {
-        self.0.iter().zip(words(cluster)).any(|(word, new)| word.load(Relaxed) != new)
+    pub fn differ(&self, cluster: &Cluster, held: &SlotSet) -> bool {
+        self.0.iter().zip(words(cluster, held)).any(|(word, new)| word.load(Relaxed) != new)
     }
 
     /// Takes over what the state says; with the gate closed.
-    pub fn publish(&self, cluster: &Cluster) {
-        self.0.iter().zip(words(cluster)).for_each(|(word, new)| word.store(new, Relaxed));
+    pub fn publish(&self, cluster: &Cluster, held: &SlotSet) {
+        self.0.iter().zip(words(cluster, held)).for_each(|(word, new)| word.store(new, Relaxed));
     }
 }
 
-fn words(cluster: &Cluster) -> impl Iterator<Item = u8> + '_ {
+/// `held`: slots that are being handed over, whose calls are put off.
+fn words<'a>(cluster: &'a Cluster, held: &'a SlotSet) -> impl Iterator<Item = u8> + 'a {
     let (is_ok, primary) = (cluster.is_ok(), cluster.my_primary().id);
     (0..SLOTS).map(move |slot| match cluster.place(slot) {
-        _ if !is_ok => LOOK,
+        _ if !is_ok || held.contains(slot) => LOOK,
         Place::Mine => OWN,
         Place::Elsewhere(owner) if owner == primary => READABLE,
         Place::Migrating(_) | Place::Importing(_) => MOVES,

@@ -6,7 +6,7 @@ use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
 use crate::cluster::Node;
-use crate::commands::{ANY_TIME_FAST, cluster_change, cluster_view, help_spec, write_help};
+use crate::commands::{ANY_TIME_FAST, cluster_change, cluster_handover, cluster_view, help_spec, write_help};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::Asks;
 
@@ -15,10 +15,10 @@ pub static COMMANDS: &[&ServerCommand] = &[&CLUSTER, &ASKING, &READONLY, &READWR
 const DISABLED: Error = Error::fixed("ERR This instance has cluster support disabled");
 
 const ADMIN: Flags = Flags::ADMIN.union(Flags::STALE);
-const CHANGING: Flags = ADMIN.union(Flags::NO_ASYNC_LOADING);
+pub const CHANGING: Flags = ADMIN.union(Flags::NO_ASYNC_LOADING);
 
 /// Most of the family's rows.
-const OF_CLUSTER: Spec =
+pub const OF_CLUSTER: Spec =
     Spec { since: "3.0.0", group: Group::Cluster, arity: 2, flags: Flags::STALE, ..Spec::BLANK };
 
 /// This node, if it is one of a cluster.
@@ -112,6 +112,7 @@ static CLUSTER: ServerCommand = ServerCommand {
         &CLUSTER_ADDSLOTS,
         &CLUSTER_ADDSLOTSRANGE,
         &CLUSTER_BUMPEPOCH,
+        &cluster_handover::CLUSTER_CANCELSLOTMIGRATIONS,
         &CLUSTER_COUNT_FAILURE_REPORTS,
         &CLUSTER_COUNTKEYSINSLOT,
         &CLUSTER_DELSLOTS,
@@ -120,11 +121,13 @@ static CLUSTER: ServerCommand = ServerCommand {
         &CLUSTER_FLUSHSLOTS,
         &CLUSTER_FORGET,
         &CLUSTER_GETKEYSINSLOT,
+        &cluster_handover::CLUSTER_GETSLOTMIGRATIONS,
         &CLUSTER_HELP,
         &CLUSTER_INFO,
         &CLUSTER_KEYSLOT,
         &CLUSTER_LINKS,
         &CLUSTER_MEET,
+        &cluster_handover::CLUSTER_MIGRATESLOTS,
         &CLUSTER_MYID,
         &CLUSTER_MYSHARDID,
         &CLUSTER_NODES,
@@ -138,6 +141,7 @@ static CLUSTER: ServerCommand = ServerCommand {
         &CLUSTER_SLAVES,
         &CLUSTER_SLOT_STATS,
         &CLUSTER_SLOTS,
+        &cluster_handover::CLUSTER_SYNCSLOTS,
     ]),
 };
 
@@ -558,6 +562,10 @@ static HELP: &[&str] = &[
     "    What this node knows of the cluster.",
     "KEYSLOT <key>",
     "    The slot of a key.",
+    "MIGRATESLOTS SLOTSRANGE <start slot> <end slot> [...] NODE <node-id> [SLOTSRANGE ...]",
+    "    Moves slots to other nodes, all at once.",
+    "GETSLOTMIGRATIONS, CANCELSLOTMIGRATIONS",
+    "    How far such moves are; ends those from this node.",
     "MEET <ip> <port> [<bus-port>]",
     "    Makes this node and another known to each other.",
     "REPLICAS <node-id>",

@@ -147,6 +147,14 @@ pub fn set_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     // Before anything is said of the words.
     node(cx)?.look().check_mover().map_err(|text| Error::new(text.into_owned()))?;
     let slot = slot(&cx.args[2])?;
+    let one: SlotSet = [slot].into_iter().collect();
+    for (is_export, text) in
+        [(false, "ERR Slot import in progress."), (true, "ERR Slot export in progress.")]
+    {
+        if node(cx)?.handovers.busy_slot(&one, is_export).is_some() {
+            return Err(Error::fixed(text));
+        }
+    }
     let word = cx.args[3].to_ascii_lowercase();
     let name = cx.args.get(4).map(<[u8]>::to_vec);
     let invalid = "ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP";

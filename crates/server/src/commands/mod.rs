@@ -20,6 +20,7 @@ pub mod client_unblock;
 pub mod cluster;
 pub mod cluster_change;
 pub mod cluster_debug;
+pub mod cluster_handover;
 pub mod cluster_scan;
 pub mod cluster_view;
 pub mod command;

@@ -11,7 +11,7 @@ mod receive;
 mod snapshot;
 mod stream;
 pub mod thread;
-mod wire;
+pub mod wire;
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;

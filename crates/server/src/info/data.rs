@@ -132,12 +132,13 @@ pub fn databases(source: &Source<'_>) -> Vec<Counts> {
     let keyspace = &source.shared.keyspace;
     let count = |db: DbIndex| {
         let database = keyspace.database(db, pass);
-        let keys = database.len();
+        let keys = keyspace.visible_len(db, pass);
         let slots = if keys > 0 { &database.slots()[..] } else { &[] };
         let mut counts =
             Counts { db: db.0, keys, expires: 0, with_expiring_parts: 0, ttls: Ttls::default() };
         // Only a slot with an expiry has to be locked; what a busy script has is left out.
-        let volatile = slots.iter().filter(|slot| slot.next_expiry_ms().is_some());
+        let seen = slots.iter().zip(0..).filter(|(_, slot)| !keyspace.hidden.has(*slot));
+        let volatile = seen.map(|(slot, _)| slot).filter(|slot| slot.next_expiry_ms().is_some());
         let locked = volatile.filter_map(|slot| slot.lock_unless(pass, || keyspace.busy.is_busy()));
         locked.for_each(|slot| add_volatile(&slot, source.now_ms, &mut counts));
         counts

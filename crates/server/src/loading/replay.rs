@@ -7,7 +7,8 @@
 mod batch;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use kvasir_config::replication::PropagationError;
@@ -37,6 +38,7 @@ use crate::info::crash;
 use crate::loading::aside::{Aside, changes_something};
 use crate::loading::heard::{Heard, publish_tally};
 use crate::log::warning;
+use crate::run::handover;
 use crate::run::server::ServerCommands;
 use crate::state::shared::Shared;
 use crate::store::replication::Moment;
@@ -104,6 +106,8 @@ pub struct Replayer {
     last: Vec<u8>,
     /// Whose stream it follows: it ends when another one is to be followed.
     following: Option<Following>,
+    /// The calls count as long as this says so.
+    counts: Option<Arc<AtomicBool>>,
     /// What others are to hear, of a stream's calls.
     heard: Heard,
     pub calls: u64,
@@ -134,10 +138,17 @@ impl Replayer {
             place: None,
             last: Vec::new(),
             following: None,
+            counts: None,
             heard: Heard::default(),
             calls: 0,
             failed: 0,
         }
+    }
+
+    /// For slots that come from another node, while that counts.
+    pub fn while_it(mut self, counts: Arc<AtomicBool>) -> Replayer {
+        self.counts = Some(counts);
+        self
     }
 
     /// Each file begins in database 0, and at no known place.
@@ -245,6 +256,12 @@ impl Replayer {
                 self.heard.publish(Kind::ShardChannel, args);
                 Ok(())
             }
+            _ if self.following.is_some() && entry.full_name == "echo" => {
+                if let Some(node) = &self.shared.cluster {
+                    handover::learn(node, args, self.env.now_ms);
+                }
+                Ok(())
+            }
             _ if changes_something(entry) => {
                 let db = self.db;
                 self.aside()?.run(entry, args, db)
@@ -312,6 +329,9 @@ impl Replayer {
         let upstream = &self.shared.replication.upstream;
         match &self.following {
             Some(of) if !upstream.is_current(of.version) => Err(Error::fixed(ANOTHER)),
+            _ if self.counts.as_ref().is_some_and(|counts| !counts.load(Acquire)) => {
+                Err(Error::fixed(NO_MORE))
+            }
             _ => Ok(()),
         }
     }
@@ -423,7 +443,8 @@ impl Replayer {
         let behavior = config.propagation_error;
         let ends = match &self.following {
             Some(_) => config.read_only && behavior != PropagationError::Ignore,
-            None => behavior == PropagationError::Panic,
+            // Who sends slots is told, and keeps them.
+            None => behavior == PropagationError::Panic && self.counts.is_none(),
         };
         if ends {
             crash::fatal(&format!("a call of the primary or of the log fails: {name}: {error}"));
@@ -469,3 +490,4 @@ impl Replay for Replayer {
 }
 
 const ANOTHER: &str = "another one is to be followed";
+const NO_MORE: &str = "what comes does not count any more";

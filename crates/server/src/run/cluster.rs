@@ -19,6 +19,7 @@ use crate::calls::{blocking, notifications};
 use crate::clients::pause::{Purpose, Scope};
 use crate::clients::tracker::NOBODY;
 use crate::cluster::Node;
+use crate::run::handover;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::core::Core;
@@ -36,7 +37,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(10);
 /// Does what the state machine wants of the server, with the gate closed.
 pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_>, now_ms: u64) {
     let (actions, routes_changed) = node.take_server_todo();
-    let mut has_paused = false;
+    let (mut has_paused, mut has_to_hide) = (false, false);
     // What this server deletes it deletes as the primary that it was.
     let follows = actions.iter().any(|action| matches!(action, Action::Follow { .. }));
     for action in &actions {
@@ -44,6 +45,12 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
             node.give_up(slots.clone());
         }
     }
+    let becomes_primary = actions.contains(&Action::BecomePrimary);
+    if becomes_primary {
+        // What was on its way to the former primary stays with who sent it.
+        node.give_up(node.look().foreign().iter().collect());
+    }
+    node.give_up(handover::end_imports(node));
     delete_at_once(shared, &node.take_back(follows), alone);
     if node.given_up().is_some() {
         shared.send(0, Message::Look);
@@ -62,6 +69,7 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
                 }
             }
             Action::Flush => flush(shared, alone),
+            Action::Hide => has_to_hide = true,
             Action::PauseWrites { until_ms } => {
                 has_paused = true;
                 shared.pause.begin(Purpose::Failover, (Scope::Writes, until_ms), now_ms);
@@ -83,11 +91,14 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
         let offset = shared.keyspace.log.end();
         node.change(|cluster| cluster.writes_are_paused(offset, now_ms));
     }
+    if has_to_hide || becomes_primary {
+        handover::hide(shared, node, alone);
+    }
     if routes_changed {
-        let cluster = node.look();
-        if node.routes.differ(&cluster) {
-            node.routes.publish(&cluster);
-            drop(cluster);
+        let (cluster, held) = (node.look(), node.handovers.held());
+        if node.routes.differ(&cluster, &held) {
+            node.routes.publish(&cluster, &held);
+            drop((cluster, held));
             // Who waits for keys, or listens to channels, of slots that are another's hears of it.
             shared.send_all(|| Message::SlotsChanged);
         }
@@ -95,7 +106,7 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
 }
 
 /// Deletes the keys of slots, whose new keys are about to come.
-fn delete_at_once(shared: &'static Shared, slots: &[u16], alone: &ExclusivePass<'_>) {
+pub fn delete_at_once(shared: &'static Shared, slots: &[u16], alone: &ExclusivePass<'_>) {
     if slots.is_empty() {
         return;
     }
@@ -128,8 +139,8 @@ fn flush(shared: &'static Shared, alone: &mut ExclusivePass<'_>) {
     tell(shared, core, vec![Item::Flushed]);
 }
 
-/// Has a worker tell those whom it concerns what was deleted by nobody's call.
-fn tell(shared: &Shared, core: Core, items: Vec<Item>) {
+/// Has a worker tell those whom it concerns what was done by nobody's call.
+pub fn tell(shared: &Shared, core: Core, items: Vec<Item>) {
     let Tally { garbage, ready, .. } = core.tally;
     shared.freeing.free(garbage);
     shared.send(0, Message::News(Box::new(News { items, ready })));
@@ -185,6 +196,7 @@ impl Worker {
             let comes = matches!(node.look().place(slot), Standing::Importing(_));
             if let Err(error) = routing::route_slot(shared, node, slot, wish)
                 && !comes
+                && error != routing::HELD
             {
                 self.refuse_wait(index, &error);
             }

@@ -16,6 +16,7 @@ pub mod failover;
 pub mod fan_out;
 pub mod fence;
 pub mod goodbye;
+pub mod handover;
 pub mod held_keys;
 pub mod input_limits;
 pub mod invalidations;

@@ -483,6 +483,9 @@ impl Worker {
         };
         self.forget_wait(&connection);
         self.shared.analytics.forget(connection.client.id);
+        if let Some(node) = &self.shared.cluster {
+            node.handovers.forget(connection.client.id);
+        }
         connection.set_durability(self.shared, None, Quorum::default());
         self.forget_subscriptions(&mut connection);
         self.forget_pause(&mut connection);
@@ -518,7 +521,11 @@ impl Worker {
                 Message::Ranks(ranks) => self.keep_ranks(*ranks),
                 Message::News(news) => self.spread(*news),
                 Message::Sync(begun) => self.begin_sync(*begun),
-                Message::SlotsChanged => self.look_at_slots(),
+                Message::SlotsChanged => {
+                    self.look_at_slots();
+                    // Who waited for a slot to be handed over goes on.
+                    self.core.next_look_ms = self.core.next_look_ms.map(|_| 0);
+                }
                 Message::Look => self.tidy_interpreters(),
             }
         }

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kvasir_acl::{self, Acl};
-use kvasir_cluster::slots::SLOTS;
+use kvasir_cluster::slots::{SLOTS, SlotSet};
 use kvasir_config::arguments::{self, Invocation, USAGE};
 use kvasir_config::load::{self, Directive, Loaded};
 use kvasir_config::memory::HugePages;
@@ -43,7 +43,7 @@ use crate::store::replication::upstream::Primary;
 use crate::store::replication::{sync, tail};
 use crate::store::saving::{self, stop_on_signal};
 use crate::store::{Facts, Store, aof, freeing, random_id};
-use crate::workers::Workers;
+use crate::workers::{Message, Workers};
 use crate::{bus, commands, following, loading};
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
@@ -218,7 +218,18 @@ fn ready(shared: &Shared) {
 fn claim_loaded(shared: &Shared, node: &Node) {
     let pass = shared.gate.enter_extra();
     let database = shared.keyspace.database(DbIndex(0), &pass);
-    let held = (0..SLOTS).filter(|slot| !database.slot(*slot).is_empty()).collect();
+    let held = (0..SLOTS).filter(|slot| !database.slot(*slot).is_empty());
+    let (foreign, held): (SlotSet, SlotSet) = {
+        let cluster = node.look();
+        let (foreign, held): (Vec<u16>, Vec<u16>) =
+            held.partition(|slot| cluster.foreign().contains(*slot));
+        (foreign.into_iter().collect(), held.into_iter().collect())
+    };
+    // Those were on their way when this node ended.
+    if node.look().me().is_primary() {
+        node.give_up(foreign.iter().collect());
+        shared.send(0, Message::Look);
+    }
     node.change(|cluster| cluster.claim_loaded(&held));
     node.wake();
 }

@@ -48,7 +48,7 @@ fn keys(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let Roam { keyspace, pass, env, reply, .. } = cx;
     let header = reply.deferred_array();
     let mut count = 0;
-    for slot in used_slots(keyspace.database(cx.db, pass)) {
+    for slot in used_slots(keyspace, keyspace.database(cx.db, pass)) {
         lock(keyspace, pass, slot)?.for_each(|record| {
             if is_live(record, env) && pattern.matches(record.key()) {
                 count += 1;
@@ -73,9 +73,15 @@ fn lock<'a>(
 type Slot = kvasir_structures::slot::Slot<Object>;
 
 /// The slots with keys, as far as one can see from outside.
-fn used_slots(database: &Database) -> impl Iterator<Item = &Slot> {
+fn used_slots<'a>(
+    keyspace: &'a Keyspace,
+    database: &'a Database,
+) -> impl Iterator<Item = &'a Slot> {
     let slots = if database.was_used() { &database.slots()[..] } else { &[] };
-    slots.iter().filter(|slot| !slot.is_empty())
+    let is_seen = |(slot, number): &(&Slot, u16)| {
+        !slot.is_empty() && !keyspace.hidden.has(*number)
+    };
+    slots.iter().zip(0..).filter(is_seen).map(|(slot, _)| slot)
 }
 
 fn is_live(record: Record<'_>, env: &Env) -> bool {
@@ -125,7 +131,7 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let database = cx.keyspace.database(cx.db, cx.pass);
     let (mut found, mut seen, mut steps) = (ArgsBuf::new(), 0, options.count * STEPS_PER_KEY);
     while seen < options.count && steps > 0 {
-        let Some((slot, position)) = next_place(database, cursor) else {
+        let Some((slot, position)) = next_place(cx.keyspace, database, cursor) else {
             cursor = 0;
             break;
         };
@@ -166,12 +172,20 @@ pub fn scan_slot(
 }
 
 /// Where a cursor points, or the start of the next slot that has keys; `None` at the end.
-fn next_place(database: &Database, cursor: u64) -> Option<(u16, Position)> {
+fn next_place(
+    keyspace: &Keyspace,
+    database: &Database,
+    cursor: u64,
+) -> Option<(u16, Position)> {
     let first = (cursor >> POSITION_BITS) as usize;
     if !database.was_used() || first >= SLOTS {
         return None;
     }
-    let slot = first + database.slots()[first..].iter().position(|slot| !slot.is_empty())?;
+    let mut numbered = database.slots().iter().enumerate().skip(first);
+    let is_seen = |(number, slot): &(usize, &Slot)| {
+        !slot.is_empty() && !keyspace.hidden.has(*number as u16)
+    };
+    let (slot, _) = numbered.find(is_seen)?;
     let position = if slot == first { cursor & ((1 << POSITION_BITS) - 1) } else { 0 };
     Some((slot as u16, Position(position)))
 }
@@ -255,12 +269,12 @@ fn randomkey(cx: &mut Roam<'_>) -> Result<Effect, Error> {
 /// One of all keys; `None` if it has expired, or was deleted while we went there.
 fn draw(cx: &mut Roam<'_>) -> Result<Option<Vec<u8>>, Error> {
     let database = cx.keyspace.database(cx.db, cx.pass);
-    let len = database.len();
+    let len = cx.keyspace.visible_len(cx.db, cx.pass);
     if len == 0 {
         return Ok(None);
     }
     let mut index = cx.rng.below(len);
-    for slot in used_slots(database) {
+    for slot in used_slots(cx.keyspace, database) {
         if index < slot.len() {
             let guard = lock(cx.keyspace, cx.pass, slot)?;
             let record = guard.nth(index).filter(|record| is_live(*record, cx.env));
@@ -275,7 +289,7 @@ fn draw(cx: &mut Roam<'_>) -> Result<Option<Vec<u8>>, Error> {
 /// with probability 1/n, so all are as likely in the end.
 fn draw_of_all(cx: &mut Roam<'_>) -> Result<Option<Vec<u8>>, Error> {
     let (mut chosen, mut count) = (None, 0);
-    for slot in used_slots(cx.keyspace.database(cx.db, cx.pass)) {
+    for slot in used_slots(cx.keyspace, cx.keyspace.database(cx.db, cx.pass)) {
         lock(cx.keyspace, cx.pass, slot)?.for_each(|record| {
             if is_live(record, cx.env) {
                 count += 1;

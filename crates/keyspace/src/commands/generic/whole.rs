@@ -40,7 +40,7 @@ static DBSIZE: Command = Command {
 };
 
 fn dbsize(cx: &mut Roam<'_>) -> Result<Effect, Error> {
-    cx.reply.integer(cx.keyspace.database(cx.db, cx.pass).len() as i64);
+    cx.reply.integer(cx.keyspace.visible_len(cx.db, cx.pass) as i64);
     Ok(Effect::None)
 }
 

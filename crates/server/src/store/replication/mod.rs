@@ -9,6 +9,7 @@
 
 pub mod failover;
 pub mod kept;
+pub mod marks;
 pub mod own_keys;
 pub mod places;
 pub mod role;
@@ -197,6 +198,19 @@ impl Replication {
         replicas.push(replica);
         self.count.store(replicas.len(), Relaxed);
         self.lonely_since_ms.store(0, Relaxed);
+    }
+
+    /// Somebody but a replica reads what is kept of the stream, so it stays.
+    pub fn note_reader(&self) {
+        self.lonely_since_ms.store(0, Relaxed);
+    }
+
+    /// Nobody does any more.
+    pub fn note_no_reader(&self, now_ms: u64) {
+        let replicas = lock(&self.replicas);
+        if replicas.is_empty() && self.tail.is_kept() {
+            self.lonely_since_ms.store(now_ms, Relaxed);
+        }
     }
 
     /// Forgets one whose link is closed. Says whether it was the last.

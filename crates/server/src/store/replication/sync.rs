@@ -19,6 +19,7 @@ use kvasir_structures::locks::lock;
 use crate::log::{notice, warning};
 use crate::replicas::sync_file::{Begun, SyncFile};
 use crate::store::Store;
+use crate::store::replication::marks;
 use crate::store::saving;
 use crate::store::tuning::env;
 use crate::workers::Message;
@@ -219,6 +220,10 @@ fn begin(
         let ticket = replication.tail.cold.open(offset).expect("the end is kept");
         let begun = Begun { client, file: Arc::clone(file), id: id.clone(), offset, ticket };
         store.send(worker, Message::Sync(Box::new(begun)));
+    }
+    if store.config().cluster.enabled {
+        // What they were told before this was not for those who come now.
+        marks::append_hidden(store, alone);
     }
 }
 

@@ -1,0 +1,275 @@
+//! Slots that come here: the calls of CLUSTER SYNCSLOTS, and a thread for each job, which executes
+//! what comes as a replica does, so that nothing expires before its former owner says so.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kvasir_cluster::slots::SlotSet;
+use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::error::Error;
+use kvasir_persistence::aof::record::{Record, parse};
+use kvasir_reactor::clock;
+use kvasir_resp::args::Args;
+use kvasir_resp::encode::encode_request;
+use kvasir_resp::reply::Reply;
+
+use crate::analytics::ticket::Ticket;
+use crate::calls::evict::{OUT_OF_MEMORY, may_write};
+use crate::cluster::Node;
+use crate::cluster::handovers::{Chunk, Import, Job, Stage, Waits};
+use crate::handover::words;
+use crate::loading::replay::Replayer;
+use crate::log::warning;
+use crate::run::analytics::{caller, wait};
+use crate::run::cluster::{delete_at_once, settle};
+use crate::run::handover;
+use crate::run::pause::is_behind;
+use crate::run::server::{ServerCommands, ServerCx};
+use crate::state::shared::Shared;
+use crate::replicas::{self, Replica};
+use crate::store::tuning::env;
+use crate::workers::Message;
+
+/// What is waited for before the slots are taken, disk and replicas, is waited for no longer.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+const REST: Duration = Duration::from_millis(1);
+/// A call that waits has to have a time at which it does no more; this one is never reached.
+const LONG_MS: u64 = 1 << 40;
+
+const NO_SUCH: Error = Error::fixed("ERR No such slot migration job");
+const LOST: &str = "Connection lost to source. Check CLUSTER GETSLOTMIGRATIONS on the source node \
+                    for more information.";
+
+/// BEGIN name source slots. The gate is closed.
+pub fn begin(
+    cx: &mut ServerCx<'_>,
+    node: &'static Node,
+    commands: ServerCommands,
+) -> Result<(), Error> {
+    let [_, _, _, name, source, slots] = split(cx)?;
+    let ranges = String::from_utf8_lossy(&slots).replace(',', " ");
+    let slots = slots_of(&slots)?;
+    let refused = |text: kvasir_cluster::admin::Refused| Error::new(text.into_owned());
+    let (shared, now_ms, client) = (cx.shared, cx.core.env.now_ms, cx.connection.client.id);
+    {
+        let cluster = node.look();
+        cluster.check_handover().map_err(refused)?;
+        cluster.check_by_hand(false).map_err(refused)?;
+    }
+    if node.handovers.busy_slot(&slots, false).is_some() {
+        let text = "ERR Slot is already being imported on the target by a different migration";
+        return Err(Error::fixed(text));
+    }
+    let source = node.look().find(&source).map_err(refused)?;
+    // What was left of them since they were here.
+    delete_at_once(shared, &node.take_given_up(&slots), cx.alone());
+    let database = shared.keyspace.database(DbIndex(0), cx.alone());
+    if let Some(slot) = slots.iter().find(|slot| !database.slot(*slot).is_empty()) {
+        return Err(Error::new(format!("ERR Target node has keys of slot {slot} already")));
+    }
+    node.change(|cluster| cluster.begin_import(&slots, source)).map_err(refused)?;
+    let name = String::from_utf8_lossy(&name).into_owned();
+    let target = node.look().my_id();
+    let job = Job::new((name, false), (slots, ranges), (source, target));
+    let (chunks, work) = channel();
+    let is_on = Arc::new(AtomicBool::new(true));
+    let import = Import { job: Arc::clone(&job), client, is_on: Arc::clone(&is_on), chunks };
+    node.handovers.begin_import(import);
+    node.handovers.add(vec![Arc::clone(&job)], super::kept_max(shared));
+    settle(shared, node, cx.alone(), now_ms);
+    cx.core.see_listeners(shared);
+    let own = Arc::clone(&job);
+    let run = move || run(shared, node, commands, &own, is_on, &work);
+    if let Err(error) = thread::Builder::new().name("import".into()).spawn(run) {
+        node.handovers.end_import(job.name.as_bytes());
+        give_up(shared, node, &job);
+        return Err(Error::new(format!("ERR can't start a thread: {error}")));
+    }
+    cx.reply().ok();
+    Ok(())
+}
+
+/// CALLS name calls, and SETTLE name DISK|REPLICAS: answered by the thread.
+pub fn work(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
+    let (shared, worker, client) = (cx.shared, cx.worker, cx.connection.client.id);
+    let word = cx.args.get(4).ok_or(Error::SYNTAX)?;
+    let waits = match cx.args[2].eq_ignore_ascii_case(words::SETTLE.as_bytes()) {
+        true if word.eq_ignore_ascii_case(words::DISK.as_bytes()) => Waits::Disk,
+        true => Waits::DiskAndReplicas,
+        false => Waits::No,
+    };
+    let job = node.handovers.import(&cx.args[3], client).ok_or(NO_SUCH)?;
+    let has_room = match cx.inside.pass() {
+        Some(pass) => may_write(shared, worker, cx.core, pass),
+        None => true,
+    };
+    if !has_room {
+        job.end(Stage::Failed, "Ran out of memory (OOM) during slot import");
+        return Err(OUT_OF_MEMORY);
+    }
+    let protocol = cx.connection.reply.protocol();
+    let ticket = Ticket::until(caller(cx), protocol, cx.core.env.now_ms + LONG_MS);
+    let own = Arc::clone(&ticket);
+    let answer = move |result: Result<(), String>| {
+        let mut reply = Reply::new(protocol);
+        match result {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(&format!("ERR {error}")),
+        }
+        own.answer(shared, reply, 0);
+    };
+    let bytes = if waits == Waits::No { word.to_vec() } else { Vec::new() };
+    let chunk = Chunk { bytes, waits, answer: Box::new(answer) };
+    if !node.handovers.work(&cx.args[3], client, chunk) {
+        return Err(NO_SUCH);
+    }
+    wait(cx, ticket);
+    Ok(())
+}
+
+/// TAKE name. The gate is closed, and all that came before is executed.
+pub fn take(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
+    let [_, _, _, name] = split(cx)?;
+    let (shared, now_ms, client) = (cx.shared, cx.core.env.now_ms, cx.connection.client.id);
+    let job = node.handovers.import(&name, client).ok_or(NO_SUCH)?;
+    if shared.saving.loading.is_under_way() || job.stage().is_last() {
+        return Err(NO_SUCH);
+    }
+    let taken = node.change(|cluster| cluster.take_slots(&job.slots, job.source, now_ms));
+    let epoch = taken.map_err(|text| Error::new(text.into_owned()))?;
+    node.handovers.end_import(&name);
+    handover::tell_taken(shared, cx.alone(), (&job.slots, epoch));
+    job.end(Stage::Success, "");
+    settle(shared, node, cx.alone(), now_ms);
+    cx.core.see_listeners(shared);
+    node.wake();
+    cx.reply().integer(epoch as i64);
+    Ok(())
+}
+
+/// ABANDON name source slots. The gate is closed.
+pub fn abandon(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
+    let [_, _, _, name, source, slots] = split(cx)?;
+    let slots = slots_of(&slots)?;
+    // Whoever works on what has come finds that it does not count, and deletes it.
+    node.handovers.end_import(&name);
+    let cluster = node.look();
+    let me = cluster.my_id();
+    if cluster.owns_all(me, &slots) {
+        let epoch = cluster.me().config_epoch;
+        drop(cluster);
+        cx.reply().integer(epoch as i64);
+        return Ok(());
+    }
+    // Others may have them by now.
+    let is_kept = cluster.find(&source).is_ok_and(|source| cluster.owns_all(source, &slots));
+    drop(cluster);
+    cx.reply().simple(if is_kept { "KEPT" } else { "ANOTHER" });
+    Ok(())
+}
+
+/// The call's words, if they are as many as wanted.
+fn split<const N: usize>(cx: &ServerCx<'_>) -> Result<[Vec<u8>; N], Error> {
+    let args: Args<'_> = cx.args;
+    let words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
+    words.try_into().map_err(|_| Error::SYNTAX)
+}
+
+fn slots_of(word: &[u8]) -> Result<SlotSet, Error> {
+    let slots = std::str::from_utf8(word).ok().and_then(|text| SlotSet::parse(text, ','));
+    slots.filter(|slots| !slots.is_empty()).ok_or(Error::SYNTAX)
+}
+
+fn run(
+    shared: &'static Shared,
+    node: &'static Node,
+    commands: ServerCommands,
+    job: &Job,
+    is_on: Arc<AtomicBool>,
+    work: &Receiver<Chunk>,
+) {
+    let env = env(&shared.config(), clock::now_unix_ms());
+    let mut replayer = Replayer::new((shared, commands, 0), &env).while_it(is_on);
+    for Chunk { bytes, waits, answer } in work {
+        let done = match waits {
+            Waits::No => execute(shared, &mut replayer, &bytes),
+            _ => {
+                settle_down(shared, waits == Waits::DiskAndReplicas);
+                Ok(())
+            }
+        };
+        if let Err(error) = &done {
+            warning!("Slot migration {} fails: {error}", job.describe());
+        }
+        job.note_heard();
+        answer(done);
+    }
+    if job.stage() != Stage::Success {
+        job.end(Stage::Failed, LOST);
+        give_up(shared, node, job);
+    }
+}
+
+/// What has come of the slots goes, in the background.
+fn give_up(shared: &Shared, node: &Node, job: &Job) {
+    let left: Vec<u16> = {
+        let cluster = node.look();
+        job.slots.iter().filter(|slot| cluster.foreign().contains(*slot)).collect()
+    };
+    node.give_up(left);
+    shared.send(0, Message::Look);
+}
+
+fn execute(shared: &'static Shared, replayer: &mut Replayer, bytes: &[u8]) -> Result<(), String> {
+    while is_behind(shared, &shared.config()) {
+        thread::sleep(REST);
+    }
+    replayer.look_around();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let mut size = replayer.follow_batch(rest)?;
+        if size == 0 {
+            let Ok(Record::Call { words, size: of_call }) = parse(rest) else {
+                return Err("what comes is no call".into());
+            };
+            size = of_call;
+            replayer.follow(Args::new(rest, &words), &rest[..size])?;
+        }
+        rest = &rest[size..];
+    }
+    replayer.rest();
+    match replayer.failed {
+        0 => Ok(()),
+        _ => Err("a call fails here".into()),
+    }
+}
+
+/// Returns once the disk, and perhaps replicas, have all that has come so far, or it has been
+/// waited for long enough: a primary that dies a moment later is to lose none of it.
+fn settle_down(shared: &Shared, asks_replicas: bool) {
+    let (aof, log) = (&shared.aof, &shared.keyspace.log);
+    let (end, start) = (log.end(), Instant::now());
+    let asks_replicas = asks_replicas && shared.replication.has_links();
+    if asks_replicas {
+        let pass = shared.gate.enter_extra();
+        log.append(&pass, &encode_request(&["REPLCONF", "GETACK", "*"]));
+        drop(pass);
+        shared.replication.wake_for(shared);
+    }
+    let has_it = |replica: &Arc<Replica>| {
+        replica.stage() != replicas::Stage::Online || replica.acked.load(Relaxed) >= end
+    };
+    let have_it = || !asks_replicas || shared.replication.replicas().iter().all(has_it);
+    while aof.counts() && aof.durable() < end || !have_it() {
+        if start.elapsed() > SETTLE_MAX {
+            warning!("slots come here before disk and replicas have all their keys");
+            return;
+        }
+        aof.demand(end);
+        thread::sleep(REST);
+    }
+}
