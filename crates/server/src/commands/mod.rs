@@ -35,6 +35,7 @@ pub mod graph;
 pub mod info;
 pub mod latency;
 pub mod memory;
+pub mod memory_report;
 pub mod migrate;
 pub mod module;
 pub mod monitor;

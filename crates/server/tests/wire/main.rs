@@ -54,6 +54,7 @@ mod loading;
 mod loading_damaged;
 mod local_cluster;
 mod memcached;
+mod memory_report;
 mod monitor;
 mod notifications;
 mod pause;
