@@ -2,7 +2,7 @@
 
 use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec, Traits};
 use kvasir_keyspace::usage::PLACE_BYTES;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::{heap, slab};
@@ -52,6 +52,7 @@ static MEMORY_USAGE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of parts of the value",
         arity: -3,
         flags: Flags::READONLY,
+        traits: Traits::LOOKS,
         keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
         arguments: &[
             Argument::key("key", 0),
