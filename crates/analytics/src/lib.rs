@@ -1,4 +1,4 @@
-//! Visitors of an image that make columns and graphs of it.
+//! Visitors of an image that make columns, graphs and reports of it.
 //!
 //! Never on the path of a command: what a call asks for is begun here and computed by threads of
 //! the background. Knows no client, no socket and no configuration; who waits for an answer hands
@@ -12,6 +12,7 @@ mod flat;
 pub mod graph;
 pub mod ipc;
 pub mod job;
+pub mod report;
 pub mod rows;
 pub mod selection;
 pub mod shape;

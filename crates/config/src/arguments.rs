@@ -28,6 +28,8 @@ pub enum Invocation {
     CheckAof(CheckAof),
     /// Make one RDB file of a snapshot.
     ExportRdb(ExportRdb),
+    /// Tell what fills a snapshot.
+    Report(Report),
     /// Run a cluster on this machine.
     Cluster(LocalCluster),
     /// Say what is wrong with the command line.
@@ -51,6 +53,32 @@ pub struct ExportRdb {
     pub to: PathBuf,
     /// As of `check-rdb`.
     pub skips_modules: bool,
+}
+
+/// What is asked of `report`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// An RDB file, or a manifest of several.
+    pub path: PathBuf,
+    /// `prefix` and so on.
+    pub by: String,
+    pub separator: String,
+    /// Separators in a prefix.
+    pub depth: u16,
+    /// Rows that are told.
+    pub top: u16,
+    pub format: ReportFormat,
+    /// As of `check-rdb`.
+    pub skips_modules: bool,
+}
+
+/// What a report is printed as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReportFormat {
+    #[default]
+    Json,
+    Csv,
+    Html,
 }
 
 /// What is asked of `check-aof`.
@@ -110,6 +138,11 @@ Usage: kvasir-server [/path/to/redis.conf] [--option value ...] [-]
        kvasir-server export-rdb [--skip-modules] FROM TO
                                        make one RDB file of a snapshot in several, or in
                                        a later version: of the lowest that carries the data
+       kvasir-server report [--by prefix|type|ttl|encoding|slot] [--separator :]
+                            [--depth 1] [--top 100] [--format json|csv|html]
+                            [--skip-modules] FILE
+                                       tell what fills a snapshot, to programs or, as one
+                                       page with a map, to people
        kvasir-server check-aof [--fix] [--truncate-to-timestamp SECONDS] [--skip-modules]
                                FILE|MANIFEST
                                        tell whether an append-only file is sound;
@@ -139,6 +172,7 @@ pub fn parse(arguments: &[OsString]) -> Invocation {
         Some(b"export-rdb") => {
             export_rdb(rest).map_or_else(Invocation::Misuse, Invocation::ExportRdb)
         }
+        Some(b"report") => report(rest).map_or_else(Invocation::Misuse, Invocation::Report),
         Some(b"cluster") => cluster(rest).map_or_else(Invocation::Misuse, Invocation::Cluster),
         Some(word) if !word.starts_with(b"-") => {
             let file = Some(PathBuf::from(&arguments[0]));
@@ -172,6 +206,44 @@ fn snapshots(words: &[OsString]) -> (bool, Vec<&OsString>) {
     let (options, paths): (Vec<_>, Vec<_>) =
         words.iter().partition(|word| word.as_bytes() == SKIP_MODULES);
     (!options.is_empty(), paths)
+}
+
+/// Rows of a report that is not asked for another number.
+const REPORT_TOP: u16 = 100;
+
+fn report(words: &[OsString]) -> Result<Report, String> {
+    let (by, separator) = ("prefix".into(), ":".into());
+    let mut report = Report { by, separator, depth: 1, top: REPORT_TOP, ..Report::default() };
+    let (mut path, mut words) = (None, words.iter());
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{} needs a value", word.display()));
+        let text = |value: &OsString| {
+            let text = value.to_str().filter(|text| !text.is_empty());
+            text.map(str::to_owned).ok_or(format!("{} needs a text", word.display()))
+        };
+        match word.as_bytes() {
+            b"--by" => report.by = text(value()?)?,
+            b"--separator" => report.separator = text(value()?)?,
+            b"--depth" => report.depth = number(word, value()?)?,
+            b"--top" => report.top = number(word, value()?)?,
+            b"--format" => {
+                report.format = match value()?.as_bytes() {
+                    b"json" => ReportFormat::Json,
+                    b"csv" => ReportFormat::Csv,
+                    b"html" => ReportFormat::Html,
+                    _ => return Err("--format is json, csv or html".into()),
+                };
+            }
+            SKIP_MODULES => report.skips_modules = true,
+            _ if path.is_none() => path = Some(word.into()),
+            _ => return Err(format!("report is of one file, not also of {}", word.display())),
+        }
+    }
+    report.path = path.ok_or("report needs a file")?;
+    if report.depth == 0 || report.top == 0 {
+        return Err("--depth and --top are at least 1".into());
+    }
+    Ok(report)
 }
 
 fn check_aof(words: &[OsString]) -> Result<CheckAof, String> {
@@ -331,6 +403,23 @@ mod tests {
                 skips_modules: false
             })
         );
+        let report = Report {
+            path: "f".into(),
+            by: "type".into(),
+            separator: "/".into(),
+            depth: 2,
+            top: 7,
+            format: ReportFormat::Html,
+            skips_modules: true,
+        };
+        let words = "report --by type --separator / f --depth 2 --top 7 --format html \
+                     --skip-modules";
+        assert_eq!(run(&words.split(' ').collect::<Vec<_>>()), Invocation::Report(report));
+        for wrong in ["", " f g", " f --format xml", " f --top 0", " f --by", " --depth x f"] {
+            let words = format!("report{wrong}");
+            let found = run(&words.split(' ').collect::<Vec<_>>());
+            assert!(matches!(found, Invocation::Misuse(_)), "{wrong}");
+        }
         let cluster = |nodes, replicas, options: &[&str]| {
             let options = options.iter().map(OsString::from).collect();
             let (port, dir) = (7001, "cluster".into());

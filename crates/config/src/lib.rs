@@ -134,6 +134,8 @@ pub struct Config {
     pub oom_score_adj_values: Vec<String>,
     pub commandlog: CommandLog,
     pub latency: Latency,
+    /// One of so many calls; 0: none.
+    pub hotkeys_sample: u32,
     pub others: testing::Others,
 }
 

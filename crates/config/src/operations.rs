@@ -240,6 +240,19 @@ all, -1 none. Below 1000 each call is timed by itself, which costs some 20 ns.",
         "Entries that the log of large replies keeps.",
     ),
     Row::new(
+        "hotkeys-sample",
+        Group::Monitoring,
+        integer(0, 1_000_000),
+        "0",
+        field!(hotkeys_sample),
+        "\
+Count the keys that are used most, by one of so many calls: HOTKEYS LIST tells
+them, and OBJECT FREQ of any key, so redis-cli --hotkeys works under any
+maxmemory-policy. What was counted is halved every minute. 100 costs next to
+nothing; each worker keeps some 1024 keys by reads, writes, bytes and time. 0:
+no call is counted.",
+    ),
+    Row::new(
         "latency-monitor-threshold",
         Group::Monitoring,
         integer(0, i64::MAX),

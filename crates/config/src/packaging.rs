@@ -18,8 +18,16 @@ const OF_A_SERVICE: &[(&str, &str)] = &[
 ];
 
 /// Words of the command line that are no options.
-const OTHER_WORDS: &[&str] =
-    &["--help", "--version", "--print-config", "check-rdb", "check-aof", "export-rdb", "cluster"];
+const OTHER_WORDS: &[&str] = &[
+    "--help",
+    "--version",
+    "--print-config",
+    "check-rdb",
+    "check-aof",
+    "export-rdb",
+    "report",
+    "cluster",
+];
 
 /// Every printed file, by its path from the repository's root.
 pub fn files() -> [(&'static str, String); 5] {

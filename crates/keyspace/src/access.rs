@@ -6,8 +6,17 @@
 //! (<https://redis.io/docs/latest/develop/reference/eviction/>), and so is what a change of the
 //! policy does to keys that are there: their clocks mean nothing until they are used again.
 
+use std::fmt;
+
+use crate::database::DbIndex;
 use crate::rng::Rng;
 use crate::view::Env;
+
+/// Who counts uses of keys whose records do not.
+pub trait Uses: fmt::Debug + Send + Sync {
+    /// How often a key, by its hash, was used lately, on a logarithmic scale.
+    fn frequency(&self, db: DbIndex, hash: u64) -> u8;
+}
 
 /// `maxmemory-policy`: which keys go when memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -31,6 +31,25 @@ impl Compression {
         Compression { algorithm, text_len_min: text_len_min.max(Compression::TEXT_LEN_MIN) }
     }
 
+    /// What saves the most, of every string that can be compressed at all.
+    pub const MOST: Compression =
+        Compression { algorithm: Algorithm::Zstd, text_len_min: Compression::TEXT_LEN_MIN };
+
+    pub fn is_off(self) -> bool {
+        self == Compression::OFF
+    }
+
+    /// Whether a string of this length is to be compressed, if that pays.
+    #[inline]
+    pub fn is_for(self, text_len: usize) -> bool {
+        text_len >= self.text_len_min
+    }
+
+    /// How many bytes of a string it would save; of its length, not of its record.
+    pub fn saving(self, text: &[u8]) -> usize {
+        compressed::compressed_len(self.algorithm, text).map_or(0, |len| text.len() - len)
+    }
+
     /// What a string is to be kept as, if compressed.
     #[inline]
     pub fn compress(self, text: &[u8]) -> Option<Vec<u8>> {

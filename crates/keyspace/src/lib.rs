@@ -50,6 +50,7 @@ pub mod sorted_set_value;
 pub mod spec;
 pub mod stream_value;
 pub mod text_value;
+pub mod usage;
 pub mod value;
 pub mod view;
 pub mod waiting;

@@ -46,6 +46,12 @@ pub trait Sink: Send + Sync {
     /// Whether it takes longer to save a string of so many bytes than to copy it.
     fn prefers_copy(&self, bytes: usize) -> bool;
 
+    /// Whether it only looks at what records are and take, which no copy of them tells: then none
+    /// is large for it.
+    fn only_looks(&self) -> bool {
+        false
+    }
+
     /// Takes a copy of a record whose value is large; what takes long can be done later.
     fn take_large(&self, db: DbIndex, record: OwnedRecord<Object>);
 }
@@ -242,7 +248,7 @@ impl Image {
     fn has_large_value(&self, record: Record<'_>) -> bool {
         match record.body() {
             Body::Bytes(bytes) => self.sink.prefers_copy(bytes.len()),
-            Body::Object(object) => object.part_count() > LARGE_PARTS,
+            Body::Object(object) => object.part_count() > LARGE_PARTS && !self.sink.only_looks(),
         }
     }
 

@@ -159,6 +159,8 @@ bitflags! {
         const SELECTS = 1 << 9;
         /// May put a key into another database.
         const LEAVES_DATABASE = 1 << 10;
+        /// Looks how a key is kept, which is no use of it.
+        const LOOKS = 1 << 11;
     }
 
     /// ACL categories that a row names itself.

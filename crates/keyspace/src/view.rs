@@ -12,7 +12,7 @@ use kvasir_structures::slot::SlotGuard;
 use kvasir_structures::table::Lookup;
 use smallvec::SmallVec;
 
-use crate::access::Policy;
+use crate::access::{Policy, Uses};
 use crate::compression::Compression;
 use crate::database::{DbIndex, Keyspace};
 use crate::effect::Effect;
@@ -58,6 +58,8 @@ pub struct Env {
     pub lfu_log_factor: u32,
     /// `lfu-decay-time`: in how many minutes a key loses a use that was counted; 0: never.
     pub lfu_decay_minutes: u32,
+    /// Who counts uses under any policy, if somebody does.
+    pub uses: Option<&'static dyn Uses>,
     /// Whether reading a key moves its access clock; off under CLIENT NO-TOUCH.
     pub touches: bool,
     /// Classes of events that somebody wants to be told of; changes are noted for all of them
@@ -103,6 +105,7 @@ impl Default for Env {
             policy: Policy::NoEviction,
             lfu_log_factor: 10,
             lfu_decay_minutes: 1,
+            uses: None,
             touches: true,
             events: Class::empty(),
             tracks: false,
@@ -278,6 +281,10 @@ impl<'a, 'g> View<'a, 'g> {
     #[inline]
     pub fn key(&self, key: usize) -> &'a [u8] {
         self.args.get(self.keys[key].arg as usize).expect("planned from these arguments")
+    }
+
+    pub fn hash_of(&self, key: usize) -> u64 {
+        self.keys[key].hash
     }
 
     pub fn db_of(&self, key: usize) -> DbIndex {

@@ -47,6 +47,11 @@ pub fn compress(algorithm: Algorithm, text: &[u8]) -> Option<Vec<u8>> {
     compressed
 }
 
+/// As long as [`compress`] would make the text, if that saves enough; nobody counts it.
+pub fn compressed_len(algorithm: Algorithm, text: &[u8]) -> Option<usize> {
+    try_compress(algorithm, text).map(|compressed| compressed.len())
+}
+
 /// The compressed form of a text whose LZF bytes are there already, if it saves enough. The caller
 /// has decompressed them.
 pub fn from_lzf(lzf: &[u8], text_len: usize) -> Option<Vec<u8>> {

@@ -13,10 +13,8 @@ use crate::digest;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::usage;
 use crate::value::{self, Object, Record, Text};
-
-/// What a key costs in its table: one of a 64-byte bucket's seven places.
-pub const PLACE_BYTES: usize = 64_usize.div_ceil(7);
 
 pub static MEMORY_USAGE: Command = Command {
     spec: Spec {
@@ -41,9 +39,7 @@ fn memory_usage(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     check_samples(cx)?;
     match cx.view.peek(0) {
         None => cx.reply.null(),
-        Some(record) => {
-            cx.reply.integer((value::allocated_bytes(record) + PLACE_BYTES) as i64);
-        }
+        Some(record) => cx.reply.integer(usage::bytes(record) as i64),
     }
     Ok(Effect::None)
 }

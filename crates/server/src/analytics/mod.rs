@@ -1,9 +1,11 @@
-//! Exports and graphs of this server: which there are, who waits for them, what they may take.
+//! Exports, graphs and reports of this server: which there are, who waits for them, what they may
+//! take.
 //!
 //! Knows no connection: who asks hands in a ticket, by which the answer finds its way.
 
 pub mod exports;
 pub mod graphs;
+pub mod reports;
 pub mod ticket;
 
 use std::collections::VecDeque;
@@ -27,6 +29,7 @@ pub struct Analytics {
     /// The latest first.
     failures: Mutex<VecDeque<Failure>>,
     jobs: Mutex<Jobs>,
+    reports: Mutex<Vec<Arc<Job>>>,
     /// A graph has ended, so the next may begin.
     changed: Condvar,
     next_id: AtomicU64,
@@ -48,6 +51,8 @@ pub struct Stats {
     pub bytes: AtomicU64,
     pub graphs: AtomicU64,
     pub graphs_failed: AtomicU64,
+    pub reports: AtomicU64,
+    pub reports_failed: AtomicU64,
     /// Why the last one was given up.
     pub last_failure: Mutex<String>,
 }
@@ -68,6 +73,11 @@ impl Analytics {
     /// Graphs that are computed, or wait for that.
     pub fn jobs(&self) -> Vec<Arc<Job>> {
         lock(&self.jobs).all.clone()
+    }
+
+    /// Reports that are being made.
+    pub fn reports(&self) -> Vec<Arc<Job>> {
+        lock(&self.reports).clone()
     }
 
     pub fn exports(&self) -> Vec<Arc<Export>> {

@@ -116,7 +116,7 @@ impl CommandLogs {
 }
 
 /// The arguments as an entry keeps them: secrets hidden, long ones cut, many ones summed up.
-fn kept_args(full_name: &str, args: Args<'_>) -> Vec<Vec<u8>> {
+pub fn kept_args(full_name: &str, args: Args<'_>) -> Vec<Vec<u8>> {
     let left_out = if args.len() > ARGS_MAX { args.len() - (ARGS_MAX - 1) } else { 0 };
     let kept = args.len() - left_out;
     let mut all: Vec<Vec<u8>> = (0..kept)

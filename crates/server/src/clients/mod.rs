@@ -4,6 +4,7 @@ pub mod command_log;
 pub mod line;
 pub mod monitors;
 pub mod pause;
+pub mod traces;
 pub mod tracker;
 
 use std::collections::BTreeMap;

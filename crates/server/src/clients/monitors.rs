@@ -71,8 +71,8 @@ impl Monitors {
     }
 }
 
-/// The line of a call: when, in which database, who, and its words in quotes.
-fn line(now_us: u64, by: By<'_>, db: DbIndex, entry: &Entry, args: Args<'_>) -> Vec<u8> {
+/// What a line begins with: when, in which database, who.
+pub fn head(now_us: u64, by: By<'_>, db: DbIndex) -> String {
     let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
     let mut head = format!("+{seconds}.{micros:06} [{} ", db.0);
     let _ = match by {
@@ -84,7 +84,12 @@ fn line(now_us: u64, by: By<'_>, db: DbIndex, entry: &Entry, args: Args<'_>) -> 
         }
         By::Client(client) => write!(head, "{}]", client.address),
     };
-    let mut line = head.into_bytes();
+    head
+}
+
+/// The line of a call: its head, and its words in quotes.
+fn line(now_us: u64, by: By<'_>, db: DbIndex, entry: &Entry, args: Args<'_>) -> Vec<u8> {
+    let mut line = head(now_us, by, db).into_bytes();
     for (index, arg) in args.iter().enumerate() {
         line.push(b' ');
         let is_hidden = is_secret(&entry.full_name, args, index);

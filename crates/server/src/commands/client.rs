@@ -12,6 +12,7 @@ use crate::commands::client_kill::CLIENT_KILL;
 use crate::commands::client_list::CLIENT_LIST;
 use crate::commands::client_pause::{CLIENT_PAUSE, CLIENT_UNPAUSE};
 use crate::commands::client_ring::CLIENT_RING;
+use crate::commands::client_trace::CLIENT_TRACE;
 use crate::commands::client_tracking::{
     CLIENT_CACHING, CLIENT_GETREDIR, CLIENT_TRACKING, CLIENT_TRACKINGINFO,
 };
@@ -52,6 +53,7 @@ static CLIENT: ServerCommand = ServerCommand {
         &CLIENT_RING,
         &CLIENT_SETINFO,
         &CLIENT_SETNAME,
+        &CLIENT_TRACE,
         &CLIENT_TRACKING,
         &CLIENT_TRACKINGINFO,
         &CLIENT_UNBLOCK,

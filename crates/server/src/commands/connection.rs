@@ -118,6 +118,7 @@ fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     cx.subscriber().unsubscribe_all();
     cx.shared.tracking.stop(&mut cx.connection.listening.tracking);
     cx.connection.set_monitor(&cx.shared.monitors, cx.worker, false);
+    cx.connection.stop_tracing(&cx.shared.traces);
     set_protocol(cx, Protocol::Resp2);
     set_db(cx, DbIndex(0));
     cx.connection.access = Access::new(&cx.shared.acl, &cx.shared.table);

@@ -1,11 +1,13 @@
 //! MEMORY: what takes memory, and how much.
 
-use kvasir_keyspace::commands::internal::{self, PLACE_BYTES};
+use kvasir_keyspace::commands::internal;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
+use kvasir_keyspace::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec, Traits};
+use kvasir_keyspace::usage::PLACE_BYTES;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::{heap, slab};
 
+use crate::commands::memory_report::REPORT;
 use crate::commands::{help_spec, info, write_help};
 use crate::info::data::{Counts, databases};
 use crate::info::memory::Memory;
@@ -35,6 +37,7 @@ static MEMORY: ServerCommand = ServerCommand {
         &MEMORY_HELP,
         &MEMORY_MALLOC_STATS,
         &MEMORY_PURGE,
+        &REPORT,
         &MEMORY_STATS,
         &MEMORY_USAGE,
     ]),
@@ -49,6 +52,7 @@ static MEMORY_USAGE: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of parts of the value",
         arity: -3,
         flags: Flags::READONLY,
+        traits: Traits::LOOKS,
         keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
         arguments: &[
             Argument::key("key", 0),
@@ -250,6 +254,11 @@ static HELP: &[&str] = &[
     "    What the allocator says of itself.",
     "PURGE",
     "    Asks the allocator to give memory back.",
+    "REPORT [BY prefix|type|ttl|encoding|slot] [SEPARATOR <separator>] [DEPTH <count>]",
+    "       [TOP <count>]",
+    "    What the keys of all databases take, by what they have in common.",
+    "REPORT CANCEL",
+    "    Gives up all reports that are being made.",
     "STATS",
     "    Figures about the server's memory.",
     "USAGE <key> [SAMPLES <count>]",

@@ -15,6 +15,7 @@ pub mod client_kill;
 pub mod client_list;
 pub mod client_pause;
 pub mod client_ring;
+pub mod client_trace;
 pub mod client_tracking;
 pub mod client_unblock;
 pub mod cluster;
@@ -33,9 +34,11 @@ pub mod debug_protocol;
 pub mod export;
 pub mod function;
 pub mod graph;
+pub mod hot_keys;
 pub mod info;
 pub mod latency;
 pub mod memory;
+pub mod memory_report;
 pub mod migrate;
 pub mod module;
 pub mod monitor;
@@ -69,6 +72,7 @@ pub static SERVER_COMMANDS: &[&[&ServerCommand]] = &[
     command::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
+    hot_keys::COMMANDS,
     info::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,

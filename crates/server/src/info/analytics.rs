@@ -1,4 +1,4 @@
-//! The section about exports and graphs.
+//! The section about exports, graphs and reports.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,11 +6,11 @@ use kvasir_structures::locks::lock;
 
 use crate::info::{Lines, Source};
 
-/// What has been done, and a line for each export and graph under way.
+/// What has been done, and a line for each export, graph and report under way.
 pub fn analytics(source: &Source<'_>, lines: &mut Lines) {
     let analytics = &source.shared.analytics;
     let (budget, stats) = (&analytics.budget, &analytics.stats);
-    let (exports, jobs) = (analytics.exports(), analytics.jobs());
+    let (exports, jobs, reports) = (analytics.exports(), analytics.jobs(), analytics.reports());
     lines.field("analytics_memory_max", source.config.analytics.memory);
     lines.field("analytics_memory_used", budget.taken());
     lines.field("analytics_memory_peak", budget.taken_max());
@@ -22,6 +22,9 @@ pub fn analytics(source: &Source<'_>, lines: &mut Lines) {
     lines.field("graphs_active", jobs.len());
     lines.field("graphs_computed", stats.graphs.load(Relaxed));
     lines.field("graphs_failed", stats.graphs_failed.load(Relaxed));
+    lines.field("reports_active", reports.len());
+    lines.field("reports_made", stats.reports.load(Relaxed));
+    lines.field("reports_failed", stats.reports_failed.load(Relaxed));
     lines.field("analytics_last_failure", lock(&stats.last_failure));
     for (index, export) in exports.iter().enumerate() {
         let stream = &export.stream;
@@ -34,16 +37,18 @@ pub fn analytics(source: &Source<'_>, lines: &mut Lines) {
         );
         lines.field(&format!("export_{index}"), line);
     }
-    for (index, job) in jobs.iter().enumerate() {
-        let line = format!(
-            "id={},client={},command={},progress={},seconds={:.3},memory={}",
-            job.id,
-            job.client,
-            job.name,
-            job.progress(),
-            job.took().as_secs_f64(),
-            job.share.bytes()
-        );
-        lines.field(&format!("graph_{index}"), line);
+    for (kind, jobs) in [("graph", jobs), ("report", reports)] {
+        for (index, job) in jobs.iter().enumerate() {
+            let line = format!(
+                "id={},client={},command={},progress={},seconds={:.3},memory={}",
+                job.id,
+                job.client,
+                job.name,
+                job.progress(),
+                job.took().as_secs_f64(),
+                job.share.bytes()
+            );
+            lines.field(&format!("{kind}_{index}"), line);
+        }
     }
 }

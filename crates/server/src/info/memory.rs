@@ -94,6 +94,7 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("maxmemory_policy", source.config.memory.maxmemory_policy.name());
     fragmentation(&memory, lines);
     compression::memory(lines);
+    lines.field("hotkeys_bytes", source.shared.hot_keys.allocated_bytes());
     lines.field("mem_huge_pages_pending", later::waiting_bytes());
     lines.field("mem_not_counted_for_evict", memory::not_counted_bytes());
     let (backlog, all) = stream_bytes(source);

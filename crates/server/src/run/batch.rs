@@ -8,6 +8,7 @@
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_memcached::request::{Call, Limits as ItemLimits};
+use kvasir_reactor::clock::{Ticks, ticks};
 use kvasir_reactor::{Buffer, ConnectionId, Reactor};
 use kvasir_resp::args::Args;
 use kvasir_resp::request::{Limits, Parsed, ProtocolError, Span};
@@ -42,6 +43,8 @@ pub struct Batch {
     pub scratch: Vec<u8>,
     /// Calls of clients of memcached.
     pub items: Vec<Call>,
+    /// When requests of clients that are traced were parsed, in the order of their numbers.
+    parsed: Vec<(u32, Ticks, Ticks)>,
     last_name: LastName,
 }
 
@@ -152,6 +155,7 @@ impl Batch {
         self.keys.clear();
         self.scratch.clear();
         self.items.clear();
+        self.parsed.clear();
     }
 
     /// Gives back what a call of very many words or keys took, once it was made.
@@ -181,7 +185,9 @@ impl Batch {
         };
         let Source { data, consumed, has_more, .. } = &mut self.sources[source];
         let bytes = data.bytes(reactor);
+        let is_traced = connection.trace.is_some();
         for _ in 0..share {
+            let began = is_traced.then(ticks);
             let first_span = self.spans.len();
             let input = &bytes[*consumed..];
             let parsed = parser.parse(input, &mut self.spans, &mut self.scratch, limits);
@@ -229,8 +235,17 @@ impl Batch {
                 keys: (first_key as u32, self.keys.len() as u32),
                 planned_for,
             });
+            if let Some(began) = began {
+                self.parsed.push((self.requests.len() as u32 - 1, began, ticks()));
+            }
         }
         *has_more = *consumed < bytes.len();
+    }
+
+    /// When a request was parsed, if its client is traced.
+    pub fn parsed(&self, request: usize) -> Option<(Ticks, Ticks)> {
+        let found = self.parsed.binary_search_by_key(&request, |(index, ..)| *index as usize);
+        found.ok().map(|at| (self.parsed[at].1, self.parsed[at].2))
     }
 
     /// Inline: what is returned through memory and passed on at once would be waited for.

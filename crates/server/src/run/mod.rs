@@ -37,5 +37,7 @@ pub mod session;
 pub mod start;
 pub mod strangers;
 pub mod tls;
+pub mod traces;
 pub mod waits;
+pub mod watched;
 pub mod worker;

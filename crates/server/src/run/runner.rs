@@ -87,6 +87,10 @@ pub struct Runner<'w> {
     last_call: usize,
     /// Time for each source.
     share: Ticks,
+    /// Somebody traces somebody, ...
+    pub(super) traces: bool,
+    /// ...and then a call came to the gate.
+    pub(super) came: Ticks,
 }
 
 impl<'w> Runner<'w> {
@@ -105,6 +109,8 @@ impl<'w> Runner<'w> {
             timing: Timing::start(batch.requests.len(), &thresholds),
             last_call: 0,
             share: Ticks::from_nanos(share.max(SHARE_NS_MIN)),
+            traces: worker.shared.traces.is_on(),
+            came: Ticks::from_count(0),
         }
     }
 
@@ -123,6 +129,9 @@ impl<'w> Runner<'w> {
             if self.has_had_its_share(request.source, position) {
                 self.leave(batch, position);
                 continue;
+            }
+            if self.traces {
+                self.came = clock::ticks();
             }
             let keyspace = &self.shared.keyspace;
             if let Some(pass) = self.enter(request) {
@@ -243,7 +252,7 @@ impl<'w> Runner<'w> {
     }
 
     /// The command that a request names.
-    fn entry_of(&self, request: &Request) -> Option<&'static Entry> {
+    pub(super) fn entry_of(&self, request: &Request) -> Option<&'static Entry> {
         match request.what {
             What::Call(command) | What::Item { command, .. } => {
                 Some(&self.shared.table.entries()[command as usize])
@@ -352,15 +361,8 @@ impl<'w> Runner<'w> {
         self.timing.begin(command);
         self.last_call = index;
         let mark = connection.reply.mark();
-        let result = match (batch.item(request), entry.handler) {
-            (Some(call), _) => {
-                self.run_item(connection, batch, (request, call), (entry, args), ahead)
-            }
-            (None, Handler::Data(command)) => {
-                self.run_data(connection, entry, command, args, planned)
-            }
-            (None, Handler::Server(of)) => self.run_server(connection, self.run_of(of), args),
-        };
+        let watched = self.watch(connection, batch, index);
+        let result = self.run_one(connection, batch, (request, ahead), (entry, args, planned));
         Client::add(&connection.client.commands, 1);
         connection.wait_for_disk(self.core);
         self.tell(connection, entry, args, result.is_ok());
@@ -371,7 +373,29 @@ impl<'w> Runner<'w> {
         }
         let lengths = [request.len, connection.reply.len_since(mark)];
         self.account(connection, (entry, args), stats, lengths);
+        if let Some(watched) = watched {
+            self.end_watch(watched, connection, (entry, args), (planned, lengths));
+        }
         None
+    }
+
+    #[inline(always)]
+    fn run_one(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        (request, ahead): (&Request, &mut Lookahead),
+        (entry, args, planned): (&'static Entry, Args<'_>, Option<&[KeyAt]>),
+    ) -> Result<(), Error> {
+        match (batch.item(request), entry.handler) {
+            (Some(call), _) => {
+                self.run_item(connection, batch, (request, call), (entry, args), ahead)
+            }
+            (None, Handler::Data(command)) => {
+                self.run_data(connection, entry, command, args, planned)
+            }
+            (None, Handler::Server(of)) => self.run_server(connection, self.run_of(of), args),
+        }
     }
 
     /// Counts the time of a call that has run, and notes it if it was slow or large.

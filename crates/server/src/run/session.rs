@@ -31,7 +31,7 @@ use crate::calls::admit::{Moment, Scene, admit_later};
 use crate::calls::blocking::begin_wait;
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
-use crate::calls::{evict, fence, notifications, one_database, tracking as call_tracking};
+use crate::calls::{evict, fence, notifications, one_database, tracing, tracking as call_tracking};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
 use crate::run::own_keys;
@@ -39,6 +39,7 @@ use crate::run::scripting::debugger::Debugging;
 use crate::run::server::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
+use crate::state::connection::trace::Begun;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::stats::errors::Author;
@@ -75,6 +76,8 @@ pub struct Session {
     pub debugging: Option<Box<Debugging>>,
     /// The server ends before it has: the log must not have a part of it.
     is_cut_short: bool,
+    /// Nanoseconds until it had what it holds, if its client is traced.
+    pub(super) locks: u64,
 }
 
 /// Where the arguments of the call are.
@@ -118,6 +121,7 @@ impl Session {
             now,
             debugging: None,
             is_cut_short: false,
+            locks: 0,
         }
     }
 
@@ -197,7 +201,9 @@ impl Session {
     /// Locks the slots of these keys until the session ends. Nothing may be held yet. Fails if a
     /// busy script has one of them.
     pub fn hold_keys(&mut self, keys: &[KeyAt]) -> Result<(), Error> {
+        let since = self.begin_locks();
         let held = self.lock_keys(keys)?;
+        self.end_locks(since);
         self.hold_slots(held);
         Ok(())
     }
@@ -221,10 +227,12 @@ impl Session {
             }
             Calling::Queued(_) => None,
         };
+        let since = self.begin_locks();
         let held = match planned {
             Some(keys) => self.lock_keys(keys),
             None => self.lock_keys(&find(self.args(), db)),
         };
+        self.end_locks(since);
         self.hold_slots(held?);
         Ok(())
     }
@@ -242,7 +250,9 @@ impl Session {
     pub fn hold_world(&mut self) -> Result<(), Error> {
         debug_assert!(self.hold.is_none(), "whoever is inside the gate cannot close it");
         let Store { gate, keyspace, .. } = &self.worker.shared.store;
+        let since = self.begin_locks();
         let exclusive = gate.exclusive_unless(|| keyspace.busy.is_busy());
+        self.end_locks(since);
         self.hold = Some(Hold::World(exclusive.ok_or_else(|| keyspace.busy.error())?));
         self.begin_entry();
         Ok(())
@@ -346,9 +356,17 @@ impl Session {
     /// on an error it has what the command wrote before.
     pub fn call(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Error> {
         let since = clock::ticks();
+        let (watch, mark) = (self.watch(), self.connection.reply.mark());
+        let is_traced = self.connection.trace.is_some() && !self.worker.core.env.is_in_script;
+        let begun = is_traced.then(|| Begun::now(None, 0));
         let result = self.make(entry, args, Blocking::Never);
         self.now = clock::ticks();
         self.count(entry, args, since);
+        self.end_watch(watch, entry, args, (0, mark));
+        if let Some(begun) = begun {
+            let call = (entry, args, self.connection.db);
+            tracing::end(&mut self.connection, begun, call, 0);
+        }
         self.reclaim();
         result
     }
@@ -517,12 +535,14 @@ impl Session {
         mark: Mark,
     ) -> (Session, Result<(), Error>) {
         let since = clock::ticks();
+        let (watch, began) = (self.watch(), self.connection.reply.mark());
         let outer = std::mem::replace(&mut self.calling, Calling::Queued(args));
         self.feed_monitors(entry, self.args(), false);
         let (mut session, result) = run(self);
         session.now = clock::ticks();
         session.count(entry, session.args(), since);
         session.note_large(entry, session.args(), 0, mark);
+        session.end_watch(watch, entry, session.args(), (0, began));
         session.calling = outer;
         (session, result)
     }

@@ -8,6 +8,7 @@ use crate::calls::monitoring;
 use crate::run::session::{Calling, Session, SessionRun};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
+use crate::state::connection::trace::Begun;
 
 /// A call that a batch came upon and that needs a session.
 pub struct Start {
@@ -26,12 +27,16 @@ impl Start {
     pub fn run(mut self, worker: Box<Worker>) -> Box<Worker> {
         let since = clock::ticks();
         self.connection.in_session = true;
+        let is_traced = self.connection.trace.is_some();
+        let begun = is_traced.then(|| Begun::now(worker.batch.parsed(self.request), 0));
         let calling = Calling::Request(self.request);
-        let session = Session::new((worker, self.connection), calling, Some(self.request), since);
+        let mut session =
+            Session::new((worker, self.connection), calling, Some(self.request), since);
         let goes_first = monitoring::runs_script(self.entry);
         if goes_first {
             session.feed_monitors(self.entry, session.args(), false);
         }
+        let watch = session.watch();
         let (mut session, result) = (self.run)(session);
         if !goes_first {
             session.feed_monitors(self.entry, session.args(), false);
@@ -43,6 +48,10 @@ impl Start {
         session.count(self.entry, session.args(), since);
         let request = session.worker.batch.requests[self.request].len;
         session.note_large(self.entry, session.args(), request, self.mark);
+        session.end_watch(watch, self.entry, session.args(), (request, self.mark));
+        if let Some(begun) = begun {
+            session.trace(begun, self.entry);
+        }
         let (mut worker, mut connection) = session.end();
         if self.is_muted {
             connection.unmute(self.mark);

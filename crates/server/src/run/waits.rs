@@ -106,6 +106,7 @@ impl Worker {
     pub fn give_answer(&mut self, index: usize, answer: &mut Reply) {
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         let Some(waits) = connection.waiting.waits.take() else { return };
+        connection.note_answer();
         self.core.deadlines.remove(waits.place(connection));
         connection.client.is_blocked.store(false, Relaxed);
         if matches!(waits.awaited, Awaited::Background(_)) {

@@ -269,6 +269,7 @@ impl Worker {
         self.deliver_publications();
         self.deliver_invalidations();
         self.deliver_monitored();
+        self.deliver_traced();
         for connection in std::mem::take(&mut self.touched) {
             self.flush(connection);
         }
@@ -356,6 +357,9 @@ impl Worker {
             if let Data::Own(input) = &mut batch.sources[source].data {
                 *input = std::mem::take(&mut connection.wire.input);
             }
+            if self.shared.traces.is_on() || connection.trace.is_some() {
+                connection.look_who_traces(&self.shared.traces);
+            }
             let limits =
                 Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
             let item_size_max = self.core.config.memcached.item_size_max as usize;
@@ -420,10 +424,12 @@ impl Worker {
             return;
         }
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        connection.note_hand_over();
         if connection.wire.tls.is_some() {
             return self.flush_records(index);
         }
         if connection.reply.is_empty() {
+            connection.tell_sent(&self.shared.traces, self.index);
             if connection.is_closing {
                 return self.close(index);
             }
@@ -442,11 +448,12 @@ impl Worker {
         let is_long = length >= REPORTED_BYTES_MIN;
         connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
         let has_more = connection.has_more_to_replicate();
+        let is_traced = connection.trace.is_some();
         if let Some(ring) = connection.output.ring.take()
             && !connection.is_closing
         {
             self.reactor.open_ring(connection.id, *ring, payload);
-        } else if connection.is_closing || is_long || has_more {
+        } else if connection.is_closing || is_long || has_more || is_traced {
             // Its report is what the connection waits for to be closed or to be given more, and
             // what says that memory is free again.
             self.reactor.send(connection.id, payload);
@@ -461,6 +468,7 @@ impl Worker {
         let Some(connection) = find(&mut self.connections, id) else { return };
         connection.output.is_sending = false;
         connection.output.sending_bytes = 0;
+        connection.tell_sent(&self.shared.traces, self.index);
         match (is_ok, connection.link.is_some()) {
             (true, true) => self.feed(index),
             (true, false) => self.flush(index),
@@ -493,6 +501,7 @@ impl Worker {
         self.forget_link(&mut connection);
         self.shared.tracking.stop(&mut connection.listening.tracking);
         connection.set_monitor(&self.shared.monitors, self.index, false);
+        connection.stop_tracing(&self.shared.traces);
         connection.unwatch(&self.shared.keyspace);
         self.reactor.close(connection.id);
         self.shared.clients.remove(connection.client.id);

@@ -7,6 +7,7 @@ pub mod check_aof;
 pub mod check_rdb;
 pub mod export_rdb;
 mod local_cluster;
+mod report;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -89,6 +90,7 @@ pub fn main() -> ExitCode {
         Invocation::CheckRdb(wish) => return check_rdb::main(&wish),
         Invocation::CheckAof(check) => return check_aof::main(&check),
         Invocation::ExportRdb(wish) => return export_rdb::main(&wish),
+        Invocation::Report(wish) => return report::main(&wish),
         Invocation::Cluster(wish) => return local_cluster::main(&wish),
         Invocation::Misuse(error) => {
             eprintln!("{error}");

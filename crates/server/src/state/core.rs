@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::aof::Fsync;
+use kvasir_keyspace::access::Uses;
 use kvasir_keyspace::rng::Rng;
 use kvasir_keyspace::view::{Env, Tally};
 use kvasir_pubsub::local::Local;
@@ -14,6 +15,7 @@ use kvasir_resp::request::Limits;
 use crate::state::links::Links;
 use crate::state::shared::Shared;
 use crate::state::waits::Deadlines;
+use crate::stats::hot_keys::Draw;
 use crate::stats::timing::Thresholds;
 use crate::store::room::Evicting;
 use crate::store::tuning::{env, request_limits};
@@ -32,6 +34,8 @@ pub struct Core {
     pub tally: Tally,
     pub rng: Rng,
     pub evicting: Evicting,
+    /// Which calls are counted by their keys.
+    pub hot_keys: Draw,
     /// When calls that wait on this worker give up.
     pub deadlines: Deadlines,
     /// Answers to calls that waited here and were served in this turn.
@@ -61,6 +65,7 @@ impl Core {
         let mut core = Core {
             config_version: 0,
             evicting: Evicting::default(),
+            hot_keys: Draw::new(shared.facts.hash_seed.rotate_right(worker as u32 + 1)),
             limits: request_limits(&config),
             thresholds: Thresholds::of(&config),
             wary_calls: 0,
@@ -99,6 +104,9 @@ impl Core {
             self.output_unlimited = self.config.client_output_buffer_limit.smallest();
             let limit = self.config.memory.maxmemory_clients.limit(self.config.memory.maxmemory);
             self.client_memory_max = limit as usize;
+            shared.hot_keys.obey(self.config.hotkeys_sample);
+            let uses: &'static dyn Uses = shared.hot_keys;
+            self.env.uses = (self.config.hotkeys_sample > 0).then_some(uses);
             self.see_listeners(shared);
             self.evicting.configure(&self.config, shared.workers.len());
         }

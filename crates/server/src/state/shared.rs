@@ -12,6 +12,7 @@ use crate::clients::Clients;
 use crate::clients::command_log::CommandLogs;
 use crate::clients::monitors::Monitors;
 use crate::clients::pause::Pause;
+use crate::clients::traces::Traces;
 use crate::cluster::Node;
 use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
@@ -22,6 +23,7 @@ use crate::state::memcached::Memcached;
 use crate::stats::compression::CompressionStats;
 use crate::stats::errors::{Author, ErrorCodes};
 use crate::stats::histogram::Distribution;
+use crate::stats::hot_keys::HotKeys;
 use crate::stats::latency::Latencies;
 use crate::stats::samples::{Samples, Totals};
 use crate::store::Store;
@@ -43,6 +45,7 @@ pub struct Shared {
     pub pubsub: Hub,
     pub tracking: Tracking,
     pub monitors: Monitors,
+    pub traces: Traces,
     pub ending: Ending,
     pub pause: Pause,
     /// What clients take up, while that is limited.
@@ -53,6 +56,8 @@ pub struct Shared {
     pub command_logs: CommandLogs,
     pub latencies: Latencies,
     pub compression: CompressionStats,
+    /// Lives as long, on its own: calls know of it by their environment.
+    pub hot_keys: &'static HotKeys,
     pub over_limit: OverLimit,
     pub debugging: Debugging,
     /// If this is a node of one.
@@ -81,6 +86,7 @@ impl Shared {
             pubsub: Hub::new(workers),
             tracking: Tracking::new(workers),
             monitors: Monitors::new(workers),
+            traces: Traces::new(workers),
             ending: Ending::default(),
             pause: Pause::default(),
             client_bytes: AtomicUsize::new(0),
@@ -96,6 +102,7 @@ impl Shared {
             command_logs: CommandLogs::default(),
             latencies: Latencies::default(),
             compression: CompressionStats::new(),
+            hot_keys: Box::leak(Box::new(HotKeys::new(workers))),
             over_limit: OverLimit::default(),
             debugging: Debugging::default(),
             cluster,

@@ -3,6 +3,7 @@
 pub mod compression;
 pub mod errors;
 pub mod histogram;
+pub mod hot_keys;
 pub mod latency;
 pub mod samples;
 pub mod timing;

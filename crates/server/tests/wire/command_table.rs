@@ -68,7 +68,7 @@ fn counts_agree() {
 }
 
 /// Families of Kvasir's own begin with this.
-const OWN: &[&str] = &["export", "graph."];
+const OWN: &[&str] = &["export", "graph.", "hotkeys"];
 
 /// Commands whose row in COMMAND INFO is neither that of Redis 7.0 nor that of Valkey 9.1, and why.
 const OTHER_ROWS: &[(&str, &str)] = &[
@@ -76,6 +76,8 @@ const OTHER_ROWS: &[(&str, &str)] = &[
     ("client|no-touch", "Redis has it since 7.2, and Valkey's categories are its own"),
     ("client|ring", "is Kvasir's own"),
     ("client|reply", "is no part of a transaction, as in Valkey, whose categories are its own"),
+    ("client|trace", "is Kvasir's own"),
+    ("memory|report", "is Kvasir's own"),
     ("client|setinfo", "Redis has it since 7.2, and Valkey's categories are its own"),
 ];
 
@@ -83,6 +85,7 @@ const OTHER_ROWS: &[(&str, &str)] = &[
 const OTHER_DOCS: &[(&str, &str)] = &[
     ("client", "options that came after 7.0, and no subcommand that does nothing here"),
     ("cluster", "has MYSHARDID and SLOT-STATS, as Valkey, and of the others what Redis 7.0 tells"),
+    ("memory", "has REPORT, and of the others what the peers tell"),
     ("script", "has SHOW, as Valkey, and of the others what Redis 7.0 tells"),
     ("set", "has IFEQ, as Valkey, whose argument carries a summary of its own"),
     ("zscan", "has NOSCORES, as Valkey, which documents it otherwise"),

@@ -3,7 +3,7 @@
 use crate::command::{Command, Cx, Roam, Run};
 use crate::effect::Effect;
 use crate::error::Error;
-use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec};
+use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec, Traits};
 use crate::value;
 
 pub static COMMANDS: &[&Command] = &[&OBJECT];
@@ -24,6 +24,7 @@ static OBJECT: Command = Command {
 const OF_KEY: Spec = Spec {
     arity: 3,
     flags: Flags::READONLY,
+    traits: Traits::LOOKS,
     categories: Categories::KEYSPACE,
     keys: &[KeySpec::range(KeyFlags::RO, 2, 0, 1)],
     tips: &["nondeterministic_output"],
@@ -60,16 +61,21 @@ static FREQ: Command = Command {
 };
 
 fn freq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
-    let env = cx.view.env;
+    let (env, db, hash) = (cx.view.env, cx.view.db_of(0), cx.view.hash_of(0));
     match cx.view.inspect(0) {
-        Some(_) if !env.policy.is_lfu() => {
-            return Err(Error::fixed(
-                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
-                 Please note that when switching between policies at runtime LRU and LFU data \
-                 will take some time to adjust.",
-            ));
+        Some(record) if env.policy.is_lfu() => {
+            cx.reply.integer(i64::from(env.frequency(record.clock())));
         }
-        Some(record) => cx.reply.integer(i64::from(env.frequency(record.clock()))),
+        Some(_) => match env.uses {
+            Some(uses) => cx.reply.integer(i64::from(uses.frequency(db, hash))),
+            None => {
+                return Err(Error::fixed(
+                    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+                     Please note that when switching between policies at runtime LRU and LFU data \
+                     will take some time to adjust.",
+                ));
+            }
+        },
         None => cx.reply.null(),
     }
     Ok(Effect::None)

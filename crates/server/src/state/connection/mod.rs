@@ -6,6 +6,7 @@ pub mod link;
 pub mod messages;
 pub mod output;
 pub mod pause;
+pub mod trace;
 pub mod tracking;
 pub mod transaction;
 
@@ -30,6 +31,7 @@ use crate::net::tls::transport::Tls;
 use crate::replicas::Stage;
 use crate::scripts::state::{Awaited, DebugMode};
 use crate::state::connection::link::Link;
+use crate::state::connection::trace::Traced;
 use crate::state::connection::transaction::{Transaction, Watched};
 use crate::state::waits::Waits;
 
@@ -60,6 +62,8 @@ pub struct Connection {
     pub waiting: Waiting,
     pub durability: Durability,
     pub routing: Routing,
+    /// While somebody traces it.
+    pub trace: Option<Box<Traced>>,
     /// Of one that replicates.
     pub link: Option<Box<Link>>,
 }
@@ -144,6 +148,8 @@ pub struct Listening {
     /// CLIENT TRACKING.
     pub tracking: Option<Box<Tracked>>,
     pub is_monitor: bool,
+    /// CLIENT TRACE.
+    pub is_tracer: bool,
 }
 
 /// MULTI and WATCH.
@@ -247,6 +253,7 @@ impl Connection {
             waiting: Waiting::default(),
             durability: Durability::default(),
             routing: Routing::default(),
+            trace: None,
             link: None,
         }
     }
