@@ -20,6 +20,7 @@ pub mod kind;
 pub mod load;
 pub mod memcached;
 pub mod memory;
+pub mod metrics;
 pub mod notifications;
 pub mod operations;
 pub mod packaging;
@@ -134,6 +135,7 @@ pub struct Config {
     pub oom_score_adj_values: Vec<String>,
     pub commandlog: CommandLog,
     pub latency: Latency,
+    pub metrics: metrics::MetricsConfig,
     pub others: testing::Others,
 }
 

@@ -3,7 +3,9 @@
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Row};
 use crate::table::{field, integer};
-use crate::{LogFormat, Loglevel, OomScoreAdj, Supervised, SyslogFacility, TimestampFormat};
+use crate::{
+    LogFormat, Loglevel, OomScoreAdj, Supervised, SyslogFacility, TimestampFormat, metrics,
+};
 
 pub static OPTIONS: &[Row] = &[
     Row::new(
@@ -263,6 +265,9 @@ all, -1 none. Below 1000 each call is timed by itself, which costs some 20 ns.",
         field!(latency.tracking_info_percentiles),
         "The percentiles of INFO latencystats.",
     ),
+    metrics::PORT,
+    metrics::BIND,
+    metrics::USER,
 ];
 
 fn check_dir(value: &Value) -> Result<(), String> {

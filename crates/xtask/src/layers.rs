@@ -21,6 +21,8 @@ const ORDER: &[&str] = &[
     "bus",
     "following",
     "loading",
+    "http",
+    "metrics",
     "info",
     "run",
     "calls",
