@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::buffers::Class;
+use kvasir_keyspace::database::DbIndex;
 use kvasir_structures::locks::lock;
 
 use crate::clients::command_log::Kind as LogKind;
@@ -30,6 +31,9 @@ const SECTIONS: [&[u8]; 9] = [
 
 /// Bounds of the buckets of group sizes: powers of four from 64 bytes to a GiB.
 const SIZES: std::ops::RangeInclusive<u32> = 3..=15;
+
+/// With more databases, empty ones are left out.
+const EMPTY_TOLD_MAX: u16 = 256;
 
 /// INFO by its fields, and what it is made of.
 pub struct Sources<'a> {
@@ -113,7 +117,7 @@ fn instance(sources: &Sources<'_>, page: &mut Page) {
 }
 
 fn databases(sources: &Sources<'_>, page: &mut Page) {
-    let all = data::databases(sources.source);
+    let all = with_empty(sources);
     let mut gauge = |name: &str, help: &str, value: &dyn Fn(&data::Counts) -> f64| {
         let mut family = Family::new(name, Kind::Gauge, help);
         all.iter().for_each(|of| family.add(&[("db", &format!("db{}", of.db))], value(of)));
@@ -122,8 +126,28 @@ fn databases(sources: &Sources<'_>, page: &mut Page) {
     gauge("redis_db_keys", "Keys of a database.", &|of| of.keys as f64);
     let help = "Keys of a database that have an expiry.";
     gauge("redis_db_keys_expiring", help, &|of| of.expires as f64);
-    let help = "How long keys of a database have left to live, on average of some of them.";
-    gauge("redis_db_avg_ttl_seconds", help, &|of| of.average_ttl_ms() as f64 / 1000.0);
+    let mut family = Family::new(
+        "redis_db_avg_ttl_seconds",
+        Kind::Gauge,
+        "How long keys of a database have left to live, on average of some of them.",
+    );
+    for of in all.iter().filter(|of| of.keys > 0) {
+        family.add(&[("db", &format!("db{}", of.db))], of.average_ttl_ms() as f64 / 1000.0);
+    }
+    page.add(&family);
+}
+
+/// All databases, or, where there are many, those with keys.
+fn with_empty(sources: &Sources<'_>) -> Vec<data::Counts> {
+    let mut all = data::databases(sources.source);
+    let count = sources.shared().keyspace.database_count();
+    if count <= EMPTY_TOLD_MAX {
+        let is_empty = |db: &DbIndex| all.iter().all(|counts| counts.db != db.0);
+        let empty: Vec<_> = sources.shared().keyspace.indexes().filter(is_empty).collect();
+        all.extend(empty.into_iter().map(data::Counts::of));
+        all.sort_unstable_by_key(|counts| counts.db);
+    }
+    all
 }
 
 fn errors(sources: &Sources<'_>, page: &mut Page) {

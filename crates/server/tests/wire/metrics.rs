@@ -12,11 +12,13 @@ use crate::http::{Http, get, open, serve};
 /// Names, types and labels that redis_exporter has, with its default options.
 const NAMES: &str = include_str!("exporter_names.txt");
 
+type Labels = BTreeMap<String, String>;
+
 /// A page of metrics, read strictly: types by name, and the labels and values of each name.
 #[derive(Default)]
 struct Metrics {
     types: BTreeMap<String, String>,
-    samples: BTreeMap<String, Vec<(BTreeMap<String, String>, f64)>>,
+    samples: BTreeMap<String, Vec<(Labels, f64)>>,
 }
 
 impl Metrics {
@@ -48,20 +50,18 @@ impl Metrics {
 
     /// Of the sample with this label.
     fn labelled(&self, name: &str, label: (&str, &str)) -> Option<f64> {
-        let has = |labels: &BTreeMap<String, String>| {
-            labels.get(label.0).is_some_and(|value| value == label.1)
-        };
+        let has = |labels: &Labels| labels.get(label.0).is_some_and(|value| value == label.1);
         self.samples.get(name)?.iter().find(|(labels, _)| has(labels)).map(|(_, value)| *value)
     }
 }
 
 /// Name, labels and value of a line.
-fn sample(line: &str) -> (String, BTreeMap<String, String>, f64) {
+fn sample(line: &str) -> (String, Labels, f64) {
     let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
     let (start, value) = line.rsplit_once(' ').expect(line);
     let end = start.find(|char| !is_name(char)).unwrap_or(start.len());
     let (name, mut rest) = start.split_at(end);
-    let mut labels = BTreeMap::new();
+    let mut labels = Labels::new();
     if !rest.is_empty() {
         rest = rest.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).expect(line);
     }
