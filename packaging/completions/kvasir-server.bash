@@ -4,6 +4,7 @@ _kvasir_server() {
     case ${COMP_WORDS[COMP_CWORD-1]} in
     --protected-mode) words="yes no" ;;
     --tls-memcached) words="yes no" ;;
+    --tls-metrics) words="yes no" ;;
     --tls-replication) words="yes no" ;;
     --tls-cluster) words="yes no" ;;
     --tls-auth-clients) words="no yes optional" ;;
@@ -108,6 +109,7 @@ _kvasir_server() {
             --ring-spin
             --tls-port
             --tls-memcached
+            --tls-metrics
             --tls-cert-file
             --tls-key-file
             --tls-key-file-pass
@@ -237,6 +239,9 @@ _kvasir_server() {
             --latency-monitor-threshold
             --latency-tracking
             --latency-tracking-info-percentiles
+            --metrics-port
+            --metrics-bind
+            --metrics-user
             --replicaof
             --repl-backlog-size
             --repl-backlog-ttl

@@ -20,6 +20,7 @@ pub mod kind;
 pub mod load;
 pub mod memcached;
 pub mod memory;
+pub mod metrics;
 pub mod notifications;
 pub mod operations;
 pub mod packaging;
@@ -136,6 +137,7 @@ pub struct Config {
     pub latency: Latency,
     /// One of so many calls; 0: none.
     pub hotkeys_sample: u32,
+    pub metrics: metrics::MetricsConfig,
     pub others: testing::Others,
 }
 

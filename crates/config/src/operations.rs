@@ -3,7 +3,9 @@
 use crate::kind::{Kind, Value};
 use crate::row::{Group, Row};
 use crate::table::{field, integer};
-use crate::{LogFormat, Loglevel, OomScoreAdj, Supervised, SyslogFacility, TimestampFormat};
+use crate::{
+    LogFormat, Loglevel, OomScoreAdj, Supervised, SyslogFacility, TimestampFormat, metrics,
+};
 
 pub static OPTIONS: &[Row] = &[
     Row::new(
@@ -276,6 +278,9 @@ no call is counted.",
         field!(latency.tracking_info_percentiles),
         "The percentiles of INFO latencystats.",
     ),
+    metrics::PORT,
+    metrics::BIND,
+    metrics::USER,
 ];
 
 fn check_dir(value: &Value) -> Result<(), String> {

@@ -148,6 +148,7 @@ interface and the unix socket.",
     ring::SPIN,
     tls::PORT,
     tls::MEMCACHED,
+    tls::METRICS,
     tls::CERT_FILE,
     tls::KEY_FILE,
     tls::KEY_FILE_PASS,
@@ -506,7 +507,7 @@ const fn lazy(name: &'static str) -> Row {
     Row::new(name, Group::Memory, Kind::Bool, "yes", ignored(ALWAYS_LAZY), ALWAYS_LAZY_DOC)
 }
 
-fn check_bind(value: &Value) -> Result<(), String> {
+pub(super) fn check_bind(value: &Value) -> Result<(), String> {
     match value {
         Value::Words(words) if words.len() > BIND_ADDRESSES_MAX => {
             Err("Too many bind addresses specified.".into())

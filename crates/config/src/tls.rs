@@ -15,6 +15,8 @@ pub struct TlsConfig {
     pub port: u16,
     /// Clients of memcached speak it.
     pub memcached: bool,
+    /// Clients of metrics and of the console speak it.
+    pub metrics: bool,
     pub cert_file: PathBuf,
     pub key_file: PathBuf,
     pub key_file_pass: Vec<u8>,
@@ -58,7 +60,7 @@ pub enum AuthClients {
 impl TlsConfig {
     /// Whether anybody speaks it.
     pub fn is_used(&self) -> bool {
-        self.port != 0 || self.memcached || self.cluster
+        self.port != 0 || self.memcached || self.cluster || self.metrics
     }
 }
 
@@ -93,6 +95,17 @@ pub const MEMCACHED: Row = row(
     "no",
     field!(tls.memcached),
     "Whether connections to memcached-port use TLS, as `memcached -Z`.",
+)
+.at_start();
+
+pub const METRICS: Row = row(
+    "tls-metrics",
+    Kind::Bool,
+    "no",
+    field!(tls.metrics),
+    "\
+Whether metrics-port speaks HTTPS. `tls-auth-clients` holds there as well, for
+whoever scrapes and for browsers.",
 )
 .at_start();
 

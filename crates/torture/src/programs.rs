@@ -37,6 +37,7 @@ static PROGRAMS: &[Program] = &[
     Program { name: "rate-limiter", script: "rate_limiter.mjs", is_ours: false },
     Program { name: "locks", script: "locks.py", is_ours: false },
     Program { name: "analytics", script: "analytics.py", is_ours: true },
+    Program { name: "metrics", script: "metrics.py", is_ours: true },
 ];
 
 #[derive(clap::Args)]

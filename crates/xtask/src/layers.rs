@@ -22,6 +22,8 @@ const ORDER: &[&str] = &[
     "handover",
     "following",
     "loading",
+    "http",
+    "metrics",
     "info",
     "run",
     "calls",

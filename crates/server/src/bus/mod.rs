@@ -7,7 +7,6 @@
 mod links;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -39,10 +38,10 @@ pub fn open(config: &kvasir_config::Config) -> Result<Vec<Listener>, String> {
          65535. Please use another port number, or set cluster-port.",
     )?;
     let mut listeners = Vec::new();
-    for address in listen::bus_places(config, port)? {
-        match Listener::tcp(SocketAddr::new(address.0, port), listen::backlog(config)) {
+    for (address, is_optional) in listen::addresses(&config.bind_addresses(), port)? {
+        match Listener::tcp(address, listen::backlog(config)) {
             Ok(listener) => listeners.push(listener),
-            Err(_) if address.1 => {}
+            Err(_) if is_optional => {}
             Err(error) => {
                 return Err(format!(
                     "Failed listening on port {port} (cluster), aborting. {error}"

@@ -37,6 +37,7 @@ pub fn source<'a>(cx: &'a ServerCx<'_>) -> Source<'a> {
         shared: cx.shared,
         config: &cx.core.config,
         pass: cx.inside.pass(),
+        counted: None,
         now_ms: cx.core.env.now_ms,
     }
 }

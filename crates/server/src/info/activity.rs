@@ -266,7 +266,7 @@ pub fn errorstats(source: &Source<'_>, lines: &mut Lines) {
 }
 
 /// Error replies by code, of all workers.
-fn errors(source: &Source<'_>) -> BTreeMap<Vec<u8>, u64> {
+pub fn errors(source: &Source<'_>) -> BTreeMap<Vec<u8>, u64> {
     let mut all = BTreeMap::new();
     for stats in source.shared.workers.stats() {
         for (code, count) in lock(&stats.errors).iter() {

@@ -117,7 +117,7 @@ fn write_state(out: &mut String, shared: &'static Shared) {
         let _ = writeln!(out, "worker-{index}: last_command={name} connections={connections}");
     }
     let config = shared.config();
-    let source = Source { shared, config: &config, pass: None, now_ms };
+    let source = Source { shared, config: &config, pass: None, counted: None, now_ms };
     let info = report(&source, &SECTIONS);
     let _ = write!(out, "\n------ INFO ------\n{}", String::from_utf8_lossy(&info));
 }

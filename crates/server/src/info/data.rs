@@ -1,11 +1,13 @@
 //! Sections about the data: Persistence, Keyspace.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::value::Object;
-use kvasir_structures::slot::SlotGuard;
+use kvasir_structures::gate::Pass;
+use kvasir_structures::slot::{SLOTS, SlotGuard};
 
 use crate::info::{Lines, Source};
 use crate::store::saving::loading::eta_s;
@@ -93,8 +95,9 @@ fn loading(source: &Source<'_>, lines: &mut Lines) {
 
 /// Databases with keys; the average time to live is that of a sample.
 pub fn keyspace(source: &Source<'_>, lines: &mut Lines) {
-    for Counts { db, keys, expires, with_expiring_parts, ttls } in databases(source) {
-        let avg_ttl = ttls.sum_ms.checked_div(ttls.count).unwrap_or_default();
+    for counts in databases(source) {
+        let avg_ttl = counts.average_ttl_ms();
+        let Counts { db, keys, expires, with_expiring_parts, .. } = counts;
         let counts = format!(
             "keys={keys},expires={expires},avg_ttl={avg_ttl},\
              keys_with_volatile_items={with_expiring_parts}"
@@ -104,6 +107,7 @@ pub fn keyspace(source: &Source<'_>, lines: &mut Lines) {
 }
 
 /// How much is in a database.
+#[derive(Clone)]
 pub struct Counts {
     pub db: u16,
     pub keys: usize,
@@ -115,7 +119,7 @@ pub struct Counts {
 }
 
 /// Times to live of some keys.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Ttls {
     sum_ms: u64,
     count: u64,
@@ -128,35 +132,57 @@ const TTL_SLOT_MAX: usize = 1000;
 
 /// Of databases that are not empty.
 pub fn databases(source: &Source<'_>) -> Vec<Counts> {
-    let Some(pass) = source.pass else { return Vec::new() };
+    let Some(pass) = source.pass else {
+        return source.counted.map_or_else(Vec::new, |counted| counted.databases.clone());
+    };
     let keyspace = &source.shared.keyspace;
     let count = |db: DbIndex| {
-        let database = keyspace.database(db, pass);
-        let keys = keyspace.visible_len(db, pass);
-        let slots = if keys > 0 { &database.slots()[..] } else { &[] };
-        let mut counts =
-            Counts { db: db.0, keys, expires: 0, with_expiring_parts: 0, ttls: Ttls::default() };
-        // Only a slot with an expiry has to be locked; what a busy script has is left out.
-        let seen = slots.iter().zip(0..).filter(|(_, slot)| !keyspace.hidden.has(*slot));
-        let volatile = seen.map(|(slot, _)| slot).filter(|slot| slot.next_expiry_ms().is_some());
-        let locked = volatile.filter_map(|slot| slot.lock_unless(pass, || keyspace.busy.is_busy()));
-        locked.for_each(|slot| add_volatile(&slot, source.now_ms, &mut counts));
+        let (database, mut counts) = (keyspace.database(db, pass), Counts::of(db));
+        if database.was_used() {
+            counts.add(keyspace, 0..SLOTS, pass, source.now_ms);
+        }
         counts
     };
     let all = keyspace.indexes().map(count);
     all.filter(|counts| counts.keys > 0).collect()
 }
 
-fn add_volatile(slot: &SlotGuard<'_, Object>, now_ms: u64, counts: &mut Counts) {
-    counts.expires += slot.expiring_len();
-    counts.with_expiring_parts += slot.with_expiring_parts_len();
-    let ttls = &mut counts.ttls;
-    if ttls.count < TTL_SAMPLES && slot.expiring_len() <= TTL_SLOT_MAX {
-        slot.for_each_volatile(|record| {
-            if let Some(expiry_ms) = record.expiry_ms() {
-                ttls.sum_ms = ttls.sum_ms.saturating_add(expiry_ms.saturating_sub(now_ms));
-                ttls.count += 1;
+impl Counts {
+    pub fn of(db: DbIndex) -> Counts {
+        Counts { db: db.0, keys: 0, expires: 0, with_expiring_parts: 0, ttls: Ttls::default() }
+    }
+
+    /// The average time to live of some keys, in ms.
+    pub fn average_ttl_ms(&self) -> u64 {
+        self.ttls.sum_ms.checked_div(self.ttls.count).unwrap_or_default()
+    }
+
+    /// Adds what is in these slots, but for those that nobody is to see.
+    pub fn add(&mut self, keyspace: &Keyspace, part: Range<usize>, pass: &Pass<'_>, now_ms: u64) {
+        let slots = &keyspace.database(DbIndex(self.db), pass).slots()[part.clone()];
+        let seen = slots.iter().zip(part).filter(|(_, at)| !keyspace.hidden.has(*at as u16));
+        for (slot, _) in seen {
+            self.keys += slot.len();
+            // Only a slot with an expiry has to be locked; what a busy script has is left out.
+            if slot.next_expiry_ms().is_some()
+                && let Some(slot) = slot.lock_unless(pass, || keyspace.busy.is_busy())
+            {
+                self.add_volatile(&slot, now_ms);
             }
-        });
+        }
+    }
+
+    fn add_volatile(&mut self, slot: &SlotGuard<'_, Object>, now_ms: u64) {
+        self.expires += slot.expiring_len();
+        self.with_expiring_parts += slot.with_expiring_parts_len();
+        let ttls = &mut self.ttls;
+        if ttls.count < TTL_SAMPLES && slot.expiring_len() <= TTL_SLOT_MAX {
+            slot.for_each_volatile(|record| {
+                if let Some(expiry_ms) = record.expiry_ms() {
+                    ttls.sum_ms = ttls.sum_ms.saturating_add(expiry_ms.saturating_sub(now_ms));
+                    ttls.count += 1;
+                }
+            });
+        }
     }
 }

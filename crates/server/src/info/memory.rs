@@ -67,7 +67,9 @@ fn client_bytes(shared: &Shared) -> u64 {
 
 fn table_bytes(source: &Source<'_>) -> u64 {
     // A report of a crash goes without.
-    let Some(pass) = source.pass else { return 0 };
+    let Some(pass) = source.pass else {
+        return source.counted.map_or(0, |counted| counted.table_bytes);
+    };
     let keyspace = &source.shared.keyspace;
     let databases = keyspace.indexes().map(|db| keyspace.database(db, pass));
     let used = databases.filter(|database| database.was_used());

@@ -5,6 +5,8 @@
 
 pub mod activity;
 pub mod analytics;
+pub mod census;
+pub mod cluster;
 pub mod compression;
 pub mod crash;
 pub mod data;
@@ -19,6 +21,7 @@ use std::io::Write;
 use kvasir_config::Config;
 use kvasir_structures::gate::Pass;
 
+use crate::info::census::Counted;
 use crate::state::shared::Shared;
 use crate::stats::{Counter, WorkerStats};
 
@@ -26,8 +29,10 @@ use crate::stats::{Counter, WorkerStats};
 pub struct Source<'a> {
     pub shared: &'static Shared,
     pub config: &'a Config,
-    /// Without one, nothing is told of the data: whoever fails may hold its locks.
+    /// Without one, of the data only what `counted` says is told: whoever fails may hold its locks.
     pub pass: Option<&'a Pass<'a>>,
+    /// What was counted a moment ago.
+    pub counted: Option<&'a Counted>,
     pub now_ms: u64,
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::chown;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kvasir_config::{BindHost, Config, FileMode};
+use kvasir_config::{BindAddress, BindHost, Config, FileMode};
 use kvasir_reactor::Listener;
 
 use crate::log::{notice, warning};
@@ -134,14 +134,14 @@ pub fn places(config: &Config) -> Result<Vec<Place>, String> {
     Ok(places)
 }
 
-/// Addresses for the bus of a cluster, and whether each may be missing.
-pub fn bus_places(config: &Config, port: u16) -> Result<Vec<(IpAddr, bool)>, String> {
-    let mut places = Vec::new();
-    for bound in config.bind_addresses() {
+/// Where else is listened, as the bus of a cluster is, and whether each address may be missing.
+pub fn addresses(bound: &[BindAddress<'_>], port: u16) -> Result<Vec<(SocketAddr, bool)>, String> {
+    let mut addresses = Vec::new();
+    for bound in bound {
         let all = resolve(bound.host, port)?.into_iter();
-        places.extend(all.map(|address| (address.ip(), bound.optional)));
+        addresses.extend(all.map(|address| (address, bound.optional)));
     }
-    Ok(places)
+    Ok(addresses)
 }
 
 fn open_unix(path: &Path, mode: FileMode, backlog: i32) -> Result<Listener, String> {

@@ -80,6 +80,7 @@ impl Worker {
         if waits && !connection.durability.is_held_back {
             connection.durability.is_held_back = true;
             self.held_back.connections.push((connection.durability.fence, index));
+            self.count_held_back();
         }
         waits
     }
@@ -186,7 +187,9 @@ impl Worker {
     /// Sends what was held back to some of those for whom enough is on disk now, and answers those
     /// who waited for that.
     pub fn send_held_back(&mut self) {
-        for index in self.take_answerable() {
+        let answerable = self.take_answerable();
+        self.count_held_back();
+        for index in answerable {
             // Its place may be another's by now.
             if let Some(connection) = self.connections[index].as_deref_mut()
                 && std::mem::take(&mut connection.durability.is_held_back)
@@ -195,6 +198,11 @@ impl Worker {
             }
         }
         self.answer_acks();
+    }
+
+    fn count_held_back(&self) {
+        let count = self.held_back.connections.len() as u64;
+        self.shared.workers[self.index].stats.held_back.set(count);
     }
 
     fn take_answerable(&mut self) -> Vec<usize> {

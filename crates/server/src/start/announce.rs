@@ -101,6 +101,10 @@ pub fn ready(config: &Config, shared: &Shared) {
     if !memcached.unixsocket.as_os_str().is_empty() {
         places.push(format!("memcached-unixsocket={}", memcached.unixsocket.display()));
     }
+    if config.metrics.port != 0 {
+        let bind = config.metrics.bind.join(",");
+        places.push(format!("metrics-port={} bind={bind}", config.metrics.port));
+    }
     notice!(
         "Ready to accept connections {} workers={} io={} databases={} keys={}",
         places.join(" "),

@@ -45,7 +45,7 @@ use crate::store::replication::{sync, tail};
 use crate::store::saving::{self, stop_on_signal};
 use crate::store::{Facts, Store, aof, freeing, random_id};
 use crate::workers::{Message, Workers};
-use crate::{bus, commands, following, loading};
+use crate::{bus, commands, following, http, loading};
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
@@ -174,11 +174,13 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let claim = aof::place::claim(&config, &facts.identity)?;
     let (node, bus) = open_cluster(&config)?.unzip();
     let (listeners, sockets) = listen::open(&config)?;
+    let http_listeners = http::open(&config)?;
     let open = (listeners, sockets, node);
     let (shared, threads) = start_workers(config, facts, access, tls, open)?;
     if let (Some(node), Some(bus)) = (&shared.cluster, bus) {
         bus::start(shared, node, bus).map_err(no_thread)?;
     }
+    http::start(shared, http_listeners).map_err(no_thread)?;
     shared.aof.hold(claim);
     let config = shared.config();
     let files = made_files(&config);
@@ -440,6 +442,7 @@ fn identity(config: &Config, run_id: &str) -> String {
         ("port", config.port),
         ("tls-port", config.tls.port),
         ("memcached-port", config.memcached.port),
+        ("metrics-port", config.metrics.port),
     ];
     for (name, port) in numbers.into_iter().filter(|(_, port)| *port != 0) {
         line += &format!(" {name}={port}");

@@ -85,6 +85,10 @@ impl Distribution {
         let mut all = Distribution::default();
         for range in 0..=DOUBLINGS {
             let used = histograms.clone().filter_map(|histogram| histogram.ranges[range].get());
+            let mut used = used.peekable();
+            if used.peek().is_none() {
+                continue;
+            }
             let mut sums = vec![0; STEPS as usize];
             for steps in used {
                 steps.iter().zip(&mut sums).for_each(|(step, sum)| *sum += step.value());
@@ -109,6 +113,15 @@ impl Distribution {
             }
         }
         0
+    }
+
+    /// How many were not above these bounds, each a power of two, in order.
+    pub fn within(&self, bounds: &[u64]) -> Vec<u64> {
+        let count = |bound: &u64| {
+            let within = self.steps.iter().filter(|(_, longest, _)| longest <= bound);
+            within.map(|(.., calls)| calls).sum()
+        };
+        bounds.iter().map(count).collect()
     }
 
     /// Pairs of a latency in us and the calls that took no longer; each doubles the one before,

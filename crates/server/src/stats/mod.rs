@@ -82,6 +82,8 @@ pub struct WorkerStats {
     /// Memory of the worker's interpreters while none of them runs.
     pub script_vm_bytes: Counter,
     pub function_vm_bytes: Counter,
+    /// Connections whose replies wait for the disk, or for replicas.
+    pub held_back: Counter,
     /// What clients of memcached's protocol have done, by `memcached::item::Count`.
     pub memcached: [Counter; COUNTS],
     /// Index of the command that ran last, or runs; `usize::MAX` before the first.
@@ -132,6 +134,7 @@ impl WorkerStats {
             evicted_clients: Counter::default(),
             script_vm_bytes: Counter::default(),
             function_vm_bytes: Counter::default(),
+            held_back: Counter::default(),
             memcached: Default::default(),
             last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),

@@ -1,6 +1,7 @@
-//! One link of a cluster's bus over TLS, without its socket: bytes in and out, on both sides.
+//! One link of a cluster's bus over TLS, or one client of HTTP, without its socket: bytes in and
+//! out, on both sides.
 //!
-//! Packets are few and small, so they are buffered by the library.
+//! What they say is little, so it is buffered by the library.
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -31,14 +32,18 @@ impl Contexts {
     }
 
     pub fn accepted(&self) -> Option<Peer> {
-        let connection = ServerConnection::new(Arc::clone(&self.server));
-        connection.ok().map(|connection| Peer::new(connection.into()))
+        Peer::of_client(Arc::clone(&self.server))
     }
 }
 
 pub struct Peer(Connection);
 
 impl Peer {
+    /// The side that a client of this server has connected to.
+    pub fn of_client(context: Arc<ServerConfig>) -> Option<Peer> {
+        ServerConnection::new(context).ok().map(|connection| Peer::new(connection.into()))
+    }
+
     fn new(mut connection: Connection) -> Peer {
         // Whoever sends looks after how much waits.
         connection.set_buffer_limit(None);

@@ -6,6 +6,7 @@
 //! (`fence`). The format of the files is `kvasir_persistence::aof`.
 
 pub mod demand;
+pub mod groups;
 pub mod late;
 pub mod output;
 pub mod place;
@@ -34,6 +35,7 @@ use kvasir_structures::log::Log;
 use crate::log::warning;
 use crate::store::Store;
 use demand::Demand;
+use groups::Groups;
 use late::Late;
 
 /// How long the end of the server waits for a rewrite to tidy up, which a busy disk makes long.
@@ -64,6 +66,7 @@ pub struct Aof {
     pub sleep_us: AtomicU64,
     pub late: Late,
     pub demand: Demand,
+    pub groups: Groups,
     /// While it is on. Whoever has both locks took this one first; to change files takes time.
     files: Mutex<Option<Files<RealDisk>>>,
     /// On the files, from the start of the server until they are loaded.
@@ -152,6 +155,7 @@ impl Aof {
             sleep_us: AtomicU64::new(0),
             late: Late::default(),
             demand: Demand::default(),
+            groups: Groups::default(),
             files: Mutex::default(),
             claim: Mutex::default(),
             seen: Mutex::default(),

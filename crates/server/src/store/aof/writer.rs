@@ -149,8 +149,12 @@ impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
         if sleep_us > 0 && self.writer.has_work() {
             std::thread::sleep(Duration::from_micros(sleep_us));
         }
+        let (since_ns, durable) = (clock::monotonic_ns(), self.writer.durable());
         let result = self.writer.step(&mut self.output, &turn);
+        let took_ns = clock::monotonic_ns() - since_ns;
         self.shared.aof.late.end();
+        let has_synced = self.writer.durable() > durable;
+        self.shared.aof.groups.note(*result.as_ref().unwrap_or(&0), has_synced.then_some(took_ns));
         self.shared.aof.written.store(self.writer.written(), Release);
         self.shared.aof.publish_durable(self.shared, self.writer.durable());
         self.shared.replication.wake_for(self.shared);

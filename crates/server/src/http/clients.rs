@@ -1,0 +1,243 @@
+//! Connections of HTTP: how many there may be, and how long each may take.
+//!
+//! Whoever comes when there are `CLIENTS_MAX` takes the place of the one that has been waited for
+//! longest, be it idle or slow: who is quick is always served.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use kvasir_reactor::{ConnectionId, Payload, Reactor, Socket};
+
+use crate::http::answer::Answer;
+use crate::http::request::{BODY_MAX, HEAD_MAX, Malformed, Method, Request};
+use crate::http::routes::Routes;
+use crate::net::tls::peer::Peer;
+use crate::state::shared::Shared;
+
+/// A Prometheus takes one, a browser up to six.
+const CLIENTS_MAX: usize = 64;
+/// For a request to come whole, from its first byte, or the connection's.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// Between two requests. Longer than scrapers pause.
+const IDLE_TIME: Duration = Duration::from_secs(90);
+/// For an answer to be taken.
+const SEND_TIME: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+pub struct Clients(HashMap<ConnectionId, Client>);
+
+struct Client {
+    tls: Option<Peer>,
+    /// Received, and not yet a whole request.
+    input: Vec<u8>,
+    stage: Stage,
+    since: Instant,
+    /// Nothing more will come.
+    has_ended: bool,
+    is_sending: bool,
+    /// To be sent behind what is being sent.
+    waiting: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The first request, or another that has begun, is on its way.
+    Reads,
+    Idle,
+    /// An answer is on its way, after which it may go on.
+    Answers {
+        is_kept: bool,
+    },
+}
+
+impl Client {
+    fn new(tls: Option<Peer>) -> Client {
+        Client {
+            tls,
+            input: Vec::new(),
+            stage: Stage::Reads,
+            since: Instant::now(),
+            has_ended: false,
+            is_sending: false,
+            waiting: Vec::new(),
+        }
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        (self.stage, self.since) = (stage, Instant::now());
+    }
+
+    fn time_max(&self) -> Duration {
+        match self.stage {
+            Stage::Reads => REQUEST_TIME,
+            Stage::Idle => IDLE_TIME,
+            Stage::Answers { .. } => SEND_TIME,
+        }
+    }
+
+    /// What it says, out of what has come.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        match &mut self.tls {
+            Some(tls) => tls.receive(bytes, &mut self.input).is_ok(),
+            None => {
+                self.input.extend_from_slice(bytes);
+                true
+            }
+        }
+    }
+
+    fn send(&mut self, reactor: &mut Reactor, id: ConnectionId, bytes: Vec<u8>) {
+        let bytes = match &mut self.tls {
+            Some(tls) => {
+                // Behind an error only the alert is left to say.
+                let _ = tls.say(&bytes);
+                tls.take_records()
+            }
+            None => bytes,
+        };
+        self.waiting.extend(bytes);
+        self.send_waiting(reactor, id);
+    }
+
+    /// A connection has one payload on its way at a time.
+    fn send_waiting(&mut self, reactor: &mut Reactor, id: ConnectionId) {
+        if !self.is_sending && !self.waiting.is_empty() {
+            self.is_sending = true;
+            let bytes = std::mem::take(&mut self.waiting);
+            reactor.send(id, Payload { bytes, shared: Vec::new() });
+        }
+    }
+
+    fn answer(
+        &mut self,
+        reactor: &mut Reactor,
+        id: ConnectionId,
+        answer: &Answer,
+        (method, is_kept): (Method, bool),
+    ) {
+        self.enter(Stage::Answers { is_kept });
+        self.send(reactor, id, answer.bytes(method != Method::Head, is_kept));
+    }
+}
+
+impl Clients {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn accept(&mut self, reactor: &mut Reactor, socket: Socket, shared: &Shared) {
+        let tls = match shared.config().tls.metrics {
+            false => None,
+            true => match shared.tls.context().and_then(Peer::of_client) {
+                Some(peer) => Some(peer),
+                None => return,
+            },
+        };
+        if self.0.len() >= CLIENTS_MAX {
+            self.make_room(reactor);
+        }
+        let _ = socket.set_nodelay();
+        self.0.insert(reactor.register(socket), Client::new(tls));
+    }
+
+    /// Closes the one that has been waited for longest.
+    fn make_room(&mut self, reactor: &mut Reactor) {
+        let oldest = self.0.iter().min_by_key(|(_, client)| client.since).map(|(id, _)| *id);
+        if let Some(id) = oldest {
+            self.close(reactor, id);
+        }
+    }
+
+    pub fn received(
+        &mut self,
+        reactor: &mut Reactor,
+        id: ConnectionId,
+        bytes: &[u8],
+        routes: &mut Routes,
+    ) {
+        let Some(client) = self.0.get_mut(&id) else { return };
+        let is_sound = client.take(bytes);
+        // The handshake, or why it fails.
+        client.send(reactor, id, Vec::new());
+        if !is_sound || client.input.len() > HEAD_MAX + BODY_MAX {
+            return self.close_after_alert(reactor, id);
+        }
+        if client.stage == Stage::Idle {
+            client.enter(Stage::Reads);
+        }
+        self.serve(reactor, id, routes);
+    }
+
+    fn close_after_alert(&mut self, reactor: &mut Reactor, id: ConnectionId) {
+        match self.0.get_mut(&id) {
+            Some(client) if client.is_sending => client.enter(Stage::Answers { is_kept: false }),
+            _ => self.close(reactor, id),
+        }
+    }
+
+    /// Answers the next request, if it has come and none is being answered.
+    fn serve(&mut self, reactor: &mut Reactor, id: ConnectionId, routes: &mut Routes) {
+        let Some(client) = self.0.get_mut(&id) else { return };
+        if client.stage != Stage::Reads {
+            return;
+        }
+        match Request::parse(&client.input) {
+            Ok(Some((request, len))) => {
+                client.input.drain(..len);
+                let answer = routes.answer(&request);
+                client.answer(reactor, id, &answer, (request.method, request.is_kept));
+            }
+            Ok(None) if client.has_ended => self.close(reactor, id),
+            Ok(None) => {}
+            Err(Malformed(status)) => {
+                client.answer(reactor, id, &Answer::refusal(status), (Method::Get, false));
+            }
+        }
+    }
+
+    /// Nothing more will come. What is being answered is still sent.
+    pub fn ended(&mut self, reactor: &mut Reactor, id: ConnectionId) {
+        let Some(client) = self.0.get_mut(&id) else { return };
+        client.has_ended = true;
+        if !matches!(client.stage, Stage::Answers { .. }) {
+            self.close(reactor, id);
+        }
+    }
+
+    pub fn sent(
+        &mut self,
+        reactor: &mut Reactor,
+        id: ConnectionId,
+        is_sent: bool,
+        routes: &mut Routes,
+    ) {
+        let Some(client) = self.0.get_mut(&id) else { return };
+        client.is_sending = false;
+        client.send_waiting(reactor, id);
+        match client.stage {
+            _ if !is_sent => self.close(reactor, id),
+            Stage::Answers { .. } if client.is_sending => {}
+            Stage::Answers { is_kept: true } => {
+                client.enter(if client.input.is_empty() { Stage::Idle } else { Stage::Reads });
+                match client.has_ended && client.input.is_empty() {
+                    true => self.close(reactor, id),
+                    false => self.serve(reactor, id, routes),
+                }
+            }
+            Stage::Answers { is_kept: false } => self.close(reactor, id),
+            Stage::Reads | Stage::Idle => {}
+        }
+    }
+
+    pub fn close_late(&mut self, reactor: &mut Reactor) {
+        let is_late = |client: &Client| client.since.elapsed() >= client.time_max();
+        let late: Vec<_> =
+            self.0.iter().filter(|(_, client)| is_late(client)).map(|(id, _)| *id).collect();
+        late.into_iter().for_each(|id| self.close(reactor, id));
+    }
+
+    fn close(&mut self, reactor: &mut Reactor, id: ConnectionId) {
+        self.0.remove(&id);
+        reactor.close(id);
+    }
+}

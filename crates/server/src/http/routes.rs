@@ -1,0 +1,92 @@
+//! What is answered to which path.
+
+use std::time::{Duration, Instant};
+
+use crate::http::answer::Answer;
+use crate::http::request::{Method, Request};
+use crate::info::census::Census;
+use crate::metrics;
+use crate::metrics::page::Format;
+use crate::state::shared::Shared;
+use crate::store::replication::upstream::Stage;
+
+/// A page of metrics is shown for so long: however many ask, it is not made more often.
+const PAGE_LIFE: Duration = Duration::from_millis(100);
+
+const NO_CONSOLE: &str = "\
+Kvasir is here, but this program was built without its console.
+
+    cargo xtask console     builds its page; then build the server again.
+
+/metrics  figures, for Prometheus
+/healthz  whether the server lives
+/readyz   whether its data is loaded and, of a replica, its link is up
+";
+
+pub struct Routes {
+    shared: &'static Shared,
+    census: &'static Census,
+    scrapes: metrics::Scrapes,
+    /// By format.
+    pages: [Option<(Instant, Vec<u8>)>; 2],
+}
+
+impl Routes {
+    pub fn new(shared: &'static Shared, census: &'static Census) -> Routes {
+        Routes { shared, census, scrapes: metrics::Scrapes::default(), pages: [None, None] }
+    }
+
+    pub fn answer(&mut self, request: &Request) -> Answer {
+        let is_look = matches!(request.method, Method::Get | Method::Head);
+        match &request.path[..] {
+            "/" | "/metrics" | "/healthz" | "/readyz" if !is_look => {
+                Answer::refusal(405).with("Allow", "GET, HEAD")
+            }
+            "/" => Answer::text(200, NO_CONSOLE),
+            "/metrics" => self.metrics(request),
+            "/healthz" => Answer::text(200, "ok\n"),
+            "/readyz" => match self.what_is_missing() {
+                None => Answer::text(200, "ok\n"),
+                Some(what) => Answer::text(503, format!("{what}\n")),
+            },
+            _ => Answer::refusal(404),
+        }
+    }
+
+    /// Why clients had better go elsewhere.
+    fn what_is_missing(&self) -> Option<&'static str> {
+        let upstream = &self.shared.replication.upstream;
+        if self.shared.saving.loading.is_under_way() {
+            Some("data is loaded")
+        } else if upstream.is_replica() && upstream.stage() != Stage::Online {
+            Some("there is no link to the primary")
+        } else {
+            None
+        }
+    }
+
+    fn metrics(&mut self, request: &Request) -> Answer {
+        if !self.is_admitted(request) {
+            return Answer::refusal(401)
+                .with("WWW-Authenticate", "Basic realm=\"metrics\", charset=\"UTF-8\"");
+        }
+        let format = Format::of(request.text("accept").unwrap_or_default());
+        let kept = &mut self.pages[format as usize];
+        let page = match kept {
+            Some((made, page)) if made.elapsed() < PAGE_LIFE => page.clone(),
+            _ => {
+                let page = metrics::page(self.shared, self.census, &mut self.scrapes, format);
+                kept.insert((Instant::now(), page)).1.clone()
+            }
+        };
+        Answer::new(200, format.kind(), page)
+    }
+
+    fn is_admitted(&self, request: &Request) -> bool {
+        let user = &self.shared.config().metrics.user;
+        user.is_empty()
+            || request.credentials().is_some_and(|(name, password)| {
+                name == *user && self.shared.acl.authenticate(&name, &password).is_some()
+            })
+    }
+}
