@@ -86,7 +86,8 @@ static double fraction(void) { return (double)(draw() >> 11) / 9007199254740992.
 /* FNV-1a of a number's bytes: YCSB spreads its keys by it. */
 static uint64_t fnv(uint64_t number) {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (int byte = 0; byte < 8; byte++, number >>= 8) hash = (hash ^ (number & 255)) * 0x100000001b3u;
+    for (int byte = 0; byte < 8; byte++, number >>= 8)
+        hash = (hash ^ (number & 255)) * 0x100000001b3u;
     return hash;
 }
 
@@ -161,7 +162,8 @@ static uint16_t crc16(const char *data, size_t size) {
     uint16_t crc = 0;
     for (size_t at = 0; at < size; at++) {
         crc ^= (uint16_t)((uint8_t)data[at] << 8);
-        for (int bit = 0; bit < 8; bit++) crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
     }
     return crc;
 }
@@ -177,7 +179,9 @@ static size_t name_of(const struct client *client, char *name) {
 }
 
 /* The order of the index: by a hash of the key, as the Redis binding of YCSB has it. */
-static double score_of(const char *name, size_t size) { return (double)crc16(name, size) * 65536 + (double)(size ? (unsigned char)name[size - 1] : 0); }
+static double score_of(const char *name, size_t size) {
+    return (double)crc16(name, size) * 256 + (double)(unsigned char)name[size - 1];
+}
 
 static void write_hset(struct client *client, const char *name, size_t size, int first, int count) {
     append_words(&client->out, 2 + 2 * count);
@@ -200,7 +204,8 @@ static void write_index(struct client *client, const char *name, size_t size) {
     char score[32];
     int length = sprintf(score, "%.0f", score_of(name, size));
     append_words(&client->out, client->kind == SCAN ? 7 : 4);
-    append_word(&client->out, client->kind == SCAN ? "ZRANGEBYSCORE" : "ZADD", client->kind == SCAN ? 13 : 4);
+    const char *command = client->kind == SCAN ? "ZRANGEBYSCORE" : "ZADD";
+    append_word(&client->out, command, strlen(command));
     append_word(&client->out, INDEX, sizeof INDEX - 1);
     append_word(&client->out, score, (size_t)length);
     if (client->kind != SCAN) {
@@ -210,7 +215,8 @@ static void write_index(struct client *client, const char *name, size_t size) {
     append_word(&client->out, "+inf", 4);
     append_word(&client->out, "LIMIT", 5);
     append_word(&client->out, "0", 1);
-    append_word(&client->out, score, (size_t)sprintf(score, "%llu", 1 + (unsigned long long)(draw() % (uint64_t)opt.scan_max)));
+    unsigned long long most = 1 + draw() % (uint64_t)opt.scan_max;
+    append_word(&client->out, score, (size_t)sprintf(score, "%llu", most));
 }
 
 /* Writes what the operation asks next; false when it is over. */
@@ -285,7 +291,8 @@ static size_t end_of_reply(struct client *client, size_t at, int level) {
     switch (*line) {
     case '-':
         errors++;
-        if (!first_error[0]) snprintf(first_error, sizeof first_error, "%.*s", (int)(end - line - 1), line);
+        if (!first_error[0])
+            snprintf(first_error, sizeof first_error, "%.*s", (int)(end - line - 1), line);
         return next;
     case '$':
         if (count < 0) return next;
@@ -317,15 +324,17 @@ static double middle_of(int bucket) {
 }
 
 static void record(int kind, uint64_t ns) {
-    seen[kind].count += (uint64_t)(kind == GET || kind == SET ? opt.pipeline : 1);
-    seen[kind].sum_ns += (double)ns * (kind == GET || kind == SET ? opt.pipeline : 1);
-    seen[kind].bucket[bucket_of(ns)] += (uint64_t)(kind == GET || kind == SET ? opt.pipeline : 1);
+    uint64_t calls = kind == GET || kind == SET ? (uint64_t)opt.pipeline : 1;
+    seen[kind].count += calls;
+    seen[kind].sum_ns += (double)ns * (double)calls;
+    seen[kind].bucket[bucket_of(ns)] += calls;
     if (ns > seen[kind].max_ns) seen[kind].max_ns = ns;
 }
 
 static void push(struct client *client) {
     while (client->sent < client->out.size) {
-        ssize_t size = write(client->socket[client->node], client->out.data + client->sent, client->out.size - client->sent);
+        ssize_t size = write(client->socket[client->node], client->out.data + client->sent,
+                             client->out.size - client->sent);
         if (size < 0 && errno == EINTR) continue;
         if (size < 0) die("the server does not take a request");
         client->sent += (size_t)size;
@@ -415,7 +424,8 @@ static struct client *connect_all(int queue) {
  * many operations were due and not begun, which only an open loop has. */
 static uint64_t run(struct client *clients, int queue, double seconds, uint64_t requests) {
     struct epoll_event events[256];
-    uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9), patience = end + (end - start);
+    uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
+    uint64_t patience = end + (end - start);
     uint64_t due = 0, started = 0, before = finished, begun_before = begun;
     double gap = opt.rate > 0 ? 1e9 / opt.rate : 0;
     struct client **idle = calloc((size_t)opt.clients, sizeof *idle);
@@ -426,11 +436,13 @@ static uint64_t run(struct client *clients, int queue, double seconds, uint64_t 
         int is_over = requests ? started >= requests : now >= end;
         if (gap > 0) due = (uint64_t)((double)((now < end ? now : end) - start) / gap);
         while (idle_count > 0 && (gap > 0 ? started < due : !is_over)) {
-            begin(idle[--idle_count], gap > 0 ? start + (uint64_t)((double)started * gap) : now_ns());
+            uint64_t due_ns = gap > 0 ? start + (uint64_t)((double)started * gap) : now_ns();
+            begin(idle[--idle_count], due_ns);
             started++;
             is_over = requests ? started >= requests : is_over;
         }
-        if (is_over && finished - before == begun - begun_before && (gap == 0 || started >= due)) break;
+        int is_quiet = finished - before == begun - begun_before;
+        if (is_over && is_quiet && (gap == 0 || started >= due)) break;
         if (gap > 0 && now > patience) break;
         int wait_ms = gap > 0 && !is_over ? 0 : 1;
         int count = epoll_wait(queue, events, 256, wait_ms);
@@ -453,20 +465,28 @@ static double quantile_us(int kind, double q) {
 static void report(double took_s, uint64_t left) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    double cpu = (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec + 1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec);
+    cpu += 1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     uint64_t all = 0;
     for (int kind = 0; kind < KINDS; kind++) all += seen[kind].count;
-    for (char *at = first_error; *at; at++) if (*at == '"' || *at == '\\' || *at < ' ') *at = '\'';
-    printf("{\"seconds\": %.6f, \"operations\": %llu, \"ops_s\": %.3f, \"errors\": %llu, \"first_error\": \"%s\", "
-           "\"unsent\": %llu, \"load_cpu_s\": %.4f, \"by_kind\": {", took_s, (unsigned long long)all,
-           (double)all / took_s, (unsigned long long)errors, first_error, (unsigned long long)left, cpu);
+    for (char *at = first_error; *at; at++)
+        if (*at == '"' || *at == '\\' || *at < ' ') *at = '\'';
+    printf("{\"seconds\": %.6f, \"operations\": %llu, \"ops_s\": %.3f, ", took_s,
+           (unsigned long long)all, (double)all / took_s);
+    printf("\"errors\": %llu, \"first_error\": \"%s\", ", (unsigned long long)errors, first_error);
+    printf("\"unsent\": %llu, \"load_cpu_s\": %.4f, ", (unsigned long long)left, cpu);
+    printf("\"by_kind\": {");
     const char *comma = "";
     for (int kind = 0; kind < KINDS; kind++) {
         if (!seen[kind].count) continue;
-        printf("%s\"%s\": {\"count\": %llu, \"mean_us\": %.3f, \"p50_us\": %.3f, \"p95_us\": %.3f, \"p99_us\": %.3f, "
-               "\"p999_us\": %.3f, \"max_us\": %.3f}", comma, KIND[kind], (unsigned long long)seen[kind].count,
-               seen[kind].sum_ns / 1e3 / (double)seen[kind].count, quantile_us(kind, 0.5), quantile_us(kind, 0.95),
-               quantile_us(kind, 0.99), quantile_us(kind, 0.999), (double)seen[kind].max_ns / 1e3);
+        double count = (double)seen[kind].count;
+        printf("%s\"%s\": {\"count\": %.0f, ", comma, KIND[kind], count);
+        printf("\"mean_us\": %.3f, ", seen[kind].sum_ns / 1e3 / count);
+        printf("\"p50_us\": %.3f, ", quantile_us(kind, 0.5));
+        printf("\"p95_us\": %.3f, ", quantile_us(kind, 0.95));
+        printf("\"p99_us\": %.3f, ", quantile_us(kind, 0.99));
+        printf("\"p999_us\": %.3f, ", quantile_us(kind, 0.999));
+        printf("\"max_us\": %.3f}", (double)seen[kind].max_ns / 1e3);
         comma = ", ";
     }
     printf("}}\n");
@@ -486,8 +506,10 @@ static void read_values(const char *path) {
 /* `7001:0-5460`, or a port alone. */
 static void add_node(const char *text) {
     int first = 0, last = SLOTS - 1;
-    if (nodes == NODES_MAX || sscanf(text, "%d:%d-%d", &port_of[nodes], &first, &last) < 1) die("--node");
-    for (int slot = first; slot <= last && slot < SLOTS; slot++) node_of_slot[slot] = (uint8_t)nodes;
+    int count = sscanf(text, "%d:%d-%d", &port_of[nodes % NODES_MAX], &first, &last);
+    if (nodes == NODES_MAX || count < 1 || first < 0) die("--node");
+    for (int slot = first; slot <= last && slot < SLOTS; slot++)
+        node_of_slot[slot] = (uint8_t)nodes;
     nodes++;
 }
 
@@ -526,10 +548,14 @@ static void parse(int count, char **words) {
         else if (!strcmp(name, "--values")) read_values(value);
         else if (!strcmp(name, "--load")) opt.load = atoi(value);
         else if (!strcmp(name, "--distribution")) {
-            opt.distribution = !strcmp(value, "zipfian") ? ZIPFIAN : !strcmp(value, "latest") ? LATEST : !strcmp(value, "sequential") ? SEQUENTIAL : UNIFORM;
+            static const char *known[] = {"uniform", "zipfian", "latest", "sequential"};
+            while (opt.distribution < 4 && strcmp(known[opt.distribution], value))
+                opt.distribution++;
+            if (opt.distribution == 4) die("--distribution");
         } else die(name);
     }
-    if (!nodes || opt.clients < 1 || opt.records < 1 || opt.pipeline < 1 || opt.fields < 1 || opt.scan_max < 1) die("options");
+    if (!nodes || opt.clients < 1 || opt.records < 1 || opt.pipeline < 1) die("options");
+    if (opt.fields < 1 || opt.field_size < 0 || opt.scan_max < 1) die("options");
 }
 
 int main(int count, char **words) {
