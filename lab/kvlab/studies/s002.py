@@ -19,16 +19,16 @@ LOAD = "50 connections"
 
 def cells(quick, seed):
     found = []
-    size = ["--keys", 1_000_000, "--seconds", 1] if quick else ["--seconds", 20]
-    for run in range(1, (2 if quick else 3) + 1):
+    size = ["--keys", 1_000_000, "--seconds", 0.5] if quick else ["--seconds", 20]
+    for run in range(1, (1 if quick else 3) + 1):
         for server in PEERS:
             ways = len(WAYS) + (len(RING) if server == "kvasir" else 0)
             for call in (CALLS[:1] if quick else CALLS):
                 found.append(bench.cell("002", "aof", "aof", server, run,
-                                        ways * (4 if quick else 30), "--only",
+                                        ways * (13 if quick else 60), "--only",
                                         f"{call}, {LOAD}", *size))
             if run == 1:
-                found.append(bench.cell("002", "calls", "aof", server, run, ways * 10, "--only",
+                found.append(bench.cell("002", "calls", "aof", server, run, ways * 3, "--only",
                                         "system calls", *size))
     found.append(correctness_cell(quick))
     return found
