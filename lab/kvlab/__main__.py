@@ -3,7 +3,7 @@
 import argparse
 import hashlib
 import json
-import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -154,6 +154,6 @@ def main(words) -> int:
 
 
 if __name__ == "__main__":
-    # What this process starts ends with it, also when it is killed by a closed terminal.
-    os.environ.setdefault("LC_ALL", "C.UTF-8")
+    # Who is told to end leaves a report and the machine as they were.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from kvlab.cells import Cell
-from kvlab.machine import HOME, ROOT, Missing, cores, load_core, tool
+from kvlab.machine import HOME, ROOT, Missing, bound_to_us, cores, load_core, tool
 
 
 def run(context, scenario, server, *options, timeout_s=1800) -> list[dict]:
@@ -30,19 +30,20 @@ def run(context, scenario, server, *options, timeout_s=1800) -> list[dict]:
 
 def finish(command, timeout_s) -> str:
     """What it printed; its servers end with it."""
+    command = [*bound_to_us(), *command]
     process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, start_new_session=True)
     try:
         text, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise Missing(f"{' '.join(command[1:5])} did not end within {timeout_s} s") from None
+        raise Missing(f"{' '.join(command[4:8])} did not end within {timeout_s} s") from None
     finally:
         # Also when the lab itself is interrupted.
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if process.returncode:
-        raise Missing(f"{' '.join(command[1:5])} failed: {last_words(text)}")
+        raise Missing(f"{' '.join(command[4:8])} failed: {last_words(text)}")
     return text
 
 

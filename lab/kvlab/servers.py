@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from kvlab.machine import HOME, Kind, Missing, tool
+from kvlab.machine import HOME, Kind, Missing, bound_to_us, tool
 
 START_S = 30
 SLOTS = 16384
@@ -81,7 +81,7 @@ class Server:
         self.dir = Path(tempfile.mkdtemp(prefix=f"{kind.name}-", dir=HOME))
         self.log = self.dir / "log"
         cores = ",".join(str(core) for core in cores)
-        command = [tool("taskset"), "--cpu-list", cores, str(kind.program)]
+        command = [*bound_to_us(), tool("taskset"), "--cpu-list", cores, str(kind.program)]
         command += [str(word) for word in self.words(workers, options)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, cwd=self.dir, stdout=log, stderr=log)

@@ -11,8 +11,7 @@ from kvlab.machine import Missing, server_cores, tool
 from kvlab.servers import Server
 from kvlab.stats import ratio
 from kvlab.studies.common import (
-    DIFFERS, HOLDS, NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Text, by_server, judged,
-    show,
+    DIFFERS, HOLDS, NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Text, by_server, show,
 )
 
 REQUESTS = 5_000
