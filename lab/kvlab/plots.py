@@ -1,8 +1,8 @@
 """Plots as SVG: readable in print, on a phone, and by who sees few colours.
 
 Colours are those of Okabe and Ito; each server also has a marker, a line style and a hatch of its
-own, so that nothing depends on colour. Figures are narrow: at 440 px they need no more than what a
-phone has, and a page shows two or three beside each other.
+own, so that nothing depends on colour. Figures are narrow, so that letters on a phone are not
+smaller than 9 px, and a page shows two or three beside each other.
 """
 
 import io
@@ -27,11 +27,11 @@ OTHERS = [("#E69F00", "P", "-", "||"), ("#56B4E9", "X", "--", "--"), ("#009E73",
 
 plt.rcParams.update({
     "svg.fonttype": "path", "svg.hashsalt": "kvasir", "font.size": 9, "axes.titlesize": 10,
-    "axes.grid": True, "grid.color": "#dddddd", "axes.axisbelow": True, "legend.fontsize": 8,
+    "axes.grid": True, "grid.color": "#dddddd", "axes.axisbelow": True, "legend.fontsize": 8.5,
     "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False,
     "lines.linewidth": 1.4, "lines.markersize": 4, "hatch.linewidth": 0.5,
 })
-SIZE = (4.6, 3.3)
+SIZE = (3.9, 2.9)
 
 
 def look(name, at=0):
@@ -83,6 +83,7 @@ def lines(series, x_label, y_label, log_x=False, log_y=False, bands=None, zero=T
 def set_axes(axes, x_label, y_label, log_x, log_y, zero):
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if log_x:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -62,7 +62,7 @@ def fit(counts, rates, confidence=0.95, draws=DRAWS, seed=SEED) -> Fit:
     """Least squares with all parameters at least 0; several rates at one count are welcome."""
     counts, rates = np.asarray(counts, dtype=float), np.asarray(rates, dtype=float)
     if len(np.unique(counts)) < POINTS_MIN:
-        raise ValueError(f"three parameters need at least {POINTS_MIN} numbers of clients")
+        raise ValueError(f"three parameters need at least {POINTS_MIN} different N")
     best = solve(counts, rates)
     residuals = rates - throughput(counts, *best)
     total = float(((rates - rates.mean()) ** 2).sum())

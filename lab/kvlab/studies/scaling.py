@@ -25,6 +25,10 @@ def worker_counts():
     return sorted({*counts, most})
 
 
+def named(workers):
+    return "1 worker" if workers == 1 else f"{workers} workers"
+
+
 def cells(quick, seed):
     found = []
     for run in range(1, (2 if quick else 5) + 1):
@@ -49,14 +53,14 @@ def cell(server, workers, run, quick, seed):
             for pipeline in PIPELINES:
                 figures = load.measured(one, seconds, pipeline=pipeline, warmup=seconds / 4,
                                         **usual)
-                found.append({"server": server, "case": f"{workers} workers, pipeline {pipeline}",
+                found.append({"server": server, "case": f"{named(workers)}, pipeline {pipeline}",
                               "kind": "closed", "workers": workers, "pipeline": pipeline,
                               **figures})
             top = found[0]["ops_s"]
             for share in SHARES:
                 rate = round(share * top)
                 figures = load.measured(one, seconds, rate=rate, warmup=seconds / 4, **usual)
-                found.append({"server": server, "case": f"{workers} workers, rate {share}",
+                found.append({"server": server, "case": f"{named(workers)}, rate {share}",
                               "kind": "open", "workers": workers, "share": share, "rate": rate,
                               **figures})
         return found
@@ -103,8 +107,8 @@ def law(runs):
                      "peak at workers": show(fit.peak_at, 1)})
     if not rows:
         counts = sorted(set(frame["workers"].astype(int)))
-        return Text(f"The Universal Scalability Law over workers is not fitted: {why}, and there "
-                    f"are {counts} of workers here.")
+        return Text(f"The Universal Scalability Law over workers is not fitted: {why}, and the "
+                    f"numbers of workers here are {' and '.join(map(str, counts))}.")
     return Table("The Universal Scalability Law over workers", pd.DataFrame(rows))
 
 
@@ -125,8 +129,7 @@ def plots_of_open(runs):
                 if len(by):
                     series[server] = {"label": NAMES[server], "x": list(rates), "y": list(by)}
             if series:
-                one = "1 worker" if workers == 1 else f"{workers} workers"
-                found.append(Plot(f"Open loop, {one}: {title} of latency",
+                found.append(Plot(f"Open loop, {named(workers)}: {title} of latency",
                                   plots.lines(series, "operations/s that were due", "ms",
                                               log_y=True, zero=False),
                                   "Counted from the time that an operation was due."))
@@ -135,7 +138,7 @@ def plots_of_open(runs):
 
 def claims(runs):
     def best(server, workers, pipeline):
-        return runs.median("workers", server, f"{workers} workers, pipeline {pipeline}", "ops_s")
+        return runs.median("workers", server, f"{named(workers)}, pipeline {pipeline}", "ops_s")
 
     found, most = [], worker_counts()[-1]
     gains = {server: {pipeline: ratio(best(server, most, pipeline), best(server, 1, pipeline))
