@@ -46,8 +46,12 @@ def parse(words):
 def plan(options):
     names = list(STUDIES) if options.study == "all" else [options.study]
     cells = [cell for name in names for cell in STUDIES[name].cells(options.quick, options.seed)]
-    # The first run of everything before the second of anything: a page made early lacks little.
-    cells.sort(key=lambda cell: int(cell.id.rsplit("/", 1)[1]))
+    # A page that is made early lacks little: first one run of everything, then the replicates
+    # of the design, without which it has no error term, then the other runs.
+    run = [int(cell.id.rsplit("/", 1)[1]) for cell in cells]
+    turn = [1 if cell.part == "design" else 0 if run == 1 else 2 for cell, run in zip(cells, run)]
+    order = sorted(range(len(cells)), key=lambda at: (turn[at], run[at]))
+    cells = [cells[at] for at in order]
     return names, [cell for cell in cells if options.only in cell.id]
 
 
