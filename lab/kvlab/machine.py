@@ -71,9 +71,15 @@ def describe(kvasir: Path, kinds) -> dict:
     }
 
 
-def version(program: Path) -> str:
+def version(label: str, program: Path) -> str:
     text = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
-    found = re.search(r"\d+\.\d+(\.\d+)?", text)
+    return version_in(label, text)
+
+
+def version_in(label: str, text: str) -> str:
+    """In the line of its own name, where it also has one that tools read."""
+    lines = [line for line in text.splitlines() if line.startswith(label)] or [text]
+    found = re.search(r"\d+\.\d+(\.\d+)?", lines[0])
     return found.group(0) if found else "of unknown version"
 
 
@@ -99,7 +105,7 @@ def find_kinds(kvasir: Path) -> dict[str, Kind]:
         "memcached": ("memcached", Path(shutil.which("memcached") or "/usr/bin/memcached")),
     }
     return {
-        name: Kind(name, f"{label} {version(program)}", program)
+        name: Kind(name, f"{label} {version(label, program)}", program)
         for name, (label, program) in places.items()
         if program and program.is_file()
     }

@@ -9,7 +9,7 @@ import pytest
 from kvlab import load, page, plots
 from kvlab.__main__ import Pace, main, parse, plan
 from kvlab.cells import Cell, Context, Store, run_cell
-from kvlab.machine import HOME, ROOT, Missing
+from kvlab.machine import HOME, ROOT, Missing, version_in
 from kvlab.studies import STUDIES, s001, s003
 from kvlab.studies.common import HOLDS, Runs, show, show_spread
 
@@ -37,6 +37,14 @@ def test_the_table_of_strace_is_read():
     assert s001.parse_strace(text) == {"read": 10, "epoll_wait": 150}
     with pytest.raises(Missing):
         s001.parse_strace("")
+
+
+def test_a_server_s_own_version_is_named():
+    text = "Redis server v=7.2.4 sha=0 build=kvasir-0.1.0\nKvasir server v=0.1.0\n"
+    assert version_in("Kvasir", text) == "0.1.0"
+    assert version_in("Redis", "Redis server v=7.0.15 sha=0") == "7.0.15"
+    assert version_in("memcached", "memcached 1.6.18") == "1.6.18"
+    assert version_in("Odd", "") == "of unknown version"
 
 
 @pytest.fixture

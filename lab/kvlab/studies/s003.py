@@ -12,7 +12,7 @@ from kvlab.servers import Group, Server
 from kvlab.stats import median_interval, spread
 from kvlab.studies.common import (
     DIFFERS, HOLDS, NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Table, Text, by_server,
-    judged, percent, show,
+    judged, percent, show, show_spread,
 )
 
 GENERATORS = {"D": "AB", "E": "AC", "F": "BC"}
@@ -165,6 +165,7 @@ def report(lines, papers):
                        "a second: the spread is wide."),
         *plots_of_threads(runs, fits),
         table_of_fits(fits, runs),
+        table_of_latencies(runs),
         by_server(runs, "threads", "resident_mb", "Memory over threads, MB resident", 0,
                   cases=["1", "25", "50", "75", "100"], first="threads"),
         by_server(runs, "threads", "cpu_percent", "Server CPU over threads, % of one core", 0,
@@ -228,6 +229,22 @@ def plots_of_threads(runs, fits):
         found.append(Plot(f"{title} over threads",
                           plots.lines(series_of(runs, "threads", metric), "threads", unit)))
     return found
+
+
+def table_of_latencies(runs, threads="50"):
+    """By operation: mean and the slowest of a hundred."""
+    servers = runs.servers("threads")
+    if not servers:
+        return None
+    rows = []
+    for kind in ("read", "update", "insert", "scan"):
+        for metric, what in (("mean_us", "mean"), ("p99_us", "99th percentile")):
+            row = {"operation": f"{kind}, {what}"}
+            for server in servers:
+                values = runs.values("threads", server, threads, f"{kind}_{metric}")
+                row[NAMES[server]] = show_spread(values, 0)
+            rows.append(row)
+    return Table(f"Latency by operation at {threads} threads, µs", pd.DataFrame(rows))
 
 
 def plots_of_workloads(runs):
