@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use kvasir_harness::kvasir::{self, BACKENDS};
 use kvasir_harness::oracle::{self, Oracle};
 use kvasir_harness::workspace::{
-    cargo, command, host_triple, nightly_cargo, output, run, target_dir,
+    cargo, command, host_triple, nightly_cargo, output, root, run, target_dir,
 };
 use kvasir_torture::fuzz_diff::Peer;
 use kvasir_torture::{
@@ -133,6 +133,7 @@ static STEPS: &[Step] = &[
     Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
     Step { name: "abuse", about: "bad clients do no harm to good ones", run: mistreat },
     Step { name: "programs", about: "real clients, queues, limiters and locks", run: real },
+    Step { name: "lab", about: "the lab's statistics, against known answers", run: lab },
     Step { name: "missing", about: "every data command of the peers is there", run: missing::main },
 ];
 
@@ -345,6 +346,11 @@ fn mistreat() -> Result<()> {
 fn real() -> Result<()> {
     run(&mut cargo(&["test", "-p", "kvasir-client", "--features", "redis-aio"]))?;
     BACKENDS.iter().try_for_each(|backend| programs::programs(backend))
+}
+
+/// It measures nothing: its load is only compiled.
+fn lab() -> Result<()> {
+    run(command(root().join("lab/run")).arg("test"))
 }
 
 /// A check that cannot fail proves nothing: with a fault planted it has to say so.

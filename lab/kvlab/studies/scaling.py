@@ -1,0 +1,164 @@
+"""Scaling inside one server: workers from one to all cores, closed loop and open loop."""
+
+import pandas as pd
+
+from kvlab import load, plots, usl
+from kvlab.cells import Cell
+from kvlab.machine import cores, server_cores
+from kvlab.servers import Server
+from kvlab.stats import ratio
+from kvlab.studies.common import (
+    NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Table, Text, by_server, judged, show,
+)
+
+CLIENTS = 50
+PIPELINES = [1, 16]
+SHARES = [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]
+"""Of what the closed loop reached: the rates of the open loop."""
+USUAL = {"mix": "get=50,set=50", "field_size": 64, "distribution": "uniform"}
+
+
+def worker_counts():
+    """All up to 8, then doubling, and the machine's cores."""
+    most = len(cores())
+    counts = [count for count in range(1, most + 1) if count <= 8 or count & (count - 1) == 0]
+    return sorted({*counts, most})
+
+
+def named(workers):
+    return "1 worker" if workers == 1 else f"{workers} workers"
+
+
+def cells(quick, seed):
+    found = []
+    for run in range(1, (2 if quick else 5) + 1):
+        for workers in worker_counts():
+            for server in PEERS:
+                found.append(cell(server, workers, run, quick, seed + run))
+    return found
+
+
+def cell(server, workers, run, quick, seed):
+    seconds = 0.7 if quick else 15
+    records = 100_000 if quick else 1_000_000
+    options = {"clients": CLIENTS, "records": records, "seconds": seconds, **USUAL,
+               "generator": load.GENERATOR}
+
+    def measure(context):
+        found = []
+        usual = {"clients": CLIENTS, "records": records, "seed": seed, **USUAL}
+        with Server(context.kind(server), server_cores(workers), workers=workers) as one:
+            load.run(one, clients=1, records=records, requests=-(-records // 100), pipeline=100,
+                     mix="set=1", distribution="sequential", field_size=64, seed=seed)
+            for pipeline in PIPELINES:
+                figures = load.measured(one, seconds, pipeline=pipeline, warmup=seconds / 4,
+                                        **usual)
+                found.append({"server": server, "case": f"{named(workers)}, pipeline {pipeline}",
+                              "kind": "closed", "workers": workers, "pipeline": pipeline,
+                              **figures})
+            top = found[0]["ops_s"]
+            for share in SHARES:
+                rate = round(share * top)
+                figures = load.measured(one, seconds, rate=rate, warmup=seconds / 4, **usual)
+                found.append({"server": server, "case": f"{named(workers)}, rate {share}",
+                              "kind": "open", "workers": workers, "share": share, "rate": rate,
+                              **figures})
+        return found
+
+    expected = (len(PIPELINES) + len(SHARES)) * (1.4 * seconds + 0.2) + 2
+    return Cell(f"scaling/workers/{server}/{workers}/{run}", measure, expected, options)
+
+
+def report(lines, papers):
+    runs = Runs(lines, "scaling")
+    count = len(cores())
+    about = (
+        f"This machine has {count} cores. With {count} workers the load shares a core with them, "
+        "so the last point of each curve is lower than on a machine with a core to spare"
+        + (", and here that is every point but the first. The same command gives the full curve "
+           "on a larger machine: workers 1, 2, 3 and so on to 8, then doubling."
+           if count == 2 else "."))
+    closed = [case for case in runs.cases("workers") if "pipeline" in case]
+    parts = [
+        by_server(runs, "workers", "ops_s", "Closed loop: operations per second", 0, cases=closed,
+                  note=f"{CLIENTS} clients, half GET and half SET of 64 B. Redis and Valkey with "
+                       "io-threads, Kvasir with workers."),
+        by_server(runs, "workers", "cpu_percent", "Closed loop: server CPU, % of one core", 0,
+                  cases=closed),
+        law(runs), *plots_of_open(runs),
+    ]
+    return Report("Scaling inside one server", about, parts, claims(runs), DIFFERENCES)
+
+
+def law(runs):
+    frame = runs.part("workers")
+    if frame.empty:
+        return Text(f"No figures, because {runs.why_missing('workers')}.")
+    rows, why = [], ""
+    for server in runs.servers("workers"):
+        chosen = frame[(frame["server"] == server) & (frame["kind"] == "closed")
+                       & (frame["pipeline"] == 1)]
+        try:
+            fit = usl.fit(chosen["workers"], chosen["ops_s"])
+        except ValueError as error:
+            why = str(error)
+            continue
+        rows.append({"server": NAMES[server], "sigma": show(fit.sigma), "kappa": show(fit.kappa),
+                     "peak at workers": show(fit.peak_at, 1)})
+    if not rows:
+        counts = sorted(set(frame["workers"].astype(int)))
+        return Text(f"The Universal Scalability Law over workers is not fitted: {why}, and the "
+                    f"numbers of workers here are {' and '.join(map(str, counts))}.")
+    return Table("The Universal Scalability Law over workers", pd.DataFrame(rows))
+
+
+def plots_of_open(runs):
+    frame = runs.part("workers")
+    if frame.empty:
+        return []
+    found = []
+    for workers in sorted(set(frame["workers"].astype(int))):
+        for metric, title in (("p50_us", "median"), ("p99_us", "99th percentile")):
+            series = {}
+            for server in runs.servers("workers"):
+                rows = frame[(frame["server"] == server) & (frame["workers"] == workers)
+                             & (frame["kind"] == "open")]
+                latency = rows[[f"get_{metric}", f"set_{metric}"]].max(axis=1) / 1000
+                by = latency.groupby(rows["share"]).median()
+                rates = rows.groupby("share")["rate"].median()
+                if len(by):
+                    series[server] = {"label": NAMES[server], "x": list(rates), "y": list(by)}
+            if series:
+                found.append(Plot(f"Open loop, {named(workers)}: {title} of latency",
+                                  plots.lines(series, "operations/s that were due", "ms",
+                                              log_y=True, zero=False),
+                                  "Counted from the time that an operation was due."))
+    return found
+
+
+def claims(runs):
+    def best(server, workers, pipeline):
+        return runs.median("workers", server, f"{named(workers)}, pipeline {pipeline}", "ops_s")
+
+    found, most = [], worker_counts()[-1]
+    gains = {server: {pipeline: ratio(best(server, most, pipeline), best(server, 1, pipeline))
+                      for pipeline in PIPELINES} for server in PEERS}
+    told = "; ".join(f"{NAMES[server]} " + ", ".join(
+        f"{show(value, 2)} at pipeline {pipeline}" for pipeline, value in values.items())
+        for server, values in gains.items())
+    kvasir = gains["kvasir"][1]
+    found.append(Claim(
+        f"{most} workers give more throughput than one.", "Kvasir's own claim",
+        UNTESTED if kvasir is None else judged(kvasir > 1.05),
+        f"Throughput with {most} to that with 1: {told}. The load comes from one thread, which "
+        "shares a core with the server's second worker on two cores: what is measured is also "
+        "what the load can do.", show(kvasir, 2)))
+    return found
+
+
+DIFFERENCES = [
+    ("No study measured this.", "It asks of Kvasir what study 003 asked of Redis: the same law, "
+     "over workers instead of clients."),
+    ("One thread makes the load.", "At most some hundreds of thousands of operations a second; on "
+     "a machine of many cores several would be needed to fill the server."),
+]
