@@ -253,7 +253,11 @@ impl Handovers {
     pub fn hold(&self, slots: &SlotSet, are_held: bool) {
         let mut held = self.held();
         slots.iter().for_each(|slot| {
-            if are_held { held.insert(slot) } else { held.remove(slot) };
+            if are_held {
+                held.insert(slot)
+            } else {
+                held.remove(slot)
+            };
         });
         self.holds_any.store(!held.is_empty(), Release);
     }

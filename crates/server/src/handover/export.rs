@@ -112,7 +112,7 @@ fn open(shared: &Shared, node: &Node, job: &Job) -> Result<Peer, Stop> {
             true => vec![b"AUTH", password],
             false => vec![b"AUTH", user, password],
         };
-        peer.send(&words)?;
+        peer.send(&words, patience(shared), || true)?;
         let Answer(answer) = peer.answer(patience(shared), || true)?;
         if answer.starts_with('-') {
             return Err(Stop::Failed(format!("Failed to AUTH to target node: {answer}")));
@@ -184,8 +184,13 @@ impl Export<'_> {
     fn say(&mut self, word: &str, more: &[&[u8]]) -> Result<(), Stop> {
         let name = self.job.name.as_bytes();
         let words: [&[u8]; 4] = [b"CLUSTER", b"SYNCSLOTS", word.as_bytes(), name];
-        self.peer.send(&[&words[..], more].concat())?;
-        Ok(())
+        let request = [&words[..], more].concat();
+        let (job, patience) = (self.job, patience(self.shared));
+        match self.peer.send(&request, patience, || !job.stage().is_last()) {
+            Ok(()) => Ok(()),
+            Err(_) if job.stage().is_last() => Err(Stop::Over),
+            Err(lost) => Err(lost.into()),
+        }
     }
 
     fn answer(&mut self) -> Result<Answer, Stop> {
@@ -256,7 +261,8 @@ impl Export<'_> {
     fn send_image(&mut self) -> Result<(), Stop> {
         let shared = self.shared;
         for slot in self.job.slots.iter() {
-            let of_slot = self.images.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+            let of_slot =
+                self.images.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
             let Some((_, _, image)) = of_slot else { continue };
             let image = Arc::clone(image);
             loop {

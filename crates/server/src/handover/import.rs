@@ -24,13 +24,13 @@ use crate::cluster::handovers::{Chunk, Import, Job, Stage, Waits};
 use crate::handover::words;
 use crate::loading::replay::Replayer;
 use crate::log::warning;
+use crate::replicas::{self, Replica};
 use crate::run::analytics::{caller, wait};
 use crate::run::cluster::{delete_at_once, settle};
 use crate::run::handover;
 use crate::run::pause::is_behind;
 use crate::run::server::{ServerCommands, ServerCx};
 use crate::state::shared::Shared;
-use crate::replicas::{self, Replica};
 use crate::store::tuning::env;
 use crate::workers::Message;
 

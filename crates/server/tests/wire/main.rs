@@ -54,6 +54,8 @@ mod loading;
 mod loading_damaged;
 mod local_cluster;
 mod memcached;
+mod migrate_slots;
+mod migrate_slots_killed;
 mod monitor;
 mod notifications;
 mod pause;
