@@ -176,7 +176,10 @@ impl Export<'_> {
         }
         match cluster.node(self.job.target) {
             None => failed("Target node is unknown"),
-            Some(node) if !node.is_primary() => failed("Target node is not a primary any more"),
+            // What it was at first it says itself.
+            Some(node) if !node.is_primary() && self.job.stage() != Stage::Connecting => {
+                failed("Target node is not a primary any more")
+            }
             Some(_) => Ok(()),
         }
     }
@@ -466,9 +469,10 @@ impl Export<'_> {
         let now_ms = clock::now_unix_ms();
         let mut alone = shared.gate.exclusive();
         node.change(|cluster| cluster.hand_over(&job.slots, job.target, epoch, now_ms));
-        node.handovers.hold(&job.slots, false);
-        self.holds = false;
         settle(shared, node, &mut alone, now_ms);
+        // And those whose calls were put off, or who wait for a key, hear of it.
+        handover::hold(shared, node, &alone, (&job.slots, false));
+        self.holds = false;
         drop(alone);
         node.wake();
     }
