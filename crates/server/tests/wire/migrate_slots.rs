@@ -42,14 +42,16 @@ pub fn wait_for_state(node: &Node, state: &str) {
 /// Keys of all kinds in the slot of `bar`, some of them large.
 pub fn fill(node: &Node, count: usize) {
     let mut client = node.server.connect();
-    let script = "for at = 1, tonumber(ARGV[1]) do redis.call('SET', '{bar}' .. at, 'value' .. at) end \
+    let script = "for at = 1, tonumber(ARGV[1]) do \
+                  redis.call('SET', '{bar}' .. at, 'value' .. at) end \
                   for at = 1, 3000 do \
                   redis.call('RPUSH', '{bar}list', at) redis.call('ZADD', '{bar}zset', at, at) \
                   redis.call('SADD', '{bar}set', 'member' .. at) \
                   redis.call('HSET', '{bar}hash', at, at) \
                   redis.call('XADD', '{bar}stream', at .. '-1', 'f', at) end \
                   redis.call('XGROUP', 'CREATE', '{bar}stream', 'g', '0') \
-                  redis.call('XREADGROUP', 'GROUP', 'g', 'c', 'COUNT', '9', 'STREAMS', '{bar}stream', '>') \
+                  redis.call('XREADGROUP', 'GROUP', 'g', 'c', 'COUNT', '9', 'STREAMS', \
+                  '{bar}stream', '>') \
                   redis.call('SET', '{bar}long', string.rep('x', 3000000)) \
                   redis.call('PEXPIREAT', '{bar}long', '99999999999999') \
                   redis.call('SET', '{bar}expiring', 'x', 'PXAT', '99999999999999') return 1";
