@@ -249,6 +249,7 @@ impl Export<'_> {
             let image = snapshot::cut_one(keyspace, &mut alone, DbIndex(0), &sink, slots);
             self.images.extend(image.map(|image| (first, last, image)));
         }
+        self.job.replaced.store(shared.keyspace.replaced(), Relaxed);
         let replication = &shared.replication;
         replication.open_log(shared, &mut alone);
         replication.note_reader();
@@ -322,8 +323,7 @@ impl Export<'_> {
     fn catch_up(&mut self) -> Result<(), Stop> {
         loop {
             let has_read = self.read_log()?;
-            let left = self.left();
-            if left < LEFT_MAX && !has_read {
+            if self.left() < LEFT_MAX {
                 self.send_calls()?;
                 while self.peer.unanswered() > 0 {
                     self.take_answer()?;
@@ -378,6 +378,9 @@ impl Export<'_> {
         let shared = self.shared;
         let alone = shared.gate.exclusive();
         self.check()?;
+        if self.job.replaced.load(Relaxed) != shared.keyspace.replaced() {
+            return Err(Stop::Failed("Data was flushed".into()));
+        }
         self.enter(Stage::Paused)?;
         handover::hold(shared, self.node, &alone, (&self.job.slots, true));
         self.holds = true;
@@ -387,7 +390,7 @@ impl Export<'_> {
         let most = Duration::from_millis(config.cluster.manual_failover_timeout);
         while self.reader.as_ref().is_some_and(|reader| reader.cursor() < end) {
             if !self.read_log()? {
-                shared.aof.wake_behind(&shared.keyspace.log, false);
+                shared.aof.write_now(&shared.keyspace.log);
                 thread::sleep(REST);
             }
             if start.elapsed() > most {
@@ -406,7 +409,11 @@ impl Export<'_> {
     fn hand_over(&mut self) -> Result<(), Stop> {
         self.enter(Stage::Granted)?;
         let answer = match self.say(words::TAKE, &[]) {
-            Ok(()) => self.peer.answer(patience(self.shared), || true),
+            Ok(()) => {
+                let (node, job) = (self.node, self.job);
+                let is_open = || node.look().owns_all(job.source, &job.slots);
+                self.peer.answer(patience(self.shared), is_open)
+            }
             Err(_) => Err(Lost("it does not take what is sent".into())),
         };
         match answer {

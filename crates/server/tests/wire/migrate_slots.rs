@@ -180,6 +180,18 @@ fn flushed_data_does_not_move() {
     assert_eq!(job(one, "message"), "Data was flushed");
     wait_until("what has come is deleted", || digest(two) == NOTHING);
     assert_eq!(two.ask("SET bar 1"), format!("MOVED {SLOT} 127.0.0.1:{}", one.port));
+    // Nor does what the target has flushed.
+    fill(one, 100_000);
+    let before = digest(one);
+    assert_eq!(one.ask(&migrate), "OK");
+    wait_until("some has come", || job(two, "state") == "receiving-snapshot");
+    signal(one, "-STOP");
+    assert_eq!(two.ask("FLUSHALL"), "OK");
+    signal(one, "-CONT");
+    wait_until("it has failed", || job(one, "state") == "failed");
+    assert_eq!(job(one, "message"), "-ERR Data was flushed");
+    wait_until("what has come is deleted", || digest(two) == NOTHING);
+    assert_eq!(digest(one), before);
 }
 
 /// While they come, nobody sees them.
