@@ -79,7 +79,7 @@ pub static CLUSTER_SYNCSLOTS: ServerCommand = ServerCommand {
         summary: "What nodes say to each other when slots move.",
         since: "9.0.0",
         complexity: "That of the calls that it brings.",
-        arity: -4,
+        arity: -3,
         flags: CHANGING,
         ..OF_CLUSTER
     },
