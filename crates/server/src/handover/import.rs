@@ -148,9 +148,10 @@ pub fn take(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
     }
     let taken = node.change(|cluster| cluster.take_slots(&job.slots, job.source, now_ms));
     let epoch = taken.map_err(|text| Error::new(text.into_owned()))?;
+    // Before who works on it finds that nothing comes any more.
+    job.end(Stage::Success, "");
     node.handovers.end_import(&name);
     handover::tell_taken(shared, cx.alone(), (&job.slots, epoch));
-    job.end(Stage::Success, "");
     settle(shared, node, cx.alone(), now_ms);
     cx.core.see_listeners(shared);
     node.wake();
