@@ -297,6 +297,7 @@ _kvasir_server() {
             --cluster-manual-failover-timeout
             --cluster-blacklist-ttl
             --cluster-link-sendbuf-limit
+            --cluster-slot-migration-log-max-len
             --cluster-slot-stats-enabled
             --analytics-memory
             --analytics-threads

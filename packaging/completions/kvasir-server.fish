@@ -212,6 +212,7 @@ complete -c kvasir-server -l cluster-replica-validity-factor -r -d 'A replica th
 complete -c kvasir-server -l cluster-manual-failover-timeout -r -d 'A CLUSTER FAILOVER that takes more milliseconds is given up'
 complete -c kvasir-server -l cluster-blacklist-ttl -r -d 'For so many seconds a node that was forgotten is not learned of again'
 complete -c kvasir-server -l cluster-link-sendbuf-limit -r -d 'A link of the bus on which more waits to be sent is closed, and made anew'
+complete -c kvasir-server -l cluster-slot-migration-log-max-len -r -d 'Of so many moves of slots that are over CLUSTER GETSLOTMIGRATIONS tells'
 complete -c kvasir-server -l cluster-slot-stats-enabled -r -f -a 'yes no' -d 'Kept and shown; CLUSTER SLOT-STATS counts keys in any case, and nothing else yet'
 complete -c kvasir-server -l analytics-memory -r -d 'What all exports and graphs together may take in memory, beside the data; maxmemory does not count it'
 complete -c kvasir-server -l analytics-threads -r -d 'How many threads exports and graphs may keep busy at the same time'

@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn slots_whose_keys_count_for_nothing_are_remembered() {
-        let text = VALKEY.replace("lastVoteEpoch 0", "lastVoteEpoch 0 kvasirForeign 2-6,9 new word");
+        let text =
+            VALKEY.replace("lastVoteEpoch 0", "lastVoteEpoch 0 kvasirForeign 2-6,9 new word");
         let cluster = read(&text).expect("it is a file");
         assert_eq!(cluster.foreign().words(","), "2-6,9");
         let again = read(&cluster.file()).expect("it is our own");

@@ -35,7 +35,9 @@ impl Cluster {
     /// Fails if some slot is moved by hand.
     pub fn check_by_hand(&self, is_export: bool) -> Result<(), Refused> {
         match is_export {
-            true if !self.migrating.is_empty() => Err("ERR Slots are being manually migrated".into()),
+            true if !self.migrating.is_empty() => {
+                Err("ERR Slots are being manually migrated".into())
+            }
             false if !self.importing.is_empty() => {
                 Err("ERR Slots are being manually imported".into())
             }

@@ -1,7 +1,7 @@
 //! What the configuration says, and what the server tells of itself.
 
 /// The options of a node; they may change at any time.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     pub node_timeout_ms: u64,
     /// What others are told of where this node is: ports of clients, plain and TLS, and of the bus.

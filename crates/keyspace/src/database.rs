@@ -1,7 +1,7 @@
 //! All databases, and what is done to whole ones.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use kvasir_structures::gate::{ExclusivePass, Gate, Pass};
 use kvasir_structures::gate_cell::GateCell;
@@ -99,6 +99,8 @@ pub struct Keyspace {
     pub watching: Watching,
     pub busy: Busy,
     pub hidden: Hidden,
+    /// How often a database was replaced by another one, in whole.
+    replaced: AtomicU64,
     pub item_ids: ItemIds,
     /// What changes, for those who read of it.
     pub log: Log,
@@ -118,6 +120,7 @@ impl Keyspace {
             watching: Watching::default(),
             busy: Busy::default(),
             hidden: Hidden::default(),
+            replaced: AtomicU64::new(0),
             item_ids: ItemIds::default(),
             log: Log::new(gate, 0),
             log_db: LogDb::default(),
@@ -154,6 +157,12 @@ impl Keyspace {
         numbered.filter(|(_, slot)| !self.hidden.has(*slot)).map(|(slot, _)| slot.len()).sum()
     }
 
+    /// Counts flushes, and whatever else replaces a whole database: what was put there before is
+    /// not there any more if this has changed.
+    pub fn replaced(&self) -> u64 {
+        self.replaced.load(Relaxed)
+    }
+
     /// Who is saving a database.
     #[inline(always)]
     pub fn images<'p>(&'p self, db: DbIndex, pass: &'p Pass<'_>) -> &'p [Arc<Image>] {
@@ -185,6 +194,7 @@ impl Keyspace {
         new: Box<Database>,
         pass: &mut ExclusivePass<'_>,
     ) -> Option<Box<Database>> {
+        self.replaced.fetch_add(1, Relaxed);
         let old = self.databases[db.0 as usize].replace(pass, new);
         let images = self.images[db.0 as usize].replace(pass, Vec::new());
         if images.is_empty() {

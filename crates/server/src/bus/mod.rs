@@ -17,7 +17,7 @@ use kvasir_config::tls::TlsConfig;
 use kvasir_reactor::{Event, Listener, Options, Reactor, clock};
 
 use crate::bus::links::Links;
-use crate::cluster::{Node, options};
+use crate::cluster::Node;
 use crate::log::warning;
 use crate::net::listen;
 use crate::net::tls::peer::Contexts;
@@ -170,8 +170,7 @@ impl Bus {
             self.config_version = version;
             let config = self.shared.config();
             self.obey(&config.tls);
-            let options = options(&config);
-            self.node.change(|cluster| cluster.set_options(options));
+            self.node.obey(&config);
         }
         let local = self.local(now_ms);
         self.node.change(|cluster| {

@@ -24,6 +24,8 @@ pub struct Job {
     pub source: NodeId,
     pub target: NodeId,
     pub created_s: u64,
+    /// Of the keyspace's databases, when the job began there.
+    pub replaced: AtomicU64,
     progress: Mutex<Progress>,
     /// When the other side was last heard of, in seconds since 1970.
     pub heard_s: AtomicU64,
@@ -95,6 +97,7 @@ impl Job {
             source,
             target,
             created_s: now_s,
+            replaced: AtomicU64::new(0),
             progress: Mutex::new(progress),
             heard_s: AtomicU64::new(now_s),
             left: AtomicU64::new(0),
@@ -111,6 +114,19 @@ impl Job {
 
     pub fn note_heard(&self) {
         self.heard_s.store(clock::now_unix_ms() / 1000, Relaxed);
+    }
+
+    /// It cannot end well, and that is why; it ends once nobody works on it any more.
+    pub fn spoil(&self, why: &str) {
+        let mut progress = lock(&self.progress);
+        if progress.message.is_empty() && !progress.stage.is_last() {
+            why.clone_into(&mut progress.message);
+        }
+    }
+
+    pub fn is_spoiled(&self) -> bool {
+        let progress = lock(&self.progress);
+        progress.stage.is_last() || !progress.message.is_empty()
     }
 
     /// Goes on to the next stage, unless the job is over. Says whether it did.
@@ -140,7 +156,9 @@ impl Job {
             return false;
         }
         let updated_s = clock::now_unix_ms() / 1000;
-        *progress = Progress { stage, message: message.to_owned(), updated_s };
+        let known = std::mem::take(&mut progress.message);
+        let message = if known.is_empty() { message.to_owned() } else { known };
+        *progress = Progress { stage, message: message.clone(), updated_s };
         drop(progress);
         let (what, state) = (self.describe(), stage.name());
         let shown = message.trim_end();
@@ -253,7 +271,11 @@ impl Handovers {
     pub fn hold(&self, slots: &SlotSet, are_held: bool) {
         let mut held = self.held();
         slots.iter().for_each(|slot| {
-            if are_held { held.insert(slot) } else { held.remove(slot) };
+            if are_held {
+                held.insert(slot)
+            } else {
+                held.remove(slot)
+            };
         });
         self.holds_any.store(!held.is_empty(), Release);
     }
@@ -301,7 +323,7 @@ impl Handovers {
             let goes_on = is_sound(&import.job);
             if !goes_on {
                 import.is_on.store(false, Release);
-                import.job.end(Stage::Failed, "A failover occurred during slot import");
+                import.job.spoil("A failover occurred during slot import");
                 slots.extend(import.job.slots.iter());
             }
             goes_on

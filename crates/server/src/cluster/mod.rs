@@ -110,6 +110,16 @@ impl Node {
         result
     }
 
+    /// Takes over what the configuration says of this node.
+    pub fn obey(&self, config: &Config) {
+        let options = options(config);
+        let is_new = self.look().options != options;
+        if is_new {
+            self.change(|cluster| cluster.set_options(options));
+            self.wake();
+        }
+    }
+
     /// What is to be done with the gate closed, and whether slots may have changed hands.
     pub fn take_server_todo(&self) -> (Vec<Action>, bool) {
         let mut todo = lock(&self.todo);

@@ -6,7 +6,9 @@ use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
 use crate::cluster::Node;
-use crate::commands::{ANY_TIME_FAST, cluster_change, cluster_handover, cluster_view, help_spec, write_help};
+use crate::commands::{
+    ANY_TIME_FAST, cluster_change, cluster_handover, cluster_view, help_spec, write_help,
+};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::Asks;
 

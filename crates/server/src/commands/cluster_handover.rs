@@ -14,8 +14,8 @@ use kvasir_resp::number::parse_integer;
 use crate::cluster::Node;
 use crate::cluster::handovers::Job;
 use crate::commands::cluster::{CHANGING, OF_CLUSTER, node, slot_of};
-use crate::log::notice;
 use crate::handover::{export, import, kept_max, words};
+use crate::log::notice;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::shared::Shared;
 use crate::store::random_id;
@@ -79,7 +79,7 @@ pub static CLUSTER_SYNCSLOTS: ServerCommand = ServerCommand {
         summary: "What nodes say to each other when slots move.",
         since: "9.0.0",
         complexity: "That of the calls that it brings.",
-        arity: -4,
+        arity: -3,
         flags: CHANGING,
         ..OF_CLUSTER
     },

@@ -144,6 +144,10 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     cx.core.refresh(cx.shared);
     cx.shared.aof.obey(cx.shared, had_log, &config);
     cx.shared.saving.obey(&config);
+    if let Some(node) = &cx.shared.cluster {
+        // What others are told at once, this node says at once.
+        node.obey(&config);
+    }
     cx.shared.tracking.keep_limit(tracking::Scene::of(&cx.shared.clients, cx.worker, &config));
     log::refresh(&cx.core.config);
     if let Err(error) = process::adjust_oom_score(&cx.core.config) {

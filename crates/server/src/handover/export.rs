@@ -112,7 +112,7 @@ fn open(shared: &Shared, node: &Node, job: &Job) -> Result<Peer, Stop> {
             true => vec![b"AUTH", password],
             false => vec![b"AUTH", user, password],
         };
-        peer.send(&words)?;
+        peer.send(&words, patience(shared), || true)?;
         let Answer(answer) = peer.answer(patience(shared), || true)?;
         if answer.starts_with('-') {
             return Err(Stop::Failed(format!("Failed to AUTH to target node: {answer}")));
@@ -176,7 +176,10 @@ impl Export<'_> {
         }
         match cluster.node(self.job.target) {
             None => failed("Target node is unknown"),
-            Some(node) if !node.is_primary() => failed("Target node is not a primary any more"),
+            // What it was at first it says itself.
+            Some(node) if !node.is_primary() && self.job.stage() != Stage::Connecting => {
+                failed("Target node is not a primary any more")
+            }
             Some(_) => Ok(()),
         }
     }
@@ -184,8 +187,13 @@ impl Export<'_> {
     fn say(&mut self, word: &str, more: &[&[u8]]) -> Result<(), Stop> {
         let name = self.job.name.as_bytes();
         let words: [&[u8]; 4] = [b"CLUSTER", b"SYNCSLOTS", word.as_bytes(), name];
-        self.peer.send(&[&words[..], more].concat())?;
-        Ok(())
+        let request = [&words[..], more].concat();
+        let (job, patience) = (self.job, patience(self.shared));
+        match self.peer.send(&request, patience, || !job.stage().is_last()) {
+            Ok(()) => Ok(()),
+            Err(_) if job.stage().is_last() => Err(Stop::Over),
+            Err(lost) => Err(lost.into()),
+        }
     }
 
     fn answer(&mut self) -> Result<Answer, Stop> {
@@ -241,6 +249,7 @@ impl Export<'_> {
             let image = snapshot::cut_one(keyspace, &mut alone, DbIndex(0), &sink, slots);
             self.images.extend(image.map(|image| (first, last, image)));
         }
+        self.job.replaced.store(shared.keyspace.replaced(), Relaxed);
         let replication = &shared.replication;
         replication.open_log(shared, &mut alone);
         replication.note_reader();
@@ -256,7 +265,8 @@ impl Export<'_> {
     fn send_image(&mut self) -> Result<(), Stop> {
         let shared = self.shared;
         for slot in self.job.slots.iter() {
-            let of_slot = self.images.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+            let of_slot =
+                self.images.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
             let Some((_, _, image)) = of_slot else { continue };
             let image = Arc::clone(image);
             loop {
@@ -313,8 +323,7 @@ impl Export<'_> {
     fn catch_up(&mut self) -> Result<(), Stop> {
         loop {
             let has_read = self.read_log()?;
-            let left = self.left();
-            if left < LEFT_MAX && !has_read {
+            if self.left() < LEFT_MAX {
                 self.send_calls()?;
                 while self.peer.unanswered() > 0 {
                     self.take_answer()?;
@@ -369,6 +378,9 @@ impl Export<'_> {
         let shared = self.shared;
         let alone = shared.gate.exclusive();
         self.check()?;
+        if self.job.replaced.load(Relaxed) != shared.keyspace.replaced() {
+            return Err(Stop::Failed("Data was flushed".into()));
+        }
         self.enter(Stage::Paused)?;
         handover::hold(shared, self.node, &alone, (&self.job.slots, true));
         self.holds = true;
@@ -378,7 +390,7 @@ impl Export<'_> {
         let most = Duration::from_millis(config.cluster.manual_failover_timeout);
         while self.reader.as_ref().is_some_and(|reader| reader.cursor() < end) {
             if !self.read_log()? {
-                shared.aof.wake_behind(&shared.keyspace.log, false);
+                shared.aof.write_now(&shared.keyspace.log);
                 thread::sleep(REST);
             }
             if start.elapsed() > most {
@@ -397,7 +409,11 @@ impl Export<'_> {
     fn hand_over(&mut self) -> Result<(), Stop> {
         self.enter(Stage::Granted)?;
         let answer = match self.say(words::TAKE, &[]) {
-            Ok(()) => self.peer.answer(patience(self.shared), || true),
+            Ok(()) => {
+                let (node, job) = (self.node, self.job);
+                let is_open = || node.look().owns_all(job.source, &job.slots);
+                self.peer.answer(patience(self.shared), is_open)
+            }
             Err(_) => Err(Lost("it does not take what is sent".into())),
         };
         match answer {
@@ -460,9 +476,10 @@ impl Export<'_> {
         let now_ms = clock::now_unix_ms();
         let mut alone = shared.gate.exclusive();
         node.change(|cluster| cluster.hand_over(&job.slots, job.target, epoch, now_ms));
-        node.handovers.hold(&job.slots, false);
-        self.holds = false;
         settle(shared, node, &mut alone, now_ms);
+        // And those whose calls were put off, or who wait for a key, hear of it.
+        handover::hold(shared, node, &alone, (&job.slots, false));
+        self.holds = false;
         drop(alone);
         node.wake();
     }

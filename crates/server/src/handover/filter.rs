@@ -58,8 +58,7 @@ impl Filter {
         }
         let Ok(entry) = self.table.resolve(args) else { return Ok(()) };
         let mut keys = Vec::new();
-        let found =
-            kvasir_table::keys::each_key_used(entry.spec, args, |arg, _| keys.push(arg));
+        let found = kvasir_table::keys::each_key_used(entry.spec, args, |arg, _| keys.push(arg));
         if found.is_err() {
             return Ok(());
         }
@@ -125,8 +124,8 @@ mod tests {
             "PEXPIREAT bar 5",
             "XGROUP CREATE bar g 0",
         ];
-        let kept = ["SET bar 1", "HSET {bar}2 f v", "DEL bar", "PEXPIREAT bar 5",
-            "XGROUP CREATE bar g 0"];
+        let kept =
+            ["SET bar 1", "HSET {bar}2 f v", "DEL bar", "PEXPIREAT bar 5", "XGROUP CREATE bar g 0"];
         for pieces in [1, 7, 1000] {
             assert_eq!(filtered(pieces, &log), Ok(kept.map(str::to_owned).to_vec()));
         }

@@ -24,13 +24,13 @@ use crate::cluster::handovers::{Chunk, Import, Job, Stage, Waits};
 use crate::handover::words;
 use crate::loading::replay::Replayer;
 use crate::log::warning;
+use crate::replicas::{self, Replica};
 use crate::run::analytics::{caller, wait};
 use crate::run::cluster::{delete_at_once, settle};
 use crate::run::handover;
 use crate::run::pause::is_behind;
 use crate::run::server::{ServerCommands, ServerCx};
 use crate::state::shared::Shared;
-use crate::replicas::{self, Replica};
 use crate::store::tuning::env;
 use crate::workers::Message;
 
@@ -41,6 +41,7 @@ const REST: Duration = Duration::from_millis(1);
 const LONG_MS: u64 = 1 << 40;
 
 const NO_SUCH: Error = Error::fixed("ERR No such slot migration job");
+const FLUSHED: &str = "Data was flushed";
 const LOST: &str = "Connection lost to source. Check CLUSTER GETSLOTMIGRATIONS on the source node \
                     for more information.";
 
@@ -75,6 +76,7 @@ pub fn begin(
     let name = String::from_utf8_lossy(&name).into_owned();
     let target = node.look().my_id();
     let job = Job::new((name, false), (slots, ranges), (source, target));
+    job.replaced.store(shared.keyspace.replaced(), Relaxed);
     let (chunks, work) = channel();
     let is_on = Arc::new(AtomicBool::new(true));
     let import = Import { job: Arc::clone(&job), client, is_on: Arc::clone(&is_on), chunks };
@@ -87,6 +89,7 @@ pub fn begin(
     if let Err(error) = thread::Builder::new().name("import".into()).spawn(run) {
         node.handovers.end_import(job.name.as_bytes());
         give_up(shared, node, &job);
+        job.end(Stage::Failed, "Can't start a thread");
         return Err(Error::new(format!("ERR can't start a thread: {error}")));
     }
     cx.reply().ok();
@@ -108,7 +111,7 @@ pub fn work(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
         None => true,
     };
     if !has_room {
-        job.end(Stage::Failed, "Ran out of memory (OOM) during slot import");
+        job.spoil("Ran out of memory (OOM) during slot import");
         return Err(OUT_OF_MEMORY);
     }
     let protocol = cx.connection.reply.protocol();
@@ -136,14 +139,19 @@ pub fn take(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
     let [_, _, _, name] = split(cx)?;
     let (shared, now_ms, client) = (cx.shared, cx.core.env.now_ms, cx.connection.client.id);
     let job = node.handovers.import(&name, client).ok_or(NO_SUCH)?;
-    if shared.saving.loading.is_under_way() || job.stage().is_last() {
+    if shared.saving.loading.is_under_way() || job.is_spoiled() {
         return Err(NO_SUCH);
+    }
+    if job.replaced.load(Relaxed) != shared.keyspace.replaced() {
+        job.spoil(FLUSHED);
+        return Err(Error::new(format!("ERR {FLUSHED}")));
     }
     let taken = node.change(|cluster| cluster.take_slots(&job.slots, job.source, now_ms));
     let epoch = taken.map_err(|text| Error::new(text.into_owned()))?;
+    // Before who works on it finds that nothing comes any more.
+    job.end(Stage::Success, "");
     node.handovers.end_import(&name);
     handover::tell_taken(shared, cx.alone(), (&job.slots, epoch));
-    job.end(Stage::Success, "");
     settle(shared, node, cx.alone(), now_ms);
     cx.core.see_listeners(shared);
     node.wake();
@@ -209,8 +217,9 @@ fn run(
         answer(done);
     }
     if job.stage() != Stage::Success {
-        job.end(Stage::Failed, LOST);
+        // Once it has ended these slots may begin to come again.
         give_up(shared, node, job);
+        job.end(Stage::Failed, LOST);
     }
 }
 

@@ -2,15 +2,14 @@
 //!
 //! The node that has them sends an image of them and, behind it, what its log says of them
 //! (`export.rs`): calls that make the keys, in pieces, each the argument of a call of CLUSTER
-//! SYNCSLOTS. The other node executes them in slots that it has not (`import.rs`), so that no client
-//! sees them, and its own log, disk and replicas get them as they come. Once little is left the
-//! sender puts its clients' calls about these slots off, sends the rest, and has the other node take
-//! the slots. That writes its file, so there is one moment at which they change hands.
+//! SYNCSLOTS. The other node executes them in slots that it has not (`import.rs`), so that no
+//! client sees them, and its own log, disk and replicas get them as they come. Once little is left
+//! the sender puts its clients' calls about these slots off, sends the rest, and has the other node
+//! take the slots. That writes its file, so there is one moment at which they change hands.
 //!
-//! | What fails | What becomes of it |
-//! |---|---|
-//! | anything before the slots are to be taken | the sender keeps them, the other one deletes what it got |
-//! | the link, when they are to be taken | the sender's clients wait until the bus, or the other node asked again, says who has them |
+//! Whatever fails before that leaves them with the sender, and the other node deletes what it got.
+//! When the link fails at that moment, the sender's clients wait until the bus, or the other node
+//! when it is asked again, says who has them.
 //!
 //! Functions do not move: all nodes of a cluster have them.
 

@@ -52,7 +52,7 @@ impl Peer {
         let stream = stream.ok_or(Lost(failure))?;
         stream.set_nodelay(true).map_err(lost)?;
         stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
-        stream.set_write_timeout(Some(patience)).map_err(lost)?;
+        stream.set_write_timeout(Some(LOOK)).map_err(lost)?;
         let stream: Box<dyn Stream> = match config.tls.cluster {
             true => Box::new(over_tls(config, stream, patience)?),
             false => Box::new(stream),
@@ -60,11 +60,31 @@ impl Peer {
         Ok(Peer { stream, received: Vec::new(), unanswered: 0 })
     }
 
-    /// Sends a request, whose answer is waited for later.
-    pub fn send(&mut self, words: &[&[u8]]) -> Result<(), Lost> {
-        let lost = |error: std::io::Error| Lost(error.to_string());
-        self.stream.write_all(&encode_request(words)).map_err(lost)?;
-        self.stream.flush().map_err(lost)?;
+    /// Sends a request, whose answer is waited for later; while the other side takes no more that
+    /// is tried for as long as that, and as it is wanted.
+    pub fn send(
+        &mut self,
+        words: &[&[u8]],
+        patience: Duration,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<(), Lost> {
+        let (request, mut sent, start) = (encode_request(words), 0, Instant::now());
+        while sent < request.len() {
+            match self.stream.write(&request[sent..]) {
+                Ok(0) => return Err(Lost("it takes nothing any more".into())),
+                Ok(count) => sent += count,
+                Err(error) if is_pause(error.kind()) => {
+                    check_wanted(start, patience, &is_wanted)?;
+                }
+                Err(error) => return Err(Lost(error.to_string())),
+            }
+        }
+        while let Err(error) = self.stream.flush() {
+            if !is_pause(error.kind()) {
+                return Err(Lost(error.to_string()));
+            }
+            check_wanted(start, patience, &is_wanted)?;
+        }
         self.unanswered += 1;
         Ok(())
     }
@@ -97,12 +117,7 @@ impl Peer {
             if self.received.len() > ANSWER_MAX {
                 return Err(Lost("its answer is too long".into()));
             }
-            if start.elapsed() > patience {
-                return Err(Lost("it does not answer".into()));
-            }
-            if !is_wanted() {
-                return Err(Lost("it is not wanted any more".into()));
-            }
+            check_wanted(start, patience, &is_wanted)?;
         }
     }
 }
@@ -116,6 +131,17 @@ fn over_tls(config: &Config, stream: TcpStream, patience: Duration) -> Result<Tl
             Err(error) => return Err(Lost(format!("TLS: {error}"))),
         }
     }
+}
+
+fn check_wanted(
+    start: Instant,
+    patience: Duration,
+    is_wanted: &impl Fn() -> bool,
+) -> Result<(), Lost> {
+    if start.elapsed() > patience {
+        return Err(Lost("it does not answer".into()));
+    }
+    if is_wanted() { Ok(()) } else { Err(Lost("it is not wanted any more".into())) }
 }
 
 /// A line, with its end.

@@ -48,7 +48,8 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
     let becomes_primary = actions.contains(&Action::BecomePrimary);
     if becomes_primary {
         // What was on its way to the former primary stays with who sent it.
-        node.give_up(node.look().foreign().iter().collect());
+        let foreign = node.look().foreign().iter().collect();
+        node.give_up(foreign);
     }
     node.give_up(handover::end_imports(node));
     delete_at_once(shared, &node.take_back(follows), alone);

@@ -112,8 +112,8 @@ pub fn is_behind(store: &Store, config: &Config) -> bool {
 #[cold]
 pub fn holds(shared: &Shared, core: &mut Core, connection: &mut Connection, error: &Error) -> bool {
     let now_ms = core.env.now_ms;
-    let holds = *error == routing::HELD
-        || *error == LOADING && shared.saving.loading.holds_calls(now_ms);
+    let holds =
+        *error == routing::HELD || *error == LOADING && shared.saving.loading.holds_calls(now_ms);
     if holds {
         core.next_look_ms = Some(connection.postpone_a_little(&shared.pause, now_ms));
     }

@@ -220,3 +220,26 @@ fn clients_of_memcached_are_told_of_a_slot_that_moves_in_their_words() {
     assert_eq!(answer, wanted);
     assert_eq!(one.ask(&format!("CLUSTER COUNTKEYSINSLOT {SLOT}")), "0");
 }
+
+/// All texts in a reply.
+fn texts(value: &Value) -> String {
+    match value.as_array() {
+        Some(all) => all.iter().map(texts).collect::<Vec<_>>().join(" "),
+        None => String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned(),
+    }
+}
+
+/// Whoever asks right after CONFIG SET is told of it.
+#[test]
+fn a_new_hostname_is_told_at_once() {
+    let node = Node::start(Maker::Kvasir, &[]).expect("it is ours");
+    assert_eq!(node.ask("CLUSTER ADDSLOTS 5"), "OK");
+    let mut client = node.server.connect();
+    for name in ["first.example", "second.example", "third.example"] {
+        assert_eq!(client.ask_text(&format!("CONFIG SET cluster-announce-hostname {name}")), "OK");
+        assert!(client.ask_text("CLUSTER NODES").contains(name));
+        client.send(&["CLUSTER", "SLOTS"]);
+        let slots = format!("{:?}", client.read_reply().map(|slots| texts(&slots)));
+        assert!(slots.contains(name), "{slots}");
+    }
+}

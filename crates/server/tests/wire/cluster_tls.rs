@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use crate::certificates::{Certificates, free_port};
 use crate::cluster::{Maker, Node, join};
 use crate::harness::{DEADLINE, wait_until};
+use crate::migrate_slots::wait_for_state;
 
 fn start(maker: Maker, certificates: &Certificates) -> Option<Node> {
     let port = free_port().to_string();
@@ -50,6 +51,15 @@ fn nodes_speak_tls_with_each_other() {
         // A client without TLS is told of the port where it need not speak it.
         let moved = format!("MOVED 5061 127.0.0.1:{}", one.port);
         assert_eq!(two.ask("GET bar"), moved, "{makers:?}");
+        if makers == [Maker::Kvasir; 3] {
+            for (from, to) in [(one, two), (two, one)] {
+                let to_id = to.id();
+                let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 5061 5061 NODE {to_id}");
+                assert_eq!(from.ask(&migrate), "OK");
+                wait_for_state(from, "success");
+                assert_eq!(to.ask("GET bar"), "1");
+            }
+        }
         assert_eq!(two.ask(&format!("CLUSTER SETSLOT 5061 IMPORTING {}", one.id())), "OK");
         assert_eq!(one.ask(&format!("CLUSTER SETSLOT 5061 MIGRATING {}", two.id())), "OK");
         // MIGRATE connects by TLS, so it is told of the port where that is spoken.

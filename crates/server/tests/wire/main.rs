@@ -58,6 +58,8 @@ mod local_cluster;
 mod memcached;
 mod memory_report;
 mod metrics;
+mod migrate_slots;
+mod migrate_slots_killed;
 mod monitor;
 mod notifications;
 mod pause;

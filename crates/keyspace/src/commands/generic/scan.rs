@@ -78,9 +78,7 @@ fn used_slots<'a>(
     database: &'a Database,
 ) -> impl Iterator<Item = &'a Slot> {
     let slots = if database.was_used() { &database.slots()[..] } else { &[] };
-    let is_seen = |(slot, number): &(&Slot, u16)| {
-        !slot.is_empty() && !keyspace.hidden.has(*number)
-    };
+    let is_seen = |(slot, number): &(&Slot, u16)| !slot.is_empty() && !keyspace.hidden.has(*number);
     slots.iter().zip(0..).filter(is_seen).map(|(slot, _)| slot)
 }
 
@@ -172,19 +170,14 @@ pub fn scan_slot(
 }
 
 /// Where a cursor points, or the start of the next slot that has keys; `None` at the end.
-fn next_place(
-    keyspace: &Keyspace,
-    database: &Database,
-    cursor: u64,
-) -> Option<(u16, Position)> {
+fn next_place(keyspace: &Keyspace, database: &Database, cursor: u64) -> Option<(u16, Position)> {
     let first = (cursor >> POSITION_BITS) as usize;
     if !database.was_used() || first >= SLOTS {
         return None;
     }
     let mut numbered = database.slots().iter().enumerate().skip(first);
-    let is_seen = |(number, slot): &(usize, &Slot)| {
-        !slot.is_empty() && !keyspace.hidden.has(*number as u16)
-    };
+    let is_seen =
+        |(number, slot): &(usize, &Slot)| !slot.is_empty() && !keyspace.hidden.has(*number as u16);
     let (slot, _) = numbered.find(is_seen)?;
     let position = if slot == first { cursor & ((1 << POSITION_BITS) - 1) } else { 0 };
     Some((slot as u16, Position(position)))
