@@ -101,7 +101,7 @@ impl Report {
         let sizes: Vec<f64> = groups.iter().map(|(_, inner)| bytes_of(inner) as f64).collect();
         for ((name, inner), rect) in groups.iter().zip(lay(&sizes, whole)) {
             match &inner[..] {
-                [part] => write_rect(out, part, rect),
+                [part] => write_rect(out, part, &part.name, rect),
                 inner => write_group(out, name, inner, rect),
             }
         }
@@ -119,10 +119,12 @@ impl Report {
     fn groups<'p>(&self, parts: &'p [Part<'p>]) -> Vec<(String, Vec<&'p Part<'p>>)> {
         let mut groups: Vec<(String, Vec<&Part<'_>>)> = Vec::new();
         for part in parts {
-            let name = match self.separator() {
-                Some((separator, 2..)) => name_text(prefix(part.name.as_bytes(), separator, 1)),
-                _ => part.name.clone(),
+            let first = match self.separator() {
+                Some((separator, 2..)) => prefix(part.name.as_bytes(), separator, 1),
+                _ => b"",
             };
+            // What begins with nothing is a group of its own.
+            let name = if first.is_empty() { part.name.clone() } else { name_text(first) };
             match groups.iter_mut().find(|(group, _)| *group == name) {
                 Some((_, inner)) => inner.push(part),
                 None => groups.push((name, vec![part])),
@@ -200,12 +202,14 @@ fn write_group(out: &mut String, name: &str, inner: &[&Part<'_>], rect: Rect) {
     let inside = rect.within(1.0, if has_label { LABEL_HEIGHT } else { 1.0 });
     let sizes: Vec<f64> = inner.iter().map(|part| part.sums.bytes as f64).collect();
     for (part, rect) in inner.iter().zip(lay(&sizes, inside)) {
-        write_rect(out, part, rect);
+        // Its group says what it begins with.
+        let label = part.name.strip_prefix(name).filter(|rest| !rest.is_empty());
+        write_rect(out, part, label.unwrap_or(&part.name), rect);
     }
     out.push_str("</g>\n");
 }
 
-fn write_rect(out: &mut String, Part { name, sums }: &Part<'_>, rect: Rect) {
+fn write_rect(out: &mut String, Part { name, sums }: &Part<'_>, label: &str, rect: Rect) {
     if rect.area() < AREA_MIN {
         return;
     }
@@ -220,7 +224,7 @@ fn write_rect(out: &mut String, Part { name, sums }: &Part<'_>, rect: Rect) {
         size(sums.bytes),
         grouped(sums.keys)
     );
-    write_label(out, name, rect);
+    write_label(out, label, rect);
     out.push_str("</g>\n");
 }
 
