@@ -89,6 +89,7 @@ _kvasir_server() {
             check-rdb
             check-aof
             export-rdb
+            report
             cluster
             --bind
             --port
@@ -234,6 +235,7 @@ _kvasir_server() {
             --commandlog-large-request-max-len
             --commandlog-reply-larger-than
             --commandlog-large-reply-max-len
+            --hotkeys-sample
             --latency-monitor-threshold
             --latency-tracking
             --latency-tracking-info-percentiles

@@ -1,6 +1,6 @@
 //! A report for people: one page with a map of rectangles, the rows and the largest keys.
 //!
-//! The page loads nothing and runs nothing, which it says itself; names of keys stand in it as text.
+//! The page loads nothing and runs nothing, which it says itself; names of keys are text in it.
 
 use std::fmt::Write;
 
@@ -21,7 +21,8 @@ const NAME_MAX: usize = 120;
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\">
-<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">
+<meta http-equiv=\"Content-Security-Policy\"
+ content=\"default-src 'none'; style-src 'unsafe-inline'\">
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <title>What fills the memory</title>
 <style>
@@ -33,9 +34,11 @@ svg text { font: 12px system-ui, sans-serif; fill: #111; pointer-events: none; }
 svg rect { stroke: #fff; stroke-width: 1; } svg g.group > rect { fill: #bbb; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: right; padding: .25em .6em; border-bottom: 1px solid var(--soft); white-space: nowrap; }
+th, td { text-align: right; padding: .25em .6em; border-bottom: 1px solid var(--soft); }
+th, td { white-space: nowrap; }
 th:first-child, td:first-child, td.text, th.text { text-align: left; }
-td:first-child, td.text { font-family: ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+td:first-child, td.text { font-family: ui-monospace, monospace; white-space: pre-wrap; }
+td:first-child, td.text { overflow-wrap: anywhere; }
 .facts { display: flex; flex-wrap: wrap; gap: .5em 2em; padding: 0; list-style: none; }
 .facts b { display: block; font-size: 1.3em; }
 .key span { display: inline-block; width: 1em; height: 1em; vertical-align: middle; }
@@ -121,7 +124,7 @@ impl Report {
         for part in parts {
             let first = match self.separator() {
                 Some((separator, 2..)) => prefix(part.name.as_bytes(), separator, 1),
-                _ => b"",
+                _ => &[],
             };
             // What begins with nothing is a group of its own.
             let name = if first.is_empty() { part.name.clone() } else { name_text(first) };

@@ -1,3 +1,5 @@
+//! What is summed up by what, where rectangles lie, and that names of keys are text everywhere.
+
 use kvasir_keyspace::database::DbIndex;
 
 use crate::report::answer::{Large, Report, Sums};
