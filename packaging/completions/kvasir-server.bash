@@ -90,6 +90,7 @@ _kvasir_server() {
             check-rdb
             check-aof
             export-rdb
+            report
             cluster
             --bind
             --port
@@ -236,6 +237,7 @@ _kvasir_server() {
             --commandlog-large-request-max-len
             --commandlog-reply-larger-than
             --commandlog-large-reply-max-len
+            --hotkeys-sample
             --latency-monitor-threshold
             --latency-tracking
             --latency-tracking-info-percentiles

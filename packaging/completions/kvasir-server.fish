@@ -5,6 +5,7 @@ complete -c kvasir-server -l print-config
 complete -c kvasir-server -n __fish_is_first_token -a check-rdb
 complete -c kvasir-server -n __fish_is_first_token -a check-aof
 complete -c kvasir-server -n __fish_is_first_token -a export-rdb
+complete -c kvasir-server -n __fish_is_first_token -a report
 complete -c kvasir-server -n __fish_is_first_token -a cluster
 complete -c kvasir-server -l bind -r -d 'Addresses to listen on, * is every IPv4 address, ,,* every IPv6 address'
 complete -c kvasir-server -l port -r -d 'TCP port'
@@ -151,6 +152,7 @@ complete -c kvasir-server -l commandlog-request-larger-than -r -d 'Calls of at l
 complete -c kvasir-server -l commandlog-large-request-max-len -r -d 'Entries that the log of large requests keeps'
 complete -c kvasir-server -l commandlog-reply-larger-than -r -d 'Calls with at least so many bytes of reply are kept in their log'
 complete -c kvasir-server -l commandlog-large-reply-max-len -r -d 'Entries that the log of large replies keeps'
+complete -c kvasir-server -l hotkeys-sample -r -d 'Count the keys that are used most, by one of so many calls, HOTKEYS LIST tells them, and OBJECT FREQ of any key, so redis-cli --hotkeys works under any maxmemory-policy'
 complete -c kvasir-server -l latency-monitor-threshold -r -d 'Events of at least so many milliseconds are kept for LATENCY'
 complete -c kvasir-server -l latency-tracking -r -f -a 'yes no' -d 'Whether latencies are counted by command, for INFO and LATENCY HISTOGRAM'
 complete -c kvasir-server -l latency-tracking-info-percentiles -r -d 'The percentiles of INFO latencystats'

@@ -21,7 +21,7 @@ pub struct Sums {
     /// The largest keys, the largest first.
     pub largest: Vec<Large>,
     /// Of strings that might be compressed.
-    text_bytes: u64,
+    pub(super) text_bytes: u64,
     /// Of those that were compressed to see what it saves.
     pub(super) sampled_bytes: u64,
     pub(super) sampled_saved: u64,

@@ -1,6 +1,6 @@
 //! A report for people: one page with a map of rectangles, the rows and the largest keys.
 //!
-//! The page loads nothing and runs nothing, which it says itself; names of keys stand in it as text.
+//! The page loads nothing and runs nothing, which it says itself; names of keys are text in it.
 
 use std::fmt::Write;
 
@@ -21,7 +21,8 @@ const NAME_MAX: usize = 120;
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\">
-<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">
+<meta http-equiv=\"Content-Security-Policy\"
+ content=\"default-src 'none'; style-src 'unsafe-inline'\">
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <title>What fills the memory</title>
 <style>
@@ -33,9 +34,11 @@ svg text { font: 12px system-ui, sans-serif; fill: #111; pointer-events: none; }
 svg rect { stroke: #fff; stroke-width: 1; } svg g.group > rect { fill: #bbb; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: right; padding: .25em .6em; border-bottom: 1px solid var(--soft); white-space: nowrap; }
+th, td { text-align: right; padding: .25em .6em; border-bottom: 1px solid var(--soft); }
+th, td { white-space: nowrap; }
 th:first-child, td:first-child, td.text, th.text { text-align: left; }
-td:first-child, td.text { font-family: ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+td:first-child, td.text { font-family: ui-monospace, monospace; white-space: pre-wrap; }
+td:first-child, td.text { overflow-wrap: anywhere; }
 .facts { display: flex; flex-wrap: wrap; gap: .5em 2em; padding: 0; list-style: none; }
 .facts b { display: block; font-size: 1.3em; }
 .key span { display: inline-block; width: 1em; height: 1em; vertical-align: middle; }
@@ -101,7 +104,7 @@ impl Report {
         let sizes: Vec<f64> = groups.iter().map(|(_, inner)| bytes_of(inner) as f64).collect();
         for ((name, inner), rect) in groups.iter().zip(lay(&sizes, whole)) {
             match &inner[..] {
-                [part] => write_rect(out, part, rect),
+                [part] => write_rect(out, part, &part.name, rect),
                 inner => write_group(out, name, inner, rect),
             }
         }
@@ -119,10 +122,12 @@ impl Report {
     fn groups<'p>(&self, parts: &'p [Part<'p>]) -> Vec<(String, Vec<&'p Part<'p>>)> {
         let mut groups: Vec<(String, Vec<&Part<'_>>)> = Vec::new();
         for part in parts {
-            let name = match self.separator() {
-                Some((separator, 2..)) => name_text(prefix(part.name.as_bytes(), separator, 1)),
-                _ => part.name.clone(),
+            let first = match self.separator() {
+                Some((separator, 2..)) => prefix(part.name.as_bytes(), separator, 1),
+                _ => &[],
             };
+            // What begins with nothing is a group of its own.
+            let name = if first.is_empty() { part.name.clone() } else { name_text(first) };
             match groups.iter_mut().find(|(group, _)| *group == name) {
                 Some((_, inner)) => inner.push(part),
                 None => groups.push((name, vec![part])),
@@ -200,12 +205,14 @@ fn write_group(out: &mut String, name: &str, inner: &[&Part<'_>], rect: Rect) {
     let inside = rect.within(1.0, if has_label { LABEL_HEIGHT } else { 1.0 });
     let sizes: Vec<f64> = inner.iter().map(|part| part.sums.bytes as f64).collect();
     for (part, rect) in inner.iter().zip(lay(&sizes, inside)) {
-        write_rect(out, part, rect);
+        // Its group says what it begins with.
+        let label = part.name.strip_prefix(name).filter(|rest| !rest.is_empty());
+        write_rect(out, part, label.unwrap_or(&part.name), rect);
     }
     out.push_str("</g>\n");
 }
 
-fn write_rect(out: &mut String, Part { name, sums }: &Part<'_>, rect: Rect) {
+fn write_rect(out: &mut String, Part { name, sums }: &Part<'_>, label: &str, rect: Rect) {
     if rect.area() < AREA_MIN {
         return;
     }
@@ -220,7 +227,7 @@ fn write_rect(out: &mut String, Part { name, sums }: &Part<'_>, rect: Rect) {
         size(sums.bytes),
         grouped(sums.keys)
     );
-    write_label(out, name, rect);
+    write_label(out, label, rect);
     out.push_str("</g>\n");
 }
 

@@ -1,3 +1,5 @@
+//! What is summed up by what, where rectangles lie, and that names of keys are text everywhere.
+
 use kvasir_keyspace::database::DbIndex;
 
 use crate::report::answer::{Large, Report, Sums};
@@ -61,7 +63,11 @@ fn rectangles_fill_the_whole() {
     };
     let whole = Rect { x: 3.0, y: 5.0, width: 120.0, height: 64.0 };
     for count in 0..60 {
-        let mut parts: Vec<f64> = (0..count).map(|_| (1 + draw(1 << draw(20))) as f64).collect();
+        let mut part = |_| {
+            let bits = draw(20);
+            (1 + draw(1 << bits)) as f64
+        };
+        let mut parts: Vec<f64> = (0..count).map(&mut part).collect();
         parts.sort_by(|one, other| other.total_cmp(one));
         let laid = lay(&parts, whole);
         assert_eq!(laid.len(), parts.len());

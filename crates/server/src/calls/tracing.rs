@@ -14,9 +14,9 @@ use crate::clients::traces::words;
 use crate::state::connection::Connection;
 use crate::state::connection::trace::{Begun, Pending};
 
-/// Before a call is run, of a connection that is traced: it was parsed in that time, and has come to
-/// the gate then. Its slots are locked once for nothing, which tells how long that takes: the call
-/// that follows finds them free as a rule.
+/// Before a call is run, of a connection that is traced: it was parsed in that time, and has come
+/// to the gate then. Its slots are locked once for nothing, which tells how long that takes: the
+/// call that follows finds them free as a rule.
 #[cold]
 pub fn begin(
     (keyspace, pass): (&Keyspace, Option<&Pass<'_>>),

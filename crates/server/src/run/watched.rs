@@ -90,8 +90,8 @@ impl Session {
         if core.env.is_in_script { None } else { hot_keys::begin(shared, core) }
     }
 
-    /// Counts the keys of a call that has ended, if that is wanted. Its request was of so many bytes,
-    /// or of those of its arguments if that is 0; its reply begins at the mark.
+    /// Counts the keys of a call that has ended, if that is wanted. Its request was of so many
+    /// bytes, or of those of its arguments if that is 0; its reply begins at the mark.
     pub(super) fn end_watch(
         &self,
         watch: Option<Watch>,
