@@ -47,12 +47,19 @@ def plan(options):
     names = list(STUDIES) if options.study == "all" else [options.study]
     cells = [cell for name in names for cell in STUDIES[name].cells(options.quick, options.seed)]
     # A page that is made early lacks little: first one run of everything, then the replicates
-    # of the design, without which it has no error term, then the other runs.
+    # of the design, without which it has no error term, then what waits for a quiet machine, which
+    # may take long, then the other runs.
     run = [int(cell.id.rsplit("/", 1)[1]) for cell in cells]
-    turn = [1 if cell.part == "design" else 0 if run == 1 else 2 for cell, run in zip(cells, run)]
+    turn = [turn_of(cell, number) for cell, number in zip(cells, run)]
     order = sorted(range(len(cells)), key=lambda at: (turn[at], run[at]))
     cells = [cells[at] for at in order]
     return names, [cell for cell in cells if options.only in cell.id]
+
+
+def turn_of(cell, run) -> int:
+    if cell.part == "design":
+        return 1
+    return 3 if run > 1 else 2 if cell.part == "aof" else 0
 
 
 def folder(options, kvasir: Path) -> Path:
