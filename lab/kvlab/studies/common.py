@@ -108,7 +108,9 @@ def show(value, decimals=None) -> str:
     if decimals is None:
         size = abs(value)
         decimals = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
-        if 0 < size < 0.01:
+        if size < 1e-9:
+            return "0"
+        if size < 0.01:
             return f"{value:.2g}"
     return f"{value:,.{decimals}f}"
 

@@ -315,7 +315,7 @@ def sign_table_of(runs):
         rows.append(row)
     levels = "; ".join(f"{name} {what}: − {low}, + {high}"
                        for name, (what, low, high) in FACTORS.items())
-    note = (f"{levels}. Generators D=AB, E=AC, F=BC. Medians of {REPLICATES} replicates, ± half "
+    note = (f"{levels}. Generators D=AB, E=AC, F=BC. Medians of the replicates, ± half "
             "the distance from smallest to largest. Half GET and half SET of 100 B, 50 clients.")
     return Table("The design 2^(6-3) and what was measured", pd.DataFrame(rows), note)
 
