@@ -46,19 +46,19 @@ def parse(words):
 def plan(options):
     names = list(STUDIES) if options.study == "all" else [options.study]
     cells = [cell for name in names for cell in STUDIES[name].cells(options.quick, options.seed)]
-    # A page that is made early lacks little: first one run of everything, then the replicates
-    # of the design, without which it has no error term, then what waits for a quiet machine, which
-    # may take long, then the other runs.
+    # A page that is made early lacks little: first the design's least, two replicates, and one
+    # run of everything, then its other replicates, then what waits for a quiet machine, which may
+    # take long, then the other runs.
     run = [int(cell.id.rsplit("/", 1)[1]) for cell in cells]
     turn = [turn_of(cell, number) for cell, number in zip(cells, run)]
-    order = sorted(range(len(cells)), key=lambda at: (turn[at], run[at]))
+    order = sorted(range(len(cells)), key=lambda at: (turn[at], cells[at].part != "design", run[at]))
     cells = [cells[at] for at in order]
     return names, [cell for cell in cells if options.only in cell.id]
 
 
 def turn_of(cell, run) -> int:
     if cell.part == "design":
-        return 1
+        return 0 if run <= 2 else 1
     return 3 if run > 1 else 2 if cell.part == "aof" else 0
 
 
