@@ -36,6 +36,7 @@ def parse(words):
                         help="try cells again that had no figures")
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
     parser.add_argument("--list", action="store_true", help="print the cells and stop")
+    parser.add_argument("--runs-only", action="store_true", help="make no page")
     parser.add_argument("--report-only", action="store_true", help="measure nothing")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--out", metavar="DIR", type=Path,
@@ -45,7 +46,8 @@ def parse(words):
 
 def plan(options):
     names = list(STUDIES) if options.study == "all" else [options.study]
-    cells = [cell for name in names for cell in STUDIES[name].cells(options.quick, options.seed)]
+    quick, seed = options.quick, options.seed
+    cells = [cell for name in names for cell in STUDIES[name].cells(quick, seed)]
     # A page that is made early lacks little: first the design's least, two replicates, and one
     # run of everything, then its other replicates, then what waits for a quiet machine, which may
     # take long, then the other runs.
@@ -153,6 +155,9 @@ def main(words) -> int:
             took = measure(cells, context, store, base, options)
     except KeyboardInterrupt:
         console.print("stopped; the next call goes on with the cell that was running")
+    if options.runs_only:
+        console.print(f"{took / 60:.1f} minutes; {len(store.done(True))} cells with figures")
+        return 0
     out = options.out or HOME / f"report-{base['mode']}"
     papers = json.loads((ROOT / "lab/papers/studies.json").read_text())
     try:

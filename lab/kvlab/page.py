@@ -9,9 +9,10 @@ from pathlib import Path
 from kvlab.load import GENERATOR
 from kvlab.machine import QUIET_PERCENT, ROOT
 from kvlab.studies import STUDIES
-from kvlab.studies.common import DIFFERS, HOLDS, UNTESTED, Plot, Table, Text
+from kvlab.studies.common import DIFFERS, HOLDS, UNMEASURED, UNTESTED, Plot, Table, Text
 
-VERDICTS = {HOLDS: ("yes", "✓"), DIFFERS: ("no", "✗"), UNTESTED: ("open", "?")}
+VERDICTS = {HOLDS: ("yes", "✓"), DIFFERS: ("no", "✗"), UNTESTED: ("open", "?"),
+            UNMEASURED: ("open", "–")}
 LINES_SHOWN = 200
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 from kvlab.stats import spread
 
 HOLDS, DIFFERS, UNTESTED = "holds", "does not hold", "cannot be tested here"
+UNMEASURED = "not measured this time"
 PEERS = ["redis", "valkey", "kvasir"]
 
 
@@ -148,7 +149,7 @@ def by_server(runs, part, metric, title, decimals=None, cases=None, note="", pap
 
 def judged(values_ok) -> str:
     """Of a condition that may lack its figures."""
-    return UNTESTED if values_ok is None else HOLDS if values_ok else DIFFERS
+    return UNMEASURED if values_ok is None else HOLDS if values_ok else DIFFERS
 
 
 def percent(value) -> str:

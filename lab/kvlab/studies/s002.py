@@ -7,7 +7,7 @@ from kvlab.cells import Cell
 from kvlab.machine import Missing, tool
 from kvlab.stats import ratio
 from kvlab.studies.common import (
-    DIFFERS, HOLDS, NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Text, by_server, judged,
+    DIFFERS, HOLDS, NAMES, PEERS, UNMEASURED, Claim, Plot, Report, Runs, Text, by_server, judged,
     show,
 )
 
@@ -125,7 +125,7 @@ def claims(runs, paper):
                  median("kvasir", "always", "cpu_us"))
     found.append(Claim(
         "It takes 2.4 times the CPU.", "2.4 times",
-        UNTESTED if cost is None else HOLDS if cost >= 2 else DIFFERS,
+        UNMEASURED if cost is None else HOLDS if cost >= 2 else DIFFERS,
         f"CPU per request by io_uring to that by system calls: everysec {show(cost, 2)}, always "
         f"{show(dear, 2)}. Held to hold from 2 on.", f"{show(cost, 2)} times"))
     slow = {server: ratio(median(server, "always", "ops_s"), median(server, "everysec", "ops_s"))
@@ -140,7 +140,7 @@ def claims(runs, paper):
     there = runs.cases("correctness")
     found.append(Claim(
         "Three programs find all data after a restart.", "all there",
-        HOLDS if there else UNTESTED,
+        HOLDS if there else UNMEASURED,
         f"{len(there)} runs of them." if there else runs.why_missing("correctness") + ".",
         f"{len(there)} of {len(there)}" if there else "–"))
     return found
