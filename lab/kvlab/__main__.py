@@ -53,8 +53,8 @@ def plan(options):
     # take long, then the other runs.
     run = [int(cell.id.rsplit("/", 1)[1]) for cell in cells]
     turn = [turn_of(cell, number) for cell, number in zip(cells, run)]
-    order = sorted(range(len(cells)), key=lambda at: (turn[at], cells[at].part != "design", run[at]))
-    cells = [cells[at] for at in order]
+    rank = [(turn, cell.part != "design", run) for turn, cell, run in zip(turn, cells, run)]
+    cells = [cells[at] for at in sorted(range(len(cells)), key=rank.__getitem__)]
     return names, [cell for cell in cells if options.only in cell.id]
 
 
