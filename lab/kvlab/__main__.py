@@ -36,6 +36,7 @@ def parse(words):
                         help="try cells again that had no figures")
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
     parser.add_argument("--list", action="store_true", help="print the cells and stop")
+    parser.add_argument("--runs-only", action="store_true", help="make no page")
     parser.add_argument("--report-only", action="store_true", help="measure nothing")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--out", metavar="DIR", type=Path,
@@ -45,14 +46,22 @@ def parse(words):
 
 def plan(options):
     names = list(STUDIES) if options.study == "all" else [options.study]
-    cells = [cell for name in names for cell in STUDIES[name].cells(options.quick, options.seed)]
-    # A page that is made early lacks little: first one run of everything, then the replicates
-    # of the design, without which it has no error term, then the other runs.
+    quick, seed = options.quick, options.seed
+    cells = [cell for name in names for cell in STUDIES[name].cells(quick, seed)]
+    # A page that is made early lacks little: first the design's least, two replicates, and one
+    # run of everything, then its other replicates, then what waits for a quiet machine, which may
+    # take long, then the other runs.
     run = [int(cell.id.rsplit("/", 1)[1]) for cell in cells]
-    turn = [1 if cell.part == "design" else 0 if run == 1 else 2 for cell, run in zip(cells, run)]
-    order = sorted(range(len(cells)), key=lambda at: (turn[at], run[at]))
-    cells = [cells[at] for at in order]
+    turn = [turn_of(cell, number) for cell, number in zip(cells, run)]
+    rank = [(turn, cell.part != "design", run) for turn, cell, run in zip(turn, cells, run)]
+    cells = [cells[at] for at in sorted(range(len(cells)), key=rank.__getitem__)]
     return names, [cell for cell in cells if options.only in cell.id]
+
+
+def turn_of(cell, run) -> int:
+    if cell.part == "design":
+        return 0 if run <= 2 else 1
+    return 3 if run > 1 else 2 if cell.part == "aof" else 0
 
 
 def folder(options, kvasir: Path) -> Path:
@@ -146,6 +155,9 @@ def main(words) -> int:
             took = measure(cells, context, store, base, options)
     except KeyboardInterrupt:
         console.print("stopped; the next call goes on with the cell that was running")
+    if options.runs_only:
+        console.print(f"{took / 60:.1f} minutes; {len(store.done(True))} cells with figures")
+        return 0
     out = options.out or HOME / f"report-{base['mode']}"
     papers = json.loads((ROOT / "lab/papers/studies.json").read_text())
     try:

@@ -15,7 +15,10 @@ from pathlib import Path
 
 import psutil
 
-from kvlab.machine import Missing
+from kvlab.machine import Missing, wait_until_quiet
+
+PATIENCE_S = {"quick": 3, "full": 120}
+"""How long a cell waits for others to leave the processors alone."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,11 @@ def replace(path: Path, text: str):
 
 def run_cell(cell: Cell, context: Context, store: Store, base: dict) -> str | None:
     """Runs a cell and stores its lines; why there is nothing, if so."""
+    busy = wait_until_quiet(PATIENCE_S["quick" if context.quick else "full"])
     began = time.time()
     common = {"cell": cell.id, "study": cell.study, "part": cell.part, "seed": context.seed}
-    common |= base | {"options": cell.options, "began": round(began, 3)}
+    common |= base | {"options": cell.options, "began": round(began, 3),
+                      "others_busy": busy}
     reason, lines = None, []
     try:
         lines = cell.run(context)

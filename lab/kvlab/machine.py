@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,6 +110,19 @@ def find_kinds(kvasir: Path) -> dict[str, Kind]:
         for name, (label, program) in places.items()
         if program and program.is_file()
     }
+
+
+QUIET_PERCENT = 10
+"""Of the processors: what a machine does by itself is less."""
+
+
+def wait_until_quiet(patience_s: float) -> float:
+    """Until others use little of the processors, if that comes; how much they use then, in %."""
+    end = time.monotonic() + patience_s
+    while True:
+        busy = psutil.cpu_percent(interval=0.25)
+        if busy <= QUIET_PERCENT or time.monotonic() > end:
+            return busy
 
 
 def tool(name: str) -> str:

@@ -7,11 +7,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from kvlab.load import GENERATOR
-from kvlab.machine import ROOT
+from kvlab.machine import QUIET_PERCENT, ROOT
 from kvlab.studies import STUDIES
-from kvlab.studies.common import DIFFERS, HOLDS, UNTESTED, Plot, Table, Text
+from kvlab.studies.common import DIFFERS, HOLDS, UNMEASURED, UNTESTED, Plot, Table, Text
 
-VERDICTS = {HOLDS: ("yes", "✓"), DIFFERS: ("no", "✗"), UNTESTED: ("open", "?")}
+VERDICTS = {HOLDS: ("yes", "✓"), DIFFERS: ("no", "✗"), UNTESTED: ("open", "?"),
+            UNMEASURED: ("open", "–")}
 LINES_SHOWN = 200
 
 
@@ -174,6 +175,18 @@ def missing(cells, lines) -> str:
             f"figures or not all.</p>{body}</section>")
 
 
+def disturbed(lines) -> str:
+    """Cells that began while others had work to do."""
+    busy = {line["cell"]: line["others_busy"] for line in lines if "others_busy" in line}
+    loud = {cell: value for cell, value in busy.items() if value > QUIET_PERCENT}
+    if not loud:
+        return "Before each cell other processes used little of the processors."
+    names = ", ".join(f"{cell} ({value:.0f} %)" for cell, value in sorted(loud.items()))
+    return (f"{len(loud)} of {len(busy)} cells began while other processes used more than "
+            f"{QUIET_PERCENT} % of the processors, so their figures are worth less: "
+            f"{escape(names)}.")
+
+
 def method(lines, machine, options) -> str:
     parts = {}
     for line in lines:
@@ -197,6 +210,7 @@ def method(lines, machine, options) -> str:
         f"not repeated; what they lack is measured by: {escape(GENERATOR)}; redis-benchmark "
         "7.0.15; strace. A fresh server is started for each cell, on its own core or cores, and "
         "the load comes from the machine's last core.</p>"
+        f"<p>{disturbed(lines)}</p>"
         f'<div class="wide"><table class="text"><tbody>{facts}</tbody></table></div>'
         '<h3>Repetitions, seeds and options</h3><div class="wide"><table class="text"><thead><tr>'
         "<th>part</th><th>runs</th><th>seed</th><th>options (of one cell)</th></tr></thead>"

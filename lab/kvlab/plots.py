@@ -132,7 +132,9 @@ def bars(groups, x_label, y_label=None, log=False) -> str:
     axes.set_xlabel(x_label)
     if log:
         axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    known = [value for _, values in groups for _, value in values.values() if value is not None]
+    is_large = bool(known) and max(known) >= 1000
+    axes.xaxis.set_major_formatter(EngFormatter(sep="") if is_large else plain())
     axes.xaxis.set_major_locator(plt.MaxNLocator(5) if not log else plt.LogLocator(numticks=6))
     if len(seen) > 1:
         figure.legend(seen.values(), seen.keys(), loc="outside lower center",

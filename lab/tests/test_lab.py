@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvlab import load, page, plots
+from kvlab import cells, load, page, plots
 from kvlab.__main__ import Pace, main, parse, plan
 from kvlab.cells import Cell, Context, Store, run_cell
 from kvlab.machine import HOME, ROOT, Missing, version_in
@@ -48,7 +48,8 @@ def test_a_server_s_own_version_is_named():
 
 
 @pytest.fixture
-def context(tmp_path):
+def context(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "wait_until_quiet", lambda _: 0.0)
     return Context(kinds={}, kvasir=tmp_path / "none", quick=True, seed=1)
 
 
@@ -109,14 +110,13 @@ def test_a_server_that_does_not_start_says_why(tmp_path, monkeypatch):
 def test_all_cells_have_a_name_of_their_own():
     for quick in (True, False):
         options = parse(["all"] + ["--quick"] * quick)
-        cells = plan(options)[1]
-        assert len({cell.id for cell in cells}) == len(cells) > 100
-        assert all(len(cell.id.split("/")) == 5 for cell in cells), cells
+        planned = plan(options)[1]
+        assert len({cell.id for cell in planned}) == len(planned) > 100
+        assert all(len(cell.id.split("/")) == 5 for cell in planned)
 
 
 def test_what_is_left_follows_how_long_cells_took():
-    cells = [Cell("003/a/b/c/1", None, 100)] * 3
-    pace = Pace(cells)
+    pace = Pace([Cell("003/a/b/c/1", None, 100)] * 3)
     assert pace.show() == "5 min"
     pace.add(100, 230)
     assert pace.factor == 2
@@ -139,14 +139,22 @@ def test_every_report_can_be_made_of_nothing():
 
 def test_a_report_names_what_lacks(tmp_path):
     options = parse(["003", "--quick"])
-    names, cells = plan(options)
-    lines = [{"cell": cells[0].id, "study": "003", "part": "benchmark", "seed": 1, "took_s": 1,
+    names, planned = plan(options)
+    lines = [{"cell": planned[0].id, "study": "003", "part": "benchmark", "seed": 1, "took_s": 1,
               "commit": "abc", "options": {}, "missing": "redis <is> not here"}]
     reports = {"003": s003.report(lines, PAPERS)}
-    text = page.render(reports, cells, lines, MACHINE, options)
-    assert "redis &lt;is&gt; not here" in text and cells[0].id in text
-    assert f"{len(cells)} cells of {len(cells)} have no figures" in text
+    text = page.render(reports, planned, lines, MACHINE, options)
+    assert "redis &lt;is&gt; not here" in text and planned[0].id in text
+    assert f"{len(planned)} cells of {len(planned)} have no figures" in text
     assert "it was not run" in text
+
+
+def test_a_machine_that_was_busy_is_told_of():
+    lines = [{"cell": "003/a/redis/1/1", "others_busy": 3.0},
+             {"cell": "003/a/kvasir/1/1", "others_busy": 55.0}]
+    assert "1 of 2 cells" in page.disturbed(lines)
+    assert "kvasir" in page.disturbed(lines) and "redis" not in page.disturbed(lines)
+    assert "little" in page.disturbed(lines[:1])
 
 
 def test_the_design_needs_all_its_rows():

@@ -7,6 +7,7 @@ import pandas as pd
 from kvlab.stats import spread
 
 HOLDS, DIFFERS, UNTESTED = "holds", "does not hold", "cannot be tested here"
+UNMEASURED = "not measured this time"
 PEERS = ["redis", "valkey", "kvasir"]
 
 
@@ -108,7 +109,9 @@ def show(value, decimals=None) -> str:
     if decimals is None:
         size = abs(value)
         decimals = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
-        if 0 < size < 0.01:
+        if size < 1e-9:
+            return "0"
+        if size < 0.01:
             return f"{value:.2g}"
     return f"{value:,.{decimals}f}"
 
@@ -146,7 +149,7 @@ def by_server(runs, part, metric, title, decimals=None, cases=None, note="", pap
 
 def judged(values_ok) -> str:
     """Of a condition that may lack its figures."""
-    return UNTESTED if values_ok is None else HOLDS if values_ok else DIFFERS
+    return UNMEASURED if values_ok is None else HOLDS if values_ok else DIFFERS
 
 
 def percent(value) -> str:

@@ -11,7 +11,8 @@ from kvlab.machine import Missing, server_cores, tool
 from kvlab.servers import Server
 from kvlab.stats import ratio
 from kvlab.studies.common import (
-    DIFFERS, HOLDS, NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Text, by_server, show,
+    DIFFERS, HOLDS, NAMES, PEERS, UNMEASURED, UNTESTED, Claim, Plot, Report, Runs, Text, by_server,
+    show,
 )
 
 REQUESTS = 5_000
@@ -180,7 +181,7 @@ def claims(runs, paper):
         kvasir = runs.median("calls", "kvasir", "get", "calls")
         found.append(Claim(
             f"{NAMES[server]} makes {count} system calls for a request.", str(count),
-            UNTESTED if own is None else HOLDS if abs(own - count) < 0.5 else DIFFERS,
+            UNMEASURED if own is None else HOLDS if abs(own - count) < 0.5 else DIFFERS,
             f"Here {show(own, 2)} for a get of 10 B by one client."
             if own is not None else runs.why_missing("calls"),
             f"{show(kvasir, 2)} (io_uring)"))
@@ -190,7 +191,7 @@ def claims(runs, paper):
     redis = shares["redis"]
     found.append(Claim(
         "57 to 73 % of the time are spent in the kernel.", "57 to 73 %",
-        UNTESTED if redis is None else HOLDS if 50 <= redis <= 85 else DIFFERS,
+        UNMEASURED if redis is None else HOLDS if 50 <= redis <= 85 else DIFFERS,
         f"GET of 10 B over TCP: {told}. Held to hold from 50 to 85 % for Redis.",
         f"{show(shares['kvasir'], 0)} %"))
     slow = {server: ratio(runs.median("objects", server, "GET 100 KB, TCP", "trip_us"),
@@ -205,7 +206,7 @@ def claims(runs, paper):
                 runs.median("memcached", "kvasir", "get of 1, 10 B, 1 worker(s)", "trip_us"))
     found.append(Claim(
         "An object of 10 KB takes hardly longer than one of 10 B.", "hardly a difference",
-        UNTESTED if mem is None else HOLDS if mem < 1.35 else DIFFERS,
+        UNMEASURED if mem is None else HOLDS if mem < 1.35 else DIFFERS,
         f"Round trip of 10 KB to that of 10 B: memcached {show(mem, 2)}. 1 KB to 10 B over TCP: "
         + ", ".join(f"{NAMES[server]} {show(value, 2)}" for server, value in near.items())
         + "; 100 KB to 10 B: "
@@ -227,7 +228,7 @@ def pagerank_claims(runs):
         gain = ratio(base, graph)
         found.append(Claim(
             f"Computing where the data is beats {what}: an iteration of PageRank.",
-            f"{paper} (Spark)", UNTESTED if gain is None else HOLDS if gain >= bar else DIFFERS,
+            f"{paper} (Spark)", UNMEASURED if gain is None else HOLDS if gain >= bar else DIFFERS,
             "Not Spark but Kvasir's GRAPH.PAGERANK beside Redis on the same graph: "
             f"{show(graph)} s to {show(base)} s an iteration."
             if gain is not None else runs.why_missing("analytics"),

@@ -7,13 +7,14 @@ from kvlab.cells import Cell
 from kvlab.machine import Missing, tool
 from kvlab.stats import ratio
 from kvlab.studies.common import (
-    DIFFERS, HOLDS, NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Text, by_server, judged,
+    DIFFERS, HOLDS, NAMES, PEERS, UNMEASURED, Claim, Plot, Report, Runs, Text, by_server, judged,
     show,
 )
 
 WAYS = ["off", "no", "everysec", "always"]
 RING = ["everysec by io_uring", "always by io_uring"]
-CALLS = ["SET", "HSET", "LPUSH", "INCR"]
+CALLS = ["SET", "LPUSH", "INCR"]
+"""HSET has SET in its name: it is measured with it."""
 LOAD = "50 connections"
 
 
@@ -22,13 +23,15 @@ def cells(quick, seed):
     size = ["--keys", 1_000_000, "--seconds", 0.5] if quick else ["--seconds", 20]
     for run in range(1, (1 if quick else 3) + 1):
         for server in PEERS:
-            ways = len(WAYS) + (len(RING) if server == "kvasir" else 0)
             for call in (CALLS[:1] if quick else CALLS):
-                found.append(bench.cell("002", "aof", "aof", server, run,
-                                        ways * (13 if quick else 60), "--only",
-                                        f"{call}, {LOAD}", *size))
+                for way in WAYS:
+                    # The ways by io_uring have the names of the others in theirs.
+                    ways = 2 if server == "kvasir" and f"{way} by io_uring" in RING else 1
+                    found.append(bench.cell("002", "aof", "aof", server, run,
+                                            ways * (13 if quick else 60), "--only",
+                                            f"{call}, {LOAD}, {way}", *size))
             if run == 1:
-                found.append(bench.cell("002", "calls", "aof", server, run, ways * 3, "--only",
+                found.append(bench.cell("002", "calls", "aof", server, run, 15, "--only",
                                         "system calls", *size))
     found.append(correctness_cell(quick))
     return found
@@ -123,7 +126,7 @@ def claims(runs, paper):
                  median("kvasir", "always", "cpu_us"))
     found.append(Claim(
         "It takes 2.4 times the CPU.", "2.4 times",
-        UNTESTED if cost is None else HOLDS if cost >= 2 else DIFFERS,
+        UNMEASURED if cost is None else HOLDS if cost >= 2 else DIFFERS,
         f"CPU per request by io_uring to that by system calls: everysec {show(cost, 2)}, always "
         f"{show(dear, 2)}. Held to hold from 2 on.", f"{show(cost, 2)} times"))
     slow = {server: ratio(median(server, "always", "ops_s"), median(server, "everysec", "ops_s"))
@@ -138,7 +141,7 @@ def claims(runs, paper):
     there = runs.cases("correctness")
     found.append(Claim(
         "Three programs find all data after a restart.", "all there",
-        HOLDS if there else UNTESTED,
+        HOLDS if there else UNMEASURED,
         f"{len(there)} runs of them." if there else runs.why_missing("correctness") + ".",
         f"{len(there)} of {len(there)}" if there else "–"))
     return found

@@ -11,7 +11,7 @@ from kvlab.machine import Missing, server_cores
 from kvlab.servers import Group, Server
 from kvlab.stats import median_interval, spread
 from kvlab.studies.common import (
-    DIFFERS, HOLDS, NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Table, Text, by_server,
+    DIFFERS, HOLDS, NAMES, PEERS, UNMEASURED, Claim, Plot, Report, Runs, Table, Text, by_server,
     judged, percent, show, show_spread,
 )
 
@@ -315,7 +315,7 @@ def sign_table_of(runs):
         rows.append(row)
     levels = "; ".join(f"{name} {what}: − {low}, + {high}"
                        for name, (what, low, high) in FACTORS.items())
-    note = (f"{levels}. Generators D=AB, E=AC, F=BC. Medians of {REPLICATES} replicates, ± half "
+    note = (f"{levels}. Generators D=AB, E=AC, F=BC. Medians of the replicates, ± half "
             "the distance from smallest to largest. Half GET and half SET of 100 B, 50 clients.")
     return Table("The design 2^(6-3) and what was measured", pd.DataFrame(rows), note)
 
@@ -394,7 +394,7 @@ def claims(runs, fits, designs, paper):
     kvasir = show_band(fits["kvasir"], "sigma", fits["kvasir"].sigma) if "kvasir" in fits else "–"
     found.append(Claim(
         "Contention limits Redis: sigma lies between 0.4 and 0.77.", "sigma 0.4 to 0.77",
-        judged(0.4 <= redis <= 0.77) if redis is not None else UNTESTED,
+        judged(0.4 <= redis <= 0.77) if redis is not None else UNMEASURED,
         f"Sigma here: {shown or runs.why_missing('threads')}. The clients share a machine with "
         "the server, and its load comes from one thread.", f"sigma {kvasir}"))
     found.append(peak_claim(runs, fits))
@@ -407,7 +407,7 @@ def claims(runs, fits, designs, paper):
     redis = pipelining.get("redis")
     found.append(Claim(
         "Pipelining explains 95 % of the variation of throughput.", "95 %",
-        UNTESTED if redis is None else HOLDS if redis >= 90 else DIFFERS,
+        UNMEASURED if redis is None else HOLDS if redis >= 90 else DIFFERS,
         f"Share of factor D here: {told or runs.why_missing('design')}. Held to hold from 90 % on, "
         "for Redis.", percent(pipelining.get("kvasir"))))
     largest = {server: max((name for name in values if name != "D"), key=values.get)
@@ -454,7 +454,7 @@ def cores_claim(shares):
     redis = values.get("redis")
     told = "; ".join(f"{NAMES[name]} {percent(value)}" for name, value in values.items())
     return Claim("A second core does not help one server, since one thread executes.", "one thread",
-                 UNTESTED if redis is None else HOLDS if redis < 5 else DIFFERS,
+                 UNMEASURED if redis is None else HOLDS if redis < 5 else DIFFERS,
                  f"Share of factor E: {told or 'unknown'}. On two cores the load shares the second "
                  "one, so a gain of more workers cannot show fully; see scaling.",
                  percent(values.get("kvasir")))

@@ -8,7 +8,7 @@ from kvlab.machine import cores, server_cores
 from kvlab.servers import Server
 from kvlab.stats import ratio
 from kvlab.studies.common import (
-    NAMES, PEERS, UNTESTED, Claim, Plot, Report, Runs, Table, Text, by_server, judged, show,
+    NAMES, PEERS, UNMEASURED, Claim, Plot, Report, Runs, Table, Text, by_server, judged, show,
 )
 
 CLIENTS = 50
@@ -149,7 +149,7 @@ def claims(runs):
     kvasir = gains["kvasir"][1]
     found.append(Claim(
         f"{most} workers give more throughput than one.", "Kvasir's own claim",
-        UNTESTED if kvasir is None else judged(kvasir > 1.05),
+        UNMEASURED if kvasir is None else judged(kvasir > 1.05),
         f"Throughput with {most} to that with 1: {told}. The load comes from one thread, which "
         "shares a core with the server's second worker on two cores: what is measured is also "
         "what the load can do.", show(kvasir, 2)))
