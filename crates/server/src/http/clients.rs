@@ -46,10 +46,10 @@ enum Stage {
     /// The first request, or another that has begun, is on its way.
     Reads,
     Idle,
-    /// An answer is on its way, after which it may go on.
-    Answers {
-        is_kept: bool,
-    },
+    /// Its request has come, and waits for the server's answer.
+    Waits,
+    /// The answer is on its way.
+    Answers,
 }
 
 impl Client {

@@ -22,7 +22,7 @@ use kvasir_resp::encode::encode_request;
 use crate::http::answer::Answer;
 use crate::http::calls;
 use crate::http::request::{Method, Request};
-use crate::http::sessions::{Proof, RESP, Sessions, id_of};
+use crate::http::sessions::{Proof, RESP, Sessions};
 use crate::state::shared::Shared;
 
 include!(concat!(env!("OUT_DIR"), "/console.rs"));
@@ -62,7 +62,7 @@ pub struct Console {
 
 impl Console {
     pub fn new(shared: &'static Shared) -> Console {
-        Console { shared, sessions: Sessions::default() }
+        Console { shared, sessions: Sessions::new(shared.config().metrics.port) }
     }
 
     /// None: it is answered once the server has done so.
@@ -73,15 +73,11 @@ impl Console {
         client: ConnectionId,
         reactor: &mut Reactor,
     ) -> Option<Answer> {
+        let cookies = request.text("cookie").unwrap_or_default();
+        let id = self.sessions.id_of(cookies).unwrap_or_default();
         if path == "session" && request.method == Method::Get {
-            let id = request.text("cookie").and_then(id_of);
-            let found = id.and_then(|id| self.sessions.find(id));
-            return Some(
-                found.map_or_else(
-                    || Answer::refusal(401),
-                    |session| self.sessions.describe(session),
-                ),
-            );
+            let found = self.sessions.find(id).map(|session| self.sessions.describe(session));
+            return Some(found.unwrap_or_else(|| Answer::refusal(401)));
         }
         if request.method != Method::Post {
             return Some(Answer::refusal(405).with("Allow", "POST"));
@@ -92,7 +88,6 @@ impl Console {
         if path == "login" {
             return self.log_in(request, client, reactor).err();
         }
-        let id = request.text("cookie").and_then(id_of).unwrap_or_default();
         let token = request.text("x-kvasir-token").unwrap_or_default();
         let Some(session) = self.sessions.prove(Proof { id, token }) else {
             return Some(Answer::refusal(401));

@@ -119,7 +119,7 @@ impl Http {
             }
             Event::Closed { connection, .. } => clients.ended(reactor, connection),
             Event::Sent { connection, .. } if routes.console.sessions.owns(connection) => {
-                routes.console.sessions.sent(connection);
+                routes.console.sessions.sent(reactor, connection);
             }
             Event::Sent { connection, result, .. } => {
                 clients.sent(reactor, connection, result.is_ok(), routes);

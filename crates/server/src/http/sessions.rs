@@ -32,8 +32,9 @@ const REPLIES_MAX: usize = 16 << 20;
 const WRONG_MAX: usize = 10;
 const WRONG_TIME: Duration = Duration::from_secs(10);
 
-#[derive(Default)]
 pub struct Sessions {
+    /// The name of the cookie. Browsers tell cookies apart by host, not by port.
+    cookie: String,
     /// By their connections to the server.
     all: HashMap<ConnectionId, Session>,
     /// When passwords were wrong.
@@ -48,6 +49,19 @@ struct Session {
     used: Instant,
     pending: Option<Pending>,
     is_sending: bool,
+    /// To be sent behind what is being sent.
+    waiting: Option<Vec<u8>>,
+}
+
+impl Session {
+    fn send_waiting(&mut self, reactor: &mut Reactor, connection: ConnectionId) {
+        if !self.is_sending
+            && let Some(bytes) = self.waiting.take()
+        {
+            self.is_sending = true;
+            reactor.send(connection, Payload { bytes, shared: Vec::new() });
+        }
+    }
 }
 
 /// Calls that are being answered.
@@ -88,6 +102,11 @@ pub struct Proof<'a> {
 }
 
 impl Sessions {
+    pub fn new(port: u16) -> Sessions {
+        let cookie = format!("kvasir-session-{port}");
+        Sessions { cookie, all: HashMap::new(), wrong: Vec::new() }
+    }
+
     pub fn owns(&self, connection: ConnectionId) -> bool {
         self.all.contains_key(&connection)
     }
@@ -127,11 +146,18 @@ impl Sessions {
             used: Instant::now(),
             pending: Some(Pending::new(client, 1)),
             is_sending: true,
+            waiting: None,
         };
         self.all.insert(connection, session);
         let bytes = encode_request(&hello);
         reactor.send(connection, Payload { bytes, shared: Vec::new() });
         Ok(())
+    }
+
+    /// The session's id, of a field Cookie.
+    pub fn id_of<'f>(&self, field: &'f str) -> Option<&'f str> {
+        let mut cookies = field.split(';').filter_map(|cookie| cookie.trim().split_once('='));
+        cookies.find(|(name, _)| *name == self.cookie).map(|(_, id)| id)
     }
 
     /// The connection of a session that there is.
@@ -160,19 +186,20 @@ impl Sessions {
         (bytes, calls): (Vec<u8>, usize),
     ) -> Result<(), Answer> {
         let session = self.all.get_mut(&connection).expect("it was just found");
-        if session.pending.is_some() || session.is_sending {
+        if session.pending.is_some() {
             return Err(Answer::text(429, "the session's last calls are not answered yet\n"));
         }
         session.used = Instant::now();
         session.pending = Some(Pending::new(client, calls));
-        session.is_sending = true;
-        reactor.send(connection, Payload { bytes, shared: Vec::new() });
+        session.waiting = Some(bytes);
+        session.send_waiting(reactor, connection);
         Ok(())
     }
 
-    pub fn sent(&mut self, connection: ConnectionId) {
+    pub fn sent(&mut self, reactor: &mut Reactor, connection: ConnectionId) {
         if let Some(session) = self.all.get_mut(&connection) {
             session.is_sending = false;
+            session.send_waiting(reactor, connection);
         }
     }
 
@@ -204,7 +231,7 @@ impl Sessions {
             return Some((client, Answer::new(403, RESP, bytes)));
         }
         session.is_logged_in = true;
-        let cookie = cookie(&session.id, is_tls);
+        let cookie = cookie(&self.cookie, &session.id, is_tls);
         Some((client, self.describe(connection).with("Set-Cookie", cookie)))
     }
 
@@ -239,17 +266,9 @@ impl Sessions {
 /// The media type of calls and replies.
 pub const RESP: &str = "application/octet-stream";
 
-const COOKIE: &str = "kvasir-session";
-
-fn cookie(id: &str, is_tls: bool) -> String {
+fn cookie(name: &str, id: &str, is_tls: bool) -> String {
     let secure = if is_tls { "; Secure" } else { "" };
-    format!("{COOKIE}={id}; Path=/; HttpOnly; SameSite=Strict{secure}")
-}
-
-/// The session's id, of the field Cookie.
-pub fn id_of(field: &str) -> Option<&str> {
-    let mut cookies = field.split(';').filter_map(|cookie| cookie.trim().split_once('='));
-    cookies.find(|(name, _)| *name == COOKIE).map(|(_, id)| id)
+    format!("{name}={id}; Path=/; HttpOnly; SameSite=Strict{secure}")
 }
 
 fn secret() -> std::io::Result<String> {
@@ -277,9 +296,12 @@ mod tests {
 
     #[test]
     fn cookies_of_others_are_passed_over() {
-        assert_eq!(id_of("a=b; kvasir-session=12; c"), Some("12"));
-        assert_eq!(id_of("kvasir-session"), None);
-        assert!(cookie("12", true).ends_with("; Secure"));
-        assert_eq!(id_of(&cookie("12", false)), Some("12"));
+        let sessions = Sessions::new(1);
+        let id = sessions.id_of("a=b; kvasir-session-2=3; kvasir-session-1=12; c");
+        assert_eq!(id, Some("12"));
+        assert_eq!(sessions.id_of("kvasir-session-1"), None);
+        let cookie = cookie("kvasir-session-1", "12", true);
+        assert!(cookie.ends_with("; Secure"));
+        assert_eq!(sessions.id_of(&cookie), Some("12"));
     }
 }
