@@ -7,7 +7,7 @@ use kvasir_cluster::id::NodeId;
 use kvasir_cluster::slots::SlotSet;
 use kvasir_cluster::state::Cluster;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, Spec};
+use kvasir_keyspace::spec::{Argument, Spec, Traits};
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
@@ -30,6 +30,7 @@ pub static CLUSTER_MIGRATESLOTS: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of slots; the work is done behind the answer.",
         arity: -4,
         flags: CHANGING,
+        traits: Traits::EVERY_DATABASE,
         arguments: &[Argument::block(
             "migration-group",
             &[
@@ -68,6 +69,7 @@ pub static CLUSTER_CANCELSLOTMIGRATIONS: ServerCommand = ServerCommand {
         since: "9.0.0",
         complexity: "O(N) in the number of moves",
         flags: CHANGING,
+        traits: Traits::EVERY_DATABASE,
         ..OF_CLUSTER
     },
     run: ServerRun::World(cancel_slot_migrations),

@@ -56,11 +56,14 @@ impl Filter {
         if is(b"flushall") || is(b"flushdb") {
             return Err("Data was flushed".into());
         }
-        let Ok(entry) = self.table.resolve(args) else { return Ok(()) };
+        let Ok(entry) = self.table.resolve(args) else {
+            return Err(format!("The log has an unknown call of {}", args.name().escape_ascii()));
+        };
         let mut keys = Vec::new();
         let found = kvasir_table::keys::each_key_used(entry.spec, args, |arg, _| keys.push(arg));
+        let name = args.name().escape_ascii();
         if found.is_err() {
-            return Ok(());
+            return Err(format!("The keys of a call of {name} in the log are not known"));
         }
         let is_ours = |arg: &usize| self.slots.contains(crc16::slot_of(&args[*arg]));
         let ours = keys.iter().filter(|arg| is_ours(arg)).count();
@@ -77,7 +80,6 @@ impl Filter {
             calls.extend(encode_request(&words));
             return Ok(());
         }
-        let name = args.name().escape_ascii();
         Err(format!("A call of {name} has changed keys of slots that stay as well"))
     }
 }
