@@ -106,11 +106,12 @@ impl Traces {
 
     /// Who traces a client of this user. None traces itself.
     pub fn of(&self, client: &Client, user: &[u8]) -> Vec<Arc<Trace>> {
+        let own_address = client.address.to_string();
         let is_of = |trace: &&Arc<Trace>| {
             trace.tracer != client.id
                 && match &trace.of {
                     Of::Id(id) => *id == client.id,
-                    Of::Address(address) => client.address.to_string() == *address,
+                    Of::Address(address) => *address == own_address,
                     Of::User(name) => name == user,
                 }
         };

@@ -322,7 +322,9 @@ fn figures(tracked: &Tracked, now_ms: u64) -> Vec<(&'static str, u64)> {
     add(true, "collection-duration-ms", tracking.took_ms(now_ms));
     let (has_time, before, now) =
         (wish.measures.contains(&Measure::Time), tracking.cpu_before, cpu_time());
-    let ms = |now: std::time::Duration, before| now.saturating_sub(before).as_millis() as u64;
+    let ms = |now: std::time::Duration, before| {
+        u64::try_from(now.saturating_sub(before).as_millis()).unwrap_or(u64::MAX)
+    };
     add(has_time, "total-cpu-time-user-ms", ms(now.user, before.user));
     add(has_time, "total-cpu-time-sys-ms", ms(now.system, before.system));
     add(wish.measures.contains(&Measure::Bytes), "total-net-bytes", totals.sampled.bytes);
