@@ -22,6 +22,11 @@ const SOURCES: [&str; 1] = ["lua-src"];
 /// Cargo does not speak of it.
 const STANDARD_LIBRARY: (&str, &str, &str) =
     ("the standard library of Rust", "MIT OR Apache-2.0", "The Rust Project contributors");
+/// What the page of the console is made of, which a server that was built with it carries.
+const OF_CONSOLE: [(&str, &str, &str); 2] = [
+    ("preact, in the console", "MIT", "Copyright (c) 2015-present Jason Miller"),
+    ("uPlot, in the console", "MIT", "Copyright (c) 2022 Leon Sorokin"),
+];
 /// Folders inside of each other in which a crate may keep what it has from others.
 const DEPTH_MAX: usize = 4;
 
@@ -72,9 +77,10 @@ fn notice(parts: &[Part]) -> Result<String> {
 }
 
 fn parts() -> Result<Vec<Part>> {
-    let (name, licence, holder) = STANDARD_LIBRARY;
-    let holders = BTreeSet::from([holder.to_string()]);
-    let standard = Part { name: name.to_string(), licence: licence.to_string(), holders };
+    let others = [STANDARD_LIBRARY].into_iter().chain(OF_CONSOLE).map(|(name, licence, holder)| {
+        let holders = BTreeSet::from([holder.to_string()]);
+        Part { name: name.to_string(), licence: licence.to_string(), holders }
+    });
     let linked = linked()?;
     // A crate may be linked in two versions.
     let mut found: BTreeMap<(String, String), Part> = BTreeMap::new();
@@ -89,7 +95,7 @@ fn parts() -> Result<Vec<Part>> {
                 .or_insert(part);
         }
     }
-    Ok(found.into_values().chain([standard]).collect())
+    Ok(found.into_values().chain(others).collect())
 }
 
 /// Names and versions of the crates that end in the server.

@@ -6,6 +6,7 @@
 
 mod aside;
 mod ci;
+mod console;
 mod fuzz;
 mod layers;
 mod licences;
@@ -40,6 +41,8 @@ enum Task {
     Ci(ci::Options),
     /// Check the house rules that a machine can check
     Tidy,
+    /// Build the console's page, for the next build of the server to embed
+    Console,
     /// Check that we may link what the server links, and that NOTICE names it
     Licences(licences::Options),
     /// Write what is printed from the tables of options and commands
@@ -93,6 +96,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Oracle => oracle::main(),
         Task::Ci(options) => ci::main(&options),
         Task::Tidy => tidy::main(),
+        Task::Console => console::main(),
         Task::Licences(options) => licences::main(&options),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::FuzzDiff(options) => fuzz_diff::main(&options),

@@ -28,6 +28,11 @@ impl Answer {
         Answer::text(status, format!("{}\n", reason(status)))
     }
 
+    /// Lets the page do what it says.
+    pub fn under(self, policy: &'static str) -> Answer {
+        Answer { policy, ..self }
+    }
+
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Answer {
         self.fields.push((name, value.into()));
         self

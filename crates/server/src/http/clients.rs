@@ -32,6 +32,8 @@ struct Client {
     input: Vec<u8>,
     stage: Stage,
     since: Instant,
+    /// How the request that is answered was made, and whether others may follow.
+    asked: (Method, bool),
     /// Nothing more will come.
     has_ended: bool,
     is_sending: bool,
@@ -44,10 +46,10 @@ enum Stage {
     /// The first request, or another that has begun, is on its way.
     Reads,
     Idle,
-    /// An answer is on its way, after which it may go on.
-    Answers {
-        is_kept: bool,
-    },
+    /// Its request has come, and waits for the server's answer.
+    Waits,
+    /// The answer is on its way.
+    Answers,
 }
 
 impl Client {
@@ -57,6 +59,7 @@ impl Client {
             input: Vec::new(),
             stage: Stage::Reads,
             since: Instant::now(),
+            asked: (Method::Get, false),
             has_ended: false,
             is_sending: false,
             waiting: Vec::new(),
@@ -71,7 +74,7 @@ impl Client {
         match self.stage {
             Stage::Reads => REQUEST_TIME,
             Stage::Idle => IDLE_TIME,
-            Stage::Answers { .. } => SEND_TIME,
+            Stage::Waits | Stage::Answers => SEND_TIME,
         }
     }
 
@@ -108,14 +111,9 @@ impl Client {
         }
     }
 
-    fn answer(
-        &mut self,
-        reactor: &mut Reactor,
-        id: ConnectionId,
-        answer: &Answer,
-        (method, is_kept): (Method, bool),
-    ) {
-        self.enter(Stage::Answers { is_kept });
+    fn answer(&mut self, reactor: &mut Reactor, id: ConnectionId, answer: &Answer) {
+        let (method, is_kept) = self.asked;
+        self.enter(Stage::Answers);
         self.send(reactor, id, answer.bytes(method != Method::Head, is_kept));
     }
 }
@@ -170,7 +168,10 @@ impl Clients {
 
     fn close_after_alert(&mut self, reactor: &mut Reactor, id: ConnectionId) {
         match self.0.get_mut(&id) {
-            Some(client) if client.is_sending => client.enter(Stage::Answers { is_kept: false }),
+            Some(client) if client.is_sending => {
+                client.asked.1 = false;
+                client.enter(Stage::Answers);
+            }
             _ => self.close(reactor, id),
         }
     }
@@ -184,13 +185,17 @@ impl Clients {
         match Request::parse(&client.input) {
             Ok(Some((request, len))) => {
                 client.input.drain(..len);
-                let answer = routes.answer(&request);
-                client.answer(reactor, id, &answer, (request.method, request.is_kept));
+                client.asked = (request.method, request.is_kept);
+                client.enter(Stage::Waits);
+                if let Some(answer) = routes.answer(&request, id, reactor) {
+                    client.answer(reactor, id, &answer);
+                }
             }
             Ok(None) if client.has_ended => self.close(reactor, id),
             Ok(None) => {}
             Err(Malformed(status)) => {
-                client.answer(reactor, id, &Answer::refusal(status), (Method::Get, false));
+                client.asked = (Method::Get, false);
+                client.answer(reactor, id, &Answer::refusal(status));
             }
         }
     }
@@ -199,7 +204,7 @@ impl Clients {
     pub fn ended(&mut self, reactor: &mut Reactor, id: ConnectionId) {
         let Some(client) = self.0.get_mut(&id) else { return };
         client.has_ended = true;
-        if !matches!(client.stage, Stage::Answers { .. }) {
+        if !matches!(client.stage, Stage::Waits | Stage::Answers) {
             self.close(reactor, id);
         }
     }
@@ -214,18 +219,23 @@ impl Clients {
         let Some(client) = self.0.get_mut(&id) else { return };
         client.is_sending = false;
         client.send_waiting(reactor, id);
+        let has_more = !client.input.is_empty();
         match client.stage {
             _ if !is_sent => self.close(reactor, id),
-            Stage::Answers { .. } if client.is_sending => {}
-            Stage::Answers { is_kept: true } => {
-                client.enter(if client.input.is_empty() { Stage::Idle } else { Stage::Reads });
-                match client.has_ended && client.input.is_empty() {
-                    true => self.close(reactor, id),
-                    false => self.serve(reactor, id, routes),
-                }
+            Stage::Answers if client.is_sending => {}
+            Stage::Answers if client.asked.1 && (has_more || !client.has_ended) => {
+                client.enter(if has_more { Stage::Reads } else { Stage::Idle });
+                self.serve(reactor, id, routes);
             }
-            Stage::Answers { is_kept: false } => self.close(reactor, id),
-            Stage::Reads | Stage::Idle => {}
+            Stage::Answers => self.close(reactor, id),
+            Stage::Reads | Stage::Idle | Stage::Waits => {}
+        }
+    }
+
+    /// The answer to a request that was kept waiting.
+    pub fn answer(&mut self, reactor: &mut Reactor, id: ConnectionId, answer: &Answer) {
+        if let Some(client) = self.0.get_mut(&id) {
+            client.answer(reactor, id, answer);
         }
     }
 

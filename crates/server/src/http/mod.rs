@@ -5,17 +5,21 @@
 //! no more, each has so long for what it does, and nobody but others like them waits for it.
 
 mod answer;
+mod calls;
 mod clients;
+mod console;
 mod request;
 mod routes;
+mod sessions;
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_config::Config;
-use kvasir_reactor::{Event, Listener, Options, Reactor};
+use kvasir_reactor::{ConnectionId, Event, Listener, Options, Reactor};
 
+use crate::http::answer::Answer;
 use crate::http::clients::Clients;
 use crate::http::routes::Routes;
 use crate::info::census;
@@ -80,12 +84,16 @@ impl Http {
         }
         let mut events = Vec::new();
         while !self.shared.is_stopping.load(Relaxed) {
-            let wait = (!self.clients.is_empty()).then_some(LOOK);
+            let is_alone = self.clients.is_empty() && self.routes.console.sessions.is_empty();
+            let wait = (!is_alone).then_some(LOOK);
             self.reactor.wait(wait, &mut events)?;
             for event in events.drain(..) {
                 self.take_event(event);
             }
             self.clients.close_late(&mut self.reactor);
+            for (client, answer) in self.routes.console.sessions.end_late(&mut self.reactor) {
+                self.clients.answer(&mut self.reactor, client, &answer);
+            }
         }
         Ok(())
     }
@@ -98,13 +106,31 @@ impl Http {
             Event::Received { connection, buffer } => {
                 let bytes = reactor.bytes(&buffer).to_vec();
                 reactor.recycle(buffer);
-                clients.received(reactor, connection, &bytes, routes);
+                if routes.console.sessions.owns(connection) {
+                    let answer = routes.console.received(reactor, connection, &bytes);
+                    self.pass_on(answer);
+                } else {
+                    clients.received(reactor, connection, &bytes, routes);
+                }
+            }
+            Event::Closed { connection, .. } if routes.console.sessions.owns(connection) => {
+                let answer = routes.console.sessions.lost(reactor, connection);
+                self.pass_on(answer);
             }
             Event::Closed { connection, .. } => clients.ended(reactor, connection),
+            Event::Sent { connection, .. } if routes.console.sessions.owns(connection) => {
+                routes.console.sessions.sent(reactor, connection);
+            }
             Event::Sent { connection, result, .. } => {
                 clients.sent(reactor, connection, result.is_ok(), routes);
             }
             Event::Connected { .. } | Event::Woken => {}
+        }
+    }
+
+    fn pass_on(&mut self, answer: Option<(ConnectionId, Answer)>) {
+        if let Some((client, answer)) = answer {
+            self.clients.answer(&mut self.reactor, client, &answer);
         }
     }
 }

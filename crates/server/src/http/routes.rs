@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use kvasir_reactor::{ConnectionId, Reactor};
+
 use crate::http::answer::Answer;
+use crate::http::console::{self, Console};
 use crate::http::request::{Method, Request};
 use crate::info::census::Census;
 use crate::metrics;
@@ -13,17 +16,8 @@ use crate::store::replication::upstream::Stage;
 /// A page of metrics is shown for so long: however many ask, it is not made more often.
 const PAGE_LIFE: Duration = Duration::from_millis(100);
 
-const NO_CONSOLE: &str = "\
-Kvasir is here, but this program was built without its console.
-
-    cargo xtask console     builds its page; then build the server again.
-
-/metrics  figures, for Prometheus
-/healthz  whether the server lives
-/readyz   whether its data is loaded and, of a replica, its link is up
-";
-
 pub struct Routes {
+    pub console: Console,
     shared: &'static Shared,
     census: &'static Census,
     scrapes: metrics::Scrapes,
@@ -33,24 +27,38 @@ pub struct Routes {
 
 impl Routes {
     pub fn new(shared: &'static Shared, census: &'static Census) -> Routes {
-        Routes { shared, census, scrapes: metrics::Scrapes::default(), pages: [None, None] }
+        Routes {
+            console: Console::new(shared),
+            shared,
+            census,
+            scrapes: metrics::Scrapes::default(),
+            pages: [None, None],
+        }
     }
 
-    pub fn answer(&mut self, request: &Request) -> Answer {
+    /// None: the client is answered later.
+    pub fn answer(
+        &mut self,
+        request: &Request,
+        client: ConnectionId,
+        reactor: &mut Reactor,
+    ) -> Option<Answer> {
         let is_look = matches!(request.method, Method::Get | Method::Head);
-        match &request.path[..] {
-            "/" | "/metrics" | "/healthz" | "/readyz" if !is_look => {
-                Answer::refusal(405).with("Allow", "GET, HEAD")
-            }
-            "/" => Answer::text(200, NO_CONSOLE),
+        if let Some(path) = request.path.strip_prefix("/api/") {
+            return self.console.call(path, request, client, reactor);
+        }
+        if !is_look {
+            return Some(Answer::refusal(405).with("Allow", "GET, HEAD"));
+        }
+        Some(match &request.path[..] {
             "/metrics" => self.metrics(request),
             "/healthz" => Answer::text(200, "ok\n"),
             "/readyz" => match self.what_is_missing() {
                 None => Answer::text(200, "ok\n"),
                 Some(what) => Answer::text(503, format!("{what}\n")),
             },
-            _ => Answer::refusal(404),
-        }
+            path => console::page(path).unwrap_or_else(|| Answer::refusal(404)),
+        })
     }
 
     /// Why clients had better go elsewhere.

@@ -57,12 +57,8 @@ impl Worker {
             return;
         }
         stats.connections.add(1);
-        let counts = self.shared.workers.iter().map(|worker| &worker.connection_count);
-        let (worker, count) = counts
-            .enumerate()
-            .min_by_key(|(_, count)| count.load(Relaxed))
-            .expect("there is a worker");
-        count.fetch_add(1, Relaxed);
+        let worker = self.shared.workers.least_busy();
+        self.shared.workers[worker].connection_count.fetch_add(1, Relaxed);
         if worker == self.index {
             self.adopt(socket, kind);
         } else {

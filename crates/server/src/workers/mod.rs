@@ -5,6 +5,7 @@ pub mod ranks;
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use kvasir_acl::user::User;
@@ -109,6 +110,13 @@ impl Workers {
     /// The figures of all who execute calls.
     pub fn stats(&self) -> impl Iterator<Item = &WorkerStats> + Clone {
         self.handles.iter().map(|worker| &worker.stats).chain([&self.follower])
+    }
+
+    /// The one with the fewest connections.
+    pub fn least_busy(&self) -> usize {
+        let counts = self.iter().map(|worker| worker.connection_count.load(Relaxed));
+        let least = counts.enumerate().min_by_key(|(_, count)| *count);
+        least.expect("there is a worker").0
     }
 
     pub fn send(&self, worker: usize, message: Message) {

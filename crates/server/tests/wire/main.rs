@@ -33,6 +33,7 @@ mod compression;
 mod config_paths;
 mod config_users;
 mod connection;
+mod console;
 mod databases;
 mod debug;
 mod debug_suites;

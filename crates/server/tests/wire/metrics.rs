@@ -226,7 +226,10 @@ fn odd_requests_are_refused_and_others_answered() {
         let port = free_port();
         let _server = serve(backend, port, &[]);
         let mut http = Http::connect(port);
-        assert!(http.get("/", "").body.contains("cargo xtask console"));
+        // The console's page, or how to get it.
+        let page = http.get("/", "");
+        assert!(page.status == 200 && page.body.contains("Kvasir"), "{}", page.body);
+        assert!(page.fields["content-security-policy"].starts_with("default-src 'none'"));
         assert_eq!(http.get("/nothing", "").status, 404);
         http.send(b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
         let page = http.read().expect("an answer");

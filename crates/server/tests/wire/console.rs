@@ -1,0 +1,163 @@
+//! What the console's page may ask for, and what nobody may: sessions, tokens, rights, other sites.
+
+use kvasir_resp::decode;
+use kvasir_resp::encode::encode_request;
+use kvasir_resp::value::Value;
+
+use crate::certificates::free_port;
+use crate::check::{run_script, show};
+use crate::harness::{Server, backends, figure, wait_until};
+use crate::http::{Http, Page, serve};
+
+/// A browser that is logged in.
+struct Browser {
+    http: Http,
+    cookie: String,
+    token: String,
+}
+
+fn post(http: &mut Http, path: &str, fields: &str, body: &[u8]) -> Page {
+    let length = body.len();
+    let head = format!(
+        "POST /api/{path} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {length}\r\n\r\n"
+    );
+    http.send(&[head.as_bytes(), body].concat());
+    http.read().expect("an answer")
+}
+
+fn log_in(port: u16, user: &str, password: &str, fields: &str) -> (Http, Page) {
+    let mut http = Http::connect(port);
+    let page = post(&mut http, "login", fields, &encode_request(&["LOGIN", user, password]));
+    (http, page)
+}
+
+impl Browser {
+    fn new(port: u16, user: &str, password: &str) -> Browser {
+        let (http, page) = log_in(port, user, password, "");
+        assert_eq!(page.status, 200, "{}", page.body);
+        let cookie = page.fields["set-cookie"].clone();
+        assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
+        let session = decode::decode(page.body.as_bytes()).expect("a reply");
+        let word = |at: usize| show(&session.as_array().expect("a list")[at]);
+        assert_eq!(word(1), format!("${user}"));
+        let cookie = cookie.split(';').next().expect("a cookie").to_owned();
+        Browser { http, cookie, token: word(0)[1..].to_owned() }
+    }
+
+    fn post(&mut self, path: &str, more: &str, body: &[u8]) -> Page {
+        let Browser { http, cookie, token } = self;
+        post(http, path, &format!("Cookie: {cookie}\r\nX-Kvasir-Token: {token}\r\n{more}"), body)
+    }
+
+    fn call(&mut self, line: &str, more: &str) -> Page {
+        let words: Vec<&str> = line.split(' ').collect();
+        self.post("command", more, &encode_request(&words))
+    }
+
+    /// The reply to a call that may write.
+    fn ask(&mut self, line: &str) -> String {
+        let page = self.call(line, "X-Kvasir-Write: yes\r\n");
+        assert_eq!(page.status, 200, "{line}: {}", page.body);
+        show(&decode::decode(page.body.as_bytes()).expect("a reply"))
+    }
+}
+
+#[test]
+fn a_session_is_a_client_with_its_users_rights() {
+    for backend in backends() {
+        let port = free_port();
+        let server = serve(backend, port, &[]);
+        let mut client = server.connect();
+        run_script(&mut client, "ACL SETUSER ann on >pw ~a:* -@all +get +set +select +client|list");
+        let mut browser = Browser::new(port, "ann", "pw");
+        let list = client.ask_text("CLIENT LIST");
+        assert!(list.contains(" name=kvasir-console ") && list.contains(" user=ann "), "{list}");
+        // Only what reads, until writing is wanted, and then what the user may.
+        assert_eq!(browser.call("GET a:1", "").body, "_\r\n");
+        let page = browser.call("SET a:1 v", "");
+        assert_eq!((page.status, page.body.contains("turn writing on")), (400, true));
+        assert_eq!(browser.ask("SET a:1 v"), "+OK");
+        assert!(browser.ask("SET b v").starts_with("-NOPERM"));
+        assert!(browser.ask("DEL a:1").starts_with("-NOPERM"));
+        for never in ["MONITOR", "SUBSCRIBE a", "AUTH ann pw", "MULTI", "HELLO 2"] {
+            assert_eq!(browser.call(never, "X-Kvasir-Write: yes\r\n").status, 400, "{never}");
+        }
+        // Several at once are answered in order.
+        let two = [encode_request(&["GET", "a:1"]), encode_request(&["SELECT", "99"])].concat();
+        let page = browser.post("command", "", &two);
+        let replies = decode::decode_all(page.body.as_bytes()).expect("replies");
+        let replies: Vec<String> = replies.iter().map(show).collect();
+        assert_eq!(replies, ["$v", "-ERR DB index is out of range"]);
+        let session = format!("Cookie: {}\r\n", browser.cookie);
+        assert_eq!(Http::connect(port).get("/api/session", &session).status, 200);
+        // Who is killed or deleted has no session any more.
+        run_script(&mut client, "ACL DELUSER ann");
+        wait_until("its connection is gone", || {
+            figure(&mut client, "clients", "connected_clients") == 1
+        });
+        wait_until("its session is over", || browser.call("GET a:1", "").status == 401);
+    }
+}
+
+#[test]
+fn who_has_no_cookie_no_token_or_another_page_is_refused() {
+    let port = free_port();
+    let server = serve("io_uring", port, &[]);
+    let mut browser = Browser::new(port, "default", "");
+    let get = encode_request(&["GET", "k"]);
+    let cookie = format!("Cookie: {}\r\n", browser.cookie);
+    let token = format!("X-Kvasir-Token: {}\r\n", browser.token);
+    let mut http = Http::connect(port);
+    for fields in
+        [String::new(), cookie.clone(), token.clone(), format!("{cookie}X-Kvasir-Token: 0\r\n")]
+    {
+        assert_eq!(post(&mut http, "command", &fields, &get).status, 401, "{fields}");
+    }
+    let both = format!("{cookie}{token}");
+    for of_others in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+        assert_eq!(post(&mut http, "command", &format!("{both}{of_others}"), &get).status, 403);
+        assert_eq!(log_in(port, "default", "", of_others).1.status, 403);
+    }
+    assert_eq!(
+        post(&mut http, "command", &format!("{both}Origin: http://localhost\r\n"), &get).status,
+        200
+    );
+    assert_eq!(http.get("/api/command", &both).status, 405);
+    // A name that was made to lead here is nobody without a password.
+    let body = encode_request(&["LOGIN", "default", ""]);
+    let head = format!(
+        "POST /api/login HTTP/1.1\r\nHost: evil.example\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    http.send(&[head.as_bytes(), &body].concat());
+    assert_eq!(http.read().expect("an answer").status, 403);
+    assert!(browser.post("options", "", b"").body.contains("metrics-port"));
+    assert_eq!(browser.post("logout", "", b"").status, 200);
+    assert_eq!(browser.call("GET k", "").status, 401);
+    drop(server);
+}
+
+#[test]
+fn passwords_are_not_tried_at_will() {
+    let port = free_port();
+    let _server = serve("epoll", port, &["--requirepass", "right"]);
+    assert_eq!(log_in(port, "default", "right", "").1.status, 200);
+    let tried: Vec<u16> = (0..11).map(|_| log_in(port, "default", "wrong", "").1.status).collect();
+    assert_eq!(tried[..10], [403; 10]);
+    assert_eq!(tried[10], 429);
+}
+
+/// A call that never ends holds up no other session, and a reply that is too long ends its own.
+#[test]
+fn long_replies_and_long_calls_are_bounded() {
+    let port = free_port();
+    let server: Server = serve("io_uring", port, &[]);
+    let mut client = server.connect();
+    client.call(&["SET", "large", &"x".repeat(20 << 20)]);
+    let (mut one, mut other) =
+        (Browser::new(port, "default", ""), Browser::new(port, "default", ""));
+    assert_eq!(one.call("GET large", "").status, 413);
+    assert_eq!(one.call("GET large", "").status, 401);
+    assert_eq!(other.call("GETRANGE large 0 3", "").body, "$4\r\nxxxx\r\n");
+    assert!(matches!(client.ask("PING"), Value::Simple(_)));
+}
