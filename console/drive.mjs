@@ -66,7 +66,7 @@ for (const [name, viewport, colorScheme] of [
   await page.locator(".members tr").first().waitFor();
   await page.fill("input[name=one]", "four");
   await page.fill("input[name=other]", "4");
-  await page.click("text=Set");
+  await page.locator("form.line button:text-is(\"Set\")").click();
   await page.locator('.members td:text-is("four")').waitFor();
   await page.fill("input[aria-label=pattern]", "*");
   await page.keyboard.press("Enter");

@@ -64,10 +64,12 @@ export function words(line: string): Uint8Array[] | null {
   return found;
 }
 
-/** Rows of the same fields, as GRAPH and others answer. */
+/** Names and numbers, as sorted sets and graphs are answered: one after the other, or in pairs. */
 function rows(reply: Reply): [string, Reply][] | null {
   if (reply instanceof Pairs) return reply.pairs.map(([key, value]) => [show(key), value]);
-  if (!Array.isArray(reply) || reply.length < 2 || reply.length % 2) return null;
+  if (!Array.isArray(reply) || reply.length === 0) return null;
+  if (reply.every((pair) => Array.isArray(pair) && pair.length === 2)) return rows(reply.flat());
+  if (reply.length % 2) return null;
   const isScored = reply.every(
     (value, at) => at % 2 === 0 || (!Array.isArray(value) && !isNaN(Number(show(value)))),
   );

@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn hosts_that_nobody_else_can_have() {
-        for host in ["localhost", "localhost:9121", "127.0.0.1:80", "[::1]:80", "::1", "10.0.0.1"] {
+        for host in ["localhost", "localhost:9121", "127.0.0.1:80", "[::1]:80", "[::1]", "10.0.0.1"]
+        {
             assert!(is_plain_host(host), "{host}");
         }
         for host in ["", "evil.example", "evil.example:9121", "localhost.evil:1", "1.2.3.4.evil"] {
