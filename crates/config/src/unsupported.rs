@@ -60,7 +60,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("cluster-databases"),
     ignored("cluster-ping-interval"),
     ignored("cluster-slot-migration-handoff-max-lag-bytes"),
-    ignored("cluster-slot-migration-log-max-len"),
     ignored("cluster-slot-migration-max-archived-tasks"),
     ignored("cluster-slot-migration-sync-buffer-drain-timeout"),
     ignored("cluster-slot-migration-write-pause-timeout"),

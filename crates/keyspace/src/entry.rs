@@ -88,16 +88,16 @@ impl Entry {
         if self.calls == 0 || self.is_held {
             return None;
         }
-        let begins = self.first_db != log.db || !log.is_said;
-        if self.db != log.db {
-            write_select(log.db, &mut self.bytes);
+        let begins = self.first_db.0 != log.db || !log.is_said;
+        if self.db.0 != log.db {
+            write_select(DbIndex(log.db), &mut self.bytes);
         }
         let is_alone = self.calls == 1;
         if !is_alone {
             self.bytes.extend_from_slice(EXEC);
         }
         let start = if is_alone && !begins { ROOM } else { self.write_head(!is_alone, begins) };
-        let says_db = begins || self.db != log.db;
+        let says_db = begins || self.db.0 != log.db;
         Some(Finished { bytes: &self.bytes[start..], says_db })
     }
 
@@ -135,7 +135,7 @@ mod tests {
     use crate::effect::call;
     use kvasir_resp::args::ArgsBuf;
 
-    const SAID: Place = Place { db: DbIndex(0), is_said: true };
+    const SAID: Place = Place { db: 0, is_said: true };
 
     fn text_in(entry: &mut Entry, log: Place) -> (String, bool) {
         let Some(Finished { bytes, says_db }) = entry.finish(log) else {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_is_in_the_database_of_the_log_selects_it_only_where_that_was_not_said() {
-        let log = |is_said| Place { db: DbIndex(9), is_said };
+        let log = |is_said| Place { db: 9, is_said };
         let mut entry = Entry::default();
         entry.push(DbIndex(9), [&b"A"[..]].into_iter());
         assert_eq!(text_in(&mut entry, log(true)), ("*1 $1 A ".into(), false));

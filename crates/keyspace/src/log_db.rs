@@ -1,16 +1,14 @@
 //! The database that the log is in: what whoever has read all of it has selected.
 //!
 //! An entry of another database selects that and comes back, so that entries need not know their
-//! order. Where clients keep to one database that would be two calls more with every entry: then the
-//! log itself goes to that database, with the gate closed, and the next entries say so until one of
-//! them is in the log.
+//! order. Where clients keep to one database that would be two calls more with every entry: then
+//! the log itself goes to that database, with the gate closed, and the next entries say so until one
+//! of them is in the log.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-
-use crate::database::DbIndex;
 
 /// Clients of several databases at once would have the gate closed all the time.
 const MOVES_MAX: u64 = 16;
@@ -30,7 +28,7 @@ pub struct LogDb {
 /// Where the log is, for one entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    pub db: DbIndex,
+    pub db: u16,
     /// Otherwise the entry has to say it.
     pub is_said: bool,
 }
@@ -43,15 +41,15 @@ impl Default for LogDb {
 
 impl LogDb {
     #[inline]
-    pub fn get(&self) -> DbIndex {
-        DbIndex(self.state.load(Relaxed) as u16)
+    pub fn get(&self) -> u16 {
+        self.state.load(Relaxed) as u16
     }
 
     #[inline]
     pub fn place(&self) -> Place {
         // What is said stands in the log before what is appended from here on.
         let state = self.state.load(Acquire);
-        Place { db: DbIndex(state as u16), is_said: state & IS_SAID != 0 }
+        Place { db: state as u16, is_said: state & IS_SAID != 0 }
     }
 
     /// An entry that says it was appended. The caller is still inside the gate.
@@ -60,8 +58,8 @@ impl LogDb {
     }
 
     /// The log is in this database, and whoever reads on knows it.
-    pub fn stand_in(&self, db: DbIndex) {
-        self.state.store(u32::from(db.0) | IS_SAID, Release);
+    pub fn stand_in(&self, db: u16) {
+        self.state.store(u32::from(db) | IS_SAID, Release);
     }
 
     /// The next entry says where it is. With the gate closed.
@@ -71,14 +69,14 @@ impl LogDb {
 
     /// Whether the log is to go to this database, for whom it has not gone elsewhere just now.
     #[inline]
-    pub fn would_go_to(&self, db: DbIndex, now_ms: u64) -> bool {
+    pub fn would_go_to(&self, db: u16, now_ms: u64) -> bool {
         self.get() != db && self.moves_at(now_ms) % MOVES_MAX != MOVES_MAX - 1
     }
 
     /// Goes there. With the gate closed.
-    pub fn go_to(&self, db: DbIndex, now_ms: u64) {
+    pub fn go_to(&self, db: u16, now_ms: u64) {
         self.moves.store(self.moves_at(now_ms) + 1, Relaxed);
-        self.state.store(u32::from(db.0), Release);
+        self.state.store(u32::from(db), Release);
     }
 
     /// The window and how many moves it has had.
@@ -95,7 +93,7 @@ mod tests {
     fn it_goes_to_and_fro_no_more_often_than_is_good() {
         let log_db = LogDb::default();
         let go = |now_ms| {
-            let db = DbIndex(1 - log_db.get().0);
+            let db = 1 - log_db.get();
             let goes = log_db.would_go_to(db, now_ms);
             if goes {
                 log_db.go_to(db, now_ms);
@@ -112,11 +110,11 @@ mod tests {
     fn who_has_moved_it_says_so_once() {
         let log_db = LogDb::default();
         assert!(log_db.place().is_said);
-        log_db.go_to(DbIndex(9), 0);
-        assert!(log_db.place().db == DbIndex(9) && !log_db.place().is_said);
+        log_db.go_to(9, 0);
+        assert!(log_db.place().db == 9 && !log_db.place().is_said);
         log_db.note_said();
-        assert!(log_db.place().db == DbIndex(9) && log_db.place().is_said);
+        assert!(log_db.place().db == 9 && log_db.place().is_said);
         log_db.say_again();
-        assert!(log_db.get() == DbIndex(9) && !log_db.place().is_said);
+        assert!(log_db.get() == 9 && !log_db.place().is_said);
     }
 }

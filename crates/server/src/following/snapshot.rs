@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kvasir_config::replication::DisklessLoad;
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::replace::{note_emptied, replace_all};
 use kvasir_keyspace::view::{Garbage, Tally};
 use kvasir_persistence::load::Entrance;
@@ -152,7 +152,7 @@ fn go_on_behind(
     db: u16,
     alone: &mut ExclusivePass<'_>,
 ) {
-    shared.keyspace.log_db.stand_in(DbIndex(db));
+    shared.keyspace.log_db.stand_in(db);
     let log = &shared.keyspace.log;
     shared.replication.tail.end(log, alone);
     log.restart_at(offset, alone);
@@ -196,7 +196,7 @@ fn forget(shared: &'static Shared, version: Option<u64>) -> Result<(), String> {
     forget_all(shared, &mut core, &mut alone);
     shared.replication.tail.end(&shared.keyspace.log, &mut alone);
     shared.replication.begin_history(shared.keyspace.log.end());
-    shared.keyspace.log_db.stand_in(DbIndex(0));
+    shared.keyspace.log_db.stand_in(0);
     drop(alone);
     shared.freeing.free(core.tally.garbage.drain(..));
     tell_of_all(shared, core.tally);

@@ -75,7 +75,7 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
         resume(shared, moment);
     }
     // In which database the stream goes on stands before it in any case.
-    let db = encode_request(&["SELECT", &shared.keyspace.log_db.get().0.to_string()]);
+    let db = encode_request(&["SELECT", &shared.keyspace.log_db.get().to_string()]);
     let place = [db, shared.replication.places.line(shared.keyspace.log.end())].concat();
     let increment =
         loading.change(|| open_last(&mut files, opening(&config.aof), &place))?.map_err(io)?;
@@ -84,7 +84,7 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     let reader = shared.keyspace.log.open(&mut shared.gate.exclusive());
     shared.aof.durable.store(reader.cursor(), Release);
     shared.aof.begin(files);
-    thread.go(reader, shared.keyspace.log_db.get().0);
+    thread.go(reader, shared.keyspace.log_db.get());
     if !shared.config().aof.appendonly {
         // CONFIG SET while it was loaded.
         shared.aof.turn_off();

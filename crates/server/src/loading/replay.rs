@@ -342,7 +342,7 @@ impl Replayer {
             return;
         }
         let shared = self.shared;
-        shared.keyspace.log_db.stand_in(self.db);
+        shared.keyspace.log_db.stand_in(self.db.0);
         if shared.keyspace.log.is_open() {
             shared.keyspace.log.append(pass, &self.relayed);
         }
@@ -373,7 +373,7 @@ impl Replayer {
     pub fn begin_stream(&mut self, version: u64, client: &Arc<Client>) {
         self.following = Some(Following { version, client: Arc::clone(client) });
         self.relayed.clear();
-        self.db = self.shared.keyspace.log_db.get();
+        self.db = DbIndex(self.shared.keyspace.log_db.get());
     }
 
     /// Brings time and limits up to date.

@@ -48,7 +48,7 @@ impl Runner<'_> {
     /// Has the log go to the database that a call may write to. Before the call is admitted, since
     /// the gate is left for a moment.
     #[inline]
-    pub fn move_log(&mut self, db: DbIndex, entry: &Entry) {
+    pub fn move_log(&mut self, DbIndex(db): DbIndex, entry: &Entry) {
         let (env, log_db) = (&self.core.env, &self.shared.keyspace.log_db);
         if env.logs && log_db.get() != db && may_write(entry) && log_db.would_go_to(db, env.now_ms)
         {
@@ -57,7 +57,7 @@ impl Runner<'_> {
     }
 
     #[cold]
-    fn move_log_to(&mut self, db: DbIndex) {
+    fn move_log_to(&mut self, db: u16) {
         let Ok(exclusive) = self.close_gate() else { return };
         self.shared.keyspace.log_db.go_to(db, self.core.env.now_ms);
         drop(exclusive);

@@ -59,7 +59,7 @@ impl Log {
         files.delete_history().map_err(text)?;
         files.remove_unfinished().map_err(text)?;
         let replication = &shared.replication;
-        let db = encode_request(&["SELECT", &shared.keyspace.log_db.get().0.to_string()]);
+        let db = encode_request(&["SELECT", &shared.keyspace.log_db.get().to_string()]);
         let place = [db, replication.places.line(shared.keyspace.log.end())].concat();
         let increment = match files.manifest().increments.last().cloned() {
             None => files.begin_increment(opening(&config.aof)).map_err(text)?,
@@ -77,7 +77,7 @@ impl Log {
         shared.aof.begin_to_count();
         let files = Box::leak(Box::new(Mutex::new(Some(files))));
         let mut keeper = LogKeeper::new((&shared.store, files), reader, increment, Plain);
-        keeper.begin_in(shared.keyspace.log_db.get().0);
+        keeper.begin_in(shared.keyspace.log_db.get());
         Ok(Log { shared, disk: disk.clone(), files, keeper: Some(keeper), due_ns: Some(0) })
     }
 

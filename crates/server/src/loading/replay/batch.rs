@@ -165,7 +165,7 @@ impl Replayer {
             }
             self.settle((entry, args), result);
         }
-        shared.keyspace.log_db.stand_in(self.db);
+        shared.keyspace.log_db.stand_in(self.db.0);
         if shared.keyspace.log.is_open() {
             shared.keyspace.log.append(&pass, bytes);
         }

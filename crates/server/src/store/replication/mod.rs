@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 use std::sync::{Arc, Condvar, Mutex};
 
 use kvasir_config::replication::{Quorum, ReplicationConfig};
-use kvasir_keyspace::database::DbIndex;
 use kvasir_reactor::clock;
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
@@ -419,7 +418,7 @@ impl Replication {
     /// When in its history the data is, with the gate closed, as far as replicas may rely on it.
     pub fn moment(&self, store: &Store) -> Option<Moment> {
         let (id, offset) = (self.history().id, store.keyspace.log.end());
-        let db = store.keyspace.log_db.get().0;
+        let db = store.keyspace.log_db.get();
         self.tail.is_kept().then(|| Moment { id, offset, db, before: Vec::new() })
     }
 
@@ -436,7 +435,7 @@ impl Replication {
         if store.config().replication.primary.is_empty() {
             self.begin_own(*offset);
         }
-        store.keyspace.log_db.stand_in(DbIndex(*db));
+        store.keyspace.log_db.stand_in(*db);
         notice!("the data is of a history that replicas may know id={id} offset={offset}");
     }
 
