@@ -2,8 +2,8 @@
 //!
 //! An entry of another database selects that and comes back, so that entries need not know their
 //! order. Where clients keep to one database that would be two calls more with every entry: then
-//! the log itself goes to that database, with the gate closed, and the next entries say so until one
-//! of them is in the log.
+//! the log itself goes to that database, with the gate closed, and the next entries say so until
+//! one of them is in the log.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
