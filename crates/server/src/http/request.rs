@@ -2,6 +2,7 @@
 //! anything there may be.
 
 use httparse::Status;
+use kvasir_memcached::base64::decode;
 
 /// Bytes of a head. A browser's has some 2 KiB, of which cookies of others are the most.
 pub const HEAD_MAX: usize = 16 << 10;
@@ -108,35 +109,16 @@ impl Request {
     /// Name and password of basic authentication.
     pub fn credentials(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let (scheme, word) = self.text("authorization")?.trim().split_once(' ')?;
-        let bytes = scheme.eq_ignore_ascii_case("basic").then(|| decode_base64(word.trim()))??;
+        // Some clients leave the padding out.
+        let digits = word.trim().trim_end_matches('=');
+        let text = format!("{digits:=<width$}", width = digits.len().next_multiple_of(4));
+        let mut bytes = Vec::new();
+        if !scheme.eq_ignore_ascii_case("basic") || !decode(text.as_bytes(), &mut bytes) {
+            return None;
+        }
         let colon = bytes.iter().position(|byte| *byte == b':')?;
         Some((bytes[..colon].to_vec(), bytes[colon + 1..].to_vec()))
     }
-}
-
-/// With padding or without.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=');
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut bits, mut count) = (0u32, 0);
-    for digit in text.bytes() {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    (count < 6).then_some(bytes)
 }
 
 #[cfg(test)]

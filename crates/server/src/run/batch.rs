@@ -175,7 +175,6 @@ impl Batch {
         (limits, item_size_max): (&Limits, usize),
         shared: &Shared,
     ) {
-        let (table, keyspace) = (&shared.table, &shared.keyspace);
         let share = REQUESTS_PER_TURN / self.sources.len();
         let share = share.clamp(REQUESTS_MIN, REQUESTS_PER_CONNECTION);
         let share = share.min(connection.take_turn_max());
@@ -213,18 +212,9 @@ impl Batch {
             let spans = &self.spans[first_span..];
             let args = Args::new(if is_inline { &self.scratch } else { bytes }, spans);
             let first_key = self.keys.len();
-            let mut planned_for = Some(connection.db);
-            let what = match resolve(&mut self.last_name, table, args) {
-                Err(NotFound::Command) => What::UnknownCommand,
-                Err(NotFound::Subcommand) => What::UnknownSubcommand,
-                Ok(entry) => {
-                    // An error is found again, and reported, when the call's turn comes.
-                    if plan_keys(entry, args, connection.db, keyspace, &mut self.keys).is_err() {
-                        planned_for = None;
-                    }
-                    What::Call(entry.index as u16)
-                }
-            };
+            let known = resolve(&mut self.last_name, &shared.table, args);
+            let (what, planned_for) =
+                plan(known, (args, connection.db), &shared.keyspace, &mut self.keys);
             self.requests.push(Request {
                 source: source as u32,
                 what,
@@ -363,6 +353,25 @@ impl Request {
             spans: (0, 0),
             keys: (0, 0),
             planned_for: None,
+        }
+    }
+}
+
+/// What a request is; the keys of a call are appended, and it is said for which database.
+#[inline]
+fn plan(
+    known: Result<&Entry, NotFound>,
+    (args, db): (Args<'_>, DbIndex),
+    keyspace: &Keyspace,
+    keys: &mut Vec<KeyAt>,
+) -> (What, Option<DbIndex>) {
+    match known {
+        Err(NotFound::Command) => (What::UnknownCommand, Some(db)),
+        Err(NotFound::Subcommand) => (What::UnknownSubcommand, Some(db)),
+        Ok(entry) => {
+            // An error is found again, and reported, when the call's turn comes.
+            let is_planned = plan_keys(entry, args, db, keyspace, keys).is_ok();
+            (What::Call(entry.index as u16), is_planned.then_some(db))
         }
     }
 }
