@@ -173,8 +173,9 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let facts = facts(&config, configured_by)?;
     let claim = aof::place::claim(&config, &facts.identity)?;
     let (node, bus) = open_cluster(&config)?.unzip();
-    let (listeners, sockets) = listen::open(&config)?;
+    // Who finds the server by its socket finds the figures too.
     let http_listeners = http::open(&config)?;
+    let (listeners, sockets) = listen::open(&config)?;
     let open = (listeners, sockets, node);
     let (shared, threads) = start_workers(config, facts, access, tls, open)?;
     if let (Some(node), Some(bus)) = (&shared.cluster, bus) {
