@@ -137,7 +137,7 @@ fn rewrite(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
         (&RealDisk, &target, format),
         Entrance::Gate(shared.gate),
         |_| {
-            has_switched = aof.switch_at(shared.keyspace.log.end(), shared.keyspace.log_db.get());
+            has_switched = aof.switch_at(shared.keyspace.log.end(), shared.keyspace.log_db.tell());
         },
     );
     // Whatever became of the snapshot, the log has to have gone on before the next one.
