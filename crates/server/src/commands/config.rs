@@ -237,6 +237,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
         cx.shared.freeing.reset_figures();
         cx.shared.aof.late.reset();
         cx.shared.compression.reset();
+        cx.shared.replication.stats.reset();
         cx.reply().ok();
         Ok(())
     }),

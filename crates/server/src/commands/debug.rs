@@ -196,8 +196,18 @@ fn table_stats(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Strings `value:N`, cut or filled with zero bytes to the size that was asked for.
+/// Strings `value:N`, cut or filled with zero bytes to the size that was asked for. As in Redis
+/// neither replicas nor the append-only file hear of them.
 fn populate(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let logs = std::mem::replace(&mut cx.core.env.logs, false);
+    let populated = add_strings(cx);
+    cx.core.env.logs = logs;
+    populated?;
+    cx.reply().ok();
+    Ok(())
+}
+
+fn add_strings(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let args = cx.args;
     let count = positive(&args[2])?;
     let prefix = args.get(3).unwrap_or(b"key");
@@ -215,7 +225,6 @@ fn populate(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         cx.run_data_on(setnx, call.as_args())?;
         cx.connection.reply.truncate(mark);
     }
-    cx.reply().ok();
     Ok(())
 }
 

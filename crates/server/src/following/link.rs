@@ -286,7 +286,9 @@ impl<W: Wire> Link<W> {
     async fn read(&mut self) -> std::io::Result<usize> {
         let size = self.wire.read(&mut self.buffer).await?;
         self.heard_ns = clock::monotonic_ns();
-        self.shared.replication.upstream.heard_ms.store(clock::now_unix_ms(), Relaxed);
+        let replication = &self.shared.replication;
+        replication.upstream.heard_ms.store(clock::now_unix_ms(), Relaxed);
+        replication.stats.received_bytes.fetch_add(size as u64, Relaxed);
         let bytes = self.packed.as_mut().unwrap_or(&mut self.bytes);
         bytes.extend_from_slice(&self.buffer[..size]);
         Ok(size)

@@ -120,7 +120,6 @@ impl<H: Host> Follower<H> {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
                 let (partial, history) = (&mut self.partial, (&*id, goes_on));
                 let file = snapshot::receive_and_say(&mut link, partial, history).await?;
-                notice!("MASTER <-> REPLICA sync: Loading DB in memory primary={primary}");
                 snapshot::load(&mut link, version, &file, (&id, offset)).await?;
                 notice!("MASTER <-> REPLICA sync: Finished with success primary={primary}");
                 form

@@ -1,9 +1,10 @@
 //! All data of the primary, loaded in place of what is here.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_config::replication::DisklessLoad;
-use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::database::{Database, Keyspace};
 use kvasir_keyspace::replace::{note_emptied, replace_all};
 use kvasir_keyspace::view::{Garbage, Tally};
 use kvasir_persistence::load::Entrance;
@@ -14,7 +15,7 @@ use crate::following::link::Link;
 use crate::following::receive::{Partial, Received, receive};
 use crate::following::{WORKER, stream_env};
 use crate::loading::{forget_all, read, read_into};
-use crate::log::notice;
+use crate::log::{notice, warning};
 use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
@@ -31,21 +32,43 @@ fn may_be_aside(shared: &Shared, id: &str) -> bool {
     choice == DisklessLoad::SwapDb && shared.replication.history().id == id
 }
 
-/// Receives the snapshot; to clients that is a part of the loading if they notice nothing else.
+/// Receives the snapshot. Where it could be loaded while it comes, which is as good as done then,
+/// that is a part of the loading to clients and in the log.
 pub async fn receive_and_say<W: Wire>(
     link: &mut Link<W>,
     partial: &mut Option<Partial>,
     (id, goes_on): (&str, bool),
 ) -> Result<Received, String> {
-    let (loading, is_aside) = (&link.shared.saving.loading, may_be_aside(link.shared, id));
-    if is_aside {
-        loading.begin_aside();
+    let loading = &link.shared.saving.loading;
+    if !is_diskless(link.shared) {
+        let received = receive(link, partial, goes_on).await?;
+        notice!("MASTER <-> REPLICA sync: Loading DB in memory");
+        return Ok(received);
+    }
+    notice!("MASTER <-> REPLICA sync: Loading DB in memory");
+    match may_be_aside(link.shared, id) {
+        true => loading.begin_aside(),
+        false => loading.begin(),
     }
     let received = receive(link, partial, goes_on).await;
-    if is_aside && received.is_err() {
+    if received.is_err() {
+        let offset = link.shared.replication.upstream.received.load(Relaxed);
+        warning!("Internal error in RDB reading offset {offset}: it ends there");
         loading.end();
+        link.shared.send_all(|| Message::Look);
     }
     received
+}
+
+/// Whether Redis would load a snapshot while it comes.
+fn is_diskless(shared: &Shared) -> bool {
+    let (keyspace, pass) = (&shared.keyspace, shared.gate.enter_extra());
+    let mut databases = keyspace.indexes().map(|db| keyspace.database(db, &pass));
+    match shared.config().replication.diskless_load {
+        DisklessLoad::Disabled => false,
+        DisklessLoad::OnEmptyDb => databases.all(Database::is_empty),
+        DisklessLoad::SwapDb | DisklessLoad::FlushBeforeLoad => true,
+    }
 }
 
 /// Puts the snapshot in the place of all data here, if that is still wanted. The log goes on where

@@ -97,18 +97,20 @@ fn items(source: &Source<'_>, lines: &mut Lines) {
 pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     let totals = source.shared.totals();
     let samples = &source.shared.samples;
-    let [calls, bytes_in, bytes_out, cycles] = samples.rates(source.now_ms, totals);
+    let rate = |of: fn(Totals) -> u64| samples.rate(source.now_ms, totals, of);
+    let kb = |of: fn(Totals) -> u64| format!("{:.2}", rate(of) / 1024.0);
     lines.field("total_connections_received", source.sum(|stats| &stats.connections));
     lines.field("total_commands_processed", totals.commands);
-    lines.field("instantaneous_ops_per_sec", calls.round() as u64);
+    lines.field("instantaneous_ops_per_sec", rate(|all| all.commands).round() as u64);
     lines.field("total_net_input_bytes", totals.input_bytes);
     lines.field("total_net_output_bytes", totals.output_bytes);
-    lines.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    lines.field("total_net_repl_input_bytes", totals.stream_input_bytes);
+    lines.field("total_net_repl_output_bytes", totals.stream_output_bytes);
     lines.zeros(&["total_net_cluster_slot_import_bytes", "total_net_cluster_slot_export_bytes"]);
-    lines.field("instantaneous_input_kbps", format!("{:.2}", bytes_in / 1024.0));
-    lines.field("instantaneous_output_kbps", format!("{:.2}", bytes_out / 1024.0));
-    lines.field("instantaneous_input_repl_kbps", "0.00");
-    lines.field("instantaneous_output_repl_kbps", "0.00");
+    lines.field("instantaneous_input_kbps", kb(|all| all.input_bytes));
+    lines.field("instantaneous_output_kbps", kb(|all| all.output_bytes));
+    lines.field("instantaneous_input_repl_kbps", kb(|all| all.stream_input_bytes));
+    lines.field("instantaneous_output_repl_kbps", kb(|all| all.stream_output_bytes));
     lines.field("rejected_connections", source.sum(|stats| &stats.rejected_connections));
     let syncs = &source.shared.replication.stats;
     lines.field("sync_full", syncs.full.load(Relaxed));
@@ -158,7 +160,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("acl_access_denied_db", source.sum(|stats| &stats.denied_database));
     lines.zeros(&["acl_access_denied_tls_cert"]);
     lines.field("evicted_scripts", source.shared.scripts.evicted());
-    event_loops(source, lines, totals, cycles);
+    event_loops(source, lines, totals, rate(|all| all.cycles));
     lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
     compression::stats(&source.shared.compression, lines);
 }

@@ -26,7 +26,7 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     }
     for (index, replica) in replicas.iter().enumerate() {
         let (ip, port) = (lock(&replica.address).clone(), replica.port.load(Relaxed));
-        let (state, lag) = (replica.stage().name(), replica.lag_s(source.now_ms));
+        let (state, lag) = (replication.state_of(replica), replica.lag_s(source.now_ms));
         let offset = replica.acked.load(Relaxed);
         lines.field(
             &format!("slave{index}"),

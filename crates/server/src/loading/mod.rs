@@ -3,6 +3,7 @@
 pub mod again;
 pub mod append_only;
 pub mod aside;
+mod expired;
 mod heard;
 pub mod replay;
 
@@ -119,7 +120,12 @@ fn load_at_start(shared: &'static Shared, commands: ServerCommands) -> Result<()
         let _ = thread::Builder::new().spawn_scoped(scope, move || tell(shared, path, &is_over));
         let result = match config.aof.appendonly {
             true => append_only::run(shared, commands, &env),
-            false => read_snapshot(shared, &env).map(|moment| resume(shared, moment)),
+            false => read_snapshot(shared, &env).map(|moment| {
+                resume(shared, moment);
+                if !shared.replication.upstream.is_replica() {
+                    expired::delete(shared, &shared.gate.exclusive());
+                }
+            }),
         };
         drop(over);
         shared.freeing.tidy_later();

@@ -174,7 +174,7 @@ fn replication(sources: &Sources<'_>, page: &mut Page) {
     for replica in sources.shared().replication.replicas() {
         let (ip, port) = (lock(&replica.address).to_string(), replica.port.load(Relaxed));
         let port = port.to_string();
-        let state = ("slave_state", replica.stage().name());
+        let state = ("slave_state", sources.shared().replication.state_of(&replica));
         let labels = [("slave_ip", &ip[..]), ("slave_port", &port[..]), state];
         offsets.add(&labels, replica.acked.load(Relaxed));
         lags.add(&labels, replica.lag_s(now_ms));

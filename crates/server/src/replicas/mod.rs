@@ -69,10 +69,12 @@ impl Stage {
         [Stage::Greeting, Stage::AwaitsSnapshot, Stage::GetsSnapshot, Stage::Online][number]
     }
 
-    /// As INFO names it.
-    pub fn name(self) -> &'static str {
+    /// As INFO names it. Where a snapshot is being taken, replicas get what there is of it already,
+    /// but wait for the rest.
+    pub fn name(self, is_taking: bool) -> &'static str {
         match self {
             Stage::Greeting | Stage::AwaitsSnapshot => "wait_bgsave",
+            Stage::GetsSnapshot if is_taking => "wait_bgsave",
             Stage::GetsSnapshot => "send_bulk",
             Stage::Online => "online",
         }

@@ -49,7 +49,7 @@ pub fn tell_of_replicas(shared: &Shared, now_ms: u64) {
         warning!(
             "Lagging replica {} reported offset {behind} behind master, lag={lag_s}, state={}.",
             replica.name(),
-            replica.stage().name()
+            shared.replication.state_of(replica)
         );
     }
     if all > 0 {

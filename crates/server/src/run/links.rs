@@ -221,6 +221,9 @@ impl Worker {
             Sends::Stream(_) => false,
         };
         if is_told_nothing && connection.reply.is_empty() {
+            // A server that is held up, as by DEBUG SLEEP, does not say that it lives.
+            let is_busy = || self.shared.keyspace.busy.is_busy();
+            drop(self.shared.gate.enter_unless(self.index, is_busy));
             connection.reply.raw(b"\n");
             replica.heard_ms.store(now_ms, Relaxed);
             return self.flush(index);

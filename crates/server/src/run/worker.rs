@@ -442,6 +442,9 @@ impl Worker {
         let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
         connection.output.sending_bytes = length;
         stats.output_bytes.add(length as u64);
+        if connection.link.is_some() {
+            stats.stream_bytes.add(length as u64);
+        }
         Client::add(&connection.client.sent_bytes, length as u64);
         stats.writes.add(1);
         let payload = Payload { bytes, shared };

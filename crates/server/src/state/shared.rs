@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_acl::Acl;
 use kvasir_pubsub::Hub;
@@ -143,7 +144,8 @@ impl Shared {
     }
 
     pub fn totals(&self) -> Totals {
-        Totals::of(self.workers.stats())
+        let received = self.replication.stats.received_bytes.load(Relaxed);
+        Totals::of(self.workers.stats(), received)
     }
 
     /// How long calls of a command took, at all workers.

@@ -26,6 +26,9 @@ pub struct Totals {
     pub commands: u64,
     pub input_bytes: u64,
     pub output_bytes: u64,
+    /// Of these, from the primary and to replicas.
+    pub stream_input_bytes: u64,
+    pub stream_output_bytes: u64,
     /// Times that a worker has woken.
     pub cycles: u64,
     /// Processor time of the whole process.
@@ -33,26 +36,35 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub fn of<'a>(workers: impl Iterator<Item = &'a WorkerStats>) -> Totals {
+    /// With the bytes that the thread has received which follows a primary.
+    pub fn of<'a>(
+        workers: impl Iterator<Item = &'a WorkerStats>,
+        stream_input_bytes: u64,
+    ) -> Totals {
         let time = limits::cpu_time();
         let busy_us = (time.system + time.user).as_micros() as u64;
-        let none = Totals { busy_us, ..Totals::default() };
+        let input_bytes = stream_input_bytes;
+        let none = Totals { busy_us, input_bytes, stream_input_bytes, ..Totals::default() };
         workers.fold(none, |sum, stats| Totals {
             commands: sum.commands + stats.calls(),
             input_bytes: sum.input_bytes + stats.input_bytes.value(),
             output_bytes: sum.output_bytes + stats.output_bytes.value(),
+            stream_output_bytes: sum.stream_output_bytes + stats.stream_bytes.value(),
             cycles: sum.cycles + stats.cycles.value(),
-            busy_us: sum.busy_us,
+            ..sum
         })
     }
 
     fn since(self, before: Totals) -> Totals {
+        let less = u64::saturating_sub;
         Totals {
-            commands: self.commands.saturating_sub(before.commands),
-            input_bytes: self.input_bytes.saturating_sub(before.input_bytes),
-            output_bytes: self.output_bytes.saturating_sub(before.output_bytes),
-            cycles: self.cycles.saturating_sub(before.cycles),
-            busy_us: self.busy_us.saturating_sub(before.busy_us),
+            commands: less(self.commands, before.commands),
+            input_bytes: less(self.input_bytes, before.input_bytes),
+            output_bytes: less(self.output_bytes, before.output_bytes),
+            stream_input_bytes: less(self.stream_input_bytes, before.stream_input_bytes),
+            stream_output_bytes: less(self.stream_output_bytes, before.stream_output_bytes),
+            cycles: less(self.cycles, before.cycles),
+            busy_us: less(self.busy_us, before.busy_us),
         }
     }
 }
@@ -103,11 +115,9 @@ impl Samples {
         }
     }
 
-    /// What was added within the window, by the second.
-    pub fn rates(&self, now_ms: u64, totals: Totals) -> [f64; 4] {
-        let added = self.added(now_ms, totals);
-        let added = [added.commands, added.input_bytes, added.output_bytes, added.cycles];
-        added.map(|count| count as f64 * 1000.0 / WINDOW_MS as f64)
+    /// Of what was added within the window, one thing by the second.
+    pub fn rate(&self, now_ms: u64, totals: Totals, of: impl Fn(Totals) -> u64) -> f64 {
+        of(self.added(now_ms, totals)) as f64 * 1000.0 / WINDOW_MS as f64
     }
 
     /// How long a worker was busy each time that it woke, within the window.
@@ -143,7 +153,7 @@ mod tests {
     #[test]
     fn growth_is_that_of_the_last_moments() {
         let samples = Samples::new();
-        let rate = |now_ms, count| samples.rates(now_ms, commands(count))[0];
+        let rate = |now_ms, count| samples.rate(now_ms, commands(count), |all| all.commands);
         samples.look(10_000, commands(5));
         assert_eq!(rate(10_000, 5), 0.0);
         // 160 calls within the window, whoever asks and how often.

@@ -356,6 +356,15 @@ impl Client {
     }
 }
 
+/// Strings `PREFIX:N`, written so that logs and replicas have them, as DEBUG POPULATE does not.
+pub fn add_strings(client: &mut Client, count: u64, prefix: &str, size: usize) {
+    const SCRIPT: &str = "for number = 0, ARGV[1] - 1 do \
+        redis.call('SET', ARGV[2] .. ':' .. number, string.rep('x', ARGV[3])) end";
+    let (count, size) = (count.to_string(), size.to_string());
+    let reply = client.call(&["EVAL", SCRIPT, "0", &count, prefix, &size]);
+    assert_eq!(reply, Value::Null);
+}
+
 /// A whole number that INFO tells.
 pub fn figure(client: &mut Client, section: &str, name: &str) -> u64 {
     let info = client.ask_text(&format!("INFO {section}"));

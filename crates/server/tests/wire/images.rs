@@ -9,7 +9,7 @@ use std::time::Duration;
 use kvasir_resp::value::Value;
 
 use crate::aof::{start, wait_for};
-use crate::harness::{Client, Server, backends};
+use crate::harness::{Client, Server, add_strings, backends};
 use crate::saving::directory;
 
 const CALLS: [&str; 8] = [
@@ -57,9 +57,9 @@ fn server(dir: &Path, backend: &'static str, has_log: bool) -> (Server, Client) 
 fn fill(client: &mut Client) {
     wait_for_peace(client);
     client.ask("FLUSHALL");
-    client.ask(&format!("DEBUG POPULATE {KEYS} key 50"));
+    add_strings(client, KEYS, "key", 50);
     client.ask("SELECT 1");
-    client.ask(&format!("DEBUG POPULATE {KEYS_OF_OTHER} key 50"));
+    add_strings(client, KEYS_OF_OTHER, "key", 50);
     client.ask("SELECT 0");
 }
 
@@ -188,7 +188,7 @@ fn pairs_that_begin_with_a_change_of_whole_databases() {
 fn begin_long_rewrite(dir: &Path, options: &[&str]) -> (Server, Client) {
     let slow = ["--snapshot-bandwidth", "2000", "--rdbcompression", "no"];
     let (server, mut client) = start("io_uring", dir, &[&slow, options].concat());
-    client.ask("DEBUG POPULATE 1000 key 1000");
+    add_strings(&mut client, 1000, "key", 1000);
     assert_eq!(client.ask_text("BGREWRITEAOF"), "Background append only file rewriting started");
     let next = dir.join("appendonlydir/appendonly.aof.2.incr.aof");
     crate::harness::wait_until("it has made its cut", || next.exists());

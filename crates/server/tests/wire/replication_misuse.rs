@@ -219,6 +219,38 @@ fn while_it_loads_the_primary_hears_of_it_and_clients_wait() {
     assert_eq!(client.ask("DBSIZE"), Value::Integer(10));
 }
 
+/// Where Redis would load what comes at once, that it comes counts as loading.
+#[test]
+fn a_snapshot_that_is_to_be_swapped_in_is_loaded_while_it_comes() {
+    let (liar, port) = Liar::new();
+    let (server, mut client) =
+        replica_of(port, &["--repl-diskless-load", "swapdb", "--logfile", "log"]);
+    let (mut link, _) = liar.accept();
+    let snapshot = snapshot_of(&["SET a 1"]);
+    let (head, rest) = snapshot.split_at(snapshot.len() / 2);
+    let begin = |link: &mut Link, offset: u64| {
+        link.say(format!("+FULLRESYNC {ID} {offset}\r\n${}\r\n", snapshot.len()).as_bytes());
+        link.say(head);
+    };
+    let loads = |client: &mut Client, name| figure(client, "persistence", name) == 1;
+    begin(&mut link, 100);
+    wait_until("it loads", || loads(&mut client, "loading"));
+    assert!(!loads(&mut client, "async_loading"));
+    link.say(rest);
+    link.wait_for_ack(100);
+    drop(link);
+    // Of the same history, what there is may be read meanwhile; it stays if no more comes.
+    let (mut link, _) = liar.accept();
+    begin(&mut link, 200);
+    wait_until("it loads aside", || loads(&mut client, "async_loading"));
+    assert!(!loads(&mut client, "loading"));
+    assert_eq!(client.ask_text("GET a"), "1");
+    drop(link);
+    wait_until("it has given up", || !loads(&mut client, "async_loading"));
+    assert_eq!(client.ask_text("GET a"), "1");
+    assert!(server.read_file("log").contains("Internal error in RDB reading offset"));
+}
+
 /// In a pause nothing is executed; that nothing comes is noticed all the same.
 #[test]
 fn a_primary_that_is_silent_in_a_pause_is_given_up() {

@@ -189,6 +189,40 @@ fn who_ends_in_order_goes_on_from_the_snapshot() {
     }
 }
 
+/// What has died while a primary was away is deleted when it is back, and its replicas hear of it.
+#[test]
+fn what_dies_while_a_primary_is_away_dies_on_its_replicas() {
+    let (directory, port) = (directory(), free_port());
+    let options = ["--dir", path(&directory), "--save", "3600 1", "--enable-debug-command", "yes"];
+    let mut server = primary("epoll", port, &options);
+    let mut client = server.connect();
+    let replica = replica(OURS[1], port, &[]).expect("it is ours");
+    let mut reader = replica.connect();
+    wait_until("the replica is linked", || is_linked(&mut reader));
+    run_all(&mut client, &["DEBUG SET-ACTIVE-EXPIRE 0; SET stays 1"]);
+    for number in 0..100 {
+        client.call(&["SET", &format!("dies:{number}"), "x", "PX", "1"]);
+    }
+    wait_until("it has all", || reader.ask("DBSIZE") == Value::Integer(101));
+    client.ask("CONFIG RESETSTAT");
+    assert_eq!(figure(&mut client, "stats", "sync_full"), 0);
+    terminate(&mut client);
+    server.wait_for_end();
+    server = primary("epoll", port, &options);
+    client = server.connect();
+    wait_until_loaded(&mut client);
+    assert_eq!(figure(&mut client, "persistence", "rdb_last_load_keys_expired"), 100);
+    assert_eq!(client.ask("DBSIZE"), Value::Integer(1));
+    wait_until("it is linked again", || figure(&mut client, "stats", "sync_partial_ok") == 1);
+    wait_until_equal(&mut client, &mut reader);
+    assert_eq!(reader.ask("DBSIZE"), Value::Integer(1));
+    for (client, name) in
+        [(&mut client, "total_net_repl_output_bytes"), (&mut reader, "total_net_repl_input_bytes")]
+    {
+        assert!(figure(client, "stats", name) > 100 * "DEL dies:1".len() as u64, "{name}");
+    }
+}
+
 /// Who comes back to it finds no byte that it has not: not even a PING.
 #[test]
 fn a_primary_that_comes_back_has_added_nothing() {

@@ -3,7 +3,7 @@
 use kvasir_resp::value::Value;
 
 use crate::certificates::{Certificates, free_port};
-use crate::harness::{Client, Server, figure, wait_until};
+use crate::harness::{Client, Server, add_strings, figure, wait_until};
 
 type Start = fn(&[&str]) -> Option<Server>;
 
@@ -335,7 +335,7 @@ fn keys_of_a_writable_replicas_clients_expire() {
 fn old_data_is_served_while_new_is_loaded() {
     let mut one = Node::ours(&["--repl-backlog-size", "1"]);
     let mut two = Node::ours(&["--repl-diskless-load", "swapdb", "--appendonly", "yes"]);
-    one.client.ask("DEBUG POPULATE 2000 key 100");
+    add_strings(&mut one.client, 2000, "key", 100);
     one.client.ask("SET name old");
     two.follow(&mut one);
     wait_until_equal(&mut one, &mut two);
@@ -345,7 +345,7 @@ fn old_data_is_served_while_new_is_loaded() {
     paused.send(&["DEBUG", "SLEEP", "0.2"]);
     one.client.ask("CLIENT KILL TYPE replica");
     one.client.ask("SET name new");
-    one.client.ask("DEBUG POPULATE 1000 more 10000");
+    add_strings(&mut one.client, 1000, "more", 10_000);
     wait_until("it loads beside", || figure(&mut two.client, "persistence", "async_loading") == 1);
     assert_eq!(two.client.ask_text("GET name"), "old");
     let loading = "LOADING Redis is loading the dataset in memory";

@@ -88,6 +88,18 @@ pub struct SyncStats {
     pub full: AtomicU64,
     pub partial: AtomicU64,
     pub partial_refused: AtomicU64,
+    /// From the primary.
+    pub received_bytes: AtomicU64,
+}
+
+impl SyncStats {
+    /// CONFIG RESETSTAT.
+    pub fn reset(&self) {
+        let SyncStats { full, partial, partial_refused, received_bytes } = self;
+        for count in [full, partial, partial_refused, received_bytes] {
+            count.store(0, Relaxed);
+        }
+    }
 }
 
 /// Which history the data is of. Its name changes whenever the stream may not tell of all changes.
@@ -413,6 +425,11 @@ impl Replication {
             self.places.note(log.end(), &self.history().id);
         }
         self.tail.begin(store, alone);
+    }
+
+    /// How far a replica is, as INFO names it.
+    pub fn state_of(&self, replica: &Replica) -> &'static str {
+        replica.stage().name(self.is_syncing.load(Relaxed))
     }
 
     /// When in its history the data is, with the gate closed, as far as replicas may rely on it.
