@@ -189,5 +189,5 @@ fn auth(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 fn authenticate(cx: &mut ServerCx<'_>, name: &[u8], password: &[u8]) -> Result<(), Error> {
     let ServerCx { shared, worker, core, connection, args, .. } = cx;
     let scene = Scene { shared, worker: *worker, core };
-    log_in(scene, connection, &args[0], (name, password)).map_err(|WrongPassword| WRONG_PASSWORD)
+    log_in(scene, connection, &args[0], name, password).map_err(|WrongPassword| WRONG_PASSWORD)
 }

@@ -34,6 +34,7 @@ use kvasir_table::{Entry, Handler, Table};
 
 use crate::calls::tracking::flushes;
 use crate::clients::Client;
+use crate::clients::command_log::Noted;
 use crate::info::crash;
 use crate::loading::aside::{Aside, changes_something};
 use crate::loading::heard::{Heard, publish_tally};
@@ -115,8 +116,11 @@ pub struct Replayer {
 }
 
 impl Replayer {
+    /// The worker of this number runs no calls meanwhile.
     pub fn new(
-        (shared, commands, worker): (&'static Shared, ServerCommands, usize),
+        shared: &'static Shared,
+        commands: ServerCommands,
+        worker: usize,
         env: &Env,
     ) -> Replayer {
         let env = Env { replays: true, events: Class::empty(), ..env.clone() };
@@ -269,9 +273,9 @@ impl Replayer {
             _ => Ok(()),
         };
         if let Some(Following { client, .. }) = &self.following {
-            self.heard.count(self.shared, (entry, args, client), since, &result);
+            self.heard.count(self.shared, &Noted { entry, args, client }, since, &result);
         }
-        self.settle((entry, args), result);
+        self.settle(entry, args, result);
         Ok(())
     }
 
@@ -319,8 +323,8 @@ impl Replayer {
         let args: ArgsBuf = [name].iter().collect();
         if let (Ok(entry), Some(of)) = (judge(&self.table, args.as_args()), &self.following) {
             let entry = &self.shared.table.entries()[entry.index];
-            let call = (entry, args.as_args(), &*of.client);
-            self.heard.count(self.shared, call, clock::ticks(), &Ok(()));
+            let call = Noted { entry, args: args.as_args(), client: &of.client };
+            self.heard.count(self.shared, &call, clock::ticks(), &Ok(()));
         }
     }
 
@@ -418,7 +422,7 @@ impl Replayer {
     }
 
     /// What is left to do after a call.
-    fn settle(&mut self, (entry, args): (&Entry, Args<'_>), result: Result<(), Error>) {
+    fn settle(&mut self, entry: &Entry, args: Args<'_>, result: Result<(), Error>) {
         self.reply.clear();
         if !self.tally.garbage.is_empty() {
             self.shared.freeing.free(self.tally.garbage.drain(..));

@@ -16,7 +16,7 @@ use kvasir_structures::gate::ExclusivePass;
 
 use crate::calls::routing::{self, Wish};
 use crate::calls::{blocking, notifications};
-use crate::clients::pause::{Purpose, Scope};
+use crate::clients::pause::{Paused, Purpose, Scope};
 use crate::clients::tracker::NOBODY;
 use crate::cluster::Node;
 use crate::run::handover;
@@ -73,7 +73,8 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
             Action::Hide => has_to_hide = true,
             Action::PauseWrites { until_ms } => {
                 has_paused = true;
-                shared.pause.begin(Purpose::Failover, (Scope::Writes, until_ms), now_ms);
+                let paused = Paused { scope: Scope::Writes, until_ms };
+                shared.pause.begin(Purpose::Failover, paused, now_ms);
                 shared.send_all(|| Message::Look);
             }
             Action::Unpause => {
@@ -191,7 +192,7 @@ impl Worker {
             let crate::state::waits::Awaited::Key(waiter) = &waits.awaited else { continue };
             let Some((entry, _)) = waits.made else { continue };
             let args = waiter.args();
-            let wish = Wish::of(shared, connection, (entry, args));
+            let wish = Wish::of(shared, connection, entry, args);
             let Some(slot) = routing::slots_of(entry, args).first().copied() else { continue };
             // Who waits in a slot that comes here was sent here.
             let comes = matches!(node.look().place(slot), Standing::Importing(_));

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::database::{DbIndex, Place};
 use kvasir_keyspace::expire::expire_slot;
 use kvasir_reactor::clock;
 use kvasir_structures::huge_pages;
@@ -160,7 +160,7 @@ impl Cron {
             if !database.was_used() {
                 break;
             }
-            let place = (DbIndex(db), slot);
+            let place = Place { db: DbIndex(db), slot };
             let (keyspace, env) = (&shared.keyspace, &core.env);
             let tally = &mut core.tally;
             let before = tally.expired;

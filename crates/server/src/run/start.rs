@@ -30,8 +30,7 @@ impl Start {
         let is_traced = self.connection.trace.is_some();
         let begun = is_traced.then(|| Begun::now(worker.batch.parsed(self.request), 0));
         let calling = Calling::Request(self.request);
-        let mut session =
-            Session::new((worker, self.connection), calling, Some(self.request), since);
+        let mut session = Session::new(worker, self.connection, calling, Some(self.request), since);
         let goes_first = monitoring::runs_script(self.entry);
         if goes_first {
             session.feed_monitors(self.entry, session.args(), false);
@@ -48,7 +47,7 @@ impl Start {
         session.count(self.entry, session.args(), since);
         let request = session.worker.batch.requests[self.request].len;
         session.note_large(self.entry, session.args(), request, self.mark);
-        session.end_watch(watch, self.entry, session.args(), (request, self.mark));
+        session.end_watch(watch, self.entry, session.args(), request, self.mark);
         if let Some(begun) = begun {
             session.trace(begun, self.entry);
         }

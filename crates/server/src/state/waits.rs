@@ -74,11 +74,12 @@ impl Acks {
 
     pub fn of_waitaof(
         offset: u64,
-        (local, replicas): (bool, i64),
+        wants_local: bool,
+        replicas: i64,
         deadline_ms: Option<u64>,
     ) -> Acks {
         let acks = Acks::of_wait(offset, replicas, deadline_ms);
-        Acks { wants_local: local, tells_local: true, ..acks }
+        Acks { wants_local, tells_local: true, ..acks }
     }
 
     pub fn deadline_ms(&self) -> Option<u64> {
