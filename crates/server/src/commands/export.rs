@@ -149,7 +149,7 @@ static HELP: ServerCommand = ServerCommand {
 };
 
 fn begin(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let (shape, mut selection, streams) = parse(cx)?;
+    let Wish { shape, mut selection, streams } = parse(cx)?;
     selection.may_read = may_read(cx, "export|begin");
     selection.served = served(cx.shared);
     let (shared, db, env) = (cx.shared, cx.connection.db, cx.core.env.clone());
@@ -194,7 +194,14 @@ pub(super) fn may_read(cx: &ServerCx<'_>, command: &str) -> Option<MayRead> {
     Some(Box::new(move |key| readable.iter().any(|keys| keys.cover_read(key))))
 }
 
-fn parse(cx: &ServerCx<'_>) -> Result<(Shape, Selection, usize), Error> {
+/// What a call asks for.
+struct Wish {
+    shape: Shape,
+    selection: Selection,
+    streams: usize,
+}
+
+fn parse(cx: &ServerCx<'_>) -> Result<Wish, Error> {
     let args = cx.args;
     let (mut selection, mut kind, mut streams) = (Selection::all(), None, 1);
     let (mut nulls_misfits, mut columns_at, mut at) = (false, None, 2);
@@ -245,7 +252,7 @@ fn parse(cx: &ServerCx<'_>) -> Result<(Shape, Selection, usize), Error> {
         Some(first) => parse_columns(cx, first, kind)?,
         None => Named::usual(kind),
     };
-    Ok((Shape { kind, columns, nulls_misfits }, selection, streams))
+    Ok(Wish { shape: Shape { kind, columns, nulls_misfits }, selection, streams })
 }
 
 /// Names, each with a type if `AS` follows.

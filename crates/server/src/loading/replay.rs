@@ -82,6 +82,13 @@ struct Following {
     client: Arc<Client>,
 }
 
+/// Where in a history calls are.
+#[derive(Clone)]
+struct Place {
+    id: String,
+    offset: u64,
+}
+
 pub struct Replayer {
     shared: &'static Shared,
     /// Without new names.
@@ -102,8 +109,8 @@ pub struct Replayer {
     aside: Option<Aside>,
     /// What the log gets once the call at hand is done, while nobody can look in between.
     relayed: Vec<u8>,
-    /// Where in a history the calls are, and the last of their bytes.
-    place: Option<(String, u64)>,
+    /// Where the calls are, and the last of their bytes.
+    place: Option<Place>,
     last: Vec<u8>,
     /// Whose stream it follows: it ends when another one is to be followed.
     following: Option<Following>,
@@ -164,7 +171,7 @@ impl Replayer {
 
     /// Where in a history the data is now, if that is known.
     pub fn moment(&mut self) -> Option<Moment> {
-        let (id, offset) = self.place.clone()?;
+        let Place { id, offset } = self.place.clone()?;
         let kept = self.backlog_size().min(self.last.len());
         let before = self.last.split_off(self.last.len() - kept);
         Some(Moment { id, offset, db: self.db.0, before })
@@ -474,8 +481,8 @@ impl Replay for Replayer {
     }
 
     fn counted(&mut self, bytes: &[u8]) {
-        let Some((_, offset)) = &mut self.place else { return };
-        *offset += bytes.len() as u64;
+        let Some(place) = &mut self.place else { return };
+        place.offset += bytes.len() as u64;
         let size = self.backlog_size();
         if self.last.len() > size.saturating_mul(2) {
             self.last.drain(..self.last.len() - size);
@@ -485,10 +492,10 @@ impl Replay for Replayer {
 
     fn line(&mut self, _good_to: u64, text: &[u8]) {
         if let Some((history, offset)) = place_of(text) {
-            if self.place.as_ref().is_none_or(|(_, before)| *before != offset) {
+            if self.place.as_ref().is_none_or(|before| before.offset != offset) {
                 self.last.clear();
             }
-            self.place = Some((history.to_owned(), offset));
+            self.place = Some(Place { id: history.to_owned(), offset });
         }
     }
 }

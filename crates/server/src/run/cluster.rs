@@ -24,6 +24,7 @@ use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::state::waits::{Awaited, Made};
 use crate::store::replication::role;
 use crate::store::replication::upstream::Primary;
 use crate::workers::Message;
@@ -189,8 +190,8 @@ impl Worker {
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_deref() else { continue };
             let Some(waits) = connection.waiting.waits.as_deref() else { continue };
-            let crate::state::waits::Awaited::Key(waiter) = &waits.awaited else { continue };
-            let Some((entry, _)) = waits.made else { continue };
+            let Awaited::Key(waiter) = &waits.awaited else { continue };
+            let Some(Made { entry, .. }) = waits.made else { continue };
             let args = waiter.args();
             let wish = Wish::of(shared, connection, entry, args);
             let Some(slot) = routing::slots_of(entry, args).first().copied() else { continue };

@@ -38,6 +38,7 @@ use crate::run::worker::Worker;
 use crate::state::connection::{Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::state::waits::Made;
 use crate::stats::CommandStats;
 use crate::stats::errors::Author;
 use crate::stats::timing::Timing;
@@ -243,7 +244,8 @@ impl<'w> Runner<'w> {
                 connection.stop_beyond_limit(&self.core.config);
             }
             if let Some(waits) = connection.waiting.waits.as_deref_mut() {
-                waits.made = self.entry_of(request).map(|entry| (entry, request.len));
+                let len = request.len;
+                waits.made = self.entry_of(request).map(|entry| Made { entry, len });
                 connection.wire.stopped_at = Some(request.end);
             }
         }

@@ -9,6 +9,7 @@ use crate::run::session::{Calling, Session, SessionRun};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::connection::trace::Begun;
+use crate::state::waits::Made;
 
 /// A call that a batch came upon and that needs a session.
 pub struct Start {
@@ -60,7 +61,7 @@ impl Start {
         if let Some(waits) = connection.waiting.waits.as_deref_mut()
             && waits.is_for_key()
         {
-            waits.made = Some((self.entry, request));
+            waits.made = Some(Made { entry: self.entry, len: request });
             let end = worker.batch.requests[self.request].end;
             connection.wire.stopped_at = Some(end);
         }

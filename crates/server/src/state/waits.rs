@@ -16,10 +16,17 @@ pub struct Waits {
     pub awaited: Awaited,
     /// Its answer is dropped: CLIENT REPLY.
     pub is_muted: bool,
-    /// Its command, and its bytes on the wire: the command logs are told when it is answered.
-    pub made: Option<(&'static Entry, usize)>,
+    /// The command logs are told of it when it is answered.
+    pub made: Option<Made>,
     /// How long it took until it waited, if that is worth a note.
     pub us: u64,
+}
+
+/// A call's command, and its bytes on the wire.
+#[derive(Clone, Copy)]
+pub struct Made {
+    pub entry: &'static Entry,
+    pub len: usize,
 }
 
 /// What a call waits for.
