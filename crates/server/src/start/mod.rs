@@ -16,6 +16,20 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use kvasir_acl::start::{Prepared, prepare};
+use kvasir_cluster::slots::{SLOTS, SlotSet};
+use kvasir_config::arguments::{self, Invocation, USAGE};
+use kvasir_config::load::{self, Directive, Loaded};
+use kvasir_config::memory::HugePages;
+use kvasir_config::{Config, IoBackend, print};
+use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_reactor::{
+    BackendChoice, Listener, Options, Reactor, Waker, clock, limits, random, sandbox, signal,
+    thread,
+};
+use kvasir_structures::gate::Gate;
+use kvasir_structures::{hash, huge_pages};
+
 use crate::cluster::{Node, file};
 use crate::info::crash;
 use crate::log::{self, notice, warning};
@@ -31,19 +45,6 @@ use crate::store::saving::{self, stop_on_signal};
 use crate::store::{Facts, Store, aof, freeing, random_id};
 use crate::workers::{Message, Workers};
 use crate::{bus, commands, following, http, loading};
-use kvasir_acl::start::{Prepared, prepare};
-use kvasir_cluster::slots::{SLOTS, SlotSet};
-use kvasir_config::arguments::{self, Invocation, USAGE};
-use kvasir_config::load::{self, Directive, Loaded};
-use kvasir_config::memory::HugePages;
-use kvasir_config::{Config, IoBackend, print};
-use kvasir_keyspace::database::{DbIndex, Keyspace};
-use kvasir_reactor::{
-    BackendChoice, Listener, Options, Reactor, Waker, clock, limits, random, sandbox, signal,
-    thread,
-};
-use kvasir_structures::gate::Gate;
-use kvasir_structures::{hash, huge_pages};
 
 /// Descriptors that are not clients': rings, listeners, files, the log.
 const SPARE_DESCRIPTORS: u64 = 32;
