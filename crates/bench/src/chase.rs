@@ -1,5 +1,5 @@
 //! Replicas in hard conditions: one that starts empty behind a link of half of what clients write,
-//! and one that gets a large data set while clients go on.
+//! one that gets a large data set while clients go on, and one whose link breaks in the middle.
 //!
 //! What counts of the first is that it gets there at all, after one full sync, and what the primary
 //! takes for that; of the second, what the primary takes more, and the longest that a client waits.
@@ -33,6 +33,8 @@ const KEYS: u64 = 50_000;
 const BURST: u64 = 200;
 /// At the usual number of keys: the data that a replica gets.
 const DATA_KEYS: f64 = 4_000_000.0;
+/// As well: of which half has come when the link breaks.
+const BROKEN_KEYS: f64 = 1_000_000.0;
 
 /// Clients are faster than the link.
 pub fn run_chase(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
@@ -115,6 +117,32 @@ pub fn run_full_sync(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
         ("stall_max_ms", quantile_ms(&calls.oversleeps, 1.0)),
     ]);
     Ok(vec![Measurement::new("full-sync", format!("{keys} keys"), metrics)])
+}
+
+/// The link breaks when half of the data has come, and is there again at once.
+pub fn run_broken_sync(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
+    let corpus = corpora(VALUE_SIZE)?.swap_remove(0);
+    let primary =
+        lab.start_with(target, 1, &lab.server_core(), &["--repl-diskless-sync-delay", "0"])?;
+    let keys = (BROKEN_KEYS * lab.scale()) as u64;
+    pipeline(primary.client()?, keys, |key, out| set_key(&corpus, key, key, out))?;
+    let link = SlowLink::to(primary.port(), 10 * BYTES_PER_SECOND)?;
+    let port = link.port().to_string();
+    let start = Instant::now();
+    let replica =
+        lab.start_with(target, 1, &lab.load_core(), &["--replicaof", "127.0.0.1", &port])?;
+    let half = keys * VALUE_SIZE as u64 / 2;
+    while link.passed() < half {
+        thread::sleep(Duration::from_millis(1));
+    }
+    link.cut();
+    wait_until_equal(&primary, &replica)?;
+    let metrics = BTreeMap::from([
+        ("data_mb", (keys * VALUE_SIZE as u64) as f64 / 1e6),
+        ("sent_mb", link.passed() as f64 / 1e6),
+        ("sync_s", start.elapsed().as_secs_f64()),
+    ]);
+    Ok(vec![Measurement::new("broken-sync", format!("{keys} keys"), metrics)])
 }
 
 fn set_key(corpus: &Corpus, key: u64, number: u64, out: &mut Vec<u8>) {

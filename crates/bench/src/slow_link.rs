@@ -5,8 +5,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,21 +18,27 @@ const PIECE: usize = 128 << 10;
 pub struct SlowLink {
     port: u16,
     passed: Arc<AtomicU64>,
+    /// Connections of replicas, open ones among them.
+    replicas: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl SlowLink {
     /// Leads to a port of this machine. Ends with the process.
     pub fn to(port: u16, bytes_per_second: u64) -> Result<SlowLink> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let link = SlowLink { port: listener.local_addr()?.port(), passed: Arc::default() };
-        let passed = Arc::clone(&link.passed);
+        let (passed, replicas) = (Arc::<AtomicU64>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let link = SlowLink {
+            port: listener.local_addr()?.port(),
+            passed: Arc::clone(&passed),
+            replicas: Arc::clone(&replicas),
+        };
         thread::spawn(move || {
             for replica in listener.incoming().flatten() {
                 let Ok(primary) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
                 let passed = Arc::clone(&passed);
-                let (Ok(back), Ok(answers)) = (replica.try_clone(), primary.try_clone()) else {
-                    return;
-                };
+                let copies = (replica.try_clone(), replica.try_clone(), primary.try_clone());
+                let (Ok(back), Ok(kept), Ok(answers)) = copies else { return };
+                replicas.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
                 thread::spawn(move || pass(&replica, &primary, None, &AtomicU64::new(0)));
                 thread::spawn(move || pass(&answers, &back, Some(bytes_per_second), &passed));
             }
@@ -43,6 +49,13 @@ impl SlowLink {
     /// Where replicas connect to.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Breaks all connections; replicas may come back at once.
+    pub fn cut(&self) {
+        let mut replicas = self.replicas.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that are gone already cannot be shut down.
+        replicas.drain(..).for_each(|replica| drop(replica.shutdown(Shutdown::Both)));
     }
 
     /// Bytes that went to replicas.

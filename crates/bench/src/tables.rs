@@ -428,4 +428,15 @@ pub static TABLES: &[Table] = &[
             column("stall_max_ms", "machine's longest stall ms", 1),
         ],
     },
+    Table {
+        name: "broken-sync",
+        title: "A replica that starts empty, and whose link breaks when half of the data has come",
+        note: "The link carries 800 Mbit/s and is there again at once. What goes over it is the data \
+               once where the transfer goes on, one and a half times where it begins anew.",
+        columns: &[
+            column("data_mb", "data MB", 0),
+            compared("sent_mb", "over the link MB", 0),
+            compared("sync_s", "synchronized s", 1),
+        ],
+    },
 ];

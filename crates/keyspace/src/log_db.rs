@@ -3,10 +3,10 @@
 //! An entry of another database selects that and comes back, so that entries need not know their
 //! order. Where clients keep to one database that would be two calls more with every entry: then
 //! the log itself goes to that database, with the gate closed, and the next entries say so until
-//! one of them is in the log.
+//! one of them is in the log; none where it has come back without an entry.
 
 use std::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -15,12 +15,10 @@ const MOVES_MAX: u64 = 16;
 /// In so long a time.
 const WINDOW_MS: u64 = 128;
 
-/// Beside the number of the database: the log says it already.
-const IS_SAID: u32 = 1 << 16;
-
 #[derive(Debug)]
 pub struct LogDb {
-    state: AtomicU32,
+    /// Two halves: the database, and the one that the log has said last, plus 1; 0: none.
+    state: AtomicU64,
     /// Moves in this window of time, which is the rest of the number divided by this many.
     moves: AtomicU64,
 }
@@ -35,8 +33,16 @@ pub struct Place {
 
 impl Default for LogDb {
     fn default() -> LogDb {
-        LogDb { state: AtomicU32::new(IS_SAID), moves: AtomicU64::new(0) }
+        LogDb { state: AtomicU64::new(state(0, Some(0))), moves: AtomicU64::new(0) }
     }
+}
+
+fn state(db: u16, said: Option<u16>) -> u64 {
+    u64::from(db) | said.map_or(0, |said| u64::from(said) + 1) << 32
+}
+
+fn said(state: u64) -> Option<u16> {
+    (state >> 32).checked_sub(1).map(|said| said as u16)
 }
 
 impl LogDb {
@@ -49,22 +55,33 @@ impl LogDb {
     pub fn place(&self) -> Place {
         // What is said stands in the log before what is appended from here on.
         let state = self.state.load(Acquire);
-        Place { db: state as u16, is_said: state & IS_SAID != 0 }
+        let db = state as u16;
+        Place { db, is_said: said(state) == Some(db) }
     }
 
     /// An entry that says it was appended. The caller is still inside the gate.
     pub fn note_said(&self) {
-        self.state.fetch_or(IS_SAID, Release);
+        self.stand_in(self.get());
     }
 
     /// The log is in this database, and whoever reads on knows it.
     pub fn stand_in(&self, db: u16) {
-        self.state.store(u32::from(db) | IS_SAID, Release);
+        self.state.store(state(db, Some(db)), Release);
     }
 
     /// The next entry says where it is. With the gate closed.
     pub fn say_again(&self) {
-        self.state.fetch_and(!IS_SAID, Release);
+        self.state.store(state(self.get(), None), Release);
+    }
+
+    /// What somebody is told who begins to read here, with the gate closed. That may be more than
+    /// the log has said to others.
+    pub fn tell(&self) -> u16 {
+        let Place { db, is_said } = self.place();
+        if !is_said {
+            self.say_again();
+        }
+        db
     }
 
     /// Whether the log is to go to this database, for whom it has not gone elsewhere just now.
@@ -76,7 +93,7 @@ impl LogDb {
     /// Goes there. With the gate closed.
     pub fn go_to(&self, db: u16, now_ms: u64) {
         self.moves.store(self.moves_at(now_ms) + 1, Relaxed);
-        self.state.store(u32::from(db), Release);
+        self.state.store(state(db, said(self.state.load(Relaxed))), Release);
     }
 
     /// The window and how many moves it has had.
@@ -109,12 +126,29 @@ mod tests {
     #[test]
     fn who_has_moved_it_says_so_once() {
         let log_db = LogDb::default();
-        assert!(log_db.place().is_said);
+        let stands = |db, is_said| {
+            let place = log_db.place();
+            place.db == db && place.is_said == is_said
+        };
+        assert!(stands(0, true));
         log_db.go_to(9, 0);
-        assert!(log_db.place().db == 9 && !log_db.place().is_said);
+        assert!(stands(9, false));
         log_db.note_said();
-        assert!(log_db.place().db == 9 && log_db.place().is_said);
+        assert!(stands(9, true));
         log_db.say_again();
-        assert!(log_db.get() == 9 && !log_db.place().is_said);
+        assert!(stands(9, false));
+    }
+
+    #[test]
+    fn what_is_said_is_not_said_again_when_it_comes_back() {
+        let log_db = LogDb::default();
+        log_db.go_to(9, 0);
+        log_db.go_to(0, 0);
+        assert!(log_db.place().is_said);
+        // Who is told meanwhile knows of another database than those who have read so far.
+        log_db.go_to(9, 0);
+        assert_eq!(log_db.tell(), 9);
+        log_db.go_to(0, 0);
+        assert!(!log_db.place().is_said);
     }
 }

@@ -76,7 +76,7 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
         resume(shared, moment);
     }
     // In which database the stream goes on stands before it in any case.
-    let db = encode_request(&["SELECT", &shared.keyspace.log_db.get().to_string()]);
+    let db = encode_request(&["SELECT", &shared.keyspace.log_db.tell().to_string()]);
     let place = [db, shared.replication.places.line(shared.keyspace.log.end())].concat();
     let increment =
         loading.change(|| open_last(&mut files, opening(&config.aof), &place))?.map_err(io)?;

@@ -74,16 +74,25 @@ fn with_file(program: &str, name: &str, text: &str, more: &str) -> Command {
 
 struct Sentinel(Server);
 
+const PATIENT: u32 = 600_000;
+
 impl Sentinel {
     /// Alone it needs nobody's consent.
     fn watch(port: u16) -> Option<Sentinel> {
         let program = std::env::var("KVASIR_REDIS_SERVER").ok()?;
         let text = format!(
-            "sentinel monitor m 127.0.0.1 {port} 1\nsentinel down-after-milliseconds m 1000\n\
+            "sentinel monitor m 127.0.0.1 {port} 1\nsentinel down-after-milliseconds m {PATIENT}\n\
              sentinel failover-timeout m 5000\n"
         );
         let command = with_file(&program, "sentinel.conf", &text, "--sentinel");
         Some(Sentinel(Server::start("sentinel", command, &[])))
+    }
+
+    /// How long a server may be silent before it is taken to be down. A machine that stands still
+    /// for a second would have the wrong one replaced, so it is short only while one is dead.
+    fn has_patience(&self, milliseconds: u32) {
+        let call = format!("SENTINEL SET m down-after-milliseconds {milliseconds}");
+        assert_eq!(self.0.connect().ask(&call), Value::Simple("OK".into()));
     }
 
     fn primary(&self) -> u16 {
@@ -134,7 +143,9 @@ fn sentinel_fails_over_and_the_old_primary_comes_back_as_a_replica() {
         assert_eq!(client.ask("WAIT 1 0"), Value::Integer(1));
         // It is killed.
         one.server = None;
+        sentinel.has_patience(1000);
         sentinel.wait("the other is promoted", || sentinel.primary() == two.port);
+        sentinel.has_patience(PATIENT);
         assert!(two.has_value("1"));
         assert_eq!(two.ask("SET k 2"), Value::Simple("OK".into()));
         let file = two.server.as_ref().expect("it runs").read_file("node.conf");

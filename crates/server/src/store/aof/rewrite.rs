@@ -134,7 +134,7 @@ fn rewrite(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
     let base_file = Base { disk: &RealDisk, target: &target, format };
     let entrance = Entrance::Gate(shared.gate);
     let saved = save_base(shared, &env, cancel, base_file, entrance, |_| {
-        has_switched = aof.switch_at(shared.keyspace.log.end(), shared.keyspace.log_db.get());
+        has_switched = aof.switch_at(shared.keyspace.log.end(), shared.keyspace.log_db.tell());
     });
     // Whatever became of the snapshot, the log has to have gone on before the next one.
     let first = if has_switched { wait_for_switch(aof) } else { Err("no cut was made".into()) };

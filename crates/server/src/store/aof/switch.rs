@@ -141,7 +141,7 @@ pub fn begin_with_base<D: Disk, W: FnOnce(Reader<'static>, u16)>(
         if !shared.keyspace.log.is_open() && !shared.replication.upstream.is_replica() {
             shared.replication.begin_history(shared.keyspace.log.end());
         }
-        write(shared.keyspace.log.open(pass), shared.keyspace.log_db.get());
+        write(shared.keyspace.log.open(pass), shared.keyspace.log_db.tell());
     });
     let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
         files.take_base(base.clone(), seq).map_err(text)?;
