@@ -10,8 +10,14 @@ use crate::user::{Grammar, User};
 use crate::{Acl, Refused, file};
 use kvasir_table::Table;
 
-/// The command table and the users that a configuration asks for, or why the server cannot start.
-pub fn prepare(mut table: Table, loaded: &Loaded) -> Result<(Table, Acl), String> {
+/// The command table and the users that a configuration asks for.
+pub struct Prepared {
+    pub table: Table,
+    pub acl: Acl,
+}
+
+/// Makes them, or says why the server cannot start.
+pub fn prepare(mut table: Table, loaded: &Loaded) -> Result<Prepared, String> {
     for directive in &loaded.renames {
         let [from, to] = &directive.words[..] else { unreachable!("the loader counted") };
         table.rename(from, to).map_err(|error| directive.wrong(error.text()).to_string())?;
@@ -34,7 +40,7 @@ pub fn prepare(mut table: Table, loaded: &Loaded) -> Result<(Table, Acl), String
             .map_err(|error| format!("aborting the start because of ACL errors: {error}"))?;
     }
     declare(&acl, &loaded.users, grammar)?;
-    Ok((table, acl))
+    Ok(Prepared { table, acl })
 }
 
 /// How rules are read under a configuration.

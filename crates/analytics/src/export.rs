@@ -104,7 +104,8 @@ impl Stream {
         id: u64,
         order: Arc<Order>,
         slots: Vec<u16>,
-        (share, turns): (Share, Arc<Turns>),
+        share: Share,
+        turns: Arc<Turns>,
     ) -> Option<Stream> {
         if !share.take(FILLING * BATCH_BYTES) {
             return None;
@@ -354,7 +355,7 @@ impl Stream {
             shift.next_piece();
             fits && !self.is_given_up.load(Relaxed)
         };
-        let taken = rows.take(record.borrow(), (shape, env), &mut full);
+        let taken = rows.take(record.borrow(), shape, env, &mut full);
         match taken {
             Err(misfit) => self.give_up(misfit.text),
             Ok(()) if !rows.is_empty() => drop(full(rows)),
@@ -408,7 +409,7 @@ impl Sink for Stream {
         }
         let mut rows = self.filling();
         for record in wanted {
-            let taken = rows.take(*record, (shape, env), &mut |rows| self.add_full(rows));
+            let taken = rows.take(*record, shape, env, &mut |rows| self.add_full(rows));
             if let Err(misfit) = taken {
                 drop(rows);
                 return self.give_up(misfit.text);

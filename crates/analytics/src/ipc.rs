@@ -89,11 +89,11 @@ fn field(flat: &mut Flat, name: &str, data_type: DataType, is_nullable: bool) ->
         DataType::Timestamp => TIMESTAMP,
         DataType::Map { .. } => MAP,
     };
-    field_of(flat, (name, kind, is_nullable), |flat| match data_type {
+    field_of(flat, name, kind, is_nullable, |flat| match data_type {
         DataType::Map { is_binary } => {
             let text = if is_binary { DataType::Binary } else { DataType::Utf8 };
             let (vector, places) = flat.references(1);
-            let entries = field_of(flat, ("entries", STRUCT, false), |flat| {
+            let entries = field_of(flat, "entries", STRUCT, false, |flat| {
                 let (vector, places) = flat.references(2);
                 for (place, (name, is_nullable)) in
                     places.into_iter().zip([("key", false), ("value", true)])
@@ -112,7 +112,9 @@ fn field(flat: &mut Flat, name: &str, data_type: DataType, is_nullable: bool) ->
 
 fn field_of(
     flat: &mut Flat,
-    (name, kind, is_nullable): (&str, u8, bool),
+    name: &str,
+    kind: u8,
+    is_nullable: bool,
     children: impl FnOnce(&mut Flat) -> usize,
 ) -> usize {
     let nullable = Slot::Byte(u8::from(is_nullable));

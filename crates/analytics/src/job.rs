@@ -23,7 +23,7 @@ pub struct Job {
 }
 
 impl Job {
-    pub fn new((id, client): (u64, u64), name: &'static str, share: Share) -> Job {
+    pub fn new(id: u64, client: u64, name: &'static str, share: Share) -> Job {
         Job {
             id,
             client,

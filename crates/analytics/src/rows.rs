@@ -13,7 +13,7 @@ use kvasir_structures::stream::{Entry, StreamId};
 
 use crate::column::{Cell, Column};
 use crate::ipc;
-use crate::shape::{Shape, Source};
+use crate::shape::{Named, Shape, Source};
 
 /// A batch is about as large: small objects travel together, and a reader holds few of them.
 pub const BATCH_BYTES: usize = 1 << 20;
@@ -80,7 +80,8 @@ impl Rows {
     pub fn take(
         &mut self,
         record: Record<'_>,
-        (shape, env): (&Shape, &Env),
+        shape: &Shape,
+        env: &Env,
         full: Full<'_>,
     ) -> Result<(), Misfit> {
         let ttl = |expiry_ms: u64| Cell::Int(expiry_ms.saturating_sub(env.now_ms) as i64);
@@ -129,7 +130,7 @@ impl Rows {
                 source => column.push(own.cell(source, head)),
             };
             if !fits && !shape.nulls_misfits {
-                return Err(Misfit::new(column, (&named.name, &named.source), head, own));
+                return Err(Misfit::new(column, named, head, own));
             }
             if !fits {
                 column.push_null();
@@ -212,16 +213,11 @@ impl Own<'_> {
 }
 
 impl Misfit {
-    fn new(
-        column: &Column,
-        (name, source): (&[u8], &Source),
-        head: &Head<'_>,
-        own: &Own<'_>,
-    ) -> Misfit {
+    fn new(column: &Column, named: &Named, head: &Head<'_>, own: &Own<'_>) -> Misfit {
         let show = |bytes: &[u8]| bytes[..bytes.len().min(64)].escape_ascii().to_string();
-        let (key, name) = (show(head.key), show(name));
+        let (key, name) = (show(head.key), show(&named.name));
         let data_type = column.data_type.name();
-        let what = match source {
+        let what = match &named.source {
             Source::Fields => "a field or its value".to_owned(),
             source => format!("'{}'", show(&own.cell(source, head).to_text())),
         };

@@ -66,13 +66,13 @@ impl Cluster {
         }
         match &packet.body {
             Body::Ping(gossip) => {
-                self.take_ping(link, sender, (header, gossip), Purpose::Ping, now_ms)
+                self.take_ping(link, sender, header, gossip, Purpose::Ping, now_ms)
             }
             Body::Meet(gossip) => {
-                self.take_ping(link, sender, (header, gossip), Purpose::Meet, now_ms)
+                self.take_ping(link, sender, header, gossip, Purpose::Meet, now_ms)
             }
             Body::Pong(gossip) => {
-                self.take_gossip(link, sender, (header, gossip), Purpose::Pong, now_ms)
+                self.take_gossip(link, sender, header, gossip, Purpose::Pong, now_ms)
             }
             Body::Fail(id) => {
                 let is_news = sender.is_some()
@@ -154,7 +154,8 @@ impl Cluster {
         &mut self,
         link: LinkId,
         sender: Option<NodeId>,
-        (header, gossip): (&Header, &Gossip),
+        header: &Header,
+        gossip: &Gossip,
         purpose: Purpose,
         now_ms: u64,
     ) {
@@ -174,7 +175,7 @@ impl Cluster {
             }
         }
         self.send_gossip(link, sender, Purpose::Pong);
-        self.take_gossip(link, sender, (header, gossip), purpose, now_ms);
+        self.take_gossip(link, sender, header, gossip, purpose, now_ms);
     }
 
     /// Where a sender is: as it says, or as its socket does.
@@ -192,7 +193,8 @@ impl Cluster {
         &mut self,
         link: LinkId,
         sender: Option<NodeId>,
-        (header, gossip): (&Header, &Gossip),
+        header: &Header,
+        gossip: &Gossip,
         purpose: Purpose,
         now_ms: u64,
     ) {

@@ -26,6 +26,14 @@ pub struct Call<'a> {
     pub keys: &'a [KeyAt],
 }
 
+/// What is run on one key for a protocol whose calls are no commands of the table.
+#[derive(Clone, Copy)]
+pub struct KeyCall<'a> {
+    pub args: Args<'a>,
+    pub key: &'a KeyAt,
+    pub is_read_only: bool,
+}
+
 /// What a worker brings to every call.
 pub struct Context<'a> {
     pub env: &'a Env,
@@ -85,10 +93,12 @@ pub fn execute(
 pub fn execute_on_key<R>(
     keyspace: &Keyspace,
     pass: &Pass<'_>,
-    (args, key, is_read_only): (Args<'_>, &KeyAt, bool),
-    (env, tally): (&Env, &mut Tally),
+    call: KeyCall<'_>,
+    env: &Env,
+    tally: &mut Tally,
     run: impl FnOnce(&mut View<'_, '_>) -> R,
 ) -> Result<R, Error> {
+    let KeyCall { args, key, is_read_only } = call;
     let mut guards = [lock_one_unless_busy(keyspace, pass, key)?];
     let keys = std::slice::from_ref(key);
     let mut view = View::new(env, tally, keyspace, args, keys, &mut guards);

@@ -8,7 +8,7 @@ use kvasir_structures::gate::Pass;
 use kvasir_structures::hash;
 use kvasir_structures::slot::SlotGuard;
 
-use crate::database::{DbIndex, Keyspace, Place};
+use crate::database::{Keyspace, Place};
 use crate::found::Found;
 use crate::gone::note_expired;
 use crate::hash_expiry;
@@ -30,11 +30,12 @@ struct Due {
 pub fn expire_slot(
     keyspace: &Keyspace,
     pass: &Pass<'_>,
-    (db, index): (DbIndex, u16),
+    place: Place,
     env: &Env,
     tally: &mut Tally,
     most: usize,
 ) -> bool {
+    let Place { db, slot: index } = place;
     let slot = keyspace.database(db, pass).slot(index);
     let passed_ms = env.passed_ms();
     if slot.next_expiry_ms().is_none_or(|due| due > passed_ms) || keyspace.hidden.has(index) {
@@ -49,7 +50,7 @@ pub fn expire_slot(
     for key in &due.keys {
         let Some(occupied) = guard.find(hash::of(key), key) else { continue };
         let record = occupied.remove(&keeper);
-        note_expired(keyspace, env, tally, Place { db, slot: index }, record);
+        note_expired(keyspace, env, tally, place, record);
     }
     if let Some(key) = &due.hash
         && let Some(occupied) = guard.find(hash::of(key), key)

@@ -279,27 +279,29 @@ pub fn remove(view: &mut View<'_, '_>, key: usize, range: Range<usize>) {
     }
 }
 
+/// From which end of a list to which end of it or of another.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    pub from: End,
+    pub to: End,
+}
+
 /// Moves `element`, the first one from an end of a key's list, to an end of it.
-pub fn turn(
-    view: &mut View<'_, '_>,
-    key: usize,
-    (from, to): (End, End),
-    element: &[u8],
-) -> Result<(), Error> {
+pub fn turn(view: &mut View<'_, '_>, key: usize, ends: Ends, element: &[u8]) -> Result<(), Error> {
     let Some(mut found) = view.find(key) else { return Ok(()) };
     let list = List::of(found.record())?;
     // To take the only element would end the list, and its expiry with it.
     if list.len() == 1 {
         return Ok(());
     }
-    let index = list.first_from(from);
+    let index = list.first_from(ends.from);
     if let List::Packed(_) = list {
         remove(view, key, index..index + 1);
-        return push(view, key, to, std::iter::once(element)).map(drop);
+        return push(view, key, ends.to, std::iter::once(element)).map(drop);
     }
     let list = quick_mut(&mut found);
     let removed = list.remove_range(index..index + 1);
-    list.push(to, element);
+    list.push(ends.to, element);
     // As in Redis: while it was shorter it was not yet small.
     pack_if_small(&mut found);
     view.tally.discard_object(Object::List(removed));

@@ -11,7 +11,8 @@ use kvasir_structures::gate::ExclusivePass;
 pub fn replace_all(
     keyspace: &Keyspace,
     other: &Keyspace,
-    (env, tally): (&Env, &mut Tally),
+    env: &Env,
+    tally: &mut Tally,
     pass: &mut ExclusivePass<'_>,
 ) -> Vec<Box<Database>> {
     let mut replaced = Vec::new();

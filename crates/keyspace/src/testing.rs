@@ -26,7 +26,7 @@ use kvasir_structures::table::Moves;
 use crate::command::{Command, Run, World};
 use crate::commands;
 use crate::compression::Compression;
-use crate::database::{DbIndex, Keyspace};
+use crate::database::{DbIndex, Keyspace, Place};
 use crate::defragment::Defragmenter;
 use crate::describe::describe;
 use crate::effect::Effect;
@@ -143,7 +143,8 @@ impl Bench {
         let Bench { gate, keyspace, env, tally, .. } = self;
         let pass = gate.enter(0);
         for slot in 0..SLOTS as u16 {
-            while expire_slot(keyspace, &pass, (db, slot), env, tally, usize::MAX) {}
+            let place = Place { db, slot };
+            while expire_slot(keyspace, &pass, place, env, tally, usize::MAX) {}
         }
     }
 

@@ -3,14 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::{Protocol, Reply};
 use mlua::{Function, HookTriggers, Lua, LuaString, Table, Value, VmState};
 
 use crate::arguments::{Arguments, to_bytes};
-use crate::debugger::Debugger;
+use crate::debugger::{Debugged, Debugger};
 use crate::entry::{Call, End, Entry, Passing};
 use crate::failure::Failure;
 use crate::function::{LEVEL_CALLER, Raise, function};
@@ -325,18 +324,16 @@ impl Interpreter {
         self.answer(run, name, reply)
     }
 
-    /// As [`Interpreter::run_script`], stopping at lines of the script, whose text is `source`: at
-    /// the first one, and wherever it has run for longer than `patience`. Also says what the client
-    /// of the debugger was not told any more.
+    /// As [`Interpreter::run_script`], stopping at lines of the script: at the first one, and where
+    /// its patience ends. Also says what the client of the debugger was not told any more.
     pub fn debug_script(
         &self,
-        script: &Compiled,
-        (name, source): (&Sha, &[u8]),
-        patience: Duration,
+        debugged: Debugged<'_>,
         args: &mut ArgsBuf,
         keys: usize,
         reply: &mut Reply,
     ) -> (Result<(), Failure>, Vec<Vec<u8>>) {
+        let Debugged { script, name, source, patience } = debugged;
         let attached = Debugger::new(&self.lua, source, patience).and_then(|debugger| {
             let debugger = Rc::new(debugger);
             debugger.attach(&self.lua, &self.state)?;

@@ -126,7 +126,7 @@ fn claim(found: &mut Found<'_>) {
 }
 
 /// `ms`
-pub fn set(cx: &mut Cx<'_, '_, '_>, value: &[u8], (flags, mode): (&Flags, Mode), words: Args<'_>) {
+pub fn set(cx: &mut Cx<'_, '_, '_>, value: &[u8], flags: &Flags, mode: Mode, words: Args<'_>) {
     let expiry = Expiry::of(flags.ttl.unwrap_or(0), cx.now_ms());
     let new = New {
         value,
@@ -195,7 +195,7 @@ fn mark_stale(cx: &mut Cx<'_, '_, '_>, flags: &Flags) {
 }
 
 /// `ma`
-pub fn arithmetic(cx: &mut Cx<'_, '_, '_>, (flags, is_increment): (&Flags, bool), words: Args<'_>) {
+pub fn arithmetic(cx: &mut Cx<'_, '_, '_>, flags: &Flags, is_increment: bool, words: Args<'_>) {
     let changed = change(cx, is_increment, flags.delta.unwrap_or(1), flags.id);
     let (value, is_new) = match (changed, flags.vivify) {
         (Changed::To(value), _) => (value, false),

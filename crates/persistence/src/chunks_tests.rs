@@ -49,7 +49,7 @@ fn fill(chunks: &Chunks, count: usize) {
 fn write(chunks: &Chunks) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("file");
-    let mut file = Replacement::begin(&RealDisk, (name, 0), false).unwrap();
+    let mut file = Replacement::begin(&RealDisk, name, 0, false).unwrap();
     chunks.write(0, &mut file, &Cancel::default(), || ()).unwrap();
     file.written()
 }
@@ -109,7 +109,7 @@ fn a_limit_gives_way_to_who_would_wait_for_it() {
             chunks.complete();
         });
         let dir = tempfile::tempdir().unwrap();
-        let mut file = Replacement::begin(&RealDisk, (dir.path().join("file"), 0), false).unwrap();
+        let mut file = Replacement::begin(&RealDisk, dir.path().join("file"), 0, false).unwrap();
         let written = chunks.write(0, &mut file, &chunks.cancel, || ());
         assert!(matches!(written, Err(SaveError::Cancelled)), "{written:?}");
         assert!(file.written() > BUFFER as u64, "{}", file.written());

@@ -42,7 +42,8 @@ impl<D: Disk> Replacement<D> {
     /// bytes may be gathered before they are written, and as many meanwhile.
     pub fn begin(
         disk: &D,
-        (name, gathered): (PathBuf, usize),
+        name: PathBuf,
+        gathered: usize,
         syncs_often: bool,
     ) -> io::Result<Replacement<D>> {
         let mut file = disk.create(&name)?;

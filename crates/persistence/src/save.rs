@@ -127,7 +127,7 @@ impl Place<'_> {
     ) -> io::Result<Vec<Replacement<D>>> {
         if !self.is_set() {
             let name = new_name(self.target, self.id);
-            return Ok(vec![Replacement::begin(disk, (name, gathered), syncs_often)?]);
+            return Ok(vec![Replacement::begin(disk, name, gathered, syncs_often)?]);
         }
         if self.target.as_os_str().as_encoded_bytes().contains(&b'\n') {
             let what = "a name of two lines can't stand in a manifest";
@@ -135,7 +135,7 @@ impl Place<'_> {
         }
         let names = (0..self.files).map(|file| file_name(self.target, self.id, file));
         names
-            .map(|name| Replacement::begin(disk, (name, gathered / self.files), syncs_often))
+            .map(|name| Replacement::begin(disk, name, gathered / self.files, syncs_often))
             .collect()
     }
 
@@ -217,7 +217,7 @@ impl Place<'_> {
         };
         let files = written.iter().enumerate().map(facts).collect();
         let manifest = Manifest { id: self.id, offset: 0, version, files };
-        let mut file = Replacement::begin(disk, (new_name(self.target, self.id), 0), false)?;
+        let mut file = Replacement::begin(disk, new_name(self.target, self.id), 0, false)?;
         file.append(&manifest.to_bytes())?;
         file.sync()?;
         // A rename that fails may have happened all the same: from here on the files stay.

@@ -121,7 +121,8 @@ impl Snapshot<'_> {
     pub fn run<D: Disk>(
         &self,
         mut entrance: Entrance<'_, '_>,
-        (disk, place): (&D, Place<'_>),
+        disk: &D,
+        place: Place<'_>,
         options: &Options,
         at_cut: impl FnOnce(&mut ExclusivePass<'_>) -> Beside,
     ) -> Result<Saved, SaveError> {

@@ -28,7 +28,7 @@ use std::sync::{Arc, RwLockReadGuard};
 use kvasir_structures::glob::{self, Case};
 use kvasir_structures::hash;
 
-use crate::post::Post;
+use crate::post::{Origin, Post};
 use index::{Index, Receivers};
 use publication::{Delivery, Publication};
 
@@ -89,15 +89,8 @@ impl Hub {
     }
 
     /// Posts a message to every worker with subscribers; says how many subscribers will get it,
-    /// each pattern of a connection counted on its own. None gets it before the log is on disk up
-    /// to `fence`.
-    pub fn publish(
-        &self,
-        (from, fence): (usize, u64),
-        kind: Kind,
-        channel: &[u8],
-        message: &[u8],
-    ) -> u64 {
+    /// each pattern of a connection counted on its own.
+    pub fn publish(&self, origin: Origin, kind: Kind, channel: &[u8], message: &[u8]) -> u64 {
         // Both are held until the message is posted: see the header.
         let channels = self.index_of(kind).read(channel);
         let patterns = (kind == Kind::Channel).then(|| self.patterns()).flatten();
@@ -122,8 +115,8 @@ impl Hub {
             publication.push(Delivery::to_pattern(pattern, channel, message));
         }
         if count > 0 {
-            publication.set_fence(fence);
-            self.deliver(from, &workers, publication);
+            publication.set_fence(origin.fence);
+            self.deliver(origin.worker, &workers, publication);
         }
         count
     }
@@ -185,6 +178,10 @@ mod tests {
         deliveries.map(|delivery| show(delivery).trim_end().to_string()).collect()
     }
 
+    fn by(worker: usize) -> Origin {
+        Origin { worker, fence: 0 }
+    }
+
     #[test]
     fn a_message_is_posted_to_workers_with_subscribers_only() {
         let hub = Hub::new(3);
@@ -197,10 +194,10 @@ mod tests {
         ] {
             hub.index_of(kind).join(name.as_bytes(), worker, || ());
         }
-        assert_eq!(hub.publish((0, 0), Kind::Channel, b"news", b"m"), 4);
-        assert_eq!(hub.publish((1, 0), Kind::ShardChannel, b"news", b"s"), 1);
-        assert_eq!(hub.publish((0, 0), Kind::Channel, b"none", b"p"), 1);
-        assert_eq!(hub.publish((0, 0), Kind::Channel, b"other", b"m"), 0);
+        assert_eq!(hub.publish(by(0), Kind::Channel, b"news", b"m"), 4);
+        assert_eq!(hub.publish(by(1), Kind::ShardChannel, b"news", b"s"), 1);
+        assert_eq!(hub.publish(by(0), Kind::Channel, b"none", b"p"), 1);
+        assert_eq!(hub.publish(by(0), Kind::Channel, b"other", b"m"), 0);
         let both = ["3 message news m", "4 pmessage n* news m"];
         assert_eq!(mail(&hub, 0)[..1], both[..1]);
         assert_eq!(mail(&hub, 1), ["3 smessage news s"]);

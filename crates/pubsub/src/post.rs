@@ -10,6 +10,14 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use kvasir_structures::locks::lock;
 
+/// Where something happened that is told.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    pub worker: usize,
+    /// So far must the log be on disk before it is told.
+    pub fence: u64,
+}
+
 pub struct Post<T> {
     /// By worker.
     boxes: Box<[PostBox<T>]>,

@@ -12,6 +12,7 @@ mod layers;
 mod licences;
 mod missing;
 mod packages;
+mod parameters;
 mod printed;
 mod sim;
 mod source;

@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use kvasir_harness::workspace::{command, output, root};
 
-use crate::layers;
 use crate::source::{Source, words};
+use crate::{layers, parameters};
 
 const FILE_LINES_MAX: usize = 600;
 const COLUMNS_MAX: usize = 100;
@@ -53,6 +53,11 @@ static RULES: &[Rule] = &[
     },
     Rule { name: "todo", why: "what is left to do belongs to an issue: TODO(#12)", check: todo },
     Rule { name: "columns", why: "two files must fit side by side", check: columns },
+    Rule {
+        name: "tuple",
+        why: "a struct has a name for each part, a parameter of its own has one",
+        check: tuple,
+    },
 ];
 
 /// Checks every file that git knows or would add.
@@ -202,6 +207,15 @@ fn columns(file: &File) -> Vec<Finding> {
     findings
 }
 
+/// A parameter that is a tuple; tests may have them.
+fn tuple(file: &File) -> Vec<Finding> {
+    if file.crate_of_source().is_none() || file.path.ends_with("tests.rs") {
+        return Vec::new();
+    }
+    let found = parameters::tuples(&file.source.code).into_iter();
+    found.map(|(line, parameter)| (line, format!("`{parameter}`"))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,6 +248,7 @@ mod tests {
         assert_eq!(source("// TODO: later\n"), ["todo"]);
         assert_eq!(source(&format!("// {}\n", "x".repeat(120))), ["columns"]);
         assert_eq!(source("fn f() {} \n"), ["white-space"]);
+        assert_eq!(source("fn f((a, b): (u8, u8)) {}\n"), ["tuple"]);
         assert_eq!(broken("README.md", "text \n"), ["white-space"]);
     }
 
@@ -243,6 +258,14 @@ mod tests {
         for body in bodies {
             assert_eq!(source(body), ["unfinished"], "{body}");
         }
+    }
+
+    #[test]
+    fn tests_may_take_tuples() {
+        let text = "//! Header.\nfn f((a, b): (u8, u8)) {}\n";
+        assert!(broken("crates/resp/src/x_tests.rs", text).is_empty());
+        assert!(broken("crates/resp/tests/x.rs", text).is_empty());
+        assert_eq!(broken("crates/resp/src/testing.rs", text), ["tuple"]);
     }
 
     #[test]

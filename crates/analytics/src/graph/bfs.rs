@@ -22,7 +22,9 @@ pub const NODE_BYTES: usize = 12;
 /// The distance of each node within `depth_max`; others are absent. And how many were reached.
 pub fn run(
     graph: &Graph,
-    (root, direction, depth_max): (u32, Direction, i64),
+    root: u32,
+    direction: Direction,
+    depth_max: i64,
     workers: Workers<'_>,
 ) -> Result<(Values, u64), String> {
     let (nodes, edges, job) = (graph.nodes.len(), &graph.edges, workers.job);

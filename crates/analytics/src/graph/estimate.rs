@@ -46,13 +46,20 @@ struct Seen {
     parts: f64,
 }
 
-/// Looks at the keys of a graph; `node_bytes` and `edge_bytes` is what the computation takes of
-/// each beside the graph.
+/// What a computation takes of each node and of each edge beside the graph.
+#[derive(Clone, Copy)]
+pub struct Need {
+    pub node_bytes: usize,
+    pub edge_bytes: usize,
+}
+
+/// Looks at the keys of a graph.
 pub fn estimate(
-    (keyspace, gate): (&Keyspace, &Gate),
+    keyspace: &Keyspace,
+    gate: &Gate,
     db: DbIndex,
     gather: &Gather,
-    (node_bytes, edge_bytes): (usize, usize),
+    need: Need,
 ) -> Estimate {
     let seen = match &gather.source.place {
         Place::Hash(key) => {
@@ -61,7 +68,7 @@ pub fn estimate(
             let record = slot.get(hash::of(key), key).filter(|record| gather.is_wanted(*record));
             record.map_or_else(Seen::default, |record| see_hash(record, gather))
         }
-        Place::Keys { .. } => see_keys((keyspace, gate), db, gather),
+        Place::Keys { .. } => see_keys(keyspace, gate, db, gather),
     };
     // As many again are only led to, about.
     let nodes = (seen.nodes + seen.edges.min(seen.nodes)).round() as usize;
@@ -69,14 +76,14 @@ pub fn estimate(
     // Texts grow by doubling, as a whole.
     let id_bytes = 2.0 * seen.id_bytes / seen.nodes.max(1.0);
     let id_bytes = if source.has_integer_ids { 0 } else { id_bytes as usize };
-    let bytes = nodes * (NODE_BYTES + id_bytes + node_bytes)
+    let bytes = nodes * (NODE_BYTES + id_bytes + need.node_bytes)
         + Edges::bytes(edges, source.is_weighted)
-        + edges * edge_bytes
+        + edges * need.edge_bytes
         + seen.parts.round() as usize * PART;
     Estimate { nodes, edges, bytes }
 }
 
-fn see_keys((keyspace, gate): (&Keyspace, &Gate), db: DbIndex, gather: &Gather) -> Seen {
+fn see_keys(keyspace: &Keyspace, gate: &Gate, db: DbIndex, gather: &Gather) -> Seen {
     let slots = gather.selection.slots_to_visit();
     let keys = keyspace.database(db, &gate.enter_extra()).len();
     let step = (keys / KEYS_FOR_ALL).clamp(1, 16);

@@ -29,6 +29,13 @@ pub struct PageRank {
 /// Bytes that a node takes beside its row: rank, what it hands on now and next, what leaves it.
 pub const NODE_BYTES: usize = 32;
 
+/// Some nodes in a row: their ranks, and what they are to hand on.
+struct Piece<'a> {
+    first: usize,
+    ranks: &'a mut [f64],
+    next: &'a mut [f64],
+}
+
 impl PageRank {
     pub fn run(self, graph: Graph, workers: Workers<'_>) -> Result<(Graph, Values), String> {
         let nodes = graph.nodes.len();
@@ -56,11 +63,11 @@ impl PageRank {
                 let (next, more) = std::mem::take(&mut rest.1).split_at_mut(*length);
                 rest = (others, more);
                 first += length;
-                (first - length, ranks, next)
+                Piece { first: first - length, ranks, next }
             });
             let all: Vec<_> = all.collect();
-            workers.run(all.into_iter(), |(first, ranks, next)| {
-                self.compute((&rows, &handed, &leaving[first..]), first, ranks, next);
+            workers.run(all.into_iter(), |piece| {
+                self.compute(&rows, &handed, &leaving[piece.first..], piece);
             })?;
             std::mem::swap(&mut handed, &mut next);
             workers.job.step(1);
@@ -72,13 +79,8 @@ impl PageRank {
     }
 
     /// New ranks of some nodes in a row, and what they hand on.
-    fn compute(
-        self,
-        (rows, handed, leaving): (&Csr, &[f64], &[f64]),
-        first: usize,
-        ranks: &mut [f64],
-        next: &mut [f64],
-    ) {
+    fn compute(self, rows: &Csr, handed: &[f64], leaving: &[f64], piece: Piece<'_>) {
+        let Piece { first, ranks, next } = piece;
         let keeps = self.definition == Definition::B;
         for (index, ((rank, next), leaving)) in ranks.iter_mut().zip(next).zip(leaving).enumerate()
         {

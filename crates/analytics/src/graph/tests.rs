@@ -42,7 +42,7 @@ fn graph(pairs: &Pairs) -> Graph {
 pub fn job(bytes: usize) -> Job {
     let budget = Arc::new(Budget::default());
     budget.set_max(bytes);
-    Job::new((1, 1), "test", budget.share())
+    Job::new(1, 1, "test", budget.share())
 }
 
 /// Who computes for a job by one thread.
@@ -143,7 +143,7 @@ fn distances_grow_by_one_along_edges() {
     for (seed, direction) in [(1, Direction::Out), (2, Direction::In), (3, Direction::Both)] {
         let pairs = random_pairs(seed, 50, 60);
         let (graph, job) = (graph(&pairs), job(1 << 30));
-        let (values, reached) = bfs::run(&graph, (0, direction, i64::MAX), alone(&job)).unwrap();
+        let (values, reached) = bfs::run(&graph, 0, direction, i64::MAX, alone(&job)).unwrap();
         let Cell::Int(root) = graph.nodes.ids.id(0) else { panic!("an integer") };
         let mut plain: BTreeMap<i64, f64> = [(root, 0.0)].into();
         for distance in 1..50 {
@@ -212,7 +212,7 @@ fn what_does_not_fit_is_refused_and_what_is_not_wanted_ends() {
     job.cancel();
     let workers = alone(&job);
     for failed in [
-        bfs::run(&graph, (0, Direction::Out, 9), workers).err(),
+        bfs::run(&graph, 0, Direction::Out, 9, workers).err(),
         components::run(&graph, workers).err(),
         degree::run(&graph, Direction::Out, workers).err(),
         triangles::run(&graph, workers).err(),

@@ -8,6 +8,13 @@ use kvasir_resp::reply::Reply;
 use crate::report::by::By;
 use crate::report::facts::Fact;
 
+/// Bytes of strings that were compressed to see what that saves, and those it has saved.
+#[derive(Clone, Copy)]
+pub(super) struct Samples {
+    bytes: u64,
+    saved: u64,
+}
+
 /// Sums over some keys.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Sums {
@@ -79,13 +86,17 @@ impl Sums {
         self.saves += other.saves;
     }
 
+    pub(super) fn samples(&self) -> Samples {
+        Samples { bytes: self.sampled_bytes, saved: self.sampled_saved }
+    }
+
     /// What compression saves, by the samples of these keys, or where there are none by those of
     /// all keys.
-    pub(super) fn estimate(&mut self, all: (u64, u64)) {
-        let own = (self.sampled_bytes, self.sampled_saved);
-        let (sampled, saved) = if own.0 > 0 { own } else { all };
-        if sampled > 0 {
-            self.saves = (self.text_bytes as f64 * saved as f64 / sampled as f64) as u64;
+    pub(super) fn estimate(&mut self, of_all: Samples) {
+        let own = self.samples();
+        let Samples { bytes, saved } = if own.bytes > 0 { own } else { of_all };
+        if bytes > 0 {
+            self.saves = (self.text_bytes as f64 * saved as f64 / bytes as f64) as u64;
         }
     }
 

@@ -53,8 +53,10 @@ impl Facts {
     /// whether a part of it is kept; it is 0 for what can't.
     pub fn push(
         &mut self,
-        (db, record): (DbIndex, Record<'_>),
-        (by, env): (&By, &Env),
+        db: DbIndex,
+        record: Record<'_>,
+        by: &By,
+        env: &Env,
         is_for_compression: impl FnOnce(usize) -> Option<bool>,
     ) {
         let key = record.key();

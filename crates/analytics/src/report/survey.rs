@@ -160,7 +160,7 @@ impl Sink for Survey {
         };
         let mut heap = self.heap();
         for record in records.iter().filter(|record| is_wanted(record)) {
-            heap.push((db, *record), (by, env), |len| self.is_for_compression(len));
+            heap.push(db, *record, by, env, |len| self.is_for_compression(len));
         }
         if heap.size_bytes() >= HEAP_BYTES {
             let table = match heap.size_bytes() {

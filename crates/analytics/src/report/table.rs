@@ -113,9 +113,9 @@ impl Table {
 
     /// All rows with their names, and what compression would save of each.
     pub fn take_rows(&mut self) -> Vec<(Vec<u8>, Sums)> {
-        let total = (self.total.sampled_bytes, self.total.sampled_saved);
+        let of_all = self.total.samples();
         for sums in self.rows.iter_mut().chain([&mut self.rest, &mut self.total]) {
-            sums.estimate(total);
+            sums.estimate(of_all);
         }
         let mut rows = std::mem::take(&mut self.rows);
         let numbers = std::mem::take(&mut self.numbers).into_iter();

@@ -47,7 +47,7 @@ pub fn lay(parts: &[f64], whole: Rect) -> Vec<Rect> {
             strip += next * scale;
             count += 1;
         }
-        left = lay_strip(&parts[at..at + count], (scale, strip), left, &mut laid);
+        left = lay_strip(&parts[at..at + count], scale, strip, left, &mut laid);
         at += count;
     }
     laid
@@ -65,7 +65,7 @@ fn worst_ratio(parts: &[f64], scale: f64, side: f64) -> f64 {
 }
 
 /// Lays parts along the shorter side and returns what is left.
-fn lay_strip(parts: &[f64], (scale, strip): (f64, f64), left: Rect, laid: &mut Vec<Rect>) -> Rect {
+fn lay_strip(parts: &[f64], scale: f64, strip: f64, left: Rect, laid: &mut Vec<Rect>) -> Rect {
     let is_upright = left.width >= left.height;
     let side = if is_upright { left.height } else { left.width };
     let depth = if side > 0.0 { strip / side } else { 0.0 };

@@ -72,14 +72,15 @@ pub fn parse(bytes: &[u8]) -> Result<Packet, Refusal> {
         message_flags,
     };
     let extensions = if has_extensions { extensions } else { 0 };
-    let body = body(&mut reader, kind, (count, extensions))?;
+    let body = body(&mut reader, kind, count, extensions)?;
     Ok(Packet { header, body })
 }
 
 fn body(
     reader: &mut Reader<'_>,
     kind: u16,
-    (count, extensions): (usize, usize),
+    count: usize,
+    extensions: usize,
 ) -> Result<Body, Refusal> {
     let body = match kind {
         0 => Body::Ping(gossip(reader, count, extensions)?),

@@ -16,7 +16,7 @@ impl Packet {
             }
             _ => (0, 0),
         };
-        header(&mut bytes, &self.header, self.body.kind(), (count, extensions));
+        header(&mut bytes, &self.header, self.body.kind(), count, extensions);
         debug_assert_eq!(bytes.len(), HEADER_SIZE);
         match &self.body {
             Body::Ping(gossip) | Body::Pong(gossip) | Body::Meet(gossip) => {
@@ -42,7 +42,7 @@ impl Packet {
     }
 }
 
-fn header(bytes: &mut Vec<u8>, header: &Header, kind: u16, (count, extensions): (u16, u16)) {
+fn header(bytes: &mut Vec<u8>, header: &Header, kind: u16, count: u16, extensions: u16) {
     let put16 = |bytes: &mut Vec<u8>, value: u16| bytes.extend_from_slice(&value.to_be_bytes());
     bytes.extend_from_slice(SIGNATURE);
     bytes.extend_from_slice(&[0; 4]);

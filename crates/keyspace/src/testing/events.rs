@@ -117,7 +117,8 @@ fn show_step(step: &Step) -> String {
     shown.join(", ")
 }
 
-fn show_key((db, key): &Key) -> String {
+fn show_key(key: &Key) -> String {
+    let (db, key) = key;
     match db.0 {
         0 => key.escape_ascii().to_string(),
         db => format!("{db}/{}", key.escape_ascii()),

@@ -25,7 +25,7 @@ use mlua::{Function, HookTriggers, Lua, Table, Value, VmState};
 
 use crate::arguments::Arguments;
 use crate::function::procedure;
-use crate::interpreter::{INSTRUCTIONS_PER_TICK, State, end_at_once};
+use crate::interpreter::{Compiled, INSTRUCTIONS_PER_TICK, Sha, State, end_at_once};
 
 /// What is shown of a value or a reply unless the client asks for more, in bytes.
 const LEN_MAX: usize = 256;
@@ -41,6 +41,16 @@ const WORDS_SHOWN: usize = 10;
 
 /// The part of the name of a chunk by which the script's own lines are known.
 const SCRIPT: &str = "user_script";
+
+/// A script to be debugged.
+#[derive(Clone, Copy)]
+pub struct Debugged<'a> {
+    pub script: &'a Compiled,
+    pub name: &'a Sha,
+    pub source: &'a [u8],
+    /// For how long it may run without a stop.
+    pub patience: Duration,
+}
 
 pub struct Debugger {
     /// The source, for the client.

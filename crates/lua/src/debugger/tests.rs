@@ -9,6 +9,7 @@ use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::reply::Reply;
 
+use crate::debugger::Debugged;
 use crate::host::{Host, LogLevel, Replication, Tick};
 use crate::interpreter::{Interpreter, Options, sha};
 
@@ -91,9 +92,9 @@ fn run(console: Rc<Console>, script: &str, patience: Duration) -> String {
     let compiled = interpreter.compile_script(script.as_bytes()).expect("it compiles");
     let (mut args, mut reply) = (ArgsBuf::new(), Reply::default());
     args.push(b"k").expect("it is short");
-    let named = (&sha(script.as_bytes()), script.as_bytes());
-    let (result, logs) =
-        interpreter.debug_script(&compiled, named, patience, &mut args, 1, &mut reply);
+    let (name, source) = (&sha(script.as_bytes()), script.as_bytes());
+    let debugged = Debugged { script: &compiled, name, source, patience };
+    let (result, logs) = interpreter.debug_script(debugged, &mut args, 1, &mut reply);
     let ended = match result {
         Ok(()) => reply.to_vec(),
         Err(failure) => failure.text,

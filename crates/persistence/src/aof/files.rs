@@ -257,7 +257,7 @@ impl<D: Disk> Files<D> {
     fn write_manifest(&mut self, manifest: &Manifest) -> io::Result<()> {
         let target = Files::<D>::manifest_name(&self.name);
         let temporary = self.dir.join(format!("temp-{target}"));
-        let mut file = Replacement::begin(&self.disk, (temporary, 0), false)?;
+        let mut file = Replacement::begin(&self.disk, temporary, 0, false)?;
         file.append(&manifest.to_bytes())?;
         file.sync()?;
         self.is_certain = false;

@@ -104,7 +104,7 @@ impl Data {
             progress: &self.progress,
             cancel,
         };
-        let run = |entrance| snapshot.run(entrance, (disk, place), &OPTIONS, |_| Beside::default());
+        let run = |entrance| snapshot.run(entrance, disk, place, &OPTIONS, |_| Beside::default());
         match way {
             Way::WorldStopped => run(snapshot::Entrance::Inside(&mut self.gate.exclusive())),
             Way::InBackground => run(snapshot::Entrance::Gate(&self.gate)),

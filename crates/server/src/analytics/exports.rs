@@ -32,6 +32,15 @@ pub struct Export {
     user: Vec<u8>,
 }
 
+/// What is to be exported, in so many streams, and who has asked.
+pub struct Wanted<'a> {
+    pub db: DbIndex,
+    pub order: Order,
+    pub streams: usize,
+    pub client: u64,
+    pub user: &'a [u8],
+}
+
 /// Why a stream was given up whose reader has not been told.
 pub struct Failure {
     id: u64,
@@ -42,15 +51,14 @@ pub struct Failure {
 const NO_SUCH: Error = Error::fixed("ERR no such export: it has ended, or is another user's");
 
 impl Analytics {
-    /// Begins so many streams of one cut, and returns their ids. The gate is closed.
+    /// Begins streams of one cut, and returns their ids. The gate is closed.
     pub fn begin_export(
         &'static self,
-        (store, pass): (&'static Store, &mut ExclusivePass<'_>),
-        db: DbIndex,
-        order: Order,
-        count: usize,
-        (client, user): (u64, &[u8]),
+        store: &'static Store,
+        pass: &mut ExclusivePass<'_>,
+        wanted: Wanted<'_>,
     ) -> Result<Vec<u64>, Error> {
+        let Wanted { db, order, streams: count, client, user } = wanted;
         self.obey(&store.config());
         if lock(&self.exports).len() + count > STREAMS_MAX {
             let text = format!("ERR there are no more than {STREAMS_MAX} streams at a time");
@@ -59,8 +67,10 @@ impl Analytics {
         let order = Arc::new(order);
         let wanted = order.selection.slots_to_visit();
         let streams = parts(&wanted, count).map(|slots| {
-            let memory = (self.budget.share(), Arc::clone(&self.turns));
-            Stream::new(self.new_id(), Arc::clone(&order), slots.to_vec(), memory).map(Arc::new)
+            let (share, turns) = (self.budget.share(), Arc::clone(&self.turns));
+            let stream =
+                Stream::new(self.new_id(), Arc::clone(&order), slots.to_vec(), share, turns);
+            stream.map(Arc::new)
         });
         let Some(streams) = streams.collect::<Option<Vec<_>>>() else {
             let text = format!(
@@ -136,7 +146,8 @@ impl Analytics {
     pub fn pull(
         &self,
         store: &'static Store,
-        (id, user): (u64, &[u8]),
+        id: u64,
+        user: &[u8],
         ticket: &Arc<Ticket>,
     ) -> Result<Option<Answer>, Error> {
         let export = match self.find(id, user) {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kvasir_analytics::column::Cell;
 use kvasir_analytics::graph::answer::{First, Form, Total, Values, to_value};
 use kvasir_analytics::graph::bfs::{self, Direction};
-use kvasir_analytics::graph::estimate::estimate;
+use kvasir_analytics::graph::estimate::{Need, estimate};
 use kvasir_analytics::graph::gather::{Gather, Graph, no_memory};
 use kvasir_analytics::graph::nodes::{Ids, Nodes};
 use kvasir_analytics::graph::page_rank::{self, PageRank};
@@ -34,7 +34,7 @@ use crate::analytics::{Analytics, threads};
 use crate::log::notice;
 use crate::store::Store;
 use crate::workers::Message;
-use crate::workers::ranks::Ranks;
+use crate::workers::ranks::{Kept, Ranks};
 
 /// Graphs at the same time, nearly all of which wait.
 const JOBS_MAX: usize = 64;
@@ -71,16 +71,17 @@ pub enum Delivery {
 
 impl What {
     /// Bytes that it takes of each node and of each edge beside the graph.
-    fn bytes(&self, is_weighted: bool) -> (usize, usize) {
+    fn need(&self, is_weighted: bool) -> Need {
         let row = if is_weighted { 12 } else { 4 };
-        match self {
+        let (node_bytes, edge_bytes) = match self {
             What::PageRank(_) => (page_rank::NODE_BYTES + 4, row),
             What::Components => (components::NODE_BYTES, 0),
             What::Bfs { direction: Direction::Both, .. } => (bfs::NODE_BYTES + 8, 2 * row),
             What::Bfs { .. } => (bfs::NODE_BYTES + 4, row),
             What::Degree(_) => (degree::NODE_BYTES, 0),
             What::Triangles => (triangles::NODE_BYTES, triangles::EDGE_BYTES),
-        }
+        };
+        Need { node_bytes, edge_bytes }
     }
 }
 
@@ -108,7 +109,7 @@ impl Analytics {
             let text = format!("ERR there are no more than {JOBS_MAX} graphs at a time");
             return Err(Error::new(text));
         }
-        let job = Job::new((self.new_id(), client), name, self.budget.share());
+        let job = Job::new(self.new_id(), client, name, self.budget.share());
         let job = Arc::new(job);
         jobs.all.push(Arc::clone(&job));
         Ok(job)
@@ -118,7 +119,8 @@ impl Analytics {
     pub fn begin_graph(
         &'static self,
         store: &'static Store,
-        (job, ticket): (Arc<Job>, Arc<Ticket>),
+        job: Arc<Job>,
+        ticket: Arc<Ticket>,
         wish: Wish,
     ) -> Result<(), Error> {
         let leaving = Arc::clone(&job);
@@ -184,7 +186,7 @@ impl Analytics {
         let is_weighted = source.is_weighted;
         let begin = Instant::now();
         let gather = Arc::new(Gather::new(source, selection, env.clone(), Arc::clone(job)));
-        self.check_memory(store, db, &gather, what.bytes(is_weighted))?;
+        self.check_memory(store, db, &gather, what.need(is_weighted))?;
         let (graph, fence) = self.gather(store, db, &gather)?;
         let loaded = begin.elapsed();
         let workers = Workers { job, turns: &self.turns, threads: threads(&store.config()) };
@@ -208,7 +210,7 @@ impl Analytics {
         let sizes = computed.sizes.as_ref().map_or(0, Vec::len);
         job.share.keep(computed.nodes.allocated_bytes() + 8 * (computed.nodes.len() + sizes));
         let turn = self.turns.take();
-        deliver(store, (job, ticket), computed, (db, &env), delivery, (reply, fence))?;
+        Answer { store, job, ticket, reply, fence }.deliver(computed, delivery, db, &env)?;
         drop(turn);
         self.stats.graphs.fetch_add(1, Relaxed);
         Ok(())
@@ -220,9 +222,9 @@ impl Analytics {
         store: &Store,
         db: DbIndex,
         gather: &Gather,
-        bytes: (usize, usize),
+        need: Need,
     ) -> Result<(), String> {
-        let estimate = estimate((&store.keyspace, store.gate), db, gather, bytes);
+        let estimate = estimate(&store.keyspace, store.gate, db, gather, need);
         let left = self.budget.left();
         if estimate.bytes <= left {
             return Ok(());
@@ -282,7 +284,7 @@ fn run(what: What, graph: Graph, workers: Workers<'_>) -> Result<Computed, Strin
         }
         What::Bfs { root, direction, depth_max } => {
             let found = find_node(&graph.nodes, &root)?;
-            let (values, reached) = bfs::run(&graph, (found, direction, depth_max), workers)?;
+            let (values, reached) = bfs::run(&graph, found, direction, depth_max, workers)?;
             computed(graph, values, First::Least, vec![count("reached", reached)])
         }
         What::Degree(direction) => {
@@ -304,57 +306,68 @@ fn find_node(nodes: &Nodes, root: &[u8]) -> Result<u32, String> {
     nodes.find(id).ok_or_else(|| format!("there is no node '{}'", root.escape_ascii()))
 }
 
-/// Tells who asked, or has the ranks kept.
-fn deliver(
+/// What is told of a graph so far, and to whom.
+struct Answer<'a> {
     store: &'static Store,
-    (job, ticket): (&Job, &Arc<Ticket>),
-    computed: Computed,
-    (db, env): (DbIndex, &Env),
-    delivery: Delivery,
-    (mut reply, fence): (Reply, u64),
-) -> Result<(), String> {
-    let Computed { nodes, values, first, sizes, .. } = computed;
-    let bytes = match &delivery {
-        Delivery::Top(most) => Values::answer_bytes(&nodes, nodes.len().min(*most)),
-        Delivery::All => Values::answer_bytes(&nodes, nodes.len()),
-        Delivery::Store { .. } => Values::kept_bytes(&nodes),
-    };
-    if !job.share.take(bytes) {
-        return Err(no_memory(job.share.bytes() + bytes));
-    }
-    match (delivery, sizes) {
-        (Delivery::Top(most), Some(sizes)) => {
-            reply.bulk(b"result");
-            reply.array(most.min(sizes.len()));
-            for (number, size) in sizes.iter().take(most).enumerate() {
-                reply.array(2);
-                reply.integer(number as i64);
-                reply.integer(*size as i64);
+    job: &'a Job,
+    ticket: &'a Arc<Ticket>,
+    reply: Reply,
+    fence: u64,
+}
+
+impl Answer<'_> {
+    /// Tells who asked, or has the ranks kept.
+    fn deliver(
+        self,
+        computed: Computed,
+        delivery: Delivery,
+        db: DbIndex,
+        env: &Env,
+    ) -> Result<(), String> {
+        let Answer { store, job, ticket, mut reply, fence } = self;
+        let Computed { nodes, values, first, sizes, .. } = computed;
+        let bytes = match &delivery {
+            Delivery::Top(most) => Values::answer_bytes(&nodes, nodes.len().min(*most)),
+            Delivery::All => Values::answer_bytes(&nodes, nodes.len()),
+            Delivery::Store { .. } => Values::kept_bytes(&nodes),
+        };
+        if !job.share.take(bytes) {
+            return Err(no_memory(job.share.bytes() + bytes));
+        }
+        match (delivery, sizes) {
+            (Delivery::Top(most), Some(sizes)) => {
+                reply.bulk(b"result");
+                reply.array(most.min(sizes.len()));
+                for (number, size) in sizes.iter().take(most).enumerate() {
+                    reply.array(2);
+                    reply.integer(number as i64);
+                    reply.integer(*size as i64);
+                }
+            }
+            (Delivery::Top(most), None) => {
+                reply.bulk(b"result");
+                values.write(&nodes, &values.first(&nodes, most, first), &mut reply);
+            }
+            (Delivery::All, _) => {
+                reply.bulk(b"result");
+                values.write(&nodes, &values.all(&nodes), &mut reply);
+            }
+            (Delivery::Store { key, form }, _) => {
+                let kept = values.to_dump(&nodes, form).map(|dump| {
+                    let value = to_value(&dump, env)?;
+                    Ok::<_, String>(Kept { record: value.into_record(&key, None), dump })
+                });
+                let (kept, count) = (kept.transpose()?, values.present());
+                reply.bulk(b"stored");
+                let claimed = Arc::clone(ticket);
+                let claim = Box::new(move || claimed.claim());
+                let caller = ticket.caller;
+                let ranks = Ranks { caller, claim, db, key, kept, reply, count, fence };
+                store.send(ticket.caller.worker, Message::Ranks(Box::new(ranks)));
+                return Ok(());
             }
         }
-        (Delivery::Top(most), None) => {
-            reply.bulk(b"result");
-            values.write(&nodes, &values.first(&nodes, most, first), &mut reply);
-        }
-        (Delivery::All, _) => {
-            reply.bulk(b"result");
-            values.write(&nodes, &values.all(&nodes), &mut reply);
-        }
-        (Delivery::Store { key, form }, _) => {
-            let kept = values.to_dump(&nodes, form).map(|dump| {
-                let value = to_value(&dump, env)?;
-                Ok::<_, String>((value.into_record(&key, None), dump))
-            });
-            let (kept, count) = (kept.transpose()?, values.present());
-            reply.bulk(b"stored");
-            let claimed = Arc::clone(ticket);
-            let claim = Box::new(move || claimed.claim());
-            let caller = ticket.caller;
-            let ranks = Ranks { caller, claim, db, key, kept, reply, count, fence };
-            store.send(ticket.caller.worker, Message::Ranks(Box::new(ranks)));
-            return Ok(());
-        }
+        ticket.answer(store, reply, fence);
+        Ok(())
     }
-    ticket.answer(store, reply, fence);
-    Ok(())
 }

@@ -31,7 +31,7 @@ impl Analytics {
             let text = format!("ERR there are no more than {REPORTS_MAX} reports at a time");
             return Err(Error::new(text));
         }
-        let job = Job::new((self.new_id(), client), "memory|report", self.budget.share());
+        let job = Job::new(self.new_id(), client, "memory|report", self.budget.share());
         let job = Arc::new(job);
         reports.push(Arc::clone(&job));
         Ok(job)
@@ -41,7 +41,8 @@ impl Analytics {
     pub fn begin_report(
         &'static self,
         store: &'static Store,
-        (job, ticket): (Arc<Job>, Arc<Ticket>),
+        job: Arc<Job>,
+        ticket: Arc<Ticket>,
         wish: Wish,
     ) -> Result<(), Error> {
         let leaving = Arc::clone(&job);

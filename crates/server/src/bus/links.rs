@@ -177,10 +177,8 @@ impl Links {
         let mut news = News::default();
         for action in node.take_link_actions() {
             match action {
-                Action::Connect { link, ip, port } => {
-                    self.connect(reactor, node, (link, &ip, port))
-                }
-                Action::Send { link, bytes } => self.send(reactor, node, shared, (link, bytes)),
+                Action::Connect { link, ip, port } => self.connect(reactor, node, link, &ip, port),
+                Action::Send { link, bytes } => self.send(reactor, node, shared, link, bytes),
                 Action::Close(link) => {
                     if let Some(connection) = self.by_id.remove(&link) {
                         self.by_connection.remove(&connection);
@@ -199,7 +197,7 @@ impl Links {
         }
     }
 
-    fn connect(&mut self, reactor: &mut Reactor, node: &Node, (id, ip, port): (LinkId, &str, u16)) {
+    fn connect(&mut self, reactor: &mut Reactor, node: &Node, id: LinkId, ip: &str, port: u16) {
         let connection = ip.parse::<IpAddr>().ok().and_then(|ip| {
             let tls = match &self.tls {
                 Some(contexts) => Some(contexts.connected(ip)?),
@@ -219,7 +217,8 @@ impl Links {
         reactor: &mut Reactor,
         node: &Node,
         shared: &Shared,
-        (id, bytes): (LinkId, Vec<u8>),
+        id: LinkId,
+        bytes: Vec<u8>,
     ) {
         let Some(connection) = self.by_id.get(&id).copied() else { return };
         let Some(link) = self.by_connection.get_mut(&connection) else { return };

@@ -6,12 +6,11 @@
 
 use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
-use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
 use crate::calls::admit::{Scene, admit};
+use crate::calls::invocation::Invocation;
 use crate::calls::routing::{self, Route};
 use crate::scripts::writes::may_write;
 use crate::state::connection::{Connection, messages};
@@ -30,9 +29,9 @@ const NO_REPLICAS: Error = Error::fixed("NOREPLICAS Not enough good replicas to 
 pub fn check(
     scene: Scene<'_>,
     connection: &mut Connection,
-    (entry, args): (&Entry, Args<'_>),
-    planned: Option<&[KeyAt]>,
+    call: Invocation<'_>,
 ) -> Result<Route, Error> {
+    let Invocation { entry, args, .. } = call;
     // A container is only called without a word, which its arity tells.
     if !entry.spec.accepts_count(args.len()) {
         return Err(Error::wrong_arity(&entry.full_name));
@@ -43,7 +42,7 @@ pub fn check(
     admit(scene, connection, entry, args)?;
     let route = match &scene.shared.cluster {
         None => Route::Here,
-        Some(node) => routing::route(scene.shared, node, connection, (entry, args), planned)?,
+        Some(node) => routing::route(scene.shared, node, connection, call)?,
     };
     messages::check_mode(connection, entry)?;
     if (connection.listening.is_monitor || connection.is_replicating()) && touches_data(entry) {

@@ -8,18 +8,22 @@ use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::stats::timing::Thresholds;
 
+/// What is slow, and what is kept of it.
+#[derive(Clone, Copy)]
+pub struct Limits<'a> {
+    pub thresholds: &'a Thresholds,
+    pub config: &'a Config,
+}
+
 /// A call of a worker took so long.
 pub fn note_slow(shared: &Shared, core: &Core, call: &Noted<'_>, us: u64) {
-    note_slow_at(shared, (&core.thresholds, &core.config), call, (us, core.env.now_ms));
+    let limits = Limits { thresholds: &core.thresholds, config: &core.config };
+    note_slow_at(shared, limits, call, us, core.env.now_ms);
 }
 
 /// A call took so long, and ended then.
-pub fn note_slow_at(
-    shared: &Shared,
-    (thresholds, config): (&Thresholds, &Config),
-    call: &Noted<'_>,
-    (us, now_ms): (u64, u64),
-) {
+pub fn note_slow_at(shared: &Shared, limits: Limits<'_>, call: &Noted<'_>, us: u64, now_ms: u64) {
+    let Limits { thresholds, config } = limits;
     let (flags, time_s) = (call.entry.spec.flags, now_ms / 1000);
     if us >= thresholds.slow_us && !flags.contains(Flags::SKIP_SLOWLOG) {
         shared.command_logs.add(Kind::Slow, us, call, time_s, config);

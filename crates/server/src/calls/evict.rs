@@ -38,7 +38,8 @@ pub fn admit(
     worker: usize,
     core: &mut Core,
     pass: &Pass<'_>,
-    (connection, entry): (&Connection, &Entry),
+    connection: &Connection,
+    entry: &Entry,
 ) -> Result<(), Error> {
     let adds = entry.spec.flags.contains(Flags::DENYOOM) || connection.multi.transaction.is_some();
     if !adds || core.evicting.has_room() || ends_transaction(entry) {

@@ -1,11 +1,10 @@
 //! Calls whose keys are counted among those that are used most.
 
 use kvasir_keyspace::database::DbIndex;
-use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Flags, Traits};
-use kvasir_resp::args::Args;
-use kvasir_table::Entry;
 
+use crate::calls::admit::Scene;
+use crate::calls::invocation::Invocation;
 use crate::calls::planning::plan_keys;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
@@ -17,16 +16,11 @@ pub fn begin(shared: &Shared, core: &mut Core) -> Option<Watch> {
     if shared.hot_keys.is_on() { shared.hot_keys.begin(&mut core.hot_keys) } else { None }
 }
 
-/// After a call that is counted, of so many bytes with its reply. `planned`: its keys, if they are
-/// known.
+/// After a call that is counted, of so many bytes with its reply.
 #[cold]
-pub fn end(
-    shared: &Shared,
-    (worker, core): (usize, &Core),
-    watch: Watch,
-    (entry, args, db): (&Entry, Args<'_>, DbIndex),
-    (planned, bytes): (Option<&[KeyAt]>, usize),
-) {
+pub fn end(scene: Scene<'_>, watch: Watch, db: DbIndex, call: Invocation<'_>, bytes: usize) {
+    let Scene { shared, worker, core } = scene;
+    let Invocation { entry, args, planned } = call;
     if entry.spec.traits.contains(Traits::LOOKS) {
         return;
     }

@@ -11,7 +11,8 @@ pub fn log_in(
     scene: Scene<'_>,
     connection: &mut Connection,
     command: &[u8],
-    (name, password): (&[u8], &[u8]),
+    name: &[u8],
+    password: &[u8],
 ) -> Result<(), WrongPassword> {
     let shared = scene.shared;
     let Some(user) = shared.acl.authenticate(name, password) else {

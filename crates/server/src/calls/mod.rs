@@ -11,6 +11,7 @@ pub mod evict;
 pub mod failing;
 pub mod fence;
 pub mod hot_keys;
+pub mod invocation;
 pub mod login;
 pub mod monitoring;
 pub mod notifications;

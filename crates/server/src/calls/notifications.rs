@@ -4,11 +4,11 @@
 
 use kvasir_keyspace::event::Class;
 use kvasir_pubsub::Kind;
+use kvasir_pubsub::post::Origin;
 
 use crate::calls::fence;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::tracking::Origin;
 
 /// Publishes what the last call of a client, or the last deleting of expired keys by nobody, has
 /// noted, in order; and tells those who have the keys in their caches.
@@ -21,15 +21,14 @@ pub fn tell(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
 
 #[cold]
 fn tell_noted(shared: &Shared, worker: usize, core: &mut Core, by: u64) {
-    let fence = fence::of_news(core);
+    let origin = Origin { worker, fence: fence::of_news(core) };
     let Core { env, tally, tracking, .. } = core;
     let publish = |channel: &[u8], message: &[u8]| {
-        shared.pubsub.publish((worker, fence), Kind::Channel, channel, message);
+        shared.pubsub.publish(origin, Kind::Channel, channel, message);
     };
     let wanted = env.events;
     for event in tally.events.drain(..) {
         if event.is_change && env.tracks {
-            let origin = Origin { worker, fence };
             shared.tracking.invalidate(&shared.clients, origin, tracking, &event.key, by);
         }
         if !wanted.intersects(event.class) {

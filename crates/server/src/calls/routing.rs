@@ -7,12 +7,12 @@ use kvasir_analytics::selection::Served;
 use kvasir_cluster::view::Place;
 use kvasir_config::cluster::Endpoint;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Flags, KeyFlags, Traits};
 use kvasir_resp::args::Args;
 use kvasir_structures::crc16;
 use kvasir_table::Entry;
 
+use crate::calls::invocation::Invocation;
 use crate::cluster::Node;
 use crate::scripts::writes::says_that_it_writes;
 use crate::state::connection::transaction::Queued;
@@ -35,10 +35,22 @@ pub const UNBOUND: Error = Error::fixed("CLUSTERDOWN Hash slot not served");
 pub enum Route {
     Here,
     /// Its slot is on its way, so it depends on which of its keys are here.
-    Moving {
-        slot: u16,
-        is_import: bool,
-    },
+    Moving(Moving),
+}
+
+/// A slot on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moving {
+    pub slot: u16,
+    /// To this node.
+    pub is_import: bool,
+}
+
+/// How many of a call's keys are here.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub present: usize,
+    pub missing: usize,
 }
 
 /// What of a connection and its call decides.
@@ -54,12 +66,12 @@ pub struct Wish {
 }
 
 impl Wish {
-    pub fn of(shared: &Shared, connection: &Connection, (entry, args): (&Entry, Args<'_>)) -> Wish {
+    pub fn of(shared: &Shared, connection: &Connection, entry: &Entry, args: Args<'_>) -> Wish {
         let spec = &entry.spec;
         Wish {
             asks: connection.routing.asks != Asks::No || spec.flags.contains(Flags::ASKING),
             reads_replicas: connection.routing.reads_replicas,
-            writes: says_that_it_writes((&shared.scripts, &shared.libraries), entry, args),
+            writes: says_that_it_writes(&shared.scripts, &shared.libraries, entry, args),
             is_pubsub: spec.flags.contains(Flags::PUBSUB),
             is_tls: connection.wire.tls.is_some(),
         }
@@ -71,30 +83,29 @@ impl Wish {
     }
 }
 
-/// Where a call that has come may run. `planned`: its keys, if they are known.
+/// Where a call that has come may run.
 #[inline]
 pub fn route(
     shared: &Shared,
     node: &Node,
     connection: &Connection,
-    (entry, args): (&Entry, Args<'_>),
-    planned: Option<&[KeyAt]>,
+    call: Invocation<'_>,
 ) -> Result<Route, Error> {
-    if let Some([key]) = planned
+    if let Some([key]) = call.planned
         && node.routes.is_own(key.slot)
     {
         return Ok(Route::Here);
     }
-    route_any(shared, node, connection, (entry, args), planned)
+    route_any(shared, node, connection, call)
 }
 
 fn route_any(
     shared: &Shared,
     node: &Node,
     connection: &Connection,
-    (entry, args): (&Entry, Args<'_>),
-    planned: Option<&[KeyAt]>,
+    call: Invocation<'_>,
 ) -> Result<Route, Error> {
+    let Invocation { entry, args, planned } = call;
     // Is looked at with all that was queued, when it runs.
     if entry.spec.traits.contains(Traits::RUNS_QUEUED) {
         let is_held = node.handovers.holds_any() && has_held(node, connection);
@@ -107,7 +118,7 @@ fn route_any(
     match slot {
         None => Ok(Route::Here),
         Some(slot) => {
-            let wish = Wish::of(shared, connection, (entry, args));
+            let wish = Wish::of(shared, connection, entry, args);
             route_slot(shared, node, slot, wish)
         }
     }
@@ -178,9 +189,9 @@ pub fn route_slot(shared: &Shared, node: &Node, slot: u16, wish: Wish) -> Result
         Place::Mine => Ok(Route::Here),
         // Channels do not move: who has the slot has them.
         Place::Migrating(_) if wish.is_pubsub => Ok(Route::Here),
-        Place::Migrating(_) => Ok(Route::Moving { slot, is_import: false }),
+        Place::Migrating(_) => Ok(Route::Moving(Moving { slot, is_import: false })),
         Place::Importing(_) if wish.asks && !wish.is_pubsub => {
-            Ok(Route::Moving { slot, is_import: true })
+            Ok(Route::Moving(Moving { slot, is_import: true }))
         }
         Place::Importing(_) | Place::Elsewhere(_) => {
             let owner = cluster.owner(slot);
@@ -213,14 +224,15 @@ pub fn served(shared: &Shared) -> Option<Served> {
     Some(Box::new(move |slot| all[usize::from(slot)]))
 }
 
-/// What a call on a moving slot comes to, of which so many keys are here.
+/// What a call on a moving slot comes to.
 pub fn judge_moving(
     shared: &Shared,
     node: &Node,
-    (slot, is_import): (u16, bool),
-    (present, missing): (usize, usize),
+    moving: Moving,
+    found: Found,
     is_tls: bool,
 ) -> Result<(), Error> {
+    let (Moving { slot, is_import }, Found { present, missing }) = (moving, found);
     if missing == 0 {
         return Ok(());
     }

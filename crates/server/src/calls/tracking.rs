@@ -1,22 +1,24 @@
 //! Who has keys in a cache is told of what a call has changed.
 
 use kvasir_keyspace::spec::Traits;
-use kvasir_resp::args::Args;
+use kvasir_pubsub::post::Origin;
 use kvasir_table::Entry;
 
+use crate::calls::invocation::Invocation;
 use crate::calls::{fence, notifications};
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::tracking::{Origin, Scene};
+use crate::tracking::Scene;
 
-/// Tells of what a call has changed, while somebody tracks: call, and whether it succeeded.
+/// Tells of what a call has changed, while somebody tracks.
 #[cold]
 pub fn tell(
     shared: &Shared,
     worker: usize,
     core: &mut Core,
-    (connection, entry, args): (&Connection, &Entry, Args<'_>),
+    connection: &Connection,
+    call: Invocation<'_>,
     is_ok: bool,
 ) {
     let has_changed = !core.tally.events.is_empty();
@@ -26,11 +28,11 @@ pub fn tell(
         connection.remember_keys(
             &shared.tracking,
             Scene::of(&shared.clients, worker, &core.config),
-            entry,
-            args,
+            call.entry,
+            call.args,
         );
     }
-    if is_ok && flushes(entry) {
+    if is_ok && flushes(call.entry) {
         let origin = Origin { worker, fence: fence::of_news(core) };
         shared.tracking.flush(&shared.clients, origin);
     }

@@ -50,6 +50,20 @@ impl Purpose {
     }
 }
 
+/// Calls that are put off, and until when in ms since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Paused {
+    pub scope: Scope,
+    pub until_ms: u64,
+}
+
+impl Paused {
+    /// The wider scope and the later end.
+    fn merged(self, other: Paused) -> Paused {
+        Paused { scope: self.scope.max(other.scope), until_ms: self.until_ms.max(other.until_ms) }
+    }
+}
+
 /// How long a pause lasts that is ended by who began it.
 pub const UNTIL_TOLD_MS: u64 = 24 * 3600 * 1000;
 
@@ -58,8 +72,8 @@ pub const UNTIL_TOLD_MS: u64 = 24 * 3600 * 1000;
 pub struct Pause {
     /// There is one, or was one a moment ago.
     is_on: AtomicBool,
-    /// By purpose, with its end in ms since 1970.
-    pauses: Mutex<[Option<(Scope, u64)>; 3]>,
+    /// By purpose.
+    pauses: Mutex<[Option<Paused>; 3]>,
     /// Connections whose calls are put off.
     postponed: AtomicUsize,
 }
@@ -72,12 +86,12 @@ impl Pause {
     }
 
     /// What is paused, and until when: of several the wider scope and the later end.
-    pub fn current(&self, now_ms: u64) -> Option<(Scope, u64)> {
+    pub fn current(&self, now_ms: u64) -> Option<Paused> {
         let mut pauses = lock(&self.pauses);
         for pause in pauses.iter_mut() {
-            pause.take_if(|(_, until_ms)| *until_ms <= now_ms);
+            pause.take_if(|pause| pause.until_ms <= now_ms);
         }
-        let widest = pauses.iter().flatten().copied().reduce(merged);
+        let widest = pauses.iter().flatten().copied().reduce(Paused::merged);
         // What is over costs nothing from here on.
         self.is_on.store(widest.is_some(), Release);
         widest
@@ -95,11 +109,11 @@ impl Pause {
     }
 
     /// Pauses; of two pauses for one purpose the later end and the wider scope hold.
-    pub fn begin(&self, purpose: Purpose, pause: (Scope, u64), now_ms: u64) {
+    pub fn begin(&self, purpose: Purpose, pause: Paused, now_ms: u64) {
         let mut pauses = lock(&self.pauses);
         let own = &mut pauses[purpose as usize];
-        let other = own.filter(|(_, until_ms)| *until_ms > now_ms);
-        *own = Some(other.map_or(pause, |other| merged(other, pause)));
+        let other = own.filter(|other| other.until_ms > now_ms);
+        *own = Some(other.map_or(pause, |other| other.merged(pause)));
         self.is_on.store(true, Release);
     }
 
@@ -121,21 +135,21 @@ impl Pause {
     }
 }
 
-fn merged((scope, until_ms): (Scope, u64), (other, other_ms): (Scope, u64)) -> (Scope, u64) {
-    (scope.max(other), until_ms.max(other_ms))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn paused(scope: Scope, until_ms: u64) -> Paused {
+        Paused { scope, until_ms }
+    }
+
     #[test]
     fn each_purpose_has_its_own() {
         let pause = Pause::default();
-        pause.begin(Purpose::Failover, (Scope::Writes, 300), 0);
-        pause.begin(Purpose::Client, (Scope::All, 100), 0);
-        assert_eq!(pause.current(50), Some((Scope::All, 300)));
-        assert_eq!(pause.current(100), Some((Scope::Writes, 300)));
+        pause.begin(Purpose::Failover, paused(Scope::Writes, 300), 0);
+        pause.begin(Purpose::Client, paused(Scope::All, 100), 0);
+        assert_eq!(pause.current(50), Some(paused(Scope::All, 300)));
+        assert_eq!(pause.current(100), Some(paused(Scope::Writes, 300)));
         pause.end(Purpose::Client);
         assert_eq!(pause.reason(100), "failover_in_progress");
         pause.end(Purpose::Failover);
@@ -146,12 +160,12 @@ mod tests {
     fn the_later_end_and_the_wider_scope_hold() {
         let pause = Pause::default();
         assert_eq!((pause.is_on(), pause.current(0)), (false, None));
-        pause.begin(Purpose::Client, (Scope::Writes, 100), 0);
-        pause.begin(Purpose::Client, (Scope::All, 50), 0);
-        assert_eq!(pause.current(99), Some((Scope::All, 100)));
+        pause.begin(Purpose::Client, paused(Scope::Writes, 100), 0);
+        pause.begin(Purpose::Client, paused(Scope::All, 50), 0);
+        assert_eq!(pause.current(99), Some(paused(Scope::All, 100)));
         assert_eq!((pause.current(100), pause.is_on()), (None, false));
-        pause.begin(Purpose::Client, (Scope::Writes, 300), 200);
-        assert_eq!(pause.current(299), Some((Scope::Writes, 300)));
+        pause.begin(Purpose::Client, paused(Scope::Writes, 300), 200);
+        assert_eq!(pause.current(299), Some(paused(Scope::Writes, 300)));
         pause.end(Purpose::Client);
         assert!(!pause.is_on());
     }

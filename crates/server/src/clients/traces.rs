@@ -9,7 +9,6 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use kvasir_keyspace::database::DbIndex;
 use kvasir_pubsub::post::Post;
 use kvasir_resp::args::Args;
 use kvasir_resp::inline::quoted;
@@ -18,7 +17,6 @@ use kvasir_table::Entry;
 
 use crate::clients::Client;
 use crate::clients::command_log::kept_args;
-use crate::clients::monitors::{By, head};
 
 /// Traces of one connection.
 const TRACES_MAX: usize = 16;
@@ -82,7 +80,7 @@ impl Traces {
     }
 
     /// Traces some clients for a client of a worker; false if it traces too many.
-    pub fn add(&self, (tracer, worker): (u64, usize), of: Of) -> bool {
+    pub fn add(&self, tracer: u64, worker: usize, of: Of) -> bool {
         let mut all = lock(&self.all);
         let own = || all.iter().filter(|trace| trace.tracer == tracer);
         if own().any(|trace| trace.of == of) {
@@ -146,15 +144,17 @@ impl Trace {
     }
 }
 
-/// The line of a call: as MONITOR has it, with times in microseconds before its words. Words are
-/// cut as the command log cuts them.
+/// The line of a call of a client: as MONITOR has it, whose head is given, with times in
+/// microseconds before its words. Words are cut as the command log cuts them.
 pub fn line(
-    (now_us, client, db): (u64, &Client, DbIndex),
+    head: String,
+    client: u64,
+    full_name: &str,
+    words: &[Vec<u8>],
     times: &Times,
-    (entry, words): (&Entry, &[Vec<u8>]),
 ) -> Vec<u8> {
-    let mut text = head(now_us, By::Client(client), db);
-    let _ = write!(text, " id={} cmd={}", client.id, entry.full_name);
+    let mut text = head;
+    let _ = write!(text, " id={client} cmd={full_name}");
     let Times { parse, queue, locks, execution, wait, fence, send } = *times;
     for (name, nanos) in [
         ("parse", parse),

@@ -33,6 +33,16 @@ pub struct Job {
     pub left: AtomicU64,
 }
 
+/// What a job is to be.
+pub struct Wanted {
+    pub name: String,
+    pub is_export: bool,
+    pub slots: SlotSet,
+    pub ranges: String,
+    pub source: NodeId,
+    pub target: NodeId,
+}
+
 /// How far a job is.
 #[derive(Clone)]
 pub struct Progress {
@@ -81,11 +91,8 @@ impl Stage {
 }
 
 impl Job {
-    pub fn new(
-        (name, is_export): (String, bool),
-        (slots, ranges): (SlotSet, String),
-        (source, target): (NodeId, NodeId),
-    ) -> Arc<Job> {
+    pub fn new(wanted: Wanted) -> Arc<Job> {
+        let Wanted { name, is_export, slots, ranges, source, target } = wanted;
         let now_s = clock::now_unix_ms() / 1000;
         let stage = if is_export { Stage::Connecting } else { Stage::ReceivesSnapshot };
         let progress = Progress { stage, message: String::new(), updated_s: now_s };

@@ -65,15 +65,20 @@ static HELLO: ServerCommand = ServerCommand {
 #[derive(Default)]
 struct Greeting<'a> {
     protocol: Option<Protocol>,
-    credentials: Option<(&'a [u8], &'a [u8])>,
+    credentials: Option<Credentials<'a>>,
     name: Option<&'a [u8]>,
+}
+
+struct Credentials<'a> {
+    user: &'a [u8],
+    password: &'a [u8],
 }
 
 /// Options are read before any of them counts; the protocol changes only if all else went well.
 fn hello(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let args = cx.args;
     let greeting = Greeting::parse(args)?;
-    if let Some((user, password)) = greeting.credentials {
+    if let Some(Credentials { user, password }) = greeting.credentials {
         authenticate(cx, user, password)?;
     }
     if !cx.connection.access.may_go_on(&cx.shared.acl) {
@@ -101,7 +106,8 @@ impl<'a> Greeting<'a> {
         greeting.protocol = Some(parse_protocol(version)?);
         while let Some(word) = words.next() {
             if is_word(word, "auth") && words.len() >= 2 {
-                greeting.credentials = words.next().zip(words.next());
+                let both = words.next().zip(words.next());
+                greeting.credentials = both.map(|(user, password)| Credentials { user, password });
             } else if is_word(word, "setname") && words.len() >= 1 {
                 greeting.name = words.next();
             } else {
@@ -189,5 +195,5 @@ fn auth(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 fn authenticate(cx: &mut ServerCx<'_>, name: &[u8], password: &[u8]) -> Result<(), Error> {
     let ServerCx { shared, worker, core, connection, args, .. } = cx;
     let scene = Scene { shared, worker: *worker, core };
-    log_in(scene, connection, &args[0], (name, password)).map_err(|WrongPassword| WRONG_PASSWORD)
+    log_in(scene, connection, &args[0], name, password).map_err(|WrongPassword| WRONG_PASSWORD)
 }

@@ -4,7 +4,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
 use kvasir_resp::number::parse_integer;
 
-use crate::clients::pause::{Purpose, Scope};
+use crate::clients::pause::{Paused, Purpose, Scope};
 use crate::commands::{ANY_TIME_ADMIN, is_word};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::workers::Message;
@@ -47,7 +47,7 @@ fn pause(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         u64::try_from(timeout_ms).map_err(|_| Error::fixed("ERR timeout is negative"))?;
     let until_ms = timeout_ms.checked_add(now_ms).filter(|until| *until <= i64::MAX as u64);
     let until_ms = until_ms.ok_or(Error::fixed("ERR timeout is out of range"))?;
-    cx.shared.pause.begin(Purpose::Client, (scope, until_ms), now_ms);
+    cx.shared.pause.begin(Purpose::Client, Paused { scope, until_ms }, now_ms);
     cx.core.see_listeners(cx.shared);
     cx.reply().ok();
     Ok(())

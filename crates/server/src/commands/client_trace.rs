@@ -52,7 +52,7 @@ fn trace(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if cx.connection.in_session {
         return Err(Error::fixed("ERR CLIENT TRACE isn't allowed for DENY BLOCKING client"));
     }
-    if !shared.traces.add((cx.connection.client.id, cx.worker), of) {
+    if !shared.traces.add(cx.connection.client.id, cx.worker, of) {
         return Err(Error::fixed("ERR this connection traces too many clients"));
     }
     cx.connection.listening.is_tracer = true;

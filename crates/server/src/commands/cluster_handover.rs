@@ -12,7 +12,7 @@ use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
 use crate::cluster::Node;
-use crate::cluster::handovers::Job;
+use crate::cluster::handovers::{Job, Wanted};
 use crate::commands::cluster::{CHANGING, OF_CLUSTER, node, slot_of};
 use crate::handover::{export, import, kept_max, words};
 use crate::log::notice;
@@ -109,7 +109,7 @@ fn migrate_slots(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let mut jobs = Vec::new();
     for Wish { slots, ranges, target } in wishes {
         let name = random_id().map_err(|error| Error::new(format!("ERR {error}")))?;
-        jobs.push(Job::new((name, true), (slots, ranges), (source, target)));
+        jobs.push(Job::new(Wanted { name, is_export: true, slots, ranges, source, target }));
     }
     node.handovers.add(jobs.clone(), kept_max(shared));
     for job in &jobs {

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use kvasir_cluster::slots::SLOTS;
-use kvasir_keyspace::commands::generic::scan::{Options, STEPS_PER_KEY, scan_slot};
+use kvasir_keyspace::commands::generic::scan::{Options, STEPS_PER_KEY, Steps};
 use kvasir_keyspace::database::{DbIndex, Place};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{
@@ -117,7 +117,7 @@ fn cluster_scan(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         (Some(cursor), Some(only)) if cursor.slot != only => {
             return Err(Error::fixed("ERR Cursor slot mismatch with SLOT argument"));
         }
-        (Some(cursor), only) => walk(cx, (cursor, only.is_some()), &options, &mut found)?,
+        (Some(cursor), only) => walk(cx, cursor, only.is_some(), &options, &mut found)?,
     };
     let text = next.map_or_else(|| "0".to_owned(), |next| next.text(&fingerprint));
     let reply = cx.reply();
@@ -132,7 +132,8 @@ fn cluster_scan(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 /// its slot is all that is wanted.
 fn walk(
     cx: &ServerCx<'_>,
-    (mut cursor, is_one): (Cursor, bool),
+    mut cursor: Cursor,
+    is_one: bool,
     options: &Options<'_>,
     found: &mut ArgsBuf,
 ) -> Result<Option<Cursor>, Error> {
@@ -146,6 +147,7 @@ fn walk(
     };
     routing::route_slot(shared, node, cursor.slot, wish)?;
     let (db, keyspace) = (DbIndex(0), &shared.keyspace);
+    let steps_through = Steps { keyspace, pass, env: &cx.core.env, options };
     let (mut seen, mut steps) = (0, options.count * STEPS_PER_KEY);
     loop {
         let place = Place { db, slot: cursor.slot };
@@ -153,8 +155,7 @@ fn walk(
             if seen >= options.count || steps == 0 {
                 return Ok(Some(cursor));
             }
-            let at = (place, Position(cursor.position));
-            let (next, count) = scan_slot((keyspace, pass, &cx.core.env), at, options, found)?;
+            let (next, count) = steps_through.take(place, Position(cursor.position), found)?;
             (cursor.position, seen, steps) = (next.0, seen + count, steps - 1);
             if next != Position(0) {
                 continue;

@@ -178,7 +178,7 @@ pub fn shards(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let endpoint = cx.core.config.cluster.preferred_endpoint;
     let is_loading =
         cx.shared.saving.loading.is_under_way() || cx.shared.replication.upstream.gets_snapshot();
-    let own = (cx.shared.keyspace.log.end(), is_loading);
+    let own = Own { offset: cx.shared.keyspace.log.end(), is_loading };
     let cluster = node(cx)?.look();
     let primaries: Vec<NodeId> = cluster
         .nodes()
@@ -204,13 +204,14 @@ pub fn shards(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn write_node(
-    reply: &mut Reply,
-    cluster: &Cluster,
-    node: &Peer,
-    endpoint: Endpoint,
-    (offset, is_loading): (u64, bool),
-) {
+/// What this node knows of itself alone.
+#[derive(Clone, Copy)]
+struct Own {
+    offset: u64,
+    is_loading: bool,
+}
+
+fn write_node(reply: &mut Reply, cluster: &Cluster, node: &Peer, endpoint: Endpoint, own: Own) {
     let is_me = node.id == cluster.my_id();
     let address = &node.address;
     let ports = [("port", address.port), ("tls-port", address.tls_port)];
@@ -234,11 +235,11 @@ fn write_node(
     reply.bulk(b"role");
     reply.bulk(if node.is_primary() { b"master" } else { b"replica" });
     reply.bulk(b"replication-offset");
-    let offset = if is_me { offset } else { node.offset };
+    let offset = if is_me { own.offset } else { node.offset };
     reply.integer(offset.cast_signed());
     reply.bulk(b"health");
     let is_failing = node.is(NodeFlags::PFAIL | NodeFlags::FAIL);
-    let is_loading = if is_me { is_loading } else { node.is_replica() && node.offset == 0 };
+    let is_loading = if is_me { own.is_loading } else { node.is_replica() && node.offset == 0 };
     reply.bulk(match () {
         () if is_failing => b"fail",
         () if is_loading => b"loading",

@@ -203,7 +203,7 @@ fn change_files(shared: &Shared, before: &Config, mut after: Config) -> Result<C
                       first, then dir, then appendonly to yes";
         return Err(failed(("dir", reason.into())));
     }
-    shared.saving.file.turn_to((before, &after), &shared.facts.identity).map_err(failed)?;
+    shared.saving.file.turn_to(before, &after, &shared.facts.identity).map_err(failed)?;
     if before.dir != after.dir {
         // From the root, as at the start.
         after.dir = std::env::current_dir().unwrap_or(after.dir);

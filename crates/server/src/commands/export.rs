@@ -16,7 +16,7 @@ use kvasir_keyspace::value::Kind;
 use kvasir_resp::number::parse_integer;
 use kvasir_structures::crc16;
 
-use crate::analytics::exports::{STREAMS_MAX, write};
+use crate::analytics::exports::{STREAMS_MAX, Wanted, write};
 use crate::analytics::ticket::Ticket;
 use crate::calls::routing::served;
 use crate::commands::{help_spec, is_word, write_help};
@@ -149,14 +149,14 @@ static HELP: ServerCommand = ServerCommand {
 };
 
 fn begin(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    let (shape, mut selection, streams) = parse(cx)?;
+    let Wish { shape, mut selection, streams } = parse(cx)?;
     selection.may_read = may_read(cx, "export|begin");
     selection.served = served(cx.shared);
     let (shared, db, env) = (cx.shared, cx.connection.db, cx.core.env.clone());
     let (client, user) = (cx.connection.client.id, cx.connection.access.user().name.clone());
     let order = Order { shape, selection, env };
-    let way = (&shared.store, cx.alone());
-    let ids = shared.analytics.begin_export(way, db, order, streams, (client, &user))?;
+    let wanted = Wanted { db, order, streams, client, user: &user };
+    let ids = shared.analytics.begin_export(&shared.store, cx.alone(), wanted)?;
     // What the streams show must be on disk before anybody has their ids.
     fence_all(&shared.keyspace, &cx.core.env, &mut cx.core.tally);
     cx.reply().array(ids.len());
@@ -169,7 +169,7 @@ fn next(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let deadline_ms = cx.core.env.now_ms + WAIT_MS;
     let ticket = Ticket::until(caller(cx), cx.connection.reply.protocol(), deadline_ms);
     let user = std::sync::Arc::clone(cx.connection.access.user());
-    match shared.analytics.pull(&shared.store, (id, &user.name), &ticket)? {
+    match shared.analytics.pull(&shared.store, id, &user.name, &ticket)? {
         Some(answer) => write(answer, cx.reply()),
         None => wait(cx, ticket),
     }
@@ -194,7 +194,14 @@ pub(super) fn may_read(cx: &ServerCx<'_>, command: &str) -> Option<MayRead> {
     Some(Box::new(move |key| readable.iter().any(|keys| keys.cover_read(key))))
 }
 
-fn parse(cx: &ServerCx<'_>) -> Result<(Shape, Selection, usize), Error> {
+/// What a call asks for.
+struct Wish {
+    shape: Shape,
+    selection: Selection,
+    streams: usize,
+}
+
+fn parse(cx: &ServerCx<'_>) -> Result<Wish, Error> {
     let args = cx.args;
     let (mut selection, mut kind, mut streams) = (Selection::all(), None, 1);
     let (mut nulls_misfits, mut columns_at, mut at) = (false, None, 2);
@@ -245,7 +252,7 @@ fn parse(cx: &ServerCx<'_>) -> Result<(Shape, Selection, usize), Error> {
         Some(first) => parse_columns(cx, first, kind)?,
         None => Named::usual(kind),
     };
-    Ok((Shape { kind, columns, nulls_misfits }, selection, streams))
+    Ok(Wish { shape: Shape { kind, columns, nulls_misfits }, selection, streams })
 }
 
 /// Names, each with a type if `AS` follows.

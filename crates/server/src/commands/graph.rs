@@ -249,8 +249,7 @@ fn compute(cx: &mut ServerCx<'_>, spec: &'static Spec, what: What) -> Result<(),
     let job = shared.analytics.new_job(&shared.store, client, spec.name)?;
     let protocol = cx.connection.reply.protocol();
     let ticket = Ticket::of_job(caller(cx), protocol, std::sync::Arc::clone(&job));
-    let both = (job, std::sync::Arc::clone(&ticket));
-    shared.analytics.begin_graph(&shared.store, both, wish)?;
+    shared.analytics.begin_graph(&shared.store, job, std::sync::Arc::clone(&ticket), wish)?;
     wait(cx, ticket);
     Ok(())
 }

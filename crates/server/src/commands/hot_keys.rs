@@ -2,6 +2,8 @@
 //!
 //! START, STOP, GET and RESET are Redis 8.6's; LIST tells what `hotkeys-sample` has counted.
 
+use std::ops::RangeInclusive;
+
 use kvasir_cluster::view::Place;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
@@ -192,7 +194,7 @@ fn parse(shared: &Shared, args: Args<'_>) -> Result<Wish, Error> {
         return Err(Error::fixed("ERR METRICS parameter is required"));
     }
     let wrong_count = "ERR METRICS count must be > 0 and <= 4";
-    let count = number(&args[3], (1, Measure::ALL.len() as i64), wrong_count)?;
+    let count = number(&args[3], 1..=Measure::ALL.len() as i64, wrong_count)?;
     let mut measures = Vec::new();
     let mut at = 4;
     while at < args.len() && at < 4 + count {
@@ -223,12 +225,12 @@ fn parse(shared: &Shared, args: Args<'_>) -> Result<Wish, Error> {
 fn option(shared: &Shared, args: Args<'_>, at: usize, wish: &mut Wish) -> Result<usize, Error> {
     let (word, value) = (&args[at], args.get(at + 1).ok_or(Error::SYNTAX)?);
     if is_word(word, "count") {
-        wish.count = number(value, (1, COUNT_MAX), "ERR COUNT must be between 1 and 64")?;
+        wish.count = number(value, 1..=COUNT_MAX, "ERR COUNT must be between 1 and 64")?;
     } else if is_word(word, "duration") {
         let wrong = "ERR DURATION must be between 1 and 1000000";
-        wish.duration_ms = number(value, (1, 1_000_000), wrong)? as u64 * 1000;
+        wish.duration_ms = number(value, 1..=1_000_000, wrong)? as u64 * 1000;
     } else if is_word(word, "sample") {
-        let ratio = number(value, (1, i32::MAX.into()), "ERR SAMPLE ratio must be positive")?;
+        let ratio = number(value, 1..=i32::MAX.into(), "ERR SAMPLE ratio must be positive")?;
         wish.sample = u32::try_from(ratio).unwrap_or(u32::MAX);
     } else if is_word(word, "slots") {
         if wish.slots.is_some() && shared.cluster.is_some() {
@@ -250,7 +252,7 @@ fn parse_slots(shared: &Shared, args: Args<'_>, at: usize) -> Result<Vec<u16>, E
         return Err(Error::fixed("ERR SLOTS parameter cannot be used in non-cluster mode"));
     }
     let wrong = "ERR SLOTS count must be between 1 and 16384";
-    let count = number(&args[at], (1, crc16::SLOTS.into()), wrong)?;
+    let count = number(&args[at], 1..=crc16::SLOTS.into(), wrong)?;
     if at + count >= args.len() {
         return Err(Error::fixed("ERR not enough slot numbers provided"));
     }
@@ -276,8 +278,8 @@ fn is_mine(shared: &Shared, slot: u16) -> bool {
     matches!(node.look().place(slot), Place::Mine | Place::Migrating(_))
 }
 
-fn number(text: &[u8], (least, most): (i64, i64), wrong: &'static str) -> Result<usize, Error> {
-    let number = parse_integer(text).filter(|number| (least..=most).contains(number));
+fn number(text: &[u8], wanted: RangeInclusive<i64>, wrong: &'static str) -> Result<usize, Error> {
+    let number = parse_integer(text).filter(|number| wanted.contains(number));
     let number = number.and_then(|number| usize::try_from(number).ok());
     number.ok_or(Error::fixed(wrong))
 }
@@ -385,7 +387,7 @@ fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     for at in (0..words.len()).step_by(2) {
         let (word, value) = (&words[at], words.get(at + 1).ok_or(Error::SYNTAX)?);
         if is_word(word, "count") {
-            count = number(value, (1, LIST_MAX), "ERR COUNT must be between 1 and 1024")?;
+            count = number(value, 1..=LIST_MAX, "ERR COUNT must be between 1 and 1024")?;
         } else if is_word(word, "by") {
             by = match value.to_ascii_lowercase().as_slice() {
                 b"calls" => &[Measure::Reads, Measure::Writes],

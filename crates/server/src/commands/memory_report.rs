@@ -79,8 +79,7 @@ fn report(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let wish = Wish { by, top, env, compression, may_read };
     let job = shared.analytics.new_report(&shared.store, cx.connection.client.id)?;
     let ticket = Ticket::of_job(caller(cx), cx.connection.reply.protocol(), Arc::clone(&job));
-    let both = (job, Arc::clone(&ticket));
-    shared.analytics.begin_report(&shared.store, both, wish)?;
+    shared.analytics.begin_report(&shared.store, job, Arc::clone(&ticket), wish)?;
     wait(cx, ticket);
     Ok(())
 }

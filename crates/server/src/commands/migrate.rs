@@ -211,14 +211,14 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
         };
         let open = target.insert(open);
         let now_ms = clock::now_unix_ms();
-        let (moved, refused) = open.restore(&found, (node.is_some(), replaces), now_ms)?;
+        let (moved, refused) = open.restore(&found, node.is_some(), replaces, now_ms)?;
         refusal = refusal.or(refused);
         if wish.copies {
             break;
         }
         let moved: Vec<(Vec<u8>, Dumped)> =
             found.into_iter().zip(moved).filter(|(_, moved)| *moved).map(|(key, _)| key).collect();
-        keys = forget(session, (db, &moved), stays_held)?;
+        keys = forget(session, db, &moved, stays_held)?;
         if keys.is_empty() {
             break;
         }
@@ -237,7 +237,8 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
 /// Deletes what was moved and has not changed since; says what has.
 fn forget(
     session: &mut Session,
-    (db, moved): (DbIndex, &[(Vec<u8>, Dumped)]),
+    db: DbIndex,
+    moved: &[(Vec<u8>, Dumped)],
     is_held: bool,
 ) -> Result<Vec<Vec<u8>>, Error> {
     let names: Vec<Vec<u8>> = moved.iter().map(|(key, _)| key.clone()).collect();
@@ -320,7 +321,8 @@ impl Target {
     fn restore(
         &mut self,
         found: &[(Vec<u8>, Dumped)],
-        (is_node, replaces): (bool, bool),
+        is_node: bool,
+        replaces: bool,
         now_ms: u64,
     ) -> Result<(Vec<bool>, Option<String>), Error> {
         let command: &[u8] = if is_node { b"RESTORE-ASKING" } else { b"RESTORE" };

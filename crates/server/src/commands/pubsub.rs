@@ -5,6 +5,7 @@ use kvasir_keyspace::spec::{
     Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec, Traits,
 };
 use kvasir_pubsub::Kind;
+use kvasir_pubsub::post::Origin;
 use kvasir_structures::glob::{self, Case};
 
 use crate::commands::{ANY_TIME, ANY_TIME_FAST, help_spec, unknown_word, write_help};
@@ -211,8 +212,8 @@ static SPUBLISH: ServerCommand = ServerCommand {
 fn publish(cx: &mut ServerCx<'_>, kind: Kind) -> Result<(), Error> {
     let (channel, message) = (&cx.args[1], &cx.args[2]);
     // What the client wrote before, its subscribers may look for.
-    let place = (cx.worker, cx.connection.durability.written_to);
-    let receivers = cx.shared.pubsub.publish(place, kind, channel, message);
+    let origin = Origin { worker: cx.worker, fence: cx.connection.durability.written_to };
+    let receivers = cx.shared.pubsub.publish(origin, kind, channel, message);
     match &cx.shared.cluster {
         None => cx.relay_call(),
         Some(node) => {

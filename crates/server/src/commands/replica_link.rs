@@ -16,7 +16,7 @@ use crate::replicas::form::{PACKED, RESUME};
 use crate::replicas::{Replica, Stage};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::ClientKind;
-use crate::state::connection::link::{Link, Sends, Snapshot, Stream};
+use crate::state::connection::link::{Begun, Link, Sends, Snapshot, Stream};
 use crate::store::replication::kept::Resumed;
 use crate::store::replication::tail::TailReader;
 use crate::store::replication::{role, sync, upstream};
@@ -129,8 +129,10 @@ fn note(cx: &mut ServerCx<'_>, word: &[u8], value: &[u8]) -> Result<(), Error> {
         }
     } else if is_word(word, RESUME) {
         let text = std::str::from_utf8(value).ok().and_then(|text| text.split_once(':'));
-        let rest = text.and_then(|(mark, at)| Some((mark.as_bytes().to_vec(), at.parse().ok()?)));
-        link(cx).rest = Some(rest.ok_or(Error::SYNTAX)?);
+        let begun = text.and_then(|(mark, at)| {
+            Some(Begun { mark: mark.into(), received_bytes: at.parse().ok()? })
+        });
+        link(cx).begun = Some(begun.ok_or(Error::SYNTAX)?);
     } else if is_word(word, "rdb-only") {
         replica.wants_snapshot_only.store(number()? != 0, Relaxed);
     } else if is_word(word, "rdb-filter-only") {
@@ -233,10 +235,12 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             if id != b"?" {
                 replication.stats.partial_refused.fetch_add(1, Relaxed);
             }
-            let rest = link(cx).rest.take();
-            match rest.and_then(|(mark, at)| Some((replication.find_kept(&mark, at)?, at))) {
-                Some((resumed, at)) => go_on_in_snapshot(cx, resumed, at),
-                None => begin_full(cx, true),
+            if let Some(Begun { mark, received_bytes: at }) = link(cx).begun.take()
+                && let Some(resumed) = replication.find_kept(&mark, at)
+            {
+                go_on_in_snapshot(cx, resumed, at);
+            } else {
+                begin_full(cx, true);
             }
         }
     }

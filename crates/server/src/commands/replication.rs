@@ -140,9 +140,8 @@ fn waitaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    let acks =
-        Acks::of_waitaof(cx.connection.durability.written_to, (local, replicas), deadline_ms);
-    answer_or_wait(cx, acks);
+    let written_to = cx.connection.durability.written_to;
+    answer_or_wait(cx, Acks::of_waitaof(written_to, local, replicas, deadline_ms));
     Ok(())
 }
 

@@ -140,7 +140,7 @@ pub(super) fn reload(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let loading = &shared.saving.loading;
     loading.begin();
     let entrance = Entrance::Inside(cx.alone().guests());
-    let read = loading::read(shared, &path, entrance, (&env, what.keeps_present));
+    let read = loading::read(shared, &path, entrance, &env, what.keeps_present);
     if read.is_err() && !loading.is_wanted() {
         // The server ends: nobody shall see or save what is there now.
         return loading.check();

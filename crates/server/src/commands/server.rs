@@ -155,7 +155,7 @@ fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         if !shared.ending.is_under_way() {
             let words = cx.args.from(1).iter();
             let words = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-            ending::begin(shared, (words, by), now_ms);
+            ending::begin(shared, words, by, now_ms);
             cx.core.see_listeners(shared);
         }
         let connection = &mut *cx.connection;

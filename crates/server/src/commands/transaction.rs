@@ -175,7 +175,7 @@ fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> 
     }
     let shared = session.shared();
     let writes = |Queued { entry, args }: &Queued| {
-        says_that_it_writes((&shared.scripts, &shared.libraries), entry, args.as_args())
+        says_that_it_writes(&shared.scripts, &shared.libraries, entry, args.as_args())
     };
     if transaction.calls.iter().any(writes) {
         session.check_write()?;
@@ -209,8 +209,7 @@ fn check_routes(session: &Session, transaction: &Transaction) -> Result<(), Erro
         return Ok(());
     }
     let wish_of = |call: &Queued| {
-        let call = (call.entry, call.args.as_args());
-        Wish::of(session.shared(), &session.connection, call)
+        Wish::of(session.shared(), &session.connection, call.entry, call.args.as_args())
     };
     let mut wishes = transaction.calls.iter().map(wish_of);
     let Some(first) = wishes.next() else { return Ok(()) };

@@ -30,6 +30,7 @@ use crate::store::tuning::env;
 use host::Host;
 use link::{Answer, Link};
 use receive::Partial;
+use snapshot::Place;
 use stream::Ended;
 
 /// After a failure it is tried again so much later.
@@ -43,7 +44,7 @@ pub async fn follow(
     commands: ServerCommands,
     host: impl Host,
 ) -> Infallible {
-    let replayer = Replayer::new((shared, commands, WORKER), &stream_env(shared));
+    let replayer = Replayer::new(shared, commands, WORKER, &stream_env(shared));
     Follower { host, shared, replayer, partial: None }.run().await
 }
 
@@ -118,9 +119,9 @@ impl<H: Host> Follower<H> {
             }
             Answer::Begins { id, offset, form, goes_on } => {
                 upstream.note(version, |upstream| upstream.set_stage(Stage::GetsSnapshot));
-                let (partial, history) = (&mut self.partial, (&*id, goes_on));
-                let file = snapshot::receive_and_say(&mut link, partial, history).await?;
-                snapshot::load(&mut link, version, &file, (&id, offset)).await?;
+                let partial = &mut self.partial;
+                let file = snapshot::receive_and_say(&mut link, partial, &id, goes_on).await?;
+                snapshot::load(&mut link, version, &file, Place { id: &id, offset }).await?;
                 notice!("MASTER <-> REPLICA sync: Finished with success primary={primary}");
                 form
             }

@@ -14,7 +14,7 @@ use crate::following::host::Wire;
 use crate::following::link::Link;
 use crate::following::receive::{Partial, Received, receive};
 use crate::following::{WORKER, stream_env};
-use crate::loading::{forget_all, read, read_into};
+use crate::loading::{Data, forget_all, read, read_into};
 use crate::log::{notice, warning};
 use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
@@ -24,6 +24,13 @@ use crate::workers::news::{Item, News};
 
 /// How often it is looked whether nobody reads the log any more.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// Where in a history a snapshot is.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub id: &'a str,
+    pub offset: u64,
+}
 
 /// Whether what there is may be read until the snapshot takes its place: with `swapdb`, if it is
 /// the same data, only earlier.
@@ -37,7 +44,8 @@ fn may_be_aside(shared: &Shared, id: &str) -> bool {
 pub async fn receive_and_say<W: Wire>(
     link: &mut Link<W>,
     partial: &mut Option<Partial>,
-    (id, goes_on): (&str, bool),
+    id: &str,
+    goes_on: bool,
 ) -> Result<Received, String> {
     let loading = &link.shared.saving.loading;
     if !is_diskless(link.shared) {
@@ -77,21 +85,21 @@ pub async fn load<W: Wire>(
     link: &mut Link<W>,
     version: u64,
     file: &Received,
-    history: (&str, u64),
+    place: Place<'_>,
 ) -> Result<(), String> {
     let shared = link.shared;
     let loading = &shared.saving.loading;
     let is_aside = shared.config().replication.diskless_load == DisklessLoad::SwapDb;
-    let loaded = if may_be_aside(shared, history.0) {
+    let loaded = if may_be_aside(shared, place.id) {
         loading.begin_aside();
-        load_aside(link, version, file, history).await
+        load_aside(link, version, file, place).await
     } else {
         // Of little data nobody hears.
         loading.hold_calls();
         loading.begin();
         match is_aside {
-            true => load_aside(link, version, file, history).await,
-            false => load_in_place(link, version, file, history).await,
+            true => load_aside(link, version, file, place).await,
+            false => load_in_place(link, version, file, place).await,
         }
     };
     if loading.is_wanted() {
@@ -114,20 +122,20 @@ async fn load_in_place<W: Wire>(
     link: &mut Link<W>,
     version: u64,
     file: &Received,
-    history: (&str, u64),
+    place: Place<'_>,
 ) -> Result<(), String> {
     let shared = link.shared;
     close_log(link).await?;
     forget(shared, Some(version))?;
     let (path, env) = (file.path(), stream_env(shared));
     let entrance = Entrance::Gate(shared.gate);
-    let read = link.stay_alive(|| read(shared, path, entrance, (&env, false)));
+    let read = link.stay_alive(|| read(shared, path, entrance, &env, false));
     let standing = read.map_err(|error| match forget(shared, None) {
         // What cannot be loaded as a whole is not there at all.
         Ok(()) => error.to_string(),
         Err(text) => text,
     })?;
-    go_on_behind(shared, history, standing.db, &mut shared.gate.exclusive());
+    go_on_behind(shared, place, standing.db, &mut shared.gate.exclusive());
     Ok(())
 }
 
@@ -136,14 +144,14 @@ async fn load_aside<W: Wire>(
     link: &mut Link<W>,
     version: u64,
     file: &Received,
-    history: (&str, u64),
+    place: Place<'_>,
 ) -> Result<(), String> {
     let shared = link.shared;
     let other = Keyspace::new(shared.gate, shared.keyspace.database_count());
     let libraries = Libraries::default();
-    let (path, env, into) = (file.path(), stream_env(shared), (&other, &libraries));
-    let entrance = Entrance::Gate(shared.gate);
-    let read = link.stay_alive(|| read_into(shared, into, path, entrance, (&env, false)));
+    let data = Data { keyspace: &other, libraries: &libraries };
+    let (path, env, entrance) = (file.path(), stream_env(shared), Entrance::Gate(shared.gate));
+    let read = link.stay_alive(|| read_into(shared, data, path, entrance, &env, false));
     let read = match read.map_err(|error| error.to_string()) {
         Ok(standing) => close_log(link).await.map(|()| standing),
         Err(text) => Err(text),
@@ -152,9 +160,9 @@ async fn load_aside<W: Wire>(
     let is_wanted = shared.replication.upstream.is_current(version);
     let mut tally = Tally::default();
     let (old, result) = if let (Ok(standing), true) = (&read, is_wanted) {
-        let old = replace_all(&shared.keyspace, &other, (&env, &mut tally), &mut alone);
+        let old = replace_all(&shared.keyspace, &other, &env, &mut tally, &mut alone);
         shared.libraries.replace(&libraries);
-        go_on_behind(shared, history, standing.db, &mut alone);
+        go_on_behind(shared, place, standing.db, &mut alone);
         tell_of_all(shared, tally);
         (old, Ok(()))
     } else {
@@ -169,12 +177,8 @@ async fn load_aside<W: Wire>(
 
 /// What is in memory is the primary's data of an offset in a history, and so the log goes on there,
 /// in that database.
-fn go_on_behind(
-    shared: &'static Shared,
-    (id, offset): (&str, u64),
-    db: u16,
-    alone: &mut ExclusivePass<'_>,
-) {
+fn go_on_behind(shared: &'static Shared, place: Place<'_>, db: u16, alone: &mut ExclusivePass<'_>) {
+    let Place { id, offset } = place;
     shared.keyspace.log_db.stand_in(db);
     let log = &shared.keyspace.log;
     shared.replication.tail.end(log, alone);

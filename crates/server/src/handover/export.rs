@@ -105,7 +105,7 @@ fn open(shared: &Shared, node: &Node, job: &Job) -> Result<Peer, Stop> {
         true => address.tls_port,
         false => address.port,
     };
-    let mut peer = Peer::connect((&address.ip, port), &config, patience(shared))?;
+    let mut peer = Peer::connect(&address.ip, port, &config, patience(shared))?;
     let (user, password) = (&config.replication.primary_user, &config.replication.primary_auth);
     if !password.is_empty() {
         let words: Vec<&[u8]> = match user.is_empty() {
@@ -382,7 +382,7 @@ impl Export<'_> {
             return Err(Stop::Failed("Data was flushed".into()));
         }
         self.enter(Stage::Paused)?;
-        handover::hold(shared, self.node, &alone, (&self.job.slots, true));
+        handover::hold(shared, self.node, &alone, &self.job.slots, true);
         self.holds = true;
         let end = shared.keyspace.log.end();
         drop(alone);
@@ -478,7 +478,7 @@ impl Export<'_> {
         node.change(|cluster| cluster.hand_over(&job.slots, job.target, epoch, now_ms));
         settle(shared, node, &mut alone, now_ms);
         // And those whose calls were put off, or who wait for a key, hear of it.
-        handover::hold(shared, node, &alone, (&job.slots, false));
+        handover::hold(shared, node, &alone, &job.slots, false);
         self.holds = false;
         drop(alone);
         node.wake();
@@ -495,7 +495,7 @@ impl Export<'_> {
         self.end_images();
         if std::mem::take(&mut self.holds) {
             let alone = self.shared.gate.exclusive();
-            handover::hold(self.shared, self.node, &alone, (&self.job.slots, false));
+            handover::hold(self.shared, self.node, &alone, &self.job.slots, false);
         }
     }
 }

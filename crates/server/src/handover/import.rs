@@ -20,7 +20,7 @@ use kvasir_resp::reply::Reply;
 use crate::analytics::ticket::Ticket;
 use crate::calls::evict::{OUT_OF_MEMORY, may_write};
 use crate::cluster::Node;
-use crate::cluster::handovers::{Chunk, Import, Job, Stage, Waits};
+use crate::cluster::handovers::{Chunk, Import, Job, Stage, Waits, Wanted};
 use crate::handover::words;
 use crate::loading::replay::Replayer;
 use crate::log::warning;
@@ -75,7 +75,7 @@ pub fn begin(
     node.change(|cluster| cluster.begin_import(&slots, source)).map_err(refused)?;
     let name = String::from_utf8_lossy(&name).into_owned();
     let target = node.look().my_id();
-    let job = Job::new((name, false), (slots, ranges), (source, target));
+    let job = Job::new(Wanted { name, is_export: false, slots, ranges, source, target });
     job.replaced.store(shared.keyspace.replaced(), Relaxed);
     let (chunks, work) = channel();
     let is_on = Arc::new(AtomicBool::new(true));
@@ -151,7 +151,7 @@ pub fn take(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
     // Before who works on it finds that nothing comes any more.
     job.end(Stage::Success, "");
     node.handovers.end_import(&name);
-    handover::tell_taken(shared, cx.alone(), (&job.slots, epoch));
+    handover::tell_taken(shared, cx.alone(), &job.slots, epoch);
     settle(shared, node, cx.alone(), now_ms);
     cx.core.see_listeners(shared);
     node.wake();
@@ -201,7 +201,7 @@ fn run(
     work: &Receiver<Chunk>,
 ) {
     let env = env(&shared.config(), clock::now_unix_ms());
-    let mut replayer = Replayer::new((shared, commands, 0), &env).while_it(is_on);
+    let mut replayer = Replayer::new(shared, commands, 0, &env).while_it(is_on);
     for Chunk { bytes, waits, answer } in work {
         let done = match waits {
             Waits::No => execute(shared, &mut replayer, &bytes),

@@ -32,7 +32,8 @@ pub struct Lost(pub String);
 
 impl Peer {
     pub fn connect(
-        (host, port): (&str, u16),
+        host: &str,
+        port: u16,
         config: &Config,
         patience: Duration,
     ) -> Result<Peer, Lost> {

@@ -32,13 +32,25 @@ struct Client {
     input: Vec<u8>,
     stage: Stage,
     since: Instant,
-    /// How the request that is answered was made, and whether others may follow.
-    asked: (Method, bool),
+    /// The request that is answered.
+    asked: Asked,
     /// Nothing more will come.
     has_ended: bool,
     is_sending: bool,
     /// To be sent behind what is being sent.
     waiting: Vec<u8>,
+}
+
+/// How a request was made, and whether others may follow.
+#[derive(Clone, Copy)]
+struct Asked {
+    method: Method,
+    is_kept: bool,
+}
+
+impl Asked {
+    /// As what is no request is taken.
+    const LAST: Asked = Asked { method: Method::Get, is_kept: false };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +71,7 @@ impl Client {
             input: Vec::new(),
             stage: Stage::Reads,
             since: Instant::now(),
-            asked: (Method::Get, false),
+            asked: Asked::LAST,
             has_ended: false,
             is_sending: false,
             waiting: Vec::new(),
@@ -112,7 +124,7 @@ impl Client {
     }
 
     fn answer(&mut self, reactor: &mut Reactor, id: ConnectionId, answer: &Answer) {
-        let (method, is_kept) = self.asked;
+        let Asked { method, is_kept } = self.asked;
         self.enter(Stage::Answers);
         self.send(reactor, id, answer.bytes(method != Method::Head, is_kept));
     }
@@ -169,7 +181,7 @@ impl Clients {
     fn close_after_alert(&mut self, reactor: &mut Reactor, id: ConnectionId) {
         match self.0.get_mut(&id) {
             Some(client) if client.is_sending => {
-                client.asked.1 = false;
+                client.asked.is_kept = false;
                 client.enter(Stage::Answers);
             }
             _ => self.close(reactor, id),
@@ -185,7 +197,7 @@ impl Clients {
         match Request::parse(&client.input) {
             Ok(Some((request, len))) => {
                 client.input.drain(..len);
-                client.asked = (request.method, request.is_kept);
+                client.asked = Asked { method: request.method, is_kept: request.is_kept };
                 client.enter(Stage::Waits);
                 if let Some(answer) = routes.answer(&request, id, reactor) {
                     client.answer(reactor, id, &answer);
@@ -194,7 +206,7 @@ impl Clients {
             Ok(None) if client.has_ended => self.close(reactor, id),
             Ok(None) => {}
             Err(Malformed(status)) => {
-                client.asked = (Method::Get, false);
+                client.asked = Asked::LAST;
                 client.answer(reactor, id, &Answer::refusal(status));
             }
         }
@@ -223,7 +235,7 @@ impl Clients {
         match client.stage {
             _ if !is_sent => self.close(reactor, id),
             Stage::Answers if client.is_sending => {}
-            Stage::Answers if client.asked.1 && (has_more || !client.has_ended) => {
+            Stage::Answers if client.asked.is_kept && (has_more || !client.has_ended) => {
                 client.enter(if has_more { Stage::Reads } else { Stage::Idle });
                 self.serve(reactor, id, routes);
             }

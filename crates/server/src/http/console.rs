@@ -119,7 +119,7 @@ impl Console {
             let text = "a user without a password logs in by an address or as localhost only\n";
             return Err(Answer::text(403, text));
         }
-        self.sessions.log_in(reactor, self.shared, client, (user, password))
+        self.sessions.log_in(reactor, self.shared, client, user, password)
     }
 
     fn command(
@@ -133,8 +133,7 @@ impl Console {
         match calls::check(&self.shared.table, &request.body, may_write) {
             Ok(0) => Some(Answer::new(200, RESP, "")),
             Ok(count) => {
-                let calls = (request.body.clone(), count);
-                self.sessions.call(reactor, session, client, calls).err()
+                self.sessions.call(reactor, session, client, request.body.clone(), count).err()
             }
             Err(text) => Some(Answer::text(400, text + "\n")),
         }

@@ -17,9 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_config::Config;
-use kvasir_reactor::{ConnectionId, Event, Listener, Options, Reactor};
+use kvasir_reactor::{Event, Listener, Options, Reactor};
 
-use crate::http::answer::Answer;
 use crate::http::clients::Clients;
 use crate::http::routes::Routes;
 use crate::info::census;
@@ -107,15 +106,19 @@ impl Http {
                 let bytes = reactor.bytes(&buffer).to_vec();
                 reactor.recycle(buffer);
                 if routes.console.sessions.owns(connection) {
-                    let answer = routes.console.received(reactor, connection, &bytes);
-                    self.pass_on(answer);
+                    let answered = routes.console.received(reactor, connection, &bytes);
+                    if let Some((client, answer)) = answered {
+                        clients.answer(reactor, client, &answer);
+                    }
                 } else {
                     clients.received(reactor, connection, &bytes, routes);
                 }
             }
             Event::Closed { connection, .. } if routes.console.sessions.owns(connection) => {
-                let answer = routes.console.sessions.lost(reactor, connection);
-                self.pass_on(answer);
+                let answered = routes.console.sessions.lost(reactor, connection);
+                if let Some((client, answer)) = answered {
+                    clients.answer(reactor, client, &answer);
+                }
             }
             Event::Closed { connection, .. } => clients.ended(reactor, connection),
             Event::Sent { connection, .. } if routes.console.sessions.owns(connection) => {
@@ -125,12 +128,6 @@ impl Http {
                 clients.sent(reactor, connection, result.is_ok(), routes);
             }
             Event::Connected { .. } | Event::Woken => {}
-        }
-    }
-
-    fn pass_on(&mut self, answer: Option<(ConnectionId, Answer)>) {
-        if let Some((client, answer)) = answer {
-            self.clients.answer(&mut self.reactor, client, &answer);
         }
     }
 }

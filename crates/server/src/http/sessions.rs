@@ -122,7 +122,8 @@ impl Sessions {
         reactor: &mut Reactor,
         shared: &Shared,
         client: ConnectionId,
-        (user, password): (&[u8], &[u8]),
+        user: &[u8],
+        password: &[u8],
     ) -> Result<(), Answer> {
         self.wrong.retain(|at| at.elapsed() < WRONG_TIME);
         if self.wrong.len() >= WRONG_MAX {
@@ -177,13 +178,14 @@ impl Sessions {
         Answer::new(200, RESP, encode_request(&[token, user]))
     }
 
-    /// Has the server answer these calls, unless others are being answered.
+    /// Has the server answer so many calls, unless others are being answered.
     pub fn call(
         &mut self,
         reactor: &mut Reactor,
         connection: ConnectionId,
         client: ConnectionId,
-        (bytes, calls): (Vec<u8>, usize),
+        bytes: Vec<u8>,
+        calls: usize,
     ) -> Result<(), Answer> {
         let session = self.all.get_mut(&connection).expect("it was just found");
         if session.pending.is_some() {

@@ -42,9 +42,9 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     lines.field("total_blocking_keys", waiting.key_count());
     lines.zeros(&["total_blocking_keys_on_nokey"]);
     lines.field("paused_reason", pause.reason(source.now_ms));
-    let pause = pause.current(source.now_ms);
-    lines.field("paused_actions", pause.map_or("none", |(scope, _)| scope.name()));
-    let left_ms = pause.map_or(0, |(_, until_ms)| until_ms - source.now_ms);
+    let paused = pause.current(source.now_ms);
+    lines.field("paused_actions", paused.map_or("none", |paused| paused.scope.name()));
+    let left_ms = paused.map_or(0, |paused| paused.until_ms - source.now_ms);
     lines.field("paused_timeout_milliseconds", left_ms);
 }
 

@@ -7,6 +7,7 @@ use kvasir_structures::locks::lock;
 
 use crate::info::{Lines, Source};
 use crate::replicas::{Replica, Stage};
+use crate::store::replication::Former;
 use crate::store::replication::upstream::{self, Primary};
 
 pub fn replication(source: &Source<'_>, lines: &mut Lines) {
@@ -36,7 +37,7 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     lines.field("master_failover_state", replication.failover.name());
     let history = replication.history();
     let (former, second_offset) = match history.former {
-        Some((id, until)) => (id, until as i64 + 1),
+        Some(Former { id, until }) => (id, until as i64 + 1),
         None => ("0".repeat(40), -1),
     };
     let end = log.end();

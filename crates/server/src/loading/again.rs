@@ -9,6 +9,7 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::Env;
 use kvasir_structures::gate::ExclusivePass;
 
+use crate::loading::replay::Replayer;
 use crate::loading::{append_only, forget_all};
 use crate::log::{notice, warning};
 use crate::run::session::Session;
@@ -91,6 +92,6 @@ fn load(session: &mut Session) -> Result<(), Error> {
     forget_all(shared, session.core(), &mut close_gate(shared)?);
     let env = Env { logs: false, fences: false, tracks: false, ..session.core().env.clone() };
     let files = place.files(manifest);
-    let who = (shared, commands, session.worker.index);
-    append_only::load_all(who, &files, old.as_deref(), &env).map(drop).map_err(failed)
+    let replayer = Replayer::new(shared, commands, session.worker.index, &env);
+    append_only::load_all(shared, replayer, &files, old.as_deref()).map(drop).map_err(failed)
 }

@@ -28,7 +28,7 @@ use crate::state::shared::Shared;
 use crate::store::aof::place::{Found, PATIENCE, Place, Refused, opening, output};
 use crate::store::aof::switch::spawn;
 use crate::store::replication::Moment;
-use crate::store::saving::save_base;
+use crate::store::saving::{Base, save_base};
 
 /// What an increment of a server that went on in it begins with: the one before may have stopped in
 /// another database.
@@ -57,7 +57,8 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     let mut files = place.files(manifest);
     files.hold(claim);
     if !is_new {
-        let moment = load_all((shared, commands, WORKER), &files, old.as_deref(), env)?;
+        let replayer = Replayer::new(shared, commands, WORKER, env);
+        let moment = load_all(shared, replayer, &files, old.as_deref())?;
         if let Some(old) = &old {
             let taken = loading.change(|| place.take_in(old, &mut files))?;
             taken.map_err(|error| format!("can't use {error}"))?;
@@ -92,13 +93,12 @@ pub fn run(shared: &'static Shared, commands: ServerCommands, env: &Env) -> Resu
     Ok(())
 }
 
-/// Loads the base, then the increments. Says where in a history the data is by then. The worker of
-/// this number runs no calls meanwhile.
+/// Loads the base, then the increments. Says where in a history the data is by then.
 pub(super) fn load_all(
-    (shared, commands, worker): (&'static Shared, ServerCommands, usize),
+    shared: &'static Shared,
+    mut replayer: Replayer,
     files: &Files<RealDisk>,
     old: Option<&Path>,
-    env: &Env,
 ) -> Result<Option<Moment>, String> {
     let (start, manifest) = (Instant::now(), files.manifest());
     let place = |part: &Part| files.path(&part.name);
@@ -115,7 +115,6 @@ pub(super) fn load_all(
     }
     RealDisk.sync_dir(files.dir()).map_err(|error| format!("can't sync a directory: {error}"))?;
     let progress = &shared.saving.loading.progress;
-    let mut replayer = Replayer::new((shared, commands, worker), env);
     for (index, path) in parts.iter().enumerate() {
         let is_last = index + 1 == parts.len();
         load_file(shared, path, is_last, &mut replayer)
@@ -149,7 +148,7 @@ fn load_file(
     if head[..read].starts_with(b"REDIS") || head[..read].starts_with(b"VALKEY") {
         let env = Env { replays: true, ..replayer_env(shared) };
         let entrance = Entrance::Gate(shared.gate);
-        crate::loading::read(shared, path, entrance, (&env, false)).map_err(|error| {
+        crate::loading::read(shared, path, entrance, &env, false).map_err(|error| {
             format!("Error reading the RDB base file, AOF loading aborted: {error}")
         })?;
         // A log may follow in the same file, as Redis before 7 wrote them.
@@ -210,8 +209,9 @@ fn begin(shared: &Shared, files: &mut Files<RealDisk>, env: &Env) -> io::Result<
     let cancel = shared.saving.loading.cancel();
     let saved = save_base(
         shared,
-        (env, cancel),
-        (&RealDisk, &target, format),
+        env,
+        cancel,
+        Base { disk: &RealDisk, target: &target, format },
         snapshot::Entrance::Gate(shared.gate),
         |_| {},
     );

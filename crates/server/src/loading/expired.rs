@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use kvasir_keyspace::database::Place;
 use kvasir_keyspace::expire::expire_slot;
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::slot::SLOTS;
@@ -19,7 +20,7 @@ pub fn delete(shared: &'static Shared, alone: &ExclusivePass<'_>) {
     let (keyspace, mut core) = (&shared.keyspace, Core::new(shared, WORKER));
     for db in keyspace.indexes().filter(|db| keyspace.database(*db, alone).was_used()) {
         for slot in 0..SLOTS as u16 {
-            let place = (db, slot);
+            let place = Place { db, slot };
             while expire_slot(keyspace, alone, place, &core.env, &mut core.tally, BATCH) {}
         }
     }

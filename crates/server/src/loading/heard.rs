@@ -8,8 +8,7 @@ use kvasir_reactor::clock;
 use kvasir_resp::args::Args;
 use kvasir_table::Entry;
 
-use crate::calls::command_log::note_slow_at;
-use crate::clients::Client;
+use crate::calls::command_log::{Limits, note_slow_at};
 use crate::clients::command_log::Noted;
 use crate::state::shared::Shared;
 use crate::stats::errors::Author;
@@ -42,13 +41,13 @@ impl Heard {
     pub fn count(
         &self,
         shared: &Shared,
-        call: (&Entry, Args<'_>, &Client),
+        call: &Noted<'_>,
         since: clock::Ticks,
         result: &Result<(), Error>,
     ) {
-        self.note(shared, call.0, result);
+        self.note(shared, call.entry, result);
         let ticks = clock::ticks().since(since);
-        let streak = Streak { command: call.0.index, calls: 1, ticks };
+        let streak = Streak { command: call.entry.index, calls: 1, ticks };
         self.count_streak(shared, call, &streak, &mut 0);
     }
 
@@ -62,17 +61,11 @@ impl Heard {
     }
 
     /// Counts calls of one command in a row, and their time; the last of them is given.
-    pub fn count_streak(
-        &self,
-        shared: &Shared,
-        (entry, args, client): (&Entry, Args<'_>, &Client),
-        streak: &Streak,
-        wary: &mut u32,
-    ) {
-        let stats = &shared.workers.follower.by_command[entry.index];
+    pub fn count_streak(&self, shared: &Shared, call: &Noted<'_>, streak: &Streak, wary: &mut u32) {
+        let stats = &shared.workers.follower.by_command[call.entry.index];
         let Some(us) = streak.count(stats, &self.thresholds, wary) else { return };
-        let (call, limits) = (Noted { entry, args, client }, (&self.thresholds, &*shared.config()));
-        note_slow_at(shared, limits, &call, (us, clock::now_unix_ms()));
+        let limits = Limits { thresholds: &self.thresholds, config: &shared.config() };
+        note_slow_at(shared, limits, call, us, clock::now_unix_ms());
     }
 
     /// Takes what a call has noted for others.

@@ -147,7 +147,7 @@ pub fn read_snapshot(shared: &'static Shared, env: &Env) -> Result<Option<Moment
     if matches!(path.try_exists(), Ok(false)) {
         return Ok(None);
     }
-    let read = read(shared, path, Entrance::Gate(shared.gate), (env, false));
+    let read = read(shared, path, Entrance::Gate(shared.gate), env, false);
     read.map(|standing| standing.moment).map_err(|error| {
         format!("Terminating server after rdb file reading failure: can't load {error}")
     })
@@ -171,24 +171,35 @@ pub struct Standing {
     pub db: u16,
 }
 
+/// Where what is loaded goes.
+#[derive(Clone, Copy)]
+pub struct Data<'a> {
+    pub keyspace: &'a Keyspace,
+    pub libraries: &'a Libraries,
+}
+
 /// Loads a snapshot.
 pub fn read(
     shared: &'static Shared,
     path: &Path,
     entrance: Entrance<'_>,
-    (env, keeps_present): (&Env, bool),
+    env: &Env,
+    keeps_present: bool,
 ) -> Result<Standing, FileError> {
-    read_into(shared, (&shared.keyspace, &shared.libraries), path, entrance, (env, keeps_present))
+    let own = Data { keyspace: &shared.keyspace, libraries: &shared.libraries };
+    read_into(shared, own, path, entrance, env, keeps_present)
 }
 
 /// As `read`, into data that need not be this server's.
 pub fn read_into(
     shared: &'static Shared,
-    (keyspace, libraries): (&Keyspace, &Libraries),
+    data: Data<'_>,
     path: &Path,
     entrance: Entrance<'_>,
-    (env, keeps_present): (&Env, bool),
+    env: &Env,
+    keeps_present: bool,
 ) -> Result<Standing, FileError> {
+    let Data { keyspace, libraries } = data;
     let (start, progress) = (Instant::now(), &shared.saving.loading.progress);
     let config = shared.config();
     let target = Target {

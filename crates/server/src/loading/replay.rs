@@ -34,6 +34,7 @@ use kvasir_table::{Entry, Handler, Table};
 
 use crate::calls::tracking::flushes;
 use crate::clients::Client;
+use crate::clients::command_log::Noted;
 use crate::info::crash;
 use crate::loading::aside::{Aside, changes_something};
 use crate::loading::heard::{Heard, publish_tally};
@@ -81,6 +82,13 @@ struct Following {
     client: Arc<Client>,
 }
 
+/// Where in a history calls are.
+#[derive(Clone)]
+struct Place {
+    id: String,
+    offset: u64,
+}
+
 pub struct Replayer {
     shared: &'static Shared,
     /// Without new names.
@@ -101,8 +109,8 @@ pub struct Replayer {
     aside: Option<Aside>,
     /// What the log gets once the call at hand is done, while nobody can look in between.
     relayed: Vec<u8>,
-    /// Where in a history the calls are, and the last of their bytes.
-    place: Option<(String, u64)>,
+    /// Where the calls are, and the last of their bytes.
+    place: Option<Place>,
     last: Vec<u8>,
     /// Whose stream it follows: it ends when another one is to be followed.
     following: Option<Following>,
@@ -115,8 +123,11 @@ pub struct Replayer {
 }
 
 impl Replayer {
+    /// The worker of this number runs no calls meanwhile.
     pub fn new(
-        (shared, commands, worker): (&'static Shared, ServerCommands, usize),
+        shared: &'static Shared,
+        commands: ServerCommands,
+        worker: usize,
         env: &Env,
     ) -> Replayer {
         let env = Env { replays: true, events: Class::empty(), ..env.clone() };
@@ -160,7 +171,7 @@ impl Replayer {
 
     /// Where in a history the data is now, if that is known.
     pub fn moment(&mut self) -> Option<Moment> {
-        let (id, offset) = self.place.clone()?;
+        let Place { id, offset } = self.place.clone()?;
         let kept = self.backlog_size().min(self.last.len());
         let before = self.last.split_off(self.last.len() - kept);
         Some(Moment { id, offset, db: self.db.0, before })
@@ -269,9 +280,9 @@ impl Replayer {
             _ => Ok(()),
         };
         if let Some(Following { client, .. }) = &self.following {
-            self.heard.count(self.shared, (entry, args, client), since, &result);
+            self.heard.count(self.shared, &Noted { entry, args, client }, since, &result);
         }
-        self.settle((entry, args), result);
+        self.settle(entry, args, result);
         Ok(())
     }
 
@@ -319,8 +330,8 @@ impl Replayer {
         let args: ArgsBuf = [name].iter().collect();
         if let (Ok(entry), Some(of)) = (judge(&self.table, args.as_args()), &self.following) {
             let entry = &self.shared.table.entries()[entry.index];
-            let call = (entry, args.as_args(), &*of.client);
-            self.heard.count(self.shared, call, clock::ticks(), &Ok(()));
+            let call = Noted { entry, args: args.as_args(), client: &of.client };
+            self.heard.count(self.shared, &call, clock::ticks(), &Ok(()));
         }
     }
 
@@ -418,7 +429,7 @@ impl Replayer {
     }
 
     /// What is left to do after a call.
-    fn settle(&mut self, (entry, args): (&Entry, Args<'_>), result: Result<(), Error>) {
+    fn settle(&mut self, entry: &Entry, args: Args<'_>, result: Result<(), Error>) {
         self.reply.clear();
         if !self.tally.garbage.is_empty() {
             self.shared.freeing.free(self.tally.garbage.drain(..));
@@ -470,8 +481,8 @@ impl Replay for Replayer {
     }
 
     fn counted(&mut self, bytes: &[u8]) {
-        let Some((_, offset)) = &mut self.place else { return };
-        *offset += bytes.len() as u64;
+        let Some(place) = &mut self.place else { return };
+        place.offset += bytes.len() as u64;
         let size = self.backlog_size();
         if self.last.len() > size.saturating_mul(2) {
             self.last.drain(..self.last.len() - size);
@@ -481,10 +492,10 @@ impl Replay for Replayer {
 
     fn line(&mut self, _good_to: u64, text: &[u8]) {
         if let Some((history, offset)) = place_of(text) {
-            if self.place.as_ref().is_none_or(|(_, before)| *before != offset) {
+            if self.place.as_ref().is_none_or(|before| before.offset != offset) {
                 self.last.clear();
             }
-            self.place = Some((history.to_owned(), offset));
+            self.place = Some(Place { id: history.to_owned(), offset });
         }
     }
 }

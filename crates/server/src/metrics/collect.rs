@@ -12,7 +12,7 @@ use crate::clients::command_log::Kind as LogKind;
 use crate::info::{Source, activity, cluster, data, report};
 use crate::metrics::Scrapes;
 use crate::metrics::commands::seconds;
-use crate::metrics::page::{Family, Kind, Page};
+use crate::metrics::page::{Family, Kind, Page, Total};
 use crate::state::shared::Shared;
 use crate::stats::histogram::Distribution;
 
@@ -291,13 +291,13 @@ fn log(sources: &Sources<'_>, page: &mut Page) {
     let buckets = bounds.iter().map(|bound| *bound as f64).zip(sizes.within(&bounds));
     let help = "Bytes that were written to the append-only file at once.";
     let mut family = Family::new("kvasir_aof_group_bytes", Kind::Histogram, help);
-    let total = (sizes.calls, groups.bytes.value() as f64);
+    let total = Total { count: sizes.calls, sum: groups.bytes.value() as f64 };
     family.add_histogram(&[], &buckets.collect::<Vec<_>>(), total);
     page.add(&family);
     let syncs = Distribution::of(std::iter::once(&groups.syncs));
     let help = "How long it took to write a group and to bring it to the disk.";
     let mut family = Family::new("kvasir_aof_sync_duration_seconds", Kind::Histogram, help);
-    let total = (syncs.calls, groups.sync_ns.value() as f64 / 1e9);
+    let total = Total { count: syncs.calls, sum: groups.sync_ns.value() as f64 / 1e9 };
     family.add_histogram(&[], &seconds(&syncs), total);
     page.add(&family);
 }
@@ -308,7 +308,7 @@ pub fn write_scrapes(scrapes: Scrapes, page: &mut Page) {
     page.one("redis_exporter_scrapes_total", Kind::Counter, help, scrapes.count);
     let help = "How long that took.";
     let mut family = Family::new("redis_exporter_scrape_duration_seconds", Kind::Summary, help);
-    family.add_summary(&[], &[], (scrapes.count - 1, scrapes.seconds));
+    family.add_summary(&[], &[], Total { count: scrapes.count - 1, sum: scrapes.seconds });
     page.add(&family);
     let name = "redis_exporter_last_scrape_duration_seconds";
     page.one(name, Kind::Gauge, help, scrapes.last_seconds);

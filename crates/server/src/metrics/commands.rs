@@ -3,7 +3,7 @@
 use kvasir_reactor::clock::Ticks;
 
 use crate::metrics::collect::Sources;
-use crate::metrics::page::{Family, Kind, Page};
+use crate::metrics::page::{Family, Kind, Page, Total};
 use crate::stats::histogram::Distribution;
 
 /// Bounds of the buckets that are told of every command, in ns: powers of two from a microsecond
@@ -69,10 +69,12 @@ fn latencies(sources: &Sources<'_>, all: &[Figures], page: &mut Page) {
     let mut histograms = Family::new("redis_commands_latencies_usec", Kind::Histogram, help);
     let mut summaries = Family::new("redis_latency_percentiles_usec", Kind::Summary, help);
     for of in all.iter().filter(|of| of.distribution.calls > 0) {
-        let (labels, total) = ([("cmd", &of.name[..])], (of.calls, of.us as f64));
+        let labels = [("cmd", &of.name[..])];
+        let total = Total { count: of.calls, sum: of.us as f64 };
         let pairs = of.distribution.powers_of_two().into_iter();
         let buckets: Vec<_> = pairs.map(|(us, calls)| (us as f64, calls)).collect();
-        histograms.add_histogram(&labels, &buckets, (of.distribution.calls, of.us as f64));
+        let timed = Total { count: of.distribution.calls, ..total };
+        histograms.add_histogram(&labels, &buckets, timed);
         let quantile = |percent: &String| {
             let nanos = of.distribution.percentile(percent.parse().unwrap_or_default());
             (percent.clone(), nanos as f64 / 1000.0)
@@ -91,7 +93,7 @@ fn histograms(all: &[Figures], page: &mut Page) {
     let help = "How long calls took, in seconds.";
     let mut family = Family::new("kvasir_command_duration_seconds", Kind::Histogram, help);
     for of in all.iter().filter(|of| of.distribution.calls > 0) {
-        let total = (of.distribution.calls, of.us as f64 / 1e6);
+        let total = Total { count: of.distribution.calls, sum: of.us as f64 / 1e6 };
         family.add_histogram(&[("cmd", &of.name)], &seconds(&of.distribution), total);
     }
     page.add(&family);

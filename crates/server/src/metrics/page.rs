@@ -63,6 +63,13 @@ struct Sample {
     value: String,
 }
 
+/// How many there were, and their sum.
+#[derive(Clone, Copy)]
+pub struct Total {
+    pub count: u64,
+    pub sum: f64,
+}
+
 impl<'a> Family<'a> {
     pub fn new(name: &'a str, kind: Kind, help: &'a str) -> Family<'a> {
         Family { name, kind, help, samples: Vec::new() }
@@ -81,14 +88,10 @@ impl<'a> Family<'a> {
         self.samples.push(Sample { suffix, labels: text, value: value.to_string() });
     }
 
-    /// A histogram of so many in all and of this sum; `buckets` are upper bounds and how many were
-    /// not above each. Bounds are written as OpenMetrics wants them, with a point.
-    pub fn add_histogram(
-        &mut self,
-        labels: &[(&str, &str)],
-        buckets: &[(f64, u64)],
-        (count, sum): (u64, f64),
-    ) {
+    /// A histogram; `buckets` are upper bounds and how many were not above each. Bounds are written
+    /// as OpenMetrics wants them, with a point.
+    pub fn add_histogram(&mut self, labels: &[(&str, &str)], buckets: &[(f64, u64)], total: Total) {
+        let Total { count, sum } = total;
         let bounds = buckets.iter().map(|(bound, count)| (format!("{bound:?}"), *count));
         for (bound, count) in bounds.chain([("+Inf".into(), count)]) {
             let labels: Vec<(&str, &str)> = [labels, &[("le", &bound[..])]].concat();
@@ -102,8 +105,9 @@ impl<'a> Family<'a> {
         &mut self,
         labels: &[(&str, &str)],
         quantiles: &[(String, f64)],
-        (count, sum): (u64, f64),
+        total: Total,
     ) {
+        let Total { count, sum } = total;
         for (quantile, value) in quantiles {
             let labels: Vec<(&str, &str)> = [labels, &[("quantile", &quantile[..])]].concat();
             self.add_part("", &labels, value);
@@ -226,7 +230,7 @@ mod tests {
     #[test]
     fn histograms_end_with_all() {
         let mut family = Family::new("h", Kind::Histogram, "H.");
-        family.add_histogram(&[("cmd", "a")], &[(1.0, 2)], (3, 4.5));
+        family.add_histogram(&[("cmd", "a")], &[(1.0, 2)], Total { count: 3, sum: 4.5 });
         let text = "# HELP h H.\n# TYPE h histogram\nh_bucket{cmd=\"a\",le=\"1.0\"} 2\n\
                     h_bucket{cmd=\"a\",le=\"+Inf\"} 3\nh_sum{cmd=\"a\"} 4.5\nh_count{cmd=\"a\"} 3\n";
         assert_eq!(page(Format::Text, &family), text);
@@ -235,7 +239,7 @@ mod tests {
     #[test]
     fn summaries_of_percents_are_unknown_to_open_metrics() {
         let mut family = Family::new("s", Kind::Summary, "S.");
-        family.add_summary(&[], &[("50".into(), 1.0)], (3, 4.5));
+        family.add_summary(&[], &[("50".into(), 1.0)], Total { count: 3, sum: 4.5 });
         let text = "# HELP s S.\n# TYPE s summary\ns{quantile=\"50\"} 1\ns_sum 4.5\ns_count 3\n";
         assert_eq!(page(Format::Text, &family), text);
         let open = "# HELP s S.\n# TYPE s unknown\ns{quantile=\"50\"} 1\n\

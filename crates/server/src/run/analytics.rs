@@ -6,20 +6,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::event::Class;
-use kvasir_keyspace::execute::execute_on_key;
+use kvasir_keyspace::execute::{KeyCall, execute_on_key};
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::value::Object;
 use kvasir_keyspace::waiting::Caller;
 use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::crc16;
-use kvasir_structures::record::Record;
 
 use crate::analytics::ticket::Ticket;
 use crate::calls::admission::check_write;
 use crate::calls::evict::{OUT_OF_MEMORY, may_write};
 use crate::calls::notifications;
-use crate::calls::routing::{self, Route, Wish};
+use crate::calls::routing::{self, Found, Route, Wish};
 use crate::run::pause::is_behind;
 use crate::run::server::ServerCx;
 use crate::run::worker::Worker;
@@ -27,7 +25,7 @@ use crate::state::connection::Replies;
 use crate::state::core::Core;
 use crate::state::waits::{Awaited, Waits};
 use crate::workers::Served;
-use crate::workers::ranks::Ranks;
+use crate::workers::ranks::{Kept, Ranks};
 
 /// Who calls, for an answer that comes later.
 pub fn caller(cx: &ServerCx<'_>) -> Caller {
@@ -60,7 +58,7 @@ impl Worker {
         let Ranks { caller, claim, db, key, kept, mut reply, count, fence } = ranks;
         let Some(index) = self.index_of(caller.client).filter(|_| claim()) else { return };
         let before = std::mem::take(&mut self.core.tally.fence);
-        match self.write_ranks(index, (db, &key), kept) {
+        match self.write_ranks(index, db, &key, kept) {
             Ok(()) => reply.integer(count as i64),
             Err(error) => {
                 reply = Reply::new(reply.protocol());
@@ -81,8 +79,9 @@ impl Worker {
     fn write_ranks(
         &mut self,
         index: usize,
-        (db, key): (DbIndex, &[u8]),
-        kept: Option<(Record<Object>, Vec<u8>)>,
+        db: DbIndex,
+        key: &[u8],
+        kept: Option<Kept>,
     ) -> Result<(), Error> {
         let (shared, worker) = (self.shared, self.index);
         let keyspace = &shared.keyspace;
@@ -105,7 +104,7 @@ impl Worker {
         }
         let Core { env, tally, .. } = &mut self.core;
         let (call, record): (ArgsBuf, _) = match kept {
-            Some((record, dump)) => {
+            Some(Kept { record, dump }) => {
                 ([b"RESTORE", key, b"0", &dump, b"REPLACE"].into_iter().collect(), Some(record))
             }
             None => ([&b"DEL"[..], key].into_iter().collect(), None),
@@ -113,10 +112,12 @@ impl Worker {
         let args = call.as_args();
         let at = KeyAt::new(args, 1, db);
         let logs = env.logs;
-        let written = execute_on_key(keyspace, &pass, (args, &at, false), (env, tally), |view| {
-            if let Some((node, Route::Moving { is_import, .. })) = route {
-                let counts = if view.exists(0) { (1, 0) } else { (0, 1) };
-                routing::judge_moving(shared, node, (slot, is_import), counts, is_tls)?;
+        let call = KeyCall { args, key: &at, is_read_only: false };
+        let written = execute_on_key(keyspace, &pass, call, env, tally, |view| {
+            if let Some((node, Route::Moving(moving))) = route {
+                let present = usize::from(view.exists(0));
+                let found = Found { present, missing: 1 - present };
+                routing::judge_moving(shared, node, moving, found, is_tls)?;
             }
             let was_there = view.delete(0);
             let is_kept = record.is_some();

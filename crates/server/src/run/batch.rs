@@ -8,7 +8,7 @@
 use kvasir_keyspace::database::{DbIndex, Keyspace};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_memcached::request::{Call, Limits as ItemLimits};
-use kvasir_reactor::clock::{Ticks, ticks};
+use kvasir_reactor::clock::ticks;
 use kvasir_reactor::{Buffer, ConnectionId, Reactor};
 use kvasir_resp::args::Args;
 use kvasir_resp::request::{Limits, Parsed, ProtocolError, Span};
@@ -17,6 +17,7 @@ use kvasir_table::{Entry, NotFound, Table};
 
 use crate::calls::planning::plan_keys;
 use crate::net::input::Input;
+use crate::state::connection::trace::Parsing;
 use crate::state::connection::{Connection, Dialect, REQUESTS_PER_CONNECTION};
 use crate::state::shared::Shared;
 
@@ -44,8 +45,16 @@ pub struct Batch {
     /// Calls of clients of memcached.
     pub items: Vec<Call>,
     /// When requests of clients that are traced were parsed, in the order of their numbers.
-    parsed: Vec<(u32, Ticks, Ticks)>,
+    parsed: Vec<(u32, Parsing)>,
     last_name: LastName,
+}
+
+/// What the requests of one connection are parsed with.
+#[derive(Clone, Copy)]
+pub struct Parse<'a> {
+    pub reactor: &'a Reactor,
+    pub shared: &'a Shared,
+    pub limits: &'a Limits,
 }
 
 /// More words of requests than this have no place in memory between turns.
@@ -171,16 +180,16 @@ impl Batch {
         &mut self,
         source: usize,
         connection: &mut Connection,
-        reactor: &Reactor,
-        (limits, item_size_max): (&Limits, usize),
-        shared: &Shared,
+        with: Parse<'_>,
+        item_size_max: usize,
     ) {
+        let Parse { reactor, shared, limits } = with;
         let share = REQUESTS_PER_TURN / self.sources.len();
         let share = share.clamp(REQUESTS_MIN, REQUESTS_PER_CONNECTION);
         let share = share.min(connection.take_turn_max());
         let Dialect::Resp(parser) = &mut connection.wire.parser else {
             let limits = ItemLimits { is_authenticated: limits.authenticated, item_size_max };
-            return self.parse_items(source, connection, reactor, (shared, &limits), share);
+            return self.parse_items(source, connection, with, &limits, share);
         };
         let Source { data, consumed, has_more, .. } = &mut self.sources[source];
         let bytes = data.bytes(reactor);
@@ -214,7 +223,7 @@ impl Batch {
             let first_key = self.keys.len();
             let known = resolve(&mut self.last_name, &shared.table, args);
             let (what, planned_for) =
-                plan(known, (args, connection.db), &shared.keyspace, &mut self.keys);
+                plan(known, args, connection.db, &shared.keyspace, &mut self.keys);
             self.requests.push(Request {
                 source: source as u32,
                 what,
@@ -226,16 +235,17 @@ impl Batch {
                 planned_for,
             });
             if let Some(began) = began {
-                self.parsed.push((self.requests.len() as u32 - 1, began, ticks()));
+                let parsing = Parsing { began, ended: ticks() };
+                self.parsed.push((self.requests.len() as u32 - 1, parsing));
             }
         }
         *has_more = *consumed < bytes.len();
     }
 
     /// When a request was parsed, if its client is traced.
-    pub fn parsed(&self, request: usize) -> Option<(Ticks, Ticks)> {
-        let found = self.parsed.binary_search_by_key(&request, |(index, ..)| *index as usize);
-        found.ok().map(|at| (self.parsed[at].1, self.parsed[at].2))
+    pub fn parsed(&self, request: usize) -> Option<Parsing> {
+        let found = self.parsed.binary_search_by_key(&request, |(index, _)| *index as usize);
+        found.ok().map(|at| self.parsed[at].1)
     }
 
     /// Inline: what is returned through memory and passed on at once would be waited for.
@@ -361,7 +371,8 @@ impl Request {
 #[inline]
 fn plan(
     known: Result<&Entry, NotFound>,
-    (args, db): (Args<'_>, DbIndex),
+    args: Args<'_>,
+    db: DbIndex,
     keyspace: &Keyspace,
     keys: &mut Vec<KeyAt>,
 ) -> (What, Option<DbIndex>) {

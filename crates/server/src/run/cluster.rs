@@ -16,7 +16,7 @@ use kvasir_structures::gate::ExclusivePass;
 
 use crate::calls::routing::{self, Wish};
 use crate::calls::{blocking, notifications};
-use crate::clients::pause::{Purpose, Scope};
+use crate::clients::pause::{Paused, Purpose, Scope};
 use crate::clients::tracker::NOBODY;
 use crate::cluster::Node;
 use crate::run::handover;
@@ -24,6 +24,7 @@ use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::state::waits::{Awaited, Made};
 use crate::store::replication::role;
 use crate::store::replication::upstream::Primary;
 use crate::workers::Message;
@@ -73,7 +74,8 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
             Action::Hide => has_to_hide = true,
             Action::PauseWrites { until_ms } => {
                 has_paused = true;
-                shared.pause.begin(Purpose::Failover, (Scope::Writes, until_ms), now_ms);
+                let paused = Paused { scope: Scope::Writes, until_ms };
+                shared.pause.begin(Purpose::Failover, paused, now_ms);
                 shared.send_all(|| Message::Look);
             }
             Action::Unpause => {
@@ -188,10 +190,10 @@ impl Worker {
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_deref() else { continue };
             let Some(waits) = connection.waiting.waits.as_deref() else { continue };
-            let crate::state::waits::Awaited::Key(waiter) = &waits.awaited else { continue };
-            let Some((entry, _)) = waits.made else { continue };
+            let Awaited::Key(waiter) = &waits.awaited else { continue };
+            let Some(Made { entry, .. }) = waits.made else { continue };
             let args = waiter.args();
-            let wish = Wish::of(shared, connection, (entry, args));
+            let wish = Wish::of(shared, connection, entry, args);
             let Some(slot) = routing::slots_of(entry, args).first().copied() else { continue };
             // Who waits in a slot that comes here was sent here.
             let comes = matches!(node.look().place(slot), Standing::Importing(_));

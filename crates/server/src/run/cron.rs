@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::database::{DbIndex, Place};
 use kvasir_keyspace::expire::expire_slot;
 use kvasir_reactor::clock;
 use kvasir_structures::huge_pages;
@@ -31,13 +31,16 @@ const EXPIRE_BATCH: usize = 16;
 /// How long it waits where CLIENT PAUSE keeps it from deleting.
 const PAUSED_MS: u64 = 100;
 
+/// Where each round of deleting begins.
+const START: Place = Place { db: DbIndex(0), slot: 0 };
+
 pub struct Cron {
     worker: usize,
     next_expiry_run_ms: u64,
     next_second_ms: u64,
     next_defrag: defrag::Next,
     /// Where deleting goes on.
-    cursor: (u16, u16),
+    cursor: Place,
     /// Whether the round under way has seen a key that will expire.
     round_saw_expiry: bool,
     /// Keys that it has deleted.
@@ -51,7 +54,7 @@ impl Cron {
             next_expiry_run_ms: 0,
             next_second_ms: 0,
             next_defrag: defrag::Next::default(),
-            cursor: (0, 0),
+            cursor: START,
             round_saw_expiry: true,
             round_expired: 0,
         }
@@ -152,15 +155,15 @@ impl Cron {
         pass: &kvasir_structures::gate::Pass<'_>,
         start_ns: u64,
     ) -> bool {
-        let (db, first) = self.cursor;
-        let database = shared.keyspace.database(DbIndex(db), pass);
+        let Place { db, slot: first } = self.cursor;
+        let database = shared.keyspace.database(db, pass);
         let all = SLOTS as u16;
         let last = if database.was_used() { (first + 256).min(all) } else { all };
         for slot in first..last {
             if !database.was_used() {
                 break;
             }
-            let place = (DbIndex(db), slot);
+            let place = Place { db, slot };
             let (keyspace, env) = (&shared.keyspace, &core.env);
             let tally = &mut core.tally;
             let before = tally.expired;
@@ -168,24 +171,24 @@ impl Cron {
                 if since(start_ns) >= EXPIRE_STAY {
                     self.round_saw_expiry = true;
                     self.round_expired += tally.expired - before;
-                    self.cursor.1 = slot;
+                    self.cursor.slot = slot;
                     return false;
                 }
             }
             self.round_expired += tally.expired - before;
             self.round_saw_expiry |= database.slot(slot).next_expiry_ms().is_some();
         }
-        self.cursor.1 = last;
+        self.cursor.slot = last;
         last == all && self.next_database(shared)
     }
 
     /// Behind the last database a round ends; if it saw no expiry, the clock stops, unless one was
     /// set meanwhile: the flag was cleared before the round began. Says whether it ended.
     fn next_database(&mut self, shared: &Shared) -> bool {
-        self.cursor = (self.cursor.0 + 1, 0);
-        let is_last = self.cursor.0 == shared.keyspace.database_count();
+        self.cursor = Place { db: DbIndex(self.cursor.db.0 + 1), slot: 0 };
+        let is_last = self.cursor.db.0 == shared.keyspace.database_count();
         if is_last {
-            self.cursor = (0, 0);
+            self.cursor = START;
             shared.has_expiries.store(self.round_saw_expiry, Relaxed);
             self.round_saw_expiry = false;
             let expired = std::mem::take(&mut self.round_expired);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_config::Config;
 use kvasir_reactor::signal::{self, Signal};
 
-use crate::clients::pause::{Purpose, Scope, UNTIL_TOLD_MS};
+use crate::clients::pause::{Paused, Purpose, Scope, UNTIL_TOLD_MS};
 use crate::log::{notice, warning};
 use crate::run::worker::Worker;
 use crate::state::ending::Plan;
@@ -25,10 +25,11 @@ pub fn has_to_wait(shared: &Shared, config: &Config) -> bool {
 }
 
 /// Waits from here on, with the gate closed: nobody is in the middle of a write.
-pub fn begin(shared: &Shared, (words, by): (Vec<String>, String), now_ms: u64) {
+pub fn begin(shared: &Shared, words: Vec<String>, by: String, now_ms: u64) {
     notice!("waiting for replicas before shutting down by={by}");
     let deadline_ms = now_ms + shared.config().replication.shutdown_timeout * 1000;
-    shared.pause.begin(Purpose::End, (Scope::Writes, now_ms + UNTIL_TOLD_MS), now_ms);
+    let paused = Paused { scope: Scope::Writes, until_ms: now_ms + UNTIL_TOLD_MS };
+    shared.pause.begin(Purpose::End, paused, now_ms);
     shared.ending.set(Some(Plan { words, by, deadline_ms }));
     shared.send(0, Message::Look);
 }
@@ -79,7 +80,7 @@ impl Worker {
             if !words.iter().any(|word| word.eq_ignore_ascii_case("now")) {
                 signal::forget_shutdown();
                 let by = format!("signal signal={}", signal.name());
-                return begin(shared, (words, by), self.core.env.now_ms);
+                return begin(shared, words, by, self.core.env.now_ms);
             }
         }
         stop_on_signal(shared);

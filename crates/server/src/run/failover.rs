@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
 
-use crate::clients::pause::{Purpose, Scope, UNTIL_TOLD_MS};
+use crate::clients::pause::{Paused, Purpose, Scope, UNTIL_TOLD_MS};
 use crate::log::{notice, warning};
 use crate::replicas::{Replica, Stage as LinkStage};
 use crate::run::worker::Worker;
@@ -21,8 +21,8 @@ pub fn begin(shared: &Shared, plan: Plan, now_ms: u64) {
         Some(target) => notice!("FAILOVER requested to {target}."),
         None => notice!("FAILOVER requested."),
     }
-    let pause = (Scope::Writes, now_ms + UNTIL_TOLD_MS);
-    shared.pause.begin(Purpose::Failover, pause, now_ms);
+    let paused = Paused { scope: Scope::Writes, until_ms: now_ms + UNTIL_TOLD_MS };
+    shared.pause.begin(Purpose::Failover, paused, now_ms);
     shared.replication.failover.set(Some(plan));
     shared.send(0, Message::Look);
 }

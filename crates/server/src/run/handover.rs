@@ -41,7 +41,8 @@ pub fn hold(
     shared: &'static Shared,
     node: &Node,
     alone: &ExclusivePass<'_>,
-    (slots, are_held): (&SlotSet, bool),
+    slots: &SlotSet,
+    are_held: bool,
 ) {
     node.handovers.hold(slots, are_held);
     let (cluster, held) = (node.look(), node.handovers.held());
@@ -57,7 +58,7 @@ pub fn hold(
 }
 
 /// Tells replicas that slots were taken; what they hear before that is all the keys.
-pub fn tell_taken(shared: &Shared, alone: &ExclusivePass<'_>, (slots, epoch): (&SlotSet, u64)) {
+pub fn tell_taken(shared: &Shared, alone: &ExclusivePass<'_>, slots: &SlotSet, epoch: u64) {
     if shared.keyspace.log.is_open() {
         let text = format!("{} {epoch} {}", marks::TAKEN, slots.words(","));
         shared.keyspace.log.append(alone, &encode_request(&["ECHO", &text]));

@@ -1,6 +1,8 @@
 //! A worker tells of the keys that it has changed, and gives its connections what they are told, at
 //! the end of a turn.
 
+use kvasir_pubsub::post::Origin;
+
 use crate::calls::fence;
 use crate::run::worker::Worker;
 
@@ -12,8 +14,8 @@ impl Worker {
         let (shared, index) = (self.shared, self.index);
         if !self.core.tracking.changed.is_empty() {
             let changed = std::mem::take(&mut self.core.tracking.changed);
-            let place = (index, fence::of_news(&self.core));
-            shared.tracking.broadcast(&shared.clients, place, &changed);
+            let origin = Origin { worker: index, fence: fence::of_news(&self.core) };
+            shared.tracking.broadcast(&shared.clients, origin, &changed);
         }
         let local = &mut self.core.tracking;
         local.take_mail(&shared.tracking, index);

@@ -7,13 +7,14 @@
 use kvasir_keyspace::command::{Run, World};
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::execute::{execute_on_key, execute_world};
+use kvasir_keyspace::execute::{KeyCall, execute_on_key, execute_world};
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
 use kvasir_memcached::expiry::Expiry;
 use kvasir_memcached::item::{Count, Cx, say};
 use kvasir_memcached::request::{Call, Limits, Parsed, Where};
 use kvasir_memcached::{change, fetch, meta_call, store};
+use kvasir_pubsub::post::Origin;
 use kvasir_reactor::Reactor;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Reply;
@@ -22,8 +23,9 @@ use kvasir_table::{Entry, Handler};
 use crate::calls::admit::{Moment, Scene, admit_later};
 use crate::calls::blocking::settle;
 use crate::calls::fence;
+use crate::calls::invocation::Invocation;
 use crate::calls::login::log_in;
-use crate::run::batch::{Batch, Lookahead, Request, What};
+use crate::run::batch::{Batch, Lookahead, Parse, Request, What};
 use crate::run::item_stats;
 use crate::run::runner::Runner;
 use crate::run::worker::Worker;
@@ -31,11 +33,26 @@ use crate::state::connection::{Connection, Dialect};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::Store;
-use crate::tracking::Origin;
 use crate::workers::Message;
 
 /// Where clients of memcached work.
 const DB: DbIndex = DbIndex(0);
+
+/// A request of such a client, and what it asks for.
+#[derive(Clone, Copy)]
+pub struct Item<'b> {
+    pub batch: &'b Batch,
+    pub request: &'b Request,
+    pub asks: Call,
+}
+
+/// A call that was parsed: where its words are, and its bytes on the wire.
+struct Found {
+    call: Call,
+    args: Where,
+    first_span: usize,
+    len: usize,
+}
 
 impl Batch {
     /// As `parse`, of a client of memcached.
@@ -43,10 +60,11 @@ impl Batch {
         &mut self,
         source: usize,
         connection: &mut Connection,
-        reactor: &Reactor,
-        (shared, limits): (&Shared, &Limits),
+        with: Parse<'_>,
+        limits: &Limits,
         most: usize,
     ) {
+        let reactor = with.reactor;
         // Whoever logs in is read anew behind that.
         let most = if limits.is_authenticated { most } else { 1 };
         let Dialect::Memcached(parser) = &mut connection.wire.parser else {
@@ -58,44 +76,39 @@ impl Batch {
             let base = sources[source].consumed;
             let first = spans.len();
             let parsed = parser.parse(&bytes[base..], spans, scratch, limits);
-            let (length, call, args) = match parsed {
+            let found = match parsed {
                 Parsed::Incomplete => return,
                 Parsed::Nothing { consumed } => {
                     self.sources[source].consumed += consumed;
                     continue;
                 }
-                Parsed::Call { consumed, call, args } => (consumed, call, args),
+                Parsed::Call { consumed: len, call, args } => {
+                    Found { call, args, first_span: first, len }
+                }
             };
-            self.sources[source].consumed += length;
-            if args == Where::Input {
+            if found.args == Where::Input {
                 spans[first..].iter_mut().for_each(|span| span.start += base as u32);
             }
-            self.add_item(source, reactor, shared, (call, args), first, length);
+            self.sources[source].consumed += found.len;
+            self.add_item(source, with, found);
         }
         let Batch { sources, .. } = self;
         sources[source].has_more =
             sources[source].consumed < sources[source].data.bytes(reactor).len();
     }
 
-    fn add_item(
-        &mut self,
-        source: usize,
-        reactor: &Reactor,
-        shared: &Shared,
-        (call, place): (Call, Where),
-        first: usize,
-        len: usize,
-    ) {
-        let spans = (first as u32, self.spans.len() as u32);
+    fn add_item(&mut self, source: usize, with: Parse<'_>, found: Found) {
+        let Found { call, args: place, first_span, len } = found;
+        let spans = (first_span as u32, self.spans.len() as u32);
         let first_key = self.keys.len();
         let bytes = match place {
             Where::Scratch => &self.scratch[..],
-            Where::Input => self.sources[source].data.bytes(reactor),
+            Where::Input => self.sources[source].data.bytes(with.reactor),
         };
-        let args = Args::new(bytes, &self.spans[first..]);
+        let args = Args::new(bytes, &self.spans[first_span..]);
         let args = args.first(call.argument_count(args.len()));
         self.keys.extend((1..key_end(call, args)).map(|arg| KeyAt::new(args, arg, DB)));
-        let what = match shared.memcached.command_of(call, args.len()) {
+        let what = match with.shared.memcached.command_of(call, args.len()) {
             Some(command) => What::Item { call: self.items.len() as u32, command },
             None => What::Answered(self.items.len() as u32),
         };
@@ -170,12 +183,12 @@ impl Runner<'_> {
     pub fn run_item(
         &mut self,
         connection: &mut Connection,
-        batch: &Batch,
-        (request, call): (&Request, Call),
-        (entry, args): (&Entry, Args<'_>),
+        item: Item<'_>,
+        call: Invocation<'_>,
         ahead: &mut Lookahead,
     ) -> Result<(), Error> {
-        match call {
+        let args = call.args;
+        match item.asks {
             Call::FlushAll { delay, is_quiet } => self.flush_all(connection, delay, is_quiet),
             Call::Stats => {
                 item_stats::write(self.shared, self.core, self.pass.as_ref(), connection, args);
@@ -185,19 +198,19 @@ impl Runner<'_> {
                 self.log_in(connection, args);
                 Ok(())
             }
-            _ => self.run_keys(connection, batch, (request, call), (entry, args), ahead),
+            _ => self.run_keys(connection, item, call, ahead),
         }
     }
 
     fn run_keys(
         &mut self,
         connection: &mut Connection,
-        batch: &Batch,
-        (request, call): (&Request, Call),
-        (entry, args): (&Entry, Args<'_>),
+        item: Item<'_>,
+        call: Invocation<'_>,
         ahead: &mut Lookahead,
     ) -> Result<(), Error> {
-        let words = batch.flag_words(request, call, self.reactor);
+        let (Item { batch, request, asks }, Invocation { entry, args, .. }) = (item, call);
+        let words = batch.flag_words(request, asks, self.reactor);
         let is_read_only = entry.spec.flags.contains(Flags::READONLY);
         let keys = batch.keys(request, DB).unwrap_or_default();
         if keys.len() > 1 && !connection.access.is_free(&self.shared.acl) {
@@ -215,12 +228,12 @@ impl Runner<'_> {
             }
             let Core { env, tally, .. } = &mut *self.core;
             let reply = &mut connection.reply;
-            let target = (args, key, is_read_only);
-            execute_on_key(&self.shared.keyspace, pass, target, (env, tally), |view| {
-                run(&mut Cx { view, reply, count: &count, item_size_max }, call, args, words);
+            let target = KeyCall { args, key, is_read_only };
+            execute_on_key(&self.shared.keyspace, pass, target, env, tally, |view| {
+                run(&mut Cx { view, reply, count: &count, item_size_max }, asks, args, words);
             })?;
         }
-        if matches!(call, Call::Get { .. } | Call::GetAndTouch { .. }) {
+        if matches!(asks, Call::Get { .. } | Call::GetAndTouch { .. }) {
             connection.reply.raw(b"END\r\n");
         }
         settle(self.shared, self.worker, self.core, pass, connection);
@@ -252,7 +265,7 @@ impl Runner<'_> {
             return say(&mut connection.reply, text, false);
         };
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
-        let is_right = log_in(scene, connection, &args[0], (name, password)).is_ok();
+        let is_right = log_in(scene, connection, &args[0], name, password).is_ok();
         if !is_right {
             stats[Count::LoginErrors as usize].add(1);
         }
@@ -300,9 +313,9 @@ fn run(cx: &mut Cx<'_, '_, '_>, call: Call, args: Args<'_>, words: Args<'_>) {
         Call::Touch { exptime, is_quiet } => change::touch(cx, exptime, is_quiet),
         Call::Delete { is_quiet } => change::delete(cx, is_quiet),
         Call::MetaGet(flags) => meta_call::get(cx, &flags, words),
-        Call::MetaSet(flags, mode) => meta_call::set(cx, &args[2], (&flags, mode), words),
+        Call::MetaSet(flags, mode) => meta_call::set(cx, &args[2], &flags, mode, words),
         Call::MetaDelete(flags) => meta_call::delete(cx, &flags, words),
-        Call::MetaArithmetic(flags, up) => meta_call::arithmetic(cx, (&flags, up), words),
+        Call::MetaArithmetic(flags, up) => meta_call::arithmetic(cx, &flags, up, words),
         Call::MetaDebug => meta_call::debug(cx, !words.is_empty()),
         Call::Say(_)
         | Call::SayAndClose(_)

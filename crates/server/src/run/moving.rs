@@ -6,7 +6,7 @@ use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_table::Entry;
 
 use crate::calls::planning::plan_slots;
-use crate::calls::routing::{self, Route, TRY_AGAIN, Wish};
+use crate::calls::routing::{self, Found, Route, TRY_AGAIN, Wish};
 use crate::run::session::Session;
 use crate::scripts::writes::may_call_write;
 
@@ -26,7 +26,7 @@ fn hold_and_call(session: &mut Session) -> Result<(), Error> {
         true => session.hold_keys(&keys)?,
         false => session.hold_world()?,
     }
-    let wish = Wish::of(shared, &session.connection, (entry, args));
+    let wish = Wish::of(shared, &session.connection, entry, args);
     session.check_routes(wish, [(entry, args)].into_iter())?;
     session.call_own(entry, args)
 }
@@ -56,7 +56,7 @@ impl Session {
             }
         }
         let Some(slot) = routing::one_slot(slots.into_iter())? else { return Ok(()) };
-        let Route::Moving { is_import, .. } = routing::route_slot(shared, node, slot, wish)? else {
+        let Route::Moving(moving) = routing::route_slot(shared, node, slot, wish)? else {
             return Ok(());
         };
         if node.in_flight.has_any(&written) {
@@ -65,7 +65,7 @@ impl Session {
         keys.sort();
         keys.dedup();
         let present = keys.iter().filter(|key| self.has_key(DbIndex(0), key)).count();
-        let counts = (present, keys.len() - present);
-        routing::judge_moving(shared, node, (slot, is_import), counts, wish.is_tls)
+        let found = Found { present, missing: keys.len() - present };
+        routing::judge_moving(shared, node, moving, found, wish.is_tls)
     }
 }

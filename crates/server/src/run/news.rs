@@ -1,9 +1,10 @@
 //! A worker tells those whom it concerns what the calls of a primary's stream have done.
 
+use kvasir_pubsub::post::Origin;
+
 use crate::calls::{fence, notifications};
 use crate::clients::tracker::NOBODY;
 use crate::run::worker::Worker;
-use crate::tracking::Origin;
 use crate::workers::news::{Item, News};
 
 impl Worker {
@@ -16,15 +17,13 @@ impl Worker {
                 continue;
             }
             notifications::tell(shared, index, core, NOBODY);
-            let fence = fence::of_news(core);
+            let origin = Origin { worker: index, fence: fence::of_news(core) };
             match item {
                 Item::Event(_) => {}
                 Item::Message(kind, channel, message) => {
-                    shared.pubsub.publish((index, fence), kind, &channel, &message);
+                    shared.pubsub.publish(origin, kind, &channel, &message);
                 }
-                Item::Flushed => {
-                    shared.tracking.flush(&shared.clients, Origin { worker: index, fence })
-                }
+                Item::Flushed => shared.tracking.flush(&shared.clients, origin),
             }
         }
         notifications::tell(shared, index, core, NOBODY);

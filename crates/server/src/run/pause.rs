@@ -60,7 +60,7 @@ impl Worker {
         if self.core.next_look_ms.is_some() {
             return self.core.next_look_ms;
         }
-        let current = self.shared.pause.current(now_ms).map(|(_, until_ms)| until_ms);
+        let current = self.shared.pause.current(now_ms).map(|paused| paused.until_ms);
         let is_behind = is_behind(self.shared, &self.core.config);
         current.or(is_behind.then_some(now_ms + DISK_LOOK_MS))
     }

@@ -20,10 +20,11 @@ impl Runner<'_> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        (index, ahead): (usize, &mut Lookahead),
+        index: usize,
+        ahead: &mut Lookahead,
     ) -> Option<(&'static Entry, SessionRun)> {
         let mark = connection.reply.mark();
-        let session = self.answer_call(connection, batch, (index, ahead));
+        let session = self.answer_call(connection, batch, index, ahead);
         if session.is_none() && connection.reply.len_since(mark) > 0 {
             let bytes = connection.reply.bytes();
             let reply = &bytes[bytes.len() - connection.reply.len_since(mark).min(bytes.len())..];

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
-use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
 use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
@@ -18,6 +17,7 @@ use crate::calls::admit::Scene;
 use crate::calls::blocking::{send_served, settle};
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
+use crate::calls::invocation::Invocation;
 use crate::calls::planning::plan_keys;
 use crate::calls::routing::{Route, TRY_AGAIN};
 use crate::calls::subscriber::Subscriber;
@@ -27,7 +27,7 @@ use crate::calls::{
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::run::batch::{Batch, Lookahead, Request, What};
-use crate::run::items;
+use crate::run::items::{self, Item};
 use crate::run::moving::run_moving;
 use crate::run::own_keys;
 use crate::run::pause;
@@ -38,6 +38,7 @@ use crate::run::worker::Worker;
 use crate::state::connection::{Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::state::waits::Made;
 use crate::stats::CommandStats;
 use crate::stats::errors::Author;
 use crate::stats::timing::Timing;
@@ -219,7 +220,7 @@ impl<'w> Runner<'w> {
             self.catch_up(&mut connection);
             let is_muted = connection.mute();
             let mark = connection.reply.mark();
-            let session = self.answer(&mut connection, batch, (index, &mut position.ahead));
+            let session = self.answer(&mut connection, batch, index, &mut position.ahead);
             send_served(self.shared, self.core);
             if let Some((entry, run)) = session {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });
@@ -243,7 +244,8 @@ impl<'w> Runner<'w> {
                 connection.stop_beyond_limit(&self.core.config);
             }
             if let Some(waits) = connection.waiting.waits.as_deref_mut() {
-                waits.made = self.entry_of(request).map(|entry| (entry, request.len));
+                let len = request.len;
+                waits.made = self.entry_of(request).map(|entry| Made { entry, len });
                 connection.wire.stopped_at = Some(request.end);
             }
         }
@@ -275,7 +277,8 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        (index, ahead): (usize, &mut Lookahead),
+        index: usize,
+        ahead: &mut Lookahead,
     ) -> Option<(&'static Entry, SessionRun)> {
         let request = &batch.requests[index];
         let args = batch.args(request, self.reactor);
@@ -284,9 +287,9 @@ impl<'w> Runner<'w> {
             return None;
         }
         if connection.is_replicating() {
-            return self.answer_replica(connection, batch, (index, ahead));
+            return self.answer_replica(connection, batch, index, ahead);
         }
-        self.answer_call(connection, batch, (index, ahead))
+        self.answer_call(connection, batch, index, ahead)
     }
 
     #[inline]
@@ -294,12 +297,13 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        (index, ahead): (usize, &mut Lookahead),
+        index: usize,
+        ahead: &mut Lookahead,
     ) -> Option<(&'static Entry, SessionRun)> {
         let request = &batch.requests[index];
         match request.what {
             What::Call(command) | What::Item { command, .. } => {
-                return self.run_call(connection, batch, (index, ahead), command as usize);
+                return self.run_call(connection, batch, index, ahead, command as usize);
             }
             What::Answered(call) => {
                 let args = batch.args(request, self.reactor);
@@ -316,7 +320,8 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        (index, ahead): (usize, &mut Lookahead),
+        index: usize,
+        ahead: &mut Lookahead,
         command: usize,
     ) -> Option<(&'static Entry, SessionRun)> {
         let (request, entry) = (&batch.requests[index], &self.shared.table.entries()[command]);
@@ -328,7 +333,8 @@ impl<'w> Runner<'w> {
         }
         self.move_log(connection.db, entry);
         let planned = batch.keys(request, connection.db);
-        let admitted = self.admit(connection, (entry, args), planned);
+        let call = Invocation { entry, args, planned };
+        let admitted = self.admit(connection, call);
         if connection.waiting.is_postponed {
             return None;
         }
@@ -361,20 +367,20 @@ impl<'w> Runner<'w> {
         self.timing.begin(command);
         self.last_call = index;
         let mark = connection.reply.mark();
-        let watched = self.watch(connection, batch, index);
-        let result = self.run_one(connection, batch, (request, ahead), (entry, args, planned));
+        let watched = self.watch(connection, batch, index, call);
+        let result = self.run_one(connection, batch, request, ahead, call);
         Client::add(&connection.client.commands, 1);
         connection.wait_for_disk(self.core);
-        self.tell(connection, entry, args, result.is_ok());
+        self.tell(connection, call, result.is_ok());
         if let Err(error) = result {
             connection.reply.truncate(mark);
             stats.failed.add(1);
             self.fail(connection, &error);
         }
         let lengths = [request.len, connection.reply.len_since(mark)];
-        self.account(connection, (entry, args), stats, lengths);
+        self.account(connection, call, stats, lengths);
         if let Some(watched) = watched {
-            self.end_watch(watched, connection, (entry, args), (planned, lengths));
+            self.end_watch(watched, connection, call, lengths);
         }
         None
     }
@@ -384,17 +390,16 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         batch: &Batch,
-        (request, ahead): (&Request, &mut Lookahead),
-        (entry, args, planned): (&'static Entry, Args<'_>, Option<&[KeyAt]>),
+        request: &Request,
+        ahead: &mut Lookahead,
+        call: Invocation<'_>,
     ) -> Result<(), Error> {
-        match (batch.item(request), entry.handler) {
-            (Some(call), _) => {
-                self.run_item(connection, batch, (request, call), (entry, args), ahead)
+        match (batch.item(request), call.entry.handler) {
+            (Some(asks), _) => {
+                self.run_item(connection, Item { batch, request, asks }, call, ahead)
             }
-            (None, Handler::Data(command)) => {
-                self.run_data(connection, entry, command, args, planned)
-            }
-            (None, Handler::Server(of)) => self.run_server(connection, self.run_of(of), args),
+            (None, Handler::Data(command)) => self.run_data(connection, command, call),
+            (None, Handler::Server(of)) => self.run_server(connection, self.run_of(of), call.args),
         }
     }
 
@@ -403,10 +408,11 @@ impl<'w> Runner<'w> {
     fn account(
         &mut self,
         connection: &mut Connection,
-        (entry, args): (&Entry, Args<'_>),
+        call: Invocation<'_>,
         stats: &CommandStats,
         lengths: [usize; 2],
     ) {
+        let Invocation { entry, args, .. } = call;
         let wary = &mut self.core.wary_calls;
         if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
             && let Some(us) = streak.count(stats, &self.core.thresholds, wary)
@@ -435,26 +441,21 @@ impl<'w> Runner<'w> {
 
     /// Tells those whom it concerns what a call has done.
     #[inline]
-    fn tell(&mut self, connection: &Connection, entry: &Entry, args: Args<'_>, is_ok: bool) {
+    fn tell(&mut self, connection: &Connection, call: Invocation<'_>, is_ok: bool) {
         if self.core.env.tracks {
             let Runner { shared, worker, core, .. } = self;
-            call_tracking::tell(shared, *worker, core, (connection, entry, args), is_ok);
+            call_tracking::tell(shared, *worker, core, connection, call, is_ok);
         } else {
             let by = connection.client.id;
             notifications::tell(self.shared, self.worker, self.core, by);
         }
-        monitoring::feed(self.shared, self.worker, connection, entry, args);
+        monitoring::feed(self.shared, self.worker, connection, call.entry, call.args);
     }
 
     #[inline]
-    fn admit(
-        &mut self,
-        connection: &mut Connection,
-        (entry, args): (&Entry, Args<'_>),
-        planned: Option<&[KeyAt]>,
-    ) -> Result<Route, Error> {
+    fn admit(&mut self, connection: &mut Connection, call: Invocation<'_>) -> Result<Route, Error> {
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
-        let checked = admission::check(scene, connection, (entry, args), planned);
+        let checked = admission::check(scene, connection, call);
         let (shared, core) = (self.shared, &mut *self.core);
         let route = match checked {
             Ok(route) => route,
@@ -463,12 +464,12 @@ impl<'w> Runner<'w> {
             }
             Err(error) => return Err(error),
         };
-        if pause::puts_off(shared, core, connection, entry, args) {
+        if pause::puts_off(shared, core, connection, call.entry, call.args) {
             return Ok(route);
         }
         // Without a pass a script is busy, and only what it leaves alone comes so far.
         let Some(pass) = &self.pass else { return Ok(route) };
-        evict::admit(self.shared, self.worker, self.core, pass, (connection, entry))?;
+        evict::admit(self.shared, self.worker, self.core, pass, connection, call.entry)?;
         Ok(route)
     }
 
@@ -510,11 +511,10 @@ impl<'w> Runner<'w> {
     fn run_data(
         &mut self,
         connection: &mut Connection,
-        entry: &Entry,
         command: &'static Command,
-        args: Args<'_>,
-        planned: Option<&[KeyAt]>,
+        call: Invocation<'_>,
     ) -> Result<(), Error> {
+        let Invocation { entry, args, planned } = call;
         one_database::check(self.shared, entry, args)?;
         if let Run::World(run) = command.run {
             return self.run_world(connection, run, args);

@@ -31,6 +31,7 @@ use crate::calls::admit::{Moment, Scene, admit_later};
 use crate::calls::blocking::begin_wait;
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
+use crate::calls::invocation::Invocation;
 use crate::calls::{evict, fence, notifications, one_database, tracing, tracking as call_tracking};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
@@ -104,7 +105,8 @@ impl Locked for Slots {
 
 impl Session {
     pub(super) fn new(
-        (worker, connection): (Box<Worker>, Box<Connection>),
+        worker: Box<Worker>,
+        connection: Box<Connection>,
         calling: Calling,
         request: Option<usize>,
         now: clock::Ticks,
@@ -133,8 +135,8 @@ impl Session {
         entry: &'static Entry,
         args: ArgsBuf,
     ) -> (Box<Worker>, Box<Connection>, Result<(), Error>) {
-        let parts = (worker, connection);
-        let mut session = Session::new(parts, Calling::Queued(args.clone()), None, clock::ticks());
+        let (calling, now) = (Calling::Queued(args.clone()), clock::ticks());
+        let mut session = Session::new(worker, connection, calling, None, now);
         if let Err(error) = session.hold_world() {
             return (session.worker, session.connection, Err(error));
         }
@@ -362,10 +364,9 @@ impl Session {
         let result = self.make(entry, args, Blocking::Never);
         self.now = clock::ticks();
         self.count(entry, args, since);
-        self.end_watch(watch, entry, args, (0, mark));
+        self.end_watch(watch, entry, args, 0, mark);
         if let Some(begun) = begun {
-            let call = (entry, args, self.connection.db);
-            tracing::end(&mut self.connection, begun, call, 0);
+            tracing::end(&mut self.connection, begun, entry, args, 0);
         }
         self.reclaim();
         result
@@ -429,11 +430,12 @@ impl Session {
     }
 
     /// Tells those whom it concerns what a call has done.
-    fn tell(&mut self, entry: &Entry, args: Args<'_>, is_ok: bool) {
+    fn tell(&mut self, entry: &'static Entry, args: Args<'_>, is_ok: bool) {
         let Session { worker, connection, .. } = self;
         let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
         if core.env.tracks {
-            call_tracking::tell(shared, index, core, (connection, entry, args), is_ok);
+            let call = Invocation::new(entry, args);
+            call_tracking::tell(shared, index, core, connection, call, is_ok);
         } else {
             notifications::tell(shared, index, core, connection.client.id);
         }
@@ -542,7 +544,7 @@ impl Session {
         session.now = clock::ticks();
         session.count(entry, session.args(), since);
         session.note_large(entry, session.args(), 0, mark);
-        session.end_watch(watch, entry, session.args(), (0, began));
+        session.end_watch(watch, entry, session.args(), 0, began);
         session.calling = outer;
         (session, result)
     }

@@ -9,6 +9,7 @@ use crate::run::session::{Calling, Session, SessionRun};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::connection::trace::Begun;
+use crate::state::waits::Made;
 
 /// A call that a batch came upon and that needs a session.
 pub struct Start {
@@ -30,8 +31,7 @@ impl Start {
         let is_traced = self.connection.trace.is_some();
         let begun = is_traced.then(|| Begun::now(worker.batch.parsed(self.request), 0));
         let calling = Calling::Request(self.request);
-        let mut session =
-            Session::new((worker, self.connection), calling, Some(self.request), since);
+        let mut session = Session::new(worker, self.connection, calling, Some(self.request), since);
         let goes_first = monitoring::runs_script(self.entry);
         if goes_first {
             session.feed_monitors(self.entry, session.args(), false);
@@ -48,7 +48,7 @@ impl Start {
         session.count(self.entry, session.args(), since);
         let request = session.worker.batch.requests[self.request].len;
         session.note_large(self.entry, session.args(), request, self.mark);
-        session.end_watch(watch, self.entry, session.args(), (request, self.mark));
+        session.end_watch(watch, self.entry, session.args(), request, self.mark);
         if let Some(begun) = begun {
             session.trace(begun, self.entry);
         }
@@ -61,7 +61,7 @@ impl Start {
         if let Some(waits) = connection.waiting.waits.as_deref_mut()
             && waits.is_for_key()
         {
-            waits.made = Some((self.entry, request));
+            waits.made = Some(Made { entry: self.entry, len: request });
             let end = worker.batch.requests[self.request].end;
             connection.wire.stopped_at = Some(end);
         }

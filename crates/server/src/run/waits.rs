@@ -13,7 +13,7 @@ use crate::calls::notifications;
 use crate::clients::command_log::Noted;
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
-use crate::state::waits::Awaited;
+use crate::state::waits::{Awaited, Made};
 use crate::stats::errors::Author;
 use crate::workers::{End, Served};
 
@@ -78,7 +78,7 @@ impl Worker {
         let Some(text) = reply.bytes().strip_prefix(b"-") else { return };
         self.shared.count_error(self.index, text, Author::Server);
         let waits = self.connections[index].as_deref().and_then(|at| at.waiting.waits.as_deref());
-        if let Some((entry, _)) = waits.and_then(|waits| waits.made) {
+        if let Some(Made { entry, .. }) = waits.and_then(|waits| waits.made) {
             self.shared.workers[self.index].stats.by_command[entry.index].failed.add(1);
         }
     }
@@ -87,12 +87,11 @@ impl Worker {
     fn note_answer(&self, index: usize, served: &Served) {
         let connection = self.connections[index].as_deref().expect("the caller looked");
         let Some(waits) = connection.waiting.waits.as_deref() else { return };
-        let (Awaited::Key(waiter), Some((entry, request_len))) = (&waits.awaited, waits.made)
-        else {
+        let (Awaited::Key(waiter), Some(Made { entry, len })) = (&waits.awaited, waits.made) else {
             return;
         };
         let (shared, core, us) = (self.shared, &self.core, waits.us + served.us);
-        let lengths = [request_len, if waits.is_muted { 0 } else { served.reply.len() }];
+        let lengths = [len, if waits.is_muted { 0 } else { served.reply.len() }];
         let noted = Noted { entry, args: waiter.args(), client: &connection.client };
         if us >= core.thresholds.notable_us() {
             note_slow(shared, core, &noted, us);

@@ -1,11 +1,12 @@
 //! Calls that somebody watches: those whose keys are counted, those that are traced.
 
-use kvasir_keyspace::plan::KeyAt;
 use kvasir_reactor::clock::{Ticks, ticks};
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Mark;
 use kvasir_table::Entry;
 
+use crate::calls::admit::Scene;
+use crate::calls::invocation::Invocation;
 use crate::calls::{hot_keys, tracing};
 use crate::run::batch::Batch;
 use crate::run::runner::Runner;
@@ -29,23 +30,18 @@ impl Runner<'_> {
         connection: &Connection,
         batch: &Batch,
         index: usize,
+        call: Invocation<'_>,
     ) -> Option<Watched> {
         if !self.shared.hot_keys.is_on() && !self.traces {
             return None;
         }
-        let traced = self.begin_traced(connection, batch, index);
+        let is_traced = self.traces && connection.trace.is_some();
+        let traced = is_traced.then(|| {
+            let keyspace = &self.shared.keyspace;
+            tracing::begin(keyspace, self.pass.as_ref(), call, batch.parsed(index), self.came)
+        });
         let hot = hot_keys::begin(self.shared, self.core);
         (hot.is_some() || traced.is_some()).then_some(Watched { hot, traced })
-    }
-
-    fn begin_traced(&self, connection: &Connection, batch: &Batch, index: usize) -> Option<Begun> {
-        if !self.traces || connection.trace.is_none() {
-            return None;
-        }
-        let request = &batch.requests[index];
-        let call = (self.entry_of(request)?, batch.keys(request, connection.db));
-        let place = (&self.shared.keyspace, self.pass.as_ref());
-        Some(tracing::begin(place, call, (batch.parsed(index), self.came)))
     }
 
     /// After it; its request and its reply have so many bytes.
@@ -54,16 +50,15 @@ impl Runner<'_> {
         &self,
         watched: Watched,
         connection: &mut Connection,
-        (entry, args): (&'static Entry, Args<'_>),
-        (planned, lengths): (Option<&[KeyAt]>, [usize; 2]),
+        call: Invocation<'_>,
+        lengths: [usize; 2],
     ) {
-        let call = (entry, args, connection.db);
         if let Some(traced) = watched.traced {
-            tracing::end(connection, traced, call, 0);
+            tracing::end(connection, traced, call.entry, call.args, 0);
         }
         if let Some(watch) = watched.hot {
-            let by = (self.worker, &*self.core);
-            hot_keys::end(self.shared, by, watch, call, (planned, lengths.iter().sum()));
+            let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
+            hot_keys::end(scene, watch, connection.db, call, lengths.iter().sum());
         }
     }
 }
@@ -80,8 +75,8 @@ impl Session {
 
     /// The call that the session is for has ended, which is traced.
     pub(super) fn trace(&mut self, begun: Begun, entry: &'static Entry) {
-        let (args, db, locks) = (ArgsBuf::from(self.args()), self.connection.db, self.locks);
-        tracing::end(&mut self.connection, begun, (entry, args.as_args(), db), locks);
+        let (args, locks) = (ArgsBuf::from(self.args()), self.locks);
+        tracing::end(&mut self.connection, begun, entry, args.as_args(), locks);
     }
 
     /// Whether the next call is one whose keys are counted: one of a script is a part of it.
@@ -95,15 +90,17 @@ impl Session {
     pub(super) fn end_watch(
         &self,
         watch: Option<Watch>,
-        entry: &Entry,
+        entry: &'static Entry,
         args: Args<'_>,
-        (request, mark): (usize, Mark),
+        request: usize,
+        mark: Mark,
     ) {
         let Some(watch) = watch else { return };
         let Worker { shared, index, core, .. } = &*self.worker;
         let request = if request > 0 { request } else { args.iter().map(<[u8]>::len).sum() };
         let bytes = request + self.connection.reply.len_since(mark);
-        let call = (entry, args, self.connection.db);
-        hot_keys::end(shared, (*index, core), watch, call, (None, bytes));
+        let scene = Scene { shared, worker: *index, core };
+        let call = Invocation::new(entry, args);
+        hot_keys::end(scene, watch, self.connection.db, call, bytes);
     }
 }

@@ -20,7 +20,7 @@ use crate::log::warning;
 use crate::net::input::Input;
 use crate::net::listen::{ListenerKind, Open};
 use crate::net::tls::transport::Handshakes;
-use crate::run::batch::{Batch, Data, Source};
+use crate::run::batch::{Batch, Data, Parse, Source};
 use crate::run::cron::Cron;
 use crate::run::fence::HeldBack;
 use crate::run::own_keys::Walk;
@@ -363,8 +363,8 @@ impl Worker {
             let limits =
                 Limits { authenticated: connection.access.is_authenticated(), ..self.core.limits };
             let item_size_max = self.core.config.memcached.item_size_max as usize;
-            let limits = (&limits, item_size_max);
-            batch.parse(source, connection, &self.reactor, limits, self.shared);
+            let with = Parse { reactor: &self.reactor, shared: self.shared, limits: &limits };
+            batch.parse(source, connection, with, item_size_max);
             if connection.reply.is_empty() && !connection.output.is_sending {
                 connection.reply.give_back(self.spare.pop().unwrap_or_default());
             }

@@ -70,8 +70,15 @@ struct Scripts {
     /// Those that may be forgotten, oldest first.
     evictable: VecDeque<Sha>,
     body_bytes: usize,
-    /// Forgotten since workers were last told to look, and their texts in bytes.
-    unswept: (usize, usize),
+    /// Forgotten since workers were last told to look.
+    unswept: Unswept,
+}
+
+/// Scripts that workers may have yet.
+#[derive(Default)]
+struct Unswept {
+    count: usize,
+    body_bytes: usize,
 }
 
 impl Scripts {
@@ -88,8 +95,8 @@ impl Scripts {
         let script = self.by_sha.remove(&self.evictable.pop_front()?)?;
         script.is_forgotten.store(true, Relaxed);
         self.body_bytes -= script.body.len();
-        self.unswept.0 += 1;
-        self.unswept.1 += script.body.len();
+        self.unswept.count += 1;
+        self.unswept.body_bytes += script.body.len();
         Some(script)
     }
 }
@@ -119,8 +126,9 @@ impl Cache {
             }
             scripts.evictable.push_back(sha);
         }
-        if scripts.unswept.0 >= UNSWEPT_SCRIPTS_MAX || scripts.unswept.1 >= UNSWEPT_BYTES_MAX {
-            scripts.unswept = (0, 0);
+        let Unswept { count, body_bytes } = scripts.unswept;
+        if count >= UNSWEPT_SCRIPTS_MAX || body_bytes >= UNSWEPT_BYTES_MAX {
+            scripts.unswept = Unswept::default();
             self.sweeps.fetch_add(1, Relaxed);
         }
         scripts.body_bytes += script.body.len();

@@ -23,21 +23,27 @@ pub fn may_call_write(
     entry: &Entry,
     args: Args<'_>,
 ) -> bool {
-    let flags = flags_of((scripts, libraries), entry, args);
+    let flags = flags_of(scripts, libraries, entry, args);
     may_write(entry) && !flags.is_some_and(|flags| flags.no_writes)
 }
 
 /// Whether a command writes whatever its arguments, or its code says that it does by not saying
 /// that it doesn't.
-pub fn says_that_it_writes(shared: (&Cache, &Libraries), entry: &Entry, args: Args<'_>) -> bool {
-    let flags = flags_of(shared, entry, args);
+pub fn says_that_it_writes(
+    scripts: &Cache,
+    libraries: &Libraries,
+    entry: &Entry,
+    args: Args<'_>,
+) -> bool {
+    let flags = flags_of(scripts, libraries, entry, args);
     entry.spec.flags.contains(spec::Flags::WRITE)
         || flags.is_some_and(|flags| flags.given && !flags.no_writes)
 }
 
 /// What the code says of itself that a call runs.
 fn flags_of(
-    (scripts, libraries): (&Cache, &Libraries),
+    scripts: &Cache,
+    libraries: &Libraries,
     entry: &Entry,
     args: Args<'_>,
 ) -> Option<Flags> {

@@ -68,6 +68,6 @@ fn export(wish: &ExportRdb) -> Result<Saved, String> {
     let place = Place { target: &wish.to, id, files: 1 };
     let beside =
         Beside { aux: aux(&env, used_bytes(), false), libraries: found.libraries, unix_s: None };
-    let saved = snapshot.run(Entrance::Gate(gate), (&RealDisk, place), &options, |_| beside);
+    let saved = snapshot.run(Entrance::Gate(gate), &RealDisk, place, &options, |_| beside);
     saved.map_err(|error| in_target(&error))
 }

@@ -16,7 +16,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kvasir_acl::{self, Acl};
+use kvasir_acl::start::{Prepared, prepare};
 use kvasir_cluster::slots::{SLOTS, SlotSet};
 use kvasir_config::arguments::{self, Invocation, USAGE};
 use kvasir_config::load::{self, Directive, Loaded};
@@ -29,7 +29,6 @@ use kvasir_reactor::{
 };
 use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
-use kvasir_table::Table;
 
 use crate::cluster::{Node, file};
 use crate::info::crash;
@@ -148,8 +147,7 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let start_dir = std::env::current_dir().unwrap_or_default();
     std::env::set_current_dir(&dir)
         .map_err(|error| format!("can't change to dir={} error={error}", dir.display()))?;
-    let access =
-        kvasir_acl::start::prepare(commands::table(), &loaded).map_err(Refusal::Configuration)?;
+    let prepared = prepare(commands::table(), &loaded).map_err(Refusal::Configuration)?;
     let Loaded { mut config, ignored, users: mut users_of_arguments, .. } = loaded;
     // From the root: CONFIG REWRITE writes it, and the next start may be elsewhere.
     config.dir = std::env::current_dir().unwrap_or(dir);
@@ -176,8 +174,8 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     // Who finds the server by its socket finds the figures too.
     let http_listeners = http::open(&config)?;
     let (listeners, sockets) = listen::open(&config)?;
-    let open = (listeners, sockets, node);
-    let (shared, threads) = start_workers(config, facts, access, tls, open)?;
+    let opened = Opened { listeners, sockets, node };
+    let (shared, threads) = start_workers(config, facts, prepared, tls, opened)?;
     if let (Some(node), Some(bus)) = (&shared.cluster, bus) {
         bus::start(shared, node, bus).map_err(no_thread)?;
     }
@@ -257,14 +255,22 @@ fn limit_clients(config: &mut Config) {
 
 type Running = (&'static Shared, Vec<JoinHandle<std::io::Result<()>>>);
 
+/// What was opened before there are threads.
+struct Opened {
+    listeners: Listeners,
+    sockets: Vec<Open>,
+    node: Option<Node>,
+}
+
 /// Starts the workers; the first one accepts. Returns once each has its reactor.
 fn start_workers(
     config: Config,
     mut facts: Facts,
-    access: (Table, Acl),
+    prepared: Prepared,
     tls: Endpoint,
-    (listeners, sockets, cluster): (Listeners, Vec<Open>, Option<Node>),
+    opened: Opened,
 ) -> Result<Running, Refusal> {
+    let Opened { listeners, sockets, node } = opened;
     let choice = config.memory.huge_pages;
     huge_pages::choose(choice != HugePages::No, choice == HugePages::Auto);
     if choice == HugePages::Auto {
@@ -285,7 +291,7 @@ fn start_workers(
         facts.backend = name;
     }
     signal::watch_shutdown(&wakers).map_err(|error| format!("can't watch signals: {error}"))?;
-    let shared = assemble(config, facts, access, tls, wakers, cluster);
+    let shared = assemble(config, facts, prepared, tls, wakers, node);
     shared.listeners.take_over(listeners);
     crash::install(shared);
     shared.saving.file.begin(&shared.config(), &shared.facts.identity);
@@ -306,7 +312,7 @@ fn start_workers(
 pub fn assemble(
     config: Config,
     facts: Facts,
-    access: (Table, Acl),
+    prepared: Prepared,
     tls: Endpoint,
     wakers: Vec<Waker>,
     cluster: Option<Node>,
@@ -315,9 +321,10 @@ pub fn assemble(
     hash::set_seed(facts.hash_seed);
     let keyspace = Keyspace::new(gate, config.databases);
     keyspace.item_ids.begin(facts.started_ms * 1000);
-    let workers = Workers::new(wakers, access.0.len());
+    let Prepared { table, acl } = prepared;
+    let workers = Workers::new(wakers, table.len());
     let store = Store::new(gate, keyspace, config, facts, workers);
-    Box::leak(Box::new(Shared::new(store, tls, access, cluster)))
+    Box::leak(Box::new(Shared::new(store, tls, table, acl, cluster)))
 }
 
 /// This node of a cluster, if it is one, and where its bus listens.

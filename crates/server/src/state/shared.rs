@@ -79,7 +79,8 @@ impl Shared {
     pub fn new(
         store: Store,
         tls: Endpoint,
-        (table, acl): (Table, Acl),
+        table: Table,
+        acl: Acl,
         cluster: Option<Node>,
     ) -> Shared {
         let workers = store.workers.len();

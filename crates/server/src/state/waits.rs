@@ -16,10 +16,17 @@ pub struct Waits {
     pub awaited: Awaited,
     /// Its answer is dropped: CLIENT REPLY.
     pub is_muted: bool,
-    /// Its command, and its bytes on the wire: the command logs are told when it is answered.
-    pub made: Option<(&'static Entry, usize)>,
+    /// The command logs are told of it when it is answered.
+    pub made: Option<Made>,
     /// How long it took until it waited, if that is worth a note.
     pub us: u64,
+}
+
+/// A call's command, and its bytes on the wire.
+#[derive(Clone, Copy)]
+pub struct Made {
+    pub entry: &'static Entry,
+    pub len: usize,
 }
 
 /// What a call waits for.
@@ -74,11 +81,12 @@ impl Acks {
 
     pub fn of_waitaof(
         offset: u64,
-        (local, replicas): (bool, i64),
+        wants_local: bool,
+        replicas: i64,
         deadline_ms: Option<u64>,
     ) -> Acks {
         let acks = Acks::of_wait(offset, replicas, deadline_ms);
-        Acks { wants_local: local, tells_local: true, ..acks }
+        Acks { wants_local, tells_local: true, ..acks }
     }
 
     pub fn deadline_ms(&self) -> Option<u64> {

@@ -23,7 +23,7 @@ use std::sync::{Arc, RwLock};
 
 use kvasir_config::Config;
 use kvasir_keyspace::spec::{Flags, Group};
-use kvasir_pubsub::post::Post;
+use kvasir_pubsub::post::{Origin, Post};
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::{read, write};
@@ -194,12 +194,7 @@ impl Tracking {
     }
 
     /// Tells those who named prefixes of the keys that a worker has changed in a turn.
-    pub fn broadcast(
-        &self,
-        clients: &Clients,
-        (worker, fence): (usize, u64),
-        changed: &BTreeMap<Vec<u8>, u64>,
-    ) {
+    pub fn broadcast(&self, clients: &Clients, origin: Origin, changed: &BTreeMap<Vec<u8>, u64>) {
         let mut letters = Vec::new();
         for (prefix, trackers) in read(&self.prefixes).iter() {
             let from = changed.range(prefix.to_vec()..);
@@ -225,7 +220,6 @@ impl Tracking {
                 letters.push((Arc::clone(tracker), News::Keys(text)));
             }
         }
-        let origin = Origin { worker, fence };
         for (tracker, news) in letters {
             self.tell(clients, origin, &tracker, news);
         }
@@ -254,14 +248,6 @@ impl Tracking {
             }
         }
     }
-}
-
-/// Where something happened that is told.
-#[derive(Clone, Copy)]
-pub struct Origin {
-    pub worker: usize,
-    /// So far must the log be on disk before it is told.
-    pub fence: u64,
 }
 
 /// Where a call runs.

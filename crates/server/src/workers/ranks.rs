@@ -13,10 +13,16 @@ pub struct Ranks {
     pub claim: Box<dyn FnOnce() -> bool + Send>,
     pub db: DbIndex,
     pub key: Vec<u8>,
-    /// The value, and as DUMP has it, for the log. `None`: there are none, so the key goes.
-    pub kept: Option<(Record<Object>, Vec<u8>)>,
+    /// `None`: there are none, so the key goes.
+    pub kept: Option<Kept>,
     /// The answer but for its last word, which tells how many were kept.
     pub reply: Reply,
     pub count: usize,
     pub fence: u64,
+}
+
+/// A value, and as DUMP has it, for the log.
+pub struct Kept {
+    pub record: Record<Object>,
+    pub dump: Vec<u8>,
 }

@@ -117,7 +117,7 @@ fn begin(disk: &SimDisk, found: &Found) -> io::Result<(AofFiles<SimDisk>, Increm
     let mut files = AofFiles::new(disk.clone(), DIR.into(), NAME.into(), manifest);
     if is_new {
         let base = files.next_base();
-        let file = Replacement::begin(disk, (files.path(TEMP_BASE), 0), false)?;
+        let file = Replacement::begin(disk, files.path(TEMP_BASE), 0, false)?;
         file.finish(&files.path(&base.name))?;
         files.take_base(base, 1)?;
     }
@@ -232,7 +232,7 @@ impl Driver<'_> {
         self.wants_rewrite = false;
         let base = self.files.next_base();
         let disk = self.disk;
-        let file = Replacement::begin(disk, (self.files.path(TEMP_BASE), 0), false);
+        let file = Replacement::begin(disk, self.files.path(TEMP_BASE), 0, false);
         self.switch_at = Some(self.log.end());
         self.rewrite = Some(Rewrite {
             base,

@@ -76,7 +76,7 @@ impl Log {
         shared.aof.durable.store(reader.cursor(), Release);
         shared.aof.begin_to_count();
         let files = Box::leak(Box::new(Mutex::new(Some(files))));
-        let mut keeper = LogKeeper::new((&shared.store, files), reader, increment, Plain);
+        let mut keeper = LogKeeper::new(&shared.store, files, reader, increment, Plain);
         keeper.begin_in(shared.keyspace.log_db.get());
         Ok(Log { shared, disk: disk.clone(), files, keeper: Some(keeper), due_ns: Some(0) })
     }
@@ -122,13 +122,13 @@ impl Log {
         let (shared, kept) = (*shared, *kept);
         let begin = |increment| {
             Ok(move |reader, db| {
-                let new = LogKeeper::new((&shared.store, kept), reader, increment, Plain);
+                let new = LogKeeper::new(&shared.store, kept, reader, increment, Plain);
                 keeper.insert(new).begin_in(db);
             })
         };
-        let (files_of, cancel) = ((&*disk, &mut files), Arc::default());
+        let cancel = Arc::default();
         let entrance = Entrance::Inside(&mut shared.gate.exclusive());
-        begin_with_base(&shared.store, &cancel, files_of, entrance, begin)?;
+        begin_with_base(&shared.store, &cancel, &*disk, &mut files, entrance, begin)?;
         *lock(kept) = Some(files);
         shared.aof.begin_to_count();
         self.due_ns = Some(0);
@@ -155,7 +155,7 @@ fn load_all(
     manifest: &Manifest,
 ) -> Result<Option<Moment>, String> {
     let env = env(&shared.config(), clock::now_unix_ms());
-    let mut replayer = Replayer::new((shared, commands::numbered(), WORKER), &env);
+    let mut replayer = Replayer::new(shared, commands::numbered(), WORKER, &env);
     let parts: Vec<_> = manifest.base.iter().chain(&manifest.increments).collect();
     for (index, part) in parts.iter().enumerate() {
         let path = place(&part.name);

@@ -78,7 +78,8 @@ impl Client {
     /// has read.
     pub fn step(
         &mut self,
-        (network, server): (&Network, SocketAddr),
+        network: &Network,
+        server: SocketAddr,
         ledgers: &mut Ledgers,
         rng: &mut Rng,
     ) -> Result<Vec<Value>, String> {

@@ -129,7 +129,7 @@ impl Cluster {
         let started = Server::start(host, disk, config, self.elsewhere.clone())?;
         if is_first {
             let history = started.shared.replication.history();
-            self.reigns.begin(history.id, (-1, 0));
+            self.reigns.begin(history.id, -1, 0);
         }
         *server = Some(started);
         Ok(())
@@ -185,10 +185,10 @@ impl Cluster {
         let alone = shared.gate.exclusive();
         let upstream = &shared.replication.upstream;
         if upstream.is_replica() {
-            let before = self.rank(first).expect("it runs");
+            let (before, start) = self.rank(first).expect("it runs");
             role::become_primary(shared, &alone, clock::now_unix_ms());
             let history = shared.replication.history();
-            self.reigns.begin(history.id, before);
+            self.reigns.begin(history.id, before, start);
             changed.push(first);
         }
         drop(alone);

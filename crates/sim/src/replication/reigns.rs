@@ -26,8 +26,8 @@ impl Reigns {
         self.0.len()
     }
 
-    /// One begins, with data of this place, as `rank` names it.
-    pub fn begin(&mut self, id: String, (before, start): (isize, u64)) {
+    /// One begins, with the data that another had at `start`, as `rank` names them.
+    pub fn begin(&mut self, id: String, before: isize, start: u64) {
         self.0.push(Reign { id, start, before });
     }
 
@@ -54,8 +54,8 @@ mod tests {
     fn what_a_reign_has_not_added_to_is_of_the_one_before() {
         let history = |id: &str| History { id: id.into(), former: None };
         let mut reigns = Reigns::default();
-        reigns.begin("a".into(), (UNKNOWN, 0));
-        reigns.begin("b".into(), (0, 10));
+        reigns.begin("a".into(), UNKNOWN, 0);
+        reigns.begin("b".into(), 0, 10);
         assert_eq!(reigns.rank(&history("a"), 15), (0, 15));
         assert_eq!(reigns.rank(&history("b"), 10), (0, 10));
         assert_eq!(reigns.rank(&history("b"), 11), (1, 11));

@@ -183,15 +183,16 @@ impl World {
         let (_, actor) = dues[self.rng.below(dues.len())];
         match actor {
             Actor::Judge => Ok(()),
-            Actor::Node(node, step) => self.step_node((node, step), has_clients),
+            Actor::Node(node, step) => self.step_node(node, step, has_clients),
             Actor::Client(index) => {
                 self.ran.digest.note(100 + index as u64);
                 let node = match self.rng.below(8) {
                     0 => self.rng.below(self.cluster.count()),
                     _ => self.cluster.primary,
                 };
-                let to = (&self.network, self.cluster.address(node));
-                let answers = self.clients[index].step(to, &mut self.ledgers, &mut self.rng)?;
+                let (network, server) = (&self.network, self.cluster.address(node));
+                let (client, ledgers) = (&mut self.clients[index], &mut self.ledgers);
+                let answers = client.step(network, server, ledgers, &mut self.rng)?;
                 self.ran.answers += answers.len() as u64;
                 self.ran.digest.note_answers(&answers);
                 Ok(())
@@ -201,7 +202,7 @@ impl World {
 
     /// Now and then power goes between two operations of the disk, of which a step has several; not
     /// while all is to become well.
-    fn step_node(&mut self, (node, step): (usize, Step), may_fail: bool) -> Result<(), String> {
+    fn step_node(&mut self, node: usize, step: Step, may_fail: bool) -> Result<(), String> {
         self.ran.digest.note(node as u64);
         let writes = may_fail && step == Step::Part(Part::Log);
         if writes && self.rng.below(CRASH_ONE_IN) == 0 {

@@ -165,9 +165,9 @@ impl World {
             }
             Actor::Client(index) => {
                 self.ran.digest.note(100 + index as u64);
-                let to = (&self.host.network, SocketAddr::new(SERVER, PORT));
-                let client = &mut self.clients[index];
-                let answers = client.step(to, &mut self.ledgers, &mut self.rng)?;
+                let (network, server) = (&self.host.network, SocketAddr::new(SERVER, PORT));
+                let (client, ledgers) = (&mut self.clients[index], &mut self.ledgers);
+                let answers = client.step(network, server, ledgers, &mut self.rng)?;
                 self.note_answers(&answers);
                 Ok(())
             }

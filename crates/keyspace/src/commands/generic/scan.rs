@@ -127,6 +127,7 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let mut cursor = cursor(&cx.args[1])?;
     let options = Options::parse(cx.args.from(2), |_, _| Ok(false))?;
     let database = cx.keyspace.database(cx.db, cx.pass);
+    let through = Steps { keyspace: cx.keyspace, pass: cx.pass, env: cx.env, options: &options };
     let (mut found, mut seen, mut steps) = (ArgsBuf::new(), 0, options.count * STEPS_PER_KEY);
     while seen < options.count && steps > 0 {
         let Some((slot, position)) = next_place(cx.keyspace, database, cursor) else {
@@ -134,8 +135,7 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
             break;
         };
         let place = Place { db: cx.db, slot };
-        let (next, count) =
-            scan_slot((cx.keyspace, cx.pass, cx.env), (place, position), &options, &mut found)?;
+        let (next, count) = through.take(place, position, &mut found)?;
         seen += count;
         cursor = cursor_after(slot, next);
         steps -= 1;
@@ -150,23 +150,35 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     Ok(Effect::None)
 }
 
-/// Takes one step through a slot; says where to go on, and how many keys there were. Fails where a
-/// busy script has the slot.
-pub fn scan_slot(
-    (keyspace, pass, env): (&Keyspace, &Pass<'_>, &Env),
-    (place, position): (Place, Position),
-    options: &Options<'_>,
-    found: &mut ArgsBuf,
-) -> Result<(Position, u64), Error> {
-    let mut seen = 0;
-    let guard = lock(keyspace, pass, keyspace.database(place.db, pass).slot(place.slot))?;
-    let next = guard.scan(position, |record| {
-        seen += 1;
-        if options.wants(record) && is_live(record, env) {
-            let _ = found.push(record.key());
-        }
-    });
-    Ok((next, seen))
+/// What a call goes through slots with.
+#[derive(Clone, Copy)]
+pub struct Steps<'a> {
+    pub keyspace: &'a Keyspace,
+    pub pass: &'a Pass<'a>,
+    pub env: &'a Env,
+    pub options: &'a Options<'a>,
+}
+
+impl Steps<'_> {
+    /// Takes one step through a slot; says where to go on, and how many keys there were. Fails
+    /// where a busy script has the slot.
+    pub fn take(
+        self,
+        place: Place,
+        position: Position,
+        found: &mut ArgsBuf,
+    ) -> Result<(Position, u64), Error> {
+        let Steps { keyspace, pass, env, options } = self;
+        let mut seen = 0;
+        let guard = lock(keyspace, pass, keyspace.database(place.db, pass).slot(place.slot))?;
+        let next = guard.scan(position, |record| {
+            seen += 1;
+            if options.wants(record) && is_live(record, env) {
+                let _ = found.push(record.key());
+            }
+        });
+        Ok((next, seen))
+    }
 }
 
 /// Where a cursor points, or the start of the next slot that has keys; `None` at the end.

@@ -113,11 +113,18 @@ const ROW: Spec = Spec {
     ..Spec::BLANK
 };
 
+/// So many elements behind the first ones.
+#[derive(Clone, Copy)]
+struct Limit {
+    offset: i64,
+    count: i64,
+}
+
 #[derive(Default)]
 struct Options<'a> {
     by: Option<&'a [u8]>,
     gets: Vec<&'a [u8]>,
-    limit: Option<(i64, i64)>,
+    limit: Option<Limit>,
     descends: bool,
     is_alpha: bool,
     store: Option<&'a [u8]>,
@@ -137,7 +144,8 @@ impl<'a> Options<'a> {
                 options.is_alpha = true;
             } else if is("limit") {
                 let (offset, count) = (value()?, value()?);
-                options.limit = Some((integer(offset)?, integer(count)?));
+                let (offset, count) = (integer(offset)?, integer(count)?);
+                options.limit = Some(Limit { offset, count });
             } else if is("by") {
                 options.by = Some(value()?);
             } else if is("get") {
@@ -158,7 +166,7 @@ impl<'a> Options<'a> {
 
     /// The part of a sorted list that is wanted.
     fn limited<T>(&self, elements: Vec<T>) -> Vec<T> {
-        let Some((offset, count)) = self.limit else { return elements };
+        let Some(Limit { offset, count }) = self.limit else { return elements };
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         elements.into_iter().skip(offset.max(0) as usize).take(count).collect()
     }

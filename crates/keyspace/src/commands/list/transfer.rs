@@ -11,7 +11,7 @@ use crate::effect::{Effect, call};
 use crate::error::Error;
 use crate::event::Class;
 use crate::hash_value::Item;
-use crate::list_value;
+use crate::list_value::{self, Ends};
 use crate::spec::{Argument, ArgumentKind, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::value::Kind;
 use crate::view::View;
@@ -23,6 +23,8 @@ const WRITES: Flags = Flags::WRITE.union(Flags::DENYOOM);
 const WAITS: Flags = WRITES.union(Flags::BLOCKING);
 const KEYS: &[KeySpec] =
     &[KeySpec::first(TAKES), KeySpec::range(KeyFlags::RW.union(KeyFlags::INSERT), 2, 0, 1)];
+/// Where RPOPLPUSH takes and puts.
+const TAIL_TO_HEAD: Ends = Ends { from: End::Tail, to: End::Head };
 const TIMEOUT: Argument = Argument::new("timeout", ArgumentKind::Double);
 
 static LMOVE: Command = Command {
@@ -44,7 +46,7 @@ static LMOVE: Command = Command {
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| {
-        let ends = (end(&cx.args[3])?, end(&cx.args[4])?);
+        let ends = Ends { from: end(&cx.args[3])?, to: end(&cx.args[4])? };
         transfer_or_null(cx, ends)
     }),
 };
@@ -63,7 +65,7 @@ static RPOPLPUSH: Command = Command {
         arguments: &[Argument::key("source", 0), Argument::key("destination", 1)],
         ..Spec::BLANK
     },
-    run: Run::Keys(|cx| transfer_or_null(cx, (End::Tail, End::Head))),
+    run: Run::Keys(|cx| transfer_or_null(cx, TAIL_TO_HEAD)),
 };
 
 static BLMOVE: Command = Command {
@@ -86,7 +88,7 @@ static BLMOVE: Command = Command {
         ..Spec::BLANK
     },
     run: Run::Keys(|cx| {
-        let ends = (end(&cx.args[3])?, end(&cx.args[4])?);
+        let ends = Ends { from: end(&cx.args[3])?, to: end(&cx.args[4])? };
         transfer_or_wait(cx, ends, move_effect)
     }),
 };
@@ -106,10 +108,10 @@ static BRPOPLPUSH: Command = Command {
         arguments: &[Argument::key("source", 0), Argument::key("destination", 1), TIMEOUT],
         ..Spec::BLANK
     },
-    run: Run::Keys(|cx| transfer_or_wait(cx, (End::Tail, End::Head), pop_effect)),
+    run: Run::Keys(|cx| transfer_or_wait(cx, TAIL_TO_HEAD, pop_effect)),
 };
 
-fn transfer_or_null(cx: &mut Cx<'_, '_>, ends: (End, End)) -> Result<Effect, Error> {
+fn transfer_or_null(cx: &mut Cx<'_, '_>, ends: Ends) -> Result<Effect, Error> {
     if transfer(cx, ends)? {
         return Ok(Effect::AsGiven);
     }
@@ -120,8 +122,8 @@ fn transfer_or_null(cx: &mut Cx<'_, '_>, ends: (End, End)) -> Result<Effect, Err
 /// The timeout is the last argument.
 fn transfer_or_wait(
     cx: &mut Cx<'_, '_>,
-    ends: (End, End),
-    effect: fn(&Cx<'_, '_>, (End, End)) -> Effect,
+    ends: Ends,
+    effect: fn(&Cx<'_, '_>, Ends) -> Effect,
 ) -> Result<Effect, Error> {
     let deadline_ms = deadline_ms(&cx.args[cx.args.len() - 1], cx.view.env)?;
     cx.view.expect_kind(0, Kind::List)?;
@@ -143,7 +145,7 @@ fn transfer_or_wait(
 }
 
 /// Moves one element and replies with it; `false` if there is none.
-fn transfer(cx: &mut Cx<'_, '_>, (from, to): (End, End)) -> Result<bool, Error> {
+fn transfer(cx: &mut Cx<'_, '_>, ends: Ends) -> Result<bool, Error> {
     if list_value::peek(&mut cx.view, 0)?.is_none() {
         return Ok(false);
     }
@@ -155,35 +157,35 @@ fn transfer(cx: &mut Cx<'_, '_>, (from, to): (End, End)) -> Result<bool, Error> 
         item.with_bytes(copy)
     };
     if cx.view.key(0) != cx.view.key(1) {
-        let element = list_value::pop_one(&mut cx.view, 0, from, take)?;
+        let element = list_value::pop_one(&mut cx.view, 0, ends.from, take)?;
         let Some(element) = element else { return Ok(false) };
-        list_value::push(&mut cx.view, 1, to, std::iter::once(&element[..]))?;
+        list_value::push(&mut cx.view, 1, ends.to, std::iter::once(&element[..]))?;
     } else if let Some(list) = list_value::peek(&mut cx.view, 0)? {
-        let element = list.with(list.first_from(from), take);
-        list_value::turn(&mut cx.view, 0, (from, to), &element)?;
+        let element = list.with(list.first_from(ends.from), take);
+        list_value::turn(&mut cx.view, 0, ends, &element)?;
     }
-    tell(&mut cx.view, (from, to));
+    tell(&mut cx.view, ends);
     Ok(true)
 }
 
 /// The element is told to arrive before it is told to leave.
-fn tell(view: &mut View<'_, '_>, (from, to): (End, End)) {
-    view.changed(1, Class::LIST, push_event(to));
-    view.shrunk(0, Class::LIST, pop_event(from));
+fn tell(view: &mut View<'_, '_>, ends: Ends) {
+    view.changed(1, Class::LIST, push_event(ends.to));
+    view.shrunk(0, Class::LIST, pop_event(ends.from));
 }
 
 /// The LMOVE that a blocking call was in the end.
-fn move_effect(cx: &Cx<'_, '_>, (from, to): (End, End)) -> Effect {
+fn move_effect(cx: &Cx<'_, '_>, ends: Ends) -> Effect {
     if !cx.view.env.logs {
         return Effect::Rewritten(Vec::new());
     }
     let word = |end: End| if end == End::Head { &b"LEFT"[..] } else { b"RIGHT" };
     let keys = (cx.view.key(0), cx.view.key(1));
-    Effect::Rewritten(vec![call(&[b"LMOVE", keys.0, keys.1, word(from), word(to)])])
+    Effect::Rewritten(vec![call(&[b"LMOVE", keys.0, keys.1, word(ends.from), word(ends.to)])])
 }
 
 /// The RPOPLPUSH that BRPOPLPUSH was in the end.
-fn pop_effect(cx: &Cx<'_, '_>, _: (End, End)) -> Effect {
+fn pop_effect(cx: &Cx<'_, '_>, _: Ends) -> Effect {
     if !cx.view.env.logs {
         return Effect::Rewritten(Vec::new());
     }

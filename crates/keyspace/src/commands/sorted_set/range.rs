@@ -228,7 +228,7 @@ enum Form {
 struct Query<'a> {
     bounds: Bounds<'a>,
     direction: Direction,
-    limit: Option<(i64, i64)>,
+    limit: Option<Limit>,
     with_scores: bool,
 }
 
@@ -244,7 +244,7 @@ impl<'a> Query<'a> {
         let words = Words::parse(args.from(2), form)?;
         let by = words.by.unwrap_or(By::Rank);
         let direction = words.direction.unwrap_or(Direction::Ascending);
-        if by == By::Rank && words.limit.is_some_and(|(_, count)| count != -1) {
+        if by == By::Rank && words.limit.is_some_and(|limit| limit.count != -1) {
             return Err(Error::fixed(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or \
                  BYLEX",
@@ -282,7 +282,7 @@ impl<'a> Query<'a> {
             Bounds::Members(range) => set.ranks_by_lex(range),
         };
         match self.limit {
-            Some((offset, count)) => limited(ranks, offset, count, self.direction),
+            Some(limit) => limit.of(ranks, self.direction),
             None => ranks,
         }
     }
@@ -290,13 +290,21 @@ impl<'a> Query<'a> {
 
 /// `count` ranks behind the first `offset` ones; all behind them if `count` is negative, none if
 /// `offset` is.
-fn limited(ranks: Range<usize>, offset: i64, count: i64, direction: Direction) -> Range<usize> {
-    let skipped = usize::try_from(offset).unwrap_or(usize::MAX).min(ranks.len());
-    let left = ranks.len() - skipped;
-    let kept = usize::try_from(count).unwrap_or(usize::MAX).min(left);
-    match direction {
-        Direction::Ascending => ranks.start + skipped..ranks.start + skipped + kept,
-        Direction::Descending => ranks.end - skipped - kept..ranks.end - skipped,
+#[derive(Clone, Copy)]
+struct Limit {
+    offset: i64,
+    count: i64,
+}
+
+impl Limit {
+    fn of(self, ranks: Range<usize>, direction: Direction) -> Range<usize> {
+        let skipped = usize::try_from(self.offset).unwrap_or(usize::MAX).min(ranks.len());
+        let left = ranks.len() - skipped;
+        let kept = usize::try_from(self.count).unwrap_or(usize::MAX).min(left);
+        match direction {
+            Direction::Ascending => ranks.start + skipped..ranks.start + skipped + kept,
+            Direction::Descending => ranks.end - skipped - kept..ranks.end - skipped,
+        }
     }
 }
 
@@ -304,7 +312,7 @@ fn limited(ranks: Range<usize>, offset: i64, count: i64, direction: Direction) -
 struct Words {
     by: Option<By>,
     direction: Option<Direction>,
-    limit: Option<(i64, i64)>,
+    limit: Option<Limit>,
     with_scores: bool,
 }
 
@@ -322,7 +330,7 @@ impl Words {
                 words.with_scores = true;
             } else if is("limit") && rest.len() >= 2 {
                 let mut number = || integer(rest.next().unwrap_or_default());
-                words.limit = Some((number()?, number()?));
+                words.limit = Some(Limit { offset: number()?, count: number()? });
             } else if is("rev") && words.direction.is_none() {
                 words.direction = Some(Direction::Descending);
             } else if is("byscore") && words.by.is_none() {

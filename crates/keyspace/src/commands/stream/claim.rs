@@ -279,7 +279,7 @@ fn xautoclaim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let args = cx.args;
     let (key, group_name, consumer) = (cx.view.key(0), &args[2], &args[3]);
     let env = cx.view.env;
-    let (claim, start, count) = automatic(args, env.now_ms)?;
+    let Automatic { claim, start, count } = Automatic::parse(args, env.now_ms)?;
     check_group(&mut cx.view, group_name)?;
     let mut log = GroupLog::new(key, group_name, env.logs);
     let reply = &mut *cx.reply;
@@ -299,24 +299,32 @@ fn xautoclaim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 }
 
 /// How XAUTOCLAIM claims, from where on and how many.
-fn automatic(args: Args<'_>, now_ms: u64) -> Result<(Claim, StreamId, usize), Error> {
-    let mut claim = Claim::new(&args[4], now_ms, "XAUTOCLAIM")?;
-    let start = id::range_start(&args[5])?;
-    let mut count = COUNT_DEFAULT;
-    let mut words = args.from(6).iter();
-    while let Some(word) = words.next() {
-        if word.eq_ignore_ascii_case(b"count") && words.len() > 0 {
-            let given = parse_integer(words.next().unwrap_or_default());
-            let given = given.and_then(|count| usize::try_from(count).ok());
-            let fits = |count: &usize| (1..=COUNT_MAX).contains(count);
-            count = given.filter(fits).ok_or(Error::fixed("ERR COUNT must be > 0"))?;
-        } else if word.eq_ignore_ascii_case(b"justid") {
-            claim.only_ids = true;
-        } else {
-            return Err(Error::SYNTAX);
+struct Automatic {
+    claim: Claim,
+    start: StreamId,
+    count: usize,
+}
+
+impl Automatic {
+    fn parse(args: Args<'_>, now_ms: u64) -> Result<Automatic, Error> {
+        let mut claim = Claim::new(&args[4], now_ms, "XAUTOCLAIM")?;
+        let start = id::range_start(&args[5])?;
+        let mut count = COUNT_DEFAULT;
+        let mut words = args.from(6).iter();
+        while let Some(word) = words.next() {
+            if word.eq_ignore_ascii_case(b"count") && words.len() > 0 {
+                let given = parse_integer(words.next().unwrap_or_default());
+                let given = given.and_then(|count| usize::try_from(count).ok());
+                let fits = |count: &usize| (1..=COUNT_MAX).contains(count);
+                count = given.filter(fits).ok_or(Error::fixed("ERR COUNT must be > 0"))?;
+            } else if word.eq_ignore_ascii_case(b"justid") {
+                claim.only_ids = true;
+            } else {
+                return Err(Error::SYNTAX);
+            }
         }
+        Ok(Automatic { claim, start, count })
     }
-    Ok((claim, start, count))
 }
 
 #[cfg(test)]

@@ -110,14 +110,20 @@ fn with_ids(args: Args<'_>, options: &ReadOptions<'_>, ids: &[StreamId]) -> Args
     call
 }
 
+/// Who reads for a group.
+#[derive(Clone, Copy)]
+pub struct Member<'a> {
+    pub group: &'a [u8],
+    pub consumer: &'a [u8],
+}
+
 /// The options of XREAD and XREADGROUP.
 pub struct ReadOptions<'a> {
     /// At most so many entries of each stream.
     pub count: usize,
     /// Whether and until when to wait.
     pub deadline_ms: Option<Option<u64>>,
-    /// The group and the consumer.
-    pub group: Option<(&'a [u8], &'a [u8])>,
+    pub member: Option<Member<'a>>,
     pub no_ack: bool,
     pub stream_count: usize,
     first_key: usize,
@@ -128,7 +134,7 @@ impl<'a> ReadOptions<'a> {
         let mut options = ReadOptions {
             count: usize::MAX,
             deadline_ms: None,
-            group: None,
+            member: None,
             no_ack: false,
             stream_count: 0,
             first_key: 0,
@@ -148,7 +154,7 @@ impl<'a> ReadOptions<'a> {
                 }
                 (b"streams", Some(_)) => options.streams(args, at + 1, is_group)?,
                 (b"group", Some(group)) if args.len() > at + 2 => {
-                    options.group = args.get(at + 2).map(|consumer| (group, consumer));
+                    options.member = args.get(at + 2).map(|consumer| Member { group, consumer });
                     only_group("GROUP", is_group)?;
                     at += 3;
                 }

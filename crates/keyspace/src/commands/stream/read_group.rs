@@ -10,7 +10,7 @@ use crate::command::{Command, Cx, Run};
 use crate::commands::stream::id;
 use crate::commands::stream::log::{Delivered, GroupLog};
 use crate::commands::stream::read::{
-    BLOCK, COUNT, ReadOptions, STREAMS, StreamsReply, keys, plan_streams,
+    BLOCK, COUNT, Member, ReadOptions, STREAMS, StreamsReply, keys, plan_streams,
 };
 use crate::effect::Effect;
 use crate::error::{Error, quoted};
@@ -71,7 +71,7 @@ struct Reader<'a> {
 fn xreadgroup(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = ReadOptions::parse(cx.args, cx.view.env, true)?;
     let missing = Error::fixed("ERR Missing GROUP option for XREADGROUP");
-    let (group, consumer) = options.group.ok_or(missing)?;
+    let Member { group, consumer } = options.member.ok_or(missing)?;
     let starts = (0..options.stream_count)
         .map(|key| start(cx, key, group, options.id_arg(key)))
         .collect::<Result<Vec<Start>, Error>>()?;

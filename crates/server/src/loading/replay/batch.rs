@@ -13,6 +13,7 @@ use kvasir_resp::args::Args;
 use kvasir_resp::request::Span;
 use kvasir_table::{Entry, Handler};
 
+use crate::clients::command_log::Noted;
 use crate::loading::replay::{ANOTHER, Replayer};
 use crate::run::batch::Lookahead;
 use crate::stats::timing::Timing;
@@ -159,11 +160,11 @@ impl Replayer {
             if let Some(of) = &self.following {
                 self.heard.note(shared, entry, &result);
                 if let Some(streak) = streak {
-                    let call = (entry, args, &*of.client);
-                    self.heard.count_streak(shared, call, &streak, &mut self.wary);
+                    let call = Noted { entry, args, client: &of.client };
+                    self.heard.count_streak(shared, &call, &streak, &mut self.wary);
                 }
             }
-            self.settle((entry, args), result);
+            self.settle(entry, args, result);
         }
         shared.keyspace.log_db.stand_in(self.db.0);
         if shared.keyspace.log.is_open() {

@@ -11,6 +11,7 @@ use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_lua::analysis::{self, Analysis, Touches};
+use kvasir_lua::debugger::Debugged;
 use kvasir_lua::failure::Failure;
 use kvasir_lua::interpreter::{self, Compiled, Interpreter, Options, Sha};
 use kvasir_lua::shebang::{self, Flags};
@@ -241,11 +242,10 @@ impl Scripting {
         let result = match code {
             Code::Script(loaded) if patience.is_some() => {
                 let Loaded { script, compiled } = &**loaded;
-                let named = (&script.sha, &script.body[..]);
+                let (name, source) = (&script.sha, &script.body[..]);
                 let patience = patience.unwrap_or_default();
-                let interpreter = &self.interpreter;
-                let (result, logs) =
-                    interpreter.debug_script(compiled, named, patience, args, keys, reply);
+                let debugged = Debugged { script: compiled, name, source, patience };
+                let (result, logs) = self.interpreter.debug_script(debugged, args, keys, reply);
                 left = logs;
                 result
             }
@@ -462,7 +462,7 @@ fn check_routes(session: &Session) -> Result<(), Error> {
         return Ok(());
     }
     let Ok(entry) = shared.table.resolve(args) else { return Ok(()) };
-    let wish = Wish::of(shared, &session.connection, (entry, args));
+    let wish = Wish::of(shared, &session.connection, entry, args);
     session.check_routes(wish, [(entry, args)].into_iter())
 }
 

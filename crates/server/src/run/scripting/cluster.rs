@@ -27,7 +27,7 @@ pub fn check_call(running: &mut Running, entry: &Entry, args: Args<'_>) -> Resul
     let Some(slot) = routing::one_slot(slots.into_iter()).map_err(|_| CROSS_SLOT)? else {
         return Ok(());
     };
-    let wish = Wish::of(session.shared(), &session.connection, (entry, args));
+    let wish = Wish::of(session.shared(), &session.connection, entry, args);
     session.check_routes(wish, std::iter::once((entry, args))).map_err(|error| {
         let is_down = error.text().starts_with(b"CLUSTERDOWN The cluster");
         match error.text().ends_with(b"read commands") {

@@ -13,9 +13,16 @@ pub struct Link {
     pub sends: Sends,
     /// It has asked by PSYNC, and is told of histories and offsets.
     pub knows_psync: bool,
-    /// The mark of a snapshot of which it has so many bytes.
-    pub rest: Option<(Vec<u8>, u64)>,
+    /// It has a part of a snapshot.
+    pub begun: Option<Begun>,
     /// How much had come from it when that was last looked at.
+    pub received_bytes: u64,
+}
+
+/// A snapshot of which a replica has the first bytes.
+pub struct Begun {
+    pub mark: Vec<u8>,
+    /// How many.
     pub received_bytes: u64,
 }
 
@@ -54,7 +61,7 @@ impl Connection {
 
 impl Link {
     pub fn new(replica: Arc<Replica>) -> Link {
-        Link { replica, sends: Sends::Nothing, knows_psync: false, rest: None, received_bytes: 0 }
+        Link { replica, sends: Sends::Nothing, knows_psync: false, begun: None, received_bytes: 0 }
     }
 
     pub fn stage(&self) -> Stage {

@@ -53,7 +53,7 @@ impl Connection {
         };
         // Who monitors is no client of the data.
         if !self.listening.is_monitor
-            && pause.current(now_ms).is_some_and(|(scope, _)| concerns(scope))
+            && pause.current(now_ms).is_some_and(|paused| concerns(paused.scope))
         {
             self.put_off(pause);
         }

@@ -8,6 +8,7 @@ use kvasir_reactor::clock::{self, Ticks, ticks};
 use kvasir_table::Entry;
 
 use crate::clients::Client;
+use crate::clients::monitors::{By, head};
 use crate::clients::traces::{Times, Trace, Traces, line};
 use crate::state::connection::Connection;
 
@@ -106,11 +107,19 @@ impl Traced {
         let now = ticks();
         while let Some(mut call) = self.pending.pop_front_if(|call| call.is_on_way) {
             call.times.send = now.since(call.since).to_nanos();
-            let who = (call.began_us, client, call.db);
-            let line = Arc::new(line(who, &call.times, (call.entry, &call.words)));
+            let head = head(call.began_us, By::Client(client), call.db);
+            let line = line(head, client.id, &call.entry.full_name, &call.words, &call.times);
+            let line = Arc::new(line);
             self.by.iter().for_each(|by| traces.tell(worker, by, &line));
         }
     }
+}
+
+/// When a request was parsed.
+#[derive(Clone, Copy)]
+pub struct Parsing {
+    pub began: Ticks,
+    pub ended: Ticks,
 }
 
 /// A call that is traced, from its beginning on.
@@ -124,10 +133,10 @@ pub struct Begun {
 
 impl Begun {
     /// Of a call that begins now, which was parsed in that time.
-    pub fn now(parsed: Option<(Ticks, Ticks)>, locks: u64) -> Begun {
+    pub fn now(parsed: Option<Parsing>, locks: u64) -> Begun {
         let since = ticks();
         let mut times = Times { locks, ..Times::default() };
-        if let Some((began, ended)) = parsed {
+        if let Some(Parsing { began, ended }) = parsed {
             times.parse = ended.since(began).to_nanos();
             times.queue = since.since(ended).to_nanos().saturating_sub(locks);
         }

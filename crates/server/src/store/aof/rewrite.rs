@@ -18,7 +18,7 @@ use kvasir_structures::locks::{lock, wait};
 use crate::log::{notice, warning};
 use crate::store::Store;
 use crate::store::aof::{Aof, Rewrite, switch};
-use crate::store::saving::save_base;
+use crate::store::saving::{Base, save_base};
 use crate::store::tuning::env;
 
 /// To turn the file on is tried again so long after it has failed.
@@ -131,15 +131,11 @@ fn rewrite(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
         (files.claim(), base.clone(), files.path(&base.name))
     };
     let mut has_switched = false;
-    let saved = save_base(
-        shared,
-        (&env, cancel),
-        (&RealDisk, &target, format),
-        Entrance::Gate(shared.gate),
-        |_| {
-            has_switched = aof.switch_at(shared.keyspace.log.end(), shared.keyspace.log_db.tell());
-        },
-    );
+    let base_file = Base { disk: &RealDisk, target: &target, format };
+    let entrance = Entrance::Gate(shared.gate);
+    let saved = save_base(shared, &env, cancel, base_file, entrance, |_| {
+        has_switched = aof.switch_at(shared.keyspace.log.end(), shared.keyspace.log_db.tell());
+    });
     // Whatever became of the snapshot, the log has to have gone on before the next one.
     let first = if has_switched { wait_for_switch(aof) } else { Err("no cut was made".into()) };
     let mut files = lock(&aof.files);

@@ -29,7 +29,7 @@ use crate::store::aof::Aof;
 use crate::store::aof::output::Output;
 use crate::store::aof::place::{Place, Refused, opening, output};
 use crate::store::aof::writer::LogKeeper;
-use crate::store::saving::save_base;
+use crate::store::saving::{Base, save_base};
 use crate::store::tuning::env;
 
 /// The thread `log` before it has something to read.
@@ -54,7 +54,7 @@ pub fn spawn(
     let run = move || {
         if let Ok((reader, db)) = receive.recv() {
             let files = &shared.aof.files;
-            let mut keeper = LogKeeper::new((shared, files), reader, increment, output);
+            let mut keeper = LogKeeper::new(shared, files, reader, increment, output);
             keeper.begin_in(db);
             keeper.run();
         }
@@ -95,7 +95,7 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
         Ok(move |reader, db| thread.go(reader, db))
     };
     let entrance = Entrance::Gate(shared.gate);
-    match begin_with_base(shared, cancel, (&RealDisk, &mut files), entrance, begin) {
+    match begin_with_base(shared, cancel, &RealDisk, &mut files, entrance, begin) {
         Ok(bytes) => {
             shared.aof.begin(files);
             if lock(&shared.aof.state).is_stopping {
@@ -122,7 +122,8 @@ pub fn turn_on(shared: &'static Store, cancel: &Arc<Cancel>) -> Result<u64, Stri
 pub fn begin_with_base<D: Disk, W: FnOnce(Reader<'static>, u16)>(
     shared: &'static Store,
     cancel: &Arc<Cancel>,
-    (disk, files): (&D, &mut Files<D>),
+    disk: &D,
+    files: &mut Files<D>,
     entrance: Entrance<'_, '_>,
     begin: impl FnOnce(Increment<D::File>) -> io::Result<W>,
 ) -> Result<u64, String> {
@@ -134,7 +135,8 @@ pub fn begin_with_base<D: Disk, W: FnOnce(Reader<'static>, u16)>(
     let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
-    let saved = save_base(shared, (&env, cancel), (disk, &target, format), entrance, |pass| {
+    let base_file = Base { disk, target: &target, format };
+    let saved = save_base(shared, &env, cancel, base_file, entrance, |pass| {
         // What changed while nothing was logged is of no history that anybody knows.
         if !shared.keyspace.log.is_open() && !shared.replication.upstream.is_replica() {
             shared.replication.begin_history(shared.keyspace.log.end());
@@ -163,13 +165,9 @@ pub fn write_base(shared: &Store, cancel: &Arc<Cancel>) -> Result<u64, String> {
     let (format, env) = (config.aof.base_format(), env(&config, clock::now_unix_ms()));
     let base = files.next_base_in(format);
     let target = files.path(&base.name);
-    let saved = save_base(
-        shared,
-        (&env, cancel),
-        (&RealDisk, &target, format),
-        Entrance::Gate(shared.gate),
-        |_| {},
-    );
+    let base_file = Base { disk: &RealDisk, target: &target, format };
+    let entrance = Entrance::Gate(shared.gate);
+    let saved = save_base(shared, &env, cancel, base_file, entrance, |_| {});
     let taken = saved.map_err(|error| error.to_string()).and_then(|saved| {
         let behind_all = files.manifest().last_increment() + 1;
         files.take_base(base.clone(), behind_all).map_err(|error| error.to_string())?;

@@ -64,7 +64,8 @@ pub enum Next {
 impl<D: Disk, O: Output<D::File>> LogKeeper<D, O> {
     /// `files` has them once they count.
     pub fn new(
-        (shared, files): (&'static Store, &'static Mutex<Option<Files<D>>>),
+        shared: &'static Store,
+        files: &'static Mutex<Option<Files<D>>>,
         reader: Reader<'static>,
         increment: Increment<D::File>,
         output: O,

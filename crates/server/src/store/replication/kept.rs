@@ -33,7 +33,7 @@ pub struct Resumed {
 
 impl Replication {
     /// Keeps a snapshot for so many, at a place in a history.
-    pub fn keep(&self, file: &Arc<SyncFile>, (id, offset): (&str, u64), missing: usize) {
+    pub fn keep(&self, file: &Arc<SyncFile>, id: &str, offset: u64, missing: usize) {
         let cold = &self.tail.cold;
         let Some(ticket) = cold.open(offset) else { return };
         let file = Arc::clone(file);

@@ -107,8 +107,15 @@ impl SyncStats {
 pub struct History {
     /// 40 hexadecimal digits.
     pub id: String,
-    /// What it was called before, and the offset from which on that is not true any more.
-    pub former: Option<(String, u64)>,
+    pub former: Option<Former>,
+}
+
+/// What a history was called before.
+#[derive(Clone)]
+pub struct Former {
+    pub id: String,
+    /// The offset from which on that is not true any more.
+    pub until: u64,
 }
 
 /// A moment of a history.
@@ -179,7 +186,7 @@ impl Replication {
         let Some(id) = id.filter(|id| *id != history.id) else { return false };
         self.places.note(offset, &id);
         let former = std::mem::replace(&mut history.id, id);
-        history.former = Some((former, offset));
+        history.former = Some(Former { id: former, until: offset });
         true
     }
 
@@ -463,7 +470,7 @@ impl Replication {
         let is_former = history
             .former
             .as_ref()
-            .is_some_and(|(former, until)| id == former.as_bytes() && offset <= *until);
+            .is_some_and(|former| id == former.id.as_bytes() && offset <= former.until);
         drop(history);
         (is_present || is_former).then(|| self.tail.open(store, offset)).flatten()
     }

@@ -183,7 +183,7 @@ fn take_into(
     let disk = OneFile(Growing { file: Arc::clone(file), store });
     // What any replica can read, unless the data needs more.
     let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
-    snapshot.run(entrance, (&disk, place), &options, |pass| {
+    snapshot.run(entrance, &disk, place, &options, |pass| {
         begin(store, file, content, pass);
         let mut beside = saving::beside(store, &env, false);
         if !content.functions {
@@ -213,7 +213,7 @@ fn begin(
     replication.stats.full.fetch_add(links.len() as u64, Relaxed);
     let resuming = links.iter().filter(|link| link.resumes).count();
     if content.keys && content.functions && resuming > 0 {
-        replication.keep(file, (&id, store.keyspace.log.end()), resuming);
+        replication.keep(file, &id, store.keyspace.log.end(), resuming);
     }
     for Link { worker, client, .. } in links {
         let offset = store.keyspace.log.end();

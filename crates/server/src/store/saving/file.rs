@@ -133,7 +133,8 @@ impl SnapshotFile {
     /// says which option is at fault, and why.
     pub fn turn_to(
         &self,
-        (before, after): (&Config, &Config),
+        before: &Config,
+        after: &Config,
         identity: &str,
     ) -> Result<(), (&'static str, String)> {
         let (dir, name) = (&after.dir, &after.persistence.dbfilename);

@@ -269,9 +269,9 @@ impl Saving {
         let (config, cancel, unlimited) = (shared.config(), Arc::default(), Arc::default());
         let snapshot = snapshot(shared, &config, env, &cancel);
         let snapshot = Snapshot { bytes_per_second: &unlimited, ..snapshot };
-        let disk = (&RealDisk, place);
-        let saved = snapshot
-            .run(Entrance::Inside(pass), disk, &options(&config), |_| beside(shared, env, false));
+        let (entrance, options) = (Entrance::Inside(pass), options(&config));
+        let saved =
+            snapshot.run(entrance, &RealDisk, place, &options, |_| beside(shared, env, false));
         let file = target.display();
         match saved {
             Ok(Saved { keys, .. }) => warning!("saved into another file={file} keys={keys}: {why}"),
@@ -311,9 +311,9 @@ impl Saving {
         }
         let taken = self.file.take(&shared.facts.identity).map_err(io::Error::other);
         let saved = taken.map_err(SaveError::from).and_then(|taken| {
-            let disk = (&RealDisk, place(&config, shared, &taken.target)?);
+            let place = place(&config, shared, &taken.target)?;
             let beside = |_: &mut ExclusivePass<'_>| beside(shared, env, false);
-            let saved = snapshot.run(entrance, disk, &options(&config), beside)?;
+            let saved = snapshot.run(entrance, &RealDisk, place, &options(&config), beside)?;
             self.file.note_saved(&taken, &shared.facts.identity);
             Ok(saved)
         });
@@ -454,20 +454,30 @@ fn buffer_max(configured: usize) -> usize {
     configured.min((memory::used_bytes() / BUFFER_PART).max(BUFFER_MIN))
 }
 
-/// Takes the snapshot that a log begins with, in one file. `at_cut` is called with the gate closed,
+/// What a log begins with: one file.
+#[derive(Clone, Copy)]
+pub struct Base<'a, D> {
+    pub disk: &'a D,
+    pub target: &'a Path,
+    pub format: Format,
+}
+
+/// Takes the snapshot that a log begins with. `at_cut` is called with the gate closed,
 /// at the moment that the file shows.
 pub fn save_base(
     shared: &Store,
-    (env, cancel): (&Env, &Arc<Cancel>),
-    (disk, target, format): (&impl Disk, &Path, Format),
+    env: &Env,
+    cancel: &Arc<Cancel>,
+    base: Base<'_, impl Disk>,
     entrance: Entrance<'_, '_>,
     at_cut: impl FnOnce(&mut ExclusivePass<'_>),
 ) -> Result<Saved, SaveError> {
+    let Base { disk, target, format } = base;
     let config = shared.config();
     let place = Place { target, id: new_id()?, files: 1 };
     let options = Options { format, ..options(&config) };
     let snapshot = snapshot(shared, &config, env, cancel);
-    let saved = snapshot.run(entrance, (disk, place), &options, |pass| {
+    let saved = snapshot.run(entrance, disk, place, &options, |pass| {
         at_cut(pass);
         beside(shared, env, true)
     });
