@@ -232,7 +232,8 @@ fn slot<'a>(keyspace: &'a Keyspace, pass: &'a Pass<'a>, key: &KeyAt) -> &'a Slot
     database.slot(key.slot)
 }
 
-#[inline]
+/// Inline, as `execute`: what it returns would be copied right after it was written.
+#[inline(always)]
 fn guard<'a>(
     keyspace: &'a Keyspace,
     pass: &'a Pass<'a>,
