@@ -194,7 +194,7 @@ impl Cluster {
         if header.current_epoch < self.current_epoch {
             return Some("its epoch is old");
         }
-        if self.last_vote_epoch == self.current_epoch {
+        if self.last_vote_epoch == self.current_epoch && !self.votes_twice {
             return Some("I have voted in this epoch");
         }
         let node = self.nodes.get(&sender)?;

@@ -56,6 +56,8 @@ pub struct Cluster {
     /// For tests: the type of packets that are not looked at; -1: none, -2: all.
     pub drops: i64,
     pub closes_link_on_drop: bool,
+    /// A fault that a simulation plants: to have voted in an epoch keeps from no other vote in it.
+    pub votes_twice: bool,
 }
 
 /// Packets by kind, and what was refused.
@@ -101,6 +103,7 @@ impl Cluster {
             stats: Stats::default(),
             drops: -1,
             closes_link_on_drop: false,
+            votes_twice: false,
         };
         cluster.set_options(options);
         cluster

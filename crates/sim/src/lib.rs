@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aof;
+pub mod bus;
 mod connection;
 pub mod digest;
 pub mod disk;
@@ -18,10 +19,20 @@ mod machine;
 pub mod replication;
 pub mod server;
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
 use kvasir_config::{Config, Loglevel};
 
 /// Has servers log nothing: of many worlds nobody would read it.
 pub fn be_quiet() {
     let config = Config { loglevel: Loglevel::Nothing, ..Config::of_table() };
     kvasir_server::log::refresh(&config);
+    IS_QUIET.store(true, Relaxed);
+}
+
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Relaxed)
 }

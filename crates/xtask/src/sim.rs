@@ -16,7 +16,7 @@ use anyhow::{Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use kvasir_harness::workspace::output;
 use kvasir_sim::aof::{Canary, Setup, Tried, enumerate};
-use kvasir_sim::{replication, server};
+use kvasir_sim::{bus, replication, server};
 
 /// Crashes at least, with and without `--long`.
 const POINTS: usize = 5_000;
@@ -30,6 +30,7 @@ const WORLDS_LONG: u64 = 50_000;
 const WORLDS_OF_PROCESS: u64 = 50;
 /// In so many worlds a planted fault is found.
 const WORLDS_FOR_CANARY: u64 = 40;
+const BUSES_FOR_CANARY: u64 = 1_000;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -55,6 +56,8 @@ enum Part {
     Server,
     /// Servers that replicate each other, and their clients
     Replication,
+    /// Clusters of nodes that are no more than their bus
+    Bus,
 }
 
 /// What is in a world.
@@ -62,6 +65,7 @@ enum Part {
 enum World {
     Server,
     Replication,
+    Bus,
 }
 
 impl World {
@@ -70,6 +74,7 @@ impl World {
         match self {
             World::Server => Part::Server,
             World::Replication => Part::Replication,
+            World::Bus => Part::Bus,
         }
     }
 
@@ -78,6 +83,7 @@ impl World {
         match self {
             World::Server => "server",
             World::Replication => "replication",
+            World::Bus => "bus",
         }
     }
 
@@ -86,6 +92,7 @@ impl World {
         match self {
             World::Server => 1_000,
             World::Replication => 100,
+            World::Bus => 2_000,
         }
     }
 
@@ -100,6 +107,10 @@ impl World {
                 let ran = replication::run(replication::Setup { seed, canary: None })?;
                 Ok([ran.answers, ran.crashes, ran.reigns])
             }
+            World::Bus => {
+                let ran = bus::run(bus::Setup { seed, canary: None })?;
+                Ok([ran.packets, ran.crashes, ran.reigns])
+            }
         }
     }
 }
@@ -112,7 +123,7 @@ pub fn main(options: &Options) -> Result<()> {
             None => sim(0..u64::MAX, if options.long { POINTS_LONG } else { POINTS })?,
         }
     }
-    for world in [World::Server, World::Replication] {
+    for world in [World::Server, World::Replication, World::Bus] {
         match options.seed {
             _ if !is_wanted(world.part()) => {}
             Some(seed) => run_worlds(world, seed..seed + options.count)?,
@@ -170,9 +181,10 @@ fn worlds(world: World, count: u64) -> Result<()> {
     }
     let took = start.elapsed().as_secs_f64();
     println!(
-        "sim {}: {worlds} worlds, {answers} answers, {crashes} crashes of servers, {reigns} primaries, \
+        "sim {}: {worlds} worlds, {answers} {}, {crashes} crashes of servers, {reigns} primaries, \
          {took:.1} s",
-        world.name()
+        world.name(),
+        if matches!(world, World::Bus) { "packets" } else { "answers" },
     );
     Ok(())
 }
@@ -192,7 +204,15 @@ pub fn check() -> Result<()> {
     sim(0..u64::MAX, POINTS)?;
     worlds(World::Server, World::Server.count())?;
     worlds(World::Replication, World::Replication.count())?;
+    worlds(World::Bus, World::Bus.count())?;
     kvasir_sim::be_quiet();
+    for canary in [bus::Canary::VotesTwice, bus::Canary::SpeaksEarly] {
+        let found = |seed| bus::run(bus::Setup { seed, canary: Some(canary) }).err();
+        let Some(found) = (0..BUSES_FOR_CANARY).find_map(found) else {
+            bail!("the canary {canary:?} was not found")
+        };
+        println!("sim: the canary {canary:?} was found: {found}");
+    }
     for canary in [replication::Canary::AcknowledgesEarly, replication::Canary::GoesOnElsewhere] {
         let found =
             |seed| replication::run(replication::Setup { seed, canary: Some(canary) }).err();

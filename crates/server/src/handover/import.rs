@@ -1,12 +1,10 @@
-//! Slots that come here: the calls of CLUSTER SYNCSLOTS, and a thread for each job, which executes
+//! Slots that come here: the calls of CLUSTER SYNCSLOTS, and a work for each job, which executes
 //! what comes as a replica does, so that nothing expires before its former owner says so.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kvasir_cluster::slots::SlotSet;
 use kvasir_keyspace::database::DbIndex;
@@ -20,7 +18,9 @@ use kvasir_resp::reply::Reply;
 use crate::analytics::ticket::Ticket;
 use crate::calls::evict::{OUT_OF_MEMORY, may_write};
 use crate::cluster::Node;
-use crate::cluster::handovers::{Chunk, Import, Job, Stage, Waits};
+use crate::cluster::handovers::{Import, Job, Stage};
+use crate::cluster::hands::{Chunk, Chunks, Hands, Later, Waits};
+use crate::handover::peer::Start;
 use crate::handover::words;
 use crate::loading::replay::Replayer;
 use crate::log::warning;
@@ -77,16 +77,23 @@ pub fn begin(
     let target = node.look().my_id();
     let job = Job::new((name, false), (slots, ranges), (source, target));
     job.replaced.store(shared.keyspace.replaced(), Relaxed);
-    let (chunks, work) = channel();
+    let chunks = Arc::new(Chunks::default());
     let is_on = Arc::new(AtomicBool::new(true));
-    let import = Import { job: Arc::clone(&job), client, is_on: Arc::clone(&is_on), chunks };
+    let import = Import {
+        job: Arc::clone(&job),
+        client,
+        is_on: Arc::clone(&is_on),
+        chunks: Arc::clone(&chunks),
+    };
     node.handovers.begin_import(import);
     node.handovers.add(vec![Arc::clone(&job)], super::kept_max(shared));
     settle(shared, node, cx.alone(), now_ms);
     cx.core.see_listeners(shared);
     let own = Arc::clone(&job);
-    let run = move || run(shared, node, commands, &own, is_on, &work);
-    if let Err(error) = thread::Builder::new().name("import".into()).spawn(run) {
+    let work = move |hands: Box<dyn Hands>| -> Later<'static, ()> {
+        Box::pin(run(hands, (shared, node, commands), own, is_on, chunks))
+    };
+    if let Err(error) = node.workforce.begin("import", Box::new(work)) {
         node.handovers.end_import(job.name.as_bytes());
         give_up(shared, node, &job);
         job.end(Stage::Failed, "Can't start a thread");
@@ -192,21 +199,20 @@ fn slots_of(word: &[u8]) -> Result<SlotSet, Error> {
     slots.filter(|slots| !slots.is_empty()).ok_or(Error::SYNTAX)
 }
 
-fn run(
-    shared: &'static Shared,
-    node: &'static Node,
-    commands: ServerCommands,
-    job: &Job,
+async fn run(
+    mut hands: Box<dyn Hands>,
+    (shared, node, commands): (&'static Shared, &'static Node, ServerCommands),
+    job: Arc<Job>,
     is_on: Arc<AtomicBool>,
-    work: &Receiver<Chunk>,
+    chunks: Arc<Chunks>,
 ) {
     let env = env(&shared.config(), clock::now_unix_ms());
     let mut replayer = Replayer::new((shared, commands, 0), &env).while_it(is_on);
-    for Chunk { bytes, waits, answer } in work {
+    while let Some(Chunk { bytes, waits, answer }) = hands.take(&chunks).await {
         let done = match waits {
-            Waits::No => execute(shared, &mut replayer, &bytes),
+            Waits::No => execute(&mut *hands, shared, &mut replayer, &bytes).await,
             _ => {
-                settle_down(shared, waits == Waits::DiskAndReplicas);
+                settle_down(&mut *hands, shared, waits == Waits::DiskAndReplicas).await;
                 Ok(())
             }
         };
@@ -218,7 +224,7 @@ fn run(
     }
     if job.stage() != Stage::Success {
         // Once it has ended these slots may begin to come again.
-        give_up(shared, node, job);
+        give_up(shared, node, &job);
         job.end(Stage::Failed, LOST);
     }
 }
@@ -233,9 +239,14 @@ fn give_up(shared: &Shared, node: &Node, job: &Job) {
     shared.send(0, Message::Look);
 }
 
-fn execute(shared: &'static Shared, replayer: &mut Replayer, bytes: &[u8]) -> Result<(), String> {
+async fn execute(
+    hands: &mut dyn Hands,
+    shared: &'static Shared,
+    replayer: &mut Replayer,
+    bytes: &[u8],
+) -> Result<(), String> {
     while is_behind(shared, &shared.config()) {
-        thread::sleep(REST);
+        hands.rest(REST).await;
     }
     replayer.look_around();
     let mut rest = bytes;
@@ -259,9 +270,9 @@ fn execute(shared: &'static Shared, replayer: &mut Replayer, bytes: &[u8]) -> Re
 
 /// Returns once the disk, and perhaps replicas, have all that has come so far, or it has been
 /// waited for long enough: a primary that dies a moment later is to lose none of it.
-fn settle_down(shared: &Shared, asks_replicas: bool) {
+async fn settle_down(hands: &mut dyn Hands, shared: &Shared, asks_replicas: bool) {
     let (aof, log) = (&shared.aof, &shared.keyspace.log);
-    let (end, start) = (log.end(), Instant::now());
+    let (end, start) = (log.end(), Start::now());
     let asks_replicas = asks_replicas && shared.replication.has_links();
     if asks_replicas {
         let pass = shared.gate.enter_extra();
@@ -279,6 +290,6 @@ fn settle_down(shared: &Shared, asks_replicas: bool) {
             return;
         }
         aof.demand(end);
-        thread::sleep(REST);
+        hands.rest(REST).await;
     }
 }

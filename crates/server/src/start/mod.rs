@@ -32,6 +32,7 @@ use kvasir_structures::{hash, huge_pages};
 use kvasir_table::Table;
 
 use crate::cluster::{Node, file};
+use crate::handover::threads::Threads;
 use crate::info::crash;
 use crate::log::{self, notice, warning};
 use crate::machine::{memory, paging, process};
@@ -220,7 +221,7 @@ fn ready(shared: &Shared) {
 }
 
 /// A node that has keys of slots that nobody has takes these; others it gives to their owners.
-fn claim_loaded(shared: &Shared, node: &Node) {
+pub fn claim_loaded(shared: &Shared, node: &Node) {
     let pass = shared.gate.enter_extra();
     let database = shared.keyspace.database(DbIndex(0), &pass);
     let held = (0..SLOTS).filter(|slot| !database.slot(*slot).is_empty());
@@ -329,7 +330,7 @@ fn open_cluster(config: &Config) -> Result<Option<(Node, Vec<Listener>)>, Refusa
         let text = "replicaof directive not allowed in cluster mode";
         return Err(Refusal::Configuration(text.into()));
     }
-    let node = file::open(config)?;
+    let node = file::open(config, Box::new(Threads))?;
     Ok(Some((node, bus::open(config)?)))
 }
 
