@@ -17,6 +17,7 @@ impl Cluster {
         }
         node.slots.insert(slot);
         self.owners[usize::from(slot)] = Some(to);
+        self.disowned.remove(slot);
         if to == self.my_primary().id {
             self.change_foreign(|foreign| {
                 foreign.remove(slot);
@@ -28,6 +29,7 @@ impl Cluster {
     /// Takes a slot from its owner, if it has one.
     pub(crate) fn take_slot(&mut self, slot: u16) -> Option<NodeId> {
         let owner = self.owners[usize::from(slot)].take()?;
+        self.disowned.remove(slot);
         if let Some(node) = self.nodes.get_mut(&owner) {
             node.slots.remove(slot);
         }
@@ -87,7 +89,7 @@ impl Cluster {
             }
             let is_newer = match owner.and_then(|id| self.nodes.get(&id)) {
                 None => true,
-                Some(owner) => owner.config_epoch < epoch,
+                Some(owner) => owner.config_epoch < epoch || self.disowned.contains(slot),
             };
             if !is_newer {
                 continue;
@@ -114,6 +116,21 @@ impl Cluster {
             self.update_state(now_ms);
         } else if !lost.is_empty() {
             self.lose_keys(lost);
+        }
+    }
+
+    /// `sender` itself says by this epoch which slots it has. If it has given some away, and taken a
+    /// newer epoch since, who has them by an older one could not be believed otherwise.
+    pub(crate) fn note_disowned(&mut self, sender: NodeId, epoch: u64, slots: &SlotSet) {
+        // What it said earlier may come later, by another link.
+        let Some(node) = self.nodes.get(&sender).filter(|node| node.config_epoch == epoch) else {
+            return;
+        };
+        for slot in node.slots.iter() {
+            match slots.contains(slot) {
+                true => self.disowned.remove(slot),
+                false => self.disowned.insert(slot),
+            };
         }
     }
 

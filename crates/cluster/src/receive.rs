@@ -334,6 +334,9 @@ impl Cluster {
             false => node.primary.and_then(|id| self.nodes.get(&id)),
         };
         let differs = primary.is_some_and(|node| node.slots != header.slots);
+        if is_primary && (differs || !self.disowned.is_empty()) {
+            self.note_disowned(sender, header.config_epoch, &header.slots);
+        }
         if differs {
             if is_primary {
                 self.claim(sender, header.config_epoch, &header.slots, now_ms);

@@ -30,6 +30,9 @@ pub struct Cluster {
     pub(crate) importing: BTreeMap<u16, NodeId>,
     /// Slots of others of which there may be keys here that count for nothing (`handover.rs`).
     pub(crate) foreign: SlotSet,
+    /// Slots whose owner, as far as this node knows, says that they are not its own: whoever claims
+    /// them has them.
+    pub(crate) disowned: SlotSet,
     /// Nodes that are not to be learned of again, until then.
     pub(crate) forgotten: BTreeMap<NodeId, u64>,
     pub(crate) current_epoch: u64,
@@ -84,6 +87,7 @@ impl Cluster {
             migrating: BTreeMap::new(),
             importing: BTreeMap::new(),
             foreign: SlotSet::default(),
+            disowned: SlotSet::default(),
             forgotten: BTreeMap::new(),
             current_epoch: 0,
             last_vote_epoch: 0,

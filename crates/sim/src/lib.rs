@@ -9,6 +9,7 @@
 
 pub mod aof;
 pub mod bus;
+pub mod cluster;
 mod connection;
 pub mod digest;
 pub mod disk;
@@ -16,6 +17,7 @@ pub mod fault;
 mod ledger;
 pub mod luck;
 mod machine;
+mod nodes_file;
 pub mod replication;
 pub mod server;
 

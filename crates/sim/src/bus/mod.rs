@@ -9,7 +9,7 @@
 
 mod admin;
 mod host;
-mod judge;
+pub(crate) mod judge;
 mod wires;
 mod world;
 

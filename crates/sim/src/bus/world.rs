@@ -6,7 +6,6 @@ use kvasir_cluster::id::NodeId;
 use kvasir_cluster::options::{Local, Options};
 use kvasir_cluster::output::Action;
 use kvasir_cluster::random::Random;
-use kvasir_cluster::slots::{SLOTS, SlotSet};
 use kvasir_cluster::state::Cluster;
 use kvasir_cluster::tick::PERIOD_MS;
 use kvasir_keyspace::rng::Rng;
@@ -19,8 +18,8 @@ use super::wires::{End, Event, Wires};
 use super::{Canary, Ran, Setup};
 use crate::disk::SimDisk;
 use crate::luck::Luck;
+use crate::nodes_file::{BUS_PORT, first_file, ip};
 
-const BUS_PORT: u16 = 16_379;
 const NODES_MAX: usize = 50;
 /// Until primaries that have just started serve anybody.
 const DAWN_MS: u64 = 2_600;
@@ -62,28 +61,6 @@ fn draw_size(rng: &mut Rng) -> (usize, usize) {
     };
     let replicas = if replicas == 1 && rng.below(4) == 0 { 2 } else { replicas };
     (primaries, replicas.min(NODES_MAX / primaries - 1))
-}
-
-fn ip(host: usize) -> String {
-    format!("10.0.0.{}", host + 1)
-}
-
-/// nodes.conf of a node, where all know each other.
-fn first_file(me: usize, ids: &[NodeId], primaries: usize) -> String {
-    let mut text = String::new();
-    for (host, id) in ids.iter().enumerate() {
-        let myself = if host == me { "myself," } else { "" };
-        let shard = ids[host % primaries];
-        text += &format!("{id} {}:6379@{BUS_PORT},,tls-port=0,shard-id={shard} {myself}", ip(host));
-        if host < primaries {
-            let of = |slot: u16| usize::from(slot) * primaries / usize::from(SLOTS);
-            let slots: SlotSet = (0..SLOTS).filter(|slot| of(*slot) == host).collect();
-            text += &format!("master - 0 0 {} connected {}\n", host + 1, slots.words(" "));
-        } else {
-            text += &format!("slave {shard} 0 0 {} connected\n", host % primaries + 1);
-        }
-    }
-    text + &format!("vars currentEpoch {primaries} lastVoteEpoch 0\n")
 }
 
 impl World {
