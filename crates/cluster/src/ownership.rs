@@ -136,6 +136,7 @@ impl Cluster {
 
     /// Slots that were this node's are another's, and so are their keys.
     pub(crate) fn lose_keys(&mut self, slots: Vec<u16>) {
+        self.forget_unconfirmed(&slots);
         self.change_foreign(|foreign| {
             slots.iter().for_each(|slot| {
                 foreign.insert(*slot);
@@ -204,6 +205,35 @@ mod tests {
     use crate::node::Node;
     use crate::options::Options;
     use crate::random::Random;
+
+    /// Found by the simulation: a node gives a slot away and takes a newer epoch, and another one
+    /// that has heard of that before it hears of the slot's new owner never believed that one.
+    #[test]
+    fn a_slot_that_its_owner_disowns_is_whose_who_claims_it() {
+        let mut cluster = Cluster::new(Options::default(), 1, 1000);
+        let mut random = Random::new(2);
+        let [giver, taker] = [(); 2].map(|()| NodeId::random(&mut random));
+        for (id, epoch) in [(giver, 7), (taker, 5)] {
+            let mut node = Node::new(id, id, Flags::PRIMARY, 1000);
+            node.config_epoch = epoch;
+            cluster.add_node(node);
+        }
+        (0..9).for_each(|slot| cluster.give_slot(slot, giver));
+        let (given, kept): (SlotSet, SlotSet) = ((0..4).collect(), (4..9).collect());
+        cluster.claim(taker, 5, &given, 1000);
+        assert!(cluster.owns_all(giver, &given));
+        // By an epoch that is not its newest it says nothing that counts.
+        cluster.note_disowned(giver, 6, &kept);
+        cluster.claim(taker, 5, &given, 1000);
+        assert!(cluster.owns_all(giver, &given));
+        cluster.note_disowned(giver, 7, &kept);
+        cluster.note_disowned(giver, 7, &(0..9).collect());
+        cluster.claim(taker, 5, &given, 1000);
+        assert!(cluster.owns_all(giver, &given));
+        cluster.note_disowned(giver, 7, &kept);
+        cluster.claim(taker, 5, &(0..9).collect(), 1000);
+        assert!(cluster.owns_all(taker, &given) && cluster.owns_all(giver, &kept));
+    }
 
     /// A replica that has not heard of its primary's new epoch asks for votes by the old one.
     #[test]

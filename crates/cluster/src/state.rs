@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::confirm::Confirm;
 use crate::election::Election;
 use crate::id::NodeId;
 use crate::links::Link;
@@ -46,6 +47,9 @@ pub struct Cluster {
     pub(crate) first_look_ms: Option<u64>,
     pub(crate) election: Election,
     pub(crate) manual: Manual,
+    pub(crate) confirm: Option<Confirm>,
+    /// In the epoch of the last vote; unknown after a start.
+    pub(crate) voted_for: Option<NodeId>,
     /// A node that others are to forget, while they are told of it, and for how many seconds.
     pub(crate) farewell: Option<(NodeId, u64)>,
     /// Whom the server was last told to follow, and where.
@@ -97,6 +101,8 @@ impl Cluster {
             first_look_ms: None,
             election: Election::default(),
             manual: Manual::default(),
+            confirm: None,
+            voted_for: None,
             farewell: None,
             followed: None,
             links: BTreeMap::new(),
@@ -353,6 +359,7 @@ impl Cluster {
         self.change_foreign(|foreign| *foreign = SlotSet::default());
         self.attach(self.me, Some(primary));
         self.end_manual();
+        self.end_confirm();
         self.election.forget();
         self.follow_my_primary();
         self.save();

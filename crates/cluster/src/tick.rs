@@ -24,6 +24,7 @@ impl Cluster {
         self.look_after_nodes(now_ms);
         self.follow_my_primary();
         self.run_manual(now_ms);
+        self.run_confirm(now_ms);
         if self.me().is_replica() {
             self.run_election(now_ms);
         }

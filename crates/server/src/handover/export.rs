@@ -187,6 +187,10 @@ impl Export<'_> {
         if !cluster.owns_all(self.job.source, &self.job.slots) {
             return failed("Slots are no longer all owned by myself");
         }
+        let comes = cluster.unconfirmed();
+        if comes.is_some_and(|slots| self.job.slots.iter().any(|slot| slots.contains(slot))) {
+            return failed("Slots have come here just now, and not enough nodes know of it");
+        }
         match cluster.node(self.job.target) {
             None => failed("Target node is unknown"),
             // What it was at first it says itself.

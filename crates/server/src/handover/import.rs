@@ -37,6 +37,8 @@ use crate::workers::Message;
 /// What is waited for before the slots are taken, disk and replicas, is waited for no longer.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_millis(1);
+/// Replicas are asked again how far they are after so many rests.
+const ASK_AGAIN: u64 = 25;
 /// A call that waits has to have a time at which it does no more; this one is never reached.
 const LONG_MS: u64 = 1 << 40;
 
@@ -159,6 +161,11 @@ pub fn take(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
     job.end(Stage::Success, "");
     node.handovers.end_import(&name);
     handover::tell_taken(shared, cx.alone(), (&job.slots, epoch));
+    let unconfirmed = node.look().unconfirmed().cloned();
+    if let Some(slots) = unconfirmed {
+        // Until others know of it.
+        handover::hold(shared, node, cx.alone(), (&slots, true));
+    }
     settle(shared, node, cx.alone(), now_ms);
     cx.core.see_listeners(shared);
     node.wake();
@@ -211,10 +218,7 @@ async fn run(
     while let Some(Chunk { bytes, waits, answer }) = hands.take(&chunks).await {
         let done = match waits {
             Waits::No => execute(&mut *hands, shared, &mut replayer, &bytes).await,
-            _ => {
-                settle_down(&mut *hands, shared, waits == Waits::DiskAndReplicas).await;
-                Ok(())
-            }
+            _ => settle_down(&mut *hands, shared, waits == Waits::DiskAndReplicas).await,
         };
         if let Err(error) = &done {
             warning!("Slot migration {} fails: {error}", job.describe());
@@ -270,26 +274,52 @@ async fn execute(
 
 /// Returns once the disk, and perhaps replicas, have all that has come so far, or it has been
 /// waited for long enough: a primary that dies a moment later is to lose none of it.
-async fn settle_down(hands: &mut dyn Hands, shared: &Shared, asks_replicas: bool) {
+///
+/// # Errors
+///
+/// If writes wait for replicas (`write-quorum`), and not so many have it: somebody was promised
+/// that.
+async fn settle_down(
+    hands: &mut dyn Hands,
+    shared: &Shared,
+    asks_replicas: bool,
+) -> Result<(), String> {
+    let quorum = shared.config().replication.quorum();
+    let is_promised = quorum.replicas > 0;
     let (aof, log) = (&shared.aof, &shared.keyspace.log);
     let (end, start) = (log.end(), Start::now());
-    let asks_replicas = asks_replicas && shared.replication.has_links();
-    if asks_replicas {
+    let asks_replicas = (asks_replicas || is_promised) && shared.replication.has_links();
+    let ask = || {
         let pass = shared.gate.enter_extra();
         log.append(&pass, &encode_request(&["REPLCONF", "GETACK", "*"]));
         drop(pass);
         shared.replication.wake_for(shared);
+    };
+    if asks_replicas {
+        ask();
     }
+    let mut rests: u64 = 0;
     let has_it = |replica: &Arc<Replica>| {
         replica.stage() != replicas::Stage::Online || replica.acked.load(Relaxed) >= end
     };
-    let have_it = || !asks_replicas || shared.replication.replicas().iter().all(has_it);
+    let have_it = || match is_promised {
+        true => shared.replication.is_acked(quorum, end),
+        false => !asks_replicas || shared.replication.replicas().iter().all(has_it),
+    };
     while aof.counts() && aof.durable() < end || !have_it() {
-        if start.elapsed() > SETTLE_MAX {
+        if start.elapsed() > SETTLE_MAX && is_promised {
+            return Err("fewer replicas have the keys than write-quorum asks for".into());
+        } else if start.elapsed() > SETTLE_MAX {
             warning!("slots come here before disk and replicas have all their keys");
-            return;
+            return Ok(());
         }
         aof.demand(end);
         hands.rest(REST).await;
+        rests += 1;
+        // What they have on disk they may say before they have it there.
+        if is_promised && rests.is_multiple_of(ASK_AGAIN) {
+            ask();
+        }
     }
+    Ok(())
 }

@@ -28,7 +28,7 @@ const CUT_ONE_IN: usize = 150;
 /// ...and of those who have voted, one of so many loses it a moment later.
 const CUT_VOTER_ONE_IN: usize = 6;
 /// Who has crashed starts again within so long.
-const DOWN_MS: usize = 4_000;
+const DOWN_MS: usize = 2_000;
 /// Clocks are wrong by up to so much.
 const SKEW_MS: usize = 3_000;
 /// Within so many times `cluster-node-timeout` all are well, once all is mended.
@@ -137,7 +137,7 @@ impl World {
     fn go(&mut self) -> Result<(), String> {
         self.pass(DAWN_MS)?;
         self.is_stormy = true;
-        for _ in 0..12 + self.rng.below(12) {
+        for _ in 0..8 + self.rng.below(10) {
             self.disturb();
             self.settle_all()?;
             let most_ms = if self.rng.below(3) == 0 { 3 * self.timeout_ms } else { 400 };
@@ -408,6 +408,7 @@ impl World {
             | Action::DeleteKeys(_)
             | Action::Hide
             | Action::Flush
+            | Action::Confirmed(_)
             | Action::Publish { .. }
             | Action::Unpause => {}
         }

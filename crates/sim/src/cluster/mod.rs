@@ -77,7 +77,11 @@ impl Setup {
 
     fn size(self) -> Size {
         let mut rng = self.rng();
-        Size { primaries: 3, replicas: if rng.below(4) == 0 { 2 } else { 1 } }
+        match rng.below(6) {
+            0 => Size { primaries: 3, replicas: 2 },
+            1 | 2 => Size { primaries: 5, replicas: 1 },
+            _ => Size { primaries: 3, replicas: 1 },
+        }
     }
 
     fn config(self) -> Config {

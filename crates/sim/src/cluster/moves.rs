@@ -24,6 +24,9 @@ pub enum Victim {
     Target,
     Both,
     Link,
+    /// The source, and the target with its replicas is cut off from all but clients as soon as it
+    /// has taken the slots.
+    Split,
 }
 
 /// A move that is over only when nobody has a job any more.
@@ -34,7 +37,8 @@ pub struct Watch {
 
 impl Plan {
     pub fn draw(rng: &mut Rng) -> Plan {
-        let victim = match rng.below(7) {
+        let victim = match rng.below(9) {
+            7.. => return Plan { stage: STAGES - 1, victim: Victim::Split, steps: rng.below(10) },
             0..3 => Victim::Source,
             3..5 => Victim::Target,
             5 => Victim::Both,
@@ -70,7 +74,14 @@ impl Watch {
                 continue;
             };
             for job in cluster.handovers.jobs().into_iter().filter(|job| job.is_export) {
-                if number(job.stage()) != Some(plan.stage) {
+                let place = |id: NodeId| nodes.ids.iter().position(|one| *one == id);
+                let Some(target) = place(job.target) else { continue };
+                let has_taken = || {
+                    let of_target = nodes.shared(target).and_then(|shared| shared.cluster.as_ref());
+                    of_target.is_some_and(|node| node.look().owns_all(job.target, &job.slots))
+                };
+                let is_early = plan.victim == Victim::Split && !has_taken();
+                if number(job.stage()) != Some(plan.stage) || is_early {
                     continue;
                 }
                 self.steps += 1;
@@ -80,8 +91,7 @@ impl Watch {
                     return None;
                 }
                 self.plan = None;
-                let place = |id: NodeId| nodes.ids.iter().position(|one| *one == id);
-                return Some((plan.stage, [node, place(job.target)?], plan.victim));
+                return Some((plan.stage, [node, target], plan.victim));
             }
         }
         None

@@ -160,6 +160,16 @@ impl Nodes {
         (0..self.count()).filter(is_primary).collect()
     }
 
+    /// A primary and its replicas.
+    pub fn shard_of(&self, primary: usize) -> Vec<usize> {
+        let follows = |node: &usize| {
+            let cluster = self.shared(*node).and_then(|shared| shared.cluster.as_ref());
+            let of = cluster.and_then(|node| node.look().me().primary);
+            *node == primary || of == Some(self.ids[primary])
+        };
+        (0..self.count()).filter(follows).collect()
+    }
+
     /// Fails unless all agree about the cluster, and all of a shard have all of its data.
     pub fn check_peace(&self) -> Result<(), String> {
         let mut looks = Vec::new();

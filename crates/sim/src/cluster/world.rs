@@ -29,6 +29,8 @@ const DISTURB_NS: usize = 600_000_000;
 const DOWN_NS: usize = 2_500_000_000;
 /// A process that is stopped goes on within so long.
 const STOP_NS: usize = 1_500_000_000;
+/// A cluster that was split just when slots have moved stays so for up to so much longer.
+const SPLIT_NS: usize = 3_000_000_000;
 /// One of so many steps that write files has power go meanwhile.
 const CUT_ONE_IN: usize = 4_000;
 /// What a step takes, at most.
@@ -246,6 +248,16 @@ impl World {
             Victim::Both => {
                 self.crash(source, None);
                 self.crash(target, None);
+            }
+            Victim::Split => {
+                self.crash(source, None);
+                let shard = self.nodes.shard_of(target);
+                for node in (0..self.nodes.count()).filter(|node| !shard.contains(node)) {
+                    for one in &shard {
+                        self.hold_up(self.nodes.ip(*one), self.nodes.ip(node));
+                    }
+                }
+                self.next_ns = self.now_ns + DISTURB_NS as u64 + self.rng.below(SPLIT_NS) as u64;
             }
             Victim::Link => self.network.reset(self.nodes.ip(source), self.nodes.ip(target)),
         }
