@@ -98,7 +98,16 @@ impl World {
         }
     }
 
+    /// For who reads the log of a world.
+    fn say(&self, what: impl Fn() -> String) {
+        if !crate::is_quiet() {
+            println!("---- {} us: {}", self.now_ns / 1000, what());
+        }
+    }
+
     pub fn run(mut self) -> Result<Ran, String> {
+        let name = |(node, id)| format!("server {node} is {id}");
+        self.say(|| self.nodes.ids.iter().enumerate().map(name).collect::<Vec<_>>().join("; "));
         while self.now_ns < DAWN_NS {
             self.step(DAWN_NS, true)?;
         }
@@ -136,6 +145,7 @@ impl World {
             }
             8 => {
                 let until_ns = self.now_ns + self.rng.below(STOP_NS) as u64;
+                self.say(|| format!("server {node} stops until {} us", until_ns / 1000));
                 self.nodes.stop_until(node, until_ns);
             }
             9 => self.nodes.set_clock(node, &mut self.rng),
@@ -158,6 +168,7 @@ impl World {
     }
 
     fn hold_up(&mut self, one: IpAddr, other: IpAddr) {
+        self.say(|| format!("nothing arrives between {one} and {other}"));
         self.network.hold_up(one, other, true);
         self.held_up.push((one, other));
     }
@@ -176,6 +187,7 @@ impl World {
     }
 
     fn release(&mut self) {
+        self.say(|| "all arrives again".into());
         for (one, other) in std::mem::take(&mut self.held_up) {
             self.network.hold_up(one, other, false);
             if self.rng.below(2) == 0 {
@@ -192,6 +204,7 @@ impl World {
             0 => Luck::KILLED,
             _ => Luck::of_a_cut(&mut self.rng),
         });
+        self.say(|| format!("server {node} crashes: {luck:?}"));
         self.ran.digest.note(200 + node as u64);
         let start_ns = self.now_ns + self.rng.below(DOWN_NS) as u64;
         self.nodes.crash(node, luck, start_ns);
@@ -200,6 +213,7 @@ impl World {
 
     /// Tells a server something; what it answers nobody looks at.
     fn order(&mut self, node: usize, words: &[&str]) {
+        self.say(|| format!("server {node} is told {}", words.join(" ")));
         let connection = Connection::open(&self.network, ADMIN, self.nodes.places[node]);
         connection.send(&encode_request(words));
         if self.orders.len() == ORDERS_MAX {
@@ -298,6 +312,7 @@ impl World {
 
     fn note(&mut self, done: Option<Done>) {
         if let Some((key, call)) = done {
+            self.say(|| format!("{} {call:?}", self.keys[key]));
             self.ran.answers += u64::from(call.end_ns < u64::MAX);
             self.ran.digest.note(call.end_ns);
             self.calls[key].push(call);
