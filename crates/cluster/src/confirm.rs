@@ -99,7 +99,9 @@ impl Cluster {
     }
 
     fn end_if_confirmed(&mut self) {
-        let Some(confirm) = self.confirm.as_ref().filter(|confirm| !confirm.is_stale) else { return };
+        let Some(confirm) = self.confirm.as_ref().filter(|confirm| !confirm.is_stale) else {
+            return;
+        };
         let votes = |id: &&NodeId| self.nodes.get(id).is_some_and(Node::votes);
         let count = confirm.by.iter().filter(votes).count() + usize::from(self.me().votes());
         if count >= self.quorum() {
@@ -117,7 +119,8 @@ impl Cluster {
     /// Others have these slots by now, and clients are to hear of that.
     pub(crate) fn forget_unconfirmed(&mut self, lost: &[u16]) {
         let Some(confirm) = &mut self.confirm else { return };
-        let lost: SlotSet = lost.iter().copied().filter(|slot| confirm.slots.remove(*slot)).collect();
+        let lost: SlotSet =
+            lost.iter().copied().filter(|slot| confirm.slots.remove(*slot)).collect();
         let is_over = confirm.slots.is_empty();
         if !lost.is_empty() {
             self.act(Action::Confirmed(lost));

@@ -322,9 +322,7 @@ impl State {
 
     fn sync_names(&mut self) {
         let is_new = |change: &Change| matches!(change[..], [(_, Some(_))]);
-        if self.forgets_syncs
-            || self.forgets_new_names && self.changes.last().is_some_and(is_new)
-        {
+        if self.forgets_syncs || self.forgets_new_names && self.changes.last().is_some_and(is_new) {
             return;
         }
         self.safe_names = self.names.clone();

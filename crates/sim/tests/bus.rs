@@ -32,7 +32,8 @@ fn a_run_is_the_same_each_time() {
 #[test]
 fn planted_faults_are_found() {
     be_quiet();
-    for (canary, words) in [(Canary::VotesTwice, " votes for "), (Canary::SpeaksEarly, "its disk has")]
+    for (canary, words) in
+        [(Canary::VotesTwice, " votes for "), (Canary::SpeaksEarly, "its disk has")]
     {
         let found = (0..400).find_map(|seed| run(Setup { seed, canary: Some(canary) }).err());
         let found = found.unwrap_or_else(|| panic!("{canary:?} is not found"));

@@ -99,7 +99,7 @@ impl World {
             World::Server => 1_000,
             World::Replication => 100,
             World::Bus => 2_000,
-            World::Cluster => 40,
+            World::Cluster => 25,
         }
     }
 

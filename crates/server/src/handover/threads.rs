@@ -68,11 +68,7 @@ impl<S: Read + Write> Wire for Stream<S> {
     }
 }
 
-fn connect(
-    to: (&str, u16),
-    config: &Config,
-    patience: Duration,
-) -> Result<Box<dyn Wire>, String> {
+fn connect(to: (&str, u16), config: &Config, patience: Duration) -> Result<Box<dyn Wire>, String> {
     let text = |error: io::Error| error.to_string();
     let addresses = to.to_socket_addrs().map_err(text)?;
     let mut failure = "its name has no address".to_owned();
@@ -106,4 +102,3 @@ fn over_tls(config: &Config, stream: TcpStream, patience: Duration) -> Result<Tl
         }
     }
 }
-

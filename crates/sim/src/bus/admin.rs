@@ -41,7 +41,8 @@ impl Move {
             (true, _) => 1 + rng.below(500),
             (false, _) => 1 + rng.below(3),
         };
-        let slots: SlotSet = owned.iter().filter(|slot| *slot >= first || most > 500).take(most).collect();
+        let slots: SlotSet =
+            owned.iter().filter(|slot| *slot >= first || most > 500).take(most).collect();
         (!slots.is_empty()).then_some(Move { slots, from, to, is_at_once, step: 0, epoch: 0 })
     }
 
@@ -90,14 +91,17 @@ impl Move {
             (false, 1) => each(&mut |slot| cluster.set_migrating(slot, &to.digits()).is_ok()),
             (false, 2) => {
                 // If the slot was taken from its owner meanwhile, there is nothing to be had here.
-                let is_still = |slot: &u16| cluster.importing().any(|(of, by)| of == *slot && by == from);
+                let is_still =
+                    |slot: &u16| cluster.importing().any(|(of, by)| of == *slot && by == from);
                 self.slots = self.slots.iter().filter(is_still).collect();
                 let mut all = self.slots.iter();
                 !self.slots.is_empty()
-                    && all.all(|slot| cluster.set_owner(slot, &to.digits(), false, clock_ms).is_ok())
+                    && all
+                        .all(|slot| cluster.set_owner(slot, &to.digits(), false, clock_ms).is_ok())
             }
             (false, _) => {
-                let is_still = |slot: &u16| cluster.migrating().any(|(of, by)| of == *slot && by == to);
+                let is_still =
+                    |slot: &u16| cluster.migrating().any(|(of, by)| of == *slot && by == to);
                 let left: Vec<u16> = self.slots.iter().filter(is_still).collect();
                 for slot in left {
                     let _ = cluster.set_owner(slot, &to.digits(), false, clock_ms);
@@ -123,7 +127,8 @@ pub fn fail_over(host: &mut Host, now_ms: u64, rng: &mut Rng) {
 /// Ends what was begun and not ended.
 pub fn settle_moves(host: &mut Host) {
     let cluster = &mut host.cluster;
-    let open: Vec<u16> = cluster.migrating().chain(cluster.importing()).map(|(slot, _)| slot).collect();
+    let open: Vec<u16> =
+        cluster.migrating().chain(cluster.importing()).map(|(slot, _)| slot).collect();
     for slot in open {
         let _ = cluster.set_stable(slot);
     }

@@ -91,7 +91,9 @@ pub fn check_peace(nodes: &[&Cluster]) -> Result<(), String> {
             let expect = if own.is_primary() { &own.slots } else { &SlotSet::default() };
             if known != Some(expect) {
                 let of = own.id;
-                return Err(format!("{me:?} has {known:?} for the slots of {of:?}, which are {expect:?}"));
+                return Err(format!(
+                    "{me:?} has {known:?} for the slots of {of:?}, which are {expect:?}"
+                ));
             }
             if cluster.node(own.id).map(|node| node.primary) != Some(own.primary) {
                 return Err(format!("{me:?} does not know whom {:?} follows", own.id));

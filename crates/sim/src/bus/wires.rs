@@ -109,7 +109,12 @@ impl Wires {
             self.by_end.insert(end, (wire, side));
         }
         let hosts = ends.map(|end| end.host);
-        self.wires.push(Wire { ends: ends.map(Some), hosts, last_ms: [0; 2], held: Default::default() });
+        self.wires.push(Wire {
+            ends: ends.map(Some),
+            hosts,
+            last_ms: [0; 2],
+            held: Default::default(),
+        });
     }
 
     pub fn send(&mut self, from: End, bytes: Vec<u8>, now_ms: u64, rng: &mut Rng) {
@@ -169,7 +174,9 @@ impl Wires {
     pub fn reset(&mut self, one: usize, other: usize, now_ms: u64, rng: &mut Rng) {
         for wire in 0..self.wires.len() {
             let Wire { hosts, ends, .. } = &self.wires[wire];
-            if ends.iter().any(Option::is_some) && (*hosts == [one, other] || *hosts == [other, one]) {
+            if ends.iter().any(Option::is_some)
+                && (*hosts == [one, other] || *hosts == [other, one])
+            {
                 (0..2).for_each(|side| self.lose(wire, side, now_ms, rng));
             }
         }

@@ -21,7 +21,7 @@ const AGAIN_NS: usize = 30_000_000;
 /// A call is tried at so many places.
 const TRIES: usize = 12;
 
-/// What came of a call.
+/// What came of a call on a key.
 pub type Done = (usize, Call);
 
 pub struct Client {
@@ -62,6 +62,11 @@ impl Client {
 
     pub fn ip(&self) -> IpAddr {
         self.ip
+    }
+
+    /// Whom it asks about a key.
+    pub fn asks(&self, key: usize) -> usize {
+        self.owners[key]
     }
 
     pub fn is_idle(&self) -> bool {
@@ -110,7 +115,8 @@ impl Client {
                     self.try_again(None, rng);
                     return Ok(None);
                 }
-                let (key, done) = (call.key, Call { did: call.did, begin_ns: call.begin_ns, end_ns: u64::MAX });
+                let (key, done) =
+                    (call.key, Call { did: call.did, begin_ns: call.begin_ns, end_ns: u64::MAX });
                 self.owners[key] = rng.below(places.len());
                 self.rest(rng);
                 Ok(Some((key, done)))
@@ -168,7 +174,9 @@ impl Client {
         places: &[SocketAddr],
         rng: &mut Rng,
     ) -> Result<Option<Done>, String> {
-        let Some(call) = &mut self.call else { return Err("an answer that nobody asked for".into()) };
+        let Some(call) = &mut self.call else {
+            return Err("an answer that nobody asked for".into());
+        };
         let (key, begin_ns, end_ns) = (call.key, call.begin_ns, clock::monotonic_ns());
         let did = match (call.did, value) {
             (_, Value::Error(text)) => {

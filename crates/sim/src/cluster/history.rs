@@ -72,7 +72,8 @@ pub fn check(calls: &[Call]) -> Result<(), String> {
         }
     }
     for zone in zones.iter().filter(|zone| zone.first >= zone.last) {
-        let around = certain.iter().find(|other| other.first < zone.last && zone.first < other.last);
+        let around =
+            certain.iter().find(|other| other.first < zone.last && zone.first < other.last);
         if let Some(other) = around {
             return Err(describe(other, zone, calls));
         }

@@ -70,7 +70,8 @@ impl Watch {
     pub fn look(&mut self, nodes: &Nodes) -> Option<(usize, [usize; 2], Victim)> {
         let plan = self.plan?;
         for node in 0..nodes.count() {
-            let Some(cluster) = nodes.shared(node).and_then(|shared| shared.cluster.as_ref()) else {
+            let Some(cluster) = nodes.shared(node).and_then(|shared| shared.cluster.as_ref())
+            else {
                 continue;
             };
             for job in cluster.handovers.jobs().into_iter().filter(|job| job.is_export) {

@@ -237,7 +237,8 @@ impl World {
             cluster.is_some_and(|cluster| cluster.look().me().slots.contains(slot))
         };
         let reach = self.rng.below(200) as u16;
-        let first = (slot.saturating_sub(reach)..=slot).rev().take_while(|slot| of_owner(*slot)).last();
+        let first =
+            (slot.saturating_sub(reach)..=slot).rev().take_while(|slot| of_owner(*slot)).last();
         let last = (slot..=slot.saturating_add(reach)).take_while(|slot| of_owner(*slot)).last();
         let (Some(first), Some(last)) = (first, last) else { return };
         let (first, last) = (first.to_string(), last.to_string());
@@ -304,6 +305,9 @@ impl World {
                 let to = (&self.network, &self.nodes.places[..]);
                 let client = &mut self.clients[index];
                 let done = client.step(to, &self.keys, may_begin, &mut self.rng)?;
+                if let Some((key, _)) = done {
+                    self.say(|| format!("server {} has answered:", self.clients[index].asks(key)));
+                }
                 self.note(done);
                 Ok(())
             }
@@ -322,7 +326,8 @@ impl World {
     /// Now and then power goes between two operations of the disk, of which a step has several.
     fn step_node(&mut self, node: usize, step: Step) -> Result<(), String> {
         self.ran.digest.note(node as u64);
-        let writes = self.is_stormy && matches!(step, Step::Part(Part::Log | Part::Bus | Part::Worker(_)));
+        let writes =
+            self.is_stormy && matches!(step, Step::Part(Part::Log | Part::Bus | Part::Worker(_)));
         if writes && self.rng.below(CUT_ONE_IN) == 0 {
             self.nodes.cut_in(node, self.rng.below(8));
         }

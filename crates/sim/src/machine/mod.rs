@@ -166,7 +166,8 @@ impl Server {
 fn open_node(config: &Config, disk: &SimDisk, begun: &Begun) -> Result<Node, String> {
     let path = PathBuf::from(&config.cluster.file);
     let found = disk.after(Luck::KILLED);
-    let text = found.get(&path).map_or(String::new(), |bytes| String::from_utf8_lossy(bytes).into());
+    let text =
+        found.get(&path).map_or(String::new(), |bytes| String::from_utf8_lossy(bytes).into());
     let cluster = file::read(&text, config, &path)?;
     let kept = Kept { disk: disk.clone(), path, claim: None };
     kept.keep(&cluster.file()).map_err(|error| error.to_string())?;
