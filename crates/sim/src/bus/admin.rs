@@ -71,7 +71,7 @@ impl Move {
         let cluster = &mut host.cluster;
         let (step, slots) = (self.step, &self.slots);
         self.step += 1;
-        let each = |one: &mut dyn FnMut(u16) -> bool| slots.iter().all(|slot| one(slot));
+        let each = |one: &mut dyn FnMut(u16) -> bool| slots.iter().all(one);
         match (self.is_at_once, step) {
             (true, 0) => cluster.begin_import(slots, from).is_ok(),
             (true, 1) => match cluster.take_slots(slots, from, clock_ms) {

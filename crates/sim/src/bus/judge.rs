@@ -79,6 +79,10 @@ pub fn check_peace(nodes: &[&Cluster]) -> Result<(), String> {
     }
     for cluster in nodes {
         let me = cluster.my_id();
+        let primary = cluster.me().primary.and_then(|id| cluster.node(id));
+        if primary.is_some_and(|node| !node.is_primary()) {
+            return Err(format!("{me:?} is the replica of a replica"));
+        }
         if !cluster.is_ok() {
             return Err(format!("{me:?} takes the cluster for down"));
         }

@@ -26,6 +26,9 @@ use world::World;
 pub struct Setup {
     pub seed: u64,
     pub canary: Option<Canary>,
+    /// Clusters are also split just when slots have moved and their former owner has died. What is
+    /// lost then is known and not mended (docs/cluster.md).
+    pub splits: bool,
 }
 
 /// A fault that is planted.
@@ -107,6 +110,7 @@ impl Setup {
             config.replication.write_quorum_fsync = true;
         }
         config.replication.timeout = 3;
+        config.replication.ping_period = 1;
         config.cluster.enabled = true;
         config.cluster.file = "nodes.conf".into();
         config.cluster.node_timeout = 500 + rng.below(500) as u64;
