@@ -160,6 +160,17 @@ impl Nodes {
         (0..self.count()).filter(is_primary).collect()
     }
 
+    /// Slots that are on their way to a node by hand.
+    pub fn importing(&self) -> Vec<(usize, u16)> {
+        let of = |node: usize| {
+            let cluster = self.shared(node).and_then(|shared| shared.cluster.as_ref());
+            let slots = cluster.map(|node| node.look().importing().map(|(slot, _)| slot).collect());
+            let slots: Vec<u16> = slots.unwrap_or_default();
+            slots.into_iter().map(move |slot| (node, slot))
+        };
+        (0..self.count()).flat_map(of).collect()
+    }
+
     /// A primary and its replicas.
     pub fn shard_of(&self, primary: usize) -> Vec<usize> {
         let follows = |node: &usize| {

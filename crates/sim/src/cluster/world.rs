@@ -357,6 +357,10 @@ impl World {
                 self.step(look_ns, false)?;
             }
             found = self.nodes.check_peace();
+            // A primary that starts with keys of another's slot has that slot come, as Redis does.
+            for (node, slot) in self.nodes.importing() {
+                self.order(node, &["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"]);
+            }
         }
         self.count_reigns();
         for client in 0..CLIENTS {
