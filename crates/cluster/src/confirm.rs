@@ -4,8 +4,8 @@
 //! Else a replica of their former owner could be elected by those who do not know: it claims these
 //! slots by a newer epoch, and what clients have written here meanwhile is lost. Who knows that
 //! they are this node's does not vote for a replica that claims them by an older epoch
-//! (`Cluster::correct`), and two majorities have a primary in common. That one may have voted
-//! before it knew. If it was in a newer epoch, its answer says so, and this node takes a still newer
+//! (`Cluster::correct`); two majorities have a primary in common. That one may have voted
+//! before it knew. If it was in a newer epoch, its answer says so, and this node takes a newer
 //! one. If it was in the same epoch, it goes on to the next when it hears of this node's
 //! (`note_taken_epoch`), and its answer says that.
 //!

@@ -119,7 +119,7 @@ impl Cluster {
         }
     }
 
-    /// `sender` itself says by this epoch which slots it has. If it has given some away, and taken a
+    /// `sender` itself says by this epoch which slots it has. If it has given some away and taken a
     /// newer epoch since, who has them by an older one could not be believed otherwise.
     pub(crate) fn note_disowned(&mut self, sender: NodeId, epoch: u64, slots: &SlotSet) {
         // What it said earlier may come later, by another link.

@@ -4,8 +4,8 @@
 //! goes. In the end all is mended: then each slot has one owner, all agree who that is, and no two
 //! primaries have one epoch.
 //!
-//! At any time a node votes once an epoch, and nobody hears of an epoch or a vote that its disk does
-//! not have.
+//! At any time a node votes once an epoch, and nobody hears of an epoch or a vote that its disk
+//! does not have.
 
 mod admin;
 mod host;

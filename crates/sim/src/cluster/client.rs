@@ -227,7 +227,7 @@ impl Client {
         }
     }
 
-    /// At this node, or at any; a call that is tried too often is given up, since none has taken it.
+    /// At this node, or at any; a call that is tried too often is given up: none has taken it.
     fn try_again(&mut self, node: Option<usize>, rng: &mut Rng) {
         let Some(call) = &mut self.call else { return };
         call.tries += 1;
