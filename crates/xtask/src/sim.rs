@@ -98,7 +98,7 @@ impl World {
         match self {
             World::Server => 1_000,
             World::Replication => 100,
-            World::Bus => 2_000,
+            World::Bus => 300,
             World::Cluster => 25,
         }
     }
