@@ -177,6 +177,7 @@ impl Cluster {
             primary.voted_ms = now_ms;
         }
         self.last_vote_epoch = self.current_epoch;
+        self.voted_for = Some(sender);
         self.save();
         self.note(format!("Failover auth granted to {sender} for epoch {}", self.current_epoch));
         if let Some(link) = self.nodes.get(&sender).and_then(|node| node.link) {
@@ -194,8 +195,11 @@ impl Cluster {
         if header.current_epoch < self.current_epoch {
             return Some("its epoch is old");
         }
-        if self.last_vote_epoch == self.current_epoch {
+        if self.last_vote_epoch == self.current_epoch && !self.votes_twice {
             return Some("I have voted in this epoch");
+        }
+        if self.nodes.values().any(|node| node.config_epoch >= header.current_epoch) {
+            return Some("its epoch is somebody's already");
         }
         let node = self.nodes.get(&sender)?;
         let primary = node.primary.and_then(|id| self.nodes.get(&id));

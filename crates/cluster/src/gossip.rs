@@ -35,6 +35,9 @@ impl Cluster {
             Purpose::Meet => Body::Meet(gossip),
         };
         let packet = Packet { header: self.header(), body };
+        if purpose != Purpose::Pong {
+            self.note_ping(link);
+        }
         self.send(link, &packet);
     }
 

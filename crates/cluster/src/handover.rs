@@ -88,6 +88,7 @@ impl Cluster {
         self.note(format!("configEpoch set to {epoch} after importing slots"));
         self.save();
         self.update_state(now_ms);
+        self.begin_to_confirm(slots, now_ms);
         self.announce(None);
         Ok(epoch)
     }
@@ -142,7 +143,7 @@ impl Cluster {
     }
 
     /// Takes a new epoch, whatever there is.
-    fn bump_epoch_always(&mut self) {
+    pub(crate) fn bump_epoch_always(&mut self) {
         let all = self.nodes.values().map(|node| node.config_epoch);
         self.current_epoch = self.current_epoch.max(all.max().unwrap_or(0)) + 1;
         self.me_mut().config_epoch = self.current_epoch;

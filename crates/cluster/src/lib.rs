@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod confirm;
 pub mod election;
 pub mod extensions;
 pub mod failure;

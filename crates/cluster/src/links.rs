@@ -14,6 +14,9 @@ pub struct Link {
     pub is_inbound: bool,
     pub is_connected: bool,
     pub created_ms: u64,
+    /// That were sent over it, and answers that came.
+    pub pings: u64,
+    pub pongs: u64,
     /// As the socket tells it.
     pub peer_ip: String,
     pub local_ip: String,
@@ -27,6 +30,8 @@ impl Cluster {
             is_inbound: true,
             is_connected: true,
             created_ms: now_ms,
+            pings: 0,
+            pongs: 0,
             peer_ip,
             local_ip,
         };
@@ -83,6 +88,8 @@ impl Cluster {
             is_inbound: false,
             is_connected: false,
             created_ms: now_ms,
+            pings: 0,
+            pongs: 0,
             peer_ip: ip.clone(),
             local_ip: String::new(),
         };

@@ -1,6 +1,7 @@
 //! What a node wants done.
 
 use crate::id::NodeId;
+use crate::slots::SlotSet;
 
 /// Number of a connection of the bus; the caller gives numbers to those that it accepts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,6 +43,8 @@ pub enum Action {
     DeleteKeys(Vec<u16>),
     /// Other slots than before have keys here that count for nothing.
     Hide,
+    /// Clients may be served in these slots from now on, or go where they are by now.
+    Confirmed(SlotSet),
     /// All data goes.
     Flush,
     Publish {

@@ -17,6 +17,7 @@ impl Cluster {
         }
         node.slots.insert(slot);
         self.owners[usize::from(slot)] = Some(to);
+        self.disowned.remove(slot);
         if to == self.my_primary().id {
             self.change_foreign(|foreign| {
                 foreign.remove(slot);
@@ -28,6 +29,7 @@ impl Cluster {
     /// Takes a slot from its owner, if it has one.
     pub(crate) fn take_slot(&mut self, slot: u16) -> Option<NodeId> {
         let owner = self.owners[usize::from(slot)].take()?;
+        self.disowned.remove(slot);
         if let Some(node) = self.nodes.get_mut(&owner) {
             node.slots.remove(slot);
         }
@@ -87,7 +89,7 @@ impl Cluster {
             }
             let is_newer = match owner.and_then(|id| self.nodes.get(&id)) {
                 None => true,
-                Some(owner) => owner.config_epoch < epoch,
+                Some(owner) => owner.config_epoch < epoch || self.disowned.contains(slot),
             };
             if !is_newer {
                 continue;
@@ -117,8 +119,24 @@ impl Cluster {
         }
     }
 
+    /// `sender` itself says by this epoch which slots it has. If it has given some away and taken a
+    /// newer epoch since, who has them by an older one could not be believed otherwise.
+    pub(crate) fn note_disowned(&mut self, sender: NodeId, epoch: u64, slots: &SlotSet) {
+        // What it said earlier may come later, by another link.
+        let Some(node) = self.nodes.get(&sender).filter(|node| node.config_epoch == epoch) else {
+            return;
+        };
+        for slot in node.slots.iter() {
+            match slots.contains(slot) {
+                true => self.disowned.remove(slot),
+                false => self.disowned.insert(slot),
+            };
+        }
+    }
+
     /// Slots that were this node's are another's, and so are their keys.
     pub(crate) fn lose_keys(&mut self, slots: Vec<u16>) {
+        self.forget_unconfirmed(&slots);
         self.change_foreign(|foreign| {
             slots.iter().for_each(|slot| {
                 foreign.insert(*slot);
@@ -187,6 +205,35 @@ mod tests {
     use crate::node::Node;
     use crate::options::Options;
     use crate::random::Random;
+
+    /// Found by the simulation: a node gives a slot away and takes a newer epoch, and another one
+    /// that has heard of that before it hears of the slot's new owner never believed that one.
+    #[test]
+    fn a_slot_that_its_owner_disowns_is_whose_who_claims_it() {
+        let mut cluster = Cluster::new(Options::default(), 1, 1000);
+        let mut random = Random::new(2);
+        let [giver, taker] = [(); 2].map(|()| NodeId::random(&mut random));
+        for (id, epoch) in [(giver, 7), (taker, 5)] {
+            let mut node = Node::new(id, id, Flags::PRIMARY, 1000);
+            node.config_epoch = epoch;
+            cluster.add_node(node);
+        }
+        (0..9).for_each(|slot| cluster.give_slot(slot, giver));
+        let (given, kept): (SlotSet, SlotSet) = ((0..4).collect(), (4..9).collect());
+        cluster.claim(taker, 5, &given, 1000);
+        assert!(cluster.owns_all(giver, &given));
+        // By an epoch that is not its newest it says nothing that counts.
+        cluster.note_disowned(giver, 6, &kept);
+        cluster.claim(taker, 5, &given, 1000);
+        assert!(cluster.owns_all(giver, &given));
+        cluster.note_disowned(giver, 7, &kept);
+        cluster.note_disowned(giver, 7, &(0..9).collect());
+        cluster.claim(taker, 5, &given, 1000);
+        assert!(cluster.owns_all(giver, &given));
+        cluster.note_disowned(giver, 7, &kept);
+        cluster.claim(taker, 5, &(0..9).collect(), 1000);
+        assert!(cluster.owns_all(taker, &given) && cluster.owns_all(giver, &kept));
+    }
 
     /// A replica that has not heard of its primary's new epoch asks for votes by the old one.
     #[test]

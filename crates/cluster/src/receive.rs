@@ -135,6 +135,7 @@ impl Cluster {
         if is_my_primary && header.message_flags & PAUSED != 0 {
             self.manual.note_primary_offset(header.offset);
         }
+        self.note_taken_epoch(sender, header);
     }
 
     /// The link over which a node speaks of its own; a newer one takes the place of the older.
@@ -200,6 +201,9 @@ impl Cluster {
     ) {
         let of_link = self.links.get(&link).filter(|link| !link.is_inbound).and_then(|it| it.node);
         let mut sender = sender;
+        if purpose == Purpose::Pong && of_link.is_some() {
+            self.note_answer(link, header.sender, header);
+        }
         if let Some(id) = of_link
             && let Some(node) = self.nodes.get(&id)
         {
@@ -336,6 +340,9 @@ impl Cluster {
             false => node.primary.and_then(|id| self.nodes.get(&id)),
         };
         let differs = primary.is_some_and(|node| node.slots != header.slots);
+        if is_primary && (differs || !self.disowned.is_empty()) {
+            self.note_disowned(sender, header.config_epoch, &header.slots);
+        }
         if differs {
             if is_primary {
                 self.claim(sender, header.config_epoch, &header.slots, now_ms);

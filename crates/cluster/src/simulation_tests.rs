@@ -364,6 +364,26 @@ fn a_replica_that_has_more_than_the_paused_primary_said_takes_over() {
     world.check("after a failover by hand");
 }
 
+/// Found by the simulation: a replica that was away while its primary became a replica itself.
+#[test]
+fn nobody_stays_the_replica_of_a_replica() {
+    let mut world = World::new(7, 9, Fault::None);
+    world.form(3);
+    // Hosts 3 and 6 are replicas of host 0.
+    let (first, second) = (world.hosts[0].cluster.my_id(), world.hosts[3].cluster.my_id());
+    let now_ms = world.now_ms;
+    world.hosts[3].cluster.failover(Failover::Force, now_ms).expect("it is a replica");
+    world.settle(3);
+    world.run(6_000);
+    assert_eq!(world.hosts[0].cluster.me().primary, Some(second));
+    // As it would be if it had heard of host 0 alone.
+    world.hosts[6].cluster.follow(first);
+    world.settle(6);
+    world.run(5_000);
+    assert_eq!(world.hosts[6].cluster.me().primary, Some(second));
+    world.check("without a chain");
+}
+
 #[test]
 fn a_replica_goes_where_there_is_none() {
     let mut world = World::new(7, 5, Fault::None);

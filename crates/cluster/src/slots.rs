@@ -25,7 +25,8 @@ impl SlotSet {
     pub fn from_bytes(bytes: &[u8]) -> SlotSet {
         let mut set = SlotSet::default();
         set.bits.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        set.count = set.bits.iter().map(|byte| byte.count_ones() as u16).sum();
+        let words = set.bits.chunks_exact(8).filter_map(|chunk| chunk.try_into().ok());
+        set.count = words.map(|word| u64::from_ne_bytes(word).count_ones() as u16).sum();
         set
     }
 

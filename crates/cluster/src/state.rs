@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::confirm::Confirm;
 use crate::election::Election;
 use crate::id::NodeId;
 use crate::links::Link;
@@ -30,6 +31,9 @@ pub struct Cluster {
     pub(crate) importing: BTreeMap<u16, NodeId>,
     /// Slots of others of which there may be keys here that count for nothing (`handover.rs`).
     pub(crate) foreign: SlotSet,
+    /// Slots whose owner, as far as this node knows, says that they are not its own: whoever claims
+    /// them has them.
+    pub(crate) disowned: SlotSet,
     /// Nodes that are not to be learned of again, until then.
     pub(crate) forgotten: BTreeMap<NodeId, u64>,
     pub(crate) current_epoch: u64,
@@ -43,6 +47,9 @@ pub struct Cluster {
     pub(crate) first_look_ms: Option<u64>,
     pub(crate) election: Election,
     pub(crate) manual: Manual,
+    pub(crate) confirm: Option<Confirm>,
+    /// In the epoch of the last vote; unknown after a start.
+    pub(crate) voted_for: Option<NodeId>,
     /// A node that others are to forget, while they are told of it, and for how many seconds.
     pub(crate) farewell: Option<(NodeId, u64)>,
     /// Whom the server was last told to follow, and where.
@@ -56,6 +63,8 @@ pub struct Cluster {
     /// For tests: the type of packets that are not looked at; -1: none, -2: all.
     pub drops: i64,
     pub closes_link_on_drop: bool,
+    /// A fault that a simulation plants: to have voted in an epoch keeps from no other vote in it.
+    pub votes_twice: bool,
 }
 
 /// Packets by kind, and what was refused.
@@ -82,6 +91,7 @@ impl Cluster {
             migrating: BTreeMap::new(),
             importing: BTreeMap::new(),
             foreign: SlotSet::default(),
+            disowned: SlotSet::default(),
             forgotten: BTreeMap::new(),
             current_epoch: 0,
             last_vote_epoch: 0,
@@ -91,6 +101,8 @@ impl Cluster {
             first_look_ms: None,
             election: Election::default(),
             manual: Manual::default(),
+            confirm: None,
+            voted_for: None,
             farewell: None,
             followed: None,
             links: BTreeMap::new(),
@@ -101,6 +113,7 @@ impl Cluster {
             stats: Stats::default(),
             drops: -1,
             closes_link_on_drop: false,
+            votes_twice: false,
         };
         cluster.set_options(options);
         cluster
@@ -346,6 +359,7 @@ impl Cluster {
         self.change_foreign(|foreign| *foreign = SlotSet::default());
         self.attach(self.me, Some(primary));
         self.end_manual();
+        self.end_confirm();
         self.election.forget();
         self.follow_my_primary();
         self.save();

@@ -22,8 +22,10 @@ impl Cluster {
             self.ping_somebody(now_ms);
         }
         self.look_after_nodes(now_ms);
+        self.leave_chain();
         self.follow_my_primary();
         self.run_manual(now_ms);
+        self.run_confirm(now_ms);
         if self.me().is_replica() {
             self.run_election(now_ms);
         }
@@ -108,6 +110,23 @@ impl Cluster {
                 }
                 self.update_state(now_ms);
             }
+        }
+    }
+
+    /// As a replica of a node that has become a replica itself, follows whom that one follows: a
+    /// shard's replicas all have their data from its primary, which waits for them.
+    fn leave_chain(&mut self) {
+        let former = self.me().primary.and_then(|id| self.nodes.get(&id));
+        let Some(primary) = former.filter(|node| node.is_replica()).and_then(|node| node.primary)
+        else {
+            return;
+        };
+        let is_first = self.nodes.get(&primary).is_some_and(|node| node.is_primary());
+        if is_first && primary != self.me && !self.manual.is_under_way() {
+            self.note(format!(
+                "My primary is a replica now. Reconfiguring myself to follow {primary}"
+            ));
+            self.follow(primary);
         }
     }
 

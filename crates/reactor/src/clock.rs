@@ -12,6 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 thread_local! {
     /// The time of a simulated world, in nanoseconds since its beginning.
     static SIMULATED_NS: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+    /// By how much the wall clock is wrong.
+    static SKEW_NS: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
 }
 
 /// When simulated worlds begin, of the wall clock.
@@ -24,10 +26,20 @@ pub fn simulate(ns: u64) {
     SIMULATED_NS.set(Some(ns));
 }
 
+/// Has the wall clock of a simulated world be wrong by so much, on this thread, until it is said
+/// otherwise.
+#[cfg(feature = "sim")]
+pub fn skew(ns: i64) {
+    SKEW_NS.set(ns);
+}
+
 fn now_ns(clock: ClockId) -> u64 {
     #[cfg(feature = "sim")]
     if let Some(ns) = SIMULATED_NS.get() {
-        return ns + if clock == ClockId::Realtime { WORLD_BEGINS_NS } else { 0 };
+        return match clock {
+            ClockId::Realtime => (ns + WORLD_BEGINS_NS).saturating_add_signed(SKEW_NS.get()),
+            _ => ns,
+        };
     }
     system_ns(clock)
 }

@@ -23,6 +23,10 @@ pub type Files = BTreeMap<PathBuf, Vec<u8>>;
 #[derive(Clone, Default)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
+/// Is told that power has gone.
+#[derive(Clone)]
+struct Tell(Arc<dyn Fn() + Send + Sync>);
+
 type Index = BTreeMap<PathBuf, usize>;
 
 /// What becomes of names in one operation.
@@ -46,6 +50,10 @@ struct State {
     stop_at: Option<usize>,
     /// ...and what there was by then.
     stopped: Option<Box<State>>,
+    /// Who is told at that moment.
+    tell: Option<Tell>,
+    /// A canary: what makes bytes or names safe does nothing.
+    forgets_syncs: bool,
 }
 
 #[derive(Clone, Default)]
@@ -94,11 +102,23 @@ impl SimDisk {
         self.state().forgets_new_names = true;
     }
 
+    /// Plants a fault: nothing is made safe.
+    pub fn forget_syncs(&self) {
+        self.state().forgets_syncs = true;
+    }
+
+    /// As `note_in`; at that moment somebody is told.
+    pub fn cut_in(&self, operations: usize, tell: impl Fn() + Send + Sync + 'static) {
+        self.note_in(operations);
+        self.state().tell = Some(Tell(Arc::new(tell)));
+    }
+
     /// Takes note of what there is before one of the next operations, this many of them later.
     pub fn note_in(&self, operations: usize) {
         let state = &mut *self.state();
         state.stop_at = Some(state.done.len() + operations);
         state.stopped = None;
+        state.tell = None;
     }
 
     /// What there was when it was to take note, if it has come to that.
@@ -155,6 +175,9 @@ impl SimDisk {
         if state.stop_at == Some(number) {
             state.stop_at = None;
             state.stopped = Some(Box::new(state.clone()));
+            if let Some(Tell(tell)) = state.tell.take() {
+                tell();
+            }
         }
         state.done.push(operation);
         let size = if let Operation::Write(len) = operation { len } else { 1 };
@@ -299,7 +322,7 @@ impl State {
 
     fn sync_names(&mut self) {
         let is_new = |change: &Change| matches!(change[..], [(_, Some(_))]);
-        if self.forgets_new_names && self.changes.last().is_some_and(is_new) {
+        if self.forgets_syncs || self.forgets_new_names && self.changes.last().is_some_and(is_new) {
             return;
         }
         self.safe_names = self.names.clone();
@@ -407,7 +430,12 @@ impl DiskFile for SimFile {
     fn begin_sync(&mut self, _offset: u64, _len: u64) {}
 
     fn sync(&mut self) -> io::Result<()> {
-        let result = self.operate(Operation::Sync, |content, _| content.sync());
+        let forgets = self.disk.state().forgets_syncs;
+        let result = self.operate(Operation::Sync, |content, _| {
+            if !forgets {
+                content.sync();
+            }
+        });
         if result.is_err() && !self.disk.has_stopped() {
             self.disk.state().files[self.index].turn_dirty(Mark::Lost);
         }

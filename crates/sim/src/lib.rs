@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 pub mod aof;
+pub mod bus;
+pub mod cluster;
 mod connection;
 pub mod digest;
 pub mod disk;
@@ -15,8 +17,12 @@ pub mod fault;
 mod ledger;
 pub mod luck;
 mod machine;
+mod nodes_file;
 pub mod replication;
 pub mod server;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::{Config, Loglevel};
 
@@ -24,4 +30,11 @@ use kvasir_config::{Config, Loglevel};
 pub fn be_quiet() {
     let config = Config { loglevel: Loglevel::Nothing, ..Config::of_table() };
     kvasir_server::log::refresh(&config);
+    IS_QUIET.store(true, Relaxed);
+}
+
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Relaxed)
 }

@@ -16,7 +16,7 @@ use anyhow::{Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use kvasir_harness::workspace::output;
 use kvasir_sim::aof::{Canary, Setup, Tried, enumerate};
-use kvasir_sim::{replication, server};
+use kvasir_sim::{bus, cluster, replication, server};
 
 /// Crashes at least, with and without `--long`.
 const POINTS: usize = 5_000;
@@ -28,8 +28,10 @@ const RUNS_MIN: u64 = 4;
 const WORLDS_LONG: u64 = 50_000;
 /// A process runs so many of them, since servers that have ended stay in its memory.
 const WORLDS_OF_PROCESS: u64 = 50;
+const CLUSTERS_OF_PROCESS: u64 = 5;
 /// In so many worlds a planted fault is found.
 const WORLDS_FOR_CANARY: u64 = 40;
+const BUSES_FOR_CANARY: u64 = 1_000;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -55,6 +57,10 @@ enum Part {
     Server,
     /// Servers that replicate each other, and their clients
     Replication,
+    /// Clusters of nodes that are no more than their bus
+    Bus,
+    /// Clusters of servers, and their clients
+    Cluster,
 }
 
 /// What is in a world.
@@ -62,6 +68,8 @@ enum Part {
 enum World {
     Server,
     Replication,
+    Bus,
+    Cluster,
 }
 
 impl World {
@@ -70,6 +78,8 @@ impl World {
         match self {
             World::Server => Part::Server,
             World::Replication => Part::Replication,
+            World::Bus => Part::Bus,
+            World::Cluster => Part::Cluster,
         }
     }
 
@@ -78,6 +88,8 @@ impl World {
         match self {
             World::Server => "server",
             World::Replication => "replication",
+            World::Bus => "bus",
+            World::Cluster => "cluster",
         }
     }
 
@@ -86,7 +98,14 @@ impl World {
         match self {
             World::Server => 1_000,
             World::Replication => 100,
+            World::Bus => 300,
+            World::Cluster => 25,
         }
+    }
+
+    /// How many of them a process runs.
+    fn at_once(self) -> u64 {
+        if matches!(self, World::Cluster) { CLUSTERS_OF_PROCESS } else { WORLDS_OF_PROCESS }
     }
 
     /// Answers, crashes and reigns of the world of a seed.
@@ -98,6 +117,14 @@ impl World {
             }
             World::Replication => {
                 let ran = replication::run(replication::Setup { seed, canary: None })?;
+                Ok([ran.answers, ran.crashes, ran.reigns])
+            }
+            World::Bus => {
+                let ran = bus::run(bus::Setup { seed, canary: None })?;
+                Ok([ran.packets, ran.crashes, ran.reigns])
+            }
+            World::Cluster => {
+                let ran = cluster::run(cluster::Setup { seed, canary: None, splits: false })?;
                 Ok([ran.answers, ran.crashes, ran.reigns])
             }
         }
@@ -112,7 +139,7 @@ pub fn main(options: &Options) -> Result<()> {
             None => sim(0..u64::MAX, if options.long { POINTS_LONG } else { POINTS })?,
         }
     }
-    for world in [World::Server, World::Replication] {
+    for world in [World::Server, World::Replication, World::Bus, World::Cluster] {
         match options.seed {
             _ if !is_wanted(world.part()) => {}
             Some(seed) => run_worlds(world, seed..seed + options.count)?,
@@ -146,7 +173,7 @@ fn worlds(world: World, count: u64) -> Result<()> {
     let done = Mutex::new(([0_u64; 4], None::<String>));
     let work = || {
         loop {
-            let first = next.fetch_add(WORLDS_OF_PROCESS, Relaxed);
+            let first = next.fetch_add(world.at_once(), Relaxed);
             if first >= count || done.lock().expect("nobody panics with it").1.is_some() {
                 return;
             }
@@ -155,7 +182,7 @@ fn worlds(world: World, count: u64) -> Result<()> {
             match result {
                 Ok(figures) => {
                     sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
-                    bar.inc(WORLDS_OF_PROCESS);
+                    bar.inc(world.at_once());
                 }
                 Err(what) => *failure = Some(format!("{what:#}")),
             }
@@ -170,9 +197,10 @@ fn worlds(world: World, count: u64) -> Result<()> {
     }
     let took = start.elapsed().as_secs_f64();
     println!(
-        "sim {}: {worlds} worlds, {answers} answers, {crashes} crashes of servers, {reigns} primaries, \
+        "sim {}: {worlds} worlds, {answers} {}, {crashes} crashes of servers, {reigns} primaries, \
          {took:.1} s",
-        world.name()
+        world.name(),
+        if matches!(world, World::Bus) { "packets" } else { "answers" },
     );
     Ok(())
 }
@@ -180,7 +208,7 @@ fn worlds(world: World, count: u64) -> Result<()> {
 /// How many worlds a process has run, and what came of them.
 fn worlds_aside(world: World, first: u64) -> Result<[u64; 4]> {
     let program = std::env::current_exe()?;
-    let (first, count) = (first.to_string(), WORLDS_OF_PROCESS.to_string());
+    let (first, count) = (first.to_string(), world.at_once().to_string());
     let words = ["sim", "--part", world.name(), "--seed", &first, "--count", &count];
     let text = output(Command::new(program).args(words))?;
     let figures: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
@@ -192,7 +220,16 @@ pub fn check() -> Result<()> {
     sim(0..u64::MAX, POINTS)?;
     worlds(World::Server, World::Server.count())?;
     worlds(World::Replication, World::Replication.count())?;
+    worlds(World::Bus, World::Bus.count())?;
+    worlds(World::Cluster, World::Cluster.count())?;
     kvasir_sim::be_quiet();
+    for canary in [bus::Canary::VotesTwice, bus::Canary::SpeaksEarly] {
+        let found = |seed| bus::run(bus::Setup { seed, canary: Some(canary) }).err();
+        let Some(found) = (0..BUSES_FOR_CANARY).find_map(found) else {
+            bail!("the canary {canary:?} was not found")
+        };
+        println!("sim: the canary {canary:?} was found: {found}");
+    }
     for canary in [replication::Canary::AcknowledgesEarly, replication::Canary::GoesOnElsewhere] {
         let found =
             |seed| replication::run(replication::Setup { seed, canary: Some(canary) }).err();
@@ -201,6 +238,14 @@ pub fn check() -> Result<()> {
         };
         println!("sim: the canary {canary:?} was found: {found}");
     }
+    let early = |seed| {
+        let canary = Some(cluster::Canary::AnswersEarly);
+        cluster::run(cluster::Setup { seed, canary, splits: false }).err()
+    };
+    let Some(found) = (0..WORLDS_FOR_CANARY).find_map(early) else {
+        bail!("answers that don't wait for replicas were not found")
+    };
+    println!("sim: answers that don't wait for replicas were found: {found}");
     let early = |seed| server::run(server::Setup { seed, replies_early: true }).err();
     let Some(found) = (0..WORLDS_FOR_CANARY).find_map(early) else {
         bail!("replies that don't wait for the disk were not found")

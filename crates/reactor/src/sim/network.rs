@@ -32,6 +32,8 @@ struct State {
     links: Vec<Link>,
     /// Pairs of hosts, the smaller first, between which nothing arrives.
     held_up: BTreeSet<(IpAddr, IpAddr)>,
+    /// Hosts that say nothing any more.
+    silent: BTreeSet<IpAddr>,
 }
 
 struct Link {
@@ -89,6 +91,7 @@ impl Network {
             listeners: BTreeMap::new(),
             links: Vec::new(),
             held_up: BTreeSet::new(),
+            silent: BTreeSet::new(),
         })))
     }
 
@@ -132,6 +135,7 @@ impl Network {
     /// A host stops: who is connected to it will find out, and what it had sent may be lost.
     pub fn stop(&self, host: IpAddr) {
         let state = &mut *self.state();
+        state.silent.remove(&host);
         state.listeners.retain(|address, _| address.ip() != host);
         for link in 0..state.links.len() {
             for side in 0..2 {
@@ -140,6 +144,11 @@ impl Network {
                 }
             }
         }
+    }
+
+    /// What a host sends from now on is lost, until it is stopped: its power has gone.
+    pub fn silence(&self, host: IpAddr) {
+        self.state().silent.insert(host);
     }
 
     /// Breaks the connections between two hosts, as a firewall does that forgets them.
@@ -258,7 +267,9 @@ impl End {
         let room = self.room();
         let taken = &bytes[..bytes.len().min(room)];
         let state = &mut *self.network.state();
-        if !taken.is_empty() && !state.links[self.link].sides[1 - self.side].is_gone {
+        let sides = &state.links[self.link].sides;
+        let is_silent = state.silent.contains(&sides[self.side].address.ip());
+        if !taken.is_empty() && !sides[1 - self.side].is_gone && !is_silent {
             state.push(self.link, 1 - self.side, Packet::Bytes(taken.iter().copied().collect()));
         }
         taken.len()

@@ -75,10 +75,12 @@ pub fn start(
     ready.recv().unwrap_or_else(|_| Err(io::Error::other("the bus ended at its start")))
 }
 
-struct Bus {
+/// What the thread does, turn by turn; a simulated world does without the thread.
+pub struct Bus {
     shared: &'static Shared,
     node: &'static Node,
-    reactor: Reactor,
+    pub reactor: Reactor,
+    events: Vec<Event>,
     links: Links,
     /// By the clock that nobody sets.
     next_tick_ns: u64,
@@ -88,7 +90,7 @@ struct Bus {
 }
 
 impl Bus {
-    fn new(
+    pub fn new(
         shared: &'static Shared,
         node: &'static Node,
         mut reactor: Reactor,
@@ -101,6 +103,7 @@ impl Bus {
             shared,
             node,
             reactor,
+            events: Vec::new(),
             links: Links::default(),
             next_tick_ns: 0,
             config_version: 0,
@@ -111,25 +114,31 @@ impl Bus {
     }
 
     fn run(mut self) {
-        let mut events = Vec::new();
         while !self.shared.is_stopping.load(Relaxed) {
-            let wait_ns = self.next_tick_ns.saturating_sub(clock::monotonic_ns());
-            let wait = Duration::from_millis(wait_ns.div_ceil(1_000_000));
-            if let Err(error) = self.reactor.wait(Some(wait), &mut events) {
+            if let Err(error) = self.turn() {
                 warning!("the bus fails, and with it this node of the cluster: {error}");
                 std::process::exit(1);
             }
-            for event in events.drain(..) {
-                self.take_event(event);
-            }
-            let now_ms = clock::now_unix_ms();
-            if clock::monotonic_ns() >= self.next_tick_ns {
-                self.next_tick_ns = clock::monotonic_ns() + PERIOD_MS * 1_000_000;
-                self.tick(now_ms);
-            }
-            self.settle(now_ms);
-            self.links.act(&mut self.reactor, self.node, self.shared);
         }
+    }
+
+    /// Waits for what comes, or for the next tick, and does what follows from it.
+    pub fn turn(&mut self) -> io::Result<()> {
+        let wait_ns = self.next_tick_ns.saturating_sub(clock::monotonic_ns());
+        let wait = Duration::from_millis(wait_ns.div_ceil(1_000_000));
+        let mut events = std::mem::take(&mut self.events);
+        let waited = self.reactor.wait(Some(wait), &mut events);
+        events.drain(..).for_each(|event| self.take_event(event));
+        self.events = events;
+        waited?;
+        let now_ms = clock::now_unix_ms();
+        if clock::monotonic_ns() >= self.next_tick_ns {
+            self.next_tick_ns = clock::monotonic_ns() + PERIOD_MS * 1_000_000;
+            self.tick(now_ms);
+        }
+        self.settle(now_ms);
+        self.links.act(&mut self.reactor, self.node, self.shared);
+        Ok(())
     }
 
     fn take_event(&mut self, event: Event) {

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kvasir_cluster::id::NodeId;
@@ -11,6 +10,7 @@ use kvasir_cluster::slots::SlotSet;
 use kvasir_reactor::clock;
 use kvasir_structures::locks::lock;
 
+use crate::cluster::hands::{Chunk, Chunks};
 use crate::log::{notice, warning};
 
 /// Slots on their way from one node to another.
@@ -196,21 +196,6 @@ impl Job {
     }
 }
 
-/// What is to be done with what has come of slots, and who is told.
-pub struct Chunk {
-    pub bytes: Vec<u8>,
-    pub waits: Waits,
-    pub answer: Box<dyn FnOnce(Result<(), String>) + Send>,
-}
-
-/// For whom to have all that has come before a chunk is answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waits {
-    No,
-    Disk,
-    DiskAndReplicas,
-}
-
 /// Slots that come here.
 pub struct Import {
     pub job: Arc<Job>,
@@ -218,7 +203,7 @@ pub struct Import {
     pub client: u64,
     /// What has come counts. Ends with the gate closed, or when nothing comes any more.
     pub is_on: Arc<AtomicBool>,
-    pub chunks: Sender<Chunk>,
+    pub chunks: Arc<Chunks>,
 }
 
 #[derive(Default)]
@@ -297,7 +282,7 @@ impl Handovers {
         let import = imports.iter().find(|one| one.client == client && one.is(name));
         import.is_some_and(|import| {
             import.job.note_heard();
-            import.chunks.send(chunk).is_ok()
+            import.chunks.push(chunk)
         })
     }
 
@@ -336,6 +321,12 @@ impl Handovers {
             goes_on
         });
         slots
+    }
+}
+
+impl Drop for Import {
+    fn drop(&mut self) {
+        self.chunks.close();
     }
 }
 

@@ -8,10 +8,10 @@
 
 pub mod file;
 pub mod handovers;
+pub mod hands;
 pub mod in_flight;
 pub mod routes;
 
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use kvasir_cluster::options::Options;
@@ -20,12 +20,13 @@ use kvasir_cluster::slots::SlotSet;
 use kvasir_cluster::state::Cluster;
 use kvasir_cluster::view::Place;
 use kvasir_config::Config;
-use kvasir_persistence::claim::Claim;
 use kvasir_reactor::Waker;
 use kvasir_structures::locks::lock;
 
 use crate::log::{notice, warning};
+use file::Keeper;
 use handovers::Handovers;
+use hands::Workforce;
 use in_flight::InFlight;
 use routes::Routes;
 
@@ -41,8 +42,9 @@ pub struct Node {
     given_up: Mutex<SlotSet>,
     todo: Mutex<Todo>,
     bus: OnceLock<Waker>,
-    path: PathBuf,
-    _claim: Claim,
+    keeper: Box<dyn Keeper>,
+    /// Who works on slots that move.
+    pub workforce: Box<dyn Workforce>,
 }
 
 /// What is yet to be done outside of the state machine.
@@ -57,7 +59,7 @@ pub struct Todo {
 }
 
 impl Node {
-    pub fn new(cluster: Cluster, path: PathBuf, claim: Claim) -> Node {
+    pub fn new(cluster: Cluster, keeper: Box<dyn Keeper>, workforce: Box<dyn Workforce>) -> Node {
         Node {
             turn: Mutex::new(()),
             state: Mutex::new(cluster),
@@ -67,8 +69,8 @@ impl Node {
             given_up: Mutex::default(),
             todo: Mutex::new(Todo { routes_changed: true, ..Todo::default() }),
             bus: OnceLock::new(),
-            path,
-            _claim: claim,
+            keeper,
+            workforce,
         }
     }
 
@@ -86,10 +88,11 @@ impl Node {
         let file = saves.then(|| cluster.file());
         drop(cluster);
         if let Some(file) = file
-            && let Err(error) = file::write(&self.path, &file)
+            && let Err(error) = self.keeper.keep(&file)
         {
             // What others would be told, the next start would not know.
-            warning!("can't write the cluster's file path={} error={error}", self.path.display());
+            let path = self.keeper.path().display();
+            warning!("can't write the cluster's file path={path} error={error}");
             std::process::exit(1);
         }
         let mut todo = lock(&self.todo);
@@ -150,7 +153,7 @@ impl Node {
     pub fn save(&self) -> std::io::Result<()> {
         let _turn = lock(&self.turn);
         let file = self.look().file();
-        file::write(&self.path, &file)
+        self.keeper.keep(&file)
     }
 
     /// Keys of these slots are another's.

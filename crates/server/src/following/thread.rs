@@ -1,6 +1,5 @@
 //! The thread `replica`: a follower that blocks where it waits.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::pin::pin;
@@ -26,9 +25,9 @@ pub fn start(shared: &'static Shared, commands: ServerCommands) -> io::Result<()
 }
 
 /// What it waits for has come when its future is first looked at.
-fn block_on(future: impl Future<Output = Infallible>) -> Infallible {
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(never) => never,
+        Poll::Ready(done) => done,
         Poll::Pending => unreachable!("it blocks where it waits"),
     }
 }

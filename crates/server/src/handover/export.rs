@@ -1,21 +1,21 @@
-//! Slots that go to another node: a thread for each job.
+//! Slots that go to another node: a work for each job, done by a thread (`threads.rs`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
-use kvasir_reactor::{clock, thread as reactor_thread};
+use kvasir_reactor::clock;
 use kvasir_resp::reply::Reply;
 
 use crate::cluster::Node;
 use crate::cluster::handovers::{Job, Stage};
+use crate::cluster::hands::{Hands, Later};
 use crate::handover::filter::Filter;
 use crate::handover::outbox::{Outbox, PIECE};
-use crate::handover::peer::{Answer, Lost, Peer};
+use crate::handover::peer::{Answer, Lost, Peer, Start};
 use crate::handover::words;
 use crate::log::{notice, warning};
 use crate::replicas::form::Form;
@@ -52,28 +52,35 @@ impl From<Lost> for Stop {
     }
 }
 
-/// Starts the thread, which ends with the job.
+/// Has the job done by who works for this node.
 pub fn start(shared: &'static Shared, node: &'static Node, job: &Arc<Job>) {
     let own = Arc::clone(job);
-    let run = move || {
-        let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
-        match run(shared, node, &own) {
-            Ok(()) => own.end(Stage::Success, ""),
-            Err(Stop::Over) => {}
-            Err(Stop::Failed(why)) => own.end(Stage::Failed, &why),
-        }
-        if !node.handovers.is_exporting() {
-            shared.replication.note_no_reader(clock::now_unix_ms());
-        }
+    let work = move |hands: Box<dyn Hands>| -> Later<'static, ()> {
+        Box::pin(async move {
+            match run(hands, shared, node, &own).await {
+                Ok(()) => own.end(Stage::Success, ""),
+                Err(Stop::Over) => {}
+                Err(Stop::Failed(why)) => own.end(Stage::Failed, &why),
+            }
+            if !node.handovers.is_exporting() {
+                shared.replication.note_no_reader(clock::now_unix_ms());
+            }
+        })
     };
-    if let Err(error) = thread::Builder::new().name("handover".into()).spawn(run) {
+    if let Err(error) = node.workforce.begin("handover", Box::new(work)) {
         job.end(Stage::Failed, &format!("Can't start a thread: {error}"));
     }
 }
 
-fn run(shared: &'static Shared, node: &'static Node, job: &Arc<Job>) -> Result<(), Stop> {
-    let peer = open(shared, node, job)?;
+async fn run(
+    mut hands: Box<dyn Hands>,
+    shared: &'static Shared,
+    node: &'static Node,
+    job: &Arc<Job>,
+) -> Result<(), Stop> {
+    let peer = open(&mut *hands, shared, node, job).await?;
     let mut export = Export {
+        hands,
         shared,
         node,
         job,
@@ -87,13 +94,18 @@ fn run(shared: &'static Shared, node: &'static Node, job: &Arc<Job>) -> Result<(
         holds: false,
         sent_bytes: 0,
     };
-    let result = export.run();
+    let result = export.run().await;
     export.clean_up();
     result
 }
 
 /// A connection to the target.
-fn open(shared: &Shared, node: &Node, job: &Job) -> Result<Peer, Stop> {
+async fn open(
+    hands: &mut dyn Hands,
+    shared: &Shared,
+    node: &Node,
+    job: &Job,
+) -> Result<Peer, Stop> {
     let config = shared.config();
     let target = {
         let cluster = node.look();
@@ -105,15 +117,15 @@ fn open(shared: &Shared, node: &Node, job: &Job) -> Result<Peer, Stop> {
         true => address.tls_port,
         false => address.port,
     };
-    let mut peer = Peer::connect(&address.ip, port, &config, patience(shared))?;
+    let mut peer = Peer::connect(hands, &address.ip, port, &config, patience(shared)).await?;
     let (user, password) = (&config.replication.primary_user, &config.replication.primary_auth);
     if !password.is_empty() {
         let words: Vec<&[u8]> = match user.is_empty() {
             true => vec![b"AUTH", password],
             false => vec![b"AUTH", user, password],
         };
-        peer.send(&words, patience(shared), || true)?;
-        let Answer(answer) = peer.answer(patience(shared), || true)?;
+        peer.send(&words, patience(shared), || true).await?;
+        let Answer(answer) = peer.answer(patience(shared), || true).await?;
         if answer.starts_with('-') {
             return Err(Stop::Failed(format!("Failed to AUTH to target node: {answer}")));
         }
@@ -126,6 +138,7 @@ fn patience(shared: &Shared) -> Duration {
 }
 
 struct Export<'a> {
+    hands: Box<dyn Hands>,
     shared: &'static Shared,
     node: &'static Node,
     job: &'a Arc<Job>,
@@ -145,16 +158,16 @@ struct Export<'a> {
 }
 
 impl Export<'_> {
-    fn run(&mut self) -> Result<(), Stop> {
-        self.establish()?;
+    async fn run(&mut self) -> Result<(), Stop> {
+        self.establish().await?;
         self.cut()?;
-        self.send_image()?;
+        self.send_image().await?;
         self.enter(Stage::Streaming)?;
-        self.catch_up()?;
-        self.ask_to_settle()?;
-        self.catch_up()?;
-        self.send_rest()?;
-        self.hand_over()
+        self.catch_up().await?;
+        self.ask_to_settle().await?;
+        self.catch_up().await?;
+        self.send_rest().await?;
+        self.hand_over().await
     }
 
     fn enter(&self, stage: Stage) -> Result<(), Stop> {
@@ -174,6 +187,10 @@ impl Export<'_> {
         if !cluster.owns_all(self.job.source, &self.job.slots) {
             return failed("Slots are no longer all owned by myself");
         }
+        let comes = cluster.unconfirmed();
+        if comes.is_some_and(|slots| self.job.slots.iter().any(|slot| slots.contains(slot))) {
+            return failed("Slots have come here just now, and not enough nodes know of it");
+        }
         match cluster.node(self.job.target) {
             None => failed("Target node is unknown"),
             // What it was at first it says itself.
@@ -184,21 +201,21 @@ impl Export<'_> {
         }
     }
 
-    fn say(&mut self, word: &str, more: &[&[u8]]) -> Result<(), Stop> {
+    async fn say(&mut self, word: &str, more: &[&[u8]]) -> Result<(), Stop> {
         let name = self.job.name.as_bytes();
         let words: [&[u8]; 4] = [b"CLUSTER", b"SYNCSLOTS", word.as_bytes(), name];
         let request = [&words[..], more].concat();
         let (job, patience) = (self.job, patience(self.shared));
-        match self.peer.send(&request, patience, || !job.stage().is_last()) {
+        match self.peer.send(&request, patience, || !job.stage().is_last()).await {
             Ok(()) => Ok(()),
             Err(_) if job.stage().is_last() => Err(Stop::Over),
             Err(lost) => Err(lost.into()),
         }
     }
 
-    fn answer(&mut self) -> Result<Answer, Stop> {
+    async fn answer(&mut self) -> Result<Answer, Stop> {
         let job = self.job;
-        let answer = self.peer.answer(patience(self.shared), || !job.stage().is_last());
+        let answer = self.peer.answer(patience(self.shared), || !job.stage().is_last()).await;
         match answer {
             Ok(answer) => {
                 self.job.note_heard();
@@ -210,12 +227,12 @@ impl Export<'_> {
     }
 
     /// Has the target expect the slots.
-    fn establish(&mut self) -> Result<(), Stop> {
+    async fn establish(&mut self) -> Result<(), Stop> {
         self.check()?;
         self.enter(Stage::Establishing)?;
         let (source, slots) = (self.job.source.to_string(), self.job.ranges.replace(' ', ","));
-        self.say(words::BEGIN, &[source.as_bytes(), slots.as_bytes()])?;
-        let answer = self.answer()?;
+        self.say(words::BEGIN, &[source.as_bytes(), slots.as_bytes()]).await?;
+        let answer = self.answer().await?;
         let Answer(text) = &answer;
         // Valkey's server knows the command and another protocol, that of Redis does not know it.
         let is_strange = ["-ERR syntax error", "-ERR unknown", "-ERR Unknown"];
@@ -262,7 +279,7 @@ impl Export<'_> {
         }
     }
 
-    fn send_image(&mut self) -> Result<(), Stop> {
+    async fn send_image(&mut self) -> Result<(), Stop> {
         let shared = self.shared;
         for slot in self.job.slots.iter() {
             let of_slot =
@@ -272,7 +289,7 @@ impl Export<'_> {
             loop {
                 while self.outbox.has_piece() {
                     let piece = self.outbox.take();
-                    self.send(&piece)?;
+                    self.send(&piece).await?;
                 }
                 let pass = shared.gate.enter_extra();
                 let has_more = image.visit(&shared.keyspace, &pass, slot);
@@ -289,7 +306,7 @@ impl Export<'_> {
             if piece.is_empty() {
                 break;
             }
-            self.send(&piece)?;
+            self.send(&piece).await?;
         }
         let (what, bytes) = (self.job.describe(), self.sent_bytes);
         notice!("Slot migration {what} snapshot finished, starting streaming. bytes={bytes}");
@@ -297,17 +314,17 @@ impl Export<'_> {
     }
 
     /// Sends calls, once the target has answered some of what it got.
-    fn send(&mut self, calls: &[u8]) -> Result<(), Stop> {
+    async fn send(&mut self, calls: &[u8]) -> Result<(), Stop> {
         while self.peer.unanswered() >= WINDOW {
-            self.take_answer()?;
+            self.take_answer().await?;
         }
         self.check()?;
         self.sent_bytes += calls.len() as u64;
-        self.say(words::CALLS, &[calls])
+        self.say(words::CALLS, &[calls]).await
     }
 
-    fn take_answer(&mut self) -> Result<(), Stop> {
-        let answer = self.answer()?;
+    async fn take_answer(&mut self) -> Result<(), Stop> {
+        let answer = self.answer().await?;
         if answer.is_error() {
             let text = answer.0.trim_end();
             warning!("slots are handed over no further: the target says {text}");
@@ -320,19 +337,19 @@ impl Export<'_> {
     }
 
     /// Sends what the log says until little is left of it, and all else is answered.
-    fn catch_up(&mut self) -> Result<(), Stop> {
+    async fn catch_up(&mut self) -> Result<(), Stop> {
         loop {
-            let has_read = self.read_log()?;
+            let has_read = self.read_log().await?;
             if self.left() < LEFT_MAX {
-                self.send_calls()?;
+                self.send_calls().await?;
                 while self.peer.unanswered() > 0 {
-                    self.take_answer()?;
+                    self.take_answer().await?;
                 }
                 if self.left() < LEFT_MAX {
                     return Ok(());
                 }
             } else if !has_read {
-                thread::sleep(REST);
+                self.hands.rest(REST).await;
             }
             self.check()?;
         }
@@ -346,7 +363,7 @@ impl Export<'_> {
     }
 
     /// Reads some of the log; says whether there was something.
-    fn read_log(&mut self) -> Result<bool, Stop> {
+    async fn read_log(&mut self) -> Result<bool, Stop> {
         let Some(reader) = &mut self.reader else { return Ok(false) };
         self.reply.clear();
         let fed = reader.feed(Form::Plain, &mut self.reply);
@@ -354,27 +371,27 @@ impl Export<'_> {
         let bytes = self.reply.to_vec();
         self.filter.take(&bytes, &mut self.calls).map_err(Stop::Failed)?;
         if self.calls.len() >= PIECE {
-            self.send_calls()?;
+            self.send_calls().await?;
         }
         Ok(!bytes.is_empty())
     }
 
-    fn send_calls(&mut self) -> Result<(), Stop> {
+    async fn send_calls(&mut self) -> Result<(), Stop> {
         if self.calls.is_empty() {
             return Ok(());
         }
         let calls = std::mem::take(&mut self.calls);
-        self.send(&calls)
+        self.send(&calls).await
     }
 
     /// Has disk and replicas of the target get what it has, while nobody waits for that yet.
-    fn ask_to_settle(&mut self) -> Result<(), Stop> {
-        self.say(words::SETTLE, &[words::REPLICAS.as_bytes()])?;
-        self.take_answer()
+    async fn ask_to_settle(&mut self) -> Result<(), Stop> {
+        self.say(words::SETTLE, &[words::REPLICAS.as_bytes()]).await?;
+        self.take_answer().await
     }
 
     /// Puts calls of clients about the slots off, and sends what is left.
-    fn send_rest(&mut self) -> Result<(), Stop> {
+    async fn send_rest(&mut self) -> Result<(), Stop> {
         let shared = self.shared;
         let alone = shared.gate.exclusive();
         self.check()?;
@@ -386,33 +403,33 @@ impl Export<'_> {
         self.holds = true;
         let end = shared.keyspace.log.end();
         drop(alone);
-        let (start, config) = (Instant::now(), shared.config());
+        let (start, config) = (Start::now(), shared.config());
         let most = Duration::from_millis(config.cluster.manual_failover_timeout);
         while self.reader.as_ref().is_some_and(|reader| reader.cursor() < end) {
-            if !self.read_log()? {
+            if !self.read_log().await? {
                 shared.aof.write_now(&shared.keyspace.log);
-                thread::sleep(REST);
+                self.hands.rest(REST).await;
             }
             if start.elapsed() > most {
                 return Err(Stop::Failed("Timed out while writes were paused".into()));
             }
         }
-        self.send_calls()?;
-        self.say(words::SETTLE, &[words::DISK.as_bytes()])?;
+        self.send_calls().await?;
+        self.say(words::SETTLE, &[words::DISK.as_bytes()]).await?;
         while self.peer.unanswered() > 0 {
-            self.take_answer()?;
+            self.take_answer().await?;
         }
         self.check()
     }
 
     /// Has the target take the slots; returns once it is known whose they are.
-    fn hand_over(&mut self) -> Result<(), Stop> {
+    async fn hand_over(&mut self) -> Result<(), Stop> {
         self.enter(Stage::Granted)?;
-        let answer = match self.say(words::TAKE, &[]) {
+        let answer = match self.say(words::TAKE, &[]).await {
             Ok(()) => {
                 let (node, job) = (self.node, self.job);
                 let is_open = || node.look().owns_all(job.source, &job.slots);
-                self.peer.answer(patience(self.shared), is_open)
+                self.peer.answer(patience(self.shared), is_open).await
             }
             Err(_) => Err(Lost("it does not take what is sent".into())),
         };
@@ -424,10 +441,10 @@ impl Export<'_> {
             Err(Lost(why)) => {
                 warning!("whose the slots are is not known yet: the target is lost error={why}");
                 loop {
-                    if let ControlFlow::Break(result) = self.ask_whose() {
+                    if let ControlFlow::Break(result) = self.ask_whose().await {
                         return result;
                     }
-                    thread::sleep(ASK_AGAIN);
+                    self.hands.rest(ASK_AGAIN).await;
                 }
             }
         }
@@ -435,7 +452,7 @@ impl Export<'_> {
     }
 
     /// Looks whether the bus has said whose the slots are, or the target will.
-    fn ask_whose(&mut self) -> ControlFlow<Result<(), Stop>> {
+    async fn ask_whose(&mut self) -> ControlFlow<Result<(), Stop>> {
         {
             let cluster = self.node.look();
             if !cluster.owns_all(self.job.source, &self.job.slots) {
@@ -449,16 +466,16 @@ impl Export<'_> {
                 return ControlFlow::Break(Err(Stop::Failed(LOST.into())));
             }
         }
-        let Ok(peer) = open(self.shared, self.node, self.job) else {
+        let Ok(peer) = open(&mut *self.hands, self.shared, self.node, self.job).await else {
             return ControlFlow::Continue(());
         };
         self.peer = peer;
         let (source, slots) = (self.job.source.to_string(), self.job.slots.words(","));
         let more = [source.as_bytes(), slots.as_bytes()];
-        if self.say(words::ABANDON, &more).is_err() {
+        if self.say(words::ABANDON, &more).await.is_err() {
             return ControlFlow::Continue(());
         }
-        match self.peer.answer(patience(self.shared), || true) {
+        match self.peer.answer(patience(self.shared), || true).await {
             Ok(answer) if answer.integer().is_some() => {
                 self.give(answer.integer().unwrap_or(0));
                 ControlFlow::Break(Ok(()))

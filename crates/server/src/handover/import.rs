@@ -1,12 +1,10 @@
-//! Slots that come here: the calls of CLUSTER SYNCSLOTS, and a thread for each job, which executes
+//! Slots that come here: the calls of CLUSTER SYNCSLOTS, and a work for each job, which executes
 //! what comes as a replica does, so that nothing expires before its former owner says so.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kvasir_cluster::slots::SlotSet;
 use kvasir_keyspace::database::DbIndex;
@@ -20,7 +18,9 @@ use kvasir_resp::reply::Reply;
 use crate::analytics::ticket::Ticket;
 use crate::calls::evict::{OUT_OF_MEMORY, may_write};
 use crate::cluster::Node;
-use crate::cluster::handovers::{Chunk, Import, Job, Stage, Waits, Wanted};
+use crate::cluster::handovers::{Import, Job, Stage, Wanted};
+use crate::cluster::hands::{Chunk, Chunks, Hands, Later, Waits};
+use crate::handover::peer::Start;
 use crate::handover::words;
 use crate::loading::replay::Replayer;
 use crate::log::warning;
@@ -37,6 +37,8 @@ use crate::workers::Message;
 /// What is waited for before the slots are taken, disk and replicas, is waited for no longer.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_millis(1);
+/// Replicas are asked again how far they are after so many rests.
+const ASK_AGAIN: u64 = 25;
 /// A call that waits has to have a time at which it does no more; this one is never reached.
 const LONG_MS: u64 = 1 << 40;
 
@@ -77,16 +79,23 @@ pub fn begin(
     let target = node.look().my_id();
     let job = Job::new(Wanted { name, is_export: false, slots, ranges, source, target });
     job.replaced.store(shared.keyspace.replaced(), Relaxed);
-    let (chunks, work) = channel();
+    let chunks = Arc::new(Chunks::default());
     let is_on = Arc::new(AtomicBool::new(true));
-    let import = Import { job: Arc::clone(&job), client, is_on: Arc::clone(&is_on), chunks };
+    let import = Import {
+        job: Arc::clone(&job),
+        client,
+        is_on: Arc::clone(&is_on),
+        chunks: Arc::clone(&chunks),
+    };
     node.handovers.begin_import(import);
     node.handovers.add(vec![Arc::clone(&job)], super::kept_max(shared));
     settle(shared, node, cx.alone(), now_ms);
     cx.core.see_listeners(shared);
     let own = Arc::clone(&job);
-    let run = move || run(shared, node, commands, &own, is_on, &work);
-    if let Err(error) = thread::Builder::new().name("import".into()).spawn(run) {
+    let work = move |hands: Box<dyn Hands>| -> Later<'static, ()> {
+        Box::pin(run(hands, shared, node, commands, own, is_on, chunks))
+    };
+    if let Err(error) = node.workforce.begin("import", Box::new(work)) {
         node.handovers.end_import(job.name.as_bytes());
         give_up(shared, node, &job);
         job.end(Stage::Failed, "Can't start a thread");
@@ -152,6 +161,11 @@ pub fn take(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
     job.end(Stage::Success, "");
     node.handovers.end_import(&name);
     handover::tell_taken(shared, cx.alone(), &job.slots, epoch);
+    let unconfirmed = node.look().unconfirmed().cloned();
+    if let Some(slots) = unconfirmed {
+        // Until others know of it.
+        handover::hold(shared, node, cx.alone(), &slots, true);
+    }
     settle(shared, node, cx.alone(), now_ms);
     cx.core.see_listeners(shared);
     node.wake();
@@ -192,23 +206,21 @@ fn slots_of(word: &[u8]) -> Result<SlotSet, Error> {
     slots.filter(|slots| !slots.is_empty()).ok_or(Error::SYNTAX)
 }
 
-fn run(
+async fn run(
+    mut hands: Box<dyn Hands>,
     shared: &'static Shared,
     node: &'static Node,
     commands: ServerCommands,
-    job: &Job,
+    job: Arc<Job>,
     is_on: Arc<AtomicBool>,
-    work: &Receiver<Chunk>,
+    chunks: Arc<Chunks>,
 ) {
     let env = env(&shared.config(), clock::now_unix_ms());
     let mut replayer = Replayer::new(shared, commands, 0, &env).while_it(is_on);
-    for Chunk { bytes, waits, answer } in work {
+    while let Some(Chunk { bytes, waits, answer }) = hands.take(&chunks).await {
         let done = match waits {
-            Waits::No => execute(shared, &mut replayer, &bytes),
-            _ => {
-                settle_down(shared, waits == Waits::DiskAndReplicas);
-                Ok(())
-            }
+            Waits::No => execute(&mut *hands, shared, &mut replayer, &bytes).await,
+            _ => settle_down(&mut *hands, shared, waits == Waits::DiskAndReplicas).await,
         };
         if let Err(error) = &done {
             warning!("Slot migration {} fails: {error}", job.describe());
@@ -218,7 +230,7 @@ fn run(
     }
     if job.stage() != Stage::Success {
         // Once it has ended these slots may begin to come again.
-        give_up(shared, node, job);
+        give_up(shared, node, &job);
         job.end(Stage::Failed, LOST);
     }
 }
@@ -233,9 +245,14 @@ fn give_up(shared: &Shared, node: &Node, job: &Job) {
     shared.send(0, Message::Look);
 }
 
-fn execute(shared: &'static Shared, replayer: &mut Replayer, bytes: &[u8]) -> Result<(), String> {
+async fn execute(
+    hands: &mut dyn Hands,
+    shared: &'static Shared,
+    replayer: &mut Replayer,
+    bytes: &[u8],
+) -> Result<(), String> {
     while is_behind(shared, &shared.config()) {
-        thread::sleep(REST);
+        hands.rest(REST).await;
     }
     replayer.look_around();
     let mut rest = bytes;
@@ -259,26 +276,52 @@ fn execute(shared: &'static Shared, replayer: &mut Replayer, bytes: &[u8]) -> Re
 
 /// Returns once the disk, and perhaps replicas, have all that has come so far, or it has been
 /// waited for long enough: a primary that dies a moment later is to lose none of it.
-fn settle_down(shared: &Shared, asks_replicas: bool) {
+///
+/// # Errors
+///
+/// If writes wait for replicas (`write-quorum`), and not so many have it: somebody was promised
+/// that.
+async fn settle_down(
+    hands: &mut dyn Hands,
+    shared: &Shared,
+    asks_replicas: bool,
+) -> Result<(), String> {
+    let quorum = shared.config().replication.quorum();
+    let is_promised = quorum.replicas > 0;
     let (aof, log) = (&shared.aof, &shared.keyspace.log);
-    let (end, start) = (log.end(), Instant::now());
-    let asks_replicas = asks_replicas && shared.replication.has_links();
-    if asks_replicas {
+    let (end, start) = (log.end(), Start::now());
+    let asks_replicas = (asks_replicas || is_promised) && shared.replication.has_links();
+    let ask = || {
         let pass = shared.gate.enter_extra();
         log.append(&pass, &encode_request(&["REPLCONF", "GETACK", "*"]));
         drop(pass);
         shared.replication.wake_for(shared);
+    };
+    if asks_replicas {
+        ask();
     }
+    let mut rests: u64 = 0;
     let has_it = |replica: &Arc<Replica>| {
         replica.stage() != replicas::Stage::Online || replica.acked.load(Relaxed) >= end
     };
-    let have_it = || !asks_replicas || shared.replication.replicas().iter().all(has_it);
+    let have_it = || match is_promised {
+        true => shared.replication.is_acked(quorum, end),
+        false => !asks_replicas || shared.replication.replicas().iter().all(has_it),
+    };
     while aof.counts() && aof.durable() < end || !have_it() {
-        if start.elapsed() > SETTLE_MAX {
+        if start.elapsed() > SETTLE_MAX && is_promised {
+            return Err("fewer replicas have the keys than write-quorum asks for".into());
+        } else if start.elapsed() > SETTLE_MAX {
             warning!("slots come here before disk and replicas have all their keys");
-            return;
+            return Ok(());
         }
         aof.demand(end);
-        thread::sleep(REST);
+        hands.rest(REST).await;
+        rests += 1;
+        // What they have on disk they may say before they have it there.
+        if is_promised && rests.is_multiple_of(ASK_AGAIN) {
+            ask();
+        }
     }
+    Ok(())
 }

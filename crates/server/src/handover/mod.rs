@@ -18,6 +18,7 @@ mod filter;
 pub mod import;
 mod outbox;
 mod peer;
+pub mod threads;
 
 use crate::state::shared::Shared;
 

@@ -130,6 +130,15 @@ impl Replica {
         now_ms.saturating_sub(self.heard_ms.load(Relaxed)) / 1000
     }
 
+    /// Whether both are links of one server, as far as it has said where it listens.
+    pub fn is_same(&self, other: &Replica) -> bool {
+        let port = self.port.load(Relaxed);
+        port != 0 && port == other.port.load(Relaxed) && {
+            let address = lock(&self.address).clone();
+            address == *lock(&other.address)
+        }
+    }
+
     /// Its name in the log of the server.
     pub fn name(&self) -> String {
         format!("{}:{}", lock(&self.address), self.port.load(Relaxed))

@@ -71,6 +71,7 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
                 }
             }
             Action::Flush => flush(shared, alone),
+            Action::Confirmed(slots) => handover::hold(shared, node, alone, &slots, false),
             Action::Hide => has_to_hide = true,
             Action::PauseWrites { until_ms } => {
                 has_paused = true;

@@ -31,6 +31,7 @@ use kvasir_structures::gate::Gate;
 use kvasir_structures::{hash, huge_pages};
 
 use crate::cluster::{Node, file};
+use crate::handover::threads::Threads;
 use crate::info::crash;
 use crate::log::{self, notice, warning};
 use crate::machine::{memory, paging, process};
@@ -218,7 +219,7 @@ fn ready(shared: &Shared) {
 }
 
 /// A node that has keys of slots that nobody has takes these; others it gives to their owners.
-fn claim_loaded(shared: &Shared, node: &Node) {
+pub fn claim_loaded(shared: &Shared, node: &Node) {
     let pass = shared.gate.enter_extra();
     let database = shared.keyspace.database(DbIndex(0), &pass);
     let held = (0..SLOTS).filter(|slot| !database.slot(*slot).is_empty());
@@ -336,7 +337,7 @@ fn open_cluster(config: &Config) -> Result<Option<(Node, Vec<Listener>)>, Refusa
         let text = "replicaof directive not allowed in cluster mode";
         return Err(Refusal::Configuration(text.into()));
     }
-    let node = file::open(config)?;
+    let node = file::open(config, Box::new(Threads))?;
     Ok(Some((node, bus::open(config)?)))
 }
 

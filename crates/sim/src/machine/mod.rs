@@ -1,5 +1,6 @@
 //! One server on its machine: what the program does with threads, step by step.
 
+mod crew;
 mod follower;
 mod log;
 
@@ -13,16 +14,21 @@ use kvasir_config::load::Loaded;
 use kvasir_persistence::snapshot::Entrance;
 use kvasir_reactor::sim::Network;
 use kvasir_reactor::{Listener, Reactor, clock};
+use kvasir_server::bus::Bus;
+use kvasir_server::cluster::Node;
+use kvasir_server::cluster::file::{self, Keeper, Kept};
 use kvasir_server::commands;
 use kvasir_server::net::listen::{ListenerKind, Open};
 use kvasir_server::net::tls::context::Endpoint;
 use kvasir_server::run::worker::Worker;
-use kvasir_server::start::{assemble, follow_as_configured};
+use kvasir_server::start::{assemble, claim_loaded, follow_as_configured};
 use kvasir_server::state::shared::Shared;
 use kvasir_server::store::replication::sync;
 use kvasir_server::store::{Facts, random_id};
 
 use crate::disk::SimDisk;
+use crate::luck::Luck;
+use crew::{Begun, Crew};
 use follower::Follower;
 use log::Log;
 
@@ -39,6 +45,9 @@ pub struct Server {
     workers: Vec<Option<Box<Worker>>>,
     log: Log,
     follower: Follower,
+    /// Of a node of a cluster.
+    bus: Option<Bus>,
+    crew: Crew,
 }
 
 /// A fault that is planted: who follows asks for the stream from this offset on, whatever it has.
@@ -53,6 +62,9 @@ pub enum Part {
     Follower,
     /// Who takes snapshots for replicas.
     Sync,
+    Bus,
+    /// Who moves slots.
+    Member(usize),
 }
 
 /// Where a server stands in the network.
@@ -80,9 +92,21 @@ impl Server {
         let tls = Endpoint::new(&config.tls)?;
         let wakers = reactors.iter().map(Reactor::waker).collect();
         let facts = facts(&config)?;
-        let shared = assemble(config, facts, access, tls, wakers, None);
+        let begun = Begun::default();
+        let node = config.cluster.enabled.then(|| open_node(&config, disk, &begun)).transpose()?;
+        let bus_port = config.bus_port();
+        let shared = assemble(config, facts, access, tls, wakers, node);
         follow_as_configured(shared);
+        let bus = shared.cluster.as_ref().zip(bus_port).map(|(node, port)| {
+            let reactor = Reactor::simulated(network, *ip);
+            node.set_bus(reactor.waker());
+            let listener = Listener::simulated(network, SocketAddr::new(*ip, port));
+            Bus::new(shared, node, reactor, vec![listener])
+        });
         let log = Log::open(shared, disk)?;
+        if let Some(node) = &shared.cluster {
+            claim_loaded(shared, node);
+        }
         let start =
             |(index, reactor)| Some(Worker::new(index, shared, commands::numbered(), reactor));
         let mut workers: Vec<_> = reactors.into_iter().enumerate().map(start).collect();
@@ -90,7 +114,8 @@ impl Server {
         let first = workers[0].as_mut().expect("it has just been made");
         first.listen(Open { listener, kind: ListenerKind::Client, number: 0 });
         let follower = Follower::new(shared, network, *ip, fault);
-        Ok(Server { shared, workers, log, follower })
+        let crew = Crew::new(network, *ip, begun);
+        Ok(Server { shared, workers, log, follower, bus, crew })
     }
 
     /// When each part has something to do, of those that have.
@@ -103,6 +128,11 @@ impl Server {
         dues.push((self.log.due_ns(), Part::Log));
         dues.push((self.follower.due_ns(), Part::Follower));
         dues.push((sync::is_wanted(self.shared).then_some(0), Part::Sync));
+        if let Some(bus) = &self.bus {
+            dues.push((bus.reactor.due_ns(), Part::Bus));
+        }
+        let crew = self.crew.dues().into_iter().enumerate();
+        dues.extend(crew.map(|(index, ns)| (ns, Part::Member(index))));
         dues.into_iter().filter_map(|(ns, part)| Some((ns?, part))).collect()
     }
 
@@ -115,6 +145,11 @@ impl Server {
                 let entrance = Entrance::Inside(&mut self.shared.gate.exclusive());
                 sync::take(self.shared, entrance).map_err(|error| error.to_string())?;
             }
+            Part::Bus => {
+                let bus = self.bus.as_mut().expect("it has a bus");
+                bus.turn().map_err(|error| format!("the bus fails: {error}"))?;
+            }
+            Part::Member(index) => self.crew.step(index),
         }
         Ok(())
     }
@@ -125,6 +160,18 @@ impl Server {
         self.workers[index] = Some(worker);
         Ok(())
     }
+}
+
+/// The node that the disk tells of.
+fn open_node(config: &Config, disk: &SimDisk, begun: &Begun) -> Result<Node, String> {
+    let path = PathBuf::from(&config.cluster.file);
+    let found = disk.after(Luck::KILLED);
+    let text =
+        found.get(&path).map_or(String::new(), |bytes| String::from_utf8_lossy(bytes).into());
+    let cluster = file::read(&text, config, &path)?;
+    let kept = Kept { disk: disk.clone(), path, claim: None };
+    kept.keep(&cluster.file()).map_err(|error| error.to_string())?;
+    Ok(Node::new(cluster, Box::new(kept), Box::new(begun.clone())))
 }
 
 fn facts(config: &Config) -> Result<Facts, String> {

@@ -262,13 +262,21 @@ impl Replication {
         (replicas, all)
     }
 
-    /// How many have executed the stream up to an offset, or have it on disk.
+    /// How many have executed the stream up to an offset, or have it on disk. One that has come
+    /// again while its former link is not known to be gone counts once.
     pub fn count_acked(&self, offset: u64, on_disk: bool) -> i64 {
         let has_it = |replica: &&Arc<Replica>| {
             let acked = if on_disk { &replica.fsynced } else { &replica.acked };
             replica.stage() == Stage::Online && acked.load(Relaxed) >= offset
         };
-        lock(&self.replicas).iter().filter(has_it).count() as i64
+        let replicas = lock(&self.replicas);
+        let mut acked: Vec<&Arc<Replica>> = Vec::new();
+        for replica in replicas.iter().filter(has_it) {
+            if !acked.iter().any(|other| other.is_same(replica)) {
+                acked.push(replica);
+            }
+        }
+        acked.len() as i64
     }
 
     /// Whether a quorum has the stream up to an offset.
