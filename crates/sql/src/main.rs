@@ -1,0 +1,80 @@
+//! `kvasir-sql`: SQL over the keys of a Kvasir, in a shell or for clients of Arrow Flight SQL.
+//!
+//! DataFusion plans and computes; a table is a pattern of keys, whose rows come as the record
+//! batches of EXPORT from every node, and go back as pipelines of writes. A program of its own: the
+//! server knows nothing of it.
+#![forbid(unsafe_code)]
+
+mod create;
+mod definition;
+mod flags;
+mod graph;
+mod keys;
+mod names;
+mod node;
+mod output;
+mod pull;
+mod sample;
+mod scan;
+mod script;
+mod session;
+mod shell;
+mod statement;
+mod table;
+mod write;
+
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+
+use crate::flags::{Action, Flags};
+use crate::node::Node;
+use crate::output::Format;
+use crate::script::Script;
+use crate::session::Session;
+
+fn main() -> ExitCode {
+    match run(Flags::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(flags: Flags) -> anyhow::Result<()> {
+    // Who uses TLS first would choose, and finds two to choose from.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let node = Node::new(&flags.place)?;
+    if let Some(Action::Serve(_serve)) = &flags.action {
+        anyhow::bail!("later");
+    }
+    let memory = session::runtime(&flags.limits)?;
+    let tell = |text: &str| eprintln!("{text}");
+    let session = Session::new(node, &flags.limits, &memory, tell)?;
+    let format = flags.format.unwrap_or(Format::Table);
+    let script = Script { session, format, output: flags.output };
+    let mut texts = flags.commands;
+    if let Some(file) = &flags.file {
+        let text = std::fs::read_to_string(file);
+        texts.push(text.with_context(|| file.display().to_string())?);
+    }
+    if texts.is_empty() && std::io::stdin().is_terminal() {
+        return shell::run(script, &runtime);
+    }
+    if texts.is_empty() {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text)?;
+        texts.push(text);
+    }
+    for text in texts {
+        runtime.block_on(script.run(&text)).map_err(|error| {
+            anyhow::Error::msg(error.strip_backtrace())
+        })?;
+    }
+    Ok(())
+}
