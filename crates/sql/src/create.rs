@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{plan_datafusion_err, plan_err};
 use datafusion::dataframe::{DataFrame, DataFrameWriteOptions};
 use datafusion::error::Result;
-use datafusion::logical_expr::{CreateMemoryTable, Expr, cast, ident, lit};
+use datafusion::logical_expr::{CreateMemoryTable, Expr, Operator, binary_expr, cast, ident, lit};
 use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 
@@ -26,7 +27,8 @@ pub async fn create(
     }
     if context.table_exist(name.clone())? {
         if if_not_exists {
-            return context.read_empty();
+            let none = Arc::new(UInt64Array::from(vec![0])) as ArrayRef;
+            return context.read_batch(RecordBatch::try_new(count_schema(), vec![none])?);
         }
         return plan_err!("there is a table {name} already");
     }
@@ -48,6 +50,11 @@ pub async fn create(
         context.deregister_table(name)?;
     }
     written
+}
+
+/// What is answered: how many rows were written.
+pub fn count_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]))
 }
 
 async fn write(
@@ -79,11 +86,9 @@ fn columns(name: &str, definition: &Definition, rows: &Schema) -> Result<Vec<Exp
     let key = || match &definition.pattern {
         Pattern::Key(key) => lit(key.as_str()),
         _ => {
-            let prefix = lit(format!("{name}:"));
-            datafusion::functions::expr_fn::concat(vec![
-                prefix,
-                cast(ident(first.name()), DataType::Utf8),
-            ])
+            // A null stays one, and is no key.
+            let id = cast(ident(first.name()), DataType::Utf8);
+            binary_expr(lit(format!("{name}:")), Operator::StringConcat, id)
         }
     };
     let column = |field: &Arc<Field>| {

@@ -174,7 +174,8 @@ impl Definition {
     pub fn describe(&self) -> String {
         let columns = self.schema.fields().iter().map(|field| {
             let name = field.name();
-            let is_plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            let is_plain =
+                name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             let quote = if is_plain { "" } else { "\"" };
             format!("{quote}{name}{quote} {}", sql_name(field.data_type()))
         });

@@ -114,7 +114,8 @@ impl TableFunctionImpl for Function {
         let is = |word: &str, value: Option<&str>| {
             options.iter().enumerate().any(|(at, found)| {
                 let follows = || options.get(at + 1).map(|next| next.to_uppercase());
-                found.eq_ignore_ascii_case(word) && (value.is_none() || follows().as_deref() == value)
+                found.eq_ignore_ascii_case(word)
+                    && (value.is_none() || follows().as_deref() == value)
             })
         };
         let has_texts = is("IDS", Some("STRING"));
@@ -227,16 +228,12 @@ fn batch(schema: &SchemaRef, answer: Value) -> Result<RecordBatch> {
         _ => None,
     };
     let Some(Value::Array(pairs)) = result else { return Err(odd()) };
-    // A pair may stand in an array of its own.
-    let flat: Vec<Value> = match pairs.first() {
-        Some(Value::Array(_)) => {
-            let pair = |pair| if let Value::Array(pair) = pair { pair } else { Vec::new() };
-            pairs.into_iter().flat_map(pair).collect()
-        }
-        _ => pairs,
+    let pair = |pair: &'_ Value| match pair {
+        Value::Array(pair) if pair.len() == 2 => Some((pair[0].clone(), pair[1].clone())),
+        _ => None,
     };
-    let (nodes, values): (Vec<_>, Vec<_>) =
-        flat.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).unzip();
+    let pairs = pairs.iter().map(pair).collect::<Option<Vec<_>>>().ok_or_else(odd)?;
+    let (nodes, values): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let columns = [nodes, values].into_iter().zip(schema.fields()).map(|(values, field)| {
         Ok::<ArrayRef, redis::RedisError>(match field.data_type() {
             DataType::Utf8 => Arc::new(read_all::<String, StringArray>(&values)?),
@@ -249,8 +246,8 @@ fn batch(schema: &SchemaRef, answer: Value) -> Result<RecordBatch> {
 }
 
 fn read_all<T: redis::FromRedisValue, A: FromIterator<Option<T>>>(
-    values: &[&Value],
+    values: &[Value],
 ) -> redis::RedisResult<A> {
-    let read = |value: &&Value| Ok(Some(redis::from_redis_value_ref(value)?));
+    let read = |value: &Value| Ok(Some(redis::from_redis_value_ref(value)?));
     values.iter().map(read).collect()
 }

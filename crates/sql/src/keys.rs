@@ -165,7 +165,8 @@ impl Selection {
                 (pattern, Some(possible))
             }
             (Pattern::Key(key), keys) => {
-                let possible: BTreeSet<_> = keys.has(&key).then(|| key.clone()).into_iter().collect();
+                let possible: BTreeSet<_> =
+                    keys.has(&key).then(|| key.clone()).into_iter().collect();
                 (Pattern::Key(key), Some(possible))
             }
             (Pattern::Prefix(table), Keys::Prefix(prefix)) => {

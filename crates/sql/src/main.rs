@@ -8,6 +8,7 @@
 mod create;
 mod definition;
 mod flags;
+mod flight;
 mod graph;
 mod keys;
 mod names;
@@ -50,8 +51,8 @@ fn run(flags: Flags) -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let node = Node::new(&flags.place)?;
-    if let Some(Action::Serve(_serve)) = &flags.action {
-        anyhow::bail!("later");
+    if let Some(Action::Serve(serve)) = &flags.action {
+        return runtime.block_on(flight::serve(node, &flags, serve));
     }
     let memory = session::runtime(&flags.limits)?;
     let tell = |text: &str| eprintln!("{text}");
@@ -72,9 +73,9 @@ fn run(flags: Flags) -> anyhow::Result<()> {
         texts.push(text);
     }
     for text in texts {
-        runtime.block_on(script.run(&text)).map_err(|error| {
-            anyhow::Error::msg(error.strip_backtrace())
-        })?;
+        runtime
+            .block_on(script.run(&text))
+            .map_err(|error| anyhow::Error::msg(error.strip_backtrace()))?;
     }
     Ok(())
 }

@@ -77,7 +77,8 @@ impl Node {
 
     /// The same server, asked as nobody in particular.
     pub fn without_user(&self) -> Node {
-        let settings = redis::RedisConnectionInfo::default().set_db(self.info.redis_settings().db());
+        let settings =
+            redis::RedisConnectionInfo::default().set_db(self.info.redis_settings().db());
         Node { info: self.info.clone().set_redis_settings(settings), ..self.clone() }
     }
 
@@ -93,9 +94,7 @@ impl Node {
 
     pub fn connect(&self) -> Result<Connection> {
         let client = match &self.certificates {
-            Some(certificates) => {
-                Client::build_with_tls(self.info.clone(), certificates.clone())
-            }
+            Some(certificates) => Client::build_with_tls(self.info.clone(), certificates.clone()),
             None => Client::open(self.info.clone()),
         };
         let opened = client.and_then(|client| client.get_connection_with_timeout(CONNECT_TIMEOUT));
@@ -189,7 +188,9 @@ impl Node {
             let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
             // A node that knows no name of its own means that which it was reached by.
             let host = match host {
-                Value::BulkString(host) if !host.is_empty() => String::from_utf8(host.clone()).ok()?,
+                Value::BulkString(host) if !host.is_empty() => {
+                    String::from_utf8(host.clone()).ok()?
+                }
                 _ => self.address().0,
             };
             let range = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);

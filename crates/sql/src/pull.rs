@@ -32,7 +32,9 @@ impl Wish {
         }
         if let Some(keys) = &self.keys {
             call.arg("KEYS").arg(keys.len());
-            keys.iter().for_each(|key| drop(call.arg(key)));
+            for key in keys {
+                call.arg(key);
+            }
         }
         if let Some((first, last)) = self.slots {
             call.arg("SLOTS").arg(first).arg(last);
@@ -66,8 +68,7 @@ impl Pull {
         let ids: Vec<u64> = wish.call().query(&mut connection).map_err(refused)?;
         let [id] = ids[..] else { return Err(failed("EXPORT BEGIN answered oddly")) };
         let (decoder, buffer) = (StreamDecoder::new(), Buffer::from_vec(Vec::<u8>::new()));
-        let mut pull =
-            Pull { connection, id, decoder, buffer, has_ended: false, pulled_bytes: 0 };
+        let mut pull = Pull { connection, id, decoder, buffer, has_ended: false, pulled_bytes: 0 };
         // Slots that came or went between who has what was asked and now would be seen twice, or
         // by nobody.
         if !part.ranges.is_empty() && part.node.own_ranges(&mut pull.connection)? != part.ranges {

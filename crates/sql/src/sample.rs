@@ -77,7 +77,9 @@ fn some_keys(
 
 fn ask<T: FromRedisValue>(connection: &mut Connection, words: &[&[u8]]) -> Result<T> {
     let mut call = redis::Cmd::new();
-    words.iter().for_each(|word| drop(call.arg(*word)));
+    for word in words {
+        call.arg(*word);
+    }
     call.query(connection).map_err(refused)
 }
 
@@ -92,8 +94,7 @@ impl Fields {
         match kind {
             Kind::String => {
                 let last = (BYTES - 1).to_string();
-                let value: Vec<u8> =
-                    ask(connection, &[b"GETRANGE", key, b"0", last.as_bytes()])?;
+                let value: Vec<u8> = ask(connection, &[b"GETRANGE", key, b"0", last.as_bytes()])?;
                 // The cut may have gone through a character.
                 let is_cut = value.len() == BYTES;
                 self.see(VALUE.as_bytes(), if is_cut { b"text" } else { &value });

@@ -75,9 +75,8 @@ impl Script {
         }
         let bar = ProgressBar::new_spinner();
         let (shown, progress) = (bar.clone(), Arc::clone(&self.session.place.progress));
-        let read = |progress: &Progress| {
-            (progress.rows.load(Relaxed), progress.bytes.load(Relaxed))
-        };
+        let read =
+            |progress: &Progress| (progress.rows.load(Relaxed), progress.bytes.load(Relaxed));
         let before = read(&progress);
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(TICK);

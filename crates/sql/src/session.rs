@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider};
 use datafusion::common::{TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
+use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::execution::{SessionStateDefaults, TaskContext};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::object_store::ObjectStore;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, Statement as SqlStatement, TableObject,
-};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement as SqlStatement, TableObject};
 
 use crate::flags::Limits;
 use crate::graph;
@@ -26,8 +25,8 @@ use crate::node::Node;
 use crate::table::{Place, Table};
 use crate::{create, statement};
 
-const CATALOG: &str = "kvasir";
-const SCHEMA: &str = "public";
+pub const CATALOG: &str = "kvasir";
+pub const SCHEMA: &str = "public";
 const MIB: usize = 1024 * 1024;
 
 /// What all sessions of the program have together: their memory, and whether there are files.
@@ -89,6 +88,7 @@ impl Session {
 
     /// What a statement means, if it may run.
     pub async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
+        statement::check_text(&statement, self.limits.allow_files)?;
         if let Statement::Statement(sql) = &mut statement {
             self.name_columns(sql).await?;
         }
@@ -116,8 +116,28 @@ impl Session {
         }
     }
 
-    pub fn task(&self) -> Arc<TaskContext> {
-        self.context.task_ctx()
+    /// What the rows of a plan are, once it has run.
+    pub fn schema_of(plan: &LogicalPlan) -> SchemaRef {
+        match plan {
+            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_)) => create::count_schema(),
+            plan => Arc::clone(plan.schema().inner()),
+        }
+    }
+
+    /// The tables that were created, and their columns.
+    pub async fn tables(&self) -> Result<Vec<(String, SchemaRef)>> {
+        let catalog = self.context.catalog(CATALOG);
+        let Some(schema) = catalog.and_then(|catalog| catalog.schema(SCHEMA)) else {
+            return Ok(Vec::new());
+        };
+        let mut tables = Vec::new();
+        for name in schema.table_names() {
+            // Another call may drop it meanwhile.
+            if let Some(table) = schema.table(&name).await? {
+                tables.push((name, table.schema()));
+            }
+        }
+        Ok(tables)
     }
 
     /// INSERT without columns means the key and what was declared, not what the server says of it.
@@ -133,7 +153,8 @@ impl Session {
             Some(_) => table.value.clone(),
             None => table.value.to_lowercase(),
         };
-        let Ok(provider) = self.context.table_provider(TableReference::bare(name.as_str())).await else {
+        let Ok(provider) = self.context.table_provider(TableReference::bare(name.as_str())).await
+        else {
             // The planner says it better.
             return Ok(());
         };

@@ -31,12 +31,54 @@ const HELP: &str = r#"Statements end with a semicolon. A table is created, or is
 "#;
 
 const WORDS: &[&str] = &[
-    "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET",
-    "JOIN", "LEFT JOIN", "USING", "UNION ALL", "WITH", "OVER", "PARTITION BY", "CASE", "WHEN",
-    "INSERT INTO", "VALUES", "CREATE EXTERNAL TABLE", "CREATE TABLE", "CREATE VIEW", "STORED AS",
-    "KVASIR", "LOCATION", "OPTIONS", "DROP TABLE", "EXPLAIN", "EXPLAIN ANALYZE", "DESCRIBE",
-    "SHOW TABLES", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "pagerank", "components", "bfs",
-    "degree", "triangles", "__key", "__type", "__ttl", "__slot", "__value", "__member", "__score",
+    "SELECT",
+    "DISTINCT",
+    "FROM",
+    "WHERE",
+    "GROUP BY",
+    "HAVING",
+    "ORDER BY",
+    "LIMIT",
+    "OFFSET",
+    "JOIN",
+    "LEFT JOIN",
+    "USING",
+    "UNION ALL",
+    "WITH",
+    "OVER",
+    "PARTITION BY",
+    "CASE",
+    "WHEN",
+    "INSERT INTO",
+    "VALUES",
+    "CREATE EXTERNAL TABLE",
+    "CREATE TABLE",
+    "CREATE VIEW",
+    "STORED AS",
+    "KVASIR",
+    "LOCATION",
+    "OPTIONS",
+    "DROP TABLE",
+    "EXPLAIN",
+    "EXPLAIN ANALYZE",
+    "DESCRIBE",
+    "SHOW TABLES",
+    "BETWEEN",
+    "LIKE",
+    "IS NULL",
+    "IS NOT NULL",
+    "pagerank",
+    "components",
+    "bfs",
+    "degree",
+    "triangles",
+    "__key",
+    "__type",
+    "__ttl",
+    "__slot",
+    "__value",
+    "__member",
+    "__score",
 ];
 
 /// Asks for lines until there are no more.
@@ -114,9 +156,11 @@ impl Words {
         for catalog in self.context.catalog_names() {
             let Some(catalog) = self.context.catalog(&catalog) else { continue };
             let schemas = catalog.schema_names().into_iter();
-            words.extend(schemas.filter_map(|name| catalog.schema(&name)).flat_map(|schema| {
-                schema.table_names()
-            }));
+            words.extend(
+                schemas
+                    .filter_map(|name| catalog.schema(&name))
+                    .flat_map(|schema| schema.table_names()),
+            );
         }
         words.sort();
         words.dedup();

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::plan_err;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as PlanStatement};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
@@ -23,8 +23,24 @@ pub fn parse(text: &str) -> Result<VecDeque<Statement>> {
     let dialect = GenericDialect {};
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| DataFusionError::Plan(error.to_string()))?;
-    let tokens = columns_first(tokens);
+    let tokens = columns_first(number_parameters(tokens));
     DFParserBuilder::new(tokens).with_dialect(&dialect).build()?.parse_statements()
+}
+
+/// `?` is the next parameter, which the planner knows by its number.
+fn number_parameters(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut count = 0;
+    for token in &mut tokens {
+        match &mut token.token {
+            Token::Placeholder(name) if name == "?" => {
+                count += 1;
+                *name = format!("${count}");
+            }
+            Token::SemiColon => count = 0,
+            _ => {}
+        }
+    }
+    tokens
 }
 
 /// `CREATE EXTERNAL TABLE t STORED AS KVASIR LOCATION 'p' (columns)`: the parser wants the columns
@@ -71,6 +87,17 @@ fn columns_first(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 fn is_word(token: &Token, word: &str) -> bool {
     matches!(token, Token::Word(found) if found.value.eq_ignore_ascii_case(word))
+}
+
+/// COPY is refused before it is planned, as the planner looks for its format first.
+pub fn check_text(statement: &Statement, allows_files: bool) -> Result<()> {
+    match statement {
+        Statement::CopyTo(_) if !allows_files => {
+            plan_err!("COPY writes files, and that is only done with --allow-files")
+        }
+        Statement::Explain(explain) => check_text(&explain.statement, allows_files),
+        _ => Ok(()),
+    }
 }
 
 /// Fails with a reason if a plan is one that is not to run, even as a part of another.

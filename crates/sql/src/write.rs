@@ -39,7 +39,10 @@ impl Writer {
             return plan_err!("keys of any type cannot be written to: name a type");
         };
         if matches!(kind, Kind::List | Kind::Stream) {
-            return not_impl_err!("a {} is not written by SQL: its order is its meaning", kind.name());
+            return not_impl_err!(
+                "a {} is not written by SQL: its order is its meaning",
+                kind.name()
+            );
         }
         Ok(Writer { definition, kind, place })
     }
@@ -58,8 +61,12 @@ impl Writer {
         };
         let mut call = Cmd::new();
         match self.kind {
-            Kind::String => drop(call.arg("SET").arg(key).arg(wanted(VALUE)?)),
-            Kind::Set => drop(call.arg("SADD").arg(key).arg(wanted(MEMBER)?)),
+            Kind::String => {
+                call.arg("SET").arg(key).arg(wanted(VALUE)?);
+            }
+            Kind::Set => {
+                call.arg("SADD").arg(key).arg(wanted(MEMBER)?);
+            }
             Kind::SortedSet => {
                 call.arg("ZADD").arg(key).arg(wanted(SCORE)?).arg(wanted(MEMBER)?);
             }
@@ -177,12 +184,16 @@ impl Link {
         let sent: redis::RedisResult<Vec<Value>> = match self {
             Link::One(connection) => {
                 let mut pipeline = redis::Pipeline::with_capacity(calls.len());
-                calls.into_iter().for_each(|call| drop(pipeline.add_command(call)));
+                for call in calls {
+                    pipeline.add_command(call);
+                }
                 pipeline.query(connection)
             }
             Link::All(connection) => {
                 let mut pipeline = redis::cluster::ClusterPipeline::with_capacity(calls.len());
-                calls.into_iter().for_each(|call| drop(pipeline.add_command(call)));
+                for call in calls {
+                    pipeline.add_command(call);
+                }
                 pipeline.query(connection)
             }
         };
