@@ -43,7 +43,7 @@ pub async fn create(
         return plan_err!("members without {SCORE}: CREATE EXTERNAL TABLE with a type, and INSERT");
     };
     let columns = columns(name.table(), &definition, rows.schema().as_arrow())?;
-    let table = Arc::new(Table { definition, place: Arc::clone(place) });
+    let table = Arc::new(Table { definition, place: Arc::clone(place), persisted: None });
     context.register_table(name.clone(), table)?;
     let written = write(context, rows, columns, &name.to_quoted_string()).await;
     if written.is_err() {

@@ -92,15 +92,18 @@ pub struct Definition {
 }
 
 /// What CREATE EXTERNAL TABLE says of a table beside its columns.
+#[derive(Default)]
 pub struct Said {
     pub kind: Option<Kind>,
     pub nulls_misfits: Option<bool>,
+    /// Its rows are those of the moment at which it was created.
+    pub is_persisted: bool,
 }
 
 impl Said {
     /// From the words of OPTIONS.
     pub fn of(options: &HashMap<String, String>) -> Result<Said> {
-        let mut said = Said { kind: None, nulls_misfits: None };
+        let mut said = Said::default();
         for (name, value) in options {
             // The planner takes every option without a namespace for one of a file's format.
             match (name.trim_start_matches("format."), value.to_lowercase().as_str()) {
@@ -110,6 +113,9 @@ impl Said {
                         plan_datafusion_err!("there is no type '{kind}': one of string, hash, list, set, zset, stream")
                     })?);
                 }
+                ("persist", "true") => said.is_persisted = true,
+                ("persist", "false") => said.is_persisted = false,
+                ("persist", _) => return Err(plan_datafusion_err!("persist is true or false")),
                 ("misfits", "null") => said.nulls_misfits = Some(true),
                 ("misfits", "fail") => said.nulls_misfits = Some(false),
                 ("misfits", _) => {
@@ -117,7 +123,7 @@ impl Said {
                 }
                 (name, _) => {
                     return Err(plan_datafusion_err!(
-                        "a table of KVASIR has no option '{name}', but type and misfits"
+                        "a table of KVASIR has no option '{name}', but type, misfits and persist"
                     ));
                 }
             }

@@ -33,8 +33,8 @@ impl std::fmt::Debug for Maker {
 }
 
 impl Maker {
-    fn table(&self, definition: Definition) -> Arc<dyn TableProvider> {
-        Arc::new(Table { definition, place: Arc::clone(&self.place) })
+    fn table(&self, definition: Definition) -> Table {
+        Table { definition, place: Arc::clone(&self.place), persisted: None }
     }
 
     /// What a look at some keys says of them; `None` if there are none.
@@ -48,11 +48,10 @@ impl Maker {
         Ok(definition)
     }
 
-    fn declared(&self, command: &CreateExternalTable) -> Result<Definition> {
+    fn declared(&self, command: &CreateExternalTable, said: &Said) -> Result<Definition> {
         let [location] = &command.locations[..] else {
             return plan_err!("a table of KVASIR has one LOCATION, a pattern of keys");
         };
-        let said = Said::of(&command.options)?;
         let (pattern, columns) = (Pattern::new(location), command.schema.as_arrow());
         let nulls_misfits = said.nulls_misfits.unwrap_or(self.limits.nulls);
         if !columns.fields().is_empty()
@@ -61,7 +60,7 @@ impl Maker {
         {
             return Ok(definition);
         }
-        let Some(guessed) = self.guess(&pattern, &said)? else {
+        let Some(guessed) = self.guess(&pattern, said)? else {
             return plan_err!(
                 "no key matches {pattern}: say columns, and OPTIONS (type 'hash'), to have a table \
                  that is empty"
@@ -81,7 +80,12 @@ impl TableProviderFactory for Maker {
         _: &dyn Session,
         command: &CreateExternalTable,
     ) -> Result<Arc<dyn TableProvider>> {
-        Ok(self.table(self.declared(command)?))
+        let said = Said::of(&command.options)?;
+        let table = self.table(self.declared(command, &said)?);
+        Ok(Arc::new(match said.is_persisted {
+            true => tokio::task::block_in_place(|| table.persist())?,
+            false => table,
+        }))
     }
 }
 
@@ -107,9 +111,9 @@ impl SchemaProvider for Names {
         if !name.contains(['*', '?', '[', ':']) {
             return Ok(None);
         }
-        let said = Said { kind: None, nulls_misfits: None };
+        let said = Said::default();
         match self.maker.guess(&Pattern::new(name), &said)? {
-            Some(definition) => Ok(Some(self.maker.table(definition))),
+            Some(definition) => Ok(Some(Arc::new(self.maker.table(definition)))),
             None => plan_err!("no key matches {name}"),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::not_impl_err;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::error::Result;
@@ -17,7 +17,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use crate::definition::{Definition, SLOT, export_name};
 use crate::keys::{Keys, Pattern, Selection, Understood};
 use crate::node::{Node, Part, slot_of};
-use crate::pull::Wish;
+use crate::pull::{Pull, Wish};
 use crate::scan::{Progress, Scan};
 use crate::write::Writer;
 
@@ -48,9 +48,27 @@ impl Place {
 pub struct Table {
     pub definition: Definition,
     pub place: Arc<Place>,
+    /// Its rows as they were once, if they are kept here.
+    pub persisted: Option<MemTable>,
 }
 
 impl Table {
+    /// The same table with the rows of this moment, which later queries find unchanged.
+    pub fn persist(self) -> Result<Table> {
+        let schema = self.schema();
+        let mut batches = Vec::new();
+        if let Some((parts, wish)) = self.ask(&[], &schema)? {
+            for part in parts {
+                let mut pull = Pull::begin(&part, &wish)?;
+                while let Some(batch) = pull.next(|| true)? {
+                    batches.push(batch.with_schema(Arc::clone(&schema))?);
+                }
+            }
+        }
+        let persisted = Some(MemTable::try_new(schema, vec![batches])?);
+        Ok(Table { persisted, ..self })
+    }
+
     /// Whether EXPORT can be told of these keys: in a cluster names must have one slot.
     fn can_name(&self, keys: &BTreeSet<String>) -> bool {
         let slots: BTreeSet<u16> = keys.iter().map(|key| slot_of(key)).collect();
@@ -124,16 +142,21 @@ impl TableProvider for Table {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(filters.iter().map(|filter| self.push_down(filter)).collect())
+        let none = self.persisted.is_some().then_some(TableProviderFilterPushDown::Unsupported);
+        let push_down = |filter: &&Expr| none.clone().unwrap_or_else(|| self.push_down(filter));
+        Ok(filters.iter().map(push_down).collect())
     }
 
     async fn scan(
         &self,
-        _: &dyn Session,
+        session: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(persisted) = &self.persisted {
+            return persisted.scan(session, projection, filters, limit).await;
+        }
         let schema = match projection {
             Some(columns) => Arc::new(self.definition.schema.project(columns)?),
             None => self.schema(),
@@ -155,6 +178,9 @@ impl TableProvider for Table {
         input: Arc<dyn ExecutionPlan>,
         insert_op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.persisted.is_some() {
+            return not_impl_err!("a persisted table is not written to");
+        }
         if insert_op != InsertOp::Append {
             return not_impl_err!("{insert_op}: rows are written over those of the same key");
         }

@@ -25,6 +25,7 @@ use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
+use futures::future::ready;
 use futures::{Stream, TryStreamExt, stream};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -330,15 +331,20 @@ impl FlightSqlService for Service {
     async fn register_sql_info(&self, _: i32, _: &SqlInfo) {}
 }
 
-/// Keeps the parameters that a client sends, if it sends any.
+/// Keeps the parameters that a client sends, if it sends any: an update may come with none, for
+/// those that were bound before it.
 async fn bind(
     guest: &Arc<Guest>,
     handle: &[u8],
     data: PeekableFlightDataStream,
 ) -> Result<(), Status> {
     let data = data.map_err(|status| FlightError::Tonic(Box::new(status)));
+    let data = data.try_filter(|data| ready(!data.data_header.is_empty()));
     let batches = FlightRecordBatchStream::new_from_flight_data(data).try_collect::<Vec<_>>();
-    guest.prepared.bind(handle, &batches.await.map_err(Status::from)?)
+    match &batches.await.map_err(Status::from)?[..] {
+        [] => Ok(()),
+        batches => guest.prepared.bind(handle, batches),
+    }
 }
 
 fn of_flight(error: FlightError) -> datafusion::arrow::error::ArrowError {
