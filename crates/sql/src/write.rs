@@ -93,7 +93,7 @@ impl Writer {
     }
 
     fn write(&self, link: &mut Link, batch: &RecordBatch) -> Result<()> {
-        let columns = batch.columns().iter().map(|column| Ok(to_bytes(column)?));
+        let columns = batch.columns().iter().map(to_bytes);
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let mut calls = Vec::with_capacity(PIPELINE + 1);
         for at in 0..batch.num_rows() {
