@@ -36,8 +36,18 @@ use crate::output::Format;
 use crate::script::Script;
 use crate::session::Session;
 
+/// Plans are trees that are walked by calls; `statement.rs` bounds how deep a text can make one.
+const STACK_BYTES: usize = 256 * 1024 * 1024;
+
 fn main() -> ExitCode {
-    match run(Flags::parse()) {
+    // The thread that a process begins with has less.
+    let run = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(|| run(Flags::parse()));
+    let ended = run.map(std::thread::JoinHandle::join);
+    let Ok(Ok(ended)) = ended else {
+        // What it has panicked with has been told.
+        return ExitCode::FAILURE;
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -49,7 +59,10 @@ fn main() -> ExitCode {
 fn run(flags: Flags) -> anyhow::Result<()> {
     // Who uses TLS first would choose, and finds two to choose from.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()?;
     let node = Node::new(&flags.place)?;
     if let Some(Action::Serve(serve)) = &flags.action {
         return runtime.block_on(flight::serve(node, &flags, serve));

@@ -12,17 +12,20 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 /// Settings that change how a query runs, but neither where files are nor how much it may take.
-const SETTINGS: [&str; 4] = [
-    "datafusion.execution.time_zone",
-    "datafusion.execution.batch_size",
-    "datafusion.optimizer.",
-    "datafusion.explain.",
-];
+const SETTINGS: [&str; 3] =
+    ["datafusion.execution.time_zone", "datafusion.optimizer.", "datafusion.explain."];
+
+/// A chain of so many makes a tree as deep, which the stack has room for; a long list is IN.
+const OPERATORS_MAX: usize = 4096;
 
 pub fn parse(text: &str) -> Result<VecDeque<Statement>> {
     let dialect = GenericDialect {};
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| DataFusionError::Plan(error.to_string()))?;
+    let operators = operators(&tokens);
+    if operators > OPERATORS_MAX {
+        return plan_err!("a text has no more than {OPERATORS_MAX} operators: {operators}");
+    }
     let tokens = columns_first(number_parameters(tokens));
     DFParserBuilder::new(tokens).with_dialect(&dialect).build()?.parse_statements()
 }
@@ -83,6 +86,27 @@ fn columns_first(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         ordered.push(token);
     }
     ordered
+}
+
+/// How many tokens make one expression of two. Commas and brackets do not: long lists are no tree;
+/// nor does a minus that is a value's sign.
+fn operators(tokens: &[TokenWithSpan]) -> usize {
+    let joins = ["and", "or", "union", "join", "case", "between", "like", "not"];
+    let mut last = &Token::Comma;
+    let mut count = 0;
+    for TokenWithSpan { token, .. } in tokens {
+        count += usize::from(match token {
+            Token::Whitespace(_) => continue,
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) => false,
+            Token::Comma | Token::LParen | Token::RParen | Token::SemiColon => false,
+            Token::Period => false,
+            Token::Minus => !matches!(last, Token::Comma | Token::LParen),
+            Token::Word(_) => joins.iter().any(|word| is_word(token, word)),
+            _ => true,
+        });
+        last = token;
+    }
+    count
 }
 
 fn is_word(token: &Token, word: &str) -> bool {
