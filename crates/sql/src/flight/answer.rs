@@ -54,6 +54,16 @@ pub fn info(
     Ok(Response::new(info.with_endpoint(endpoint).with_descriptor(descriptor)))
 }
 
+/// There are no rows.
+pub fn nowhere(
+    schema: &Schema,
+    descriptor: FlightDescriptor,
+) -> Result<Response<FlightInfo>, Status> {
+    let info = FlightInfo::new().try_with_schema(schema);
+    let info = info.map_err(|error| Status::internal(error.to_string()))?;
+    Ok(Response::new(info.with_descriptor(descriptor)))
+}
+
 pub fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
     let options = IpcWriteOptions::default();
     let message: Result<IpcMessage, ArrowError> = SchemaAsIpc::new(schema, &options).try_into();

@@ -1,7 +1,7 @@
 //! The calls of Flight SQL, each as what the shell would do with its text.
 //!
 //! A ticket is the statement itself: to ask where rows are plans it, to ask for them runs it, and
-//! nothing has to be kept between the two.
+//! nothing has to be kept between the two. What writes has run when it is asked where its rows are.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use arrow_flight::sql::{
     ActionCreatePreparedStatementResult, CommandGetCatalogs, CommandGetDbSchemas,
     CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandPreparedStatementQuery,
     CommandPreparedStatementUpdate, CommandStatementQuery, CommandStatementUpdate,
-    DoPutPreparedStatementResult, SqlInfo, TicketStatementQuery,
+    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TicketStatementQuery,
 };
 use arrow_flight::{
     Action, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket,
@@ -62,6 +62,30 @@ impl Guest {
     /// Runs a statement for what it does; returns how many rows it wrote.
     async fn update(&self, text: &str, row: Option<&[ScalarValue]>) -> Result<i64, Status> {
         let plan = self.plan(text, row).await?;
+        self.run(plan).await
+    }
+
+    /// Where the rows of a plan are. What changes something is done at once, and once: a client may
+    /// go on with its next statement before it asks for the rows of this one, or never ask.
+    async fn info(
+        &self,
+        plan: LogicalPlan,
+        command: &impl ProstMessageExt,
+        descriptor: FlightDescriptor,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = Session::schema_of(&plan);
+        if !matches!(plan, LogicalPlan::Dml(_) | LogicalPlan::Ddl(_)) {
+            return info(&schema, command, descriptor);
+        }
+        let written = self.run(plan).await?;
+        if schema.fields().is_empty() {
+            return answer::nowhere(&schema, descriptor);
+        }
+        let count = format!("SELECT CAST({written} AS BIGINT UNSIGNED) AS count");
+        info(&schema, &TicketStatementQuery { statement_handle: count.into() }, descriptor)
+    }
+
+    async fn run(&self, plan: LogicalPlan) -> Result<i64, Status> {
         let run = async { self.session.run(plan).await?.collect().await };
         let batches = run.await.map_err(|error| status(&error))?;
         let counts = batches.iter().filter_map(|batch| {
@@ -121,7 +145,7 @@ impl FlightSqlService for Service {
         let guest = self.guests.find(request.metadata()).await?;
         let plan = guest.plan(&query.query, None).await?;
         let ticket = TicketStatementQuery { statement_handle: query.query.into() };
-        info(&Session::schema_of(&plan), &ticket, request.into_inner())
+        guest.info(plan, &ticket, request.into_inner()).await
     }
 
     async fn do_get_statement(
@@ -216,7 +240,7 @@ impl FlightSqlService for Service {
         let guest = self.guests.find(request.metadata()).await?;
         let statement = guest.prepared.find(&command.prepared_statement_handle)?;
         let plan = guest.plan(&statement.text, statement.row()?).await?;
-        info(&Session::schema_of(&plan), &command, request.into_inner())
+        guest.info(plan, &command, request.into_inner()).await
     }
 
     async fn do_get_prepared_statement(

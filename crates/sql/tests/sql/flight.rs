@@ -121,6 +121,19 @@ async fn statements_write_and_are_prepared() {
     let mut ana = serve.client("ana", "secret").await.expect("admitted");
     ana.update(TABLES.split(';').next().expect("a statement")).await;
     assert_eq!(ana.update("INSERT INTO users VALUES ('user:11', 'Ada', 36, 'Rome')").await, 1);
+    // As a query it is done when it is asked where its rows are, and once.
+    let insert = "INSERT INTO users VALUES ('user:12', NULL, 40, 'Rome')";
+    let info = ana.0.execute(insert.to_string(), None).await.expect("it runs");
+    let found = ana.rows("SELECT count(*) AS n FROM users WHERE age = 40").await.expect("rows");
+    assert!(found.contains("| 1 |"), "{found}");
+    do_all(&server, &["DEL user:12"]);
+    let count = ana.read(info).await.expect("rows");
+    assert!(count.contains("| count |") && count.contains("| 1     |"), "{count}");
+    let found = ana.rows("SELECT count(*) AS n FROM users WHERE age = 40").await.expect("rows");
+    assert!(found.contains("| 0 |"), "{found}");
+    let drop = ana.0.execute("DROP TABLE users".to_string(), None).await.expect("it runs");
+    assert!(drop.endpoint.is_empty());
+    ana.update(TABLES.split(';').next().expect("a statement")).await;
 
     let query = "SELECT name FROM users WHERE age > $1 ORDER BY age";
     let mut prepared = ana.0.prepare(query.to_string(), None).await.expect("prepared");

@@ -3,7 +3,7 @@
 
     kvasir-server --port 7000 & kvasir-sql -p 7000 serve --listen 127.0.0.1:7001 &
     pip install adbc-driver-flightsql pyarrow duckdb
-    crates/sql/tests/duckdb.py grpc://127.0.0.1:7001 [--users 10000] [--runs 3]
+    crates/sql/tests/beside_duckdb.py grpc://127.0.0.1:7001 [--users 10000] [--runs 3]
 
 Both make the rows themselves, by the same formulas: users are hashes `bench-user:N`, orders hashes
 `bench-order:N`. Fails if a query differs, and tells the median time of each side.
