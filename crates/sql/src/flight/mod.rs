@@ -44,6 +44,8 @@ pub async fn serve(node: Node, flags: &Flags, serve: &ServeFlags) -> anyhow::Res
         server = server.tls_config(ServerTlsConfig::new().identity(identity))?;
     }
     let incoming = TcpIncoming::bind(address).with_context(|| address.to_string())?;
+    // An answer of several frames would wait for the client's acknowledgement of the first.
+    let incoming = incoming.with_nodelay(Some(true));
     println!("ready at {scheme}://{}", incoming.local_addr()?);
     let service = FlightServiceServer::new(Service { guests });
     let ended = async {
