@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use datafusion::error::{DataFusionError, Result};
+use redis::io::tcp::TcpSettings;
 use redis::{
     Client, ClientTlsConfig, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
     RedisError, TlsCertificates, Value,
 };
+
 
 use crate::flags::PlaceFlags;
 
@@ -57,6 +59,7 @@ impl Node {
             let settings = info.redis_settings().clone().set_db(flags.db);
             info = info.set_redis_settings(settings);
         }
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let certificates = certificates(flags)?;
         let node = Node { info, certificates };
         let password = flags.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok());
