@@ -11,7 +11,6 @@ use redis::{
     RedisError, TlsCertificates, Value,
 };
 
-
 use crate::flags::PlaceFlags;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -212,12 +212,14 @@ async fn both_sides_speak_tls() {
     let (cert, key) = certificate(&directory);
     let tls_port = free_port().expect("a port").to_string();
     let options = ["--tls-port", &tls_port, "--tls-cert-file", &cert, "--tls-key-file", &key];
-    let server = start(&[&options[..], &["--tls-ca-cert-file", &cert, "--tls-auth-clients", "no"]].concat());
+    let server =
+        start(&[&options[..], &["--tls-ca-cert-file", &cert, "--tls-auth-clients", "no"]].concat());
     do_all(&server, &["ACL SETUSER ana on >secret ~* +@all", "SET greeting hello"]);
 
     let tls_port: u16 = tls_port.parse().expect("a number");
     let query = ["--format", "csv", "-c", "SELECT __value FROM \"greeting*\""];
-    let output = run(tls_port, &[&["-h", "localhost", "--tls", "--cacert", &cert], &query[..]].concat());
+    let output =
+        run(tls_port, &[&["-h", "localhost", "--tls", "--cacert", &cert], &query[..]].concat());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "__value\nhello\n");
     let output = run(tls_port, &[&["-h", "localhost", "--tls", "--insecure"], &query[..]].concat());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "__value\nhello\n");

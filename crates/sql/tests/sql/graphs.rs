@@ -33,7 +33,10 @@ fn graphs_are_tables() {
         ),
         ("SELECT sum(triangles) AS t FROM triangles('out:*')", &["t", "3"]),
         ("SELECT node FROM degree('name:*', 'IDS STRING') ORDER BY 1", &["node", "ada", "bob"]),
-        ("SELECT node, degree FROM degree('HASH ways') ORDER BY 1", &["node,degree", "1,2", "2,1", "3,0"]),
+        (
+            "SELECT node, degree FROM degree('HASH ways') ORDER BY 1",
+            &["node,degree", "1,2", "2,1", "3,0"],
+        ),
         (
             "SELECT d.node FROM degree('out:*') d JOIN components('out:*') c ON d.node = c.node \
              WHERE c.component = 1 ORDER BY 1",

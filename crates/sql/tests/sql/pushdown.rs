@@ -76,7 +76,8 @@ fn what_is_pushed_down_is_what_is_answered() {
 fn a_key_is_told_from_a_pattern() {
     let server = start_filled();
     crate::support::do_all(&server, &["HSET user:* name star", "HSET user:[1] name bracket"]);
-    let query = "SELECT name FROM users WHERE __key LIKE 'user:*%' OR __key = 'user:[1]' ORDER BY 1";
+    let query =
+        "SELECT name FROM users WHERE __key LIKE 'user:*%' OR __key = 'user:[1]' ORDER BY 1";
     assert_eq!(of_tables(&server, query), ["name", "bracket", "star"]);
     let query = "SELECT name FROM users WHERE __key LIKE 'user:*%'";
     assert_eq!(of_tables(&server, query), ["name", "star"]);

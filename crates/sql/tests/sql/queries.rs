@@ -8,17 +8,17 @@ use crate::support::{do_all, failure, of_tables, rows, run, start, start_filled}
 fn queries_answer_what_sql_says() {
     let server = start_filled();
     for (query, expected) in [
-        ("SELECT name, age FROM users WHERE age > 27 ORDER BY age", &["name,age", "n8,28", "n9,29", "n10,30"][..]),
+        (
+            "SELECT name, age FROM users WHERE age > 27 ORDER BY age",
+            &["name,age", "n8,28", "n9,29", "n10,30"][..],
+        ),
         ("SELECT count(*) AS n FROM users", &["n", "10"]),
         ("SELECT count(*) AS n FROM users WHERE name IS NULL", &["n", "0"]),
         (
             "SELECT city, count(*) AS n, avg(age) AS age FROM users GROUP BY city ORDER BY city",
             &["city,n,age", "Bonn,3,25.0", "Oslo,3,26.0", "Rome,4,25.5"],
         ),
-        (
-            "SELECT city FROM users GROUP BY city HAVING count(*) > 3",
-            &["city", "Rome"],
-        ),
+        ("SELECT city FROM users GROUP BY city HAVING count(*) > 3", &["city", "Rome"]),
         (
             "SELECT name, sum(amount) AS paid FROM users JOIN orders ON buyer = users.__key \
              GROUP BY name ORDER BY paid DESC LIMIT 2",
@@ -89,9 +89,15 @@ fn every_type_of_keys_is_a_table() {
         ],
     );
     for (query, expected) in [
-        ("SELECT __key, __value FROM \"text:*\" ORDER BY 1", &["__key,__value", "text:1,hello", "text:2,world"][..]),
+        (
+            "SELECT __key, __value FROM \"text:*\" ORDER BY 1",
+            &["__key,__value", "text:1,hello", "text:2,world"][..],
+        ),
         ("SELECT __ttl > 0 AS t FROM \"text:*\" WHERE __key = 'text:2'", &["t", "true"]),
-        ("SELECT __index, __member FROM \"queue:*\" ORDER BY 1", &["__index,__member", "0,a", "1,b"]),
+        (
+            "SELECT __index, __member FROM \"queue:*\" ORDER BY 1",
+            &["__index,__member", "0,a", "1,b"],
+        ),
         ("SELECT __member FROM \"tags:*\"", &["__member", "x"]),
         (
             "CREATE EXTERNAL TABLE board STORED AS KVASIR LOCATION 'board'; \
@@ -144,7 +150,8 @@ fn a_persisted_table_stays_as_it_was() {
                  SELECT (SELECT count(*) FROM now) AS before, (SELECT count(*) FROM users) AS after, \
                  (SELECT age FROM now WHERE __key = 'user:3') AS age";
     assert_eq!(rows(&server, query), ["count", "1", "before,after,age", "10,11,23"]);
-    let insert = format!("{} INSERT INTO now VALUES ('user:98', 1)", &query[..query.find(';').unwrap() + 1]);
+    let insert =
+        format!("{} INSERT INTO now VALUES ('user:98', 1)", &query[..query.find(';').unwrap() + 1]);
     assert!(failure(&server, &insert).contains("a persisted table is not written to"));
 }
 

@@ -62,8 +62,14 @@ fn what_does_not_fit_is_told_or_null() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "c\n2\n");
     for (text, reason) in [
         ("CREATE EXTERNAL TABLE t (a DATE) STORED AS KVASIR LOCATION 'h:*'", "cannot be Date32"),
-        ("CREATE EXTERNAL TABLE t STORED AS KVASIR LOCATION 'h:*' OPTIONS (type 'tree')", "there is no type 'tree'"),
-        ("CREATE EXTERNAL TABLE t STORED AS KVASIR LOCATION 'h:*' OPTIONS (speed 'high')", "no option 'speed'"),
+        (
+            "CREATE EXTERNAL TABLE t STORED AS KVASIR LOCATION 'h:*' OPTIONS (type 'tree')",
+            "there is no type 'tree'",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t STORED AS KVASIR LOCATION 'h:*' OPTIONS (speed 'high')",
+            "no option 'speed'",
+        ),
         ("CREATE EXTERNAL TABLE t STORED AS KVASIR LOCATION 'none:*'", "no key matches none:*"),
         ("SELECT nothing FROM \"h:*\"", "nothing"),
         ("SELEC 1", "found: SELEC"),

@@ -8,7 +8,8 @@ use crate::support::{TABLES, ask, do_all, failure, of_tables, rows, start, start
 fn rows_are_inserted_as_hashes_strings_and_members() {
     let server = start_filled();
     let mut client = server.client().expect("it serves");
-    let insert = "INSERT INTO users VALUES ('user:11', 'Ada', 36, NULL), ('user:12', NULL, 40, 'Rome')";
+    let insert =
+        "INSERT INTO users VALUES ('user:11', 'Ada', 36, NULL), ('user:12', NULL, 40, 'Rome')";
     assert_eq!(of_tables(&server, insert), ["count", "2"]);
     assert_eq!(client.text(&[b"HGET", b"user:11", b"name"]).expect("a text"), "Ada");
     assert_eq!(ask(&mut client, "HLEN user:12"), Value::Integer(2));
@@ -58,7 +59,10 @@ fn what_cannot_be_written_is_told() {
     let server = start_filled();
     do_all(&server, &["SET user:t text", "RPUSH list:1 a"]);
     for (insert, reason) in [
-        ("INSERT INTO users VALUES ('order:1', 'x', 1, 'y')", "the key 'order:1' is not one of user:*"),
+        (
+            "INSERT INTO users VALUES ('order:1', 'x', 1, 'y')",
+            "the key 'order:1' is not one of user:*",
+        ),
         ("INSERT INTO users VALUES (NULL, 'x', 1, 'y')", "a row without __key"),
         ("INSERT INTO users VALUES ('user:x', NULL, NULL, NULL)", "has no field"),
         ("INSERT INTO users VALUES ('user:t', 'x', 1, 'y')", "WRONGTYPE"),
@@ -71,7 +75,10 @@ fn what_cannot_be_written_is_told() {
         assert!(why.contains(reason), "{insert}: {why}");
     }
     // What failed has made no table.
-    let why = failure(&server, "CREATE TABLE t AS SELECT CAST(NULL AS TEXT) AS id, 1 AS a; SELECT * FROM t");
+    let why = failure(
+        &server,
+        "CREATE TABLE t AS SELECT CAST(NULL AS TEXT) AS id, 1 AS a; SELECT * FROM t",
+    );
     assert!(why.contains("a row without __key"), "{why}");
 }
 
