@@ -147,7 +147,8 @@ fn a_persisted_table_stays_as_it_was() {
                  OPTIONS (persist 'true'); \
                  CREATE EXTERNAL TABLE users (age BIGINT) STORED AS KVASIR LOCATION 'user:*'; \
                  INSERT INTO users VALUES ('user:99', 99); \
-                 SELECT (SELECT count(*) FROM now) AS before, (SELECT count(*) FROM users) AS after, \
+                 SELECT (SELECT count(*) FROM now) AS before, \
+                 (SELECT count(*) FROM users) AS after, \
                  (SELECT age FROM now WHERE __key = 'user:3') AS age";
     assert_eq!(rows(&server, query), ["count", "1", "before,after,age", "10,11,23"]);
     let insert =
