@@ -49,6 +49,9 @@ const FUZZ_DIFF_COMMANDS_COMPRESSED: usize = 50_000;
 /// Long enough to run through every branch, short enough for every change.
 const FUZZ_SECONDS: u64 = 5;
 
+/// It takes as long to build as all the rest, and is built once, by its own step.
+const WITHOUT_SQL: [&str; 2] = ["--exclude", "kvasir-sql"];
+
 #[derive(clap::Args)]
 pub struct Options {
     /// Run only this step and show all it prints; may be given several times
@@ -133,6 +136,7 @@ static STEPS: &[Step] = &[
     Step { name: "robust", about: "malformed input, limits, refused starts", run: misuse },
     Step { name: "abuse", about: "bad clients do no harm to good ones", run: mistreat },
     Step { name: "programs", about: "real clients, queues, limiters and locks", run: real },
+    Step { name: "sql", about: "kvasir-sql, unoptimised, and its lints", run: sql },
     Step { name: "lab", about: "the lab's statistics, against known answers", run: lab },
     Step { name: "missing", about: "every data command of the peers is there", run: missing::main },
 ];
@@ -219,7 +223,8 @@ fn fmt() -> Result<()> {
 
 fn clippy() -> Result<()> {
     ensure_component("clippy", &["clippy", "--version"])?;
-    run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    let args = [&["clippy", "--workspace", "--all-targets"], &WITHOUT_SQL[..]].concat();
+    run(cargo(&args).args(["--", "-D", "warnings"]))
 }
 
 /// Each of these has minutes in which it keeps one core busy alone, and no step has to wait for
@@ -244,7 +249,7 @@ fn test() -> Result<()> {
 
 /// Not those of documentation: there are none, and to find that out takes a while.
 fn all_tests() -> Command {
-    cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"])
+    cargo(&[&["test", "--workspace", "--all-targets", "--no-fail-fast"], &WITHOUT_SQL[..]].concat())
 }
 
 fn loom() -> Result<()> {
@@ -348,6 +353,17 @@ fn real() -> Result<()> {
     BACKENDS.iter().try_for_each(|backend| programs::programs(backend))
 }
 
+/// Clippy looks on while it is compiled for its tests: to check it by itself would be to read all
+/// that it stands on a second time.
+fn sql() -> Result<()> {
+    ensure_component("clippy", &["clippy", "--version"])?;
+    let mut cargo = cargo(&["test", "-p", "kvasir-sql", "--profile", "sql", "--no-fail-fast"]);
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    // As `cargo clippy -- -D warnings` hands it on.
+    cargo.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    run(cargo.env("RUST_TEST_THREADS", TEST_THREADS))
+}
+
 /// It measures nothing: its load is only compiled.
 fn lab() -> Result<()> {
     run(command(root().join("lab/run")).arg("test"))
@@ -397,7 +413,8 @@ mod tests {
             tree.lines().map(str::to_string).collect::<BTreeSet<_>>()
         };
         let xtask = crates(&["-p", "xtask", "-e", "normal,no-proc-macro"]);
-        let all = crates(&["--workspace", "-e", "normal,dev,no-proc-macro"]);
+        let workspace = ["--workspace", "-e", "normal,dev,no-proc-macro"];
+        let all = crates(&[&workspace, &WITHOUT_SQL[..]].concat());
         let other: Vec<_> = xtask.difference(&all).collect();
         assert!(other.is_empty(), "give xtask the features of the others: {other:?}");
     }

@@ -1,0 +1,107 @@
+//! CREATE TABLE AS: the rows of a query become keys, `NAME:` and what tells them apart.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::{plan_datafusion_err, plan_err};
+use datafusion::dataframe::{DataFrame, DataFrameWriteOptions};
+use datafusion::error::Result;
+use datafusion::logical_expr::{CreateMemoryTable, Expr, Operator, binary_expr, cast, ident, lit};
+use datafusion::prelude::SessionContext;
+use datafusion::scalar::ScalarValue;
+
+use crate::definition::{Definition, KEY, MEMBER, SCORE, column_type};
+use crate::keys::Pattern;
+use crate::table::{Place, Table};
+
+/// Creates the table and writes its rows; returns how many.
+pub async fn create(
+    context: &SessionContext,
+    place: &Arc<Place>,
+    command: CreateMemoryTable,
+) -> Result<DataFrame> {
+    let CreateMemoryTable { name, input, if_not_exists, or_replace, .. } = command;
+    if or_replace {
+        return plan_err!("OR REPLACE would delete keys, and SQL here does not");
+    }
+    if context.table_exist(name.clone())? {
+        if if_not_exists {
+            let none = Arc::new(UInt64Array::from(vec![0])) as ArrayRef;
+            return context.read_batch(RecordBatch::try_new(count_schema(), vec![none])?);
+        }
+        return plan_err!("there is a table {name} already");
+    }
+    let rows = DataFrame::new(context.state(), Arc::unwrap_or_clone(input));
+    let table = Definition::declared(
+        pattern(name.table(), rows.schema().as_arrow()),
+        None,
+        rows.schema().as_arrow(),
+        false,
+    )?;
+    let Some(definition) = table else {
+        return plan_err!("members without {SCORE}: CREATE EXTERNAL TABLE with a type, and INSERT");
+    };
+    let columns = columns(name.table(), &definition, rows.schema().as_arrow())?;
+    let table = Arc::new(Table { definition, place: Arc::clone(place), persisted: None });
+    context.register_table(name.clone(), table)?;
+    let written = write(context, rows, columns, &name.to_quoted_string()).await;
+    if written.is_err() {
+        context.deregister_table(name)?;
+    }
+    written
+}
+
+/// What is answered: how many rows were written.
+pub fn count_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]))
+}
+
+async fn write(
+    context: &SessionContext,
+    rows: DataFrame,
+    columns: Vec<Expr>,
+    name: &str,
+) -> Result<DataFrame> {
+    let there = context.table(name).await?.limit(0, Some(1))?.count().await?;
+    if there > 0 {
+        return plan_err!("there are keys of {name} already: INSERT INTO writes to them");
+    }
+    let counts = rows.select(columns)?.write_table(name, DataFrameWriteOptions::new()).await?;
+    context.read_batches(counts)
+}
+
+/// One sorted set has the table's name; of others there is a key for each row.
+fn pattern(name: &str, columns: &Schema) -> Pattern {
+    let has = |column: &str| columns.column_with_name(column).is_some();
+    match has(SCORE) && has(MEMBER) && !has(KEY) {
+        true => Pattern::Key(name.to_string()),
+        false => Pattern::Prefix(format!("{name}:")),
+    }
+}
+
+/// What is written, column by column of the table.
+fn columns(name: &str, definition: &Definition, rows: &Schema) -> Result<Vec<Expr>> {
+    let first = rows.fields().first().ok_or_else(|| plan_datafusion_err!("a query has columns"))?;
+    let key = || match &definition.pattern {
+        Pattern::Key(key) => lit(key.as_str()),
+        _ => {
+            // A null stays one, and is no key.
+            let id = cast(ident(first.name()), DataType::Utf8);
+            binary_expr(lit(format!("{name}:")), Operator::StringConcat, id)
+        }
+    };
+    let column = |field: &Arc<Field>| {
+        let found = rows.column_with_name(field.name());
+        let value = match found {
+            Some((_, found)) if column_type(found.data_type()).is_none() => {
+                return plan_err!("column '{}' cannot be {}", field.name(), found.data_type());
+            }
+            Some(_) => cast(ident(field.name()), field.data_type().clone()),
+            None if field.name() == KEY => cast(key(), DataType::Utf8),
+            None => lit(ScalarValue::try_from(field.data_type())?),
+        };
+        Ok(value.alias(field.name()))
+    };
+    definition.schema.fields().iter().map(column).collect()
+}

@@ -1,0 +1,91 @@
+//! Rows that become keys.
+
+use kvasir_resp::value::Value;
+
+use crate::support::{TABLES, ask, do_all, failure, of_tables, rows, start, start_filled};
+
+#[test]
+fn rows_are_inserted_as_hashes_strings_and_members() {
+    let server = start_filled();
+    let mut client = server.client().expect("it serves");
+    let insert =
+        "INSERT INTO users VALUES ('user:11', 'Ada', 36, NULL), ('user:12', NULL, 40, 'Rome')";
+    assert_eq!(of_tables(&server, insert), ["count", "2"]);
+    assert_eq!(client.text(&[b"HGET", b"user:11", b"name"]).expect("a text"), "Ada");
+    assert_eq!(ask(&mut client, "HLEN user:12"), Value::Integer(2));
+
+    let text = "CREATE EXTERNAL TABLE notes (__value TEXT) STORED AS KVASIR LOCATION 'note:*'; \
+                INSERT INTO notes (__key, __value, __ttl) VALUES ('note:1', 'hello', 100000)";
+    assert_eq!(rows(&server, text), ["count", "1"]);
+    assert_eq!(client.text(&[b"GET", b"note:1"]).expect("a text"), "hello");
+    assert_ne!(ask(&mut client, "PTTL note:1"), Value::Integer(-1));
+
+    let text = format!(
+        "{TABLES} CREATE EXTERNAL TABLE old (__member TEXT, __score DOUBLE) STORED AS KVASIR \
+         LOCATION 'old'; INSERT INTO old (__key, __member, __score) \
+         SELECT 'old', name, age FROM users WHERE age > 28 AND name IS NOT NULL"
+    );
+    assert_eq!(rows(&server, &text), ["count", "3"]);
+    assert_eq!(client.text(&[b"ZSCORE", b"old", b"Ada"]).expect("a text"), "36");
+}
+
+#[test]
+fn a_query_becomes_keys() {
+    let server = start_filled();
+    let mut client = server.client().expect("it serves");
+    let create = "CREATE TABLE towns AS SELECT city, count(*) AS people, avg(age) AS age \
+                  FROM users GROUP BY city; SELECT city, people FROM towns ORDER BY city";
+    let expected = ["count", "3", "city,people", "Bonn,3", "Oslo,3", "Rome,4"];
+    assert_eq!(of_tables(&server, create), expected);
+    assert_eq!(client.text(&[b"HGET", b"towns:Rome", b"people"]).expect("a text"), "4");
+    assert_eq!(client.text(&[b"HGET", b"towns:Rome", b"age"]).expect("a text"), "25.5");
+
+    let create = "CREATE TABLE ages AS SELECT name AS __member, age AS __score FROM users";
+    assert_eq!(of_tables(&server, create), ["count", "10"]);
+    assert_eq!(client.text(&[b"ZSCORE", b"ages", b"n7"]).expect("a text"), "27");
+
+    let create = "CREATE TABLE word AS SELECT name, upper(name) AS __value FROM users";
+    assert_eq!(of_tables(&server, create), ["count", "10"]);
+    assert_eq!(client.text(&[b"GET", b"word:n1"]).expect("a text"), "N1");
+
+    let why = failure(&server, &format!("{TABLES} {create}"));
+    assert!(why.contains("there are keys"), "{why}");
+    let twice = "CREATE TABLE users AS SELECT 1 AS a";
+    assert!(failure(&server, &format!("{TABLES} {twice}")).contains("there is a table"));
+}
+
+#[test]
+fn what_cannot_be_written_is_told() {
+    let server = start_filled();
+    do_all(&server, &["SET user:t text", "RPUSH list:1 a"]);
+    for (insert, reason) in [
+        (
+            "INSERT INTO users VALUES ('order:1', 'x', 1, 'y')",
+            "the key 'order:1' is not one of user:*",
+        ),
+        ("INSERT INTO users VALUES (NULL, 'x', 1, 'y')", "a row without __key"),
+        ("INSERT INTO users VALUES ('user:x', NULL, NULL, NULL)", "has no field"),
+        ("INSERT INTO users VALUES ('user:t', 'x', 1, 'y')", "WRONGTYPE"),
+        ("INSERT INTO users VALUES ('user:x', 'x')", "got 2 values"),
+        ("INSERT INTO \"list:*\" VALUES ('list:1', 1, 'b')", "its order is its meaning"),
+        ("CREATE TABLE t AS SELECT CAST(NULL AS TEXT) AS id, 1 AS a", "a row without __key"),
+        ("CREATE TABLE t AS SELECT [1] AS a", "cannot be List"),
+    ] {
+        let why = failure(&server, &format!("{TABLES} {insert}"));
+        assert!(why.contains(reason), "{insert}: {why}");
+    }
+    // What failed has made no table.
+    let why = failure(
+        &server,
+        "CREATE TABLE t AS SELECT CAST(NULL AS TEXT) AS id, 1 AS a; SELECT * FROM t",
+    );
+    assert!(why.contains("a row without __key"), "{why}");
+}
+
+#[test]
+fn many_rows_go_in_pipelines() {
+    let server = start(&[]);
+    let create = "CREATE TABLE n AS SELECT value AS id, value * value AS square \
+                  FROM generate_series(1, 5000); SELECT count(*) AS c, sum(square) AS s FROM n";
+    assert_eq!(rows(&server, create), ["count", "5000", "c,s", "5000,41679167500"]);
+}
