@@ -16,7 +16,7 @@ use crate::rng::Rng;
 use crate::spec::Flags;
 use crate::value::Object;
 use crate::view::{Env, Guard, Guards, Tally, View};
-use crate::waiting::{Blocked, Blocking, Wait};
+use crate::waiting::{Blocked, Blocking, Wait, Woken};
 
 /// One call: a command with arguments of the right number, and its keys as `plan::keys` found them.
 pub struct Call<'a> {
@@ -69,6 +69,7 @@ pub fn execute(
                     if let Blocking::Resumed(woken) = context.blocking
                         && !woken.is_due(call, &guards, context.env)
                     {
+                        meet(keyspace, pass, &mut guards, call, context.env, context.tally, woken);
                         context.tally.blocked = Some(Blocked::Still);
                         return Ok(Effect::None);
                     }
@@ -106,6 +107,21 @@ pub fn execute_on_key<R>(
     let result = run(&mut view);
     log_and_fence(keyspace, pass, &guards, env, tally);
     Ok(result)
+}
+
+/// Looks at the key that a call waits for in vain: one that has expired goes when it is met.
+#[cold]
+fn meet(
+    keyspace: &Keyspace,
+    pass: &Pass<'_>,
+    guards: &mut [Guard<'_>],
+    call: &Call<'_>,
+    env: &Env,
+    tally: &mut Tally,
+    woken: Woken,
+) {
+    View::new(env, tally, keyspace, call.args, call.keys, guards).exists(woken.key);
+    log_and_fence(keyspace, pass, guards, env, tally);
 }
 
 /// Nothing was done, since a busy script holds a slot. A call that waits already goes on waiting.

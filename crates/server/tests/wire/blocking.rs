@@ -238,3 +238,19 @@ fn nothing_is_lost_between_many() {
         assert!(got.iter().copied().eq(0..CLIENTS * EACH), "{} elements", got.len());
     });
 }
+
+/// Who waits goes on waiting, and the key goes without anybody asking for it.
+#[test]
+fn a_key_that_has_expired_when_it_wakes_somebody_is_deleted() {
+    each_backend(&["--enable-debug-command", "yes"], |server| {
+        let (mut client, mut waiting) = (server.connect(), server.connect());
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+        wait_for(server, &mut waiting, "BLPOP list 0");
+        for call in ["MULTI", "RPUSH list x", "PEXPIRE list 1", "DEBUG SLEEP 0.05", "EXEC"] {
+            client.ask(call);
+        }
+        wait_until("it is gone", || show(&client.ask("DBSIZE")) == ":0");
+        client.ask("RPUSH list y");
+        assert_eq!(reply(&mut waiting), "[$list $y]");
+    });
+}

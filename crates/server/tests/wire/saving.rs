@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use kvasir_resp::value::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Client, Server, backends, each_backend, wait_until};
+use crate::harness::{Client, Server, add_strings, backends, each_backend, wait_until};
 
 /// Values of every type, small and large, in two databases. Scores are ones whose digits are the
 /// same in the digests of all: Redis 7.0 writes 17 of them.
@@ -29,7 +29,6 @@ const DATA: &[&str] = &[
     "XREADGROUP GROUP group consumer COUNT 1 STREAMS stream >",
     "PFADD hll a b c",
     "SETBIT bits 100 1",
-    "DEBUG POPULATE 5000 key 10",
     "SELECT 9",
     "SET other database",
 ];
@@ -65,6 +64,7 @@ pub fn fill(client: &mut Client) {
     let long = "kvasir ".repeat(20_000);
     assert_eq!(client.call(&["SET", "long", &long]), Value::Simple(b"OK".to_vec()));
     assert_eq!(client.call(&["RPUSH", "list-of-long", "a", &long, "b"]), Value::Integer(3));
+    add_strings(client, 5000, "key", 10);
     DATA.iter().for_each(|line| {
         let reply = client.ask(line);
         assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
