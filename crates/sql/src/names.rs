@@ -39,8 +39,9 @@ impl Maker {
 
     /// What a look at some keys says of them; `None` if there are none.
     fn guess(&self, pattern: &Pattern, said: &Said) -> Result<Option<Definition>> {
-        let limits = (self.limits.sample, said.nulls_misfits.unwrap_or(self.limits.nulls));
-        let guess = || sample::guess(&self.place, pattern, said.kind, limits);
+        let (keys_max, nulls) =
+            (self.limits.sample, said.nulls_misfits.unwrap_or(self.limits.nulls));
+        let guess = || sample::guess(&self.place, pattern, said.kind, keys_max, nulls);
         let definition = tokio::task::block_in_place(guess)?;
         if let Some(definition) = &definition {
             (self.tell)(&definition.describe());

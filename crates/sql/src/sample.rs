@@ -28,7 +28,8 @@ pub fn guess(
     place: &Place,
     pattern: &Pattern,
     wanted: Option<Kind>,
-    (keys_max, nulls_misfits): (usize, bool),
+    keys_max: usize,
+    nulls_misfits: bool,
 ) -> Result<Option<Definition>> {
     let mut found: BTreeMap<Kind, usize> = BTreeMap::new();
     let (mut fields, mut seen) = (Fields::default(), 0);

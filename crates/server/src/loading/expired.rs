@@ -1,5 +1,5 @@
-//! Keys whose time came while the server was away. Replicas that go on from its file have them still,
-//! so they are loaded, and then deleted with the log open.
+//! Keys whose time came while the server was away. Replicas that go on from its file have them
+//! still, so they are loaded, and then deleted with the log open.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -246,7 +246,7 @@ fn a_key_that_has_expired_when_it_wakes_somebody_is_deleted() {
         let (mut client, mut waiting) = (server.connect(), server.connect());
         client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
         wait_for(server, &mut waiting, "BLPOP list 0");
-        for call in ["MULTI", "RPUSH list x", "PEXPIRE list 1", "DEBUG SLEEP 0.05", "EXEC"] {
+        for call in ["MULTI", "RPUSH list x", "PEXPIRE list 100", "DEBUG SLEEP 0.2", "EXEC"] {
             client.ask(call);
         }
         wait_until("it is gone", || show(&client.ask("DBSIZE")) == ":0");

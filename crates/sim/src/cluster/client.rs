@@ -82,7 +82,8 @@ impl Client {
     /// Reads what has come, or begins another call if it may.
     pub fn step(
         &mut self,
-        (network, places): (&Network, &[SocketAddr]),
+        network: &Network,
+        places: &[SocketAddr],
         keys: &[String],
         may_begin: bool,
         rng: &mut Rng,

@@ -304,9 +304,9 @@ impl World {
             Actor::Node(node, step) => self.step_node(node, step),
             Actor::Client(index) => {
                 self.ran.digest.note(100 + index as u64);
-                let to = (&self.network, &self.nodes.places[..]);
+                let (network, places) = (&self.network, &self.nodes.places[..]);
                 let client = &mut self.clients[index];
-                let done = client.step(to, &self.keys, may_begin, &mut self.rng)?;
+                let done = client.step(network, places, &self.keys, may_begin, &mut self.rng)?;
                 if let Some((key, _)) = done {
                     self.say(|| format!("server {} has answered:", self.clients[index].asks(key)));
                 }
