@@ -246,9 +246,11 @@ fn a_key_that_has_expired_when_it_wakes_somebody_is_deleted() {
         let (mut client, mut waiting) = (server.connect(), server.connect());
         client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
         wait_for(server, &mut waiting, "BLPOP list 0");
-        for call in ["MULTI", "RPUSH list x", "PEXPIRE list 100", "DEBUG SLEEP 0.2", "EXEC"] {
+        for call in ["SELECT 1", "RPUSH list x", "PEXPIRE list 1", "DEBUG SLEEP 0.01", "SWAPDB 0 1"]
+        {
             client.ask(call);
         }
+        client.ask("SELECT 0");
         wait_until("it is gone", || show(&client.ask("DBSIZE")) == ":0");
         client.ask("RPUSH list y");
         assert_eq!(reply(&mut waiting), "[$list $y]");
