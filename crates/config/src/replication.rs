@@ -404,7 +404,8 @@ own data alone, until the next full synchronization takes it away.",
 What a replica does with its data while it loads its primary's. `swapdb`: it
 goes on answering reads from it, and keeps it if that fails; both are in memory
 for a while. Otherwise it is thrown away first, and clients get LOADING. In any
-case the primary's is received as a whole first, into a file.",
+case the primary's is received as a whole first, into a file, and
+unless this is `disabled` that counts as loading, too.",
     ),
     Row::new(
         "propagation-error-behavior",

@@ -56,7 +56,11 @@ pub async fn receive_and_say<W: Wire>(
     notice!("MASTER <-> REPLICA sync: Loading DB in memory");
     match may_be_aside(link.shared, id) {
         true => loading.begin_aside(),
-        false => loading.begin(),
+        false => {
+            // Of little data nobody hears.
+            loading.hold_calls();
+            loading.begin();
+        }
     }
     let received = receive(link, partial, goes_on).await;
     if received.is_err() {

@@ -99,13 +99,17 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
         handover::hide(shared, node, alone);
     }
     if routes_changed {
-        let (cluster, held) = (node.look(), node.handovers.held());
-        if node.routes.differ(&cluster, &held) {
-            node.routes.publish(&cluster, &held);
-            drop((cluster, held));
-            // Who waits for keys, or listens to channels, of slots that are another's hears of it.
-            shared.send_all(|| Message::SlotsChanged);
-        }
+        publish_routes(shared, node);
+    }
+}
+
+fn publish_routes(shared: &'static Shared, node: &Node) {
+    let (cluster, held) = (node.look(), node.handovers.held());
+    if node.routes.differ(&cluster, &held) {
+        node.routes.publish(&cluster, &held);
+        drop((cluster, held));
+        // Who waits for keys, or listens to channels, of slots that are another's hears of it.
+        shared.send_all(|| Message::SlotsChanged);
     }
 }
 
