@@ -83,7 +83,7 @@ impl Data {
         };
         let mut pass = self.gate.exclusive();
         let entrance = snapshot::Entrance::Inside(&mut pass);
-        let saved = snapshot.run(entrance, (&disk, place), &options, |_| Beside::default());
+        let saved = snapshot.run(entrance, &disk, place, &options, |_| Beside::default());
         saved.expect("memory has room");
         let bytes = std::mem::take(&mut *disk.0.0.lock().unwrap());
         bytes
