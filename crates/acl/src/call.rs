@@ -3,7 +3,7 @@
 use kvasir_keyspace::spec::Traits;
 use std::ops::Range;
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::spec::{Categories, Flags, Group};
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;

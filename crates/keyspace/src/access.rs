@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use crate::database::DbIndex;
+use crate::place::DbIndex;
 use crate::rng::Rng;
 use crate::view::Env;
 

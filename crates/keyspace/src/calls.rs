@@ -9,10 +9,10 @@ use kvasir_resp::number::write_double_shortest;
 use kvasir_structures::quicklist::End;
 use kvasir_structures::stream::{Group, StreamId};
 
-use crate::database::DbIndex;
 use crate::hash_value::Hash;
 use crate::item::Item;
 use crate::list_value::List;
+use crate::place::DbIndex;
 use crate::set_value::Set;
 use crate::sorted_set_value::{Direction, SortedSet};
 use crate::stream_value::Held;

@@ -5,8 +5,8 @@ use kvasir_resp::reply::Protocol;
 use proptest::prelude::*;
 
 use crate::calls::Calls;
-use crate::database::DbIndex;
 use crate::digest::of_data_set;
+use crate::place::DbIndex;
 use crate::replay_tests::{CALLS, START_MS, STREAM_CALLS, Step, step};
 use crate::testing::{Bench, parse_calls};
 

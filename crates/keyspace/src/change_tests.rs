@@ -7,9 +7,9 @@ use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::Protocol;
 use proptest::prelude::*;
 
-use crate::database::DbIndex;
 use crate::effect::Effect;
 use crate::event::{Class, Event};
+use crate::place::DbIndex;
 use crate::replay_tests::{CALLS, START_MS, STREAM_CALLS, Step, step};
 use crate::testing::events::Key;
 use crate::testing::{Bench, Content};

@@ -4,9 +4,10 @@ use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::{ExclusivePass, Pass};
 
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::place::DbIndex;
 use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::spec::Spec;

@@ -13,21 +13,11 @@ use crate::busy::Busy;
 use crate::hidden::Hidden;
 use crate::item::ItemIds;
 use crate::log_db::LogDb;
+use crate::place::DbIndex;
 use crate::snapshot::Image;
 use crate::value::Object;
 use crate::waiting::Waiting;
 use crate::watching::Watching;
-
-/// Which database, from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-pub struct DbIndex(pub u16);
-
-/// Which slot of which database.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    pub db: DbIndex,
-    pub slot: u16,
-}
 
 /// One database: its slots.
 pub struct Database {

@@ -7,7 +7,8 @@ use kvasir_structures::gate::Pass;
 use kvasir_structures::slot::SLOTS;
 use kvasir_structures::table::{Moves, Position};
 
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
+use crate::place::DbIndex;
 
 /// Buckets, of seven keys at most, that are visited under one lock.
 const BUCKETS_PER_LOCK: usize = 8;

@@ -9,9 +9,9 @@
 use kvasir_resp::args::Args;
 use kvasir_resp::encode::{write_count, write_number, write_request, write_word};
 
-use crate::database::DbIndex;
 use crate::effect::Effect;
 use crate::log_db::Place;
+use crate::place::DbIndex;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";

@@ -8,7 +8,7 @@
 
 use bitflags::bitflags;
 
-use crate::database::DbIndex;
+use crate::place::DbIndex;
 use crate::plan::KeyAt;
 use crate::view::{Tally, View};
 

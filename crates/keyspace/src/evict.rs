@@ -12,10 +12,11 @@ use kvasir_structures::slot::{Slot, SlotGuard};
 use kvasir_structures::table::Sample;
 
 use crate::access::Policy;
-use crate::database::{Keyspace, Place};
+use crate::database::Keyspace;
 use crate::event::Class;
 use crate::gone::{note_end, note_expired};
 use crate::logging::log_changes;
+use crate::place::Place;
 use crate::rng::Rng;
 use crate::value::{self, Object, Record};
 use crate::view::{Env, Garbage, Tally};

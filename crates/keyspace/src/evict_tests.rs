@@ -7,8 +7,8 @@ use kvasir_resp::reply::Protocol;
 use kvasir_structures::crc16;
 
 use super::*;
-use crate::database::DbIndex;
 use crate::event::Event;
+use crate::place::DbIndex;
 use crate::testing::{Bench, split};
 use crate::watching::Mark;
 

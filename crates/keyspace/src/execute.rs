@@ -7,10 +7,11 @@ use kvasir_structures::slot::{Slot, SlotGuard};
 use smallvec::SmallVec;
 
 use crate::command::{Command, Cx, Roam, Run, World};
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::logging::{fence_all, log_and_fence, log_changes};
+use crate::place::DbIndex;
 use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::spec::Flags;

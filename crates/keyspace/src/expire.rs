@@ -8,11 +8,12 @@ use kvasir_structures::gate::Pass;
 use kvasir_structures::hash;
 use kvasir_structures::slot::SlotGuard;
 
-use crate::database::{Keyspace, Place};
+use crate::database::Keyspace;
 use crate::found::Found;
 use crate::gone::note_expired;
 use crate::hash_expiry;
 use crate::logging::log_changes;
+use crate::place::Place;
 use crate::value::{self, Object};
 use crate::view::{Env, Tally};
 

@@ -5,9 +5,10 @@ use kvasir_structures::record::{NewBody, Record as OwnedRecord};
 use kvasir_structures::slot::SlotKeeper;
 use kvasir_structures::table::Occupied;
 
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
 use crate::event::Class;
 use crate::hash_expiry;
+use crate::place::DbIndex;
 use crate::value::{self, Object, Record, Tag};
 use crate::view::{Env, Tally};
 

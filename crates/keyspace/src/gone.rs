@@ -2,9 +2,10 @@
 
 use kvasir_structures::record::Record as OwnedRecord;
 
-use crate::database::{Keyspace, Place};
+use crate::database::Keyspace;
 use crate::event::Class;
 use crate::hash_value::Hash;
+use crate::place::Place;
 use crate::value::{Object, Record};
 use crate::view::{Env, Tally};
 use crate::waiting::Ready;

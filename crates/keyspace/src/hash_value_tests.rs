@@ -8,7 +8,7 @@ use kvasir_resp::reply::Protocol;
 use kvasir_resp::value::Value;
 use proptest::prelude::*;
 
-use crate::database::DbIndex;
+use crate::place::DbIndex;
 use crate::testing::Bench;
 
 type Bytes = Vec<u8>;

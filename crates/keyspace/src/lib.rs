@@ -37,6 +37,7 @@ pub mod load;
 pub mod log_db;
 pub mod logging;
 pub mod long_double;
+pub mod place;
 pub mod plan;
 mod put;
 pub mod replace;

@@ -4,7 +4,8 @@ use kvasir_structures::gate::Pass;
 use kvasir_structures::record::Record as OwnedRecord;
 use kvasir_structures::{crc16, hash};
 
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
+use crate::place::DbIndex;
 use crate::value::{self, Object};
 
 /// Adds a record; gives it back if its key is there already. Nobody waits for keys or watches them

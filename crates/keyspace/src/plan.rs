@@ -5,8 +5,9 @@ use kvasir_resp::number::parse_integer;
 use kvasir_structures::{crc16, hash};
 
 use crate::command::{Command, Run};
-use crate::database::{DbIndex, Keyspace, Place};
+use crate::database::Keyspace;
 use crate::error::Error;
+use crate::place::{DbIndex, Place};
 use crate::spec::{Begin, Find, Flags, KeyFlags, KeySpec, Spec};
 
 /// A key of a call: which argument it is, and where it belongs.

@@ -8,7 +8,7 @@ use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::Protocol;
 use proptest::prelude::*;
 
-use crate::database::DbIndex;
+use crate::place::DbIndex;
 use crate::testing::Bench;
 
 /// K and L are keys, V a value, N a number, S seconds, M milliseconds, A a time.

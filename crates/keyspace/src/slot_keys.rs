@@ -4,10 +4,11 @@ use kvasir_structures::gate::Pass;
 use kvasir_structures::hash;
 use kvasir_structures::table::Position;
 
-use crate::database::{Keyspace, Place};
+use crate::database::Keyspace;
 use crate::event::Class;
 use crate::gone::note_end;
 use crate::logging::log_changes;
+use crate::place::Place;
 use crate::view::{Env, Tally};
 
 /// Some keys of a slot, `most` if there are so many.

@@ -24,7 +24,8 @@ use kvasir_structures::record::{Body, Record as OwnedRecord};
 use kvasir_structures::table::{Cut, Table};
 use smallvec::SmallVec;
 
-use crate::database::{Database, DbIndex, Keyspace};
+use crate::database::{Database, Keyspace};
+use crate::place::DbIndex;
 use crate::value::{self, Object, Record};
 
 /// Tables up to this many records are saved as a whole.

@@ -12,9 +12,9 @@ use proptest::prelude::*;
 
 use super::{Image, Sink, cut, end};
 use crate::access::Policy;
-use crate::database::DbIndex;
 use crate::describe::describe;
 use crate::evict::Evictor;
+use crate::place::DbIndex;
 use crate::replay_tests::{CALLS, START_MS, STREAM_CALLS, Step, step};
 use crate::testing::{Bench, Content};
 use crate::value::{Object, Record};

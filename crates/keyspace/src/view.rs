@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::access::{Policy, Uses};
 use crate::compression::Compression;
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::error::Error;
@@ -22,6 +22,7 @@ use crate::event::{Class, Event};
 use crate::found::Found;
 use crate::gone::{is_dead, note_expired};
 use crate::item;
+use crate::place::DbIndex;
 use crate::plan::KeyAt;
 use crate::rng::Rng;
 use crate::snapshot::Image;

@@ -31,10 +31,11 @@ use kvasir_structures::locks::lock;
 use kvasir_structures::{crc16, hash};
 
 use crate::command::Command;
-use crate::database::{DbIndex, Keyspace, Place};
+use crate::database::Keyspace;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::execute::{Call, Context, execute};
+use crate::place::{DbIndex, Place};
 use crate::plan::{self, KeyAt};
 use crate::rng::Rng;
 use crate::spec::KeyFlags;

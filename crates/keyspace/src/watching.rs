@@ -14,7 +14,8 @@ use kvasir_structures::locks::lock;
 use kvasir_structures::slot::SlotGuard;
 use kvasir_structures::{crc16, hash};
 
-use crate::database::{Database, DbIndex, Place};
+use crate::database::Database;
+use crate::place::{DbIndex, Place};
 use crate::value::Object;
 use crate::view::Env;
 

@@ -1,7 +1,7 @@
 //! Records as bytes of a file, in one of two forms: as in RDB files, or as calls of a log.
 
 use kvasir_keyspace::calls::Calls;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::value::Record;
 use kvasir_keyspace::view::Env;
 

@@ -11,7 +11,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use kvasir_keyspace::calls::Calls;
-use kvasir_keyspace::database::{Database, DbIndex, Keyspace};
+use kvasir_keyspace::database::{Database, Keyspace};
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::serial::Version;
 use kvasir_structures::gate::ExclusivePass;
 

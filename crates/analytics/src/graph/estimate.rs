@@ -1,8 +1,9 @@
 //! What a graph will take, before it is gathered: by a look at some of the keys.
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::hash_value::Hash;
 use kvasir_keyspace::list_value::List;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::set_value::Set;
 use kvasir_keyspace::sorted_set_value::SortedSet;
 use kvasir_keyspace::value::{Kind, Record, Tag, Text};

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::snapshot::{Image, Sink};
 use kvasir_keyspace::value::{Object, Record};
 use kvasir_keyspace::view::Env;

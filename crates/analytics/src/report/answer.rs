@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_resp::reply::Reply;
 
 use crate::report::by::By;

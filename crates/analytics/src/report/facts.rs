@@ -1,7 +1,7 @@
 //! What is noted of records on the way: whoever is about to change a key notes it, so it is little,
 //! and is summed up by the thread that makes the report.
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::usage;
 use kvasir_keyspace::value::{self, Record, Tag, Text};
 use kvasir_keyspace::view::Env;

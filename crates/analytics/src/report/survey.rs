@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kvasir_keyspace::compression::Compression;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::snapshot::{Image, Sink};
 use kvasir_keyspace::usage;
 use kvasir_keyspace::value::{Object, Record};

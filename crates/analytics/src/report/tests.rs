@@ -1,6 +1,6 @@
 //! What is summed up by what, where rectangles lie, and that names of keys are text everywhere.
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 
 use crate::report::answer::{Large, Report, Sums};
 use crate::report::by::{By, life, prefix};

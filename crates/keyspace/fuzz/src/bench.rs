@@ -3,7 +3,8 @@
 use kvasir_keyspace::command::{Command, Run, World};
 use kvasir_keyspace::commands;
 use kvasir_keyspace::compression::Compression;
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::effect::Effect;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};

@@ -2,9 +2,10 @@
 
 use kvasir_resp::number::parse_integer;
 
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
 use crate::error::{Error, quoted};
 use crate::long_double::{LongDouble, Parsed};
+use crate::place::DbIndex;
 use crate::view::Env;
 
 /// An integer argument.

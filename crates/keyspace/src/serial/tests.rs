@@ -6,7 +6,7 @@ use kvasir_structures::crc64;
 use kvasir_structures::listpack::{Element, Listpack};
 
 use super::{DumpError, Reader, skip_value};
-use crate::database::DbIndex;
+use crate::place::DbIndex;
 use crate::testing::{Bench, Oracle, oracle, split, valkey};
 use crate::value::Tag;
 

@@ -19,8 +19,8 @@ use kvasir_resp::reply::Protocol;
 use kvasir_resp::value::Value;
 
 use super::{Bench, Oracle, oracle, split_call, valkey};
-use crate::database::DbIndex;
 use crate::event::Class;
+use crate::place::DbIndex;
 use crate::watching::Mark;
 
 /// The letters of `notify-keyspace-events`.

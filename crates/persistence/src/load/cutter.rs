@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::serial::Version;
 use kvasir_structures::crc64;
 

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::item::trailer_of_notes;
 use kvasir_keyspace::load::add;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::serial::{Reader, SerialError, read_value};
 use kvasir_keyspace::view::Env;
 use kvasir_structures::crc16;

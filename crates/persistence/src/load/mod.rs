@@ -19,7 +19,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::view::Env;
 use kvasir_structures::gate::{Gate, Guests};
 use kvasir_structures::locks::lock;

@@ -1,8 +1,8 @@
 //! Writing what stands in a file, one thing after the other.
 
 use kvasir_keyspace::access::Policy;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::item::Item;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::serial::{self, Version, Writer};
 use kvasir_keyspace::value::Record;
 use kvasir_keyspace::view::Env;

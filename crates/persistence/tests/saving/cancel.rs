@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::RealDisk;
 use kvasir_persistence::save::SaveError;

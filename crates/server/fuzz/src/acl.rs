@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_resp::args::ArgsBuf;
 use kvasir_acl::call::Call;
 use kvasir_acl::file;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kvasir_analytics::export::{Answer, Order, Stream};
 use kvasir_analytics::visit::Place;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
 use kvasir_reactor::thread as reactor_thread;
 use kvasir_resp::reply::Reply;

@@ -29,9 +29,9 @@ const NO_REPLICAS: Error = Error::fixed("NOREPLICAS Not enough good replicas to 
 pub fn check(
     scene: Scene<'_>,
     connection: &mut Connection,
-    call: Invocation<'_>,
+    call: &Invocation<'_>,
 ) -> Result<Route, Error> {
-    let Invocation { entry, args, .. } = call;
+    let Invocation { entry, args, .. } = *call;
     // A container is only called without a word, which its arity tells.
     if !entry.spec.accepts_count(args.len()) {
         return Err(Error::wrong_arity(&entry.full_name));

@@ -1,6 +1,6 @@
 //! Calls whose keys are counted among those that are used most.
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::spec::{Flags, Traits};
 
 use crate::calls::admit::Scene;
@@ -18,9 +18,9 @@ pub fn begin(shared: &Shared, core: &mut Core) -> Option<Watch> {
 
 /// After a call that is counted, of so many bytes with its reply.
 #[cold]
-pub fn end(scene: Scene<'_>, watch: Watch, db: DbIndex, call: Invocation<'_>, bytes: usize) {
+pub fn end(scene: Scene<'_>, watch: Watch, db: DbIndex, call: &Invocation<'_>, bytes: usize) {
     let Scene { shared, worker, core } = scene;
-    let Invocation { entry, args, planned } = call;
+    let Invocation { entry, args, planned } = *call;
     if entry.spec.traits.contains(Traits::LOOKS) {
         return;
     }

@@ -16,6 +16,7 @@ pub mod login;
 pub mod monitoring;
 pub mod notifications;
 pub mod one_database;
+pub mod own_keys;
 pub mod planning;
 pub mod routing;
 pub mod subscriber;

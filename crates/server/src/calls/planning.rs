@@ -1,8 +1,9 @@
 //! Which keys a call has, and whether it may run on their slots alone.
 
 use kvasir_keyspace::command::Run;
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::spec::Group;
 use kvasir_resp::args::Args;

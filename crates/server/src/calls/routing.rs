@@ -89,7 +89,7 @@ pub fn route(
     shared: &Shared,
     node: &Node,
     connection: &Connection,
-    call: Invocation<'_>,
+    call: &Invocation<'_>,
 ) -> Result<Route, Error> {
     if let Some([key]) = call.planned
         && node.routes.is_own(key.slot)
@@ -103,9 +103,9 @@ fn route_any(
     shared: &Shared,
     node: &Node,
     connection: &Connection,
-    call: Invocation<'_>,
+    call: &Invocation<'_>,
 ) -> Result<Route, Error> {
-    let Invocation { entry, args, planned } = call;
+    let Invocation { entry, args, planned } = *call;
     // Is looked at with all that was queued, when it runs.
     if entry.spec.traits.contains(Traits::RUNS_QUEUED) {
         let is_held = node.handovers.holds_any() && has_held(node, connection);

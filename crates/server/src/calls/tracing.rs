@@ -21,7 +21,7 @@ use crate::state::connection::trace::{Begun, Parsing, Pending};
 pub fn begin(
     keyspace: &Keyspace,
     pass: Option<&Pass<'_>>,
-    call: Invocation<'_>,
+    call: &Invocation<'_>,
     parsed: Option<Parsing>,
     came: Ticks,
 ) -> Begun {

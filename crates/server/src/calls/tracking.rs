@@ -18,7 +18,7 @@ pub fn tell(
     worker: usize,
     core: &mut Core,
     connection: &Connection,
-    call: Invocation<'_>,
+    call: &Invocation<'_>,
     is_ok: bool,
 ) {
     let has_changed = !core.tally.events.is_empty();

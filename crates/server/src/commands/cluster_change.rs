@@ -4,8 +4,8 @@
 use kvasir_cluster::admin::{Failover, Refused};
 use kvasir_cluster::slots::SlotSet;
 use kvasir_cluster::state::Cluster;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 

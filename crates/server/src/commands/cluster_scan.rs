@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use kvasir_cluster::slots::SLOTS;
 use kvasir_keyspace::commands::generic::scan::{Options, STEPS_PER_KEY, Steps};
-use kvasir_keyspace::database::{DbIndex, Place};
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::{DbIndex, Place};
 use kvasir_keyspace::spec::{
     Argument, ArgumentKind, Categories, Flags, Group, KeyFlags, KeySpec, Spec,
 };

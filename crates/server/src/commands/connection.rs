@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_acl::access::Access;
 use kvasir_config::replication::Quorum;
 use kvasir_keyspace::commands::options::db_index;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec, Traits};
 use kvasir_resp::reply::Protocol;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use kvasir_config::Config;
 use kvasir_keyspace::commands::options::integer;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Argument, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec};
 use kvasir_reactor::clock;

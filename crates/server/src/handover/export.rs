@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
 use kvasir_reactor::clock;
 use kvasir_resp::reply::Reply;

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_cluster::slots::SlotSet;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_persistence::aof::record::{Record, parse};
 use kvasir_reactor::clock;
 use kvasir_resp::args::Args;

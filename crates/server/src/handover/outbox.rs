@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use kvasir_cluster::slots::SlotSet;
 use kvasir_keyspace::calls::Calls;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::serial;
 use kvasir_keyspace::snapshot::Sink;
 use kvasir_keyspace::value::{Kind, Object, Record, Tag, Text};

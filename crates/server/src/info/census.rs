@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::value::Object;
 use kvasir_reactor::clock;
 use kvasir_structures::locks::lock;

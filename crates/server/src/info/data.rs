@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::value::Object;
 use kvasir_structures::gate::Pass;
 use kvasir_structures::slot::{SLOTS, SlotGuard};

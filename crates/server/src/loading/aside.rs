@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use kvasir_acl::access::Access;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::view::Env;
 use kvasir_reactor::{BackendChoice, ConnectionId, Options, Reactor};
 use kvasir_resp::args::Args;

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_keyspace::database::Place;
 use kvasir_keyspace::expire::expire_slot;
+use kvasir_keyspace::place::Place;
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::slot::SLOTS;
 

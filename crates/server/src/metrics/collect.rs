@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::buffers::Class;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_structures::locks::lock;
 
 use crate::clients::command_log::Kind as LogKind;

@@ -1,10 +1,10 @@
 //! Calls that need the gate closed, and commands about the server, of which some do.
 
 use kvasir_keyspace::command::World;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::effect::Effect;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::execute_world;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::spec::Flags;
 use kvasir_resp::args::Args;
 use kvasir_structures::gate::ExclusivePass;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::event::Class;
 use kvasir_keyspace::execute::{KeyCall, execute_on_key};
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::waiting::Caller;
 use kvasir_resp::args::ArgsBuf;

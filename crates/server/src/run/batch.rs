@@ -5,7 +5,8 @@
 //! bucket of one behind that and the slot of one still further are on their way, so that the
 //! misses overlap with work and with each other.
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_memcached::request::{Call, Limits as ItemLimits};
 use kvasir_reactor::clock::ticks;

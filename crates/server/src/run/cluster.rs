@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kvasir_cluster::output::Action;
 use kvasir_cluster::view::Place as Standing;
-use kvasir_keyspace::database::{DbIndex, Place};
+use kvasir_keyspace::place::{DbIndex, Place};
 use kvasir_keyspace::replace::note_emptied;
 use kvasir_keyspace::slot_keys::give_up_slot;
 use kvasir_keyspace::view::{Garbage, Tally};

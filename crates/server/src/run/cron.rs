@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use kvasir_keyspace::database::{DbIndex, Place};
 use kvasir_keyspace::expire::expire_slot;
+use kvasir_keyspace::place::{DbIndex, Place};
 use kvasir_reactor::clock;
 use kvasir_structures::huge_pages;
 use kvasir_structures::slot::SLOTS;

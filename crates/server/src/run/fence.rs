@@ -12,55 +12,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::aof::Fsync;
 
+use crate::run::held_back::{HeldBack, NEVER_SEEN};
 use crate::run::worker::Worker;
 use crate::state::connection::Durability;
-use crate::store::replication::Replication;
 
 /// A turn answers one in so many of those who are held back, or `SENT_MIN` if that is more: while
 /// others still are answered, the first come again, and what they write is in the log when the next
 /// sync begins.
 const PART: usize = 6;
 const SENT_MIN: usize = 16;
-
-/// Connections whose replies wait for the disk, longest waiting first.
-#[derive(Default)]
-pub struct HeldBack {
-    /// With what they waited for when they came here; it may be more by now.
-    connections: Vec<(u64, usize)>,
-    is_behind: bool,
-    /// How far all was when they were last looked at.
-    seen: [u64; 3],
-    /// How often the server had become a replica when its worker last heard of that.
-    demotions: u64,
-}
-
-/// Something has changed for all of them.
-const NEVER_SEEN: [u64; 3] = [u64::MAX; 3];
-
-impl HeldBack {
-    pub fn new(replication: &Replication) -> HeldBack {
-        HeldBack { demotions: replication.demotions.load(Relaxed), ..HeldBack::default() }
-    }
-
-    /// Whether some may be left who can be answered.
-    pub fn is_behind(&self) -> bool {
-        self.is_behind
-    }
-
-    /// Takes so many, of those who may have come to their end.
-    fn take_due(&mut self, durable: u64, max: usize) -> Vec<usize> {
-        let mut due = Vec::new();
-        self.connections.retain(|&(fence, index)| {
-            let is_due = fence <= durable && due.len() < max;
-            if is_due {
-                due.push(index);
-            }
-            !is_due
-        });
-        self.is_behind = due.len() == max;
-        due
-    }
-}
 
 impl Worker {
     /// Whether nothing may be sent to a connection yet; it is looked at again when more is on disk.
@@ -232,22 +192,5 @@ impl Worker {
 fn forget_beyond(offset: &mut u64, end: u64) {
     if *offset > end {
         *offset = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn some_of_those_are_taken_who_waited_longest_for_what_is_on_disk() {
-        let connections = vec![(5, 0), (9, 1), (7, 2), (8, 3), (10, 4)];
-        let mut held_back = HeldBack { connections, ..HeldBack::default() };
-        assert_eq!(held_back.take_due(8, 2), [0, 2]);
-        assert!(held_back.is_behind());
-        assert_eq!(held_back.take_due(8, 2), [3]);
-        assert!(!held_back.is_behind());
-        assert_eq!(held_back.take_due(u64::MAX, usize::MAX), [1, 4]);
-        assert!(!held_back.is_behind() && held_back.connections.is_empty());
     }
 }

@@ -5,7 +5,7 @@
 //! executes them, and nothing happens, be it a replica or what loads an append-only file.
 
 use kvasir_cluster::slots::SlotSet;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::waiting::note_all;
 use kvasir_resp::args::Args;
 use kvasir_resp::encode::encode_request;

@@ -1,6 +1,6 @@
 //! What a session sees of the keys that it holds, and how it lets go of them before its end.
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::serial;
 use kvasir_keyspace::value::{Object, Record};
 use kvasir_keyspace::watching::has_expired;

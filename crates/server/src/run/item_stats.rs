@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::access::Policy;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_memcached::item::{Count, say};
 use kvasir_reactor::limits;
 use kvasir_resp::args::Args;

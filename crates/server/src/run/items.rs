@@ -5,9 +5,9 @@
 //! up on its own, as the batch has prefetched it.
 
 use kvasir_keyspace::command::{Run, World};
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{KeyCall, execute_on_key, execute_world};
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::Flags;
 use kvasir_memcached::expiry::Expiry;
@@ -184,7 +184,7 @@ impl Runner<'_> {
         &mut self,
         connection: &mut Connection,
         item: Item<'_>,
-        call: Invocation<'_>,
+        call: &Invocation<'_>,
         ahead: &mut Lookahead,
     ) -> Result<(), Error> {
         let args = call.args;
@@ -206,10 +206,10 @@ impl Runner<'_> {
         &mut self,
         connection: &mut Connection,
         item: Item<'_>,
-        call: Invocation<'_>,
+        call: &Invocation<'_>,
         ahead: &mut Lookahead,
     ) -> Result<(), Error> {
-        let (Item { batch, request, asks }, Invocation { entry, args, .. }) = (item, call);
+        let (Item { batch, request, asks }, Invocation { entry, args, .. }) = (item, *call);
         let words = batch.flag_words(request, asks, self.reactor);
         let is_read_only = entry.spec.flags.contains(Flags::READONLY);
         let keys = batch.keys(request, DB).unwrap_or_default();

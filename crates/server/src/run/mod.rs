@@ -17,6 +17,7 @@ pub mod fan_out;
 pub mod fence;
 pub mod goodbye;
 pub mod handover;
+pub mod held_back;
 pub mod held_keys;
 pub mod input_limits;
 pub mod invalidations;

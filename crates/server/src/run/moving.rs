@@ -1,7 +1,7 @@
 //! Calls of clients on slots that move: with its keys held it is known which of them are here.
 
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_table::Entry;
 

@@ -1,39 +1,21 @@
 //! Worker 0 of a writable replica deletes keys to which its own clients have given an expiry.
 
 use kvasir_keyspace::commands;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::execute::{Call, Context, execute};
-use kvasir_keyspace::plan::{self, KeyAt};
+use kvasir_keyspace::plan;
 use kvasir_keyspace::view::Env;
 use kvasir_keyspace::waiting::Blocking;
-use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_resp::args::ArgsBuf;
 use kvasir_resp::reply::Reply;
 
 use crate::calls::notifications;
 use crate::clients::tracker::NOBODY;
 use crate::run::worker::Worker;
 use crate::state::core::Core;
-use crate::state::shared::Shared;
 
 /// How often it looks, and at how many keys.
 const LOOK_MS: u64 = 100;
 const LOOK_KEYS: usize = 64;
-
-/// Notes the keys of a call that may have given some of them an expiry.
-#[cold]
-pub fn note(shared: &Shared, core: &Core, keys: &[KeyAt], args: Args<'_>) {
-    if core.tally.noted_expiry && shared.replication.upstream.is_replica() {
-        keys.iter()
-            .for_each(|key| shared.replication.own_keys.add(key.db, &args[key.arg as usize]));
-    }
-}
-
-/// Where it is.
-#[derive(Default)]
-pub struct Walk {
-    next_ms: u64,
-    last: Option<(DbIndex, Vec<u8>)>,
-}
 
 impl Worker {
     /// When it looks next, in ms since 1970, if there is something to look at.

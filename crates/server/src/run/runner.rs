@@ -22,14 +22,13 @@ use crate::calls::planning::plan_keys;
 use crate::calls::routing::{Route, TRY_AGAIN};
 use crate::calls::subscriber::Subscriber;
 use crate::calls::{
-    admission, evict, monitoring, notifications, one_database, tracking as call_tracking,
+    admission, evict, monitoring, notifications, one_database, own_keys, tracking as call_tracking,
 };
 use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::run::batch::{Batch, Lookahead, Request, What};
 use crate::run::items::{self, Item};
 use crate::run::moving::run_moving;
-use crate::run::own_keys;
 use crate::run::pause;
 use crate::run::server::{ServerCommands, ServerRun, session_of};
 use crate::run::session::SessionRun;
@@ -333,7 +332,7 @@ impl<'w> Runner<'w> {
         }
         self.move_log(connection.db, entry);
         let planned = batch.keys(request, connection.db);
-        let call = Invocation { entry, args, planned };
+        let call = &Invocation { entry, args, planned };
         let admitted = self.admit(connection, call);
         if connection.waiting.is_postponed {
             return None;
@@ -392,7 +391,7 @@ impl<'w> Runner<'w> {
         batch: &Batch,
         request: &Request,
         ahead: &mut Lookahead,
-        call: Invocation<'_>,
+        call: &Invocation<'_>,
     ) -> Result<(), Error> {
         match (batch.item(request), call.entry.handler) {
             (Some(asks), _) => {
@@ -408,11 +407,11 @@ impl<'w> Runner<'w> {
     fn account(
         &mut self,
         connection: &mut Connection,
-        call: Invocation<'_>,
+        call: &Invocation<'_>,
         stats: &CommandStats,
         lengths: [usize; 2],
     ) {
-        let Invocation { entry, args, .. } = call;
+        let Invocation { entry, args, .. } = *call;
         let wary = &mut self.core.wary_calls;
         if let Some(streak) = self.timing.finish(entry.is_small, args.len(), wary)
             && let Some(us) = streak.count(stats, &self.core.thresholds, wary)
@@ -441,7 +440,7 @@ impl<'w> Runner<'w> {
 
     /// Tells those whom it concerns what a call has done.
     #[inline]
-    fn tell(&mut self, connection: &Connection, call: Invocation<'_>, is_ok: bool) {
+    fn tell(&mut self, connection: &Connection, call: &Invocation<'_>, is_ok: bool) {
         if self.core.env.tracks {
             let Runner { shared, worker, core, .. } = self;
             call_tracking::tell(shared, *worker, core, connection, call, is_ok);
@@ -453,7 +452,11 @@ impl<'w> Runner<'w> {
     }
 
     #[inline]
-    fn admit(&mut self, connection: &mut Connection, call: Invocation<'_>) -> Result<Route, Error> {
+    fn admit(
+        &mut self,
+        connection: &mut Connection,
+        call: &Invocation<'_>,
+    ) -> Result<Route, Error> {
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
         let checked = admission::check(scene, connection, call);
         let (shared, core) = (self.shared, &mut *self.core);
@@ -512,9 +515,9 @@ impl<'w> Runner<'w> {
         &mut self,
         connection: &mut Connection,
         command: &'static Command,
-        call: Invocation<'_>,
+        call: &Invocation<'_>,
     ) -> Result<(), Error> {
-        let Invocation { entry, args, planned } = call;
+        let Invocation { entry, args, planned } = *call;
         one_database::check(self.shared, entry, args)?;
         if let Run::World(run) = command.run {
             return self.run_world(connection, run, args);

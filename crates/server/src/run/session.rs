@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_acl::call;
 use kvasir_acl::check::check;
 use kvasir_keyspace::command::{Command, Run, World};
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{
     Call, Context, covers, execute, execute_locked, execute_world, lock_unless_busy,
 };
 use kvasir_keyspace::logging::{fence_all, log_and_fence, log_changes};
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::view::Guards;
 use kvasir_keyspace::waiting::{Blocking, Caller};
@@ -32,10 +32,11 @@ use crate::calls::blocking::begin_wait;
 use crate::calls::command_log::{note_large, note_slow};
 use crate::calls::failing::fail;
 use crate::calls::invocation::Invocation;
-use crate::calls::{evict, fence, notifications, one_database, tracing, tracking as call_tracking};
+use crate::calls::{
+    evict, fence, notifications, one_database, own_keys, tracing, tracking as call_tracking,
+};
 use crate::clients::command_log::Noted;
 use crate::clients::monitors::By;
-use crate::run::own_keys;
 use crate::run::scripting::debugger::Debugging;
 use crate::run::server::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::run::worker::Worker;
@@ -434,7 +435,7 @@ impl Session {
         let Session { worker, connection, .. } = self;
         let (shared, index, core) = (worker.shared, worker.index, &mut worker.core);
         if core.env.tracks {
-            let call = Invocation::new(entry, args);
+            let call = &Invocation::new(entry, args);
             call_tracking::tell(shared, index, core, connection, call, is_ok);
         } else {
             notifications::tell(shared, index, core, connection.client.id);

@@ -30,7 +30,7 @@ impl Runner<'_> {
         connection: &Connection,
         batch: &Batch,
         index: usize,
-        call: Invocation<'_>,
+        call: &Invocation<'_>,
     ) -> Option<Watched> {
         if !self.shared.hot_keys.is_on() && !self.traces {
             return None;
@@ -50,7 +50,7 @@ impl Runner<'_> {
         &self,
         watched: Watched,
         connection: &mut Connection,
-        call: Invocation<'_>,
+        call: &Invocation<'_>,
         lengths: [usize; 2],
     ) {
         if let Some(traced) = watched.traced {
@@ -100,7 +100,7 @@ impl Session {
         let request = if request > 0 { request } else { args.iter().map(<[u8]>::len).sum() };
         let bytes = request + self.connection.reply.len_since(mark);
         let scene = Scene { shared, worker: *index, core };
-        let call = Invocation::new(entry, args);
+        let call = &Invocation::new(entry, args);
         hot_keys::end(scene, watch, self.connection.db, call, bytes);
     }
 }

@@ -13,6 +13,7 @@ use kvasir_reactor::{Buffer, ConnectionId, Event, ListenerId, Payload, Reactor, 
 use kvasir_resp::request::Limits;
 use kvasir_structures::heap;
 
+use crate::calls::own_keys::Walk;
 use crate::calls::{evict, notifications};
 use crate::clients::Client;
 use crate::clients::tracker::NOBODY;
@@ -22,8 +23,7 @@ use crate::net::listen::{ListenerKind, Open};
 use crate::net::tls::transport::Handshakes;
 use crate::run::batch::{Batch, Data, Parse, Source};
 use crate::run::cron::Cron;
-use crate::run::fence::HeldBack;
-use crate::run::own_keys::Walk;
+use crate::run::held_back::HeldBack;
 use crate::run::runner::{Position, Runner};
 use crate::run::scripting::busy::Away;
 use crate::run::scripting::interpreters::Interpreters;
@@ -192,7 +192,7 @@ impl Worker {
         if !self.ready.is_empty()
             || !self.events.is_empty()
             || self.awaits_report
-            || self.held_back.is_behind()
+            || self.held_back.is_behind
             || self.handshakes.is_waiting()
             || self.core.evicting.is_behind()
             || self.interpreters.have_garbage

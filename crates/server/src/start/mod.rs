@@ -22,7 +22,8 @@ use kvasir_config::arguments::{self, Invocation, USAGE};
 use kvasir_config::load::{self, Directive, Loaded};
 use kvasir_config::memory::HugePages;
 use kvasir_config::{Config, IoBackend, print};
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_reactor::{
     BackendChoice, Listener, Options, Reactor, Waker, clock, limits, random, sandbox, signal,
     thread,

@@ -1,6 +1,6 @@
 //! What was computed in the background for a call that waits, to be kept under a key.
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::value::Object;
 use kvasir_keyspace::waiting::Caller;
 use kvasir_resp::reply::Reply;

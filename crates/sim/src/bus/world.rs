@@ -138,7 +138,7 @@ impl World {
         self.pass(DAWN_MS)?;
         self.is_stormy = true;
         for _ in 0..8 + self.rng.below(10) {
-            self.disturb();
+            self.disturb()?;
             self.settle_all()?;
             let most_ms = if self.rng.below(3) == 0 { 3 * self.timeout_ms } else { 400 };
             let time_ms = 1 + self.rng.below(most_ms as usize) as u64;
@@ -148,7 +148,7 @@ impl World {
     }
 
     /// What goes wrong, and what an administrator does.
-    fn disturb(&mut self) {
+    fn disturb(&mut self) -> Result<(), String> {
         let (one, other) = (self.rng.below(self.hosts.len()), self.rng.below(self.hosts.len()));
         match self.rng.below(16) {
             0..3 => {
@@ -183,7 +183,7 @@ impl World {
             14 => self.fail_over(one),
             _ => {}
         }
-        self.go_on_moving();
+        self.go_on_moving()
     }
 
     /// A replica is to take over.
@@ -197,18 +197,26 @@ impl World {
         self.hosts[host].is_up && self.hosts[host].stopped_until_ms <= self.now_ms
     }
 
-    fn go_on_moving(&mut self) {
-        let mut moves = std::mem::take(&mut self.moves);
-        moves.retain_mut(|one| {
+    fn go_on_moving(&mut self) -> Result<(), String> {
+        let mut going_on = Vec::new();
+        for mut one in std::mem::take(&mut self.moves) {
             if self.rng.below(2) == 0 {
-                return true;
+                going_on.push(one);
+                continue;
             }
             let (from, to) = one.ends();
             let is_linked = !self.wires.are_cut(from, to) && self.is_awake(from);
-            let may = self.is_awake(one.next_host()) && (is_linked || !one.needs_link());
-            may && one.go_on(&mut self.hosts, self.now_ms)
-        });
-        self.moves = moves;
+            let host = one.next_host();
+            let may = self.is_awake(host) && (is_linked || !one.needs_link());
+            let has_more = may && one.go_on(&mut self.hosts, self.now_ms);
+            self.settle(host)?;
+            // Whose power goes before its disk has the step does not answer.
+            if has_more && self.hosts[host].is_up {
+                going_on.push(one);
+            }
+        }
+        self.moves = going_on;
+        Ok(())
     }
 
     fn settle_all(&mut self) -> Result<(), String> {

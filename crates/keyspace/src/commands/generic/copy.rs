@@ -4,10 +4,11 @@ use kvasir_resp::args::Args;
 
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::db_index;
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::event::Class;
+use crate::place::DbIndex;
 use crate::plan::KeyAt;
 use crate::spec::{Argument, Categories, Flags, KeyFlags, KeySpec, Spec, Traits};
 use crate::value;

@@ -11,9 +11,10 @@ use kvasir_structures::table::Position;
 
 use crate::command::{Command, Roam, Run};
 use crate::commands::options::{cursor, integer};
-use crate::database::{Database, Keyspace, Place};
+use crate::database::{Database, Keyspace};
 use crate::effect::Effect;
 use crate::error::{Error, quoted};
+use crate::place::Place;
 use crate::spec::{Argument, ArgumentKind, Categories, Flags, Spec};
 use crate::value::{Kind, Object, Record, Tag};
 use crate::view::Env;

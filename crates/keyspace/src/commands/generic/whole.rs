@@ -4,9 +4,9 @@ use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
 use crate::command::{Command, Roam, Run, World};
-use crate::database::DbIndex;
 use crate::effect::Effect;
 use crate::error::Error;
+use crate::place::DbIndex;
 use crate::spec::{Argument, Categories, Flags, Group, Spec, Traits};
 use crate::view::Garbage;
 use crate::waiting::note_all;

@@ -255,7 +255,7 @@ fn a_hash_is_gone_with_its_last_field() {
     assert_eq!(at(&mut bench, 1_500, "EXISTS h; TYPE h; HGETALL h; DBSIZE"), ":0; +none; []; :1");
     assert_eq!(bench.tally.fields_expired, 2);
     bench.env.now_ms = 1_600;
-    bench.expire_all(crate::database::DbIndex(0));
+    bench.expire_all(crate::place::DbIndex(0));
     assert_eq!(at(&mut bench, 1_600, "DBSIZE"), ":0");
     assert_eq!(bench.tally.fields_expired, 3);
 }
@@ -305,7 +305,7 @@ fn who_follows_a_log_deletes_nothing() {
     );
     assert_eq!(at(&mut bench, 9_000, "HGET h a; HLEN h; HGET h c"), "$1; :3; $3");
     bench.take_logged();
-    bench.expire_all(crate::database::DbIndex(0));
+    bench.expire_all(crate::place::DbIndex(0));
     assert_eq!(bench.take_logged(), []);
 }
 

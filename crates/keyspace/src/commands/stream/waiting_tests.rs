@@ -6,8 +6,9 @@ use kvasir_structures::gate::Gate;
 
 use crate::command::{Command, Run};
 use crate::commands;
-use crate::database::{DbIndex, Keyspace};
+use crate::database::Keyspace;
 use crate::execute::{Call, Context, execute};
+use crate::place::DbIndex;
 use crate::plan;
 use crate::rng::Rng;
 use crate::testing::split;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::busy::Kind;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_lua::analysis::{self, Analysis, Touches};
 use kvasir_lua::debugger::Debugged;

@@ -9,10 +9,10 @@ use kvasir_keyspace::spec::Traits;
 use std::collections::HashMap;
 
 use kvasir_keyspace::command::Run;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::event::Class;
 use kvasir_keyspace::execute;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::{self, KeyAt};
 use kvasir_keyspace::value::{self, Object};
 use kvasir_keyspace::view::{Env, View};

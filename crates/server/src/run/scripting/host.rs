@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Loglevel;
 use kvasir_keyspace::busy::Kind;
-use kvasir_keyspace::database::DbIndex;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::spec::Flags;
 use kvasir_lua::host::{Host, LogLevel, Replication, Tick};
 use kvasir_reactor::clock::{self, Ticks};

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_acl::access::Access;
 use kvasir_config::aof::Fsync;
 use kvasir_config::replication::Quorum;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_pubsub::subscriptions::Subscriptions;
 use kvasir_reactor::ConnectionId;
 use kvasir_reactor::ring::Ring;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use kvasir_keyspace::database::{DbIndex, Keyspace};
+use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_keyspace::view::Env;

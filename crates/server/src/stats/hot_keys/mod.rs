@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use kvasir_keyspace::access::Uses;
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
 use kvasir_keyspace::rng::Rng;
 use kvasir_reactor::clock::{self, Ticks, ticks};

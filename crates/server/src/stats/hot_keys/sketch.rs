@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use kvasir_keyspace::database::DbIndex;
+use kvasir_keyspace::place::DbIndex;
 
 /// Of a longer name the start is kept; its hash tells it from others.
 pub const NAME_MAX: usize = 1024;
