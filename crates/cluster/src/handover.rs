@@ -121,8 +121,8 @@ impl Cluster {
         self.announce(None);
     }
 
-    /// This replica's primary has said in its stream of which slots there may be keys that count
-    /// for nothing.
+    /// This replica's primary has said, in its stream or in a snapshot that was loaded, of which
+    /// slots there may be keys that count for nothing.
     pub fn learn_foreign(&mut self, slots: SlotSet) {
         if self.me().is_replica() {
             self.change_foreign(|foreign| *foreign = slots);

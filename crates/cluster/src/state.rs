@@ -355,8 +355,6 @@ impl Cluster {
             self.migrating.clear();
             self.importing.clear();
         }
-        // What this node has is replaced by what that one has.
-        self.change_foreign(|foreign| *foreign = SlotSet::default());
         self.attach(self.me, Some(primary));
         self.end_manual();
         self.end_confirm();

@@ -14,7 +14,7 @@ use crate::following::host::Wire;
 use crate::following::link::Link;
 use crate::following::receive::{Partial, Received, receive};
 use crate::following::{WORKER, stream_env};
-use crate::loading::{Data, forget_all, read, read_into};
+use crate::loading::{Data, Standing, forget_all, read, read_into};
 use crate::log::{notice, warning};
 use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
@@ -139,7 +139,7 @@ async fn load_in_place<W: Wire>(
         Ok(()) => error.to_string(),
         Err(text) => text,
     })?;
-    go_on_behind(shared, place, standing.db, &mut shared.gate.exclusive());
+    go_on_behind(shared, place, standing, &mut shared.gate.exclusive());
     Ok(())
 }
 
@@ -163,16 +163,19 @@ async fn load_aside<W: Wire>(
     let mut alone = shared.gate.exclusive();
     let is_wanted = shared.replication.upstream.is_current(version);
     let mut tally = Tally::default();
-    let (old, result) = if let (Ok(standing), true) = (&read, is_wanted) {
-        let old = replace_all(&shared.keyspace, &other, &env, &mut tally, &mut alone);
-        shared.libraries.replace(&libraries);
-        go_on_behind(shared, place, standing.db, &mut alone);
-        tell_of_all(shared, tally);
-        (old, Ok(()))
-    } else {
-        notice!("what was loaded from the primary is given up, and what was there stays");
-        let loaded = other.indexes().filter_map(|db| other.flush(db, &mut alone)).collect();
-        (loaded, read.and_then(|_| Err("another one is to be followed".into())))
+    let (old, result) = match read {
+        Ok(standing) if is_wanted => {
+            let old = replace_all(&shared.keyspace, &other, &env, &mut tally, &mut alone);
+            shared.libraries.replace(&libraries);
+            go_on_behind(shared, place, standing, &mut alone);
+            tell_of_all(shared, tally);
+            (old, Ok(()))
+        }
+        read => {
+            notice!("what was loaded from the primary is given up, and what was there stays");
+            let loaded = other.indexes().filter_map(|db| other.flush(db, &mut alone)).collect();
+            (loaded, read.and_then(|_| Err("another one is to be followed".into())))
+        }
     };
     drop(alone);
     shared.freeing.free(old.into_iter().map(Garbage::Database));
@@ -180,10 +183,20 @@ async fn load_aside<W: Wire>(
 }
 
 /// What is in memory is the primary's data of an offset in a history, and so the log goes on there,
-/// in that database.
-fn go_on_behind(shared: &'static Shared, place: Place<'_>, db: u16, alone: &mut ExclusivePass<'_>) {
+/// as the snapshot says.
+fn go_on_behind(
+    shared: &'static Shared,
+    place: Place<'_>,
+    standing: Standing,
+    alone: &mut ExclusivePass<'_>,
+) {
     let Place { id, offset } = place;
-    shared.keyspace.log_db.stand_in(db);
+    shared.keyspace.log_db.stand_in(standing.db);
+    if let Some(node) = &shared.cluster {
+        shared.keyspace.hidden.set(standing.hidden.iter());
+        node.change(|cluster| cluster.learn_foreign(standing.hidden));
+        node.wake();
+    }
     let log = &shared.keyspace.log;
     shared.replication.tail.end(log, alone);
     log.restart_at(offset, alone);

@@ -15,6 +15,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use kvasir_cluster::slots::SlotSet;
 use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::error::Error;
@@ -36,6 +37,7 @@ use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::replication::Moment;
+use crate::store::replication::marks::HIDDEN_FIELD;
 use crate::store::saving::loading::eta_s;
 use crate::store::tuning::env;
 use crate::workers::Message;
@@ -169,6 +171,8 @@ pub struct Standing {
     pub moment: Option<Moment>,
     /// The database that it is in.
     pub db: u16,
+    /// Slots of a cluster whose keys count for nothing.
+    pub hidden: SlotSet,
 }
 
 /// Where what is loaded goes.
@@ -226,6 +230,7 @@ pub fn read_into(
         history: None,
         offset: None,
         db: None,
+        hidden: SlotSet::default(),
     };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
@@ -241,7 +246,8 @@ pub fn read_into(
         "DB loaded from disk: {took_s:.3} seconds file={file} keys={keys} expired={expired} \
          empty={empty} bytes={bytes}"
     );
-    Ok(Standing { moment: listener.moment(), db: listener.db.unwrap_or_default() })
+    let moment = listener.moment();
+    Ok(Standing { moment, db: listener.db.unwrap_or_default(), hidden: listener.hidden })
 }
 
 /// Whether the head of a snapshot says where in a history it is.
@@ -293,6 +299,7 @@ struct Beside<'a> {
     history: Option<String>,
     offset: Option<u64>,
     db: Option<u16>,
+    hidden: SlotSet,
 }
 
 const REPL_ID: &str = "repl-id";
@@ -326,6 +333,9 @@ impl Listener for Beside<'_> {
         {
             let used = &self.shared.saving.loading.used_memory;
             used.store(bytes.max(0) as u64, Ordering::Relaxed);
+        }
+        if name == HIDDEN_FIELD.as_bytes() {
+            self.hidden = SlotSet::parse(&text(value), ',').unwrap_or_default();
         }
         match name {
             b"repl-stream-db" => {

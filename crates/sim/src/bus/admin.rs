@@ -54,6 +54,11 @@ impl Move {
         }
     }
 
+    /// The slots, if they are moved by hand.
+    pub fn by_hand(&self) -> impl Iterator<Item = u16> {
+        self.slots.iter().filter(|_| !self.is_at_once)
+    }
+
     /// Both ends, which have to reach each other where slots move all at once.
     pub fn ends(&self) -> (usize, usize) {
         (self.from, self.to)
@@ -122,6 +127,24 @@ pub fn fail_over(host: &mut Host, now_ms: u64, rng: &mut Rng) {
     let clock_ms = host.clock_ms(now_ms);
     // Whether it is a replica at all it says itself.
     let _ = host.cluster.failover(how, clock_ms);
+}
+
+/// Gives slots that have no owner one, as `redis-cli --cluster fix` does. Two primaries that take the
+/// same epoch at once, or one that dies before its replicas have heard of a slot, leave such slots
+/// where they are moved by hand, as with Redis.
+pub fn cover(hosts: &mut [Host], by_hand: &SlotSet, now_ms: u64) {
+    let votes = |host: &&mut Host| host.cluster.me().votes();
+    let mut missing = by_hand.clone();
+    for host in hosts.iter_mut().filter(votes) {
+        host.cluster.me().slots.iter().for_each(|slot| {
+            missing.remove(slot);
+        });
+    }
+    let Some(host) = hosts.iter_mut().find(votes) else { return };
+    let (me, clock_ms) = (host.cluster.my_id().digits(), host.clock_ms(now_ms));
+    for slot in missing.iter() {
+        let _ = host.cluster.set_owner(slot, &me, false, clock_ms);
+    }
 }
 
 /// Ends what was begun and not ended.

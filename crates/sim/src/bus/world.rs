@@ -6,6 +6,7 @@ use kvasir_cluster::id::NodeId;
 use kvasir_cluster::options::{Local, Options};
 use kvasir_cluster::output::Action;
 use kvasir_cluster::random::Random;
+use kvasir_cluster::slots::SlotSet;
 use kvasir_cluster::state::Cluster;
 use kvasir_cluster::tick::PERIOD_MS;
 use kvasir_keyspace::rng::Rng;
@@ -46,6 +47,8 @@ pub struct World {
     ids: Vec<NodeId>,
     wires: Wires,
     moves: Vec<Move>,
+    /// Slots that were to be moved by hand.
+    by_hand: SlotSet,
     is_stormy: bool,
     judge: Judge,
     log: Vec<String>,
@@ -90,6 +93,7 @@ impl World {
             hosts: Vec::new(),
             wires: Wires::default(),
             moves: Vec::new(),
+            by_hand: SlotSet::default(),
             is_stormy: false,
             judge: Judge::default(),
             log: Vec::new(),
@@ -178,7 +182,11 @@ impl World {
             }
             11 => self.hosts[one].skew_ms = self.draw_skew(),
             12..14 => {
-                self.moves.extend(Move::draw(&self.hosts, &mut self.rng));
+                let drawn = Move::draw(&self.hosts, &mut self.rng);
+                drawn.iter().flat_map(Move::by_hand).for_each(|slot| {
+                    self.by_hand.insert(slot);
+                });
+                self.moves.extend(drawn);
             }
             14 => self.fail_over(one),
             _ => {}
@@ -233,6 +241,7 @@ impl World {
         let mut found = Err(String::new());
         for _ in 0..PEACE_TIMEOUTS {
             self.hosts.iter_mut().for_each(admin::settle_moves);
+            admin::cover(&mut self.hosts, &self.by_hand, self.now_ms);
             self.settle_all()?;
             self.pass(self.timeout_ms)?;
             let nodes: Vec<&Cluster> = self.hosts.iter().map(|host| &host.cluster).collect();

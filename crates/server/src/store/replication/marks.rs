@@ -6,6 +6,8 @@ use kvasir_structures::slot::SLOTS;
 
 use crate::store::Store;
 
+/// The field of a snapshot for replicas that names those slots.
+pub const HIDDEN_FIELD: &str = "kvasir-slots-hidden";
 /// Before the slots whose keys count for nothing.
 pub const HIDDEN: &str = "kvasir:slots:hidden";
 /// Before the epoch and the slots that were taken.
@@ -20,7 +22,7 @@ pub fn append_hidden(store: &Store, pass: &Pass<'_>) {
 }
 
 /// Those slots as `first-last,...`.
-fn hidden(store: &Store) -> String {
+pub fn hidden(store: &Store) -> String {
     let mut runs: Vec<(u16, u16)> = Vec::new();
     for slot in (0..SLOTS as u16).filter(|slot| store.keyspace.hidden.has(*slot)) {
         match runs.last_mut() {

@@ -189,6 +189,10 @@ fn take_into(
         if !content.functions {
             beside.libraries.clear();
         }
+        if config.cluster.enabled {
+            // What the stream has said of that before was not for those who come now.
+            beside.aux.push((marks::HIDDEN_FIELD, marks::hidden(store)));
+        }
         beside
     })?;
     Ok(())
@@ -220,10 +224,6 @@ fn begin(
         let ticket = replication.tail.cold.open(offset).expect("the end is kept");
         let begun = Begun { client, file: Arc::clone(file), id: id.clone(), offset, ticket };
         store.send(worker, Message::Sync(Box::new(begun)));
-    }
-    if store.config().cluster.enabled {
-        // What they were told before this was not for those who come now.
-        marks::append_hidden(store, alone);
     }
 }
 
