@@ -291,9 +291,13 @@ async fn settle_down(
     let (aof, log) = (&shared.aof, &shared.keyspace.log);
     let (end, start) = (log.end(), Start::now());
     let asks_replicas = (asks_replicas || is_promised) && shared.replication.has_links();
+    // As a replica this node says nothing of its own.
+    let is_replica = || shared.replication.upstream.is_replica();
     let ask = || {
         let pass = shared.gate.enter_extra();
-        log.append(&pass, &encode_request(&["REPLCONF", "GETACK", "*"]));
+        if !is_replica() {
+            log.append(&pass, &encode_request(&["REPLCONF", "GETACK", "*"]));
+        }
         drop(pass);
         shared.replication.wake_for(shared);
     };
@@ -309,7 +313,9 @@ async fn settle_down(
         false => !asks_replicas || shared.replication.replicas().iter().all(has_it),
     };
     while aof.counts() && aof.durable() < end || !have_it() {
-        if start.elapsed() > SETTLE_MAX && is_promised {
+        if is_replica() {
+            return Err("this node is not a primary any more".into());
+        } else if start.elapsed() > SETTLE_MAX && is_promised {
             return Err("fewer replicas have the keys than write-quorum asks for".into());
         } else if start.elapsed() > SETTLE_MAX {
             warning!("slots come here before disk and replicas have all their keys");

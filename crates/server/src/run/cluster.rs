@@ -164,6 +164,11 @@ impl Worker {
         }
         let pass = shared.gate.enter_unless(index, || shared.keyspace.busy.is_busy());
         let Some(pass) = pass else { return };
+        if shared.replication.upstream.is_replica() {
+            // What a replica deletes its primary says.
+            node.take_back(true);
+            return;
+        }
         self.core.see_listeners(shared);
         // A slot that has come back was emptied with the gate closed: it is not among these.
         let Some(slot) = node.given_up() else { return };

@@ -196,7 +196,9 @@ impl Worker {
         let (shared, index) = (self.shared, self.index);
         let is_busy = || shared.keyspace.busy.is_busy();
         let Some(pass) = shared.gate.enter_unless(index, is_busy) else { return };
-        if shared.keyspace.log.is_open() && !shared.is_stopping.load(Relaxed) {
+        // Inside the gate it stays so.
+        let is_replica = shared.replication.upstream.is_replica();
+        if shared.keyspace.log.is_open() && !is_replica && !shared.is_stopping.load(Relaxed) {
             shared.keyspace.log.append(&pass, call);
         }
         drop(pass);

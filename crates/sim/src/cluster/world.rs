@@ -361,6 +361,9 @@ impl World {
             for (node, slot) in self.nodes.importing() {
                 self.order(node, &["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"]);
             }
+            for node in self.nodes.lonely() {
+                self.order(node, &["CONFIG", "SET", "write-quorum", "0"]);
+            }
         }
         self.count_reigns();
         for client in 0..CLIENTS {
@@ -381,7 +384,8 @@ impl World {
                 }
                 self.step(end_ns, false)?;
                 if self.now_ns >= end_ns {
-                    return Err(format!("nobody answers for {}", self.keys[key]));
+                    let (key, how) = (&self.keys[key], self.nodes.describe());
+                    return Err(format!("nobody answers for {key}: {how}"));
                 }
             }
             check(&self.calls[key]).map_err(|what| {
