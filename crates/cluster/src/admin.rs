@@ -172,6 +172,7 @@ impl Cluster {
         self.migrating.clear();
         self.importing.clear();
         self.change_foreign(|foreign| *foreign = SlotSet::default());
+        self.grants.clear();
         self.end_manual();
         self.election.forget();
         let others: Vec<NodeId> = self.nodes.keys().copied().filter(|id| *id != self.me).collect();

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use crate::grant::Grant;
 use crate::id::NodeId;
 use crate::node::{Address, Flags, Node};
 use crate::options::Options;
@@ -14,6 +15,8 @@ use crate::view::Reader;
 
 /// The variable for slots of which there may be keys that count for nothing.
 const FOREIGN: &str = "kvasirForeign";
+/// And those for slots that were granted to others.
+const GRANTED: &str = "kvasirGranted";
 
 /// The line that cannot be read, from 1 on, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +42,9 @@ impl Cluster {
         if !self.foreign.is_empty() {
             // A variable that Redis does not know it passes over.
             let _ = write!(text, " {FOREIGN} {}", self.foreign.words(","));
+        }
+        for grant in &self.grants {
+            let _ = write!(text, " {GRANTED} {}", grant.word());
         }
         text.push('\n');
         text
@@ -102,6 +108,7 @@ impl Cluster {
                     let slots = SlotSet::parse(value, ',');
                     self.foreign = slots.ok_or("a range of slots is none")?;
                 }
+                GRANTED => self.grants.push(Grant::parse(value).ok_or("a grant is none")?),
                 // Of a newer version.
                 _ => {}
             }
@@ -160,6 +167,7 @@ impl Cluster {
         let nodes = &self.nodes;
         self.migrating.retain(|_, to| nodes.contains_key(to));
         self.importing.retain(|_, from| nodes.contains_key(from));
+        self.grants.retain(|grant| nodes.contains_key(&grant.to));
         let greatest = self.nodes.values().map(|node| node.config_epoch).max().unwrap_or(0);
         self.current_epoch = self.current_epoch.max(greatest);
         let options = self.options.clone();

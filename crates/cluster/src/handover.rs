@@ -93,15 +93,19 @@ impl Cluster {
         Ok(epoch)
     }
 
-    /// That node has taken these slots by that epoch.
-    pub fn hand_over(&mut self, slots: &SlotSet, to: NodeId, epoch: u64, now_ms: u64) {
+    /// That node has taken these slots by that epoch. False if this node is in no older one: what it
+    /// has said of its slots may reach that node later, and would have it lose them again.
+    pub fn hand_over(&mut self, slots: &SlotSet, to: NodeId, epoch: u64, now_ms: u64) -> bool {
+        if self.me().config_epoch >= epoch {
+            return false;
+        }
         let mine: Vec<u16> =
             slots.iter().filter(|slot| self.owners[usize::from(*slot)] == Some(self.me)).collect();
-        let Some(node) = self.nodes.get_mut(&to) else { return };
+        let Some(node) = self.nodes.get_mut(&to) else { return false };
         node.config_epoch = node.config_epoch.max(epoch);
         self.current_epoch = self.current_epoch.max(epoch);
         if mine.is_empty() {
-            return;
+            return true;
         }
         for slot in &mine {
             self.migrating.remove(slot);
@@ -119,6 +123,18 @@ impl Cluster {
         }
         self.update_state(now_ms);
         self.announce(None);
+        true
+    }
+
+    /// The former owner of slots that this node has taken is in that epoch: from now on this node is
+    /// in a newer one.
+    pub fn go_beyond(&mut self, epoch: u64) -> u64 {
+        if self.me().config_epoch <= epoch {
+            self.current_epoch = self.current_epoch.max(epoch);
+            self.bump_epoch_always();
+            self.announce(None);
+        }
+        self.me().config_epoch
     }
 
     /// This replica's primary has said, in its stream or in a snapshot that was loaded, of which
@@ -188,7 +204,11 @@ mod tests {
         let (mut cluster, other) = pair();
         let (all, some): (SlotSet, SlotSet) = ((0..9).collect(), (3..6).collect());
         all.iter().for_each(|slot| cluster.give_slot(slot, cluster.me));
-        cluster.hand_over(&some, other, 9, 2000);
+        cluster.me_mut().config_epoch = 9;
+        assert!(!cluster.hand_over(&some, other, 9, 2000));
+        assert!(cluster.owns_all(cluster.me, &some));
+        cluster.me_mut().config_epoch = 8;
+        assert!(cluster.hand_over(&some, other, 9, 2000));
         assert_eq!(cluster.me().slots.words(","), "0-2,6-8");
         assert_eq!(cluster.node(other).map(|node| node.config_epoch), Some(9));
         let actions = cluster.take_output().actions;

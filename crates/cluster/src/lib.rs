@@ -15,6 +15,7 @@ pub mod extensions;
 pub mod failure;
 pub mod file;
 pub mod gossip;
+pub mod grant;
 pub mod handover;
 pub mod id;
 pub mod links;

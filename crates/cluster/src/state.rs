@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::confirm::Confirm;
 use crate::election::Election;
+use crate::grant::Grant;
 use crate::id::NodeId;
 use crate::links::Link;
 use crate::manual::Manual;
@@ -31,6 +32,7 @@ pub struct Cluster {
     pub(crate) importing: BTreeMap<u16, NodeId>,
     /// Slots of others of which there may be keys here that count for nothing (`handover.rs`).
     pub(crate) foreign: SlotSet,
+    pub(crate) grants: Vec<Grant>,
     /// Slots whose owner, as far as this node knows, says that they are not its own: whoever claims
     /// them has them.
     pub(crate) disowned: SlotSet,
@@ -91,6 +93,7 @@ impl Cluster {
             migrating: BTreeMap::new(),
             importing: BTreeMap::new(),
             foreign: SlotSet::default(),
+            grants: Vec::new(),
             disowned: SlotSet::default(),
             forgotten: BTreeMap::new(),
             current_epoch: 0,

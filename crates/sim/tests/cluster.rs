@@ -5,7 +5,7 @@ use kvasir_sim::be_quiet;
 use kvasir_sim::cluster::{Canary, Setup, run};
 
 fn setup(seed: u64) -> Setup {
-    Setup { seed, canary: None, splits: false }
+    Setup { seed, canary: None }
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl World {
                 Ok([ran.packets, ran.crashes, ran.reigns])
             }
             World::Cluster => {
-                let ran = cluster::run(cluster::Setup { seed, canary: None, splits: false })?;
+                let ran = cluster::run(cluster::Setup { seed, canary: None })?;
                 Ok([ran.answers, ran.crashes, ran.reigns])
             }
         }
@@ -240,7 +240,7 @@ pub fn check() -> Result<()> {
     }
     let early = |seed| {
         let canary = Some(cluster::Canary::AnswersEarly);
-        cluster::run(cluster::Setup { seed, canary, splits: false }).err()
+        cluster::run(cluster::Setup { seed, canary }).err()
     };
     let Some(found) = (0..WORLDS_FOR_CANARY).find_map(early) else {
         bail!("answers that don't wait for replicas were not found")

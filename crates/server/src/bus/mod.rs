@@ -18,6 +18,7 @@ use kvasir_reactor::{Event, Listener, Options, Reactor, clock};
 
 use crate::bus::links::Links;
 use crate::cluster::Node;
+use crate::handover::export::resume;
 use crate::log::warning;
 use crate::net::listen;
 use crate::net::tls::peer::Contexts;
@@ -137,6 +138,8 @@ impl Bus {
             self.tick(now_ms);
         }
         self.settle(now_ms);
+        let (shared, node) = (self.shared, self.node);
+        node.unasked().into_iter().for_each(|grant| resume(shared, node, grant));
         self.links.act(&mut self.reactor, self.node, self.shared);
         Ok(())
     }

@@ -14,6 +14,7 @@ pub mod routes;
 
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use kvasir_cluster::grant::Grant;
 use kvasir_cluster::options::Options;
 use kvasir_cluster::output::{Action, Output};
 use kvasir_cluster::slots::SlotSet;
@@ -60,12 +61,17 @@ pub struct Todo {
 
 impl Node {
     pub fn new(cluster: Cluster, keeper: Box<dyn Keeper>, workforce: Box<dyn Workforce>) -> Node {
+        let handovers = Handovers::default();
+        if cluster.me().is_primary() {
+            // Whose they are is to be found out first.
+            handovers.hold(&cluster.granted(), true);
+        }
         Node {
             turn: Mutex::new(()),
             state: Mutex::new(cluster),
             routes: Routes::default(),
             in_flight: InFlight::default(),
-            handovers: Handovers::default(),
+            handovers,
             given_up: Mutex::default(),
             todo: Mutex::new(Todo { routes_changed: true, ..Todo::default() }),
             bus: OnceLock::new(),
@@ -162,6 +168,18 @@ impl Node {
         slots.into_iter().for_each(|slot| {
             given_up.insert(slot);
         });
+    }
+
+    /// Slots that were granted to another node, and nobody asks that one whose they are.
+    pub fn unasked(&self) -> Vec<Grant> {
+        let cluster = self.look();
+        if cluster.me().is_replica() || cluster.grants().is_empty() {
+            return Vec::new();
+        }
+        let jobs = self.handovers.jobs();
+        let is_asked =
+            |grant: &&Grant| jobs.iter().any(|job| job.name == grant.job && !job.stage().is_last());
+        cluster.grants().iter().filter(|grant| !is_asked(grant)).cloned().collect()
     }
 
     /// Whether calls about a slot are put off, since it is being handed over.

@@ -16,6 +16,7 @@ use crate::following::receive::{Partial, Received, receive};
 use crate::following::{WORKER, stream_env};
 use crate::loading::{Data, Standing, forget_all, read, read_into};
 use crate::log::{notice, warning};
+use crate::run::handover::learn_granted;
 use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
@@ -195,6 +196,7 @@ fn go_on_behind(
     if let Some(node) = &shared.cluster {
         shared.keyspace.hidden.set(standing.hidden.iter());
         node.change(|cluster| cluster.learn_foreign(standing.hidden));
+        learn_granted(shared, node, &standing.granted);
         node.wake();
     }
     let log = &shared.keyspace.log;

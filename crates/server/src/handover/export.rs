@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_cluster::grant::Grant;
 use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::snapshot::{self, Image, Sink};
 use kvasir_reactor::clock;
 use kvasir_resp::reply::Reply;
 
 use crate::cluster::Node;
-use crate::cluster::handovers::{Job, Stage};
+use crate::cluster::handovers::{Job, Stage, Wanted};
 use crate::cluster::hands::{Hands, Later};
 use crate::handover::filter::Filter;
+use crate::handover::import::settle_down;
 use crate::handover::outbox::{Outbox, PIECE};
 use crate::handover::peer::{Answer, Lost, Peer, Start};
 use crate::handover::words;
@@ -422,83 +424,44 @@ impl Export<'_> {
         self.check()
     }
 
+    /// Has the file and the replicas know that the slots may be the target's from now on.
+    async fn grant(&mut self) -> Result<(), Stop> {
+        let (shared, node, job) = (self.shared, self.node, self.job);
+        let grant = Grant { job: job.name.clone(), to: job.target, slots: job.slots.clone() };
+        let alone = shared.gate.exclusive();
+        self.check()?;
+        node.change(|cluster| cluster.grant(grant));
+        handover::tell_granted(shared, node, &alone);
+        drop(alone);
+        match shared.config().replication.quorum().replicas {
+            0 => Ok(()),
+            _ => settle_down(&mut *self.hands, shared, true).await.map_err(Stop::Failed),
+        }
+    }
+
     /// Has the target take the slots; returns once it is known whose they are.
     async fn hand_over(&mut self) -> Result<(), Stop> {
+        self.grant().await?;
         self.enter(Stage::Granted)?;
+        let (shared, node, job) = (self.shared, self.node, self.job);
         let answer = match self.say(words::TAKE, &[]).await {
             Ok(()) => {
-                let (node, job) = (self.node, self.job);
                 let is_open = || node.look().owns_all(job.source, &job.slots);
-                self.peer.answer(patience(self.shared), is_open).await
+                self.peer.answer(patience(shared), is_open).await
             }
             Err(_) => Err(Lost("it does not take what is sent".into())),
         };
         match answer {
             Ok(answer) => match answer.integer() {
-                Some(epoch) => self.give(epoch),
+                Some(epoch) if give(shared, node, job, epoch) => return Ok(()),
+                Some(_) => {}
                 None => return Err(Stop::Failed(answer.0.trim_end().into())),
             },
             Err(Lost(why)) => {
                 warning!("whose the slots are is not known yet: the target is lost error={why}");
-                loop {
-                    if let ControlFlow::Break(result) = self.ask_whose().await {
-                        return result;
-                    }
-                    self.hands.rest(ASK_AGAIN).await;
-                }
             }
         }
-        Ok(())
-    }
-
-    /// Looks whether the bus has said whose the slots are, or the target will.
-    async fn ask_whose(&mut self) -> ControlFlow<Result<(), Stop>> {
-        {
-            let cluster = self.node.look();
-            if !cluster.owns_all(self.job.source, &self.job.slots) {
-                return ControlFlow::Break(Ok(()));
-            }
-            if cluster.me().is_replica() {
-                let why = "This node is not a primary any more";
-                return ControlFlow::Break(Err(Stop::Failed(why.into())));
-            }
-            if cluster.node(self.job.target).is_none() {
-                return ControlFlow::Break(Err(Stop::Failed(LOST.into())));
-            }
-        }
-        let Ok(peer) = open(&mut *self.hands, self.shared, self.node, self.job).await else {
-            return ControlFlow::Continue(());
-        };
-        self.peer = peer;
-        let (source, slots) = (self.job.source.to_string(), self.job.slots.words(","));
-        let more = [source.as_bytes(), slots.as_bytes()];
-        if self.say(words::ABANDON, &more).await.is_err() {
-            return ControlFlow::Continue(());
-        }
-        match self.peer.answer(patience(self.shared), || true).await {
-            Ok(answer) if answer.integer().is_some() => {
-                self.give(answer.integer().unwrap_or(0));
-                ControlFlow::Break(Ok(()))
-            }
-            Ok(answer) if answer.0.starts_with("+KEPT") => {
-                ControlFlow::Break(Err(Stop::Failed(LOST.into())))
-            }
-            _ => ControlFlow::Continue(()),
-        }
-    }
-
-    /// The slots are the target's from here on.
-    fn give(&mut self, epoch: u64) {
-        let (shared, node, job) = (self.shared, self.node, self.job);
-        let now_ms = clock::now_unix_ms();
-        let mut alone = shared.gate.exclusive();
-        node.change(|cluster| cluster.hand_over(&job.slots, job.target, epoch, now_ms));
-        settle(shared, node, &mut alone, now_ms);
-        // And those whose calls were put off, or who wait for a key, hear of it.
-        handover::hold(shared, node, &alone, &job.slots, false);
-        self.holds = false;
-        drop(alone);
-        node.wake();
+        find_out(&mut *self.hands, shared, node, job).await
     }
 
     fn end_images(&mut self) {
@@ -512,7 +475,124 @@ impl Export<'_> {
         self.end_images();
         if std::mem::take(&mut self.holds) {
             let alone = self.shared.gate.exclusive();
-            handover::hold(self.shared, self.node, &alone, &self.job.slots, false);
+            let Job { name, slots, .. } = &**self.job;
+            handover::end_grant(self.shared, self.node, &alone, name, slots);
         }
     }
+}
+
+/// Has somebody ask whose slots are that were granted, by this node before it started or by the
+/// primary whose place it has taken.
+pub fn resume(shared: &'static Shared, node: &'static Node, grant: Grant) {
+    let Grant { job: name, to: target, slots } = grant;
+    let (ranges, source) = (slots.words(" "), node.look().my_id());
+    let job = Job::new(Wanted { name, is_export: true, slots, ranges, source, target });
+    node.handovers.add(vec![Arc::clone(&job)], super::kept_max(shared));
+    job.enter(Stage::Granted);
+    let own = Arc::clone(&job);
+    let work = move |mut hands: Box<dyn Hands>| -> Later<'static, ()> {
+        Box::pin(async move {
+            let found = find_out(&mut *hands, shared, node, &own).await;
+            let alone = shared.gate.exclusive();
+            handover::end_grant(shared, node, &alone, &own.name, &own.slots);
+            drop(alone);
+            match found {
+                Err(Stop::Failed(why)) => own.end(Stage::Failed, &why),
+                _ => own.end(Stage::Success, ""),
+            }
+        })
+    };
+    if let Err(error) = node.workforce.begin("handover", Box::new(work)) {
+        // It is tried again.
+        job.end(Stage::Failed, &format!("Can't start a thread: {error}"));
+    }
+}
+
+/// Asks until it is known whose the slots are.
+async fn find_out(
+    hands: &mut dyn Hands,
+    shared: &'static Shared,
+    node: &'static Node,
+    job: &Job,
+) -> Result<(), Stop> {
+    loop {
+        if let ControlFlow::Break(result) = ask_whose(hands, shared, node, job).await {
+            return result;
+        }
+        hands.rest(ASK_AGAIN).await;
+    }
+}
+
+/// Looks whether the bus has said whose the slots are, or the target will.
+async fn ask_whose(
+    hands: &mut dyn Hands,
+    shared: &'static Shared,
+    node: &'static Node,
+    job: &Job,
+) -> ControlFlow<Result<(), Stop>> {
+    let epoch = {
+        let cluster = node.look();
+        if cluster.me().is_replica() {
+            let why = "This node is not a primary any more";
+            return ControlFlow::Break(Err(Stop::Failed(why.into())));
+        }
+        if !cluster.owns_all(job.source, &job.slots) {
+            return ControlFlow::Break(Ok(()));
+        }
+        if cluster.node(job.target).is_none() {
+            return ControlFlow::Break(Err(Stop::Failed(LOST.into())));
+        }
+        cluster.me().config_epoch.to_string()
+    };
+    let Ok(mut peer) = open(hands, shared, node, job).await else {
+        return ControlFlow::Continue(());
+    };
+    let (source, slots) = (job.source.to_string(), job.slots.words(","));
+    let name = job.name.as_bytes();
+    let words: [&[u8]; 7] = [
+        b"CLUSTER",
+        b"SYNCSLOTS",
+        words::ABANDON.as_bytes(),
+        name,
+        source.as_bytes(),
+        slots.as_bytes(),
+        epoch.as_bytes(),
+    ];
+    if peer.send(&words, patience(shared), || true).await.is_err() {
+        return ControlFlow::Continue(());
+    }
+    match peer.answer(patience(shared), || true).await {
+        Ok(answer) if answer.0.starts_with("+KEPT") => {
+            ControlFlow::Break(Err(Stop::Failed(LOST.into())))
+        }
+        Ok(answer) => match answer.integer() {
+            Some(epoch) if give(shared, node, job, epoch) => ControlFlow::Break(Ok(())),
+            _ => ControlFlow::Continue(()),
+        },
+        Err(_) => ControlFlow::Continue(()),
+    }
+}
+
+/// The slots are the target's from here on. False if it has to take a newer epoch first.
+fn give(shared: &'static Shared, node: &'static Node, job: &Job, epoch: u64) -> bool {
+    let now_ms = clock::now_unix_ms();
+    let mut alone = shared.gate.exclusive();
+    let is_given = node.change(|cluster| {
+        let is_given = cluster.hand_over(&job.slots, job.target, epoch, now_ms);
+        if is_given {
+            cluster.end_grant(&job.name);
+        }
+        is_given
+    });
+    if !is_given {
+        return false;
+    }
+    // Its last slots gone, this node may be a replica in a moment, and say no more.
+    handover::tell_granted(shared, node, &alone);
+    settle(shared, node, &mut alone, now_ms);
+    // Those whose calls were put off, or who wait for a key, hear of it.
+    handover::hold(shared, node, &alone, &job.slots, false);
+    drop(alone);
+    node.wake();
+    true
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kvasir_cluster::packet::EPOCH_MAX;
 use kvasir_cluster::slots::SlotSet;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::place::DbIndex;
@@ -13,6 +14,7 @@ use kvasir_persistence::aof::record::{Record, parse};
 use kvasir_reactor::clock;
 use kvasir_resp::args::Args;
 use kvasir_resp::encode::encode_request;
+use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
 
 use crate::analytics::ticket::Ticket;
@@ -173,17 +175,21 @@ pub fn take(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
     Ok(())
 }
 
-/// ABANDON name source slots. The gate is closed.
+/// ABANDON name source slots epoch, which is the one that the source is in. The gate is closed.
 pub fn abandon(cx: &mut ServerCx<'_>, node: &'static Node) -> Result<(), Error> {
-    let [_, _, _, name, source, slots] = split(cx)?;
+    let [_, _, _, name, source, slots, epoch] = split(cx)?;
     let slots = slots_of(&slots)?;
+    let epoch = parse_integer(&epoch).and_then(|epoch| u64::try_from(epoch).ok());
+    let epoch = epoch.filter(|epoch| *epoch <= EPOCH_MAX).ok_or(Error::SYNTAX)?;
     // Whoever works on what has come finds that it does not count, and deletes it.
     node.handovers.end_import(&name);
     let cluster = node.look();
     let me = cluster.my_id();
     if cluster.owns_all(me, &slots) {
-        let epoch = cluster.me().config_epoch;
         drop(cluster);
+        // What the source has said of its slots may come yet, and is to be older.
+        let epoch = node.change(|cluster| cluster.go_beyond(epoch));
+        node.wake();
         cx.reply().integer(epoch as i64);
         return Ok(());
     }
@@ -281,7 +287,7 @@ async fn execute(
 ///
 /// If writes wait for replicas (`write-quorum`), and not so many have it: somebody was promised
 /// that.
-async fn settle_down(
+pub async fn settle_down(
     hands: &mut dyn Hands,
     shared: &Shared,
     asks_replicas: bool,

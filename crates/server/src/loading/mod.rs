@@ -37,7 +37,7 @@ use crate::scripts::libraries::Libraries;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::store::replication::Moment;
-use crate::store::replication::marks::HIDDEN_FIELD;
+use crate::store::replication::marks::{GRANTED_FIELD, HIDDEN_FIELD};
 use crate::store::saving::loading::eta_s;
 use crate::store::tuning::env;
 use crate::workers::Message;
@@ -173,6 +173,8 @@ pub struct Standing {
     pub db: u16,
     /// Slots of a cluster whose keys count for nothing.
     pub hidden: SlotSet,
+    /// Slots of a cluster that were granted to others, in words.
+    pub granted: String,
 }
 
 /// Where what is loaded goes.
@@ -231,6 +233,7 @@ pub fn read_into(
         offset: None,
         db: None,
         hidden: SlotSet::default(),
+        granted: String::new(),
     };
     load(path, &target, progress, &mut listener)?;
     shared.has_expiries.store(true, Ordering::Release);
@@ -247,7 +250,8 @@ pub fn read_into(
          empty={empty} bytes={bytes}"
     );
     let moment = listener.moment();
-    Ok(Standing { moment, db: listener.db.unwrap_or_default(), hidden: listener.hidden })
+    let Beside { db, hidden, granted, .. } = listener;
+    Ok(Standing { moment, db: db.unwrap_or_default(), hidden, granted })
 }
 
 /// Whether the head of a snapshot says where in a history it is.
@@ -300,6 +304,7 @@ struct Beside<'a> {
     offset: Option<u64>,
     db: Option<u16>,
     hidden: SlotSet,
+    granted: String,
 }
 
 const REPL_ID: &str = "repl-id";
@@ -336,6 +341,9 @@ impl Listener for Beside<'_> {
         }
         if name == HIDDEN_FIELD.as_bytes() {
             self.hidden = SlotSet::parse(&text(value), ',').unwrap_or_default();
+        }
+        if name == GRANTED_FIELD.as_bytes() {
+            self.granted = text(value);
         }
         match name {
             b"repl-stream-db" => {

@@ -269,7 +269,7 @@ impl Replayer {
             }
             _ if self.following.is_some() && entry.full_name == "echo" => {
                 if let Some(node) = &self.shared.cluster {
-                    handover::learn(node, args, self.env.now_ms);
+                    handover::learn(self.shared, node, args, self.env.now_ms);
                 }
                 Ok(())
             }

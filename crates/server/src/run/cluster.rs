@@ -98,6 +98,12 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
     if has_to_hide || becomes_primary {
         handover::hide(shared, node, alone);
     }
+    if becomes_primary {
+        // What the former primary had granted may be another's.
+        let granted = node.look().granted();
+        handover::hold(shared, node, alone, &granted, true);
+        handover::tell_granted(shared, node, alone);
+    }
     if routes_changed {
         publish_routes(shared, node);
     }

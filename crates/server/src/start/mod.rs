@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kvasir_acl::start::{Prepared, prepare};
+use kvasir_cluster::grant;
 use kvasir_cluster::slots::{SLOTS, SlotSet};
 use kvasir_config::arguments::{self, Invocation, USAGE};
 use kvasir_config::load::{self, Directive, Loaded};
@@ -29,6 +30,7 @@ use kvasir_reactor::{
     thread,
 };
 use kvasir_structures::gate::Gate;
+use kvasir_structures::locks::lock;
 use kvasir_structures::{hash, huge_pages};
 
 use crate::cluster::{Node, file};
@@ -326,6 +328,9 @@ pub fn assemble(
     let Prepared { table, acl } = prepared;
     let workers = Workers::new(wakers, table.len());
     let store = Store::new(gate, keyspace, config, facts, workers);
+    if let Some(node) = &cluster {
+        *lock(&store.replication.granted) = grant::words(node.look().grants());
+    }
     Box::leak(Box::new(Shared::new(store, tls, table, acl, cluster)))
 }
 

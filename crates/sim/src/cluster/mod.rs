@@ -26,9 +26,6 @@ use world::World;
 pub struct Setup {
     pub seed: u64,
     pub canary: Option<Canary>,
-    /// Clusters are also split just when slots have moved and their former owner has died. What is
-    /// lost then is known and not mended (docs/cluster.md).
-    pub splits: bool,
 }
 
 /// A fault that is planted.

@@ -36,8 +36,8 @@ pub struct Watch {
 }
 
 impl Plan {
-    pub fn draw(rng: &mut Rng, splits: bool) -> Plan {
-        let victim = match rng.below(if splits { 9 } else { 7 }) {
+    pub fn draw(rng: &mut Rng) -> Plan {
+        let victim = match rng.below(9) {
             7.. => return Plan { stage: STAGES - 1, victim: Victim::Split, steps: rng.below(10) },
             0..3 => Victim::Source,
             3..5 => Victim::Target,

@@ -44,7 +44,6 @@ const ORDERS_MAX: usize = 8;
 const ADMIN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 2, 1));
 
 pub struct World {
-    setup: Setup,
     rng: Rng,
     now_ns: u64,
     network: Network,
@@ -81,7 +80,6 @@ impl World {
         let nodes = Nodes::new(setup, &network, &mut rng);
         let count = nodes.count();
         World {
-            setup,
             now_ns: 1,
             network,
             nodes,
@@ -248,7 +246,7 @@ impl World {
         let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &first, &last, "NODE", &target];
         self.order(owner, &words);
         if self.rng.below(4) > 0 {
-            self.watch = Watch::new(Some(Plan::draw(&mut self.rng, self.setup.splits)));
+            self.watch = Watch::new(Some(Plan::draw(&mut self.rng)));
         }
     }
 

@@ -2,12 +2,17 @@
 
 use kvasir_resp::encode::encode_request;
 use kvasir_structures::gate::Pass;
+use kvasir_structures::locks::lock;
 use kvasir_structures::slot::SLOTS;
 
 use crate::store::Store;
 
 /// The field of a snapshot for replicas that names those slots.
 pub const HIDDEN_FIELD: &str = "kvasir-slots-hidden";
+/// Likewise for slots that were granted to others.
+pub const GRANTED_FIELD: &str = "kvasir-slots-granted";
+/// Before those slots.
+pub const GRANTED: &str = "kvasir:slots:granted";
 /// Before the slots whose keys count for nothing.
 pub const HIDDEN: &str = "kvasir:slots:hidden";
 /// Before the epoch and the slots that were taken.
@@ -17,6 +22,14 @@ pub const TAKEN: &str = "kvasir:slots:taken";
 pub fn append_hidden(store: &Store, pass: &Pass<'_>) {
     if store.keyspace.log.is_open() {
         let text = format!("{HIDDEN} {}", hidden(store));
+        store.keyspace.log.append(pass, &encode_request(&["ECHO", &text]));
+    }
+}
+
+/// Says which slots are granted.
+pub fn append_granted(store: &Store, pass: &Pass<'_>) {
+    if store.keyspace.log.is_open() {
+        let text = format!("{GRANTED} {}", lock(&store.replication.granted));
         store.keyspace.log.append(pass, &encode_request(&["ECHO", &text]));
     }
 }

@@ -80,6 +80,8 @@ pub struct Replication {
     pub demotions: AtomicU64,
     pub failover: Failover,
     pub own_keys: OwnKeys,
+    /// As a node of a cluster: slots that were granted to others, as replicas are told of them.
+    pub granted: Mutex<String>,
 }
 
 /// What INFO counts.
@@ -155,6 +157,7 @@ impl Replication {
             demotions: AtomicU64::new(0),
             failover: Failover::default(),
             own_keys: OwnKeys::default(),
+            granted: Mutex::default(),
         }
     }
 

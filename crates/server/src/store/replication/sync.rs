@@ -192,6 +192,7 @@ fn take_into(
         if config.cluster.enabled {
             // What the stream has said of that before was not for those who come now.
             beside.aux.push((marks::HIDDEN_FIELD, marks::hidden(store)));
+            beside.aux.push((marks::GRANTED_FIELD, lock(&store.replication.granted).clone()));
         }
         beside
     })?;
