@@ -93,8 +93,8 @@ impl Cluster {
         Ok(epoch)
     }
 
-    /// That node has taken these slots by that epoch. False if this node is in no older one: what it
-    /// has said of its slots may reach that node later, and would have it lose them again.
+    /// That node has taken these slots by that epoch. False if this node is in no older one: what
+    /// it has said of its slots may reach that node later, and would have it lose them again.
     pub fn hand_over(&mut self, slots: &SlotSet, to: NodeId, epoch: u64, now_ms: u64) -> bool {
         if self.me().config_epoch >= epoch {
             return false;
@@ -126,8 +126,8 @@ impl Cluster {
         true
     }
 
-    /// The former owner of slots that this node has taken is in that epoch: from now on this node is
-    /// in a newer one.
+    /// The former owner of slots that this node has taken is in that epoch: from now on this node
+    /// is in a newer one.
     pub fn go_beyond(&mut self, epoch: u64) -> u64 {
         if self.me().config_epoch <= epoch {
             self.current_epoch = self.current_epoch.max(epoch);

@@ -98,8 +98,8 @@ impl World {
         match self {
             World::Server => 1_000,
             World::Replication => 100,
-            World::Bus => 300,
-            World::Cluster => 25,
+            World::Bus => 2_000,
+            World::Cluster => 100,
         }
     }
 

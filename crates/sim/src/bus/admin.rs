@@ -129,9 +129,9 @@ pub fn fail_over(host: &mut Host, now_ms: u64, rng: &mut Rng) {
     let _ = host.cluster.failover(how, clock_ms);
 }
 
-/// Gives slots that have no owner one, as `redis-cli --cluster fix` does. Two primaries that take the
-/// same epoch at once, or one that dies before its replicas have heard of a slot, leave such slots
-/// where they are moved by hand, as with Redis.
+/// Gives slots that have no owner one, as `redis-cli --cluster fix` does. Two primaries that take
+/// the same epoch at once, or one that dies before its replicas have heard of a slot, leave such
+/// slots where they are moved by hand, as with Redis.
 pub fn cover(hosts: &mut [Host], by_hand: &SlotSet, now_ms: u64) {
     let votes = |host: &&mut Host| host.cluster.me().votes();
     let mut missing = by_hand.clone();

@@ -171,8 +171,8 @@ impl Nodes {
         (0..self.count()).flat_map(of).collect()
     }
 
-    /// Primaries with slots that fewer follow than writes wait for: where slots come to a primary in
-    /// the moment in which its replica takes over, both stay one.
+    /// Primaries with slots that fewer follow than writes wait for: where slots come to a primary
+    /// in the moment in which its replica takes over, both stay one.
     pub fn lonely(&self) -> Vec<usize> {
         let replicas = self.config.replication.write_quorum as usize;
         let is_lonely = |node: &usize| self.shard_of(*node).len() <= replicas;
