@@ -11,6 +11,7 @@ mod aof;
 mod aof_calls;
 mod chase;
 mod churn;
+mod cluster;
 mod commands;
 mod compression;
 mod correctness;
@@ -61,7 +62,7 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication, chase, full-sync, broken-sync, analytics, ring, memcached
+    /// replication, chase, full-sync, broken-sync, cluster, analytics, ring, memcached
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -140,6 +141,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "chase", run: chase::run_chase },
     Scenario { name: "full-sync", run: chase::run_full_sync },
     Scenario { name: "broken-sync", run: chase::run_broken_sync },
+    Scenario { name: "cluster", run: cluster::run },
     Scenario { name: "analytics", run: analytics::run },
     Scenario { name: "ring", run: ring::run },
     Scenario { name: memcached::NAME, run: memcached::run },

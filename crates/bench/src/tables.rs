@@ -439,4 +439,29 @@ pub static TABLES: &[Table] = &[
             compared("sync_s", "synchronized s", 1),
         ],
     },
+    Table {
+        name: "cluster-speed",
+        title: "Three primaries and three replicas, by redis-benchmark --cluster",
+        note: "All six on one core, 30 connections from the other one. CPU is that of all six.",
+        columns: &[compared("ops_s", "operations/s", 0), compared("cpu_us", "CPU us/op", 3)],
+    },
+    Table {
+        name: "cluster-reshard",
+        title: "A thousand slots move, while a client writes to keys of theirs",
+        note: "By hand from one primary to another, all at once back. A call that is sent elsewhere \
+               counts with its way there; an error is what a client cannot follow, such as TRYAGAIN.",
+        columns: &[
+            column("keys", "keys", 0),
+            compared("moved_s", "moved s", 2),
+            compared("max_ms", "longest call ms", 1),
+            column("p99_ms", "p99 ms", 2),
+            column("errors", "errors", 0),
+        ],
+    },
+    Table {
+        name: "cluster-failover",
+        title: "A primary is killed",
+        note: "cluster-node-timeout is 2 s. Until a write to one of its slots is answered again.",
+        columns: &[compared("without_s", "without a primary s", 2)],
+    },
 ];

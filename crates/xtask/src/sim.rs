@@ -47,6 +47,9 @@ pub struct Options {
     /// As many seeds from that one on
     #[arg(long, requires = "seed", default_value_t = 1)]
     count: u64,
+    /// Nothing but what goes over the bus of clusters of 6 to 200 nodes in which nothing is wrong
+    #[arg(long, conflicts_with_all = ["long", "part"])]
+    traffic: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -131,7 +134,25 @@ impl World {
     }
 }
 
+/// Of the usual `cluster-node-timeout`.
+fn tell_traffic() -> Result<()> {
+    const TIMEOUT_MS: u64 = 15_000;
+    println!(
+        "| nodes | packets/s of a node | KB/s of a node | MB/s of all |\n|---:|---:|---:|---:|"
+    );
+    for nodes in [6, 12, 25, 50, 100, 200] {
+        let bus::Traffic { packets, bytes } =
+            bus::traffic(nodes, TIMEOUT_MS).map_err(|what| anyhow!(what))?;
+        let (each, all) = (nodes as f64, bytes / 1e6);
+        println!("| {nodes} | {:.1} | {:.1} | {all:.2} |", packets / each, bytes / each / 1e3);
+    }
+    Ok(())
+}
+
 pub fn main(options: &Options) -> Result<()> {
+    if options.traffic {
+        return tell_traffic();
+    }
     let is_wanted = |part| options.part.is_none_or(|only| only == part);
     if is_wanted(Part::Log) {
         match options.seed {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Flags, Group, Spec};
-use kvasir_reactor::clock;
+use kvasir_reactor::{clock, signal};
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
@@ -139,9 +139,11 @@ fn needs_world(shared: &Shared, args: Args<'_>) -> bool {
 fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     if parse_stop(cx.args)? == Stop::Abort {
-        if !shared.ending.is_under_way() {
+        let is_asked = signal::shutdown_requested().is_some();
+        if !shared.ending.is_under_way() && !is_asked {
             return Err(Error::fixed("ERR No shutdown in progress."));
         }
+        signal::forget_shutdown();
         notice!("Shutdown manually aborted.");
         ending::call_off(shared);
         cx.reply().ok();

@@ -64,7 +64,8 @@ impl Worker {
     pub fn heed_signal(&mut self) {
         let Some(signal) = signal::shutdown_requested() else { return };
         let (shared, config) = (self.shared, &self.core.config);
-        if shared.is_stopping.load(Relaxed) {
+        // In Redis its cron looks for signals.
+        if shared.is_stopping.load(Relaxed) || shared.debugging.pauses_cron.load(Relaxed) {
             return;
         }
         if has_to_wait(shared, config) {

@@ -152,6 +152,18 @@ fn a_target_that_refuses_leaves_all_as_it_was() {
 }
 
 #[test]
+fn a_signal_that_cron_has_not_seen_can_be_called_off() {
+    let mut one = Node::ours(&[]);
+    assert_eq!(one.client.ask("DEBUG PAUSE-CRON 1"), ok());
+    send_signal(one.server.pid(), "TERM");
+    wait_until("the signal has come", || one.client.ask("SHUTDOWN ABORT") == ok());
+    assert_eq!(one.client.ask("DEBUG PAUSE-CRON 0"), ok());
+    let none = Value::Error("ERR No shutdown in progress.".into());
+    assert_eq!(one.client.ask("SHUTDOWN ABORT"), none);
+    assert_eq!(one.client.ask("SET k 1"), ok());
+}
+
+#[test]
 fn the_end_waits_for_replicas() {
     let (mut one, mut two) = (Node::ours(&[]), Node::ours(&[]));
     two.follow(&mut one);

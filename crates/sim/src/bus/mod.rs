@@ -37,6 +37,8 @@ pub enum Canary {
 pub struct Ran {
     /// Packets that have arrived.
     pub packets: u64,
+    /// Of these.
+    pub bytes: u64,
     /// Times that a process was killed or power went.
     pub crashes: u64,
     /// Votes that were given.
@@ -45,6 +47,18 @@ pub struct Ran {
     pub reigns: u64,
     /// Of all that has happened, in its order.
     pub digest: Digest,
+}
+
+/// What goes over a bus, in a second.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Traffic {
+    pub packets: f64,
+    pub bytes: f64,
+}
+
+/// That of so many nodes, half of them replicas, when nothing is wrong.
+pub fn traffic(nodes: usize, timeout_ms: u64) -> Result<Traffic, String> {
+    World::traffic(nodes, timeout_ms)
 }
 
 /// Runs one world; an error says what was not as promised.

@@ -16,7 +16,7 @@ use super::admin::{self, Move};
 use super::host::{Host, head, said};
 use super::judge::{Judge, WON, check_peace};
 use super::wires::{End, Event, Wires};
-use super::{Canary, Ran, Setup};
+use super::{Canary, Ran, Setup, Traffic};
 use crate::disk::SimDisk;
 use crate::luck::Luck;
 use crate::nodes_file::{BUS_PORT, first_file, ip};
@@ -34,6 +34,9 @@ const DOWN_MS: usize = 2_000;
 const SKEW_MS: usize = 3_000;
 /// Within so many times `cluster-node-timeout` all are well, once all is mended.
 const PEACE_TIMEOUTS: u64 = 60;
+
+/// For so long the traffic of a bus is measured.
+const TRAFFIC_S: u64 = 30;
 
 /// A vote.
 const VOTE: u16 = 6;
@@ -76,6 +79,10 @@ impl World {
         let (primaries, replicas) = draw_size(&mut rng);
         let nodes = primaries * (1 + replicas);
         let timeout_ms = if nodes > 16 { 4_000 } else { 800 + rng.below(700) as u64 };
+        World::of(setup, rng, primaries, nodes, timeout_ms)
+    }
+
+    fn of(setup: Setup, mut rng: Rng, primaries: usize, nodes: usize, timeout_ms: u64) -> World {
         let mut names = Random::new(rng.draw());
         let ids: Vec<NodeId> = (0..nodes).map(|_| NodeId::random(&mut names)).collect();
         let options = Options {
@@ -111,6 +118,19 @@ impl World {
             world.wires.push(at_ms, Event::Tick { host: me, starts: 1 });
         }
         world
+    }
+
+    /// What goes over the bus of so many nodes, half of them replicas, when nothing is wrong.
+    pub fn traffic(nodes: usize, timeout_ms: u64) -> Result<Traffic, String> {
+        let setup = Setup { seed: 0, canary: None };
+        let mut world = World::of(setup, Rng::new(1), nodes.div_ceil(2), nodes, timeout_ms);
+        // All links are there, and everybody has been pinged once.
+        world.pass(DAWN_MS + timeout_ms)?;
+        let before = (world.ran.packets, world.ran.bytes);
+        world.pass(TRAFFIC_S * 1000)?;
+        let per_s = |now: u64, before: u64| (now - before) as f64 / TRAFFIC_S as f64;
+        let (packets, bytes) = (world.ran.packets, world.ran.bytes);
+        Ok(Traffic { packets: per_s(packets, before.0), bytes: per_s(bytes, before.1) })
     }
 
     fn plant(&mut self, host: usize) {
@@ -349,6 +369,7 @@ impl World {
             return Ok(());
         };
         self.ran.packets += 1;
+        self.ran.bytes += bytes.len() as u64;
         self.ran.digest.note(host as u64);
         let clock_ms = self.hosts[host].clock_ms(self.now_ms);
         let received = self.hosts[host].cluster.receive(link, bytes, clock_ms);
