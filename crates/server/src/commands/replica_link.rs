@@ -254,7 +254,7 @@ fn go_on(cx: &mut ServerCx<'_>, reader: TailReader) {
     let link = link(cx);
     let replica = Arc::clone(&link.replica);
     link.knows_psync = true;
-    link.sends = Sends::Stream(Stream { reader, has_begun: true });
+    link.sends = Sends::Stream(Stream::new(reader, true, shared.keyspace.log.end()));
     replica.acked.store(start, Relaxed);
     replica.heard_ms.store(now_ms, Relaxed);
     become_replica(cx, Stage::Online);
@@ -274,7 +274,8 @@ fn go_on_in_snapshot(cx: &mut ServerCx<'_>, resumed: Resumed, at: u64) {
     let Resumed { file, id, offset, ticket } = resumed;
     let link = link(cx);
     link.knows_psync = true;
-    let stream = Stream { reader: TailReader::new(shared, ticket, offset), has_begun: false };
+    let reader = TailReader::new(shared, ticket, offset);
+    let stream = Stream::new(reader, false, shared.keyspace.log.end());
     link.sends = Sends::Snapshot(Snapshot { file, stream, at, has_head: true });
     let (replica, form) = (Arc::clone(&link.replica), link.replica.form().word());
     replica.heard_ms.store(now_ms, Relaxed);

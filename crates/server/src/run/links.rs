@@ -145,7 +145,7 @@ impl Worker {
         let Begun { client, file, id, offset, ticket } = begun;
         // Given back where the link has gone meanwhile.
         let reader = TailReader::new(self.shared, ticket, offset);
-        let mut stream = Stream { reader, has_begun: false };
+        let mut stream = Stream::new(reader, false, self.shared.keyspace.log.end());
         let Some(index) = self.index_of(client) else { return };
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
         let Some(link) = connection.link.as_deref_mut() else { return };
@@ -242,13 +242,21 @@ impl Worker {
         let has_all = stage == Stage::GetsSnapshot && matches!(link.sends, Sends::Nothing);
         let patience_s = if has_all { GOODBYE_S } else { self.core.config.replication.timeout };
         let is_silent = (stage == Stage::Online || has_all) && lag_s > patience_s;
-        let behind = link.cursor().map_or(0, |at| self.shared.keyspace.log.end() - at);
+        let end = self.shared.keyspace.log.end();
+        let behind = link.stream().map_or(0, |stream| end - stream.reader.cursor());
         if is_silent {
             warning!("closing the link of a replica: it is silent name={name} seconds={lag_s}");
             return self.close(index);
         }
         let limit = self.core.config.client_output_buffer_limit.of(Class::Replica);
-        let over_soft = limit.soft > 0 && behind >= limit.soft;
+        // What the backlog has it gets again when it comes again.
+        let hard = limit.hard.max(self.core.config.replication.backlog_size);
+        let owed = link.stream().map_or(0, |stream| {
+            stream.owed = stream.owed.min(behind);
+            stream.owed
+        });
+        let new = behind - owed;
+        let over_soft = limit.soft > 0 && new >= limit.soft;
         let since_ms = match over_soft {
             true => *connection.output.over_soft_since_ms.get_or_insert(now_ms),
             false => {
@@ -256,7 +264,7 @@ impl Worker {
                 now_ms
             }
         };
-        let is_over = limit.hard > 0 && behind >= limit.hard
+        let is_over = limit.hard > 0 && new >= hard
             || over_soft && now_ms - since_ms > limit.soft_seconds * 1000;
         if is_over {
             warning!(

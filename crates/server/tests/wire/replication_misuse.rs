@@ -324,6 +324,31 @@ fn a_replica_that_is_too_far_behind_is_closed() {
     });
 }
 
+/// What it lacked when it came it would lack again.
+#[test]
+fn a_replica_that_comes_again_far_behind_is_not_closed_for_that() {
+    let port = free_port().to_string();
+    let primary = Server::kvasir("epoll", &["--port", &port, "--repl-diskless-sync-delay", "0"]);
+    let mut client = primary.connect();
+    client.ask("CONFIG SET repl-backlog-size 64kb");
+    client.call(&["CONFIG", "SET", "client-output-buffer-limit", "replica 100kb 0 0"]);
+    let (_server, mut reader) = replica_of(port.parse().unwrap(), &[]);
+    let up =
+        |reader: &mut Client| reader.ask_text("INFO replication").contains("master_link_status:up");
+    wait_until("it has all", || up(&mut reader));
+    let value = "x".repeat(3_000_000);
+    client.ask("MULTI");
+    client.ask("CLIENT KILL TYPE replica");
+    client.call(&["SET", "a", &value]);
+    client.ask("EXEC");
+    wait_until("it has the rest", || reader.ask("STRLEN a") == Value::Integer(3_000_000));
+    let (whole, parts) = (
+        figure(&mut client, "stats", "sync_full"),
+        figure(&mut client, "stats", "sync_partial_ok"),
+    );
+    assert_eq!((whole, parts), (1, 1));
+}
+
 #[test]
 fn the_backlog_obeys_its_options_and_goes_when_nobody_has_come_for_long() {
     let primary = Server::kvasir("epoll", &["--repl-diskless-sync-delay", "0"]);

@@ -49,6 +49,16 @@ pub struct Stream {
     pub reader: TailReader,
     /// The replica has said that it is ready.
     pub has_begun: bool,
+    /// Of what it lacked when it came, what it lacks still: who is closed for that comes again, and
+    /// lacks no less.
+    pub owed: u64,
+}
+
+impl Stream {
+    pub fn new(reader: TailReader, has_begun: bool, log_end: u64) -> Stream {
+        let owed = log_end.saturating_sub(reader.cursor());
+        Stream { reader, has_begun, owed }
+    }
 }
 
 impl Connection {
@@ -77,12 +87,12 @@ impl Link {
         }
     }
 
-    /// Up to where the log is of no more use for it.
-    pub fn cursor(&self) -> Option<u64> {
-        match &self.sends {
+    /// What it gets of the log, at once or behind its snapshot.
+    pub fn stream(&mut self) -> Option<&mut Stream> {
+        match &mut self.sends {
             Sends::Nothing => None,
-            Sends::Snapshot(snapshot) => Some(snapshot.stream.reader.cursor()),
-            Sends::Stream(stream) => Some(stream.reader.cursor()),
+            Sends::Snapshot(snapshot) => Some(&mut snapshot.stream),
+            Sends::Stream(stream) => Some(stream),
         }
     }
 }
