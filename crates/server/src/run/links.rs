@@ -242,30 +242,15 @@ impl Worker {
         let has_all = stage == Stage::GetsSnapshot && matches!(link.sends, Sends::Nothing);
         let patience_s = if has_all { GOODBYE_S } else { self.core.config.replication.timeout };
         let is_silent = (stage == Stage::Online || has_all) && lag_s > patience_s;
-        let end = self.shared.keyspace.log.end();
-        let behind = link.stream().map_or(0, |stream| end - stream.reader.cursor());
         if is_silent {
             warning!("closing the link of a replica: it is silent name={name} seconds={lag_s}");
             return self.close(index);
         }
         let limit = self.core.config.client_output_buffer_limit.of(Class::Replica);
-        // What the backlog has it gets again when it comes again.
-        let hard = limit.hard.max(self.core.config.replication.backlog_size);
-        let owed = link.stream().map_or(0, |stream| {
-            stream.owed = stream.owed.min(behind);
-            stream.owed
-        });
-        let new = behind - owed;
-        let over_soft = limit.soft > 0 && new >= limit.soft;
-        let since_ms = match over_soft {
-            true => *connection.output.over_soft_since_ms.get_or_insert(now_ms),
-            false => {
-                connection.output.over_soft_since_ms = None;
-                now_ms
-            }
-        };
-        let is_over = limit.hard > 0 && new >= hard
-            || over_soft && now_ms - since_ms > limit.soft_seconds * 1000;
+        let backlog = self.core.config.replication.backlog_size;
+        let Some(stream) = link.stream() else { return };
+        let behind = stream.behind(self.shared.keyspace.log.end());
+        let is_over = stream.is_over(limit, backlog, behind, now_ms);
         if is_over {
             warning!(
                 "closing the link of a replica: it is further behind than \

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kvasir_config::buffers::OutputLimit;
+
 use crate::replicas::sync_file::SyncFile;
 use crate::replicas::{Replica, Stage};
 use crate::state::connection::Connection;
@@ -52,12 +54,34 @@ pub struct Stream {
     /// Of what it lacked when it came, what it lacks still: who is closed for that comes again, and
     /// lacks no less.
     pub owed: u64,
+    /// Since when it is above the soft limit.
+    pub over_soft_since_ms: Option<u64>,
 }
 
 impl Stream {
     pub fn new(reader: TailReader, has_begun: bool, log_end: u64) -> Stream {
         let owed = log_end.saturating_sub(reader.cursor());
-        Stream { reader, has_begun, owed }
+        Stream { reader, has_begun, owed, over_soft_since_ms: None }
+    }
+
+    /// Bytes of the log that it has not been given.
+    pub fn behind(&self, log_end: u64) -> u64 {
+        log_end.saturating_sub(self.reader.cursor())
+    }
+
+    /// Whether it has fallen too far behind since it came. What the backlog has it would get again
+    /// if it came again.
+    pub fn is_over(&mut self, limit: OutputLimit, backlog: u64, behind: u64, now_ms: u64) -> bool {
+        self.owed = self.owed.min(behind);
+        let new = behind - self.owed;
+        if limit.soft == 0 || new < limit.soft {
+            self.over_soft_since_ms = None;
+        }
+        let is_over_soft = limit.soft > 0 && new >= limit.soft && {
+            let since_ms = *self.over_soft_since_ms.get_or_insert(now_ms);
+            now_ms.saturating_sub(since_ms) > limit.soft_seconds * 1000
+        };
+        limit.hard > 0 && new >= limit.hard.max(backlog) || is_over_soft
     }
 }
 

@@ -292,12 +292,13 @@ impl TailReader {
         }
     }
 
-    /// Lets go of the log itself if it is too far behind, and its bytes are packed by now.
+    /// Lets go of the log itself if it is too far behind, and its bytes are packed by now, or were
+    /// and may be kept no longer.
     pub fn retreat(&mut self) {
         let behind = self.store.keyspace.log.end() - self.at;
         let cold = &self.store.replication.tail.cold;
         if behind > HOT_MAX
-            && cold.at(self.at).is_some()
+            && (self.at < cold.start() || cold.at(self.at).is_some())
             && let Some(hot) = self.hot.take()
         {
             hot.leave();
