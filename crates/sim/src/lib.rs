@@ -28,9 +28,13 @@ use kvasir_config::{Config, Loglevel};
 
 /// Has servers log nothing: of many worlds nobody would read it.
 pub fn be_quiet() {
-    let config = Config { loglevel: Loglevel::Nothing, ..Config::of_table() };
-    kvasir_server::log::refresh(&config);
     IS_QUIET.store(true, Relaxed);
+    kvasir_server::log::refresh(&Config { loglevel: loglevel(), ..Config::of_table() });
+}
+
+/// For the configuration of servers, which CONFIG SET has the log obey.
+pub(crate) fn loglevel() -> Loglevel {
+    if is_quiet() { Loglevel::Nothing } else { Config::of_table().loglevel }
 }
 
 static IS_QUIET: AtomicBool = AtomicBool::new(false);

@@ -87,6 +87,7 @@ impl Setup {
     fn config(self) -> Config {
         let mut rng = self.rng();
         let mut config = Config { databases: 1, protected_mode: false, ..Config::of_table() };
+        config.loglevel = crate::loglevel();
         config.persistence.snapshot_threads = 1;
         // Looking for what expires is most of what idle servers do.
         config.hz = 1;
