@@ -111,15 +111,21 @@ pub async fn load<W: Wire>(
         loading.end();
     }
     shared.send_all(|| Message::Look);
-    let config = shared.config();
     // A log of no data must not take the place of one that has some. What was kept while other data
     // was loaded beside it goes on being logged.
-    let has_data = loaded.is_ok() || is_aside;
-    if config.aof.appendonly && has_data && !shared.aof.counts() {
-        shared.aof.obey(shared, false, &config);
+    if loaded.is_ok() || is_aside {
+        log_again(shared);
     }
     shared.freeing.tidy_later();
     loaded
+}
+
+/// The append-only file goes on with what there is.
+fn log_again(shared: &'static Shared) {
+    let config = shared.config();
+    if config.aof.appendonly && !shared.aof.counts() {
+        shared.aof.obey(shared, false, &config);
+    }
 }
 
 /// Throws away what there is before it loads.
@@ -131,7 +137,11 @@ async fn load_in_place<W: Wire>(
 ) -> Result<(), String> {
     let shared = link.shared;
     close_log(link).await?;
-    forget(shared, Some(version))?;
+    if let Err(text) = forget(shared, Some(version)) {
+        // Nothing was thrown away.
+        log_again(shared);
+        return Err(text);
+    }
     let (path, env) = (file.path(), stream_env(shared));
     let entrance = Entrance::Gate(shared.gate);
     let read = link.stay_alive(|| read(shared, path, entrance, &env, false));
