@@ -137,7 +137,7 @@ impl Cluster {
         })
     }
 
-    /// Moves slots while somebody reads a key there, and tells what that one sees.
+    /// Moves slots while somebody writes to keys there, and tells what that one sees.
     fn reshard(&self, lab: &Lab, target: &Target, way: Way) -> Result<Option<Measurement>> {
         let case = match way {
             Way::ByHand => "redis-cli --cluster reshard",
@@ -224,7 +224,7 @@ impl Cluster {
         }
     }
 
-    /// Reads keys of slots that move, where they are, until it is told to stop: the round trips,
+    /// Writes keys of slots that move, where they are, until it is told to stop: the round trips,
     /// redirections included, and what was answered by an error that a client has to show.
     fn watch(&self, stop: &AtomicBool) -> Result<(Vec<Duration>, u64)> {
         let mut clients: BTreeMap<u16, Client> = BTreeMap::new();

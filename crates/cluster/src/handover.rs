@@ -197,6 +197,9 @@ mod tests {
         assert!(cluster.foreign().is_empty());
         assert_eq!(cluster.me().slots.words(","), "3-5");
         assert!(cluster.take_slots(&some, other, 2000).is_err());
+        // Their former owner may have gone on to newer epochs.
+        assert_eq!([7, 8, 20].map(|epoch| cluster.go_beyond(epoch)), [8, 9, 21]);
+        assert!(cluster.file().contains("currentEpoch 21"));
     }
 
     #[test]

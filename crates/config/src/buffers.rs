@@ -1,5 +1,6 @@
 //! `client-output-buffer-limit` and `maxmemory-clients`: what clients may make the server keep.
 
+use crate::Config;
 use crate::field::Field;
 use crate::kind::{Kind, Value, memory};
 use crate::row::{Group, Row};
@@ -17,7 +18,8 @@ of clients: `normal`, `replica` (or `slave`), `pubsub`. Behind the class stand a
 hard limit, and a soft one with the seconds for which it may be exceeded.
 0: no limit. A class that is not named keeps its limits. What a replica has to
 get waits in the log (`repl-log-memory`) and costs little, so replicas need no
-limit: one that is disconnected gets all data anew, and falls behind again.",
+limit: one that is disconnected comes again and lacks no less. Its hard limit is
+at least `repl-backlog-size`, and what it lacked when it came does not count.",
 );
 
 pub(super) const MAXMEMORY_CLIENTS: Row = Row::new(
@@ -94,6 +96,18 @@ impl OutputLimits {
     pub fn smallest(&self) -> u64 {
         let all = self.0.iter().flat_map(|limit| [limit.hard, limit.soft]);
         all.filter(|bytes| *bytes > 0).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl Config {
+    /// What may wait for a client of this class. What the backlog has a replica would get again if
+    /// it came again, so a smaller hard limit counts as that.
+    pub fn output_limit(&self, class: Class) -> OutputLimit {
+        let mut limit = self.client_output_buffer_limit.of(class);
+        if class == Class::Replica && limit.hard > 0 {
+            limit.hard = limit.hard.max(self.replication.backlog_size);
+        }
+        limit
     }
 }
 
@@ -215,6 +229,18 @@ impl Field for ClientMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replica_may_be_behind_by_the_backlog() {
+        let limit = |hard| OutputLimit { hard, soft: 5, soft_seconds: 1 };
+        let mut config = Config::of_table();
+        config.replication.backlog_size = 1000;
+        for (hard, expect) in [(0, 0), (10, 1000), (2000, 2000)] {
+            config.client_output_buffer_limit = OutputLimits([limit(hard); 3]);
+            assert_eq!(config.output_limit(Class::Replica), limit(expect));
+            assert_eq!(config.output_limit(Class::Normal), limit(hard));
+        }
+    }
 
     fn check(words: &str, expect: Result<&str, &str>) {
         let words: Vec<String> = words.split_whitespace().map(String::from).collect();

@@ -20,6 +20,14 @@ fn in_the_end_all_have_the_same_and_nothing_that_was_promised_is_missing() {
     assert!(reigns > 10, "another server becomes the primary now and then: {reigns}");
 }
 
+/// A replica was told to follow another server between its snapshot's arrival and the loading, and
+/// never had an append-only file again.
+#[test]
+fn what_is_not_thrown_away_goes_on_being_logged() {
+    be_quiet();
+    run(setup(519)).unwrap_or_else(|what| panic!("{what}"));
+}
+
 #[test]
 fn a_run_is_the_same_each_time() {
     be_quiet();

@@ -18,7 +18,7 @@ use kvasir_reactor::{Event, Listener, Options, Reactor, clock};
 
 use crate::bus::links::Links;
 use crate::cluster::Node;
-use crate::handover::export::resume;
+use crate::handover::grants::resume;
 use crate::log::warning;
 use crate::net::listen;
 use crate::net::tls::peer::Contexts;

@@ -8,13 +8,14 @@
 //! take the slots. That writes its file, so there is one moment at which they change hands.
 //!
 //! Whatever fails before that leaves them with the sender, and the other node deletes what it got.
-//! When the link fails at that moment, the sender's clients wait until the bus, or the other node
-//! when it is asked again, says who has them.
+//! When the link fails at that moment, or the sender does, its clients wait until the bus, or the
+//! other node when it is asked again, says who has them (`grants.rs`).
 //!
 //! Functions do not move: all nodes of a cluster have them.
 
 pub mod export;
 mod filter;
+pub mod grants;
 pub mod import;
 mod outbox;
 mod peer;

@@ -39,24 +39,8 @@ const BUSY_RETRY: Duration = Duration::from_millis(10);
 pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_>, now_ms: u64) {
     let (actions, routes_changed) = node.take_server_todo();
     let (mut has_paused, mut has_to_hide) = (false, false);
-    // What this server deletes it deletes as the primary that it was.
-    let follows = actions.iter().any(|action| matches!(action, Action::Follow { .. }));
-    for action in &actions {
-        if let Action::DeleteKeys(slots) = action {
-            node.give_up(slots.clone());
-        }
-    }
     let becomes_primary = actions.contains(&Action::BecomePrimary);
-    if becomes_primary {
-        // What was on its way to the former primary stays with who sent it.
-        let foreign = node.look().foreign().iter().collect();
-        node.give_up(foreign);
-    }
-    node.give_up(handover::end_imports(node));
-    delete_at_once(shared, &node.take_back(follows), alone);
-    if node.given_up().is_some() {
-        shared.send(0, Message::Look);
-    }
+    give_up(shared, node, &actions, alone);
     for action in actions {
         match action {
             Action::Follow { ip, port, .. } => {
@@ -106,6 +90,27 @@ pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_
     }
     if routes_changed {
         publish_routes(shared, node);
+    }
+}
+
+/// Has keys go that are not this node's any more, before it becomes something else.
+fn give_up(shared: &'static Shared, node: &Node, actions: &[Action], alone: &ExclusivePass<'_>) {
+    for action in actions {
+        if let Action::DeleteKeys(slots) = action {
+            node.give_up(slots.clone());
+        }
+    }
+    if actions.contains(&Action::BecomePrimary) {
+        // What was on its way to the former primary stays with who sent it.
+        let foreign = node.look().foreign().iter().collect();
+        node.give_up(foreign);
+    }
+    node.give_up(handover::end_imports(node));
+    // What this server deletes it deletes as the primary that it was.
+    let follows = actions.iter().any(|action| matches!(action, Action::Follow { .. }));
+    delete_at_once(shared, &node.take_back(follows), alone);
+    if node.given_up().is_some() {
+        shared.send(0, Message::Look);
     }
 }
 

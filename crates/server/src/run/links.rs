@@ -246,12 +246,10 @@ impl Worker {
             warning!("closing the link of a replica: it is silent name={name} seconds={lag_s}");
             return self.close(index);
         }
-        let limit = self.core.config.client_output_buffer_limit.of(Class::Replica);
-        let backlog = self.core.config.replication.backlog_size;
+        let limit = self.core.config.output_limit(Class::Replica);
         let Some(stream) = link.stream() else { return };
         let behind = stream.behind(self.shared.keyspace.log.end());
-        let is_over = stream.is_over(limit, backlog, behind, now_ms);
-        if is_over {
+        if stream.is_over(limit, behind, now_ms) {
             warning!(
                 "closing the link of a replica: it is further behind than \
                  client-output-buffer-limit allows name={name} bytes={behind}"

@@ -31,12 +31,11 @@ impl Worker {
         let now_ms = self.core.env.now_ms;
         let connection = self.connections[index].as_deref_mut().expect("the caller looked");
         let class = connection.class();
-        let limit = self.core.config.client_output_buffer_limit.of(class);
-        // A replica is given a piece of what it is behind at a time, and that has its limit
-        // elsewhere (`links.rs`).
+        let limit = self.core.config.output_limit(class);
+        let is_over_hard = limit.hard > 0 && output >= limit.hard;
+        // A replica is given a piece of what it is behind at a time, and how far that is has the
+        // soft limit (`links.rs`).
         let is_link = connection.is_replicating();
-        let backlog = if is_link { self.core.config.replication.backlog_size } else { 0 };
-        let is_over_hard = limit.hard > 0 && output >= limit.hard.max(backlog);
         let mut is_over_soft = false;
         if limit.soft > 0 && output >= limit.soft && !is_link {
             let since_ms = *connection.output.over_soft_since_ms.get_or_insert(now_ms);

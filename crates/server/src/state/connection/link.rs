@@ -60,8 +60,9 @@ pub struct Stream {
 
 impl Stream {
     pub fn new(reader: TailReader, has_begun: bool, log_end: u64) -> Stream {
-        let owed = log_end.saturating_sub(reader.cursor());
-        Stream { reader, has_begun, owed, over_soft_since_ms: None }
+        let mut stream = Stream { reader, has_begun, owed: 0, over_soft_since_ms: None };
+        stream.owed = stream.behind(log_end);
+        stream
     }
 
     /// Bytes of the log that it has not been given.
@@ -69,19 +70,17 @@ impl Stream {
         log_end.saturating_sub(self.reader.cursor())
     }
 
-    /// Whether it has fallen too far behind since it came. What the backlog has it would get again
-    /// if it came again.
-    pub fn is_over(&mut self, limit: OutputLimit, backlog: u64, behind: u64, now_ms: u64) -> bool {
+    /// Whether it has fallen too far behind since it came.
+    pub fn is_over(&mut self, limit: OutputLimit, behind: u64, now_ms: u64) -> bool {
         self.owed = self.owed.min(behind);
         let new = behind - self.owed;
+        let is_over_hard = limit.hard > 0 && new >= limit.hard;
         if limit.soft == 0 || new < limit.soft {
             self.over_soft_since_ms = None;
+            return is_over_hard;
         }
-        let is_over_soft = limit.soft > 0 && new >= limit.soft && {
-            let since_ms = *self.over_soft_since_ms.get_or_insert(now_ms);
-            now_ms.saturating_sub(since_ms) > limit.soft_seconds * 1000
-        };
-        limit.hard > 0 && new >= limit.hard.max(backlog) || is_over_soft
+        let since_ms = *self.over_soft_since_ms.get_or_insert(now_ms);
+        is_over_hard || now_ms.saturating_sub(since_ms) > limit.soft_seconds * 1000
     }
 }
 

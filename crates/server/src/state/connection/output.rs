@@ -30,7 +30,7 @@ impl Connection {
     /// end of the turn closes it.
     #[cold]
     pub fn stop_beyond_limit(&mut self, config: &Config) {
-        let hard = config.client_output_buffer_limit.of(self.class()).hard;
+        let hard = config.output_limit(self.class()).hard;
         self.is_closing |= hard > 0 && self.output_bytes() as u64 >= hard;
     }
 }
