@@ -14,7 +14,7 @@ import subprocess
 
 from kvlab.machine import HOME, ROOT, Missing, load_core, tool
 
-GENERATOR = "kvasir-lab load.c: YCSB's operations, one thread, closed or open loop"
+GENERATOR = "kvasir-lab load.c: YCSB's operations, a thread per core, closed or open loop"
 SOURCE = ROOT / "lab/programs/load.c"
 STUDY_MIX = {"read": 50, "scan": 20, "update": 15, "insert": 15}
 WORKLOADS = {
@@ -41,10 +41,11 @@ def build() -> str:
     return str(program)
 
 
-def run(servers, seconds=0.0, core=None, timeout_s=600, **options) -> dict:
-    """One run against a server or a group; options as load.c has them."""
-    core = load_core() if core is None else core
-    command = [tool("taskset"), "--cpu-list", str(core), build()]
+def run(servers, seconds=0.0, cores=(), timeout_s=600, **options) -> dict:
+    """One run against a server or a group, a process per core; options as load.c has them."""
+    cores = cores or [load_core()]
+    command = [tool("taskset"), "--cpu-list", ",".join(map(str, cores)), build()]
+    command += ["--processes", str(len(cores))]
     for node in servers.nodes():
         command += ["--node", node]
     if isinstance(options.get("mix"), dict):

@@ -38,12 +38,20 @@ def load_core() -> int:
     return cores()[-1]
 
 
+def load_cores(workers: int) -> list[int]:
+    """Those that a server of so many workers leaves, at most half; a quarter, if it leaves fewer."""
+    count = len(cores())
+    return cores()[-max(1, min(count - workers, count // 2), count // 4):]
+
+
 def server_cores(count: int) -> list[int]:
-    """From the other end than the load; more than there are beside it share its core."""
+    """From the other end than the load; more than there are beside it share its cores."""
     return cores()[:count]
 
 
 def output(*command) -> str:
+    if not shutil.which(command[0]):
+        return ""
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     return done.stdout.strip() if done.returncode == 0 else ""
 

@@ -1,7 +1,9 @@
 /* The load generator of the lab: YCSB's operations on Redis, and plain GET and SET.
  *
- * One thread drives any number of clients. A client is what YCSB calls a thread: it does one
- * operation at a time, which may take several calls. In a closed loop it begins the next one when
+ * One thread drives any number of clients; where a server of many workers needs more than one core
+ * of load, several processes share the clients (--processes), and their counts are added up. A
+ * client is what YCSB calls a thread: it does one operation at a time, which may take several
+ * calls. In a closed loop it begins the next one when
  * the last is over. In an open loop (--rate) operations are due at fixed times whatever the server
  * does, and latency counts from the time that one was due, so that a stalled server is not excused
  * by a generator that waited with it (coordinated omission).
@@ -13,12 +15,18 @@
 #include <errno.h>
 #include <math.h>
 #include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,14 +37,14 @@ enum { NODES_MAX = 64, SLOTS = 16384, SUB_BITS = 6, BUCKETS = 64 << SUB_BITS };
 static const char INDEX[] = "_indices";
 
 static struct {
-    int clients, fields, field_size, scan_max, distribution, pipeline;
+    int clients, fields, field_size, scan_max, distribution, pipeline, processes;
     uint64_t records, requests, seed;
     double seconds, warmup, rate, mix[KINDS];
     char *values;
     size_t values_size;
     int load;
 } opt = {.clients = 1, .fields = 10, .field_size = 100, .scan_max = 100, .pipeline = 1,
-         .records = 1000, .seed = 1, .values = ""};
+         .processes = 1, .records = 1000, .seed = 1, .values = ""};
 
 static int nodes, port_of[NODES_MAX];
 static uint8_t node_of_slot[SLOTS];
@@ -57,9 +65,16 @@ struct client {
     struct buffer names;
 };
 
-static struct { uint64_t count, max_ns, bucket[BUCKETS]; double sum_ns; } seen[KINDS];
-static uint64_t errors, begun, finished, inserted, loaded, random_state, next_sequential;
-static char first_error[160];
+/* What a process has seen. */
+struct result {
+    struct { uint64_t count, max_ns, bucket[BUCKETS]; double sum_ns; } seen[KINDS];
+    uint64_t errors, unsent;
+    double took_s, cpu_s;
+    char first_error[160];
+};
+
+static struct result mine;
+static uint64_t begun, finished, inserted, loaded, random_state, next_sequential;
 static int is_recording;
 
 static void die(const char *what) {
@@ -290,9 +305,10 @@ static size_t end_of_reply(struct client *client, size_t at, int level) {
     long count = *line == '*' || *line == '$' || *line == '%' ? atol(line + 1) : 0;
     switch (*line) {
     case '-':
-        errors++;
-        if (!first_error[0])
-            snprintf(first_error, sizeof first_error, "%.*s", (int)(end - line - 1), line);
+        mine.errors++;
+        if (!mine.first_error[0])
+            snprintf(mine.first_error, sizeof mine.first_error, "%.*s", (int)(end - line - 1),
+                     line);
         return next;
     case '$':
         if (count < 0) return next;
@@ -325,10 +341,10 @@ static double middle_of(int bucket) {
 
 static void record(int kind, uint64_t ns) {
     uint64_t calls = kind == GET || kind == SET ? (uint64_t)opt.pipeline : 1;
-    seen[kind].count += calls;
-    seen[kind].sum_ns += (double)ns * (double)calls;
-    seen[kind].bucket[bucket_of(ns)] += calls;
-    if (ns > seen[kind].max_ns) seen[kind].max_ns = ns;
+    mine.seen[kind].count += calls;
+    mine.seen[kind].sum_ns += (double)ns * (double)calls;
+    mine.seen[kind].bucket[bucket_of(ns)] += calls;
+    if (ns > mine.seen[kind].max_ns) mine.seen[kind].max_ns = ns;
 }
 
 static void push(struct client *client) {
@@ -371,12 +387,12 @@ static int receive(struct client *client) {
     while (client->expected > 0) {
         int found = client->found_count;
         size_t names = client->names.size;
-        uint64_t errors_before = errors;
+        uint64_t errors_before = mine.errors;
         size_t end = end_of_reply(client, at, 0);
         if (!end) {
             client->found_count = found;
             client->names.size = names;
-            errors = errors_before;
+            mine.errors = errors_before;
             break;
         }
         at = end;
@@ -456,37 +472,42 @@ static uint64_t run(struct client *clients, int queue, double seconds, uint64_t 
 }
 
 static double quantile_us(int kind, double q) {
-    uint64_t wanted = (uint64_t)ceil(q * (double)seen[kind].count), sum = 0;
+    uint64_t wanted = (uint64_t)ceil(q * (double)mine.seen[kind].count), sum = 0;
     for (int bucket = 0; bucket < BUCKETS; bucket++)
-        if ((sum += seen[kind].bucket[bucket]) >= wanted && sum > 0) return middle_of(bucket) / 1e3;
+        if ((sum += mine.seen[kind].bucket[bucket]) >= wanted && sum > 0)
+            return middle_of(bucket) / 1e3;
     return 0;
 }
 
-static void report(double took_s, uint64_t left) {
+static double cpu_s(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec);
-    cpu += 1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    double whole = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec);
+    return whole + 1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+static void report(void) {
     uint64_t all = 0;
-    for (int kind = 0; kind < KINDS; kind++) all += seen[kind].count;
-    for (char *at = first_error; *at; at++)
+    for (int kind = 0; kind < KINDS; kind++) all += mine.seen[kind].count;
+    for (char *at = mine.first_error; *at; at++)
         if (*at == '"' || *at == '\\' || *at < ' ') *at = '\'';
-    printf("{\"seconds\": %.6f, \"operations\": %llu, \"ops_s\": %.3f, ", took_s,
-           (unsigned long long)all, (double)all / took_s);
-    printf("\"errors\": %llu, \"first_error\": \"%s\", ", (unsigned long long)errors, first_error);
-    printf("\"unsent\": %llu, \"load_cpu_s\": %.4f, ", (unsigned long long)left, cpu);
+    printf("{\"seconds\": %.6f, \"operations\": %llu, \"ops_s\": %.3f, ", mine.took_s,
+           (unsigned long long)all, (double)all / mine.took_s);
+    printf("\"errors\": %llu, ", (unsigned long long)mine.errors);
+    printf("\"first_error\": \"%s\", ", mine.first_error);
+    printf("\"unsent\": %llu, \"load_cpu_s\": %.4f, ", (unsigned long long)mine.unsent, mine.cpu_s);
     printf("\"by_kind\": {");
     const char *comma = "";
     for (int kind = 0; kind < KINDS; kind++) {
-        if (!seen[kind].count) continue;
-        double count = (double)seen[kind].count;
+        if (!mine.seen[kind].count) continue;
+        double count = (double)mine.seen[kind].count;
         printf("%s\"%s\": {\"count\": %.0f, ", comma, KIND[kind], count);
-        printf("\"mean_us\": %.3f, ", seen[kind].sum_ns / 1e3 / count);
+        printf("\"mean_us\": %.3f, ", mine.seen[kind].sum_ns / 1e3 / count);
         printf("\"p50_us\": %.3f, ", quantile_us(kind, 0.5));
         printf("\"p95_us\": %.3f, ", quantile_us(kind, 0.95));
         printf("\"p99_us\": %.3f, ", quantile_us(kind, 0.99));
         printf("\"p999_us\": %.3f, ", quantile_us(kind, 0.999));
-        printf("\"max_us\": %.3f}", (double)seen[kind].max_ns / 1e3);
+        printf("\"max_us\": %.3f}", (double)mine.seen[kind].max_ns / 1e3);
         comma = ", ";
     }
     printf("}}\n");
@@ -544,6 +565,7 @@ static void parse(int count, char **words) {
         else if (!strcmp(name, "--rate")) opt.rate = atof(value);
         else if (!strcmp(name, "--seed")) opt.seed = strtoull(value, NULL, 10);
         else if (!strcmp(name, "--pipeline")) opt.pipeline = atoi(value);
+        else if (!strcmp(name, "--processes")) opt.processes = atoi(value);
         else if (!strcmp(name, "--mix")) set_mix(value);
         else if (!strcmp(name, "--values")) read_values(value);
         else if (!strcmp(name, "--load")) opt.load = atoi(value);
@@ -555,7 +577,81 @@ static void parse(int count, char **words) {
         } else die(name);
     }
     if (!nodes || opt.clients < 1 || opt.records < 1 || opt.pipeline < 1) die("options");
+    if (opt.processes < 1 || opt.processes > opt.clients) die("--processes");
+    /* Two processes would insert the same keys. */
+    if (opt.processes > 1 && (opt.load || opt.mix[INSERT] > 0)) die("--processes and inserts");
     if (opt.fields < 1 || opt.field_size < 0 || opt.scan_max < 1) die("options");
+}
+
+/* Begins when all processes have their connections. */
+static void measure(atomic_int *waited_for) {
+    int queue = epoll_create1(0);
+    struct client *clients = connect_all(queue);
+    if (waited_for) atomic_fetch_sub(waited_for, 1);
+    while (waited_for && atomic_load(waited_for) > 0) sched_yield();
+    if (opt.warmup > 0) {
+        double rate = opt.rate;
+        opt.rate = 0;
+        run(clients, queue, opt.warmup, 0);
+        opt.rate = rate;
+        mine.errors = 0;
+        mine.first_error[0] = 0;
+    }
+    is_recording = 1;
+    uint64_t start = now_ns();
+    mine.unsent = run(clients, queue, opt.seconds, opt.requests);
+    mine.took_s = (double)(now_ns() - start) / 1e9;
+    mine.cpu_s = cpu_s();
+}
+
+/* This process's part of the clients, of the rate and of the requests. */
+static void take_part(int index) {
+    uint64_t parts = (uint64_t)opt.processes, at = (uint64_t)index;
+    int clients = opt.clients / opt.processes + (index < opt.clients % opt.processes);
+    opt.requests = opt.requests / parts + (at < opt.requests % parts);
+    opt.rate = opt.rate * clients / opt.clients;
+    opt.clients = clients;
+    for (int skipped = 0; skipped <= index; skipped++) random_state = draw();
+}
+
+static void add(const struct result *other) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        mine.seen[kind].count += other->seen[kind].count;
+        mine.seen[kind].sum_ns += other->seen[kind].sum_ns;
+        if (other->seen[kind].max_ns > mine.seen[kind].max_ns)
+            mine.seen[kind].max_ns = other->seen[kind].max_ns;
+        for (int bucket = 0; bucket < BUCKETS; bucket++)
+            mine.seen[kind].bucket[bucket] += other->seen[kind].bucket[bucket];
+    }
+    mine.errors += other->errors;
+    mine.unsent += other->unsent;
+    mine.cpu_s += other->cpu_s;
+    if (other->took_s > mine.took_s) mine.took_s = other->took_s;
+    if (!mine.first_error[0]) memcpy(mine.first_error, other->first_error, sizeof mine.first_error);
+}
+
+/* Several processes, whose results come by memory that they share with this one. */
+static void share_out(void) {
+    struct shared { atomic_int waited_for; struct result results[]; } *shared;
+    size_t size = sizeof *shared + (size_t)opt.processes * sizeof shared->results[0];
+    shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) die("memory");
+    atomic_store(&shared->waited_for, opt.processes);
+    for (int index = 0; index < opt.processes; index++) {
+        pid_t child = fork();
+        if (child < 0) die("fork");
+        if (child > 0) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        take_part(index);
+        measure(&shared->waited_for);
+        shared->results[index] = mine;
+        _exit(0);
+    }
+    for (int index = 0; index < opt.processes; index++) {
+        int status;
+        if (wait(&status) < 0 || status) exit(1);
+    }
+    for (int index = 0; index < opt.processes; index++) add(shared->results + index);
 }
 
 int main(int count, char **words) {
@@ -569,19 +665,8 @@ int main(int count, char **words) {
         opt.warmup = 0;
     }
     if (opt.distribution == ZIPFIAN || opt.distribution == LATEST) prepare_zipf(opt.records);
-    int queue = epoll_create1(0);
-    struct client *clients = connect_all(queue);
-    if (opt.warmup > 0) {
-        double rate = opt.rate;
-        opt.rate = 0;
-        run(clients, queue, opt.warmup, 0);
-        opt.rate = rate;
-        errors = 0;
-        first_error[0] = 0;
-    }
-    is_recording = 1;
-    uint64_t start = now_ns();
-    uint64_t left = run(clients, queue, opt.seconds, opt.requests);
-    report((double)(now_ns() - start) / 1e9, left);
+    if (opt.processes == 1) measure(NULL);
+    else share_out();
+    report();
     return 0;
 }

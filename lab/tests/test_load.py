@@ -111,6 +111,18 @@ def test_an_open_loop_keeps_its_rate(redis, client):
     assert found["unsent"] == 0
 
 
+def test_processes_share_clients_rate_and_requests(redis, client):
+    three = [cores()[0], cores()[-1], cores()[-1]]
+    found = load.run(redis, cores=three, clients=4, records=100, mix="set=1", requests=301)
+    assert found["operations"] == calls_of(client)["set"] == 301
+    found = load.run(redis, 0.5, cores=three, clients=8, records=100, mix="get=1", rate=1000)
+    assert abs(found["operations"] - 500) <= 6
+    with pytest.raises(Missing, match="--processes and inserts"):
+        load.run(redis, cores=three, clients=4, records=100, mix="insert=1", requests=10)
+    with pytest.raises(Missing, match="--processes"):
+        load.run(redis, cores=three, clients=2, records=100, mix="get=1", requests=10)
+
+
 def test_a_cluster_gets_each_key_at_its_node(redis):
     with Group(redis.kind, cores()[:1], 3, False) as group:
         load.run(group, clients=3, records=300, load=1)
