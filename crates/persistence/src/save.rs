@@ -16,7 +16,7 @@ use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::serial::Version;
 use kvasir_structures::gate::ExclusivePass;
 
-use crate::aof::record::time_line;
+use crate::aof::record::{group_head, time_line};
 use crate::disk::{Disk, directory_of};
 use crate::encode::{Encoder, Format};
 use crate::manifest::{FileFacts, Manifest};
@@ -57,6 +57,15 @@ pub struct Beside {
     pub libraries: Vec<Vec<u8>>,
     /// The time to be noted before calls, in seconds since 1970.
     pub unix_s: Option<u64>,
+    /// Records to stand behind calls: where in a history they are together.
+    pub place: Vec<u8>,
+}
+
+/// What stands around the keys of a file.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub head: Vec<u8>,
+    pub tail: Vec<u8>,
 }
 
 /// Where a snapshot goes.
@@ -149,16 +158,16 @@ impl Place<'_> {
         set::slots_of(file, self.files)
     }
 
-    /// What stands at the beginning of each file, as long as nothing changes.
-    pub(crate) fn heads(
+    /// What stands at the beginning and at the end of each file, as long as nothing changes.
+    pub(crate) fn frames(
         &self,
         version: Version,
         options: &Options,
         beside: &Beside,
         keyspace: &Keyspace,
         pass: &ExclusivePass<'_>,
-    ) -> Vec<Vec<u8>> {
-        let head = |file| {
+    ) -> Vec<Frame> {
+        let frame = |file| {
             let mut encoder = options.encoder(version);
             let slots = self.slots_of(file);
             let mut aux = beside.aux.clone();
@@ -169,13 +178,19 @@ impl Place<'_> {
             let libraries = if file == 0 { &beside.libraries[..] } else { &[] };
             encoder.begin(&aux, libraries);
             encode_sizes(&mut encoder, slots, keyspace, pass);
-            let time = match options.format {
-                Format::Calls { .. } => beside.unix_s.map_or(Vec::new(), time_line),
-                Format::Rdb => Vec::new(),
+            let (time, tail) = match options.format {
+                Format::Calls { has_checksums } => {
+                    let place = &beside.place;
+                    let is_group = has_checksums && !place.is_empty();
+                    let group = if is_group { group_head(0, &[place]) } else { Vec::new() };
+                    let time = beside.unix_s.map_or(Vec::new(), time_line);
+                    (time, [&group, &place[..]].concat())
+                }
+                Format::Rdb => Default::default(),
             };
-            [time, encoder.take()].concat()
+            Frame { head: [time, encoder.take()].concat(), tail }
         };
-        (0..self.files).map(head).collect()
+        (0..self.files).map(frame).collect()
     }
 
     /// Makes the files count, and removes those that counted before.

@@ -26,7 +26,7 @@ use crate::disk::Disk;
 use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{
-    Beside, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
+    Beside, Frame, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
 };
 use kvasir_structures::manners::Manners;
 
@@ -72,7 +72,7 @@ struct Cut {
     chunks: Arc<Chunks>,
     images: Vec<Arc<Image>>,
     /// How each file begins.
-    heads: Vec<Vec<u8>>,
+    frames: Vec<Frame>,
 }
 
 /// A file that comes to count with all others, or why there is none.
@@ -136,7 +136,7 @@ impl Snapshot<'_> {
         let files = self.begin(disk, place, options, silence_max)?;
         let pool = limits.pool(place.files);
         let cut = entrance.alone(|pass| self.cut(pass, limits, pool, place, options, at_cut));
-        let Cut { chunks, images, heads } = match cut {
+        let Cut { chunks, images, frames } = match cut {
             Ok(cut) => cut,
             Err(error) => {
                 self.apart(
@@ -146,9 +146,9 @@ impl Snapshot<'_> {
                 return Err(error);
             }
         };
-        let files = files.into_iter().zip(heads).enumerate();
+        let files = files.into_iter().zip(frames).enumerate();
         let writers = files
-            .map(|(index, (file, head))| self.begin_writing(&chunks, index, file, head, options))
+            .map(|(index, (file, frame))| self.begin_writing(&chunks, index, file, frame, options))
             .collect();
         self.visit_all(entrance.of_visitors(), &chunks, place, &images);
         entrance.alone(|pass| snapshot::end(self.keyspace, pass, &images));
@@ -255,14 +255,14 @@ impl Snapshot<'_> {
         }
         let version = options.version.max(needed_version(self.keyspace, pass));
         let beside = at_cut(pass);
-        let heads = place.heads(version, options, &beside, self.keyspace, pass);
+        let frames = place.frames(version, options, &beside, self.keyspace, pass);
         self.progress.keys_total.store(count_keys(self.keyspace, pass), Relaxed);
         let files = place.files;
         let chunks = Chunks::new(self.env, limits, pool, files, version, options, self.cancel);
         let chunks = Arc::new(chunks);
         let sink: Arc<dyn Sink> = Arc::clone(&chunks) as Arc<dyn Sink>;
         let images = snapshot::cut(self.keyspace, pass, &sink, 0..crc16::SLOTS);
-        Ok(Cut { chunks, images, heads })
+        Ok(Cut { chunks, images, frames })
     }
 
     /// Has all slots visited: by the calling thread, and by others as far as they can be started.
@@ -319,14 +319,14 @@ impl Snapshot<'_> {
         chunks: &Arc<Chunks>,
         index: usize,
         file: Replacement<D>,
-        head: Vec<u8>,
+        frame: Frame,
         options: &Options,
     ) -> io::Result<Apart<Outcome<D>>> {
         let (all_chunks, options) = (Arc::clone(chunks), options.clone());
         let (cancel, progress) = (Arc::clone(self.cancel), Arc::clone(self.progress));
         let begun = Apart::begin(move || {
             let tell = || progress.keys.store(all_chunks.keys(), Relaxed);
-            write(&all_chunks, index, file, &head, &options, &cancel, &tell)
+            write(&all_chunks, index, file, &frame, &options, &cancel, &tell)
         });
         if begun.is_err() {
             chunks.fail();
@@ -339,18 +339,19 @@ fn write<D: Disk>(
     chunks: &Chunks,
     index: usize,
     mut file: Replacement<D>,
-    head: &[u8],
+    frame: &Frame,
     options: &Options,
     cancel: &Cancel,
     tell: &dyn Fn(),
 ) -> Outcome<D> {
-    let begun = file.append(head);
+    let begun = file.append(&frame.head);
     if begun.is_err() {
         chunks.fail();
     }
     let written = chunks.write(index, &mut file, cancel, tell);
     begun?;
     written?;
+    file.append(&frame.tail)?;
     Ok(end(file, chunks.keys_of(index), chunks.version, options)?)
 }
 

@@ -23,6 +23,8 @@ struct Write {
     keys: Vec<usize>,
     /// When somebody was first told of it.
     known_ns: Option<u64>,
+    /// Nobody has heard whether it was refused, and it may have been, though later ones were not.
+    may_lack: bool,
 }
 
 /// How a write is sent.
@@ -96,7 +98,7 @@ impl Ledger {
 
     /// Notes a write that is about to be sent, and returns its number.
     pub fn begin(&mut self, keys: &[usize]) -> usize {
-        self.writes.push(Write { keys: keys.to_vec(), known_ns: None });
+        self.writes.push(Write { keys: keys.to_vec(), known_ns: None, may_lack: false });
         self.writes.len()
     }
 
@@ -104,6 +106,14 @@ impl Ledger {
     pub fn know(&mut self, number: usize, now_ns: u64) {
         if let Some(write) = number.checked_sub(1).and_then(|index| self.writes.get_mut(index)) {
             write.known_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// The server gets another part meanwhile, and these calls are not answered: some of them may
+    /// be refused, and others behind them not.
+    pub fn doubt(&mut self, unanswered: impl Iterator<Item = usize>) {
+        for number in unanswered {
+            self.writes[number - 1].may_lack = true;
         }
     }
 
@@ -129,7 +139,7 @@ impl Ledger {
         }
         for (key, value) in values.iter().enumerate() {
             let expect = self.last_of(key, last);
-            if *value != expect {
+            if !self.may_show(key, last, *value) {
                 return Err(format!(
                     "write {last} is there, and key {key} has {value} in place of {expect}"
                 ));
@@ -140,6 +150,19 @@ impl Ledger {
             return Err(format!("write {known} was answered, and only {last} is there"));
         }
         Ok(last)
+    }
+
+    /// Whether a key may have a value behind the write `last`.
+    fn may_show(&self, key: usize, last: usize, value: usize) -> bool {
+        let mut found = last;
+        loop {
+            found = self.last_of(key, found);
+            let may_lack = found > 0 && found < last && self.writes[found - 1].may_lack;
+            if found == value || !may_lack {
+                return found == value;
+            }
+            found -= 1;
+        }
     }
 
     /// Which of the writes up to `last` stands in a key.
@@ -194,6 +217,9 @@ mod tests {
         assert_eq!(ledger.judge(&[0, 0, 0], 0), Ok(0));
         assert_eq!(ledger.judge(&[1, 1, 0], 0), Ok(1));
         assert_eq!(ledger.judge(&[3, 1, 2], 2), Ok(3));
+        ledger.doubt([2].into_iter());
+        assert_eq!(ledger.judge(&[3, 1, 0], 0), Ok(3));
+        ledger.writes[1].may_lack = false;
         for (wrong, least) in
             [([1, 1, 0], 2), ([1, 0, 0], 0), ([3, 1, 0], 0), ([0, 0, 2], 0), ([4, 1, 2], 0)]
         {

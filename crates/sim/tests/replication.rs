@@ -28,6 +28,16 @@ fn what_is_not_thrown_away_goes_on_being_logged() {
     run(setup(519)).unwrap_or_else(|what| panic!("{what}"));
 }
 
+/// Power went when replicas had no more than the base of their append-only files on disk, and they
+/// did not know any more where in the history that was.
+#[test]
+fn a_base_alone_is_a_place_in_a_history() {
+    be_quiet();
+    for seed in [108_162, 110_888, 126_118] {
+        run(setup(seed)).unwrap_or_else(|what| panic!("{what}"));
+    }
+}
+
 #[test]
 fn a_run_is_the_same_each_time() {
     be_quiet();

@@ -148,9 +148,13 @@ fn load_file(
     if head[..read].starts_with(b"REDIS") || head[..read].starts_with(b"VALKEY") {
         let env = Env { replays: true, ..replayer_env(shared) };
         let entrance = Entrance::Gate(shared.gate);
-        crate::loading::read(shared, path, entrance, &env, false).map_err(|error| {
+        let standing = crate::loading::read(shared, path, entrance, &env, false);
+        let standing = standing.map_err(|error| {
             format!("Error reading the RDB base file, AOF loading aborted: {error}")
         })?;
+        if let Some(moment) = standing.moment {
+            replayer.stand_at(moment);
+        }
         // A log may follow in the same file, as Redis before 7 wrote them.
         offset = shared.saving.loading.progress.bytes.load(Relaxed) + CHECKSUM_SIZE as u64;
     }

@@ -112,6 +112,8 @@ pub struct Replayer {
     /// Where the calls are, and the last of their bytes.
     place: Option<Place>,
     last: Vec<u8>,
+    /// Where the file before ended, and in which database: there it still is while nothing comes.
+    before: Option<(Place, DbIndex)>,
     /// Whose stream it follows: it ends when another one is to be followed.
     following: Option<Following>,
     /// The calls count as long as this says so.
@@ -148,6 +150,7 @@ impl Replayer {
             relayed: Vec::new(),
             place: None,
             last: Vec::new(),
+            before: None,
             following: None,
             counts: None,
             heard: Heard::default(),
@@ -162,19 +165,28 @@ impl Replayer {
         self
     }
 
-    /// Each file begins in database 0, and at no known place.
+    /// Each file begins in database 0, and what it says at no known place. One may say nothing, as
+    /// after a power cut that has left no more than the base.
     pub fn begin_file(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.before = Some((place, self.db));
+        }
         self.db = DbIndex(0);
-        self.place = None;
-        self.last.clear();
+    }
+
+    /// A base has been loaded that says where it is.
+    pub fn stand_at(&mut self, moment: Moment) {
+        let Moment { id, offset, db, before } = moment;
+        (self.place, self.db, self.last) = (Some(Place { id, offset }), DbIndex(db), before);
     }
 
     /// Where in a history the data is now, if that is known.
     pub fn moment(&mut self) -> Option<Moment> {
-        let Place { id, offset } = self.place.clone()?;
+        let here = self.place.clone().map(|place| (place, self.db));
+        let (Place { id, offset }, db) = here.or_else(|| self.before.clone())?;
         let kept = self.backlog_size().min(self.last.len());
         let before = self.last.split_off(self.last.len() - kept);
-        Some(Moment { id, offset, db: self.db.0, before })
+        Some(Moment { id, offset, db: db.0, before })
     }
 
     fn backlog_size(&self) -> usize {
@@ -481,7 +493,10 @@ impl Replay for Replayer {
     }
 
     fn counted(&mut self, bytes: &[u8]) {
-        let Some(place) = &mut self.place else { return };
+        let Some(place) = &mut self.place else {
+            self.before = None;
+            return;
+        };
         place.offset += bytes.len() as u64;
         let size = self.backlog_size();
         if self.last.len() > size.saturating_mul(2) {
@@ -492,7 +507,8 @@ impl Replay for Replayer {
 
     fn line(&mut self, _good_to: u64, text: &[u8]) {
         if let Some((history, offset)) = place_of(text) {
-            if self.place.as_ref().is_none_or(|before| before.offset != offset) {
+            let before = self.before.take().map(|(place, _)| place);
+            if self.place.take().or(before).is_none_or(|before| before.offset != offset) {
                 self.last.clear();
             }
             self.place = Some(Place { id: history.to_owned(), offset });

@@ -66,8 +66,11 @@ fn export(wish: &ExportRdb) -> Result<Saved, String> {
     };
     let id = new_id().map_err(|error| in_target(&error))?;
     let place = Place { target: &wish.to, id, files: 1 };
-    let beside =
-        Beside { aux: aux(&env, used_bytes(), false), libraries: found.libraries, unix_s: None };
+    let beside = Beside {
+        aux: aux(&env, used_bytes(), false),
+        libraries: found.libraries,
+        ..Beside::default()
+    };
     let saved = snapshot.run(Entrance::Gate(gate), &RealDisk, place, &options, |_| beside);
     saved.map_err(|error| in_target(&error))
 }

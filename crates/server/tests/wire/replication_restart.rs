@@ -95,6 +95,39 @@ fn has_log(client: &mut Client) -> bool {
     info.contains("aof_enabled:1") && info.contains("aof_rewrite_in_progress:0")
 }
 
+/// A power cut, or a kill right behind a rewrite, leaves a base and nothing of what came later:
+/// that is a place in the history as any other.
+#[test]
+fn a_base_without_what_came_later_is_a_place_to_go_on_from() {
+    for preamble in ["yes", "no"] {
+        let (directory, port) = (directory(), free_port());
+        let primary = primary("io_uring", port, &[]);
+        let mut client = primary.connect();
+        write_all(&mut client);
+        let log = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
+        let options = [&["--dir", path(&directory)], &log[..]].concat();
+        let mut server = replica(OURS[1], port, &options).expect("it is ours");
+        let mut reader = server.connect();
+        wait_until("the replica is linked", || is_linked(&mut reader));
+        wait_until("its log is begun", || has_log(&mut reader));
+        run_all(&mut client, &["SELECT 3; SET after 1; SELECT 0; LPUSH list x"]);
+        wait_until_equal(&mut client, &mut reader);
+        signal(&server, "-KILL");
+        server.wait_for_end();
+        let files = std::fs::read_dir(directory.path().join("appendonlydir")).unwrap();
+        let paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        let is_increment = |path: &&std::path::PathBuf| path.to_str().unwrap().contains(".incr.");
+        let increments: Vec<_> = paths.iter().filter(is_increment).collect();
+        assert_eq!(increments.len(), 1, "{paths:?}");
+        std::fs::write(increments[0], b"").unwrap();
+        server = replica(OURS[1], port, &options).expect("it is ours");
+        reader = server.connect();
+        wait_until("it is linked again", || figure(&mut client, "stats", "sync_partial_ok") == 1);
+        wait_until_equal(&mut client, &mut reader);
+        assert_eq!(figure(&mut client, "stats", "sync_full"), 1, "{preamble}");
+    }
+}
+
 /// What a replica was sent its primary knows after a crash, too, however fast all writes are.
 #[test]
 fn a_primary_that_crashes_under_load_has_all_that_its_replica_has() {

@@ -37,6 +37,8 @@ pub struct Client {
     pub ip: IpAddr,
     promise: Promise,
     connection: Connection,
+    /// To whom that is.
+    server: Option<IpAddr>,
     /// For each answer that is still to come.
     asked: VecDeque<Ask>,
     /// It has heard an error, and leaves.
@@ -58,6 +60,7 @@ impl Client {
             ip: IpAddr::from([10, 0, 1, number as u8 + 1]),
             promise,
             connection: Connection::default(),
+            server: None,
             asked: VecDeque::new(),
             is_unwelcome: false,
             next_ns: 0,
@@ -97,6 +100,7 @@ impl Client {
         if !self.connection.is_open() {
             self.connection = Connection::open(network, self.ip, server);
             self.is_unwelcome = false;
+            self.server = Some(server.ip());
             ledgers[self.number].push(Ledger::default());
             self.greet(&mut bytes);
         }
@@ -138,6 +142,20 @@ impl Client {
             self.next_ns = now_ns + answers.len() as u64 * AGAIN_NS;
         }
         Ok(answers)
+    }
+
+    /// A server gets another part.
+    pub fn doubt(&self, server: IpAddr, ledgers: &mut Ledgers) {
+        if self.server != Some(server) {
+            return;
+        }
+        let numbers = self.asked.iter().filter_map(|ask| match ask {
+            Ask::Write(number) => Some(*number),
+            Ask::Step => None,
+        });
+        if let Some(ledger) = ledgers[self.number].last_mut() {
+            ledger.doubt(numbers);
+        }
     }
 
     /// Gives its connection up; the next one begins a ledger of its own.

@@ -153,7 +153,10 @@ impl World {
     fn part_clients(&mut self, nodes: &[usize]) {
         for node in nodes {
             let ip = self.cluster.address(*node).ip();
-            self.clients.iter().for_each(|client| self.network.reset(client.ip, ip));
+            for client in &self.clients {
+                client.doubt(ip, &mut self.ledgers);
+                self.network.reset(client.ip, ip);
+            }
         }
     }
 

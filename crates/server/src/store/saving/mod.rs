@@ -21,6 +21,7 @@ use kvasir_config::persistence::RdbVersion;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
+use kvasir_persistence::aof::record::place_line;
 use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::delay::KeyDelay;
 use kvasir_persistence::disk::{Disk, RealDisk};
@@ -30,6 +31,7 @@ use kvasir_persistence::set::{FILES_MAX, SnapshotId};
 use kvasir_persistence::snapshot::{Entrance, Progress, Snapshot};
 use kvasir_reactor::signal::Signal;
 use kvasir_reactor::{clock, random, signal};
+use kvasir_resp::encode::encode_request;
 use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
 
@@ -520,15 +522,17 @@ pub(super) fn beside(shared: &Store, env: &Env, is_base: bool) -> Beside {
     let libraries = shared.libraries.all().iter().map(|library| library.code.clone()).collect();
     let notes_time = shared.config().aof.timestamp_enabled;
     let unix_s = notes_time.then_some(env.now_ms / 1000);
-    let mut aux = aux(env, (shared.facts.used_bytes)(), is_base);
+    let (mut aux, mut place) = (aux(env, (shared.facts.used_bytes)(), is_base), Vec::new());
     if let Some(moment) = shared.replication.moment(shared) {
         // Who begins at a moment, as replicas do, is told.
         shared.keyspace.log_db.say_again();
+        place = encode_request(&["SELECT", &moment.db.to_string()]);
+        place.extend(place_line(&moment.id, moment.offset));
         aux.push(("repl-stream-db", moment.db.to_string()));
         aux.push(("repl-id", moment.id));
         aux.push(("repl-offset", moment.offset.to_string()));
     }
-    Beside { aux, libraries, unix_s }
+    Beside { aux, libraries, unix_s, place }
 }
 
 /// What a file says of its server, by the names of Redis.
