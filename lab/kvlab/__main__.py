@@ -71,6 +71,15 @@ def folder(options, kvasir: Path) -> Path:
     return HOME / f"runs-{mode}-{program}"
 
 
+def kept(path: Path, store, machine: dict) -> dict:
+    """The machine that the figures are of: a report may be made on another one."""
+    if store.lines and path.is_file():
+        return json.loads(path.read_text())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(machine, indent=1))
+    return machine
+
+
 def measure(cells, context, store, base, options) -> float:
     """Runs what has no lines yet; how many seconds that took."""
     done = store.done(options.again)
@@ -145,7 +154,7 @@ def main(words) -> int:
     if options.fresh:
         path.unlink(missing_ok=True)
     store = Store(path)
-    machine = describe(kvasir, kinds.values())
+    machine = kept(runs / "machine.json", store, describe(kvasir, kinds.values()))
     base = {"commit": machine["commit"], "kvasir_program": machine["kvasir_program"],
             "mode": "quick" if options.quick else "full"}
     context = Context(kinds, kvasir, options.quick, options.seed)

@@ -18,7 +18,7 @@ LINES_SHOWN = 200
 
 def write(out: Path, names, cells, store, machine, papers, options):
     out.mkdir(parents=True, exist_ok=True)
-    reports = {name: STUDIES[name].report(store.lines, papers) for name in names}
+    reports = {name: STUDIES[name].report(store.lines, papers, machine) for name in names}
     text = render(reports, cells, store.lines, machine, options)
     new = out / "report.html.new"
     new.write_text(text)
@@ -209,7 +209,8 @@ def method(lines, machine, options) -> str:
         "program, options, seed and time. Scenarios of <code>cargo xtask bench</code> are driven, "
         f"not repeated; what they lack is measured by: {escape(GENERATOR)}; redis-benchmark "
         "7.0.15; strace. A fresh server is started for each cell, on its own core or cores, and "
-        "the load comes from the machine's last core.</p>"
+        "the load comes from the machine's last core, or from as many of the last as load_cores "
+        "says.</p>"
         f"<p>{disturbed(lines)}</p>"
         f'<div class="wide"><table class="text"><tbody>{facts}</tbody></table></div>'
         '<h3>Repetitions, seeds and options</h3><div class="wide"><table class="text"><thead><tr>'

@@ -132,7 +132,7 @@ def lines_of(study, part, rows):
 
 def test_every_report_can_be_made_of_nothing():
     for name, study in STUDIES.items():
-        report = study.report([], PAPERS)
+        report = study.report([], PAPERS, MACHINE)
         assert report.claims and report.differs, name
         assert all(claim.verdict != HOLDS for claim in report.claims), name
 
@@ -142,7 +142,7 @@ def test_a_report_names_what_lacks(tmp_path):
     names, planned = plan(options)
     lines = [{"cell": planned[0].id, "study": "003", "part": "benchmark", "seed": 1, "took_s": 1,
               "commit": "abc", "options": {}, "missing": "redis <is> not here"}]
-    reports = {"003": s003.report(lines, PAPERS)}
+    reports = {"003": s003.report(lines, PAPERS, MACHINE)}
     text = page.render(reports, planned, lines, MACHINE, options)
     assert "redis &lt;is&gt; not here" in text and planned[0].id in text
     assert f"{len(planned)} cells of {len(planned)} have no figures" in text

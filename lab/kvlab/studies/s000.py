@@ -29,7 +29,7 @@ def cells(quick, seed):
     return found
 
 
-def report(lines, papers):
+def report(lines, papers, _machine):
     runs, paper = Runs(lines, "000"), papers["000"]
     cases = [case for call in CALLS for corpus in CORPORA for case in
              (f"{call}, {corpus}, {algorithm}" for algorithm in ALGORITHMS)]

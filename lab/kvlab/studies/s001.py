@@ -109,7 +109,7 @@ def parse_strace(text) -> dict:
     return found
 
 
-def report(lines, papers):
+def report(lines, papers, _machine):
     runs, paper = Runs(lines, "001"), papers["001"]
     parts = [
         by_server(runs, "calls", "calls", "System calls of the server per request", 2,

@@ -57,7 +57,7 @@ def correctness_cell(quick):
     return Cell("002/correctness/kvasir/all/1", measure, 60 if quick else 3600, options)
 
 
-def report(lines, papers):
+def report(lines, papers, _machine):
     runs, paper = Runs(lines, "002"), papers["002"]
     tables = [
         by_server(runs, "aof", metric, title, decimals)

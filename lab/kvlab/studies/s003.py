@@ -154,7 +154,7 @@ class Overcommit:
             raise Missing(f"vm.overcommit_memory cannot be set to {value}: {error}") from None
 
 
-def report(lines, papers):
+def report(lines, papers, _machine):
     runs, paper = Runs(lines, "003"), papers["003"]
     fits = fit_all(runs)
     designs = analyse_all(runs)

@@ -113,7 +113,7 @@ class Workloads(Runs):
         return [name for name in NAMES if name in known]
 
 
-def report(lines, papers):
+def report(lines, papers, _machine):
     runs, paper = Workloads(lines, "004"), papers["004"]
     parts = [
         by_server(runs, "workloads", "write_s", "W1 to W15: inserting, s", 3, first="workload",
