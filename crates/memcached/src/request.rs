@@ -104,6 +104,14 @@ pub enum Call {
         is_quiet: bool,
     },
     Stats,
+    /// `stats cachedump`: so many keys, 0: as many as go into one answer.
+    Dump {
+        limit: u32,
+    },
+    /// `shutdown`; whether it says how as it should.
+    Shutdown {
+        is_right: bool,
+    },
     MetaGet(Flags),
     MetaSet(Flags, Mode),
     MetaDelete(Flags),

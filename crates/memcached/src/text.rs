@@ -112,9 +112,12 @@ fn other(words: Words<'_>) -> Call {
         b"flush_all" => flush_all(words),
         b"verbosity" => verbosity(words),
         b"version" => Call::Say(VERSION),
+        b"stats" if words.get(1) == b"cachedump" => dump(words),
         b"stats" => Call::Stats,
         b"quit" => Call::Quit,
-        b"shutdown" => Call::Say("ERROR: shutdown not enabled"),
+        b"shutdown" => Call::Shutdown {
+            is_right: words.len() == 1 || words.len() == 2 && words.get(1) == b"graceful",
+        },
         b"watch" => Call::Say("CLIENT_ERROR watch commands not allowed"),
         b"cache_memlimit" if (2..=3).contains(&words.len()) => {
             let text = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust";
@@ -125,6 +128,21 @@ fn other(words: Words<'_>) -> Call {
             Call::SayAndClose("")
         }
         _ => Call::Say(ERROR),
+    }
+}
+
+/// Of a slab class; what there is is of the first.
+fn dump(words: Words<'_>) -> Call {
+    const CLASSES: u32 = 64;
+    if words.len() < 4 {
+        return Call::Say("CLIENT_ERROR bad command line");
+    }
+    let numbers = (number::unsigned_short(words.get(2)), number::unsigned_short(words.get(3)));
+    match numbers {
+        (Some(CLASSES..), Some(_)) => Call::Say("CLIENT_ERROR Illegal slab id"),
+        (Some(1), Some(limit)) => Call::Dump { limit },
+        (Some(_), Some(_)) => Call::Say("END"),
+        _ => Call::Say(BAD_FORMAT),
     }
 }
 
