@@ -303,8 +303,8 @@ impl<'g> Driver<'g> {
 
     fn write_ranks(&mut self, ranks: &[f64]) -> Result<()> {
         for (chunk, first) in ranks.chunks(NODES_PER_CALL).zip((0..).step_by(NODES_PER_CALL)) {
-            let pairs = chunk.iter().zip(first..);
-            self.set(pairs.map(|(rank, node)| (rank_key(node), rank.to_le_bytes().to_vec())))?;
+            let pair = |(at, rank): (usize, &f64)| (rank_key(first + at), rank.to_le_bytes().to_vec());
+            self.set(chunk.iter().enumerate().map(pair))?;
         }
         Ok(())
     }

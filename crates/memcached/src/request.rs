@@ -108,6 +108,11 @@ pub enum Call {
     Dump {
         limit: u32,
     },
+    /// `cache_memlimit`
+    MemoryLimit {
+        megabytes: u64,
+        is_quiet: bool,
+    },
     /// `shutdown`; whether it says how as it should.
     Shutdown {
         is_right: bool,

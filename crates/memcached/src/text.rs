@@ -119,10 +119,7 @@ fn other(words: Words<'_>) -> Call {
             is_right: words.len() == 1 || words.len() == 2 && words.get(1) == b"graceful",
         },
         b"watch" => Call::Say("CLIENT_ERROR watch commands not allowed"),
-        b"cache_memlimit" if (2..=3).contains(&words.len()) => {
-            let text = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust";
-            Call::say(text, words.end_in_noreply())
-        }
+        b"cache_memlimit" if (2..=3).contains(&words.len()) => memory_limit(words),
         b"slabs" | b"lru" | b"lru_crawler" => tune(words),
         _ if words.get(words.len().saturating_sub(1)).starts_with(b"HTTP/") => {
             Call::SayAndClose("")
@@ -207,6 +204,20 @@ fn flush_all(words: Words<'_>) -> Call {
         Some(delay) => Call::FlushAll { delay, is_quiet },
         None => Call::say(BAD_TIME, is_quiet),
     }
+}
+
+fn memory_limit(words: Words<'_>) -> Call {
+    const MEGABYTES: std::ops::RangeInclusive<u32> = 8..=1_000_000_000;
+    let is_quiet = words.end_in_noreply();
+    let text = match number::unsigned_short(words.get(1)) {
+        None => "ERROR",
+        Some(megabytes) if MEGABYTES.contains(&megabytes) => {
+            return Call::MemoryLimit { megabytes: u64::from(megabytes), is_quiet };
+        }
+        Some(0..8) => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
+        Some(_) => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",
+    };
+    Call::say(text, is_quiet)
 }
 
 /// The server's own log is not for its clients to change.

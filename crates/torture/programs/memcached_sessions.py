@@ -11,6 +11,7 @@ ini_set('session.save_path', '127.0.0.1:%s');
 ini_set('session.use_cookies', '0');
 ini_set('session.gc_maxlifetime', '100');
 ini_set('memcached.sess_locking', '1');
+ini_set('memcached.sess_binary_protocol', '0');
 session_id($argv[1]);
 if (!session_start()) { exit(1); }
 switch ($argv[2]) {

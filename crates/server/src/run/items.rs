@@ -146,6 +146,7 @@ fn key_end(call: Call, args: Args<'_>) -> usize {
         | Call::Quit
         | Call::Stats
         | Call::Dump { .. }
+        | Call::MemoryLimit { .. }
         | Call::Shutdown { .. }
         | Call::FlushAll { .. }
         | Call::Login => 1,
@@ -202,6 +203,9 @@ impl Runner<'_> {
             }
             Call::Dump { limit } => {
                 item_dump::write(self.shared, self.core, self.pass.as_ref(), connection, limit)
+            }
+            Call::MemoryLimit { megabytes, is_quiet } => {
+                self.limit_memory(connection, megabytes, is_quiet)
             }
             Call::Shutdown { is_right } => {
                 shut_down(self.core, connection, is_right);
@@ -311,6 +315,24 @@ impl Runner<'_> {
         say(&mut connection.reply, text, false);
     }
 
+    #[cold]
+    fn limit_memory(
+        &mut self,
+        connection: &mut Connection,
+        megabytes: u64,
+        is_quiet: bool,
+    ) -> Result<(), Error> {
+        let entry = &self.shared.table.entries()[self.shared.memcached.configure_command()];
+        let Handler::Server(of) = entry.handler else { unreachable!("it is about the server") };
+        let bytes = (megabytes << 20).to_string();
+        let call: ArgsBuf = ["CONFIG", "SET", "maxmemory", &bytes].into_iter().collect();
+        let mark = connection.reply.mark();
+        self.run_server(connection, self.run_of(of), call.as_args())?;
+        connection.reply.truncate(mark);
+        say(&mut connection.reply, "OK", is_quiet);
+        Ok(())
+    }
+
     /// Now, or when the delay is over.
     fn flush_all(
         &mut self,
@@ -366,6 +388,7 @@ fn run(cx: &mut Cx<'_, '_, '_>, call: Call, args: Args<'_>, words: Args<'_>) {
         | Call::FlushAll { .. }
         | Call::Stats
         | Call::Dump { .. }
+        | Call::MemoryLimit { .. }
         | Call::Shutdown { .. }
         | Call::Quit => unreachable!("it has no keys"),
     }

@@ -28,6 +28,7 @@ struct Commands {
     keys: u16,
     flush: u16,
     info: u16,
+    configure: u16,
     shutdown: u16,
     authenticate: u16,
 }
@@ -50,6 +51,7 @@ impl Memcached {
             keys: find("keys"),
             flush: find("flushdb"),
             info: find("info"),
+            configure: find("config|set"),
             shutdown: find("shutdown"),
             authenticate: find("auth"),
         };
@@ -80,6 +82,7 @@ impl Memcached {
             Call::FlushAll { .. } => commands.flush,
             Call::Stats => commands.info,
             Call::Dump { .. } => commands.keys,
+            Call::MemoryLimit { .. } => commands.configure,
             Call::Shutdown { .. } => commands.shutdown,
             Call::Login => commands.authenticate,
         })
@@ -98,6 +101,11 @@ impl Memcached {
 
     pub fn count_prefixes(&self, counts: bool) {
         self.counts_prefixes.store(counts, Relaxed);
+    }
+
+    /// The place of CONFIG SET.
+    pub fn configure_command(&self) -> usize {
+        usize::from(self.commands.configure)
     }
 
     /// The place of FLUSHDB.
