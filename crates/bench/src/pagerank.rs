@@ -126,8 +126,7 @@ fn open(
         let path = std::env::temp_dir().join(format!("pagerank-{port}"));
         let place = if way == "TCP" { Place::Port(port) } else { Place::Socket(path.clone()) };
         let args = ["-m", "8192", "-t", "1"];
-        let server =
-            Memcached::start(&target.program, place, &args, Some(&lab.server_core()))?;
+        let server = Memcached::start(&target.program, place, &args, Some(&lab.server_core()))?;
         let stream = if way == "TCP" { tcp(port)? } else { unix(path)? };
         return Ok(Some((Peer::Memcached(server), stream)));
     }
@@ -208,7 +207,12 @@ impl Graph {
         for _ in 0..iterations {
             let mut sums = vec![0.0; self.rows.len()];
             for node in self.sources() {
-                give(&mut sums, ranks[node], self.rows[node].iter().copied(), self.rows[node].len());
+                give(
+                    &mut sums,
+                    ranks[node],
+                    self.rows[node].iter().copied(),
+                    self.rows[node].len(),
+                );
             }
             ranks = sums.into_iter().map(rank_of).collect();
         }
@@ -303,7 +307,8 @@ impl<'g> Driver<'g> {
 
     fn write_ranks(&mut self, ranks: &[f64]) -> Result<()> {
         for (chunk, first) in ranks.chunks(NODES_PER_CALL).zip((0..).step_by(NODES_PER_CALL)) {
-            let pair = |(at, rank): (usize, &f64)| (rank_key(first + at), rank.to_le_bytes().to_vec());
+            let pair =
+                |(at, rank): (usize, &f64)| (rank_key(first + at), rank.to_le_bytes().to_vec());
             self.set(chunk.iter().enumerate().map(pair))?;
         }
         Ok(())
@@ -405,9 +410,7 @@ impl<'g> Driver<'g> {
 fn get(dialect: Dialect, keys: impl Iterator<Item = String>) -> Vec<u8> {
     let keys: Vec<String> = keys.collect();
     match dialect {
-        Dialect::Redis => {
-            encode_request(&[&["MGET".to_owned()], &keys[..]].concat())
-        }
+        Dialect::Redis => encode_request(&[&["MGET".to_owned()], &keys[..]].concat()),
         Dialect::Memcached => format!("get {}\r\n", keys.join(" ")).into_bytes(),
     }
 }

@@ -72,7 +72,11 @@ pub fn main(options: &Options) -> Result<()> {
         }
         install_python()?;
         if client.needs_clone() {
-            println!("{}: left out, there is no clone of it in {}", client.name, suites().display());
+            println!(
+                "{}: left out, there is no clone of it in {}",
+                client.name,
+                suites().display()
+            );
             continue;
         }
         let on_kvasir = client.on_kvasir(&program, &options.backend)?;
@@ -102,7 +106,8 @@ fn tell(name: &str, ours: &Results, theirs: &Results) -> Vec<String> {
 
 impl Client {
     fn needs_clone(&self) -> bool {
-        ["python-memcached", "xmemcached"].contains(&self.name) && !suites().join(self.name).is_dir()
+        ["python-memcached", "xmemcached"].contains(&self.name)
+            && !suites().join(self.name).is_dir()
     }
 
     fn on_kvasir(&self, program: &Path, backend: &str) -> Result<Results> {

@@ -57,12 +57,7 @@ const PERSON: &str = "the user is whoever starts the server";
 
 macro_rules! option {
     ($letter:literal, $long:literal, $meaning:expr) => {
-        Known {
-            letter: $letter,
-            long: $long,
-            shown: concat!("-", $letter),
-            meaning: $meaning,
-        }
+        Known { letter: $letter, long: $long, shown: concat!("-", $letter), meaning: $meaning }
     };
 }
 

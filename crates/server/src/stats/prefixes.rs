@@ -84,7 +84,8 @@ mod tests {
         let a = PrefixCounts { gets: 2, hits: 1, sets: 1, deletes: 0 };
         let none = PrefixCounts { deletes: 1, ..PrefixCounts::default() };
         assert_eq!(sum, BTreeMap::from([(b"a".to_vec(), a), (Vec::new(), none)]));
-        (0..2 * PREFIXES_MAX).for_each(|at| one.count(format!("{at}:").as_bytes(), b':', Deed::Set));
+        (0..2 * PREFIXES_MAX)
+            .for_each(|at| one.count(format!("{at}:").as_bytes(), b':', Deed::Set));
         let mut sum = BTreeMap::new();
         one.add_to(&mut sum);
         assert_eq!(sum.len(), PREFIXES_MAX);

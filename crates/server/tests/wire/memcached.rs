@@ -289,9 +289,14 @@ fn start_as_memcached(words: &[&str]) -> (Server, Client) {
 #[test]
 fn the_command_line_of_memcached() {
     let (_server, mut items) = start_as_memcached(&["-m", "100", "-c", "50", "-FX", "-u", "x"]);
-    assert_eq!(items.ask("set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n"),
-        "STORED\r\nCLIENT_ERROR flush_all not allowed\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
-    assert_eq!(items.ask("stats cachedump 1 1\r\n"), "CLIENT_ERROR stats cachedump not allowed\r\n");
+    assert_eq!(
+        items.ask("set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n"),
+        "STORED\r\nCLIENT_ERROR flush_all not allowed\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
+    );
+    assert_eq!(
+        items.ask("stats cachedump 1 1\r\n"),
+        "CLIENT_ERROR stats cachedump not allowed\r\n"
+    );
     let settings = items.ask("stats settings\r\n");
     for line in ["maxbytes 104857600", "maxconns 50", "evictions on", "flush_enabled no"] {
         assert!(settings.contains(&format!("STAT {line}\r\n")), "{line}: {settings}");
@@ -304,7 +309,8 @@ fn names_and_passwords_of_memcached() {
     std::fs::write(&file, "foo:bar\nother:a:b\n").expect("it can be written");
     let (_server, mut items) = start_as_memcached(&["-Y", file.to_str().expect("plain")]);
     items.0.write_all(b"get a\r\nset x 0 0 7\r\nfoo bad\r\nset x 0 0 9\r\nother a:b\r\n").unwrap();
-    let expected = "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR authentication failure\r\nSTORED\r\n";
+    let expected =
+        "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR authentication failure\r\nSTORED\r\n";
     assert_eq!(items.ask("set a 0 0 1\r\nx\r\n"), format!("{expected}STORED\r\n"));
     std::fs::remove_file(&file).expect("it is there");
 }
