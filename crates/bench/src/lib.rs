@@ -271,7 +271,9 @@ fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
         Target::new("valkey", format!("Valkey {}", valkey.version), &valkey.program, &[]),
     ];
     // It speaks its own protocol only.
-    if matches!(&options.scenarios[..], [one] if [memcached::NAME, pagerank::NAME].contains(&&**one))
+    let with_memcached = [memcached::NAME, pagerank::NAME];
+    if let [one] = &options.scenarios[..]
+        && with_memcached.contains(&one.as_str())
     {
         let memcached = Oracle::memcached()?;
         let label = format!("memcached {}", memcached.version);

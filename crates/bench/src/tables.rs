@@ -220,8 +220,8 @@ pub static TABLES: &[Table] = &[
         name: "pagerank",
         title: "PageRank by a client that keeps the graph in a server, an iteration",
         note: "Neighbours and rank of each node are fetched, and its rank is written, a thousand \
-               nodes to a call: MGET and MSET, or `get` of many keys and pipelined `set`. CPU is of \
-               all server threads, and of the client's one.",
+               nodes to a call: MGET and MSET, or `get` of many keys and pipelined `set`. CPU is \
+               of all server threads, and of the client's one.",
         columns: &[
             compared("iteration_s", "iteration s", 4),
             compared("server_s", "server CPU s", 4),

@@ -1,3 +1,5 @@
+//! What a server starts with that has memcached's command line, and what it does not start with.
+
 use super::*;
 use crate::arguments::{self, Invocation};
 use crate::load::{self, Loaded};

@@ -1,5 +1,5 @@
-//! `cargo xtask memcached-clients`: memcached's clients, each with its own tests, against Kvasir and
-//! against memcached.
+//! `cargo xtask memcached-clients`: memcached's clients, each with its own tests, against Kvasir
+//! and against memcached.
 //!
 //! A test that passes on memcached and not on Kvasir is a fault of Kvasir. What the tests are and
 //! where they come from stands in `programs/memcached_suites.py`; what is fetched or installed lies
@@ -27,7 +27,7 @@ struct Client {
 static CLIENTS: &[Client] = &[
     Client { name: "pymemcache", program: "python3", packages: &[] },
     Client { name: "python-memcached", program: "python3", packages: &[] },
-    Client { name: "pylibmc", program: "memping", packages: &LIBMEMCACHED },
+    Client { name: "pylibmc", program: "memcping", packages: &LIBMEMCACHED },
     Client { name: "django", program: "python3", packages: &[] },
     Client { name: "gomemcache", program: "go", packages: &["golang-go"] },
     Client { name: "xmemcached", program: "mvn", packages: &["maven"] },
