@@ -3,6 +3,9 @@ _kvasir_server() {
     local word=${COMP_WORDS[COMP_CWORD]} words
     case ${COMP_WORDS[COMP_CWORD-1]} in
     --protected-mode) words="yes no" ;;
+    --memcached-flush-all) words="yes no" ;;
+    --memcached-shutdown) words="yes no" ;;
+    --memcached-dump) words="yes no" ;;
     --tls-memcached) words="yes no" ;;
     --tls-metrics) words="yes no" ;;
     --tls-replication) words="yes no" ;;
@@ -104,6 +107,10 @@ _kvasir_server() {
             --memcached-unixsocket
             --memcached-unixsocketperm
             --memcached-item-size-max
+            --memcached-flush-all
+            --memcached-shutdown
+            --memcached-dump
+            --memcached-detail-delimiter
             --ring-size
             --ring-size-max
             --ring-clients-max

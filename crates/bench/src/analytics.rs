@@ -110,12 +110,12 @@ fn get_p99_ms<T>(server: &Server, work: impl FnOnce() -> Result<T>) -> Result<(f
     Ok((quantile_ms(&watch.round_trips, 0.99), worked))
 }
 
-fn is_edge(line: &str) -> bool {
+pub fn is_edge(line: &str) -> bool {
     !line.starts_with('#')
 }
 
 /// The text of edges.
-fn edges(lab: &Lab) -> Result<PathBuf> {
+pub fn edges(lab: &Lab) -> Result<PathBuf> {
     if let Some(path) = &lab.graph {
         return Ok(path.clone());
     }

@@ -22,6 +22,7 @@ mod load;
 mod memcached;
 mod memory;
 mod pace;
+mod pagerank;
 mod pause;
 mod plot;
 mod pubsub;
@@ -62,7 +63,7 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication, chase, full-sync, broken-sync, cluster, analytics, ring, memcached
+    /// replication, chase, full-sync, broken-sync, cluster, analytics, pagerank, ring, memcached
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -79,8 +80,8 @@ pub struct Options {
     /// Only these servers: redis, valkey, kvasir, kvasir-epoll, kvasir-small-pages
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Of the scenarios rest, memory, commands, snapshot, aof, ring and memcached, only what has
-    /// this in its name
+    /// Of the scenarios rest, memory, commands, snapshot, aof, pagerank, ring and memcached, only
+    /// what has this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Of the scenario aof, no figures but the proof: whether all that was answered is there after
@@ -93,7 +94,7 @@ pub struct Options {
     /// An earlier program of Kvasir: only its server CPU per operation and today's, by turns
     #[arg(long, value_name = "PATH", conflicts_with = "scenarios")]
     before: Option<PathBuf>,
-    /// Of the scenario analytics, a text of edges instead of a graph that is drawn
+    /// Of the scenarios analytics and pagerank, a text of edges instead of a graph that is drawn
     #[arg(long, value_name = "PATH")]
     graph: Option<PathBuf>,
     /// Have redis-benchmark make the requests, which fills its core before the server's is full
@@ -143,6 +144,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "broken-sync", run: chase::run_broken_sync },
     Scenario { name: "cluster", run: cluster::run },
     Scenario { name: "analytics", run: analytics::run },
+    Scenario { name: pagerank::NAME, run: pagerank::run },
     Scenario { name: "ring", run: ring::run },
     Scenario { name: memcached::NAME, run: memcached::run },
 ];
@@ -164,7 +166,7 @@ pub struct Lab {
     /// What the names contain of what is measured by `rest`, `memory`, `commands`
     /// and `snapshot`.
     only: String,
-    /// What `analytics` computes on.
+    /// What `analytics` and `pagerank` compute on.
     graph: Option<PathBuf>,
     server_core: usize,
     load_core: usize,
@@ -269,7 +271,10 @@ fn targets(options: &Options) -> Result<(Vec<Target>, Vec<String>)> {
         Target::new("valkey", format!("Valkey {}", valkey.version), &valkey.program, &[]),
     ];
     // It speaks its own protocol only.
-    if options.scenarios == [memcached::NAME] {
+    let with_memcached = [memcached::NAME, pagerank::NAME];
+    if let [one] = &options.scenarios[..]
+        && with_memcached.contains(&one.as_str())
+    {
         let memcached = Oracle::memcached()?;
         let label = format!("memcached {}", memcached.version);
         all.push(Target::new(memcached::NAME, label, &memcached.program, &[]));

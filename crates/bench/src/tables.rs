@@ -217,6 +217,23 @@ pub static TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "pagerank",
+        title: "PageRank by a client that keeps the graph in a server, an iteration",
+        note: "Neighbours and rank of each node are fetched, and its rank is written, a thousand \
+               nodes to a call: MGET and MSET, or `get` of many keys and pipelined `set`. CPU is \
+               of all server threads, and of the client's one.",
+        columns: &[
+            compared("iteration_s", "iteration s", 4),
+            compared("server_s", "server CPU s", 4),
+            column("client_s", "client CPU s", 4),
+            column("kernel_share", "server in kernel %", 0),
+            column("objects_s", "objects/s", 0),
+            column("nodes", "nodes", 0),
+            column("edges", "edges", 0),
+            column("sum", "sum of ranks", 3),
+        ],
+    },
+    Table {
         name: "columns",
         title: "Hashes as columns in Python",
         note: "Eight fields of some 100 B each.",

@@ -77,7 +77,8 @@ fn run(way: &mut dyn Way, load: &Load, seconds: f64) -> Result<(usize, f64)> {
     Ok((calls, start.elapsed().as_secs_f64()))
 }
 
-fn thread_cpu_s() -> f64 {
+/// Of the thread that asks.
+pub fn thread_cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

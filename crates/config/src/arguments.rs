@@ -12,6 +12,8 @@ use std::path::PathBuf;
 
 use kvasir_resp::inline;
 
+use crate::from_memcached::{self, Translated};
+use crate::load::Ignored;
 use crate::syntax;
 
 /// What the user wants.
@@ -123,6 +125,8 @@ pub struct Sources {
     pub stdin: bool,
     /// Directives from the command line, one a line.
     pub options: Vec<u8>,
+    /// Options of memcached that ask for what there is none of.
+    pub ignored: Vec<Ignored>,
 }
 
 /// What `--help` prints.
@@ -151,12 +155,16 @@ Usage: kvasir-server [/path/to/redis.conf] [--option value ...] [-]
                              [--option value ...]
                                        run a cluster on this machine, for development:
                                        what comes behind these goes to every node
+       kvasir-server memcached [memcached's options] [-- --option value ...]
+                                       serve memcached's clients alone, as its own
+                                       command line says
 
 Examples:
        kvasir-server
        kvasir-server /etc/redis/redis.conf
        kvasir-server --port 7777 --io-threads 4
        kvasir-server /etc/redis/redis.conf --loglevel verbose
+       kvasir-server memcached -m 1024 -c 4096 -l 127.0.0.1
        echo 'port 7777' | kvasir-server -
 ";
 
@@ -173,6 +181,9 @@ pub fn parse(arguments: &[OsString]) -> Invocation {
             export_rdb(rest).map_or_else(Invocation::Misuse, Invocation::ExportRdb)
         }
         Some(b"report") => report(rest).map_or_else(Invocation::Misuse, Invocation::Report),
+        Some(b"memcached") if has(rest, ["-V", "--version"]) => Invocation::Version,
+        Some(b"memcached") if has(rest, ["-h", "--help"]) => Invocation::Help,
+        Some(b"memcached") => as_memcached(rest).map_or_else(Invocation::Misuse, Invocation::Serve),
         Some(b"cluster") => cluster(rest).map_or_else(Invocation::Misuse, Invocation::Cluster),
         Some(word) if !word.starts_with(b"-") => {
             let file = Some(PathBuf::from(&arguments[0]));
@@ -302,12 +313,24 @@ fn number(word: &OsString, value: &OsString) -> Result<u16, String> {
     number.ok_or_else(|| format!("{} needs a number", word.display()))
 }
 
+/// Whether one of these stands before options of our own.
+fn has(words: &[OsString], wanted: [&str; 2]) -> bool {
+    let mut own = words.iter().take_while(|word| *word != "--");
+    own.any(|word| wanted.iter().any(|wanted| word == wanted))
+}
+
+fn as_memcached(words: &[OsString]) -> Result<Sources, String> {
+    let Translated { lines, ignored, rest } = from_memcached::translate(words)?;
+    let own = sources(&rest);
+    Ok(Sources { options: [lines, own.options].concat(), ignored, ..own })
+}
+
 fn sources(arguments: &[OsString]) -> Sources {
     let (stdin, arguments) = match arguments.split_last() {
         Some((last, before)) if last == OsStr::new("-") => (true, before),
         _ => (false, arguments),
     };
-    Sources { file: None, stdin, options: options_as_lines(arguments) }
+    Sources { stdin, options: options_as_lines(arguments), ..Sources::default() }
 }
 
 fn options_as_lines(arguments: &[OsString]) -> Vec<u8> {
@@ -348,7 +371,8 @@ mod tests {
 
     fn check(words: &[&str], file: Option<&str>, stdin: bool, options: &str) {
         let options = options.as_bytes().to_vec();
-        let expect = Sources { file: file.map(PathBuf::from), stdin, options };
+        let file = file.map(PathBuf::from);
+        let expect = Sources { file, stdin, options, ignored: Vec::new() };
         assert_eq!(run(words), Invocation::Serve(expect), "{words:?}");
     }
 
@@ -381,6 +405,8 @@ mod tests {
         assert_eq!(run(&["-v"]), Invocation::Version);
         assert_eq!(run(&["-h"]), Invocation::Help);
         assert_eq!(run(&["help"]), Invocation::Help);
+        assert_eq!(run(&["memcached", "-Z", "--version"]), Invocation::Version);
+        assert_eq!(run(&["memcached", "-h"]), Invocation::Help);
         assert_eq!(run(&["--print-config"]), Invocation::PrintConfig);
         let check_rdb = |skips_modules| CheckRdb { path: "f".into(), skips_modules };
         assert_eq!(run(&["check-rdb", "f"]), Invocation::CheckRdb(check_rdb(false)));

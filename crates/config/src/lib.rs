@@ -16,6 +16,7 @@ pub mod buffers;
 pub mod cluster;
 pub mod command;
 pub mod field;
+pub mod from_memcached;
 pub mod kind;
 pub mod load;
 pub mod memcached;

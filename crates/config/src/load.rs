@@ -68,7 +68,7 @@ impl Directive {
 }
 
 /// A directive without effect.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
     pub name: &'static str,
     pub why: &'static str,
@@ -110,7 +110,9 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
         loader.text(&text, |line| Origin::Stdin { line })?;
     }
     loader.text(&sources.options, |option| Origin::CommandLine { option })?;
-    loader.finish()
+    let mut loaded = loader.finish()?;
+    loaded.ignored.extend(sources.ignored.iter().cloned());
+    Ok(loaded)
 }
 
 /// The users that a configuration file has from files that it includes. `start_dir` is where the

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::kind::Kind;
+use crate::kind::{Kind, Value};
 use crate::row::{Group, Row};
 use crate::table::{field, integer};
 use crate::{Config, FileMode};
@@ -18,6 +18,18 @@ pub struct MemcachedConfig {
     pub unixsocketperm: FileMode,
     /// Bytes.
     pub item_size_max: u64,
+    pub flush_all: bool,
+    pub shutdown: bool,
+    pub dump: bool,
+    /// Empty: a colon, and nothing is counted before a client asks for it.
+    pub detail_delimiter: Vec<u8>,
+}
+
+impl MemcachedConfig {
+    /// The byte that ends a key's prefix.
+    pub fn delimiter(&self) -> u8 {
+        self.detail_delimiter.first().copied().unwrap_or(b':')
+    }
 }
 
 impl Config {
@@ -76,3 +88,55 @@ pub const ITEM_SIZE_MAX: Row = Row::new(
 The largest item that a client of memcached may store: key, value and what
 memcached itself adds to them. As `memcached -I`.",
 );
+
+pub const FLUSH_ALL: Row = Row::new(
+    "memcached-flush-all",
+    Group::Network,
+    Kind::Bool,
+    "yes",
+    field!(memcached.flush_all),
+    "Whether clients of memcached may flush_all, if their user may FLUSHDB. `no` is\n`memcached -F`.",
+);
+
+pub const SHUTDOWN: Row = Row::new(
+    "memcached-shutdown",
+    Group::Network,
+    Kind::Bool,
+    "no",
+    field!(memcached.shutdown),
+    "\
+Whether clients of memcached may end the server by `shutdown`, if their user may
+SHUTDOWN. `yes` is `memcached -A`.",
+);
+
+pub const DUMP: Row = Row::new(
+    "memcached-dump",
+    Group::Network,
+    Kind::Bool,
+    "yes",
+    field!(memcached.dump),
+    "\
+Whether clients of memcached may list keys by `stats cachedump`, if their user
+may KEYS. `no` is `memcached -X`.",
+);
+
+pub const DETAIL_DELIMITER: Row = Row::new(
+    "memcached-detail-delimiter",
+    Group::Network,
+    Kind::Text,
+    "",
+    field!(memcached.detail_delimiter),
+    "\
+The character that ends a key's prefix, for `stats detail`: prefixes are counted
+from the start on, as by `memcached -D`. Empty: a colon, and they are counted
+while a client has said `stats detail on`.",
+)
+.check(check_delimiter)
+.at_start();
+
+fn check_delimiter(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Text(text) if text.len() > 1 => Err("it is one character".into()),
+        _ => Ok(()),
+    }
+}

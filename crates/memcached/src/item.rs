@@ -19,6 +19,7 @@ pub struct Cx<'c, 'a, 'g> {
 pub enum Count {
     GetHits,
     GetMisses,
+    GetExpired,
     Sets,
     DeleteHits,
     DeleteMisses,

@@ -104,6 +104,19 @@ pub enum Call {
         is_quiet: bool,
     },
     Stats,
+    /// `stats cachedump`: so many keys, 0: as many as go into one answer.
+    Dump {
+        limit: u32,
+    },
+    /// `cache_memlimit`
+    MemoryLimit {
+        megabytes: u64,
+        is_quiet: bool,
+    },
+    /// `shutdown`; whether it says how as it should.
+    Shutdown {
+        is_right: bool,
+    },
     MetaGet(Flags),
     MetaSet(Flags, Mode),
     MetaDelete(Flags),

@@ -112,19 +112,34 @@ fn other(words: Words<'_>) -> Call {
         b"flush_all" => flush_all(words),
         b"verbosity" => verbosity(words),
         b"version" => Call::Say(VERSION),
+        b"stats" if words.get(1) == b"cachedump" => dump(words),
         b"stats" => Call::Stats,
         b"quit" => Call::Quit,
-        b"shutdown" => Call::Say("ERROR: shutdown not enabled"),
+        b"shutdown" => Call::Shutdown {
+            is_right: words.len() == 1 || words.len() == 2 && words.get(1) == b"graceful",
+        },
         b"watch" => Call::Say("CLIENT_ERROR watch commands not allowed"),
-        b"cache_memlimit" if (2..=3).contains(&words.len()) => {
-            let text = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust";
-            Call::say(text, words.end_in_noreply())
-        }
+        b"cache_memlimit" if (2..=3).contains(&words.len()) => memory_limit(words),
         b"slabs" | b"lru" | b"lru_crawler" => tune(words),
         _ if words.get(words.len().saturating_sub(1)).starts_with(b"HTTP/") => {
             Call::SayAndClose("")
         }
         _ => Call::Say(ERROR),
+    }
+}
+
+/// Of a slab class; what there is is of the first.
+fn dump(words: Words<'_>) -> Call {
+    const CLASSES: u32 = 64;
+    if words.len() < 4 {
+        return Call::Say("CLIENT_ERROR bad command line");
+    }
+    let numbers = (number::unsigned_short(words.get(2)), number::unsigned_short(words.get(3)));
+    match numbers {
+        (Some(CLASSES..), Some(_)) => Call::Say("CLIENT_ERROR Illegal slab id"),
+        (Some(1), Some(limit)) => Call::Dump { limit },
+        (Some(_), Some(_)) => Call::Say("END"),
+        _ => Call::Say(BAD_FORMAT),
     }
 }
 
@@ -189,6 +204,20 @@ fn flush_all(words: Words<'_>) -> Call {
         Some(delay) => Call::FlushAll { delay, is_quiet },
         None => Call::say(BAD_TIME, is_quiet),
     }
+}
+
+fn memory_limit(words: Words<'_>) -> Call {
+    const MEGABYTES: std::ops::RangeInclusive<u32> = 8..=1_000_000_000;
+    let is_quiet = words.end_in_noreply();
+    let text = match number::unsigned_short(words.get(1)) {
+        None => "ERROR",
+        Some(megabytes) if MEGABYTES.contains(&megabytes) => {
+            return Call::MemoryLimit { megabytes: u64::from(megabytes), is_quiet };
+        }
+        Some(0..8) => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
+        Some(_) => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",
+    };
+    Call::say(text, is_quiet)
 }
 
 /// The server's own log is not for its clients to change.

@@ -12,6 +12,7 @@ pub mod fuzz_diff;
 pub mod fuzz_memcached;
 pub mod isolation;
 pub mod linear;
+pub mod memcached_clients;
 pub mod programs;
 pub mod replay;
 pub mod replicas;

@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use kvasir_harness::oracle;
 use kvasir_torture::{
-    abuse, crashes, failovers, fuzz_diff, fuzz_memcached, isolation, linear, programs, replay,
-    replicas, robust, snapshots, torture,
+    abuse, crashes, failovers, fuzz_diff, fuzz_memcached, isolation, linear, memcached_clients,
+    programs, replay, replicas, robust, snapshots, torture,
 };
 
 #[derive(Parser)]
@@ -76,6 +76,8 @@ enum Task {
     Failovers(failovers::Options),
     /// Real clients, queues, limiters and locks, unmodified, against a server
     Programs(programs::Options),
+    /// memcached's clients with their own tests, on Kvasir and on memcached
+    MemcachedClients(memcached_clients::Options),
     /// Malformed input, limits, wrong starts: the server says what is wrong and lives
     Robust(robust::Options),
     /// Bad clients of every kind, while a good one measures how long its calls take
@@ -113,6 +115,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Failovers(options) => failovers::main(&options),
         Task::Sim(options) => sim::main(&options),
         Task::Programs(options) => programs::main(&options),
+        Task::MemcachedClients(options) => memcached_clients::main(&options),
         Task::Robust(options) => robust::main(&options),
         Task::Abuse(options) => abuse::main(&options),
         Task::Bench(options) => kvasir_bench::main(&options),

@@ -32,8 +32,9 @@ pub fn check(
     call: &Invocation<'_>,
 ) -> Result<Route, Error> {
     let Invocation { entry, args, .. } = *call;
-    // A container is only called without a word, which its arity tells.
-    if !entry.spec.accepts_count(args.len()) {
+    // A container is only called without a word, which its arity tells. What counts as a command
+    // has words of its own, which its parser has looked at.
+    if !entry.spec.accepts_count(args.len()) && !connection.wire.parser.is_memcached() {
         return Err(Error::wrong_arity(&entry.full_name));
     }
     if entry.spec.flags.contains(Flags::PROTECTED) {

@@ -1,6 +1,7 @@
 //! The one place where errors are written to clients.
 
 use kvasir_keyspace::error::Error;
+use kvasir_memcached::item::Count;
 
 use crate::state::connection::Connection;
 use crate::state::shared::Shared;
@@ -15,6 +16,9 @@ pub fn fail(
     author: Author,
 ) {
     if connection.wire.parser.is_memcached() {
+        if error.text().starts_with(b"OOM") {
+            shared.workers[worker].stats.memcached[Count::NoMemory as usize].add(1);
+        }
         write_memcached(connection, error);
     } else {
         connection.reply.error_bytes(error.text());

@@ -7,6 +7,7 @@
 //! before; if the change fails after all, they listen again.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
 
 use kvasir_config::Config;
@@ -57,6 +58,13 @@ impl Listeners {
     /// Keeps what was opened before there were all to share it.
     pub fn take_over(&self, others: Listeners) {
         *lock(&self.0) = std::mem::take(&mut *lock(&others.0));
+    }
+
+    /// Where clients of memcached connect.
+    pub fn of_memcached(&self) -> Vec<SocketAddr> {
+        let state = lock(&self.0);
+        let places = state.kept.iter().map(|kept| kept.place);
+        places.filter(|place| place.kind.is_memcached()).map(|place| place.address).collect()
     }
 
     /// Opens what another configuration wants and this one has not. The error names the option.

@@ -3,7 +3,9 @@
 //! What memcached tells of slab classes and queues has no meaning here: all items are of one class,
 //! 1, and what nobody counts is left out or 0.
 
-use std::fmt::{Display, Write};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_keyspace::access::Policy;
@@ -17,13 +19,48 @@ use crate::machine::memory;
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::stats::prefixes::PrefixCounts;
+
+/// Fields that tools look for, about what there is none of here: slab classes that move, queues of
+/// the LRU and who walks through them, logs that are watched.
+const NOTHING: [&str; 29] = [
+    "response_obj_oom",
+    "read_buf_oom",
+    "slab_reassign_rescues",
+    "slab_reassign_chunk_rescues",
+    "slab_reassign_evictions_nomem",
+    "slab_reassign_inline_reclaim",
+    "slab_reassign_busy_items",
+    "slab_reassign_busy_deletes",
+    "slab_reassign_running",
+    "slabs_moved",
+    "lru_crawler_running",
+    "lru_crawler_starts",
+    "lru_maintainer_juggles",
+    "log_worker_dropped",
+    "log_worker_written",
+    "log_watcher_skipped",
+    "log_watcher_sent",
+    "log_watchers",
+    "slab_global_page_pool",
+    "evicted_active",
+    "crawler_reclaimed",
+    "crawler_items_checked",
+    "lrutail_reflocked",
+    "moves_to_cold",
+    "moves_to_warm",
+    "moves_within_lru",
+    "direct_reclaims",
+    "lru_bumps_dropped",
+    "round_robin_fallback",
+];
 
 /// What the figures come from.
 struct Source<'a> {
     shared: &'static Shared,
     core: &'a Core,
     pass: Option<&'a Pass<'static>>,
-    lines: String,
+    lines: Vec<u8>,
 }
 
 /// Answers the call, or one of its sub-commands.
@@ -34,7 +71,7 @@ pub fn write(
     connection: &mut Connection,
     args: Args<'_>,
 ) {
-    let mut source = Source { shared, core, pass, lines: String::new() };
+    let mut source = Source { shared, core, pass, lines: Vec::new() };
     match args.get(1) {
         None => source.general(),
         Some(b"settings") => source.settings(),
@@ -51,30 +88,38 @@ pub fn write(
             reset(shared);
             return say(&mut connection.reply, "RESET", false);
         }
-        Some(b"detail") => return say(&mut connection.reply, detail(args), false),
-        Some(b"cachedump") => {
-            let text = "CLIENT_ERROR stats cachedump not allowed";
-            return say(&mut connection.reply, text, false);
-        }
+        Some(b"detail") => match args.get(2) {
+            Some(b"dump") => source.prefixes(),
+            word => return say(&mut connection.reply, detail(shared, word), false),
+        },
         Some(_) => return say(&mut connection.reply, "ERROR", false),
     }
-    connection.reply.raw(source.lines.as_bytes());
+    connection.reply.raw(&source.lines);
     connection.reply.raw(b"END\r\n");
 }
 
-/// Prefixes of keys are not counted: the words are known, and without effect.
-fn detail(args: Args<'_>) -> &'static str {
-    match args.get(2) {
-        Some(b"on" | b"off") => "OK",
-        Some(b"dump") => "END",
-        _ => "CLIENT_ERROR usage: stats detail on|off|dump",
+/// Has prefixes of keys counted, or no longer.
+fn detail(shared: &Shared, word: Option<&[u8]>) -> &'static str {
+    match word {
+        Some(b"on") => shared.memcached.count_prefixes(true),
+        Some(b"off") => shared.memcached.count_prefixes(false),
+        _ => return "CLIENT_ERROR usage: stats detail on|off|dump",
     }
+    "OK"
 }
 
 fn reset(shared: &Shared) {
     for worker in shared.workers.iter() {
         let stats = &worker.stats;
-        let all = [&stats.connections, &stats.evicted, &stats.input_bytes, &stats.output_bytes];
+        let all = [
+            &stats.connections,
+            &stats.evicted,
+            &stats.expired,
+            &stats.idle_closed,
+            &stats.input_bytes,
+            &stats.output_bytes,
+        ];
+        stats.prefixes.clear();
         all.into_iter().chain(&stats.memcached).for_each(crate::stats::Counter::reset);
     }
 }
@@ -91,6 +136,17 @@ impl Source<'_> {
 
     fn sum(&self, of: fn(&crate::stats::WorkerStats) -> &crate::stats::Counter) -> u64 {
         self.shared.workers.iter().map(|worker| of(&worker.stats).value()).sum()
+    }
+
+    /// What data takes: that of today, less that of the start and what clients take.
+    fn item_bytes(&self) -> usize {
+        if self.item_count() == 0 {
+            return 0;
+        }
+        let of_clients = self.shared.clients.all();
+        let of_clients = of_clients.iter().map(|client| client.memory_bytes()).sum::<usize>();
+        let at_start = self.shared.samples.used_memory_at_start as usize;
+        memory::used_bytes().saturating_sub(at_start + of_clients)
     }
 
     fn item_count(&self) -> usize {
@@ -121,20 +177,27 @@ impl Source<'_> {
         self.field("limit_maxbytes", self.core.config.memory.maxmemory);
         self.field("accepting_conns", 1);
         self.field("listen_disabled_num", 0);
+        self.field("time_in_listen_disabled_us", 0);
         self.field("threads", self.shared.workers.len());
         self.field("conn_yields", 0);
         self.field("hash_is_expanding", 0);
         self.field("malloc_fails", 0);
-        self.field("bytes", memory::used_bytes());
+        self.field("bytes", self.item_bytes());
         self.field("curr_items", self.item_count());
         self.field("total_items", self.count(Count::Sets));
         self.field("expired_unfetched", 0);
         self.field("evicted_unfetched", 0);
         self.field("evictions", self.sum(|stats| &stats.evicted));
         self.field("reclaimed", self.sum(|stats| &stats.expired));
+        if self.core.config.timeout > 0 {
+            self.field("idle_kicks", self.sum(|stats| &stats.idle_closed));
+        }
+        NOTHING.iter().for_each(|name| self.field(name, 0));
     }
 
     fn calls(&mut self) {
+        // What is flushed is gone at once: nobody meets it any more.
+        self.field("get_flushed", 0);
         let hits_and_misses = |hits, misses| self.count(hits) + self.count(misses);
         let gets = hits_and_misses(Count::GetHits, Count::GetMisses);
         let touches = hits_and_misses(Count::TouchHits, Count::TouchMisses);
@@ -146,6 +209,7 @@ impl Source<'_> {
         for (name, count) in [
             ("get_hits", Count::GetHits),
             ("get_misses", Count::GetMisses),
+            ("get_expired", Count::GetExpired),
             ("delete_misses", Count::DeleteMisses),
             ("delete_hits", Count::DeleteHits),
             ("incr_misses", Count::IncrementMisses),
@@ -181,9 +245,10 @@ impl Source<'_> {
         self.field("oldest", 0);
         self.field("evictions", if evicts { "on" } else { "off" });
         self.field("domain_socket", if socket.is_empty() { "NULL" } else { &socket });
-        self.field("shutdown_command", "no");
+        self.field("shutdown_command", yes(memcached.shutdown));
         self.field("num_threads", shared.workers.len());
-        self.field("detail_enabled", "no");
+        self.field("stat_key_prefix", char::from(memcached.delimiter()));
+        self.field("detail_enabled", yes(shared.memcached.counts_prefixes()));
         self.field("cas_enabled", "yes");
         self.field("tcp_backlog", config.tcp_backlog);
         self.field("binding_protocol", "ascii");
@@ -191,8 +256,8 @@ impl Source<'_> {
         self.field("auth_enabled_ascii", yes(!shared.acl.default_user().0.is_open()));
         self.field("item_size_max", memcached.item_size_max);
         self.field("maxconns_fast", "yes");
-        self.field("flush_enabled", "yes");
-        self.field("dump_enabled", "no");
+        self.field("flush_enabled", yes(memcached.flush_all));
+        self.field("dump_enabled", yes(memcached.dump));
         self.field("hash_algorithm", "xxh3");
         self.field("idle_timeout", config.timeout);
         self.field("track_sizes", "no");
@@ -226,8 +291,34 @@ impl Source<'_> {
         self.field("total_malloced", memory::used_bytes());
     }
 
+    /// As `stats detail dump` tells it.
+    fn prefixes(&mut self) {
+        let mut sum = BTreeMap::new();
+        for worker in self.shared.workers.iter() {
+            worker.stats.prefixes.add_to(&mut sum);
+        }
+        for (prefix, PrefixCounts { gets, hits, sets, deletes }) in sum {
+            self.lines.extend_from_slice(b"PREFIX ");
+            self.lines.extend_from_slice(&prefix);
+            let _ = write!(self.lines, " get {gets} hit {hits} set {sets} del {deletes}\r\n");
+        }
+    }
+
+    /// Where the server listens, and its clients; the former have the highest numbers.
     fn connections(&mut self) {
         let now_ms = self.core.env.now_ms;
+        let places = self.shared.listeners.of_memcached().into_iter();
+        let mut places: Vec<String> = places.map(|place| format!("tcp:{place}")).collect();
+        let socket = &self.core.config.memcached.unixsocket;
+        if !socket.as_os_str().is_empty() {
+            places.push(format!("unix:{}", socket.display()));
+        }
+        let uptime_s = now_ms.saturating_sub(self.shared.facts.started_ms) / 1000;
+        for (id, place) in (0..=u64::MAX).rev().zip(places) {
+            self.field(&format!("{id}:addr"), place);
+            self.field(&format!("{id}:state"), "conn_listening");
+            self.field(&format!("{id}:secs_since_last_cmd"), uptime_s);
+        }
         for client in self.shared.clients.all() {
             let kind = if client.is_unix { "unix" } else { "tcp" };
             let (id, state) = (client.id, "conn_read");

@@ -4,6 +4,8 @@
 //! the same: monitors, the slow log, caches, notifications. Of a `get` of many keys each is looked
 //! up on its own, as the batch has prefetched it.
 
+use std::cell::Cell;
+
 use kvasir_keyspace::command::{Run, World};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{KeyCall, execute_on_key, execute_world};
@@ -15,7 +17,7 @@ use kvasir_memcached::item::{Count, Cx, say};
 use kvasir_memcached::request::{Call, Limits, Parsed, Where};
 use kvasir_memcached::{change, fetch, meta_call, store};
 use kvasir_pubsub::post::Origin;
-use kvasir_reactor::Reactor;
+use kvasir_reactor::{Reactor, signal};
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::Reply;
 use kvasir_table::{Entry, Handler};
@@ -25,13 +27,15 @@ use crate::calls::blocking::settle;
 use crate::calls::fence;
 use crate::calls::invocation::Invocation;
 use crate::calls::login::log_in;
+use crate::log::notice;
 use crate::run::batch::{Batch, Lookahead, Parse, Request, What};
-use crate::run::item_stats;
 use crate::run::runner::Runner;
 use crate::run::worker::Worker;
+use crate::run::{item_dump, item_stats};
 use crate::state::connection::{Connection, Dialect};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
+use crate::stats::prefixes::Deed;
 use crate::store::Store;
 use crate::workers::Message;
 
@@ -141,6 +145,9 @@ fn key_end(call: Call, args: Args<'_>) -> usize {
         | Call::Binary
         | Call::Quit
         | Call::Stats
+        | Call::Dump { .. }
+        | Call::MemoryLimit { .. }
+        | Call::Shutdown { .. }
         | Call::FlushAll { .. }
         | Call::Login => 1,
         _ => 2.min(args.len()),
@@ -194,6 +201,16 @@ impl Runner<'_> {
                 item_stats::write(self.shared, self.core, self.pass.as_ref(), connection, args);
                 Ok(())
             }
+            Call::Dump { limit } => {
+                item_dump::write(self.shared, self.core, self.pass.as_ref(), connection, limit)
+            }
+            Call::MemoryLimit { megabytes, is_quiet } => {
+                self.limit_memory(connection, megabytes, is_quiet)
+            }
+            Call::Shutdown { is_right } => {
+                shut_down(self.core, connection, is_right);
+                Ok(())
+            }
             Call::Login => {
                 self.log_in(connection, args);
                 Ok(())
@@ -219,7 +236,12 @@ impl Runner<'_> {
         self.core.env.touches = true;
         let Some(pass) = &self.pass else { return Err(self.shared.keyspace.busy.error()) };
         let stats = &self.shared.workers[self.worker].stats.memcached;
-        let count = |count: Count| stats[count as usize].add(1);
+        let is_hit = Cell::new(false);
+        let count = |count: Count| {
+            is_hit.set(matches!(count, Count::GetHits | Count::TouchHits));
+            stats[count as usize].add(1);
+        };
+        let counts_prefixes = self.shared.memcached.counts_prefixes();
         let item_size_max = self.core.config.memcached.item_size_max as usize;
         for (index, key) in keys.iter().enumerate() {
             if index > 0 {
@@ -229,15 +251,35 @@ impl Runner<'_> {
             let Core { env, tally, .. } = &mut *self.core;
             let reply = &mut connection.reply;
             let target = KeyCall { args, key, is_read_only };
+            let expired = tally.expired;
             execute_on_key(&self.shared.keyspace, pass, target, env, tally, |view| {
                 run(&mut Cx { view, reply, count: &count, item_size_max }, asks, args, words);
             })?;
+            if self.core.tally.expired > expired && matches!(entry.spec.name, "get" | "mget") {
+                count(Count::GetExpired);
+            }
+            if counts_prefixes {
+                self.count_prefix(asks, &args[index + 1], is_hit.get());
+            }
         }
         if matches!(asks, Call::Get { .. } | Call::GetAndTouch { .. }) {
             connection.reply.raw(b"END\r\n");
         }
         settle(self.shared, self.worker, self.core, pass, connection);
         Ok(())
+    }
+
+    /// As `stats detail` has it: of classic calls those that get, set or delete.
+    #[cold]
+    fn count_prefix(&self, asks: Call, key: &[u8], is_hit: bool) {
+        let deed = match asks {
+            Call::Get { .. } | Call::GetAndTouch { .. } => Deed::Get { is_hit },
+            Call::Store(_) | Call::TooLarge { .. } => Deed::Set,
+            Call::Delete { .. } => Deed::Delete,
+            _ => return,
+        };
+        let delimiter = self.core.config.memcached.delimiter();
+        self.shared.workers[self.worker].stats.prefixes.count(key, delimiter, deed);
     }
 
     /// What was admitted with the first key, with each of the others.
@@ -273,6 +315,24 @@ impl Runner<'_> {
         say(&mut connection.reply, text, false);
     }
 
+    #[cold]
+    fn limit_memory(
+        &mut self,
+        connection: &mut Connection,
+        megabytes: u64,
+        is_quiet: bool,
+    ) -> Result<(), Error> {
+        let entry = &self.shared.table.entries()[self.shared.memcached.configure_command()];
+        let Handler::Server(of) = entry.handler else { unreachable!("it is about the server") };
+        let bytes = (megabytes << 20).to_string();
+        let call: ArgsBuf = ["CONFIG", "SET", "maxmemory", &bytes].into_iter().collect();
+        let mark = connection.reply.mark();
+        self.run_server(connection, self.run_of(of), call.as_args())?;
+        connection.reply.truncate(mark);
+        say(&mut connection.reply, "OK", is_quiet);
+        Ok(())
+    }
+
     /// Now, or when the delay is over.
     fn flush_all(
         &mut self,
@@ -282,6 +342,10 @@ impl Runner<'_> {
     ) -> Result<(), Error> {
         let now_ms = self.core.env.now_ms;
         self.shared.workers[self.worker].stats.memcached[Count::Flushes as usize].add(1);
+        if !self.core.config.memcached.flush_all {
+            say(&mut connection.reply, "CLIENT_ERROR flush_all not allowed", is_quiet);
+            return Ok(());
+        }
         match Expiry::of(delay, now_ms) {
             Expiry::At(at_ms) => {
                 self.shared.memcached.set_flush_at(at_ms);
@@ -323,8 +387,27 @@ fn run(cx: &mut Cx<'_, '_, '_>, call: Call, args: Args<'_>, words: Args<'_>) {
         | Call::Login
         | Call::FlushAll { .. }
         | Call::Stats
+        | Call::Dump { .. }
+        | Call::MemoryLimit { .. }
+        | Call::Shutdown { .. }
         | Call::Quit => unreachable!("it has no keys"),
     }
+}
+
+/// Ends the server as SIGTERM does, if the configuration lets clients do so.
+#[cold]
+fn shut_down(core: &Core, connection: &mut Connection, is_right: bool) {
+    let reply = &mut connection.reply;
+    if !core.config.memcached.shutdown {
+        return say(reply, "ERROR: shutdown not enabled", false);
+    }
+    if !is_right {
+        return say(reply, "CLIENT_ERROR invalid shutdown mode", false);
+    }
+    let client = &connection.client;
+    notice!("a client of memcached ends the server id={} addr={}", client.id, client.address);
+    connection.is_closing = true;
+    signal::request_shutdown();
 }
 
 type Flush = fn(&mut World<'_, '_>) -> Result<kvasir_keyspace::effect::Effect, Error>;

@@ -21,6 +21,7 @@ pub mod held_back;
 pub mod held_keys;
 pub mod input_limits;
 pub mod invalidations;
+pub mod item_dump;
 pub mod item_stats;
 pub mod items;
 pub mod links;

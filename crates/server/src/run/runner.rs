@@ -426,7 +426,7 @@ impl<'w> Runner<'w> {
         }
     }
 
-    fn run_of(&self, command: ServerHandler) -> ServerRun {
+    pub(super) fn run_of(&self, command: ServerHandler) -> ServerRun {
         self.commands[command.index as usize].run
     }
 

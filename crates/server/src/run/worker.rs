@@ -571,6 +571,7 @@ impl Worker {
                 && !connection.listening.is_monitor
                 && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
             {
+                self.shared.workers[self.index].stats.idle_closed.add(1);
                 self.close(index);
             }
         }

@@ -482,7 +482,8 @@ fn write_pid_file(config: &Config) {
 /// The files that are removed at the end. From the root: in another `dir` the same names may be
 /// another server's.
 fn made_files(config: &Config) -> Vec<PathBuf> {
-    let paths = [&config.pidfile, &config.unixsocket].into_iter();
+    let sockets = [&config.unixsocket, &config.memcached.unixsocket];
+    let paths = std::iter::once(&config.pidfile).chain(sockets);
     let paths = paths.filter(|path| !path.as_os_str().is_empty());
     paths.filter_map(|path| std::path::absolute(path).ok()).collect()
 }

@@ -1,6 +1,6 @@
 //! What clients of memcached's protocol need beside the data.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use kvasir_memcached::request::{Call, Mode};
 use kvasir_table::Table;
@@ -10,6 +10,8 @@ pub struct Memcached {
     commands: Commands,
     /// When database 0 is to be flushed, in ms since 1970; 0: not.
     flush_at_ms: AtomicU64,
+    /// Whether `stats detail` counts.
+    counts_prefixes: AtomicBool,
 }
 
 /// The commands that its calls count as, and need the right to, by their places in the table.
@@ -23,13 +25,16 @@ struct Commands {
     decrement: u16,
     expire: u16,
     delete: u16,
+    keys: u16,
     flush: u16,
     info: u16,
+    configure: u16,
+    shutdown: u16,
     authenticate: u16,
 }
 
 impl Memcached {
-    pub fn new(table: &Table) -> Memcached {
+    pub fn new(table: &Table, counts_prefixes: bool) -> Memcached {
         let find = |name: &str| {
             table.find_original(name.as_bytes()).expect("there is such a command").index as u16
         };
@@ -43,11 +48,15 @@ impl Memcached {
             decrement: find("decr"),
             expire: find("expire"),
             delete: find("del"),
+            keys: find("keys"),
             flush: find("flushdb"),
             info: find("info"),
+            configure: find("config|set"),
+            shutdown: find("shutdown"),
             authenticate: find("auth"),
         };
-        Memcached { commands, flush_at_ms: AtomicU64::new(0) }
+        let counts_prefixes = counts_prefixes.into();
+        Memcached { commands, flush_at_ms: AtomicU64::new(0), counts_prefixes }
     }
 
     /// The command that a call with so many arguments counts as; none if it is answered whatever
@@ -72,6 +81,9 @@ impl Memcached {
             Call::Delete { .. } | Call::MetaDelete(_) | Call::TooLarge { .. } => commands.delete,
             Call::FlushAll { .. } => commands.flush,
             Call::Stats => commands.info,
+            Call::Dump { .. } => commands.keys,
+            Call::MemoryLimit { .. } => commands.configure,
+            Call::Shutdown { .. } => commands.shutdown,
             Call::Login => commands.authenticate,
         })
     }
@@ -81,6 +93,19 @@ impl Memcached {
             Mode::Append | Mode::Prepend => self.commands.append,
             Mode::Set | Mode::Add | Mode::Replace | Mode::Cas => self.commands.set,
         }
+    }
+
+    pub fn counts_prefixes(&self) -> bool {
+        self.counts_prefixes.load(Relaxed)
+    }
+
+    pub fn count_prefixes(&self, counts: bool) {
+        self.counts_prefixes.store(counts, Relaxed);
+    }
+
+    /// The place of CONFIG SET.
+    pub fn configure_command(&self) -> usize {
+        usize::from(self.commands.configure)
     }
 
     /// The place of FLUSHDB.

@@ -84,6 +84,7 @@ impl Shared {
         cluster: Option<Node>,
     ) -> Shared {
         let workers = store.workers.len();
+        let counts_prefixes = !store.config().memcached.detail_delimiter.is_empty();
         Shared {
             pubsub: Hub::new(workers),
             tracking: Tracking::new(workers),
@@ -92,7 +93,7 @@ impl Shared {
             ending: Ending::default(),
             pause: Pause::default(),
             client_bytes: AtomicUsize::new(0),
-            memcached: Memcached::new(&table),
+            memcached: Memcached::new(&table, counts_prefixes),
             table,
             acl,
             clients: Clients::default(),

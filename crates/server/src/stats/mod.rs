@@ -5,6 +5,7 @@ pub mod errors;
 pub mod histogram;
 pub mod hot_keys;
 pub mod latency;
+pub mod prefixes;
 pub mod samples;
 pub mod timing;
 
@@ -16,6 +17,7 @@ use kvasir_structures::locks::lock;
 
 use crate::stats::errors::ErrorCounts;
 use crate::stats::histogram::Histogram;
+use crate::stats::prefixes::Prefixes;
 
 /// A counter with one writer.
 #[derive(Default)]
@@ -88,6 +90,10 @@ pub struct WorkerStats {
     pub held_back: Counter,
     /// What clients of memcached's protocol have done, by `memcached::item::Count`.
     pub memcached: [Counter; COUNTS],
+    /// Of these, by prefixes of keys, while a client wants it so.
+    pub prefixes: Prefixes,
+    /// Clients closed for their silence.
+    pub idle_closed: Counter,
     /// Index of the command that ran last, or runs; `usize::MAX` before the first.
     pub last_command: AtomicUsize,
     /// By the command's index in the table.
@@ -139,6 +145,8 @@ impl WorkerStats {
             function_vm_bytes: Counter::default(),
             held_back: Counter::default(),
             memcached: Default::default(),
+            prefixes: Prefixes::default(),
+            idle_closed: Counter::default(),
             last_command: AtomicUsize::new(usize::MAX),
             by_command: (0..commands).map(|_| CommandStats::default()).collect(),
             errors: Default::default(),
@@ -176,6 +184,7 @@ impl WorkerStats {
             &self.input_limited,
             &self.output_limited,
             &self.evicted_clients,
+            &self.idle_closed,
         ];
         counters.into_iter().chain(&self.memcached).for_each(Counter::reset);
         for command in &self.by_command {
@@ -183,6 +192,7 @@ impl WorkerStats {
             counters.into_iter().for_each(Counter::reset);
             command.latency.reset();
         }
+        self.prefixes.clear();
         lock(&self.errors).clear();
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kvasir_harness::memcached::{Memcached, Place};
 
-use crate::harness::{DEADLINE, Server, backends, wait_until, wait_until_loaded};
+use crate::harness::{DEADLINE, Server, backends, figure, wait_until, wait_until_loaded};
 
 /// Where the server listens for memcached's clients, from its directory.
 const SOCKET: &str = "memcached";
@@ -95,6 +95,11 @@ const CALLS: &[&str] = &[
     "set a 0 0 -1\r\nset a x 0 1\r\nset a 0 0\r\nset a 0 0 2\r\nabcd\r\n",
     "set a 4294967297 0 1\r\nx\r\nget a\r\n",
     "\r\nx\r\nGET a\r\nget\r\nget  \r\nversion\r\nverbosity 1\r\nverbosity\r\nverbosity x\r\n",
+    "stats detail dump\r\nstats detail on\r\nset p:1 0 0 1\r\nx\r\nget p:1 p:2 plain\r\ndelete p:3\r\n",
+    "gat 9 p:1\r\nadd p:1 0 0 1\r\nx\r\nmg p:1\r\nstats detail off\r\nget p:1\r\nstats detail dump\r\n",
+    "stats reset\r\nstats detail dump\r\nstats detail x\r\n",
+    "stats cachedump\r\nstats cachedump 1 x\r\nstats cachedump 64 1\r\nstats cachedump 40 1\r\n",
+    "cache_memlimit 64\r\ncache_memlimit 7\r\ncache_memlimit x\r\ncache_memlimit 2000000000\r\n",
     "stats foo\r\nstats reset\r\nstats detail\r\nflush_all x\r\nflush_all 0 noreply\r\nget a\r\n",
     "shutdown\r\nbget a\r\nslabs automove 1\r\nme none\r\nme\r\nmg\r\nmg a x\r\nmg a v v\r\n",
     "ms a 2 T0 F5\r\nhi\r\nmg a v s f t k Oq h\r\nmg a h\r\nmg a u h\r\nmg none\r\nmg none q\r\n",
@@ -270,4 +275,70 @@ fn who_connects_and_what_was_done_is_shown() {
     assert!(clients.contains("cmd=info") && clients.contains("protocol=memcached"), "{clients}");
     let info = redis.ask("INFO stats").to_string();
     assert!(info.contains("memcached_get_hits:1"), "{info}");
+}
+
+/// A server that has memcached's command line, and a client of it.
+fn start_as_memcached(words: &[&str]) -> (Server, Client) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kvasir-server"));
+    command.args(["memcached", "-s", SOCKET]).args(words).arg("--");
+    let server = Server::start("kvasir as memcached", command, &[]);
+    let client = Client::of(&server);
+    (server, client)
+}
+
+#[test]
+fn the_command_line_of_memcached() {
+    let (_server, mut items) = start_as_memcached(&["-m", "100", "-c", "50", "-FX", "-u", "x"]);
+    assert_eq!(
+        items.ask("set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n"),
+        "STORED\r\nCLIENT_ERROR flush_all not allowed\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
+    );
+    assert_eq!(
+        items.ask("stats cachedump 1 1\r\n"),
+        "CLIENT_ERROR stats cachedump not allowed\r\n"
+    );
+    let settings = items.ask("stats settings\r\n");
+    for line in ["maxbytes 104857600", "maxconns 50", "evictions on", "flush_enabled no"] {
+        assert!(settings.contains(&format!("STAT {line}\r\n")), "{line}: {settings}");
+    }
+}
+
+#[test]
+fn names_and_passwords_of_memcached() {
+    let file = std::env::temp_dir().join(format!("kvasir-names-{}", std::process::id()));
+    std::fs::write(&file, "foo:bar\nother:a:b\n").expect("it can be written");
+    let (_server, mut items) = start_as_memcached(&["-Y", file.to_str().expect("plain")]);
+    items.0.write_all(b"get a\r\nset x 0 0 7\r\nfoo bad\r\nset x 0 0 9\r\nother a:b\r\n").unwrap();
+    let expected =
+        "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR authentication failure\r\nSTORED\r\n";
+    assert_eq!(items.ask("set a 0 0 1\r\nx\r\n"), format!("{expected}STORED\r\n"));
+    std::fs::remove_file(&file).expect("it is there");
+}
+
+#[test]
+fn clients_that_may_end_the_server() {
+    let (mut server, mut items) = start_as_memcached(&["-A"]);
+    assert_eq!(items.ask("shutdown now\r\n"), "CLIENT_ERROR invalid shutdown mode\r\n");
+    items.0.write_all(b"shutdown graceful\r\n").expect("the server reads");
+    assert!(items.rest().is_empty());
+    assert!(server.wait_for_end().success());
+    assert!(!server.directory().join(SOCKET).exists(), "its socket goes with it");
+}
+
+#[test]
+fn keys_are_listed_and_figures_of_memory_told() {
+    let server = Server::kvasir(backends()[0], &OPTIONS);
+    let (mut items, mut redis) = (Client::of(&server), server.connect());
+    assert!(items.ask("stats\r\n").contains("STAT bytes 0\r\n"));
+    redis.ask("RPUSH list x");
+    items.ask("set a 0 0 2\r\nxy\r\n");
+    redis.ask("PEXPIREAT a 2000000000999");
+    assert_eq!(items.ask("stats cachedump 1 0\r\n"), "ITEM a [2 b; 2000000000 s]\r\nEND\r\n");
+    items.ask("set b 0 0 2\r\nxy\r\n");
+    assert_eq!(items.ask("stats cachedump 1 1\r\n").lines().count(), 2);
+    assert_eq!(items.ask("cache_memlimit 9\r\n"), "OK\r\n");
+    assert_eq!(figure(&mut redis, "memory", "maxmemory"), 9 << 20);
+    redis.ask("CONFIG SET maxmemory 1 maxmemory-policy noeviction");
+    items.ask("set c 0 0 1\r\nx\r\n");
+    assert!(items.ask("stats\r\n").contains("STAT store_no_memory 1\r\n"));
 }

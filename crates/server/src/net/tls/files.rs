@@ -79,8 +79,10 @@ pub fn key(config: &TlsConfig) -> Result<PrivateKeyDer<'static>, String> {
              `openssl pkcs8 -topk8 -in KEY -out NEW` converts it to PKCS #8",
         ));
     }
-    PrivateKeyDer::from_pem_slice(&bytes)
-        .map_err(|error| at.refuse(&format!("there is no private key in it: {error}")))
+    let key = PrivateKeyDer::from_pem_slice(&bytes)
+        .map_err(|error| at.refuse(&format!("there is no private key in it: {error}")))?;
+    // As to OpenSSL, what stands there counts, not what the line above says of it.
+    Ok(PrivateKeyDer::try_from(key.secret_der().to_vec()).unwrap_or(key))
 }
 
 /// Those who may sign the certificates of clients; empty if no option names any.
@@ -213,6 +215,7 @@ DEK-Info: AES-128-CBC,99657ACCE345A5AE301A86BFB3691148
     #[test]
     fn keys_are_read_decrypted_or_refused_with_a_reason() {
         check_key(PLAIN, "", Ok(()));
+        check_key(&PLAIN.replace("PRIVATE", "RSA PRIVATE"), "", Ok(()));
         check_key(&format!("a comment\n{PLAIN}"), "needless", Ok(()));
         check_key(ENCRYPTED, "secret", Ok(()));
         check_key(&format!("a comment\n{ENCRYPTED}{LEGACY}"), "secret", Ok(()));
