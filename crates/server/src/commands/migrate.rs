@@ -10,7 +10,7 @@ use kvasir_keyspace::commands::options::integer;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::spec::{Argument, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec};
+use kvasir_keyspace::spec::{Argument, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec, Traits};
 use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::encode::encode_request;
@@ -39,6 +39,7 @@ static MIGRATE: ServerCommand = ServerCommand {
         complexity: "That of DUMP and DEL here, and of RESTORE there; O(N) in the bytes sent.",
         arity: -6,
         flags: Flags::WRITE,
+        traits: Traits::SENDS_KEYS,
         categories: Categories::DANGEROUS,
         keys: &[
             KeySpec::range(MOVED, 3, 0, 1),
