@@ -22,7 +22,7 @@ impl Cluster {
         let before = self.foreign.clone();
         change(&mut self.foreign);
         if self.foreign != before {
-            self.save();
+            self.save_soon();
             self.act(Action::Hide);
         }
     }
@@ -65,6 +65,7 @@ impl Cluster {
                 foreign.insert(slot);
             });
         });
+        self.save();
         Ok(())
     }
 
@@ -142,6 +143,7 @@ impl Cluster {
     pub fn learn_foreign(&mut self, slots: SlotSet) {
         if self.me().is_replica() {
             self.change_foreign(|foreign| *foreign = slots);
+            self.save();
         }
     }
 

@@ -1,4 +1,8 @@
 //! CLUSTER SETSLOT: a slot moves by hand, key by key, and then its owner is told.
+//!
+//! One of its steps has to be on the disk before it is answered: that this node has the slot. All
+//! others can be lost with the power, as long as keys have not been deleted because of them
+//! (MIGRATE sees to that): then the slot is where it was, or its new owner says that it is not.
 
 use crate::admin::Refused;
 use crate::id::NodeId;
@@ -16,7 +20,7 @@ impl Cluster {
             return Err("ERR Target node is not a master".into());
         }
         self.migrating.insert(slot, to);
-        self.save();
+        self.save_soon();
         Ok(())
     }
 
@@ -31,7 +35,7 @@ impl Cluster {
         self.change_foreign(|foreign| {
             foreign.remove(slot);
         });
-        self.save();
+        self.save_soon();
         Ok(())
     }
 
@@ -39,7 +43,7 @@ impl Cluster {
         self.check_mover()?;
         self.migrating.remove(&slot);
         self.importing.remove(&slot);
-        self.save();
+        self.save_soon();
         Ok(())
     }
 
@@ -64,25 +68,28 @@ impl Cluster {
             )
             .into());
         }
-        if !has_keys {
-            self.migrating.remove(&slot);
-        }
-        self.take_slot(slot);
+        let was_leaving = !has_keys && self.migrating.remove(&slot).is_some();
+        let is_coming = to == self.me && self.importing.remove(&slot).is_some();
+        let was = self.take_slot(slot);
         self.give_slot(slot, to);
+        match was == Some(to) {
+            false if to == self.me => self.save(),
+            true if !was_leaving && !is_coming => {}
+            _ => self.save_soon(),
+        }
         if was_mine && self.me().slots.is_empty() && to != self.me {
             self.note("I have no slots any more.".into());
             if self.options.allows_replica_migration {
                 self.follow(to);
             }
         }
-        if to == self.me && self.importing.remove(&slot).is_some() {
+        if is_coming {
             // Whoever still says that the slot is its own is wrong from now on.
             if self.bump_epoch() {
                 self.note("configEpoch updated after importing slot".into());
             }
             self.announce(None);
         }
-        self.save();
         self.update_state(now_ms);
         Ok(())
     }
@@ -103,5 +110,41 @@ impl Cluster {
             true => Ok(id),
             false => Err("ERR Target node is not a master".into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Flags, Node};
+    use crate::options::Options;
+    use crate::random::Random;
+
+    /// What a step asks of the disk: whether it is waited for, whether the file changes at all.
+    fn asks(cluster: &mut Cluster) -> (bool, bool) {
+        let output = cluster.take_output();
+        (output.saves, output.saves || output.saves_soon)
+    }
+
+    #[test]
+    fn only_who_gets_a_slot_waits_for_the_disk() {
+        let mut cluster = Cluster::new(Options::default(), 1, 1000);
+        let other = NodeId::random(&mut Random::new(2));
+        cluster.add_node(Node::new(other, other, Flags::PRIMARY, 1000));
+        let (me, other) = (cluster.my_id().digits(), other.digits());
+        cluster.add_slots(&(0..9).collect(), 1000).expect("they are free");
+        assert_eq!(asks(&mut cluster), (true, true));
+        cluster.set_migrating(1, &other).expect("it has it");
+        assert_eq!(asks(&mut cluster), (false, true));
+        cluster.set_owner(1, &other, false, 1000).expect("there are no keys");
+        assert_eq!(asks(&mut cluster), (false, true));
+        cluster.set_owner(1, &other, false, 1000).expect("it is so already");
+        assert_eq!(asks(&mut cluster), (false, false));
+        cluster.set_importing(1, &other).expect("it has it not");
+        assert_eq!(asks(&mut cluster), (false, true));
+        cluster.set_owner(1, &me, true, 1000).expect("keys have come");
+        assert_eq!(asks(&mut cluster), (true, true));
+        cluster.set_stable(1).expect("it is");
+        assert_eq!(asks(&mut cluster), (false, true));
     }
 }

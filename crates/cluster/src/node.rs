@@ -88,6 +88,8 @@ pub struct Node {
     pub nodename: String,
     pub flags: Flags,
     pub config_epoch: u64,
+    /// It has not said yet which slots it has by this epoch.
+    pub is_epoch_new: bool,
     pub slots: SlotSet,
     pub primary: Option<NodeId>,
     pub created_ms: u64,
@@ -119,6 +121,7 @@ impl Node {
             nodename: String::new(),
             flags,
             config_epoch: 0,
+            is_epoch_new: false,
             slots: SlotSet::default(),
             primary: None,
             created_ms: now_ms,

@@ -13,6 +13,8 @@ pub struct LinkId(pub u64);
 pub struct Output {
     /// The file has to be written, and be on the disk.
     pub saves: bool,
+    /// The file has to be written within a tick, and nothing waits for that.
+    pub saves_soon: bool,
     /// Who owns what, or who is there, may be another now.
     pub changed: bool,
     pub actions: Vec<Action>,

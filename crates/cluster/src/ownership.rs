@@ -104,7 +104,7 @@ impl Cluster {
             }
             self.take_slot(slot);
             self.give_slot(slot, sender);
-            self.save();
+            self.save_soon();
         }
         let has_none = self.nodes.get(&primary).is_none_or(|node| node.slots.is_empty());
         let follows = self.options.allows_replica_migration || taken_from_mine == slots.len();

@@ -130,6 +130,7 @@ impl Cluster {
         }
         if header.config_epoch > node.config_epoch {
             node.config_epoch = header.config_epoch;
+            node.is_epoch_new = true;
             self.save();
         }
         if is_my_primary && header.message_flags & PAUSED != 0 {
@@ -340,6 +341,12 @@ impl Cluster {
             false => node.primary.and_then(|id| self.nodes.get(&id)),
         };
         let differs = primary.is_some_and(|node| node.slots != header.slots);
+        let is_new = is_primary && node.is_epoch_new;
+        if is_new && let Some(node) = self.nodes.get_mut(&sender) {
+            node.is_epoch_new = false;
+            // Slots that have moved all at once are confirmed by the answer to this.
+            self.save();
+        }
         if is_primary && (differs || !self.disowned.is_empty()) {
             self.note_disowned(sender, header.config_epoch, &header.slots);
         }

@@ -126,7 +126,7 @@ impl World {
     /// Does what a node wants: the disk first.
     fn settle(&mut self, host: usize) {
         let output = self.hosts[host].cluster.take_output();
-        if output.saves {
+        if output.saves || output.saves_soon {
             self.hosts[host].disk = self.hosts[host].cluster.file();
         }
         let me = self.hosts[host].cluster.me();

@@ -218,6 +218,13 @@ impl Cluster {
         self.out.changed = true;
     }
 
+    /// The table has changed, in what other nodes will say again or an administrator can: the file
+    /// may have it a moment later. An older file is one that was true a moment ago.
+    pub(crate) fn save_soon(&mut self) {
+        self.out.saves_soon = true;
+        self.out.changed = true;
+    }
+
     /// What stands at the head of each packet of this node.
     pub(crate) fn header(&self) -> Header {
         let (me, primary) = (self.me(), self.my_primary());

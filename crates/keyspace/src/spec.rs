@@ -161,6 +161,8 @@ bitflags! {
         const LEAVES_DATABASE = 1 << 10;
         /// Looks how a key is kept, which is no use of it.
         const LOOKS = 1 << 11;
+        /// It sends keys of a slot that moves, from wherever they are.
+        const SENDS_KEYS = 1 << 12;
     }
 
     /// ACL categories that a row names itself.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abuse;
+pub mod cluster_clients;
 pub mod crashes;
 pub mod failovers;
 pub mod fuzz_diff;

@@ -140,15 +140,15 @@ fn scripts() -> PathBuf {
     root().join("crates/torture/programs")
 }
 
-fn venv() -> PathBuf {
+pub(crate) fn venv() -> PathBuf {
     target_dir().join("programs/venv")
 }
 
-fn node_dir() -> PathBuf {
+pub(crate) fn node_dir() -> PathBuf {
     target_dir().join("programs/node")
 }
 
-fn install_python() -> Result<()> {
+pub(crate) fn install_python() -> Result<()> {
     let requirements = scripts().join("requirements.txt");
     let installed = venv().join("requirements.txt");
     if is_same(&requirements, &installed) {
@@ -161,7 +161,7 @@ fn install_python() -> Result<()> {
     copy(&requirements, &installed)
 }
 
-fn install_node() -> Result<()> {
+pub(crate) fn install_node() -> Result<()> {
     if which("node").is_none() || which("npm").is_none() {
         apt_install(&["nodejs", "npm"])?;
     }
@@ -181,11 +181,11 @@ fn install_node() -> Result<()> {
     copy(&wanted, &installed)
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     fs::read(one).is_ok_and(|one| fs::read(other).is_ok_and(|other| one == other))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("cannot copy {} here", from.display()))?;
     Ok(())
 }

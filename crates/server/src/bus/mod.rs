@@ -26,6 +26,8 @@ use crate::run::cluster::settle;
 use crate::state::shared::Shared;
 use crate::store::replication::upstream::Stage;
 
+/// For so long changes that may come late gather, to be one write of the file.
+const GATHER: Duration = Duration::from_millis(100);
 /// Whoever is inside the gate is waited for no longer at a time.
 const GATE_PATIENCE_NS: u64 = 20_000_000;
 
@@ -53,7 +55,7 @@ pub fn open(config: &kvasir_config::Config) -> Result<Vec<Listener>, String> {
     Ok(listeners)
 }
 
-/// Starts the thread, which ends with the process.
+/// Starts the thread, and that which writes the file; they end with the process.
 pub fn start(
     shared: &'static Shared,
     node: &'static Node,
@@ -73,6 +75,14 @@ pub fn start(
         Bus::new(shared, node, reactor, listeners).run();
     };
     std::thread::Builder::new().name("bus".into()).spawn(run)?;
+    // Other nodes want to be answered while the disk takes its time.
+    std::thread::Builder::new().name("nodes-file".into()).spawn(move || {
+        loop {
+            node.wait_for_late();
+            std::thread::sleep(GATHER);
+            node.save_late();
+        }
+    })?;
     ready.recv().unwrap_or_else(|_| Err(io::Error::other("the bus ended at its start")))
 }
 

@@ -69,7 +69,9 @@ impl Wish {
     pub fn of(shared: &Shared, connection: &Connection, entry: &Entry, args: Args<'_>) -> Wish {
         let spec = &entry.spec;
         Wish {
-            asks: connection.routing.asks != Asks::No || spec.flags.contains(Flags::ASKING),
+            asks: connection.routing.asks != Asks::No
+                || spec.flags.contains(Flags::ASKING)
+                || spec.traits.contains(Traits::SENDS_KEYS),
             reads_replicas: connection.routing.reads_replicas,
             writes: says_that_it_writes(&shared.scripts, &shared.libraries, entry, args),
             is_pubsub: spec.flags.contains(Flags::PUBSUB),

@@ -2,7 +2,8 @@
 //! and for each slot one word that says whether calls may simply run.
 //!
 //! Whoever changes something has the turn until the file is on the disk: before that no other node
-//! hears of it. Who only looks does not wait for the disk. What is said to other nodes is the bus's
+//! hears of it. Who only looks does not wait for the disk, and what may be lost with the power is
+//! brought there a moment later, by a thread that may wait for it. What is said to other nodes is the bus's
 //! business (`bus`), what becomes of this server's data that of who has the gate
 //! (`run/cluster.rs`).
 
@@ -12,7 +13,7 @@ pub mod hands;
 pub mod in_flight;
 pub mod routes;
 
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kvasir_cluster::grant::Grant;
 use kvasir_cluster::options::Options;
@@ -44,6 +45,11 @@ pub struct Node {
     todo: Mutex<Todo>,
     bus: OnceLock<Waker>,
     keeper: Box<dyn Keeper>,
+    /// Held by who writes the file; the state is read behind it, so that no older one comes last.
+    pen: Mutex<()>,
+    /// The file lacks something that may come later.
+    saves_soon: Mutex<bool>,
+    lacks: Condvar,
     /// Who works on slots that move.
     pub workforce: Box<dyn Workforce>,
 }
@@ -76,6 +82,9 @@ impl Node {
             todo: Mutex::new(Todo { routes_changed: true, ..Todo::default() }),
             bus: OnceLock::new(),
             keeper,
+            pen: Mutex::new(()),
+            saves_soon: Mutex::new(false),
+            lacks: Condvar::new(),
             workforce,
         }
     }
@@ -90,16 +99,14 @@ impl Node {
         let turn = lock(&self.turn);
         let mut cluster = lock(&self.state);
         let result = change(&mut cluster);
-        let Output { saves, changed, actions, notes } = cluster.take_output();
-        let file = saves.then(|| cluster.file());
+        let Output { saves, saves_soon, changed, actions, notes } = cluster.take_output();
         drop(cluster);
-        if let Some(file) = file
-            && let Err(error) = self.keeper.keep(&file)
-        {
-            // What others would be told, the next start would not know.
-            let path = self.keeper.path().display();
-            warning!("can't write the cluster's file path={path} error={error}");
-            std::process::exit(1);
+        if saves_soon {
+            *lock(&self.saves_soon) = true;
+            self.lacks.notify_one();
+        }
+        if saves {
+            or_end(self, self.save());
         }
         let mut todo = lock(&self.todo);
         todo.routes_changed |= changed;
@@ -155,9 +162,36 @@ impl Node {
         todo.routes_changed || !todo.server.is_empty()
     }
 
-    /// Writes the file again. An error is for who has asked for it.
+    /// Writes the file. An error is for who has asked for it.
     pub fn save(&self) -> std::io::Result<()> {
-        let _turn = lock(&self.turn);
+        let _pen = lock(&self.pen);
+        self.write()
+    }
+
+    /// Returns once the disk has all that has been changed so far.
+    pub fn save_late(&self) {
+        let _pen = lock(&self.pen);
+        if *lock(&self.saves_soon) {
+            or_end(self, self.write());
+        }
+    }
+
+    /// Whether the file lacks something.
+    pub fn lacks_save(&self) -> bool {
+        *lock(&self.saves_soon)
+    }
+
+    /// Blocks until the file lacks something.
+    pub fn wait_for_late(&self) {
+        let mut saves_soon = lock(&self.saves_soon);
+        while !*saves_soon {
+            saves_soon = self.lacks.wait(saves_soon).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// To be called by who has the pen.
+    fn write(&self) -> std::io::Result<()> {
+        *lock(&self.saves_soon) = false;
         let file = self.look().file();
         self.keeper.keep(&file)
     }
@@ -233,6 +267,16 @@ impl Node {
         if let Some(waker) = self.bus.get() {
             waker.wake();
         }
+    }
+}
+
+/// Ends the process if the file could not be written.
+fn or_end(node: &Node, result: std::io::Result<()>) {
+    if let Err(error) = result {
+        // What others would be told, the next start would not know.
+        let path = node.keeper.path().display();
+        warning!("can't write the cluster's file path={path} error={error}");
+        std::process::exit(1);
     }
 }
 

@@ -4,25 +4,25 @@
 //! is deleted only if it is still what is here; else it is sent again. In a slot that moves nobody
 //! else may write to what is on its way (`in_flight`).
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use kvasir_config::Config;
 use kvasir_keyspace::commands::options::integer;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::plan::KeyAt;
-use kvasir_keyspace::spec::{Argument, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec};
+use kvasir_keyspace::spec::{
+    Argument, Begin, Categories, Find, Flags, KeyFlags, KeySpec, Spec, Traits,
+};
 use kvasir_reactor::clock;
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::encode::encode_request;
 
 use crate::calls::routing::TRY_AGAIN;
-use crate::net::tls::client;
+use crate::net::targets::{Lost, Place, Target};
 use crate::run::held_keys::Dumped;
 use crate::run::server::{ServerCommand, ServerRun};
 use crate::run::session::Session;
+use crate::state::shared::Shared;
 
 pub static COMMANDS: &[&ServerCommand] = &[&MIGRATE];
 
@@ -30,8 +30,6 @@ pub static COMMANDS: &[&ServerCommand] = &[&MIGRATE];
 const ROUNDS_MAX: usize = 8;
 /// What a timeout that is none means.
 const TIMEOUT_DEFAULT_MS: i64 = 1000;
-/// An answer is a line.
-const ANSWER_MAX: usize = 64 << 10;
 
 const MOVED: KeyFlags = KeyFlags::RW.union(KeyFlags::ACCESS).union(KeyFlags::DELETE);
 
@@ -43,6 +41,7 @@ static MIGRATE: ServerCommand = ServerCommand {
         complexity: "That of DUMP and DEL here, and of RESTORE there; O(N) in the bytes sent.",
         arity: -6,
         flags: Flags::WRITE,
+        traits: Traits::SENDS_KEYS,
         categories: Categories::DANGEROUS,
         keys: &[
             KeySpec::range(MOVED, 3, 0, 1),
@@ -96,18 +95,17 @@ const KEY_AND_KEYS: Error = Error::fixed(
     "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
 );
 const NO_CONNECTION: Error = Error::fixed("IOERR error or timeout connecting to the client");
+const NO_WAY: Error = Error::fixed("IOERR error or timeout writing to target instance");
 const NO_ANSWER: Error = Error::fixed("IOERR error or timeout reading to target instance");
 
 /// What a call asks for.
 struct Wish {
-    host: String,
-    port: u16,
+    /// Not over TLS.
+    place: Place,
     db: i64,
     timeout: Duration,
     copies: bool,
     replaces: bool,
-    /// User, if there is one, and password.
-    auth: Vec<Vec<u8>>,
     keys: Vec<Vec<u8>>,
 }
 
@@ -144,16 +142,19 @@ impl Wish {
         let (timeout_ms, db) = (integer(&args[5])?, integer(&args[4])?);
         let timeout_ms = if timeout_ms <= 0 { TIMEOUT_DEFAULT_MS } else { timeout_ms };
         Ok(Wish {
-            host: String::from_utf8_lossy(&args[1]).into_owned(),
-            port: std::str::from_utf8(&args[2])
-                .ok()
-                .and_then(|port| port.parse().ok())
-                .unwrap_or(0),
+            place: Place {
+                host: String::from_utf8_lossy(&args[1]).into_owned(),
+                port: std::str::from_utf8(&args[2])
+                    .ok()
+                    .and_then(|port| port.parse().ok())
+                    .unwrap_or(0),
+                auth,
+                tls: None,
+            },
             db,
             timeout: Duration::from_millis(timeout_ms.unsigned_abs()),
             copies,
             replaces,
-            auth,
             keys,
         })
     }
@@ -205,14 +206,12 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
             }
             break;
         }
-        let open = match target.take() {
-            Some(target) => target,
-            None => Target::connect(&wish, &session.shared().config())?,
-        };
-        let open = target.insert(open);
-        let now_ms = clock::now_unix_ms();
-        let (moved, refused) = open.restore(&found, node.is_some(), replaces, now_ms)?;
-        refusal = refusal.or(refused);
+        let calls = restores(&found, node.is_some(), replaces);
+        let answers = exchange(session.shared(), &wish, &mut target, &calls, found.len())?;
+        let moved = answers.iter().map(|answer| !answer.starts_with('-'));
+        let moved: Vec<bool> = moved.collect();
+        let refused = answers.iter().find_map(|answer| answer.strip_prefix('-'));
+        refusal = refusal.or(refused.map(str::to_owned));
         if wish.copies {
             break;
         }
@@ -225,12 +224,105 @@ fn run(session: &mut Session, wish: Wish) -> Result<(), Error> {
         // What is there by now is what was sent before.
         replaces = true;
     }
+    if let Some(target) = target {
+        session.shared().targets.keep(target, clock::now_unix_ms());
+    }
     match refusal {
         Some(text) => Err(Error::new(format!("ERR Target instance replied with error: {text}"))),
         None => {
             session.connection.reply.ok();
             Ok(())
         }
+    }
+}
+
+/// The calls that restore these values.
+fn restores(found: &[(Vec<u8>, Dumped)], is_node: bool, replaces: bool) -> Vec<u8> {
+    let command: &[u8] = if is_node { b"RESTORE-ASKING" } else { b"RESTORE" };
+    let now_ms = clock::now_unix_ms();
+    let mut calls = Vec::new();
+    for (key, dumped) in found {
+        let ttl_ms = dumped.expiry_ms.map_or(0, |at| at.saturating_sub(now_ms).max(1));
+        let ttl = ttl_ms.to_string();
+        let mut words = vec![command, key, ttl.as_bytes(), &dumped.bytes];
+        if replaces {
+            words.push(b"REPLACE");
+        }
+        calls.extend(encode_request(&words));
+    }
+    calls
+}
+
+/// Has the other server make these calls, and returns its answers.
+fn exchange(
+    shared: &Shared,
+    wish: &Wish,
+    target: &mut Option<Target>,
+    calls: &[u8],
+    count: usize,
+) -> Result<Vec<String>, Error> {
+    let config = shared.config();
+    let tls = &config.tls;
+    let place = Place { tls: tls.cluster.then(|| tls.clone()), ..wish.place.clone() };
+    if target.is_none() {
+        *target = shared.targets.take(&place, wish.timeout);
+    }
+    loop {
+        let open = match target.take() {
+            Some(target) => target,
+            None => connect(place.clone(), wish)?,
+        };
+        let open = target.insert(open);
+        match ask(shared, wish, open, calls, count)? {
+            Ok(answers) => return Ok(answers),
+            // At most once: the next one is new.
+            Err(Lost::Stale) => *target = None,
+            Err(Lost::Writing) => return Err(NO_WAY),
+            Err(Lost::Reading) => return Err(NO_ANSWER),
+        }
+    }
+}
+
+fn ask(
+    shared: &Shared,
+    wish: &Wish,
+    target: &mut Target,
+    calls: &[u8],
+    count: usize,
+) -> Result<Result<Vec<String>, Lost>, Error> {
+    if target.db != wish.db {
+        let select = encode_request(&["SELECT", &wish.db.to_string()]);
+        match target.say(&select).and_then(|()| target.line()) {
+            Ok(answer) => expect_ok(&answer)?,
+            Err(lost) => return Ok(Err(lost)),
+        }
+        target.db = wish.db;
+    }
+    if let Err(lost) = target.say(calls) {
+        return Ok(Err(lost));
+    }
+    if let Some(node) = &shared.cluster {
+        // Keys are deleted here because the slot moves: the disk has to know that it does.
+        node.save_late();
+    }
+    Ok((0..count).map(|_| target.line()).collect())
+}
+
+fn connect(place: Place, wish: &Wish) -> Result<Target, Error> {
+    let auth = std::iter::once(&b"AUTH"[..]).chain(place.auth.iter().map(Vec::as_slice));
+    let auth = (!place.auth.is_empty()).then(|| encode_request(&auth.collect::<Vec<&[u8]>>()));
+    let mut target = Target::connect(place, wish.timeout).ok_or(NO_CONNECTION)?;
+    if let Some(auth) = auth {
+        target.say(&auth).map_err(|_| NO_WAY)?;
+        expect_ok(&target.line().map_err(|_| NO_ANSWER)?)?;
+    }
+    Ok(target)
+}
+
+fn expect_ok(answer: &str) -> Result<(), Error> {
+    match answer.strip_prefix('-') {
+        Some(text) => Err(Error::new(format!("ERR Target instance replied with error: {text}"))),
+        None => Ok(()),
     }
 }
 
@@ -276,114 +368,4 @@ fn check_still_writes(session: &mut Session) -> Result<(), Error> {
     let now_ms = session.core().env.now_ms;
     let may_not = session.check_replicas().is_err() || session.shared().pauses(now_ms);
     if may_not { Err(NO_ANSWER) } else { Ok(()) }
-}
-
-/// With TLS or without.
-trait Stream: Read + Write {}
-
-impl<T: Read + Write> Stream for T {}
-
-/// The server that keys go to.
-struct Target {
-    stream: Box<dyn Stream>,
-    received: Vec<u8>,
-}
-
-impl Target {
-    fn connect(wish: &Wish, config: &Config) -> Result<Target, Error> {
-        let addresses = (&*wish.host, wish.port).to_socket_addrs().map_err(|_| NO_CONNECTION)?;
-        let connect = |address| TcpStream::connect_timeout(&address, wish.timeout).ok();
-        let stream = addresses.into_iter().find_map(connect).ok_or(NO_CONNECTION)?;
-        // Without these it takes longer, and no more.
-        let _ = stream.set_nodelay(true);
-        let _ = stream.set_read_timeout(Some(wish.timeout));
-        let _ = stream.set_write_timeout(Some(wish.timeout));
-        let stream: Box<dyn Stream> = match config.tls.cluster {
-            // Hands are shaken when the first call is sent.
-            true => Box::new(client::begin(&config.tls, stream).map_err(|_| NO_CONNECTION)?),
-            false => Box::new(stream),
-        };
-        let mut target = Target { stream, received: Vec::new() };
-        if !wish.auth.is_empty() {
-            let words: Vec<&[u8]> =
-                std::iter::once(&b"AUTH"[..]).chain(wish.auth.iter().map(Vec::as_slice)).collect();
-            target.say(&encode_request(&words))?;
-            target.expect_ok()?;
-        }
-        if wish.db != 0 {
-            target.say(&encode_request(&["SELECT", &wish.db.to_string()]))?;
-            target.expect_ok()?;
-        }
-        Ok(target)
-    }
-
-    /// Sends values; says of each whether it was taken, and the first reason why one was not.
-    fn restore(
-        &mut self,
-        found: &[(Vec<u8>, Dumped)],
-        is_node: bool,
-        replaces: bool,
-        now_ms: u64,
-    ) -> Result<(Vec<bool>, Option<String>), Error> {
-        let command: &[u8] = if is_node { b"RESTORE-ASKING" } else { b"RESTORE" };
-        let mut calls = Vec::new();
-        for (key, dumped) in found {
-            let ttl_ms = dumped.expiry_ms.map_or(0, |at| at.saturating_sub(now_ms).max(1));
-            let ttl = ttl_ms.to_string();
-            let mut words = vec![command, key, ttl.as_bytes(), &dumped.bytes];
-            if replaces {
-                words.push(b"REPLACE");
-            }
-            calls.extend(encode_request(&words));
-        }
-        self.say(&calls)?;
-        let (mut moved, mut refusal) = (Vec::new(), None);
-        for _ in found {
-            let answer = self.line()?;
-            moved.push(!answer.starts_with('-'));
-            if let Some(text) = answer.strip_prefix('-') {
-                refusal.get_or_insert(text.to_owned());
-            }
-        }
-        Ok((moved, refusal))
-    }
-
-    fn say(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let failed = Error::fixed("IOERR error or timeout writing to target instance");
-        self.stream.write_all(bytes).and_then(|()| self.stream.flush()).map_err(|_| failed)
-    }
-
-    fn expect_ok(&mut self) -> Result<(), Error> {
-        let answer = self.line()?;
-        match answer.strip_prefix('-') {
-            Some(text) => {
-                Err(Error::new(format!("ERR Target instance replied with error: {text}")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The next line, without its end.
-    fn line(&mut self) -> Result<String, Error> {
-        loop {
-            if let Some(len) = self.received.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.received.drain(..=len).collect();
-                let line = String::from_utf8_lossy(&line);
-                return Ok(line.trim_end().to_owned());
-            }
-            let mut bytes = [0; 4096];
-            let read = loop {
-                match self.stream.read(&mut bytes) {
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    result => break result,
-                }
-            };
-            match read {
-                Ok(count) if count > 0 && self.received.len() < ANSWER_MAX => {
-                    self.received.extend_from_slice(&bytes[..count]);
-                }
-                _ => return Err(NO_ANSWER),
-            }
-        }
-    }
 }

@@ -134,7 +134,8 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     ] {
         lines.field(field, source.shared.pubsub.index_of(kind).count());
     }
-    lines.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
+    lines.zeros(&["latest_fork_usec", "total_forks"]);
+    lines.field("migrate_cached_sockets", source.shared.targets.count());
     let own_keys = source.shared.replication.own_keys.count();
     lines.field("slave_expires_tracked_keys", own_keys);
     defragmentation(source, lines);

@@ -3,4 +3,5 @@
 pub mod input;
 pub mod listen;
 pub mod listening;
+pub mod targets;
 pub mod tls;

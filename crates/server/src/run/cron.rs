@@ -71,6 +71,7 @@ impl Cron {
             self.expires(shared).then_some(self.next_expiry_run_ms),
             watches_clients.then_some(self.next_second_ms),
             self.next_defrag.is_awaited.then_some(self.next_defrag.at_ms),
+            shared.targets.due_ms(),
         ];
         due.into_iter().flatten().min().map(until)
     }
@@ -94,6 +95,9 @@ impl Cron {
         }
         if shared.debugging.pauses_cron.load(Relaxed) {
             return;
+        }
+        if shared.targets.due_ms().is_some_and(|due_ms| core.env.now_ms >= due_ms) {
+            shared.targets.close_unused(core.env.now_ms);
         }
         if core.env.now_ms >= self.next_defrag.at_ms {
             let options = &core.config.memory.defrag;

@@ -197,6 +197,9 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
         .map_err(|error| format!("can't start a thread: {error}"))?;
     let result = join(threads);
     process::notify_stopping(&shared.config());
+    if let Some(node) = &shared.cluster {
+        node.save_late();
+    }
     loader.give_up(shared);
     shared.saving.end();
     let is_whole = shared.aof.finish(shared);

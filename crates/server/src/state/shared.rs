@@ -16,6 +16,7 @@ use crate::clients::pause::Pause;
 use crate::clients::traces::Traces;
 use crate::cluster::Node;
 use crate::net::listening::Listeners;
+use crate::net::targets::Targets;
 use crate::net::tls::context::Endpoint;
 use crate::scripts::cache::Cache;
 use crate::state::debugging::Debugging;
@@ -42,6 +43,7 @@ pub struct Shared {
     pub clients: Clients,
     pub tls: Endpoint,
     pub listeners: Listeners,
+    pub targets: Targets,
     pub memcached: Memcached,
     pub pubsub: Hub,
     pub tracking: Tracking,
@@ -99,6 +101,7 @@ impl Shared {
             clients: Clients::default(),
             tls,
             listeners: Listeners::default(),
+            targets: Targets::default(),
             scripts: Cache::default(),
             samples: Samples::new(),
             error_codes: ErrorCodes::default(),

@@ -145,7 +145,7 @@ pub fn join(nodes: Vec<Node>) -> Vec<Node> {
     nodes
 }
 
-fn redis_cli() -> Option<PathBuf> {
+pub fn redis_cli() -> Option<PathBuf> {
     let program = env::var_os("KVASIR_REDIS_SERVER").map(PathBuf::from)?;
     Some(program.with_file_name("redis-cli")).filter(|program| program.exists())
 }

@@ -21,17 +21,33 @@ impl Target {
         Target(TcpListener::bind("127.0.0.1:0").expect("there is a port"))
     }
 
-    /// Has a client send a key here; returns when it is on its way.
-    fn take(&self, client: &mut Client, key: &str) -> TcpStream {
+    fn begin(&self, client: &mut Client, key: &str) {
         let port = self.0.local_addr().expect("it listens").port().to_string();
         client.send(&["MIGRATE", "127.0.0.1", &port, key, "0", "100000"]);
+    }
+
+    /// Has a client send a key here; returns when it is on its way.
+    fn take(&self, client: &mut Client, key: &str) -> TcpStream {
+        self.begin(client, key);
         let (mut stream, _) = self.0.accept().expect("a node connects");
-        let (mut bytes, mut chunk) = (Vec::new(), [0; 1024]);
-        while !bytes.windows(14).any(|word| word == b"RESTORE-ASKING") {
-            let length = stream.read(&mut chunk).expect("the key comes");
-            bytes.extend_from_slice(&chunk[..length]);
-        }
+        wait_for_key(&mut stream);
         stream
+    }
+
+    /// The same over a connection that was kept.
+    fn take_more(&self, client: &mut Client, key: &str, stream: &mut TcpStream) {
+        self.begin(client, key);
+        wait_for_key(stream);
+    }
+}
+
+fn wait_for_key(stream: &mut TcpStream) {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 1024]);
+    while !bytes.windows(14).any(|word| word == b"RESTORE-ASKING") {
+        match stream.read(&mut chunk).expect("the key comes") {
+            0 => panic!("the connection ends"),
+            length => bytes.extend_from_slice(&chunk[..length]),
+        }
     }
 }
 
@@ -81,12 +97,53 @@ fn what_is_on_its_way_is_read_and_not_written() {
     assert_eq!(mover.read_reply().as_ref().and_then(Value::as_bytes), Some(&b"OK"[..]));
     assert_eq!(one.ask("GET bar"), format!("ASK {SLOT} 127.0.0.1:{}", nodes[1].port));
     // Who may not write any more when the answer comes keeps the key.
-    let mut stream = target.take(&mut second, "{bar}2");
+    target.take_more(&mut second, "{bar}2", &mut stream);
     assert_eq!(first_of(pausers, "CLIENT PAUSE 1000000 WRITE").as_bytes(), Some(&b"OK"[..]));
     stream.write_all(b"+OK\r\n").expect("it reads");
     let timeout = error("IOERR error or timeout reading to target instance");
     assert_eq!(second.read_reply(), Some(timeout));
     assert_eq!(one.ask("GET {bar}2"), "1");
+}
+
+/// A call of MIGRATE goes where the last one went, unless that one has hung up.
+#[test]
+fn a_connection_is_kept_for_the_next_keys() {
+    let nodes = form(&[Maker::Kvasir; 3]).expect("these are ours");
+    let (one, to) = (&nodes[0], nodes[1].id());
+    for key in ["bar", "{bar}2", "{bar}3", "{bar}4"] {
+        assert_eq!(one.ask(&format!("SET {key} 1")), "OK");
+    }
+    assert_eq!(one.ask(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {to}")), "OK");
+    let kept = |count: usize| {
+        let field = format!("migrate_cached_sockets:{count}\r\n");
+        wait_until("so many are kept", || one.ask("INFO stats").contains(&field));
+    };
+    let (target, mut mover) = (Target::new(), one.server.connect());
+    kept(0);
+    // Nothing is asked while a key is on its way: who is asked may be who waits.
+    let mut stream = target.take(&mut mover, "bar");
+    stream.write_all(b"+OK\r\n").expect("it reads");
+    assert_eq!(mover.read_reply().as_ref().and_then(Value::as_bytes), Some(&b"OK"[..]));
+    kept(1);
+    target.take_more(&mut mover, "{bar}2", &mut stream);
+    stream.write_all(b"-BUSYKEY it is there\r\n").expect("it reads");
+    let refused = error("ERR Target instance replied with error: BUSYKEY it is there");
+    assert_eq!(mover.read_reply(), Some(refused));
+    kept(1);
+    // Who has hung up is connected to again.
+    drop(stream);
+    let mut stream = target.take(&mut mover, "{bar}3");
+    stream.write_all(b"+OK\r\n").expect("it reads");
+    assert_eq!(mover.read_reply().as_ref().and_then(Value::as_bytes), Some(&b"OK"[..]));
+    // Who answers a part and hangs up is not.
+    target.take_more(&mut mover, "{bar}4", &mut stream);
+    stream.write_all(b"+O").expect("it reads");
+    drop(stream);
+    let lost = error("IOERR error or timeout reading to target instance");
+    assert_eq!(mover.read_reply(), Some(lost));
+    kept(0);
+    assert_eq!(one.ask("GET {bar}4"), "1");
+    assert_eq!(one.ask("GET {bar}3"), format!("ASK {SLOT} 127.0.0.1:{}", nodes[1].port));
 }
 
 /// What is left of a slot that was lost is gone before a key comes that belongs there.
@@ -242,5 +299,33 @@ fn a_new_hostname_is_told_at_once() {
         client.send(&["CLUSTER", "SLOTS"]);
         let slots = format!("{:?}", client.read_reply().map(|slots| texts(&slots)));
         assert!(slots.contains(name), "{slots}");
+    }
+}
+
+/// One that says nothing of itself may touch what it likes, as long as that is here.
+#[test]
+fn a_script_with_flags_keeps_to_the_slot_that_it_was_called_with() {
+    let node = Node::start(Maker::Kvasir, &[]).expect("it is ours");
+    assert_eq!(node.ask("CLUSTER ADDSLOTSRANGE 0 16383"), "OK");
+    wait_until("it serves", || node.ask("SET foo 1") == "OK");
+    let mut client = node.server.connect();
+    let refusal = "ERR Script attempted to access keys that do not hash to the same slot";
+    let plain = "return redis.call('GET', 'foo')";
+    for (head, keys, answer) in [
+        ("", &["1", "bar"][..], Ok("1")),
+        ("#!lua\n", &["1", "bar"], Err(refusal)),
+        ("#!lua\n", &["1", "{foo}2"], Ok("1")),
+        ("#!lua\n", &["0"], Ok("1")),
+        ("#!lua flags=allow-cross-slot-keys\n", &["1", "bar"], Ok("1")),
+    ] {
+        let script = format!("{head}{plain}");
+        let reply = client.call(&[&["EVAL", &script][..], keys].concat());
+        match (answer, &reply) {
+            (Ok(value), reply) => assert_eq!(reply.as_bytes(), Some(value.as_bytes()), "{script}"),
+            (Err(text), Value::Error(error)) => {
+                assert!(String::from_utf8_lossy(error).starts_with(text), "{script} {reply:?}");
+            }
+            (Err(_), reply) => panic!("{script} {reply:?}"),
+        }
     }
 }

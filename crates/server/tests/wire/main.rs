@@ -26,6 +26,7 @@ mod check;
 mod client_limits;
 mod clients;
 mod cluster;
+mod cluster_cli;
 mod cluster_moves;
 mod cluster_tls;
 mod command_table;

@@ -126,21 +126,28 @@ fn owner(node: &Node) -> String {
     }
 }
 
-/// Has slots move, with something happening at a request of this name.
-fn check(word: &'static str, fate: Fate, victim: Victim, taken: Option<bool>) {
-    let what = format!("{word} {fate:?} {victim:?}");
-    let proxy_port = free_port();
-    let announce = proxy_port.to_string();
-    let to_proxy = ["--cluster-announce-port", &announce];
-    let source = Node::start(Maker::Kvasir, &OPTIONS).expect("it is ours");
-    let target = Node::start(Maker::Kvasir, &[&OPTIONS[..], &to_proxy].concat());
-    let replica = Node::start(Maker::Kvasir, &OPTIONS).expect("it is ours");
+/// Nodes of which the second is reached through a proxy, and the test's words with that.
+struct Stage {
+    nodes: Vec<Node>,
+    to_proxy: [String; 2],
+    reached: Receiver<()>,
+    let_go: Sender<()>,
+}
+
+fn stage(count: usize, word: &'static str, fate: Fate, options: &[&str]) -> Stage {
+    let to_proxy = ["--cluster-announce-port".to_owned(), free_port().to_string()];
+    let start = |at: usize| {
+        let announced: &[String] = if at == 1 { &to_proxy } else { &[] };
+        let announced = announced.iter().map(String::as_str);
+        let options: Vec<&str> = options.iter().copied().chain(announced).collect();
+        Node::start(Maker::Kvasir, &options).expect("it is ours")
+    };
+    let nodes: Vec<Node> = (0..count).map(start).collect();
     let (tell, reached) = channel();
     let (let_go, go_on) = channel();
-    let target = target.expect("it is ours");
     let proxy = Proxy {
-        port: proxy_port,
-        target: target.port,
+        port: to_proxy[1].parse().expect("a port"),
+        target: nodes[1].port,
         word,
         fate,
         has_fired: AtomicBool::new(false),
@@ -148,15 +155,33 @@ fn check(word: &'static str, fate: Fate, victim: Victim, taken: Option<bool>) {
         go_on: Mutex::new(go_on),
     };
     Arc::new(proxy).run();
-    let mut nodes = join(vec![source, target, replica]);
+    Stage { nodes: join(nodes), to_proxy, reached, let_go }
+}
+
+impl Stage {
+    /// Fills the slot and has it move until the request comes; the digest of what there is.
+    fn begin(&self, what: &str) -> String {
+        let nodes = &self.nodes;
+        fill(&nodes[0], 2000);
+        let before = digest(&nodes[0]);
+        let id = nodes[1].id();
+        let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {SLOT} {SLOT} NODE {id}");
+        assert_eq!(nodes[0].ask(&migrate), "OK", "{what}");
+        self.reached
+            .recv_timeout(DEADLINE)
+            .unwrap_or_else(|_| panic!("{what}: {}", job(&nodes[0], "message")));
+        before
+    }
+}
+
+/// Has slots move, with something happening at a request of this name.
+fn check(word: &'static str, fate: Fate, victim: Victim, taken: Option<bool>) {
+    let what = format!("{word} {fate:?} {victim:?}");
+    let stage = stage(3, word, fate, &OPTIONS);
+    let before = stage.begin(&what);
+    let Stage { mut nodes, to_proxy, let_go, .. } = stage;
+    let to_proxy = to_proxy.each_ref().map(String::as_str);
     let mut graves = Vec::new();
-    fill(&nodes[0], 2000);
-    let before = digest(&nodes[0]);
-    let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {SLOT} {SLOT} NODE {}", nodes[1].id());
-    assert_eq!(nodes[0].ask(&migrate), "OK", "{what}");
-    reached
-        .recv_timeout(DEADLINE)
-        .unwrap_or_else(|_| panic!("{what}: {}", job(&nodes[0], "message")));
     match victim {
         Victim::Nobody => {}
         Victim::Source => {
@@ -170,7 +195,7 @@ fn check(word: &'static str, fate: Fate, victim: Victim, taken: Option<bool>) {
     }
     // What has to be known by now is not forgotten when the link ends.
     let_go.send(()).expect("the proxy waits");
-    let ports = [nodes[0].port.to_string(), announce.clone()];
+    let ports = [nodes[0].port.to_string(), to_proxy[1].to_owned()];
     wait_until(&format!("{what}: one has the slot"), || {
         let owners = [owner(&nodes[0]), owner(&nodes[1])];
         let is_at = [
@@ -219,4 +244,65 @@ fn a_target_that_is_killed_leaves_one_owner() {
     check("CALLS", Fate::Unanswered, Victim::Target, Some(false));
     check("TAKE", Fate::Lost, Victim::Target, Some(false));
     check("TAKE", Fate::Unanswered, Victim::Target, Some(true));
+}
+
+/// Has a replica take the place of one side while slots move: who had them has them.
+fn check_heir(word: &'static str, victim: Victim) {
+    let what = format!("{word} {victim:?}, whose replica takes over");
+    let stage = stage(6, word, Fate::Unanswered, &[]);
+    let [dead, heir] = if victim == Victim::Source { [0, 3] } else { [1, 4] };
+    let before = stage.begin(&what);
+    let Stage { nodes, let_go, .. } = stage;
+    wait_until(&format!("{what}: the replica has all"), || digest(&nodes[3]) == before);
+    nodes[dead].kill();
+    let_go.send(()).expect("the proxy waits");
+    wait_until(&format!("{what}: it takes over"), || {
+        nodes[heir].ask("INFO replication").contains("role:master")
+    });
+    let (with, without) = match victim {
+        Victim::Source => (&nodes[heir], &nodes[1]),
+        _ => (&nodes[0], &nodes[heir]),
+    };
+    wait_until(&format!("{what}: it has the slot"), || owner(with) == "here");
+    assert_eq!(digest(with), before, "{what}");
+    wait_until(&format!("{what}: the other side has nothing"), || {
+        digest(without) == NOTHING && owner(without) == with.port.to_string()
+    });
+}
+
+#[test]
+fn a_replica_that_takes_over_while_slots_move_leaves_them_where_they_are() {
+    check_heir("CALLS", Victim::Source);
+    check_heir("CALLS", Victim::Target);
+    check_heir("SETTLE", Victim::Source);
+    check_heir("SETTLE", Victim::Target);
+}
+
+/// Who was to take slots is gone for good: an administrator says so, and they stay.
+#[test]
+fn a_node_that_is_forgotten_takes_nothing() {
+    let what = "a target that never comes back";
+    // With it half of the slots are gone.
+    let options = [&OPTIONS[..], &["--cluster-require-full-coverage", "no"]].concat();
+    let stage = stage(3, "TAKE", Fate::Lost, &options);
+    let before = stage.begin(what);
+    let Stage { nodes, let_go, .. } = stage;
+    let source = &nodes[0];
+    nodes[1].kill();
+    let_go.send(()).expect("the proxy waits");
+    let is_granted = || {
+        let file = source.server.read_file("nodes.conf");
+        file.split_ascii_whitespace().any(|word| word.starts_with("kvasirGranted"))
+    };
+    assert!(is_granted(), "{what}");
+    let mut waiting = source.server.connect();
+    waiting.send(&["GET", "{bar}1"]);
+    let target = source.ask("CLUSTER NODES");
+    let target = target.lines().find(|line| line.contains("master") && !line.contains("myself"));
+    let target = target.and_then(|line| line.split(' ').next()).expect("it knows it");
+    assert_eq!(source.ask(&format!("CLUSTER FORGET {target}")), "OK");
+    let answer = waiting.read_reply();
+    assert_eq!(answer.as_ref().and_then(|value| value.as_bytes()), Some(&b"value1"[..]));
+    wait_until("the grant is over", || !is_granted());
+    assert_eq!(digest(source), before);
 }

@@ -34,6 +34,8 @@ pub struct Host {
     /// The epochs that its disk has, whatever becomes of it: the current one, and that of the last
     /// vote.
     pub safe: (u64, u64),
+    /// The file is to be written by the next tick.
+    pub saves_soon: bool,
 }
 
 impl Host {
@@ -52,6 +54,7 @@ impl Host {
             offset: 1,
             fresh_ms: 0,
             safe: (0, 0),
+            saves_soon: false,
         };
         host.safe = host.safe_epochs();
         Ok(host)
@@ -67,6 +70,7 @@ impl Host {
         let text = self.cluster.file();
         file::write(&self.disk, Path::new(NAME), &text).map_err(|error| error.to_string())?;
         self.safe = self.safe_epochs();
+        self.saves_soon = false;
         Ok(())
     }
 

@@ -316,7 +316,7 @@ impl World {
     }
 
     fn tick(&mut self, host: usize) -> Result<(), String> {
-        if !self.hosts[host].is_up {
+        if !self.hosts[host].is_up || self.hosts[host].saves_soon && !self.save(host)? {
             return Ok(());
         }
         self.follow(host);
@@ -384,16 +384,9 @@ impl World {
         }
         loop {
             let output = self.hosts[host].cluster.take_output();
-            if output.saves {
-                if self.is_stormy && self.rng.below(CUT_ONE_IN) == 0 {
-                    self.hosts[host].disk.note_in(self.rng.below(5));
-                }
-                self.hosts[host].save()?;
-                if let Some(disk) = self.hosts[host].disk.noted() {
-                    let luck = Luck::of_a_cut(&mut self.rng);
-                    self.crash(host, &disk, luck, DOWN_MS);
-                    return Ok(());
-                }
+            self.hosts[host].saves_soon |= output.saves_soon;
+            if output.saves && !self.save(host)? {
+                return Ok(());
             }
             if output.notes.iter().any(|note| note == WON) {
                 self.judge.elected(&self.hosts[host].cluster)?;
@@ -412,6 +405,18 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Brings a node's file to its disk; false if power goes meanwhile.
+    fn save(&mut self, host: usize) -> Result<bool, String> {
+        if self.is_stormy && self.rng.below(CUT_ONE_IN) == 0 {
+            self.hosts[host].disk.note_in(self.rng.below(5));
+        }
+        self.hosts[host].save()?;
+        let Some(disk) = self.hosts[host].disk.noted() else { return Ok(true) };
+        let luck = Luck::of_a_cut(&mut self.rng);
+        self.crash(host, &disk, luck, DOWN_MS);
+        Ok(false)
     }
 
     /// False if that was the last that the node does for now.

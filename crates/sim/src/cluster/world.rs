@@ -326,8 +326,11 @@ impl World {
     /// Now and then power goes between two operations of the disk, of which a step has several.
     fn step_node(&mut self, node: usize, step: Step) -> Result<(), String> {
         self.ran.digest.note(node as u64);
-        let writes =
-            self.is_stormy && matches!(step, Step::Part(Part::Log | Part::Bus | Part::Worker(_)));
+        let writes = self.is_stormy
+            && matches!(
+                step,
+                Step::Part(Part::Log | Part::Bus | Part::NodesFile | Part::Worker(_))
+            );
         if writes && self.rng.below(CUT_ONE_IN) == 0 {
             self.nodes.cut_in(node, self.rng.below(8));
         }

@@ -63,6 +63,8 @@ pub enum Part {
     /// Who takes snapshots for replicas.
     Sync,
     Bus,
+    /// Who brings late changes to nodes.conf.
+    NodesFile,
     /// Who moves slots.
     Member(usize),
 }
@@ -131,6 +133,9 @@ impl Server {
         if let Some(bus) = &self.bus {
             dues.push((bus.reactor.due_ns(), Part::Bus));
         }
+        if let Some(node) = &self.shared.cluster {
+            dues.push((node.lacks_save().then_some(0), Part::NodesFile));
+        }
         let crew = self.crew.dues().into_iter().enumerate();
         dues.extend(crew.map(|(index, ns)| (ns, Part::Member(index))));
         dues.into_iter().filter_map(|(ns, part)| Some((ns?, part))).collect()
@@ -149,6 +154,7 @@ impl Server {
                 let bus = self.bus.as_mut().expect("it has a bus");
                 bus.turn().map_err(|error| format!("the bus fails: {error}"))?;
             }
+            Part::NodesFile => self.shared.cluster.iter().for_each(Node::save_late),
             Part::Member(index) => self.crew.step(index),
         }
         Ok(())

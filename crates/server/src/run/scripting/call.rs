@@ -18,7 +18,7 @@ use kvasir_lua::shebang::{self, Flags};
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
-use kvasir_structures::{hash, heap};
+use kvasir_structures::{crc16, hash, heap};
 
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::routing::Wish;
@@ -499,9 +499,12 @@ fn run(
     let refuses_growth = session.is_out_of_memory() && !flags.allow_oom;
     // Its commands write elsewhere meanwhile.
     let mut reply = std::mem::take(&mut session.connection.reply);
+    let is_in_cluster = shared.cluster.is_some();
+    let slot = (keys > 0 && is_in_cluster).then(|| crc16::slot_of(&session.args()[3]));
     let running = Running {
         is_read_only: is_read_only || flags.no_writes,
         refuses_growth,
+        slot,
         may_cross_slots: !flags.given || flags.allow_cross_slot_keys,
         ..Running::new(session, code.kind())
     };

@@ -54,7 +54,8 @@ pub struct Running {
     pub awaited_since: Option<Ticks>,
     /// The server ends before it.
     pub is_cut_short: bool,
-    /// In a cluster: its calls may be about keys of several slots; of which the first was.
+    /// In a cluster: its calls may be about keys of several slots; of which those are that it was
+    /// called with, or the first one of a call.
     pub may_cross_slots: bool,
     pub slot: Option<u16>,
 }
