@@ -145,8 +145,8 @@ function Report({ of }: { of: Map<string, Reply> }) {
         rows={largest
           .slice(0, 20)
           .map((key) => [
-            show(key.get("key")),
             size(figure(key, "bytes")),
+            show(key.get("key")),
             show(key.get("type")),
             show(key.get("encoding")),
             plain(figure(key, "length")),

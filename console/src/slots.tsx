@@ -84,12 +84,16 @@ function colour(part: number, steps: [number, number, number][]): [number, numbe
   ];
 }
 
-/** Each slot by how much it has; what is far above all others does not hide them. */
-function paintHeat(context: CanvasRenderingContext2D, values: number[], most: number): void {
+/** So many doublings from the average are as hot, or as cold, as there is a colour for. */
+const DOUBLINGS = 5;
+
+/** Each slot by how far it is from the average of those that have something. */
+function paintHeat(context: CanvasRenderingContext2D, values: number[], average: number): void {
   const image = context.createImageData(WIDTH, SLOTS / WIDTH);
   const steps = ramp();
   values.forEach((value, slot) => {
-    const part = most ? Math.log1p(value) / Math.log1p(most) : 0;
+    const above = Math.log2(value / average) / DOUBLINGS;
+    const part = value ? Math.min(1, Math.max(0.1, 0.5 + above / 2)) : 0;
     image.data.set([...colour(part, steps), 255], slot * 4);
   });
   context.putImageData(image, 0, 0);
@@ -97,7 +101,7 @@ function paintHeat(context: CanvasRenderingContext2D, values: number[], most: nu
 
 function Heat({ values, unit }: { values: number[]; unit: string }) {
   const [at, setAt] = useState(-1);
-  const most = values.reduce((most, value) => Math.max(most, value), 0);
+  const used = values.filter((value) => value > 0).length;
   const sum = values.reduce((sum, value) => sum + value, 0);
   const top = values
     .map((value, slot): [number, number] => [value, slot])
@@ -109,7 +113,7 @@ function Heat({ values, unit }: { values: number[]; unit: string }) {
       <div>
         <Map_
           label="heat of slots"
-          paint={(context) => paintHeat(context, values, most)}
+          paint={(context) => paintHeat(context, values, sum / used)}
           onPick={setAt}
         />
         <p class="facts">
@@ -124,8 +128,9 @@ function Heat({ values, unit }: { values: number[]; unit: string }) {
       </div>
       <div>
         <p>
-          {plain(sum)} {unit} in {values.filter((value) => value > 0).length} slots; the scale is
-          logarithmic, from 0 to {plain(most)}.
+          {plain(sum)} {unit} in {used} slots
+          {used > 0 && `, ${plain(sum / used)} in each on average`}. A slot's colour is how far it
+          is from that: <Scale />
         </p>
         <table class="heads">
           <thead>
@@ -147,6 +152,22 @@ function Heat({ values, unit }: { values: number[]; unit: string }) {
         </table>
       </div>
     </div>
+  );
+}
+
+/** The colours, from a slot with nothing to one of 32 times the average. */
+function Scale() {
+  const paint = (canvas: HTMLCanvasElement | null) => {
+    const context = canvas?.getContext("2d");
+    for (let at = 0; context && at < 120; at++) {
+      context.fillStyle = `rgb(${colour(at / 119, ramp()).join()})`;
+      context.fillRect(at, 0, 1, 10);
+    }
+  };
+  return (
+    <span class="scale">
+      none <canvas ref={paint} width={120} height={10} aria-hidden="true" /> 32 times
+    </span>
   );
 }
 

@@ -105,14 +105,16 @@ export function Clients() {
             {failure && <p class="failure">{failure}</p>}
             <p>{all.length} clients</p>
             <Table
-              head={[...CLIENT, ""]}
+              head={state.mayWrite ? ["", ...CLIENT] : CLIENT}
               rows={all.slice(0, 500).map((client) => [
+                ...(state.mayWrite
+                  ? [
+                      <button class="danger" onClick={() => void kill(client, again)}>
+                        Kill
+                      </button>,
+                    ]
+                  : []),
                 ...CLIENT.map((name) => client.get(name) ?? ""),
-                state.mayWrite && (
-                  <button class="danger" onClick={() => void kill(client, again)}>
-                    Kill
-                  </button>
-                ),
               ])}
             />
           </>

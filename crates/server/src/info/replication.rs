@@ -30,10 +30,8 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
         let (state, lag) = (replication.state_of(replica), replica.lag_s(source.now_ms));
         let (offset, tier) = (replica.acked.load(Relaxed), replica.tier().name());
         let place = format!("ip={ip},port={port},state={state},offset={offset}");
-        lines.field(
-            &format!("slave{index}"),
-            format!("{place},lag={lag},type=replica,tier={tier}"),
-        );
+        lines
+            .field(&format!("slave{index}"), format!("{place},lag={lag},type=replica,tier={tier}"));
     }
     lines.field("master_failover_state", replication.failover.name());
     let history = replication.history();

@@ -156,7 +156,8 @@ fn a_report_of_many_keys_equals_a_walk() {
     let count: usize = count.unwrap_or(50_000);
     let server = Server::kvasir("io_uring", &["--io-threads", "2"]);
     let mut client = server.connect();
-    let key = |number: usize| format!("{}:{number}", ["user", "cart", "tag", "top", "log"][number % 5]);
+    let key =
+        |number: usize| format!("{}:{number}", ["user", "cart", "tag", "top", "log"][number % 5]);
     each_of(&mut client, count, |number| {
         let (key, text) = (key(number), "v".repeat(number % 300));
         match number % 5 {
@@ -171,7 +172,8 @@ fn a_report_of_many_keys_equals_a_walk() {
         vec!["EXPIRE".into(), key(number * 10), "400000".into()]
     });
     let mut sums = BTreeMap::<String, (u64, u64)>::new();
-    let usage = |number| vec!["MEMORY".into(), "USAGE".into(), key(number), "SAMPLES".into(), "0".into()];
+    let usage =
+        |number| vec!["MEMORY".into(), "USAGE".into(), key(number), "SAMPLES".into(), "0".into()];
     for (number, reply) in each_of(&mut client, count, usage).iter().enumerate() {
         let sum = sums.entry(key(number).split_inclusive(':').next().unwrap().into()).or_default();
         *sum = (sum.0 + 1, sum.1 + reply.as_integer().unwrap() as u64);
@@ -190,7 +192,8 @@ fn each_of(client: &mut Client, count: usize, call: impl Fn(usize) -> Vec<String
     let mut replies = Vec::with_capacity(count);
     for first in (0..count).step_by(1000) {
         let part = first..count.min(first + 1000);
-        let calls: Vec<u8> = part.clone().flat_map(|number| encode_request(&call(number))).collect();
+        let calls: Vec<u8> =
+            part.clone().flat_map(|number| encode_request(&call(number))).collect();
         client.send_raw(&calls);
         replies.extend(part.map(|_| client.read_reply().expect("a reply")));
     }
