@@ -269,9 +269,7 @@ async function edit(page, shoot) {
   await page.locator('.pages span:text-is("page 2")').waitFor();
   await page.fill('input[aria-label="pattern of members"]', "field:77?");
   await page.keyboard.press("Enter");
-  await page.waitForFunction(
-    () => document.querySelectorAll(".members tbody tr").length === 10,
-  );
+  await page.waitForFunction(() => document.querySelectorAll(".members tbody tr").length === 10);
   await row(page, "field:777").waitFor();
   // A new key, another name for it, its end.
   await page.fill('input[aria-label="new key"]', "edit:new");

@@ -129,8 +129,12 @@ function Heat({ values, unit }: { values: number[]; unit: string }) {
       <div>
         <p>
           {plain(sum)} {unit} in {used} slots
-          {used > 0 && `, ${plain(sum / used)} in each on average`}. A slot's colour is how far it
-          is from that: <Scale />
+          {used > 0 && (
+            <>
+              , {plain(sum / used)} in each on average. A slot's colour is how far it is from that:{" "}
+              <Scale />
+            </>
+          )}
         </p>
         <table class="heads">
           <thead>

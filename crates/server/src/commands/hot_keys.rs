@@ -448,9 +448,9 @@ fn keys_by_slot(cx: &ServerCx<'_>) -> Vec<u64> {
     let (keyspace, mut sums) = (&cx.shared.keyspace, vec![0; SLOT_COUNT]);
     let used = keyspace.indexes().map(|db| keyspace.database(db, cx.pass()));
     for database in used.filter(|database| database.was_used()) {
-        for (at, slot) in database.slots().iter().enumerate() {
-            if !keyspace.hidden.has(at as u16) {
-                sums[at] += slot.len() as u64;
+        for (at, slot) in (0..).zip(database.slots()) {
+            if !keyspace.hidden.has(at) {
+                sums[usize::from(at)] += slot.len() as u64;
             }
         }
     }
