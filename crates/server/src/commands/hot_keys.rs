@@ -1,6 +1,7 @@
 //! HOTKEYS: which keys are used most.
 //!
-//! START, STOP, GET and RESET are Redis 8.6's; LIST and SLOTS tell what `hotkeys-sample` has counted.
+//! START, STOP, GET and RESET are Redis 8.6's; LIST and SLOTS tell what `hotkeys-sample` has
+//! counted.
 
 use std::ops::RangeInclusive;
 
@@ -151,7 +152,7 @@ static LIST: ServerCommand = ServerCommand {
 static SLOTS: ServerCommand = ServerCommand {
     spec: Spec {
         name: "slots",
-        summary: "Tells of each slot how many keys it has, or how much hotkeys-sample counts for it.",
+        summary: "Tells of each slot how many keys it has, or what hotkeys-sample counts of it.",
         complexity: "O(N) in slots, workers and databases.",
         arity: -2,
         arguments: &[Argument::one_of("by", SLOT_MEASURES).token("BY").optional()],

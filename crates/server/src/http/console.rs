@@ -169,8 +169,8 @@ fn is_plain_host(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
-/// Of each option its name, chapter, default, when it may be changed, its explanation, and what else
-/// it is called.
+/// Of each option its name, chapter, default, when it may be changed, its explanation, and what
+/// else it is called.
 fn options() -> Vec<u8> {
     let row = |row: &'static Row| {
         let change = match row.change {

@@ -1,9 +1,10 @@
 //! Which keys are used most: by reads, writes, bytes on the wire and time.
 //!
-//! Each worker has sketches of its own, and a place for each slot, behind a lock that nobody else wants but who asks. Those of
-//! `hotkeys-sample` stand as long as the option does; they are of one of so many calls, and halved
-//! every minute, so that they tell of now. Those of HOTKEYS START are of the calls from there on,
-//! and keep what they have until they are dropped. While there are neither, a call pays one load.
+//! Each worker has sketches of its own, and a place for each slot, behind a lock that nobody else
+//! wants but who asks. Those of `hotkeys-sample` stand as long as the option does; they are of one
+//! of so many calls, and halved every minute, so that they tell of now. Those of HOTKEYS START are
+//! of the calls from there on, and keep what they have until they are dropped. While there are
+//! neither, a call pays one load.
 
 pub mod sketch;
 mod slots;

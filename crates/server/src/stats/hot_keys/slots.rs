@@ -1,4 +1,4 @@
-//! How much each slot is used, by the same measures as keys, as far as the calls that are noted tell.
+//! How much each slot is used, by the same measures as keys, as far as noted calls tell.
 //!
 //! There are so few slots that each has its place: nothing is estimated but by the sample.
 
