@@ -1,15 +1,21 @@
 // What the page asks the server for.
 
-import { Failure, type Reply, type Word, decode, encode, join } from "./resp";
+import { Failure, type Reply, type Word, decode, encode, join, text } from "./resp";
 
 let token = "";
-export const state = { user: "", mayWrite: false, onEnd: () => {} };
+export const state = { user: "", mayWrite: false, onEnd: (_why: string) => {} };
 
 async function post(path: string, body: Uint8Array): Promise<Response> {
   const headers: Record<string, string> = { "X-Kvasir-Token": token };
   if (state.mayWrite) headers["X-Kvasir-Write"] = "yes";
   const response = await fetch(`/api/${path}`, { method: "POST", headers, body: body as BodyInit });
-  if (response.status === 401 && path !== "login") state.onEnd();
+  if (path === "login") return response;
+  if (response.status === 401) state.onEnd("The session is over.");
+  // A reply that nobody takes ends it, too; a call that is too long does not.
+  if (response.status === 413) {
+    const why = await response.clone().text();
+    if (why.startsWith("the reply")) state.onEnd(why.trim());
+  }
   return response;
 }
 
@@ -20,6 +26,7 @@ async function begin(response: Response): Promise<string> {
     const [session] = decode(await raw(response)) as [Reply[]];
     token = String(session![0]);
     state.user = String(session![1]);
+    db = NaN;
     return "";
   }
   const isReply = response.headers.get("Content-Type") === "application/octet-stream";
@@ -41,7 +48,7 @@ export async function logIn(user: string, password: string): Promise<string> {
 
 export async function logOut(): Promise<void> {
   await post("logout", new Uint8Array());
-  state.onEnd();
+  state.onEnd("");
 }
 
 // A session has one request at a time.
@@ -51,13 +58,37 @@ let last: Promise<unknown> = Promise.resolve();
 export function calls(all: Word[][]): Promise<Reply[]> {
   const ask = async (): Promise<Reply[]> => {
     const response = await post("command", join(all.map(encode)));
-    if (response.status === 200) return decode(await raw(response));
+    if (response.status === 200) {
+      const replies = decode(await raw(response));
+      all.forEach((words, at) => note(words, replies[at]));
+      return replies;
+    }
     const failure = new Failure((await response.text()).trim());
     return all.map(() => failure);
   };
   const asked = last.then(ask, ask);
   last = asked.catch(() => {});
   return asked;
+}
+
+const shown = (word: Word | undefined) =>
+  word instanceof Uint8Array ? text(word) : String(word ?? "");
+
+/** The database that the session is in; one that goes on may be in any. */
+let db = NaN;
+
+function note(words: Word[], reply: Reply | undefined): void {
+  if (shown(words[0]).toUpperCase() === "SELECT" && !(reply instanceof Failure))
+    db = Number(shown(words[1]));
+}
+
+/** As `calls`, in a database. Who may not choose one stays where all begin. */
+export async function callsIn(wanted: number, all: Word[][]): Promise<Reply[]> {
+  if (wanted === db) return calls(all);
+  const [chosen, ...replies] = await calls([["SELECT", wanted], ...all]);
+  if (!(chosen instanceof Failure)) return replies;
+  const isThere = isNaN(db) && wanted === 0 && chosen.text.startsWith("NOPERM");
+  return isThere ? replies : all.map(() => chosen);
 }
 
 export async function call(...words: Word[]): Promise<Reply> {
@@ -70,13 +101,22 @@ export interface Option {
   standard: string;
   change: string;
   doc: string;
+  /** What else it is called, as in other servers. */
+  aliases: string;
 }
 
 export async function options(): Promise<Option[]> {
   const response = await post("options", new Uint8Array());
   if (response.status !== 200) return [];
   return decode(await raw(response)).map((row) => {
-    const [name, group, standard, change, doc] = (row as Reply[]).map(String);
-    return { name: name!, group: group!, standard: standard!, change: change!, doc: doc! };
+    const [name, group, standard, change, doc, aliases] = (row as Reply[]).map(String);
+    return {
+      name: name!,
+      group: group!,
+      standard: standard!,
+      change: change!,
+      doc: doc!,
+      aliases: aliases!,
+    };
   });
 }

@@ -2,7 +2,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "./api";
-import { Failure, Pairs, type Reply, bytes, list, pairs, show } from "./resp";
+import { Bytes, Failure, Pairs, type Reply, bytes, list, pairs, show, text } from "./resp";
+import { Both, Export, Graph } from "./sheet";
 
 interface Help {
   summary: string;
@@ -64,7 +65,7 @@ export function words(line: string): Uint8Array[] | null {
   return found;
 }
 
-/** Names and numbers, as sorted sets and graphs are answered: one after the other, or in pairs. */
+/** Names and numbers, as sorted sets and hashes are answered: one after the other, or in pairs. */
 function rows(reply: Reply): [string, Reply][] | null {
   if (reply instanceof Pairs) return reply.pairs.map(([key, value]) => [show(key), value]);
   if (!Array.isArray(reply) || reply.length === 0) return null;
@@ -108,32 +109,27 @@ export function Tree({ reply }: { reply: Reply }) {
   return <span class="value">{show(reply)}</span>;
 }
 
-function Answer({ reply }: { reply: Reply }) {
+function Answer({ line, reply }: { line: string; reply: Reply }) {
   const [asTable, setAsTable] = useState(false);
+  const [first = "", second = ""] = (words(line) ?? []).map((word) => text(word).toUpperCase());
+  if (first.startsWith("GRAPH.") && reply instanceof Pairs)
+    return <Graph command={first} reply={reply} />;
+  if (first === "EXPORT" && second === "BEGIN" && Array.isArray(reply))
+    return <Export ids={reply} />;
   const found = rows(reply);
-  const largest = Math.max(
-    ...(found ?? []).map(([, value]) => Math.abs(Number(show(value))) || 0),
-    1e-300,
-  );
   return (
     <>
       {found && (
         <button onClick={() => setAsTable(!asTable)}>{asTable ? "as it is" : "as a table"}</button>
       )}
       {asTable && found ? (
-        <table class="bars">
-          <tbody>
-            {found.slice(0, 500).map(([name, value]) => (
-              <tr>
-                <th>{name}</th>
-                <td>{show(value)}</td>
-                <td>
-                  <meter min={0} max={largest} value={Math.abs(Number(show(value))) || 0} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Both
+          sheet={{
+            head: ["name", "value"],
+            rows: found.map(([name, value]) => [named(name), value]),
+          }}
+          isRanked
+        />
       ) : (
         <Tree reply={reply} />
       )}
@@ -141,10 +137,13 @@ function Answer({ reply }: { reply: Reply }) {
   );
 }
 
+/** A name that is shown already. */
+const named = (shown: string) => new Bytes(bytes(shown));
+
 export function Line() {
   const [help, setHelp] = useState(new Map<string, Help>());
   const [line, setLine] = useState("");
-  const [log, setLog] = useState<[string, Reply][]>([]);
+  const [log, setLog] = useState<[string, Reply, number][]>([]);
   const [at, setAt] = useState(-1);
   const box = useRef<HTMLInputElement>(null);
   useEffect(() => {
@@ -164,13 +163,17 @@ export function Line() {
           .sort()
           .slice(0, 8)
       : [];
+  const note = (reply: Reply) =>
+    setLog((log) =>
+      [[line, reply, (log[0]?.[2] ?? 0) + 1] as [string, Reply, number], ...log].slice(0, 50),
+    );
   const run = async (event: Event) => {
     event.preventDefault();
     const call_ = words(line);
-    if (!call_) return setLog([[line, new Failure("a quote is open")], ...log]);
+    if (!call_) return note(new Failure("a quote is open"));
     if (!call_.length) return;
     const reply = await call(...call_);
-    setLog((log) => [[line, reply] as [string, Reply], ...log].slice(0, 50));
+    note(reply);
     setLine("");
     setAt(-1);
   };
@@ -219,11 +222,11 @@ export function Line() {
           {known.summary} <i>{known.complexity}</i>
         </p>
       )}
-      {log.map(([line, reply]) => (
-        <article>
+      {log.map(([line, reply, number]) => (
+        <article key={number}>
           <code>&gt; {line}</code>
           <div>
-            <Answer reply={reply} />
+            <Answer line={line} reply={reply} />
           </div>
         </article>
       ))}

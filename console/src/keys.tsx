@@ -1,14 +1,19 @@
-// Keys as a tree, and what each holds: big values come page by page.
+// Keys as a tree with what they are, and a way to find one among many.
 
-import { useEffect, useState } from "preact/hooks";
-import { call, calls, state } from "./api";
-import { size } from "./live";
-import { Bytes, Failure, type Reply, type Word, bytes, list, pairs, show } from "./resp";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { callsIn, state } from "./api";
+import { duration, plain, size } from "./figures";
+import { Bytes, Failure, type Reply, type Word, bytes, list, show } from "./resp";
+import { TYPES, Value } from "./value";
 
-const PAGE = 100;
-const CHUNK = 16 * 1024;
+/** Keys that are found before more are asked for. */
+const ENOUGH = 100;
 /** Keys that are shown at once. */
 const MOST = 2000;
+/** Keys that one call looks at: some milliseconds of a worker. */
+const LOOK = 10_000;
+/** Keys whose facts are asked for at once; each takes three calls of a thousand. */
+const ASKED = 300;
 
 interface Node {
   name: string;
@@ -34,38 +39,101 @@ function grow(keys: Bytes[], separator: string): Node {
   return root;
 }
 
-function Branch({
-  node,
-  separator,
-  onPick,
-}: {
-  node: Node;
+/** What is told of a key beside its name. */
+type Told = Map<string, string>;
+
+async function tell(keys: Bytes[], db: number): Promise<Told> {
+  const told: Told = new Map();
+  for (let at = 0; at < keys.length; at += ASKED) {
+    const part = keys.slice(at, at + ASKED);
+    const asked = part.flatMap((key): Word[][] => [
+      ["TYPE", key],
+      ["PTTL", key],
+      ["MEMORY", "USAGE", key],
+    ]);
+    const replies = await callsIn(db, asked);
+    part.forEach((key, of) => {
+      // What may not be asked is left out.
+      const [type, ttl, bytes] = replies
+        .slice(3 * of, 3 * of + 3)
+        .map((reply) => (reply instanceof Failure || reply === null ? "" : show(reply)));
+      const left = Number(ttl) >= 0 && ttl ? `${duration(Number(ttl) / 1000)} left` : "";
+      const memory = bytes ? size(Number(bytes)) : "";
+      told.set(show(key), [type, left, memory].filter((text) => text).join(" · "));
+    });
+  }
+  return told;
+}
+
+interface Shown {
   separator: string;
+  db: number;
+  picked: string;
   onPick: (key: Bytes) => void;
-}) {
+}
+
+/** What is below a folder, or at the top; of keys it is told what they are once they are seen. */
+function Level({ node, ...shown }: { node: Node } & Shown) {
+  const [told, setTold] = useState<Told>(new Map());
+  const children = [...node.below.values()];
+  const keys = children.flatMap((child) => child.key ?? []);
+  const which = `${shown.db} ${keys.length} ${keys[0]} ${keys.at(-1)}`;
+  useEffect(() => void tell(keys, shown.db).then(setTold), [which]);
+  return (
+    <>
+      {children.map((child) =>
+        child.key ? (
+          <li class="leaf" key={`k${child.name}`}>
+            <button
+              class={show(child.key) === shown.picked ? "key here" : "key"}
+              onClick={() => shown.onPick(child.key!)}
+            >
+              {child.name || '""'}
+            </button>
+            <small>{told.get(show(child.key)) ?? ""}</small>
+          </li>
+        ) : (
+          <Folder key={`f${child.name}`} node={child} {...shown} />
+        ),
+      )}
+    </>
+  );
+}
+
+function Folder({ node, ...shown }: { node: Node } & Shown) {
   const [isOpen, setIsOpen] = useState(false);
-  if (node.key)
-    return (
-      <li>
-        <button class="key" onClick={() => onPick(node.key!)}>
-          {node.name || '""'}
-        </button>
-      </li>
-    );
   return (
     <li>
       <button class="folder" onClick={() => setIsOpen(!isOpen)}>
         {isOpen ? "▾" : "▸"} {node.name}
-        {separator} <small>{node.count}</small>
+        {shown.separator} <small>{node.count}</small>
       </button>
       {isOpen && (
         <ul>
-          {[...node.below.values()].map((child) => (
-            <Branch node={child} separator={separator} onPick={onPick} />
-          ))}
+          <Level node={node} {...shown} />
         </ul>
       )}
     </li>
+  );
+}
+
+/** A key that is to be made: what is added to it makes it. */
+function New({ onPick }: { onPick: (key: Bytes, type: string) => void }) {
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const form = new FormData(event.target as HTMLFormElement);
+    onPick(new Bytes(bytes(String(form.get("name")))), String(form.get("type")));
+  };
+  return (
+    <form class="line" onSubmit={submit}>
+      <input name="name" placeholder="new key" aria-label="new key" required />
+      <select name="type" aria-label="type of the new key">
+        {TYPES.map((name) => (
+          <option value={name}>{name}</option>
+        ))}
+      </select>
+      <button>New</button>
+    </form>
   );
 }
 
@@ -77,24 +145,46 @@ export function Keys() {
   const [type, setType] = useState("");
   const [separator, setSeparator] = useState(":");
   const [db, setDb] = useState(0);
-  const [picked, setPicked] = useState<Bytes | null>(null);
-  /** Goes through keys until some are found, but not for ever at once. */
+  const [picked, setPicked] = useState<[Bytes, string] | null>(null);
+  const [looked, setLooked] = useState<[seen: number, all: number] | null>(null);
+  /** The search under way: another one ends it. */
+  const search = useRef(0);
+  /** Goes through keys until some more are found, all are seen, or somebody stops it. */
   const look = async (from: string, known: Bytes[]) => {
+    const me = ++search.current;
     const found = new Map(known.map((key) => [show(key), key]));
+    const [all] = await callsIn(db, [["DBSIZE"]]);
     let at = from;
-    const until = Date.now() + 2000;
+    let seen = 0;
+    const isAll = (pattern || "*") === "*" && !type;
     do {
-      const scan: Word[] = ["SCAN", at, "MATCH", bytes(pattern || "*"), "COUNT", 2000];
-      const [, reply] = await calls([["SELECT", db], type ? [...scan, "TYPE", type] : scan]);
-      if (reply instanceof Failure) return setFailure(reply.text);
+      const count = isAll ? ENOUGH * 2 : LOOK;
+      const scan: Word[] = ["SCAN", at, "MATCH", bytes(pattern || "*"), "COUNT", count];
+      const [reply] = await callsIn(db, [type ? [...scan, "TYPE", type] : scan]);
+      if (search.current !== me) return;
+      if (reply instanceof Failure) {
+        setFailure(reply.text);
+        break;
+      }
+      setFailure("");
       at = show(list(reply)[0]);
+      setCursor(at);
+      seen += count;
       for (const key of list(list(reply)[1])) found.set(show(key), key as Bytes);
-    } while (at !== "0" && found.size < known.length + PAGE && Date.now() < until);
-    setFailure("");
+      setLooked([seen, Number(all) || 0]);
+      setKeys([...found.values()].sort((one, other) => (show(one) < show(other) ? -1 : 1)));
+    } while (at !== "0" && found.size < known.length + ENOUGH);
+    setLooked(null);
     setCursor(at);
-    setKeys([...found.values()].sort((one, other) => (show(one) < show(other) ? -1 : 1)));
   };
-  useEffect(() => void look("0", []), [db, type]);
+  const stop = () => {
+    search.current++;
+    setLooked(null);
+  };
+  useEffect(() => {
+    void look("0", []);
+    return stop;
+  }, [db, type]);
   const isExact = !/[*?[]/.test(pattern) && pattern !== "";
   const root = grow(keys.slice(0, MOST), separator);
   return (
@@ -104,7 +194,8 @@ export function Keys() {
           class="line"
           onSubmit={(event) => {
             event.preventDefault();
-            if (isExact) setPicked(new Bytes(bytes(pattern)));
+            if (isExact) setPicked([new Bytes(bytes(pattern)), ""]);
+            setKeys([]);
             void look("0", []);
           }}
         >
@@ -112,6 +203,8 @@ export function Keys() {
             value={pattern}
             aria-label="pattern"
             onInput={(event) => setPattern(event.currentTarget.value)}
+            spellcheck={false}
+            autocapitalize="off"
           />
           <button>Find</button>
         </form>
@@ -129,7 +222,7 @@ export function Keys() {
           <label>
             type{" "}
             <select value={type} onChange={(event) => setType(event.currentTarget.value)}>
-              {["", "string", "list", "set", "zset", "hash", "stream"].map((name) => (
+              {["", ...TYPES].map((name) => (
                 <option value={name}>{name || "any"}</option>
               ))}
             </select>
@@ -144,315 +237,44 @@ export function Keys() {
           </label>
         </div>
         {failure && <p class="failure">Keys are not shown: {failure}</p>}
+        {state.mayWrite && <New onPick={(key, type) => setPicked([key, type])} />}
         <ul class="tree">
-          {[...root.below.values()].map((node) => (
-            <Branch node={node} separator={separator} onPick={setPicked} />
-          ))}
+          <Level
+            node={root}
+            separator={separator}
+            db={db}
+            picked={picked ? show(picked[0]) : ""}
+            onPick={(key) => setPicked([key, ""])}
+          />
         </ul>
-        {cursor !== "0" && (
-          <button onClick={() => void look(cursor, keys)}>More ({keys.length} so far)</button>
+        {looked ? (
+          <p class="facts" role="status">
+            <progress max={Math.max(looked[1], 1)} value={Math.min(looked[0], looked[1])} />{" "}
+            {plain(Math.min(looked[0], looked[1]))} of {plain(looked[1])} looked at{" "}
+            <button onClick={stop}>Stop</button>
+          </p>
+        ) : (
+          cursor !== "0" &&
+          (keys.length < MOST ? (
+            <button onClick={() => void look(cursor, keys)}>More ({keys.length} so far)</button>
+          ) : (
+            <p>The first {MOST} are shown: a pattern finds others.</p>
+          ))
         )}
+        {!looked && !failure && keys.length === 0 && <p class="facts">No key is like this.</p>}
       </section>
       {picked && (
         <Value
-          key={`${db} ${show(picked)}`}
-          name={picked}
+          key={`${db} ${show(picked[0])} ${picked[1]}`}
+          name={picked[0]}
           db={db}
-          onGone={() => {
-            setPicked(null);
+          wanted={picked[1]}
+          onOther={(other) => {
+            setPicked(other && [other, ""]);
             void look("0", []);
           }}
         />
       )}
     </div>
-  );
-}
-
-interface Facts {
-  type: string;
-  ttl: number;
-  bytes: number;
-  encoding: string;
-  length: number;
-}
-
-const LENGTHS: Record<string, string> = {
-  string: "STRLEN",
-  list: "LLEN",
-  set: "SCARD",
-  zset: "ZCARD",
-  hash: "HLEN",
-  stream: "XLEN",
-};
-
-function Value({ name, db, onGone }: { name: Bytes; db: number; onGone: () => void }) {
-  const [facts, setFacts] = useState<Facts | null>(null);
-  const [failure, setFailure] = useState("");
-  const [version, setVersion] = useState(0);
-  const ask = async (...all: Word[][]) => (await calls([["SELECT", db], ...all])).slice(1);
-  useEffect(() => {
-    void (async () => {
-      const [type] = await ask(["TYPE", name]);
-      if (type instanceof Failure) return setFailure(type.text);
-      const kind = show(type);
-      if (kind === "none") return setFailure("There is no such key.");
-      const [ttl, memory, encoding, length] = await ask(
-        ["PTTL", name],
-        ["MEMORY", "USAGE", name],
-        ["OBJECT", "ENCODING", name],
-        [LENGTHS[kind] ?? "EXISTS", name],
-      );
-      setFacts({
-        type: kind,
-        ttl: Number(show(ttl)),
-        bytes: Number(show(memory)) || 0,
-        encoding: show(encoding),
-        length: Number(show(length)) || 0,
-      });
-    })();
-  }, [version]);
-  /** Changes something, and shows what there is then. */
-  const change = async (...words: Word[]) => {
-    const [reply] = await ask(words);
-    setFailure(reply instanceof Failure ? reply.text : "");
-    setVersion(version + 1);
-    return !(reply instanceof Failure);
-  };
-  const remove = async () => {
-    if (confirm(`Delete ${show(name)}?`) && (await change("DEL", name))) onGone();
-  };
-  const expire = () => {
-    const seconds = prompt("Seconds to live; empty: for ever", "");
-    if (seconds !== null)
-      void (seconds ? change("EXPIRE", name, seconds) : change("PERSIST", name));
-  };
-  return (
-    <section class="card value">
-      <h2>{show(name)}</h2>
-      {failure && (
-        <p class="failure" role="alert">
-          {failure}
-        </p>
-      )}
-      {facts && (
-        <>
-          <p class="facts">
-            {facts.type}, {facts.encoding}, {facts.length}{" "}
-            {facts.type === "string" ? "bytes" : "members"}, {size(facts.bytes)} in memory,{" "}
-            {facts.ttl < 0 ? "no expiry" : `${(facts.ttl / 1000).toFixed(0)} s to live`}
-          </p>
-          {state.mayWrite && (
-            <p>
-              <button onClick={expire}>Expiry</button>{" "}
-              <button class="danger" onClick={() => void remove()}>
-                Delete
-              </button>
-            </p>
-          )}
-          {facts.type === "string" ? (
-            <Text key={version} name={name} length={facts.length} ask={ask} change={change} />
-          ) : (
-            <Members key={version} name={name} type={facts.type} ask={ask} change={change} />
-          )}
-        </>
-      )}
-    </section>
-  );
-}
-
-type Ask = (...all: Word[][]) => Promise<Reply[]>;
-type Change = (...words: Word[]) => Promise<boolean>;
-
-function Text({
-  name,
-  length,
-  ask,
-  change,
-}: {
-  name: Bytes;
-  length: number;
-  ask: Ask;
-  change: Change;
-}) {
-  const [at, setAt] = useState(0);
-  const [text, setText] = useState("");
-  const isWhole = length <= CHUNK;
-  useEffect(
-    () => void ask(["GETRANGE", name, at, at + CHUNK - 1]).then(([reply]) => setText(show(reply))),
-    [at],
-  );
-  return (
-    <>
-      <textarea
-        value={text}
-        rows={12}
-        readOnly={!state.mayWrite || !isWhole}
-        onInput={(event) => setText(event.currentTarget.value)}
-      />
-      {!isWhole && (
-        <p>
-          <button disabled={at === 0} onClick={() => setAt(at - CHUNK)}>
-            Before
-          </button>{" "}
-          bytes {at} to {Math.min(length, at + CHUNK)} of {length}{" "}
-          <button disabled={at + CHUNK >= length} onClick={() => setAt(at + CHUNK)}>
-            After
-          </button>
-        </p>
-      )}
-      {state.mayWrite && isWhole && (
-        <button onClick={() => void change("SET", name, bytes(text), "KEEPTTL")}>Store</button>
-      )}
-    </>
-  );
-}
-
-/** A row of a value: what is shown, and how it is removed. */
-interface Member {
-  cells: string[];
-  remove: Word[];
-}
-
-/** How each type is paged, and what adds to it. */
-function Members({
-  name,
-  type,
-  ask,
-  change,
-}: {
-  name: Bytes;
-  type: string;
-  ask: Ask;
-  change: Change;
-}) {
-  const [rows, setRows] = useState<Member[]>([]);
-  const [next, setNext] = useState<string | null>("start");
-  const more = async (from: string) => {
-    const offset = from === "start" ? 0 : Number(from);
-    const cursor = from === "start" ? "0" : from;
-    const word = (reply: Reply | undefined): Word => (reply instanceof Bytes ? reply : show(reply));
-    const paged = (found: Member[], after: string | null) => {
-      setRows((rows) => (from === "start" ? found : [...rows, ...found]));
-      setNext(after);
-    };
-    if (type === "list") {
-      const [reply] = await ask(["LRANGE", name, offset, offset + PAGE - 1]);
-      const all = list(reply);
-      // Whichever of several that are equal it is, one at that place goes.
-      return paged(
-        all.map((value, at) => ({
-          cells: [String(offset + at), show(value)],
-          remove: ["LREM", name, 1, word(value)],
-        })),
-        all.length < PAGE ? null : String(offset + PAGE),
-      );
-    }
-    if (type === "zset") {
-      const [reply] = await ask(["ZRANGE", name, offset, offset + PAGE - 1, "WITHSCORES"]);
-      const all = list(reply).map((pair) => list(pair));
-      return paged(
-        all.map(([member, score]) => ({
-          cells: [show(member), show(score)],
-          remove: ["ZREM", name, word(member)],
-        })),
-        all.length < PAGE ? null : String(offset + PAGE),
-      );
-    }
-    if (type === "stream") {
-      const [reply] = await ask([
-        "XRANGE",
-        name,
-        from === "start" ? "-" : `(${from}`,
-        "+",
-        "COUNT",
-        PAGE,
-      ]);
-      const all = list(reply).map((entry) => list(entry));
-      const last = all.at(-1)?.[0];
-      return paged(
-        all.map(([id, fields]) => ({
-          cells: [
-            show(id),
-            pairs(fields)
-              .map(([field, value]) => `${field}=${show(value)}`)
-              .join("  "),
-          ],
-          remove: ["XDEL", name, show(id)],
-        })),
-        all.length < PAGE ? null : show(last),
-      );
-    }
-    const scan = type === "hash" ? "HSCAN" : "SSCAN";
-    const [reply] = await ask([scan, name, cursor, "COUNT", PAGE]);
-    const all = list(list(reply)[1]);
-    const after = show(list(reply)[0]);
-    const found: Member[] = [];
-    for (let at = 0; at < all.length; at += type === "hash" ? 2 : 1) {
-      found.push(
-        type === "hash"
-          ? { cells: [show(all[at]), show(all[at + 1])], remove: ["HDEL", name, word(all[at])] }
-          : { cells: [show(all[at])], remove: ["SREM", name, word(all[at])] },
-      );
-    }
-    paged(found, after === "0" ? null : after);
-  };
-  useEffect(() => void more("start"), []);
-  return (
-    <>
-      {state.mayWrite && (
-        <Add type={type} onAdd={(...words) => void change(words[0]!, name, ...words.slice(1))} />
-      )}
-      <table class="members">
-        <tbody>
-          {rows.map((row) => (
-            <tr>
-              {row.cells.map((cell) => (
-                <td>{cell.length > 2000 ? `${cell.slice(0, 2000)}… (${cell.length})` : cell}</td>
-              ))}
-              {state.mayWrite && (
-                <td class="act">
-                  <button title="remove" onClick={() => void change(...row.remove)}>
-                    ✕
-                  </button>
-                </td>
-              )}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      {next && <button onClick={() => void more(next)}>More</button>}
-    </>
-  );
-}
-
-const FIELDS: Record<string, [command: string, first: string, second?: string]> = {
-  list: ["RPUSH", "value"],
-  set: ["SADD", "member"],
-  zset: ["ZADD", "member", "score"],
-  hash: ["HSET", "field", "value"],
-  stream: ["XADD", "field", "value"],
-};
-
-function Add({ type, onAdd }: { type: string; onAdd: (...words: Word[]) => void }) {
-  const [command, one, other] = FIELDS[type] ?? ["", ""];
-  if (!command) return null;
-  const submit = (event: Event) => {
-    event.preventDefault();
-    const form = new FormData(event.target as HTMLFormElement);
-    const [first, second] = [
-      bytes(String(form.get("one"))),
-      bytes(String(form.get("other") ?? "")),
-    ];
-    if (type === "zset") onAdd(command, second, first);
-    else if (type === "stream") onAdd(command, "*", first, second);
-    else if (other) onAdd(command, first, second);
-    else onAdd(command, first);
-  };
-  return (
-    <form class="line" onSubmit={submit}>
-      <input name="one" placeholder={one} aria-label={one} />
-      {other && <input name="other" placeholder={other} aria-label={other} />}
-      <button>{type === "hash" || type === "zset" ? "Set" : "Add"}</button>
-    </form>
   );
 }

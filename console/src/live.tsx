@@ -1,38 +1,15 @@
 // What goes on, every second: figures of INFO as curves and as numbers.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import uPlot from "uplot";
 import { calls } from "./api";
+import { type Info, duration, number, parseInfo, parts, plain, size } from "./figures";
+import { Plot } from "./plot";
 import { Failure, show } from "./resp";
 
 const SECONDS = 300;
-type Info = Map<string, string>;
 
-export function parseInfo(text: string): Info {
-  const found: Info = new Map();
-  for (const line of text.split("\n")) {
-    const colon = line.indexOf(":");
-    if (colon > 0 && !line.startsWith("#"))
-      found.set(line.slice(0, colon), line.slice(colon + 1).trim());
-  }
-  return found;
-}
-
-const number = (info: Info, name: string) => Number(info.get(name) ?? 0);
-
-export function size(bytes: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let unit = 0;
-  for (; Math.abs(bytes) >= 1024 && unit < 4; unit++) bytes /= 1024;
-  return `${unit ? bytes.toFixed(bytes < 10 ? 2 : 1) : Math.round(bytes)} ${units[unit]}`;
-}
-
-const plain = (value: number) =>
-  value >= 1e6
-    ? `${(value / 1e6).toFixed(1)}M`
-    : value >= 1e4
-      ? `${(value / 1e3).toFixed(1)}k`
-      : String(+value.toFixed(2));
+/** What there is no figure for is a gap. */
+type Series = (number | null)[];
 
 interface Curve {
   title: string;
@@ -109,62 +86,26 @@ const curves: Curve[] = [
     title: "Would be lost now",
     form: plain,
     lines: {
-      changes: value("rdb_changes_since_last_save"),
-      "log bytes": value("aof_buffer_length"),
+      "changes since the snapshot": value("rdb_changes_since_last_save"),
+      "bytes of the log": value("aof_unsynced_bytes"),
+    },
+  },
+  {
+    title: "Disk: time of an fsync, µs",
+    form: plain,
+    lines: {
+      "mean of this second": (now, before) => {
+        const count = number(now, "aof_fsyncs") - number(before, "aof_fsyncs");
+        return count > 0
+          ? (number(now, "aof_fsync_usec") - number(before, "aof_fsync_usec")) / count
+          : NaN;
+      },
+      "99 %": value("aof_fsync_p99_usec"),
     },
   },
 ];
 
-const colours = ["#2f6fde", "#d9822b", "#2f9e6e", "#b04ad0"];
-const css = (name: string) =>
-  getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-function Chart({ curve, data }: { curve: Curve; data: number[][] }) {
-  const place = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot | null>(null);
-  useEffect(() => {
-    const box = place.current!;
-    const axis = {
-      stroke: css("--soft"),
-      grid: { stroke: css("--line"), width: 1 },
-      ticks: { show: false },
-    };
-    plot.current = new uPlot(
-      {
-        width: box.clientWidth,
-        height: 150,
-        legend: { show: false },
-        cursor: { show: false },
-        scales: { y: { range: (_, low, high) => [Math.min(0, low || 0), (high || 1) * 1.1 || 1] } },
-        axes: [
-          { ...axis, space: 80 },
-          { ...axis, size: 64, values: (_, all) => all.map(curve.form) },
-        ],
-        series: [
-          {},
-          ...Object.keys(curve.lines).map((label, at) => ({
-            label,
-            stroke: colours[at]!,
-            width: 1.5,
-          })),
-        ],
-      },
-      data as uPlot.AlignedData,
-      box,
-    );
-    const watch = new ResizeObserver(() =>
-      plot.current?.setSize({ width: box.clientWidth, height: 150 }),
-    );
-    watch.observe(box);
-    return () => {
-      watch.disconnect();
-      plot.current?.destroy();
-    };
-  }, []);
-  useEffect(
-    () => plot.current?.setData(data as uPlot.AlignedData),
-    [data[0]!.length, data[0]!.at(-1)],
-  );
+function Chart({ curve, data }: { curve: Curve; data: Series[] }) {
   return (
     <section class="card">
       <h2>{curve.title}</h2>
@@ -175,19 +116,26 @@ function Chart({ curve, data }: { curve: Curve; data: number[][] }) {
           </span>
         ))}
       </div>
-      <div ref={place} />
+      <Plot kind="time" names={Object.keys(curve.lines)} form={curve.form} data={data} />
     </section>
   );
 }
 
+/** What there would not be if power went this moment. */
+function lost(info: Info, saved: string): string {
+  if (info.get("aof_enabled") === "1")
+    return `${size(number(info, "aof_unsynced_bytes"))} of the log`;
+  const changes = number(info, "rdb_changes_since_last_save");
+  return changes ? `${changes} changes, since ${saved}` : "nothing";
+}
+
 const facts = (info: Info): [string, string][] => {
   const since = number(info, "rdb_last_save_time");
-  const ago = since ? `${Math.round(Date.now() / 1000 - since)} s ago` : "never";
+  const ago = since ? `${duration(Math.max(0, Date.now() / 1000 - since))} ago` : "never";
   const databases = [...info].filter(([name]) => /^db\d+$/.test(name));
-  const replicas = [...info].filter(([name]) => /^slave\d+$/.test(name));
   return [
     ["version", `${info.get("kvasir_version")} (Redis ${info.get("redis_version")})`],
-    ["up", `${number(info, "uptime_in_seconds")} s`],
+    ["up", duration(number(info, "uptime_in_seconds"))],
     ["role", info.get("role") ?? ""],
     [
       "maxmemory",
@@ -202,21 +150,75 @@ const facts = (info: Info): [string, string][] => {
         ? `${size(number(info, "aof_current_size"))}, ${info.get("aof_last_write_status")}`
         : "off",
     ],
+    ["would be lost now", lost(info, ago)],
+    ...(number(info, "aof_fsyncs")
+      ? [
+          [
+            "fsync",
+            `half within ${number(info, "aof_fsync_p50_usec")} µs, 99 % within ` +
+              `${number(info, "aof_fsync_p99_usec")} µs, ${plain(number(info, "aof_fsyncs"))} so far`,
+          ] as [string, string],
+        ]
+      : []),
     [
       "log tiers",
       `hot ${size(number(info, "repl_log_hot_bytes"))}, packed ${size(number(info, "repl_log_cold_packed_bytes"))}, disk ${size(number(info, "repl_log_disk_packed_bytes"))}`,
     ],
-    ...(info.has("repl_log_slowest_replica")
-      ? [["slowest replica", info.get("repl_log_slowest_replica")!] as [string, string]]
-      : []),
-    ...replicas.map(([name, text]) => [`replica ${name.slice(5)}`, text] as [string, string]),
-    ...databases.map(([name, text]) => [name, text] as [string, string]),
+    ...databases.map(([name, text]) => [name, text.replaceAll(",", ", ")] as [string, string]),
   ];
 };
 
+/** Who follows this server, how far behind, and where what it needs is kept. */
+function Replicas({ info }: { info: Info }) {
+  const replicas = [...info].filter(([name]) => /^slave\d+$/.test(name));
+  if (info.get("role") === "slave")
+    return (
+      <section class="card">
+        <h2>Primary</h2>
+        <p>
+          {info.get("master_host")}:{info.get("master_port")}, {info.get("master_link_status")}
+        </p>
+      </section>
+    );
+  if (!replicas.length) return null;
+  const end = number(info, "master_repl_offset");
+  return (
+    <section class="card">
+      <h2>Replicas</h2>
+      <div class="wide">
+        <table class="replicas">
+          <thead>
+            <tr>
+              {["address", "state", "lag", "behind", "tier"].map((name) => (
+                <th>{name}</th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {replicas.map(([, text]) => {
+              const replica = parts(text);
+              return (
+                <tr>
+                  <td>
+                    {replica.get("ip")}:{replica.get("port")}
+                  </td>
+                  <td>{replica.get("state")}</td>
+                  <td>{replica.get("lag")} s</td>
+                  <td>{size(Math.max(0, end - Number(replica.get("offset"))))}</td>
+                  <td>{replica.get("tier")}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
 export function Live() {
   const history = useRef(
-    curves.map((curve) => [[], ...Object.keys(curve.lines).map(() => [])] as number[][]),
+    curves.map((curve) => [[], ...Object.keys(curve.lines).map(() => [])] as Series[]),
   );
   const before = useRef<[number, Info] | null>(null);
   const [info, setInfo] = useState<Info | string | null>(null);
@@ -231,9 +233,10 @@ export function Live() {
       curves.forEach((curve, at) => {
         const data = history.current[at]!;
         data[0]!.push(now);
-        Object.values(curve.lines).forEach((line, of) =>
-          data[of + 1]!.push(line(figures, last, Math.max(0.1, now - then))),
-        );
+        Object.values(curve.lines).forEach((line, of) => {
+          const value = line(figures, last, Math.max(0.1, now - then));
+          data[of + 1]!.push(isNaN(value) ? null : value);
+        });
         if (data[0]!.length > SECONDS) data.forEach((series) => series.shift());
       });
       before.current = [now, figures];
@@ -255,6 +258,7 @@ export function Live() {
           <Chart curve={curve} data={history.current[at]!} />
         ))}
       </div>
+      <Replicas info={info} />
       <section class="card">
         <table class="facts">
           <tbody>

@@ -8,23 +8,27 @@ import { logIn, logOut, resume, state } from "./api";
 import { Line } from "./cli";
 import { Keys } from "./keys";
 import { Live } from "./live";
-import { Acl, Clients, Cluster, Config, Functions, Slow } from "./tables";
+import { HotKeys, Memory } from "./memory";
+import { Slots } from "./slots";
+import { Acl, Clients, Config, Functions, Slow } from "./tables";
 
 const views = {
   Live,
   Keys,
   Commands: Line,
+  "Hot keys": HotKeys,
+  Memory,
+  Slots,
   Clients,
   Slow,
   "ACL log": Acl,
   Options: Config,
   Functions,
-  Cluster,
 };
 type Name = keyof typeof views;
 
-function Login({ onDone }: { onDone: () => void }) {
-  const [failure, setFailure] = useState("");
+function Login({ why, onDone }: { why: string; onDone: () => void }) {
+  const [failure, setFailure] = useState(why);
   const submit = async (event: Event) => {
     event.preventDefault();
     const form = new FormData(event.target as HTMLFormElement);
@@ -37,7 +41,7 @@ function Login({ onDone }: { onDone: () => void }) {
       <h1>Kvasir</h1>
       <label>
         User
-        <input name="user" value="default" autocomplete="username" />
+        <input name="user" defaultValue="default" autocomplete="username" />
       </label>
       <label>
         Password
@@ -96,10 +100,14 @@ function Page() {
 
 function App() {
   const [isIn, setIsIn] = useState<boolean | null>(null);
-  state.onEnd = () => setIsIn(false);
+  const [why, setWhy] = useState("");
+  state.onEnd = (reason) => {
+    setWhy(reason);
+    setIsIn(false);
+  };
   useEffect(() => void resume().then(setIsIn), []);
   if (isIn === null) return null;
-  return isIn ? <Page /> : <Login onDone={() => setIsIn(true)} />;
+  return isIn ? <Page /> : <Login why={why} onDone={() => setIsIn(true)} />;
 }
 
 render(<App />, document.getElementById("app")!);

@@ -25,24 +25,57 @@ const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** As text; what is not UTF-8, or would not show, as `\xNN`, and `\` twice. */
 export function text(bytes: Uint8Array): string {
-  let found: string;
-  try {
-    found = strict.decode(bytes);
-  } catch {
-    found = "";
-    for (const byte of bytes) found += byte < 0x80 ? String.fromCharCode(byte) : hex(byte);
-    return escape(found.replace(/\\(?!x[0-9a-f]{2})/g, "\\\\"));
+  let shown = "";
+  for (let at = 0; at < bytes.length;) {
+    // As much as is UTF-8 at once; a piece of a long value begins and ends anywhere.
+    const part = valid(bytes, at);
+    shown += escape(strict.decode(bytes.subarray(at, part)).replace(/\\/g, "\\\\"));
+    if (part < bytes.length) shown += hex(bytes[part]!);
+    at = part + 1;
   }
-  return escape(found.replace(/\\/g, "\\\\"));
+  return shown;
+}
+
+/** Where the next byte is that is no part of UTF-8; the end if there is none. */
+function valid(bytes: Uint8Array, from: number): number {
+  const follows = (at: number, least = 0x80, most = 0xbf) =>
+    (bytes[at] ?? 0) >= least && (bytes[at] ?? 0) <= most;
+  let at = from;
+  while (at < bytes.length) {
+    const byte = bytes[at]!;
+    if (byte < 0x80) at += 1;
+    else if (byte >= 0xc2 && byte <= 0xdf && follows(at + 1)) at += 2;
+    else if (
+      byte >= 0xe0 &&
+      byte <= 0xef &&
+      follows(at + 1, byte === 0xe0 ? 0xa0 : 0x80, byte === 0xed ? 0x9f : 0xbf) &&
+      follows(at + 2)
+    )
+      at += 3;
+    else if (
+      byte >= 0xf0 &&
+      byte <= 0xf4 &&
+      follows(at + 1, byte === 0xf0 ? 0x90 : 0x80, byte === 0xf4 ? 0x8f : 0xbf) &&
+      follows(at + 2) &&
+      follows(at + 3)
+    )
+      at += 4;
+    else return at;
+  }
+  return at;
 }
 
 const hex = (byte: number) => "\\x" + byte.toString(16).padStart(2, "0");
 
-// Control characters, and those that turn the direction of text around.
+// Control characters, which a box for text would change or hide, and those that turn the direction
+// of text around.
 const escape = (text: string) =>
   text
-    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, (char) => hex(char.charCodeAt(0)))
-    .replace(/[\u202a-\u202e\u2066-\u2069]/g, (char) => "\\u" + char.charCodeAt(0).toString(16));
+    .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (char) => hex(char.charCodeAt(0)))
+    .replace(
+      /[\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+      (char) => "\\u" + char.charCodeAt(0).toString(16),
+    );
 
 /** The bytes that `text` shows so. */
 export function bytes(shown: string): Uint8Array {
@@ -96,10 +129,10 @@ class Reader {
 
   isDone = () => this.at >= this.raw.length;
 
-  private line(): string {
+  private line(): Uint8Array {
     const end = this.raw.indexOf(13, this.at);
     if (end < 0) throw new Error("half a reply");
-    const line = text(this.raw.subarray(this.at, end));
+    const line = this.raw.slice(this.at, end);
     this.at = end + 2;
     return line;
   }
@@ -110,11 +143,12 @@ class Reader {
 
   next(): Reply {
     const kind = String.fromCharCode(this.raw[this.at++] ?? 0);
-    const line = this.line();
+    const raw = this.line();
+    const line = text(raw);
     const count = Number(line);
     switch (kind) {
       case "+":
-        return new Bytes(encoder.encode(line));
+        return new Bytes(raw);
       case "-":
         return new Failure(line);
       case ":":
@@ -134,6 +168,9 @@ class Reader {
         const skipped = kind === "=" ? 4 : 0;
         const part = this.raw.slice(this.at + skipped, this.at + count);
         this.at += count + 2;
+        // What the server words, as INFO, and nobody stores.
+        if (kind === "=")
+          return new Bytes(part.filter((byte, at) => byte !== 13 || part[at + 1] !== 10));
         return kind === "!" ? new Failure(text(part)) : new Bytes(part);
       }
       case "*":

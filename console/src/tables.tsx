@@ -1,41 +1,47 @@
-// Views that are tables: clients, logs, options, functions, the slots of a cluster.
+// Views that are tables: clients, logs, options, functions.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Option, call, options, state } from "./api";
-import { Tree } from "./cli";
-import { Failure, Pairs, type Reply, type Word, list, pairs, show } from "./resp";
+import { Failure, type Reply, type Word, list, pairs, show } from "./resp";
+import { SampleOff } from "./slots";
+
+const isSampleOff = (reply: Failure) => reply.text.includes("hotkeys-sample is 0");
 
 /** A reply, and a way to ask again. What can't be had is said instead. */
-function Asked({
+export function Asked({
   words,
   every,
+  isBare,
   children,
 }: {
   words: Word[];
   every?: number;
+  isBare?: boolean;
   children: (reply: Reply, again: () => void) => ComponentChildren;
 }) {
   const [reply, setReply] = useState<Reply | undefined>(undefined);
-  const ask = () => void call(...words).then(setReply);
   useEffect(() => {
-    ask();
+    void ask();
     const timer = every ? setInterval(ask, every) : 0;
     return () => clearInterval(timer);
   }, []);
+  const ask = () => void call(...words).then(setReply);
   if (reply === undefined) return null;
-  return (
-    <section class="card">
-      {reply instanceof Failure ? (
-        <p class="failure">This is not shown: {reply.text}</p>
+  const shown =
+    reply instanceof Failure ? (
+      isSampleOff(reply) ? (
+        <SampleOff again={ask} />
       ) : (
-        children(reply, ask)
-      )}
-    </section>
-  );
+        <p class="failure">This is not shown: {reply.text}</p>
+      )
+    ) : (
+      children(reply, ask)
+    );
+  return isBare ? <>{shown}</> : <section class="card">{shown}</section>;
 }
 
-function Table({ head, rows }: { head: string[]; rows: ComponentChildren[][] }) {
+export function Table({ head, rows }: { head: string[]; rows: ComponentChildren[][] }) {
   return (
     <div class="wide">
       <table>
@@ -60,11 +66,16 @@ function Table({ head, rows }: { head: string[]; rows: ComponentChildren[][] }) 
   );
 }
 
+/** How much of the most. */
+export const Bar = ({ part }: { part: number }) => <meter min={0} max={1} value={part} />;
+
 const CLIENT = ["id", "addr", "name", "user", "db", "age", "idle", "cmd", "tot-mem", "lib-name"];
 
 export function Clients() {
   const [failure, setFailure] = useState("");
-  const kill = async (id: string, again: () => void) => {
+  const kill = async (client: Map<string, string>, again: () => void) => {
+    const id = client.get("id")!;
+    if (!confirm(`Kill client ${id} (${client.get("addr")})?`)) return;
     const reply = await call("CLIENT", "KILL", "ID", id);
     setFailure(reply instanceof Failure ? reply.text : "");
     again();
@@ -94,14 +105,16 @@ export function Clients() {
             {failure && <p class="failure">{failure}</p>}
             <p>{all.length} clients</p>
             <Table
-              head={[...CLIENT, ""]}
+              head={state.mayWrite ? ["", ...CLIENT] : CLIENT}
               rows={all.slice(0, 500).map((client) => [
+                ...(state.mayWrite
+                  ? [
+                      <button class="danger" onClick={() => void kill(client, again)}>
+                        Kill
+                      </button>,
+                    ]
+                  : []),
                 ...CLIENT.map((name) => client.get(name) ?? ""),
-                state.mayWrite && (
-                  <button class="danger" onClick={() => void kill(client.get("id")!, again)}>
-                    Kill
-                  </button>
-                ),
               ])}
             />
           </>
@@ -171,7 +184,9 @@ export function Config() {
         const values = new Map(pairs(reply));
         const fits = (option: Option) =>
           values.has(option.name) &&
-          `${option.name} ${option.doc}`.toLowerCase().includes(wanted.toLowerCase());
+          `${option.name} ${option.aliases} ${option.doc}`
+            .toLowerCase()
+            .includes(wanted.toLowerCase());
         return (
           <>
             <div class="line">
@@ -203,6 +218,7 @@ export function Config() {
                       {option.doc}{" "}
                       <small>
                         {option.group}; default {option.standard || '""'}
+                        {option.aliases && `; also called ${option.aliases}`}
                         {option.change === "start"
                           ? "; at the start only"
                           : option.change
@@ -246,88 +262,6 @@ export function Functions() {
           })
         )
       }
-    </Asked>
-  );
-}
-
-const SLOTS = 16384;
-
-/** Slots by who has them: 128 rows of 128. */
-function SlotMap({ shards }: { shards: { slots: [number, number][]; name: string }[] }) {
-  const [canvas, setCanvas] = useState<HTMLCanvasElement | null>(null);
-  useEffect(() => {
-    const context = canvas?.getContext("2d");
-    if (!context) return;
-    context.clearRect(0, 0, 128, 128);
-    shards.forEach((shard, at) => {
-      context.fillStyle = `hsl(${(at * 137) % 360} 55% 55%)`;
-      for (const [first, last] of shard.slots)
-        for (let slot = first; slot <= last; slot++) context.fillRect(slot % 128, slot >> 7, 1, 1);
-    });
-  });
-  return (
-    <canvas ref={setCanvas} width={128} height={128} class="slots" aria-label="slots by shard" />
-  );
-}
-
-export function Cluster() {
-  return (
-    <Asked words={["CLUSTER", "SHARDS"]} every={3000}>
-      {(reply) => {
-        const shards = list(reply).map((shard) => {
-          const facts = new Map(pairs(shard));
-          const ends = list(facts.get("slots")).map((slot) => Number(show(slot)));
-          const slots = ends.flatMap((end, at) =>
-            at % 2 ? [] : [[end, ends[at + 1]!] as [number, number]],
-          );
-          const nodes = list(facts.get("nodes"));
-          const first = new Map(pairs(nodes[0]));
-          return {
-            slots,
-            nodes,
-            name: `${show(first.get("endpoint"))}:${show(first.get("port"))}`,
-          };
-        });
-        const count = (slots: [number, number][]) =>
-          slots.reduce((sum, [first, last]) => sum + last - first + 1, 0);
-        return (
-          <>
-            <SlotMap shards={shards} />
-            <p>
-              {shards.reduce((sum, shard) => sum + count(shard.slots), 0)} of {SLOTS} slots are
-              somebody's.
-            </p>
-            {shards.map((shard, at) => (
-              <article>
-                <h3>
-                  <span
-                    class="swatch"
-                    ref={(box) =>
-                      void (box && (box.style.background = `hsl(${(at * 137) % 360} 55% 55%)`))
-                    }
-                  />{" "}
-                  {shard.name}: {count(shard.slots)} slots
-                </h3>
-                {shard.nodes.map((node) => (
-                  <Tree
-                    reply={
-                      node instanceof Pairs
-                        ? new Pairs(
-                            node.pairs.filter(([name]) =>
-                              ["endpoint", "port", "role", "replication-offset", "health"].includes(
-                                show(name),
-                              ),
-                            ),
-                          )
-                        : node
-                    }
-                  />
-                ))}
-              </article>
-            ))}
-          </>
-        );
-      }}
     </Asked>
   );
 }

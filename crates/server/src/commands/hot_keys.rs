@@ -1,6 +1,7 @@
 //! HOTKEYS: which keys are used most.
 //!
-//! START, STOP, GET and RESET are Redis 8.6's; LIST tells what `hotkeys-sample` has counted.
+//! START, STOP, GET and RESET are Redis 8.6's; LIST and SLOTS tell what `hotkeys-sample` has
+//! counted.
 
 use std::ops::RangeInclusive;
 
@@ -12,6 +13,7 @@ use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::crc16;
+use kvasir_structures::slot::SLOTS as SLOT_COUNT;
 
 use crate::commands::{ANY_TIME_ADMIN, help_spec, is_word, write_help};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
@@ -37,8 +39,24 @@ static HOTKEYS: ServerCommand = ServerCommand {
         arity: -2,
         ..Spec::BLANK
     },
-    run: ServerRun::Container(&[&START, &STOP, &GET, &RESET, &LIST, &HELP]),
+    run: ServerRun::Container(&[&START, &STOP, &GET, &RESET, &LIST, &SLOTS, &HELP]),
 };
+
+const MEASURES: &[Argument] = &[
+    Argument::word("calls", "CALLS"),
+    Argument::word("reads", "READS"),
+    Argument::word("writes", "WRITES"),
+    Argument::word("net", "NET"),
+    Argument::word("cpu", "CPU"),
+];
+const SLOT_MEASURES: &[Argument] = &[
+    Argument::word("keys", "KEYS"),
+    Argument::word("calls", "CALLS"),
+    Argument::word("reads", "READS"),
+    Argument::word("writes", "WRITES"),
+    Argument::word("net", "NET"),
+    Argument::word("cpu", "CPU"),
+];
 
 /// What all of them have in common.
 const OWN: Spec = Spec {
@@ -123,23 +141,24 @@ static LIST: ServerCommand = ServerCommand {
         complexity: "O(N) in the keys of all workers' sketches.",
         arity: -2,
         arguments: &[
-            Argument::one_of(
-                "by",
-                &[
-                    Argument::word("calls", "CALLS"),
-                    Argument::word("reads", "READS"),
-                    Argument::word("writes", "WRITES"),
-                    Argument::word("net", "NET"),
-                    Argument::word("cpu", "CPU"),
-                ],
-            )
-            .token("BY")
-            .optional(),
+            Argument::one_of("by", MEASURES).token("BY").optional(),
             Argument::integer("k").token("COUNT").optional(),
         ],
         ..OWN
     },
     run: ServerRun::Plain(list),
+};
+
+static SLOTS: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "slots",
+        summary: "Tells of each slot how many keys it has, or what hotkeys-sample counts of it.",
+        complexity: "O(N) in slots, workers and databases.",
+        arity: -2,
+        arguments: &[Argument::one_of("by", SLOT_MEASURES).token("BY").optional()],
+        ..OWN
+    },
+    run: ServerRun::Plain(slots),
 };
 
 static HELP: ServerCommand = ServerCommand {
@@ -157,6 +176,8 @@ static HELP: ServerCommand = ServerCommand {
             "    Drops what was found.",
             "LIST [BY CALLS|READS|WRITES|NET|CPU] [COUNT <k>]",
             "    The keys that are used most, as the option hotkeys-sample counts them.",
+            "SLOTS [BY KEYS|CALLS|READS|WRITES|NET|CPU]",
+            "    Of each slot its keys in all databases, or what hotkeys-sample counts for it.",
         ];
         write_help(cx.reply(), "HOTKEYS", &lines);
         Ok(())
@@ -380,6 +401,63 @@ fn write_slots(reply: &mut Reply, slots: &[u16]) {
     }
 }
 
+/// What keys and slots are weighed by, of a word behind BY.
+fn measures(word: &[u8]) -> Result<&'static [Measure], Error> {
+    Ok(match word.to_ascii_lowercase().as_slice() {
+        b"calls" => &[Measure::Reads, Measure::Writes],
+        b"reads" => &[Measure::Reads],
+        b"writes" => &[Measure::Writes],
+        b"net" => &[Measure::Bytes],
+        b"cpu" => &[Measure::Time],
+        _ => return Err(Error::SYNTAX),
+    })
+}
+
+/// Without a sample nothing was counted: that is no answer of zeros.
+fn check_sample(shared: &Shared) -> Result<(), Error> {
+    match shared.hot_keys.every() {
+        0 => Err(Error::fixed("ERR hotkeys-sample is 0: no keys are counted")),
+        _ => Ok(()),
+    }
+}
+
+fn slots(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    let words = cx.args.from(2);
+    let by = match words.len() {
+        0 => b"keys",
+        2 if is_word(&words[0], "by") => &words[1],
+        _ => return Err(Error::SYNTAX),
+    };
+    let sums = if is_word(by, "keys") {
+        keys_by_slot(cx)
+    } else {
+        let by = measures(by)?;
+        check_sample(cx.shared)?;
+        let mut sums = cx.shared.hot_keys.slots(by, cx.core.env.now_ms);
+        if by == [Measure::Time] {
+            sums.iter_mut().for_each(|nanos| *nanos = nanos.div_ceil(1000));
+        }
+        sums
+    };
+    let reply = cx.reply();
+    reply.array(sums.len());
+    sums.iter().for_each(|sum| reply.integer(*sum as i64));
+    Ok(())
+}
+
+fn keys_by_slot(cx: &ServerCx<'_>) -> Vec<u64> {
+    let (keyspace, mut sums) = (&cx.shared.keyspace, vec![0; SLOT_COUNT]);
+    let used = keyspace.indexes().map(|db| keyspace.database(db, cx.pass()));
+    for database in used.filter(|database| database.was_used()) {
+        for (at, slot) in (0..).zip(database.slots()) {
+            if !keyspace.hidden.has(at) {
+                sums[usize::from(at)] += slot.len() as u64;
+            }
+        }
+    }
+    sums
+}
+
 fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (hot_keys, now_ms) = (&cx.shared.hot_keys, cx.core.env.now_ms);
     let (mut by, mut count) = (&[Measure::Reads, Measure::Writes][..], COUNT);
@@ -389,21 +467,12 @@ fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         if is_word(word, "count") {
             count = number(value, 1..=LIST_MAX, "ERR COUNT must be between 1 and 1024")?;
         } else if is_word(word, "by") {
-            by = match value.to_ascii_lowercase().as_slice() {
-                b"calls" => &[Measure::Reads, Measure::Writes],
-                b"reads" => &[Measure::Reads],
-                b"writes" => &[Measure::Writes],
-                b"net" => &[Measure::Bytes],
-                b"cpu" => &[Measure::Time],
-                _ => return Err(Error::SYNTAX),
-            };
+            by = measures(value)?;
         } else {
             return Err(Error::SYNTAX);
         }
     }
-    if hot_keys.every() == 0 {
-        return Err(Error::fixed("ERR hotkeys-sample is 0: no keys are counted"));
-    }
+    check_sample(cx.shared)?;
     let hottest = hot_keys.hottest(by, count, now_ms);
     cx.reply().array(hottest.len());
     for hot in hottest {

@@ -169,7 +169,8 @@ fn is_plain_host(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
-/// Of each option its name, chapter, default, when it may be changed, and its explanation.
+/// Of each option its name, chapter, default, when it may be changed, its explanation, and what
+/// else it is called.
 fn options() -> Vec<u8> {
     let row = |row: &'static Row| {
         let change = match row.change {
@@ -177,7 +178,8 @@ fn options() -> Vec<u8> {
             Change::Protected => "protected",
             Change::AtStart => "start",
         };
-        encode_request(&[row.name, row.group.title(), row.default, change, row.doc])
+        let aliases = row.aliases.join(" ");
+        encode_request(&[row.name, row.group.title(), row.default, change, row.doc, &aliases])
     };
     table::all().filter(|row| !row.is_hidden).flat_map(row).collect()
 }

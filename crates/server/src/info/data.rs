@@ -11,6 +11,7 @@ use kvasir_structures::gate::Pass;
 use kvasir_structures::slot::{SLOTS, SlotGuard};
 
 use crate::info::{Lines, Source};
+use crate::stats::histogram::Distribution;
 use crate::store::saving::loading::eta_s;
 
 pub fn persistence(source: &Source<'_>, lines: &mut Lines) {
@@ -75,7 +76,20 @@ fn append_only_file(source: &Source<'_>, lines: &mut Lines, is_put_off: bool) {
         );
         lines.field("aof_pending_bio_fsync", u8::from(facts.is_syncing));
         lines.field("aof_delayed_fsync", facts.delayed_syncs);
+        disk(source, lines);
     }
+}
+
+/// What of the log power would take now, and how long the disk takes for what is brought to it.
+fn disk(source: &Source<'_>, lines: &mut Lines) {
+    let aof = &source.shared.aof;
+    let syncs = Distribution::of(std::iter::once(&aof.groups.syncs));
+    let end = source.shared.keyspace.log.end();
+    lines.field("aof_unsynced_bytes", end.saturating_sub(aof.durable()));
+    lines.field("aof_fsyncs", syncs.calls);
+    lines.field("aof_fsync_usec", aof.groups.sync_ns.value() / 1000);
+    lines.field("aof_fsync_p50_usec", syncs.percentile(50.0) / 1000);
+    lines.field("aof_fsync_p99_usec", syncs.percentile(99.0) / 1000);
 }
 
 /// How far the loading under way is.

@@ -28,11 +28,10 @@ pub fn replication(source: &Source<'_>, lines: &mut Lines) {
     for (index, replica) in replicas.iter().enumerate() {
         let (ip, port) = (lock(&replica.address).clone(), replica.port.load(Relaxed));
         let (state, lag) = (replication.state_of(replica), replica.lag_s(source.now_ms));
-        let offset = replica.acked.load(Relaxed);
-        lines.field(
-            &format!("slave{index}"),
-            format!("ip={ip},port={port},state={state},offset={offset},lag={lag},type=replica"),
-        );
+        let (offset, tier) = (replica.acked.load(Relaxed), replica.tier().name());
+        let place = format!("ip={ip},port={port},state={state},offset={offset}");
+        lines
+            .field(&format!("slave{index}"), format!("{place},lag={lag},type=replica,tier={tier}"));
     }
     lines.field("master_failover_state", replication.failover.name());
     let history = replication.history();

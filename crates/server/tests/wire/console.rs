@@ -62,6 +62,54 @@ impl Browser {
     }
 }
 
+/// Options are told with what else they are called, and what is to be known of them.
+#[test]
+fn options_are_told_with_their_other_names() {
+    let port = free_port();
+    let _server = serve("epoll", port, &[]);
+    let mut browser = Browser::new(port, "default", "");
+    let page = browser.post("options", "", b"");
+    let mut decoder = decode::Decoder::default();
+    decoder.feed(page.body.as_bytes());
+    let rows = std::iter::from_fn(|| decoder.next_value().expect("calls"));
+    let rows: Vec<Vec<String>> =
+        rows.map(|row| row.as_array().expect("a row").iter().map(show).collect()).collect();
+    assert!(rows.len() > 200 && rows.iter().all(|row| row.len() == 6), "{}", rows.len());
+    let row = rows.iter().find(|row| row[0] == "$commandlog-slow-execution-max-len").unwrap();
+    assert_eq!((&row[2][..], &row[3][..], &row[5][..]), ("$128", "$", "$slowlog-max-len"));
+}
+
+/// What the page asks for to show columns, slots and hot keys is no writing.
+#[test]
+fn looking_is_not_writing() {
+    let port = free_port();
+    let server = serve("io_uring", port, &["--hotkeys-sample", "1"]);
+    run_script(&mut server.connect(), "HSET p:1 name ann; SADD g:1 2");
+    let mut browser = Browser::new(port, "default", "");
+    let mut ask = |line: &str| {
+        let page = browser.call(line, "");
+        assert_eq!(page.status, 200, "{line}: {}", page.body);
+        page.body
+    };
+    assert_eq!(ask("EXPORT BEGIN MATCH p:* TYPE hash COLUMNS __key name"), "*1\r\n:1\r\n");
+    assert!(ask("EXPORT END 1").starts_with('+'));
+    for line in [
+        "HOTKEYS LIST BY calls",
+        "HOTKEYS SLOTS BY keys",
+        "MEMORY REPORT BY type",
+        "GRAPH.DEGREE_RO MATCH g:*",
+        "HPTTL p:1 FIELDS 1 name",
+        "XINFO GROUPS nosuch",
+        "DBSIZE",
+    ] {
+        let reply = ask(line);
+        assert!(!reply.starts_with('-') || reply.contains("no such key"), "{line}: {reply}");
+    }
+    for line in ["GRAPH.DEGREE MATCH g:* STORE z", "HOTKEYS START METRICS 1 CPU", "RENAMENX a b"] {
+        assert_eq!(browser.call(line, "").status, 400, "{line}");
+    }
+}
+
 #[test]
 fn a_session_is_a_client_with_its_users_rights() {
     for backend in backends() {

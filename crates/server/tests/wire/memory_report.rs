@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
 use crate::blocking::wait_for;
@@ -145,6 +146,59 @@ fn a_report_equals_a_walk() {
         assert_eq!(figure(&mut client, "analytics", "analytics_memory_used"), 0);
         assert_eq!(figure(&mut client, "analytics", "reports_made"), 7);
     });
+}
+
+/// Many keys of all types, whose sum is that of a walk key by key. `KVASIR_REPORT_KEYS` says how
+/// many; a walk over a million takes its minutes.
+#[test]
+fn a_report_of_many_keys_equals_a_walk() {
+    let count = std::env::var("KVASIR_REPORT_KEYS").ok().and_then(|count| count.parse().ok());
+    let count: usize = count.unwrap_or(50_000);
+    let server = Server::kvasir("io_uring", &["--io-threads", "2"]);
+    let mut client = server.connect();
+    let key =
+        |number: usize| format!("{}:{number}", ["user", "cart", "tag", "top", "log"][number % 5]);
+    each_of(&mut client, count, |number| {
+        let (key, text) = (key(number), "v".repeat(number % 300));
+        match number % 5 {
+            0 => vec!["SET".into(), key, text],
+            1 => vec!["HSET".into(), key, "name".into(), text, "age".into(), number.to_string()],
+            2 => vec!["SADD".into(), key, number.to_string(), text],
+            3 => vec!["ZADD".into(), key, "1".into(), text, "2.5".into(), number.to_string()],
+            _ => vec!["RPUSH".into(), key, text, number.to_string(), "x".into()],
+        }
+    });
+    each_of(&mut client, count / 10, |number| {
+        vec!["EXPIRE".into(), key(number * 10), "400000".into()]
+    });
+    let mut sums = BTreeMap::<String, (u64, u64)>::new();
+    let usage =
+        |number| vec!["MEMORY".into(), "USAGE".into(), key(number), "SAMPLES".into(), "0".into()];
+    for (number, reply) in each_of(&mut client, count, usage).iter().enumerate() {
+        let sum = sums.entry(key(number).split_inclusive(':').next().unwrap().into()).or_default();
+        *sum = (sum.0 + 1, sum.1 + reply.as_integer().unwrap() as u64);
+    }
+    let found = report(&mut client, "BY prefix");
+    assert_eq!(rows(&found), sums);
+    let bytes = sums.values().map(|sum| sum.1).sum::<u64>();
+    assert_eq!((number(&found, "keys"), number(&found, "bytes")), (count as u64, bytes));
+    let living = number(&found, "keys") - number(&found, "keys_without_ttl");
+    assert_eq!(living, count as u64 / 10);
+    println!("{count} keys of {bytes} bytes: {}", show(field(&found, "seconds")));
+}
+
+/// Makes a call for each number, a thousand at a time, and returns the replies.
+fn each_of(client: &mut Client, count: usize, call: impl Fn(usize) -> Vec<String>) -> Vec<Value> {
+    let mut replies = Vec::with_capacity(count);
+    for first in (0..count).step_by(1000) {
+        let part = first..count.min(first + 1000);
+        let calls: Vec<u8> =
+            part.clone().flat_map(|number| encode_request(&call(number))).collect();
+        client.send_raw(&calls);
+        replies.extend(part.map(|_| client.read_reply().expect("a reply")));
+    }
+    assert!(replies.iter().all(|reply| !reply.is_error()));
+    replies
 }
 
 #[test]

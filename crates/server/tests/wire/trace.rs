@@ -1,11 +1,12 @@
 //! CLIENT TRACE: a line for each call of who is traced, with its times and without its secrets.
 
+use kvasir_client::{Connection, Options};
 use kvasir_resp::value::Value;
 
 use crate::blocking::wait_for;
-use crate::certificates::free_port;
+use crate::certificates::{BOTH, Certificates, TlsServer, free_port};
 use crate::check::{check_ours, show, split};
-use crate::harness::{Client, Server, each_backend};
+use crate::harness::{Client, DEADLINE, Server, backends, each_backend};
 
 const TIMES: [&str; 7] = ["parse", "queue", "locks", "exec", "wait", "fence", "send"];
 
@@ -92,6 +93,50 @@ fn every_call_of_a_client_is_shown_with_its_times() {
         client.ask("SET k v");
         assert_eq!(show(&tracer.ask("PING")), "+PONG");
     });
+}
+
+/// Over TLS and over a ring a client is traced as over a socket, whoever traces it.
+#[test]
+fn clients_of_all_kinds_are_traced() {
+    let certificates = Certificates::new();
+    for backend in backends() {
+        let tls = TlsServer::start(backend, &certificates, &["--io-threads", "2"]);
+        let over_tls = || tls.connect(&certificates.client(None, &BOTH));
+        let over_ring = || {
+            let options = Options { timeout: Some(DEADLINE), ..Options::default() };
+            let connection = Connection::open(tls.server.socket(), &options).unwrap();
+            assert_eq!(connection.fallback_reason(), None);
+            Client::over(connection)
+        };
+        for (mut tracer, mut client) in [
+            (tls.server.connect(), over_tls()),
+            (tls.server.connect(), over_ring()),
+            (over_tls(), over_ring()),
+            (over_ring(), over_tls()),
+        ] {
+            let id = id_of(&mut client);
+            assert_eq!(show(&tracer.ask(&format!("CLIENT TRACE ID {id}"))), "+OK");
+            // More than a record of TLS holds, and more than the ring.
+            let long = format!("SET k {}", "x".repeat(300_000));
+            let calls = ["SET k v", "GET k", &long, "GET k", "AUTH default secret"];
+            let lines = traced(&mut tracer, &mut client, &calls);
+            let shown: Vec<_> = lines.iter().map(|line| &*line.command).collect();
+            assert_eq!(shown, ["set", "get", "set", "get", "auth"]);
+            for line in &lines {
+                for name in ["parse", "exec", "send"] {
+                    assert!(line.time(name) > 0.0, "{name} of {}", line.command);
+                }
+            }
+            assert_eq!(lines[4].words, r#""AUTH" "(redacted)" "(redacted)""#);
+            // Of a pipeline each call, in order.
+            client.send_raw(&b"INCR n\r\n".repeat(300));
+            (0..300).for_each(|_| drop(client.read_reply().unwrap()));
+            for _ in 0..300 {
+                assert_eq!(Line::of(&tracer.read_reply().unwrap()).command, "incr");
+            }
+            assert_eq!(show(&tracer.ask("CLIENT TRACE OFF")), "+OK");
+        }
+    }
 }
 
 /// Of a pipeline every call, in its order, behind one another.

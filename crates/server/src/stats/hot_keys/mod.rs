@@ -1,11 +1,13 @@
 //! Which keys are used most: by reads, writes, bytes on the wire and time.
 //!
-//! Each worker has sketches of its own, behind a lock that nobody else wants but who asks. Those of
-//! `hotkeys-sample` stand as long as the option does; they are of one of so many calls, and halved
-//! every minute, so that they tell of now. Those of HOTKEYS START are of the calls from there on,
-//! and keep what they have until they are dropped. While there are neither, a call pays one load.
+//! Each worker has sketches of its own, and a place for each slot, behind a lock that nobody else
+//! wants but who asks. Those of `hotkeys-sample` stand as long as the option does; they are of one
+//! of so many calls, and halved every minute, so that they tell of now. Those of HOTKEYS START are
+//! of the calls from there on, and keep what they have until they are dropped. While there are
+//! neither, a call pays one load.
 
 pub mod sketch;
+mod slots;
 pub mod tracking;
 
 use std::collections::HashMap;
@@ -20,8 +22,10 @@ use kvasir_keyspace::rng::Rng;
 use kvasir_reactor::clock::{self, Ticks, ticks};
 use kvasir_resp::args::Args;
 use kvasir_structures::locks::lock;
+use kvasir_structures::slot::SLOTS;
 
 use sketch::{Held, Id, Sketch};
+use slots::Heat;
 use tracking::{Part, Tracking};
 
 /// Keys in each of the standing sketches.
@@ -64,9 +68,10 @@ struct Worker {
     tracked: Option<Box<Part>>,
 }
 
-/// A sketch for each measure.
+/// A sketch for each measure, and the use of slots.
 struct Standing {
     sketches: [Sketch; 4],
+    heat: Heat,
     halved_ms: u64,
 }
 
@@ -204,12 +209,25 @@ impl HotKeys {
         all.into_iter().map(|(_, hot)| hot).collect()
     }
 
-    /// Bytes of the standing sketches of all workers.
+    /// The use of each slot by some measures together, of all calls as `hottest` has it.
+    pub fn slots(&self, by: &[Measure], now_ms: u64) -> Vec<u64> {
+        let mut sums = vec![0; SLOTS];
+        for worker in &self.workers {
+            let mut worker = lock(worker);
+            let Some(standing) = worker.standing.as_deref_mut() else { continue };
+            standing.halve(now_ms);
+            standing.heat.add_to(&mut sums, by, u64::from(self.every()));
+        }
+        sums
+    }
+
+    /// Bytes of what stands, of all workers.
     pub fn allocated_bytes(&self) -> usize {
         let of = |worker: &Mutex<Worker>| {
             let worker = lock(worker);
-            let sketches = worker.standing.iter().flat_map(|standing| &standing.sketches);
-            sketches.map(Sketch::allocated_bytes).sum::<usize>()
+            let Some(standing) = &worker.standing else { return 0 };
+            let sketches = standing.sketches.iter().map(Sketch::allocated_bytes);
+            sketches.sum::<usize>() + standing.heat.allocated_bytes()
         };
         self.workers.iter().map(of).sum()
     }
@@ -217,11 +235,13 @@ impl HotKeys {
 
 impl Standing {
     fn new(now_ms: u64) -> Standing {
-        Standing { sketches: std::array::from_fn(|_| Sketch::new(ROOM)), halved_ms: now_ms }
+        let sketches = std::array::from_fn(|_| Sketch::new(ROOM));
+        Standing { sketches, heat: Heat::new(), halved_ms: now_ms }
     }
 
     fn note(&mut self, now_ms: u64, nanos: u64, used: Used<'_>) {
         self.halve(now_ms);
+        self.heat.note(nanos, used);
         used.each_weight(nanos, |measure, id, name, weight| {
             self.sketches[measure as usize].add(id, name, weight);
         });
@@ -234,19 +254,23 @@ impl Standing {
             self.halved_ms += times * HALF_LIFE_MS;
             let times = u32::try_from(times).unwrap_or(u32::MAX);
             self.sketches.iter_mut().for_each(|sketch| sketch.halve(times));
+            self.heat.halve(times);
         }
     }
 }
 
 impl Used<'_> {
+    fn use_of(self) -> Measure {
+        if self.writes { Measure::Writes } else { Measure::Reads }
+    }
+
     /// Calls `add` with each key and each weight that the call gives it; bytes and time are shared
     /// out evenly.
     fn each_weight(self, nanos: u64, mut add: impl FnMut(Measure, Id, &[u8], u64)) {
         let count = (self.keys.len() as u64).max(1);
-        let use_of = if self.writes { Measure::Writes } else { Measure::Reads };
         for key in self.keys {
             let (id, name) = (Id { hash: key.hash, db: key.db }, &self.args[key.arg as usize]);
-            add(use_of, id, name, 1);
+            add(self.use_of(), id, name, 1);
             add(Measure::Bytes, id, name, self.bytes / count);
             add(Measure::Time, id, name, nanos / count);
         }
