@@ -13,6 +13,7 @@ use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::error::Error;
 use kvasir_lua::host::Tick;
 use kvasir_reactor::clock::{self, Ticks};
+use kvasir_reactor::limits::thread_cpu_time;
 use kvasir_reactor::{ConnectionId, Event, signal};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
@@ -48,7 +49,7 @@ pub struct Away {
 const AWAY_INPUT_MAX: usize = 256 * 1024;
 
 /// How long a library may take to register its functions, as in Redis.
-const LIBRARY_MS_MAX: u64 = 500;
+const LIBRARY_MAX: Duration = Duration::from_millis(500);
 pub const LIBRARY_TIMEOUT: Tick = Tick::Kill("FUNCTION LOAD timeout");
 
 /// What scripts are told that the end of the server ends.
@@ -66,7 +67,7 @@ pub fn tick(running: &mut Running) -> Tick {
     if let Some(end) = end_of_server(running, now) {
         return end;
     }
-    if running.library_since.is_some_and(|since| ms_between(since, now) > LIBRARY_MS_MAX) {
+    if running.library_since.is_some_and(|since| thread_cpu_time() > since + LIBRARY_MAX) {
         return LIBRARY_TIMEOUT;
     }
     let state = &shared.workers[running.session.worker.index].script;

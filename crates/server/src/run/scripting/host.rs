@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use kvasir_config::Loglevel;
 use kvasir_keyspace::busy::Kind;
@@ -11,6 +12,7 @@ use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::spec::Flags;
 use kvasir_lua::host::{Host, LogLevel, Replication, Tick};
 use kvasir_reactor::clock::{self, Ticks};
+use kvasir_reactor::limits::thread_cpu_time;
 use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_table::{Entry, Handler, NotFound, ServerHandler, Way};
@@ -42,8 +44,9 @@ pub struct Running {
     pub looked: Ticks,
     /// It is only read, compiled or, as a library's top, run to register functions.
     pub is_reading: bool,
-    /// When the library that is read was begun.
-    pub library_since: Option<Ticks>,
+    /// The thread's processor time when the library was begun that is read: a machine that stands
+    /// still takes nothing of what it may take.
+    pub library_since: Option<Duration>,
     /// It has run for longer than scripts should.
     pub is_busy: bool,
     /// Its reply has errors in it.
@@ -65,7 +68,7 @@ pub struct Running {
 const LOOK_NS: u32 = 10_000_000;
 
 /// How long a library of a file may take that is loaded while clients wait.
-const RELOAD_MS_MAX: u64 = 5000;
+const RELOAD_MAX: Duration = Duration::from_secs(5);
 
 /// The server, for a worker's interpreter.
 pub struct ServerHost {
@@ -75,8 +78,8 @@ pub struct ServerHost {
     /// The last command was refused.
     was_refused: Cell<bool>,
     look_every: Ticks,
-    /// When the library was begun that is read without a session: from a file.
-    library_since: Cell<Option<Ticks>>,
+    /// As `library_since` of one that is read without a session: from a file.
+    library_since: Cell<Option<Duration>>,
 }
 
 impl ServerHost {
@@ -93,7 +96,7 @@ impl ServerHost {
 
     /// A library is about to be read.
     pub fn begin_library(&self) {
-        let now = Some(clock::ticks());
+        let now = Some(thread_cpu_time());
         match self.running.borrow_mut().as_mut() {
             Some(running) => running.library_since = now,
             None => self.library_since.set(now),
@@ -103,8 +106,7 @@ impl ServerHost {
     /// As for a script, of the libraries of a file. Those at the start were loaded once, however
     /// slow this machine is now, and clients are told to wait.
     fn tick_of_file(&self) -> Tick {
-        let is_late =
-            |since: Ticks| clock::ticks().since(since).to_nanos() / 1_000_000 > RELOAD_MS_MAX;
+        let is_late = |since| thread_cpu_time() > since + RELOAD_MAX;
         if self.shared.is_stopping.load(Relaxed) {
             busy::SERVER_STOPS
         } else if !self.shared.saving.loading.is_under_way()
