@@ -3,8 +3,8 @@
 //!
 //! Whoever changes something has the turn until the file is on the disk: before that no other node
 //! hears of it. Who only looks does not wait for the disk, and what may be lost with the power is
-//! brought there a moment later, by a thread that may wait for it. What is said to other nodes is the bus's
-//! business (`bus`), what becomes of this server's data that of who has the gate
+//! brought there a moment later, by a thread that may wait for it. What is said to other nodes is
+//! the bus's business (`bus`), what becomes of this server's data that of who has the gate
 //! (`run/cluster.rs`).
 
 pub mod file;
