@@ -104,11 +104,14 @@ pub(super) fn load_all(
     let place = |part: &Part| files.path(&part.name);
     let base = manifest.base.iter().map(|base| old.map_or_else(|| place(base), Path::to_owned));
     let parts: Vec<PathBuf> = base.chain(manifest.increments.iter().map(place)).collect();
-    let mut total = 0;
-    for path in &parts {
+    let (mut total, mut base_size) = (0, 0);
+    for (index, path) in parts.iter().enumerate() {
         // What is read must be what a power cut would leave.
         let synced = File::open(path).and_then(|file| {
-            total += file.metadata()?.len();
+            let size = file.metadata()?.len();
+            total += size;
+            // What has come since the last rewrite counts as such after a restart too, as in Redis.
+            base_size += if index == 0 && manifest.base.is_some() { size } else { 0 };
             file.sync_all()
         });
         synced.map_err(|error| format!("can't load file={} error={error}", path.display()))?;
@@ -122,7 +125,7 @@ pub(super) fn load_all(
         progress.bytes_total.store(total, Relaxed);
     }
     let mut state = lock(&shared.aof.state);
-    (state.size, state.base_size) = (total, total);
+    (state.size, state.base_size) = (total, base_size);
     shared.has_expiries.store(true, Release);
     notice!(
         "DB loaded from append only file: {:.3} seconds files={} bytes={total} calls={} failed={}",

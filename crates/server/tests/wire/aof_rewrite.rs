@@ -1,7 +1,7 @@
 //! When the append-only file is rewritten, what ends a rewrite, and manifests that lead nowhere.
 
-use crate::aof::{refused, start, wait_for};
-use crate::harness::{Client, wait_until};
+use crate::aof::{refused, start, stop, wait_for};
+use crate::harness::{Client, figure, wait_until};
 use crate::saving::{digest, directory, fill, names};
 
 /// Writes 400 kB over the same key.
@@ -11,6 +11,23 @@ fn grow(client: &mut Client) {
         client.call(&["SET", "k", &long]);
     }
     wait_for(client, "aof_buffer_length:0\r\n");
+}
+
+/// Else a server that is started often would keep all that was ever logged.
+#[test]
+fn what_was_logged_before_a_restart_counts_as_growth() {
+    let directory = directory();
+    let options = ["--auto-aof-rewrite-min-size", "100kb", "--auto-aof-rewrite-percentage", "100"];
+    let never = ["--auto-aof-rewrite-percentage", "0"];
+    let (server, mut client) = start("io_uring", directory.path(), &never);
+    grow(&mut client);
+    stop(server, client);
+    let (_server, mut client) = start("io_uring", directory.path(), &options);
+    let base = figure(&mut client, "persistence", "aof_base_size");
+    let size = figure(&mut client, "persistence", "aof_current_size");
+    assert!(base < 1000 && size > 400_000, "{base} {size}");
+    client.ask("SET one more");
+    wait_for(&mut client, "aof_rewrites:1\r\n");
 }
 
 #[test]
