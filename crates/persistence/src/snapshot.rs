@@ -71,7 +71,7 @@ pub struct Progress {
 struct Cut {
     chunks: Arc<Chunks>,
     images: Vec<Arc<Image>>,
-    /// How each file begins.
+    /// How each file begins and ends.
     frames: Vec<Frame>,
 }
 

@@ -191,9 +191,12 @@ impl Node {
 
     /// To be called by who has the pen.
     fn write(&self) -> std::io::Result<()> {
-        *lock(&self.saves_soon) = false;
+        let was_due = std::mem::take(&mut *lock(&self.saves_soon));
         let file = self.look().file();
-        self.keeper.keep(&file)
+        let kept = self.keeper.keep(&file);
+        // What is not there yet is still to come.
+        *lock(&self.saves_soon) |= was_due && kept.is_err();
+        kept
     }
 
     /// Keys of these slots are another's.

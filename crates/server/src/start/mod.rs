@@ -196,6 +196,12 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let loader = loading::start(shared, commands::numbered(), ready)
         .map_err(|error| format!("can't start a thread: {error}"))?;
     let result = join(threads);
+    end(shared, loader, &files)?;
+    Ok(result?)
+}
+
+/// Brings to the disk what is still to be there, once nobody is served any more.
+fn end(shared: &'static Shared, loader: loading::Loader, files: &[PathBuf]) -> Result<(), Refusal> {
     process::notify_stopping(&shared.config());
     if let Some(node) = &shared.cluster {
         node.save_late();
@@ -203,7 +209,7 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     loader.give_up(shared);
     shared.saving.end();
     let is_whole = shared.aof.finish(shared);
-    remove_files(&files);
+    remove_files(files);
     if let Some(text) = shared.saving.loading.take_failure() {
         return Err(Refusal::Data(text));
     }
@@ -211,7 +217,7 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
         return Err(Refusal::Start("the server ends without the end of its log".into()));
     }
     notice!("Kvasir is now ready to exit, bye bye...");
-    Ok(result?)
+    Ok(())
 }
 
 /// Tells everybody that clients are served.

@@ -99,7 +99,9 @@ fn has_log(client: &mut Client) -> bool {
 /// that is a place in the history as any other.
 #[test]
 fn a_base_without_what_came_later_is_a_place_to_go_on_from() {
-    for preamble in ["yes", "no"] {
+    // A call at no place that is told leads away from there.
+    let call = "*3\r\n$3\r\nSET\r\n$5\r\nstray\r\n$1\r\n1\r\n";
+    for (preamble, later, goes_on) in [("yes", "", true), ("no", "", true), ("yes", call, false)] {
         let (directory, port) = (directory(), free_port());
         let primary = primary("io_uring", port, &[]);
         let mut client = primary.connect();
@@ -119,12 +121,14 @@ fn a_base_without_what_came_later_is_a_place_to_go_on_from() {
         let is_increment = |path: &&std::path::PathBuf| path.to_str().unwrap().contains(".incr.");
         let increments: Vec<_> = paths.iter().filter(is_increment).collect();
         assert_eq!(increments.len(), 1, "{paths:?}");
-        std::fs::write(increments[0], b"").unwrap();
+        std::fs::write(increments[0], later).unwrap();
         server = replica(OURS[1], port, &options).expect("it is ours");
         reader = server.connect();
-        wait_until("it is linked again", || figure(&mut client, "stats", "sync_partial_ok") == 1);
+        wait_until("it is linked again", || is_linked(&mut reader));
         wait_until_equal(&mut client, &mut reader);
-        assert_eq!(figure(&mut client, "stats", "sync_full"), 1, "{preamble}");
+        let synced =
+            ["sync_partial_ok", "sync_full"].map(|name| figure(&mut client, "stats", name));
+        assert_eq!(synced, if goes_on { [1, 1] } else { [0, 2] }, "{preamble} {later}");
     }
 }
 
