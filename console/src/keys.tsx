@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { callsIn, state } from "./api";
 import { duration, plain, size } from "./figures";
 import { Bytes, Failure, type Reply, type Word, bytes, list, show } from "./resp";
+import { Choice } from "./tables";
 import { TYPES, Value } from "./value";
 
 /** Keys that are found before more are asked for. */
@@ -219,14 +220,7 @@ export function Keys() {
               onChange={(event) => setDb(Number(event.currentTarget.value))}
             />
           </label>
-          <label>
-            type{" "}
-            <select value={type} onChange={(event) => setType(event.currentTarget.value)}>
-              {["", ...TYPES].map((name) => (
-                <option value={name}>{name || "any"}</option>
-              ))}
-            </select>
-          </label>
+          <Choice label="type" of={["", ...TYPES]} value={type} onPick={setType} />
           <label>
             separator{" "}
             <input

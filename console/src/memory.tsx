@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call } from "./api";
 import { plain, size } from "./figures";
 import { Failure, type Reply, list, pairs, show } from "./resp";
-import { Asked, Bar, Table } from "./tables";
+import { Asked, Bar, Choice, Table } from "./tables";
 
 const HOT = 100;
 const ROWS = 100;
@@ -23,14 +23,7 @@ export function HotKeys() {
     <section class="card">
       <h2>Keys that are used most</h2>
       <div class="line">
-        <label>
-          by{" "}
-          <select value={by} onChange={(event) => setBy(event.currentTarget.value)}>
-            {MEASURES.map((name) => (
-              <option value={name}>{name}</option>
-            ))}
-          </select>
-        </label>
+        <Choice label="by" of={MEASURES} value={by} onPick={setBy} />
       </div>
       <Asked key={by} words={["HOTKEYS", "LIST", "BY", by, "COUNT", HOT]} every={2000} isBare>
         {(reply) => {
@@ -77,14 +70,7 @@ export function Memory() {
       <section class="card">
         <h2>What fills the memory</h2>
         <form class="line" onSubmit={(event) => void run(event)}>
-          <label>
-            by{" "}
-            <select value={by} onChange={(event) => setBy(event.currentTarget.value)}>
-              {WAYS.map((name) => (
-                <option value={name}>{name}</option>
-              ))}
-            </select>
-          </label>
+          <Choice label="by" of={WAYS} value={by} onPick={setBy} />
           {by === "prefix" && (
             <label>
               separator{" "}

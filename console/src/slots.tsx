@@ -7,7 +7,7 @@ import { Tree } from "./cli";
 import { plain } from "./figures";
 import { css } from "./plot";
 import { Failure, Pairs, type Reply, list, pairs, show } from "./resp";
-import { Asked } from "./tables";
+import { Asked, Choice } from "./tables";
 
 const SLOTS = 16384;
 /** Slots in a row of the map. */
@@ -204,14 +204,7 @@ function HeatOfSlots() {
     <section class="card">
       <h2>Heat of slots</h2>
       <div class="line">
-        <label>
-          by{" "}
-          <select value={by} onChange={(event) => setBy(event.currentTarget.value)}>
-            {MEASURES.map((name) => (
-              <option value={name}>{name}</option>
-            ))}
-          </select>
-        </label>
+        <Choice label="by" of={MEASURES} value={by} onPick={setBy} />
       </div>
       <Asked key={by} words={["HOTKEYS", "SLOTS", "BY", by]} every={2000} isBare>
         {(reply) => <Heat values={list(reply).map(Number)} unit={UNITS[by] ?? by} />}

@@ -66,6 +66,25 @@ export function Table({ head, rows }: { head: string[]; rows: ComponentChildren[
   );
 }
 
+/** One of some words; an empty one is any. */
+export function Choice(props: {
+  label: string;
+  of: readonly string[];
+  value: string;
+  onPick: (word: string) => void;
+}) {
+  return (
+    <label>
+      {props.label}{" "}
+      <select value={props.value} onChange={(event) => props.onPick(event.currentTarget.value)}>
+        {props.of.map((word) => (
+          <option value={word}>{word || "any"}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 /** How much of the most. */
 export const Bar = ({ part }: { part: number }) => <meter min={0} max={1} value={part} />;
 
