@@ -12,7 +12,7 @@ fn setup(seed: u64) -> Setup {
 fn in_the_end_each_slot_has_one_owner_and_each_answer_is_explained() {
     be_quiet();
     let (mut answers, mut reigns, mut ended) = (0, 0, 0);
-    for seed in 0..6 {
+    for seed in 0..8 {
         let ran = run(setup(seed)).unwrap_or_else(|what| panic!("{what}"));
         answers += ran.answers;
         reigns += ran.reigns;

@@ -17,16 +17,15 @@ fn grow(client: &mut Client) {
 #[test]
 fn what_was_logged_before_a_restart_counts_as_growth() {
     let directory = directory();
-    let options = ["--auto-aof-rewrite-min-size", "100kb", "--auto-aof-rewrite-percentage", "100"];
-    let never = ["--auto-aof-rewrite-percentage", "0"];
+    let never = ["--auto-aof-rewrite-min-size", "100kb", "--auto-aof-rewrite-percentage", "0"];
     let (server, mut client) = start("io_uring", directory.path(), &never);
     grow(&mut client);
     stop(server, client);
-    let (_server, mut client) = start("io_uring", directory.path(), &options);
+    let (_server, mut client) = start("io_uring", directory.path(), &never);
     let base = figure(&mut client, "persistence", "aof_base_size");
     let size = figure(&mut client, "persistence", "aof_current_size");
     assert!(base < 1000 && size > 400_000, "{base} {size}");
-    client.ask("SET one more");
+    client.ask("CONFIG SET auto-aof-rewrite-percentage 100");
     wait_for(&mut client, "aof_rewrites:1\r\n");
 }
 
