@@ -5,6 +5,8 @@
   analytics.py client PORT EDGES          PageRank by redis-py: ranks as keys, pipelines
   analytics.py script PORT EDGES          PageRank by a script in the server, a node a call
   analytics.py scipy EDGES                a sparse matrix
+  analytics.py duckdb EDGES               joins and sums in SQL
+  analytics.py lookup PORT COUNT          GET of one of so many records of 10 B
   analytics.py records PORT COUNT         as many hashes of eight fields, rec:<n>
   analytics.py export PORT                EXPORT of all these to pyarrow
   analytics.py scan PORT                  the same by SCAN and HGETALL
@@ -149,6 +151,47 @@ def scipy_ranks(path):
     }
 
 
+def duckdb_ranks(path):
+    import duckdb
+
+    begin, base = time.perf_counter(), duckdb.connect()
+    base.sql("SET threads = 2")
+    columns = "{'source': 'BIGINT', 'target': 'BIGINT'}"
+    source = f"read_csv('{path}', delim='\\t', header=false, columns={columns})"
+    base.sql(f"CREATE TABLE edges AS SELECT source, target FROM {source}")
+    base.sql("CREATE TABLE degrees AS SELECT source, count(*) AS degree FROM edges GROUP BY source")
+    nodes = "SELECT source AS node FROM edges UNION SELECT target FROM edges"
+    base.sql(f"CREATE TABLE ranks AS SELECT node, 1.0::DOUBLE AS rank FROM ({nodes})")
+    built = time.perf_counter()
+    for _ in range(ITERATIONS):
+        base.sql(
+            "CREATE OR REPLACE TABLE ranks AS "
+            "WITH given AS (SELECT target, sum(rank / degree) AS rank FROM edges "
+            "JOIN degrees USING (source) JOIN ranks ON node = source GROUP BY target) "
+            "SELECT ranks.node, 0.15 + 0.85 * coalesce(given.rank, 0) AS rank "
+            "FROM ranks LEFT JOIN given ON node = target"
+        )
+    took = time.perf_counter() - built
+    count, total = base.sql("SELECT count(*), sum(rank) FROM ranks").fetchone()
+    return {
+        "nodes": count, "sum": total, "build_s": built - begin, "iteration_s": took / ITERATIONS,
+    }
+
+
+def lookup(port, count):
+    client, count, gets = connect(port), int(count), 20_000
+    pipe = client.pipeline(transaction=False)
+    for number in range(count):
+        pipe.set(f"look:{number}", f"{number:010d}")
+        if number % 10_000 == 9999:
+            pipe.execute()
+    pipe.execute()
+    begin = time.perf_counter()
+    for number in range(gets):
+        client.get(f"look:{number * 7919 % count}")
+    return {"seconds": (time.perf_counter() - begin) / gets}
+
+
 FIELDS = ["name", "version", "section", "size", "maintainer", "description", "depends", "sum"]
 
 
@@ -197,6 +240,8 @@ COMMANDS = {
     "client": client_ranks,
     "script": script_ranks,
     "scipy": scipy_ranks,
+    "duckdb": duckdb_ranks,
+    "lookup": lookup,
     "records": records,
     "export": export,
     "scan": scan,

@@ -1,4 +1,4 @@
-//! Analytics where the data is: PageRank and columns, beside clients, a script, scipy and C.
+//! Analytics where the data is: PageRank and columns, beside clients, a script, scipy, DuckDB and C.
 //!
 //! The graph is a text of edges that `--graph` names, or an R-MAT graph of a fixed seed. What
 //! clients and scripts need is taken from a part of it, since the whole would take hours, and
@@ -25,14 +25,13 @@ const LEVELS: u32 = 20;
 const EDGES: f64 = 5_105_039.0;
 const RECORDS: f64 = 60_000.0;
 const ITERATIONS: &str = "10";
-const PACKAGES: [&str; 4] = ["redis==6.4.0", "pyarrow", "numpy", "scipy"];
+const PACKAGES: [&str; 5] = ["redis==6.4.0", "pyarrow", "numpy", "scipy", "duckdb"];
 
-type Metrics = BTreeMap<&'static str, f64>;
+pub type Metrics = BTreeMap<&'static str, f64>;
 
 pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
     let (python, edges) = (python()?, edges(lab)?);
-    let edge_count =
-        fs::read_to_string(&edges)?.lines().filter(|line| is_edge(line)).count() as f64;
+    let edge_count = count_edges(&edges)?;
     let server = lab.start_with(target, 1, &lab.both_cores(), &["--maxmemory", "0"])?;
     let port = server.port().to_string();
     let edges = edges.to_string_lossy().into_owned();
@@ -58,16 +57,23 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
             add(&format!("C, {threads} thread(s)"), metrics_of(&text)?);
         }
         add("scipy", ask(&["scipy", &edges])?);
+        add("DuckDB", ask(&["duckdb", &edges])?);
     }
     for (word, case) in [("client", "redis-py"), ("script", "a script in the server")] {
         lab.say(&format!("{}: {case}", target.label));
-        let mut metrics = ask(&[word, &port, &edges])?;
-        let share = edge_count / metrics.remove("edges").context("how many edges it had")?;
-        metrics.entry("iteration_s").and_modify(|seconds| *seconds *= share);
-        add(case, metrics);
+        add(case, of_all(ask(&[word, &port, &edges])?, edge_count)?);
     }
     columns(lab, target, &server, &ask, &mut measurements)?;
     Ok(measurements)
+}
+
+/// What took a part of the edges, as if it grew with them.
+pub fn of_all(mut metrics: Metrics, edge_count: f64) -> Result<Metrics> {
+    let share = edge_count / metrics.remove("edges").context("how many edges it had")?;
+    metrics.entry("iteration_s").and_modify(|seconds| *seconds *= share);
+    // It is that of the part.
+    metrics.remove("sum");
+    Ok(metrics)
 }
 
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -108,6 +114,10 @@ fn get_p99_ms<T>(server: &Server, work: impl FnOnce() -> Result<T>) -> Result<(f
         work,
     )?;
     Ok((quantile_ms(&watch.round_trips, 0.99), worked))
+}
+
+pub fn count_edges(path: &Path) -> Result<f64> {
+    Ok(fs::read_to_string(path)?.lines().filter(|line| is_edge(line)).count() as f64)
 }
 
 pub fn is_edge(line: &str) -> bool {
@@ -158,9 +168,9 @@ fn compile() -> Result<PathBuf> {
     Ok(program)
 }
 
-fn python() -> Result<PathBuf> {
+pub fn python() -> Result<PathBuf> {
     let python = folder()?.join("venv/bin/python");
-    let imports = ["-c", "import redis, pyarrow, numpy, scipy"];
+    let imports = ["-c", "import redis, pyarrow, numpy, scipy, duckdb"];
     if !python.is_file() || output(command(&python).args(imports)).is_err() {
         create_venv(&folder()?.join("venv"))?;
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
@@ -169,13 +179,13 @@ fn python() -> Result<PathBuf> {
     Ok(python)
 }
 
-fn figures(python: &Path, words: &[&str]) -> Result<Metrics> {
+pub fn figures(python: &Path, words: &[&str]) -> Result<Metrics> {
     let script = root().join("crates/bench/programs/analytics.py");
     metrics_of(&output(command(python).arg(script).args(words))?)
 }
 
 /// Those of the names that the report knows.
-fn metrics_of(text: &str) -> Result<Metrics> {
+pub fn metrics_of(text: &str) -> Result<Metrics> {
     const NAMES: [&str; 9] = [
         "nodes",
         "sum",

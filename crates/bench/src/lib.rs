@@ -35,6 +35,7 @@ mod scripts;
 mod shapes;
 mod slow_link;
 mod snapshot;
+mod spark;
 mod stall;
 mod tables;
 mod tls;
@@ -63,7 +64,8 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication, chase, full-sync, broken-sync, cluster, analytics, pagerank, ring, memcached
+    /// replication, chase, full-sync, broken-sync, cluster, analytics, spark, pagerank, ring,
+    /// memcached
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -94,7 +96,8 @@ pub struct Options {
     /// An earlier program of Kvasir: only its server CPU per operation and today's, by turns
     #[arg(long, value_name = "PATH", conflicts_with = "scenarios")]
     before: Option<PathBuf>,
-    /// Of the scenarios analytics and pagerank, a text of edges instead of a graph that is drawn
+    /// Of the scenarios analytics, spark and pagerank, a text of edges instead of a graph that is
+    /// drawn
     #[arg(long, value_name = "PATH")]
     graph: Option<PathBuf>,
     /// Have redis-benchmark make the requests, which fills its core before the server's is full
@@ -144,6 +147,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "broken-sync", run: chase::run_broken_sync },
     Scenario { name: "cluster", run: cluster::run },
     Scenario { name: "analytics", run: analytics::run },
+    Scenario { name: "spark", run: spark::run },
     Scenario { name: pagerank::NAME, run: pagerank::run },
     Scenario { name: "ring", run: ring::run },
     Scenario { name: memcached::NAME, run: memcached::run },
@@ -166,7 +170,7 @@ pub struct Lab {
     /// What the names contain of what is measured by `rest`, `memory`, `commands`
     /// and `snapshot`.
     only: String,
-    /// What `analytics` and `pagerank` compute on.
+    /// What `analytics`, `spark` and `pagerank` compute on.
     graph: Option<PathBuf>,
     server_core: usize,
     load_core: usize,

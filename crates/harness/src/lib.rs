@@ -13,5 +13,6 @@ pub mod oracle;
 pub mod random;
 pub mod raw;
 pub mod server;
+pub mod spark;
 pub mod wait;
 pub mod workspace;

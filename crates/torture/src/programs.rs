@@ -15,29 +15,35 @@ use anyhow::{Context, Result, anyhow, bail};
 use kvasir_harness::kvasir::{self, BACKENDS};
 use kvasir_harness::oracle::{self, Oracle};
 use kvasir_harness::server::{Launch, Server};
+use kvasir_harness::spark;
 use kvasir_harness::workspace::{apt_install, command, root, run, target_dir, which};
 
 /// A program that is not done by then hangs.
 const SECONDS_MAX: &str = "300";
+/// The same of a large one.
+const SECONDS_MAX_LARGE: &str = "1200";
 
 struct Program {
     name: &'static str,
     script: &'static str,
     /// It is about what no other server has.
     is_ours: bool,
+    /// It runs only where it is named: what it needs is large.
+    is_large: bool,
 }
 
 static PROGRAMS: &[Program] = &[
-    Program { name: "redis-py", script: "redis_py.py", is_ours: false },
-    Program { name: "ring", script: "ring.py", is_ours: true },
-    Program { name: "bullmq", script: "bullmq.mjs", is_ours: false },
-    Program { name: "celery", script: "celery_tasks.py", is_ours: false },
-    Program { name: "rq", script: "rq_jobs.py", is_ours: false },
-    Program { name: "limits", script: "limits_py.py", is_ours: false },
-    Program { name: "rate-limiter", script: "rate_limiter.mjs", is_ours: false },
-    Program { name: "locks", script: "locks.py", is_ours: false },
-    Program { name: "analytics", script: "analytics.py", is_ours: true },
-    Program { name: "metrics", script: "metrics.py", is_ours: true },
+    Program { name: "redis-py", script: "redis_py.py", is_ours: false, is_large: false },
+    Program { name: "ring", script: "ring.py", is_ours: true, is_large: false },
+    Program { name: "bullmq", script: "bullmq.mjs", is_ours: false, is_large: false },
+    Program { name: "celery", script: "celery_tasks.py", is_ours: false, is_large: false },
+    Program { name: "rq", script: "rq_jobs.py", is_ours: false, is_large: false },
+    Program { name: "limits", script: "limits_py.py", is_ours: false, is_large: false },
+    Program { name: "rate-limiter", script: "rate_limiter.mjs", is_ours: false, is_large: false },
+    Program { name: "locks", script: "locks.py", is_ours: false, is_large: false },
+    Program { name: "analytics", script: "analytics.py", is_ours: true, is_large: false },
+    Program { name: "metrics", script: "metrics.py", is_ours: true, is_large: false },
+    Program { name: "spark", script: "spark.py", is_ours: true, is_large: true },
 ];
 
 #[derive(clap::Args)]
@@ -65,14 +71,16 @@ pub fn main(options: &Options) -> Result<()> {
     }
     let is_wanted = |program: &&Program| {
         let is_named = options.names.iter().any(|name| name == program.name);
-        is_named || options.names.is_empty() && !(program.is_ours && options.server != "kvasir")
+        let is_possible = !(program.is_ours && options.server != "kvasir");
+        is_named || options.names.is_empty() && is_possible && !program.is_large
     };
     run_all(&launch, &PROGRAMS.iter().filter(is_wanted).collect::<Vec<_>>())
 }
 
 /// All programs on Kvasir.
 pub fn programs(backend: &str) -> Result<()> {
-    run_all(&kvasir::launch(backend, 2, &[])?, &PROGRAMS.iter().collect::<Vec<_>>())
+    let small = PROGRAMS.iter().filter(|program| !program.is_large);
+    run_all(&kvasir::launch(backend, 2, &[])?, &small.collect::<Vec<_>>())
 }
 
 fn oracle_launch(oracle: Oracle) -> Launch {
@@ -84,6 +92,9 @@ fn oracle_launch(oracle: Oracle) -> Launch {
 fn run_all(launch: &Launch, programs: &[&'static Program]) -> Result<()> {
     install_python()?;
     install_node()?;
+    if programs.iter().any(|program| program.is_large) {
+        spark::python()?;
+    }
     println!("{} programs on {}", programs.len(), launch.program.display());
     let failed = thread::scope(|scope| {
         let start =
@@ -109,7 +120,9 @@ fn run_one(launch: &Launch, program: &Program) -> Result<()> {
     let mut server = Server::start(launch)?;
     let path = server.dir().join("program.log");
     let log = File::create(&path)?;
-    let mut child = program.command(server.port());
+    let mut child = program.command(server.port())?;
+    // Some start servers of their own.
+    child.env("KVASIR_PROGRAM", &launch.program);
     let status = child.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null()).status()?;
     let log = fs::read_to_string(&path)?;
     if !status.success() {
@@ -122,17 +135,19 @@ fn run_one(launch: &Launch, program: &Program) -> Result<()> {
 
 impl Program {
     /// `timeout` ends the program with all processes that it has started.
-    fn command(&self, port: u16) -> Command {
+    fn command(&self, port: u16) -> Result<Command> {
         let mut timeout = command("timeout");
-        timeout.arg(SECONDS_MAX).env("PYTHONDONTWRITEBYTECODE", "1").env("KVASIR_ROOT", root());
+        timeout.arg(if self.is_large { SECONDS_MAX_LARGE } else { SECONDS_MAX });
+        timeout.env("PYTHONDONTWRITEBYTECODE", "1").env("KVASIR_ROOT", root());
         if self.script.ends_with(".mjs") {
             // Node looks for packages beside the script.
             timeout.arg("node").arg(node_dir().join(self.script));
         } else {
-            timeout.arg(venv().join("bin/python")).arg(scripts().join(self.script));
+            let python = if self.is_large { spark::python()? } else { venv().join("bin/python") };
+            timeout.arg(python).arg(scripts().join(self.script));
         }
         timeout.arg(port.to_string());
-        timeout
+        Ok(timeout)
     }
 }
 
