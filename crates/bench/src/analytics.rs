@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use kvasir_harness::oracle::create_venv;
+use kvasir_harness::python::venv;
 use kvasir_harness::random::Random;
 use kvasir_harness::server::Server;
 use kvasir_harness::workspace::{command, output, root, run as run_command, target_dir};
@@ -25,7 +25,7 @@ const LEVELS: u32 = 20;
 const EDGES: f64 = 5_105_039.0;
 const RECORDS: f64 = 60_000.0;
 const ITERATIONS: &str = "10";
-const PACKAGES: [&str; 5] = ["redis==6.4.0", "pyarrow", "numpy", "scipy", "duckdb"];
+const PACKAGES: &str = "redis==6.4.0\npyarrow\nnumpy\nscipy\nduckdb\n";
 
 pub type Metrics = BTreeMap<&'static str, f64>;
 
@@ -169,14 +169,7 @@ fn compile() -> Result<PathBuf> {
 }
 
 pub fn python() -> Result<PathBuf> {
-    let python = folder()?.join("venv/bin/python");
-    let imports = ["-c", "import redis, pyarrow, numpy, scipy, duckdb"];
-    if !python.is_file() || output(command(&python).args(imports)).is_err() {
-        create_venv(&folder()?.join("venv"))?;
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        run_command(command(&python).args(pip).args(PACKAGES))?;
-    }
-    Ok(python)
+    venv(&folder()?.join("venv"), PACKAGES)
 }
 
 pub fn figures(python: &Path, words: &[&str]) -> Result<Metrics> {

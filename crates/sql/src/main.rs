@@ -5,6 +5,7 @@
 //! server knows nothing of it.
 #![forbid(unsafe_code)]
 
+mod change;
 mod create;
 mod definition;
 mod flags;
@@ -18,6 +19,7 @@ mod pull;
 mod sample;
 mod scan;
 mod script;
+mod send;
 mod session;
 mod shell;
 mod statement;

@@ -12,6 +12,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::dml::WriteOp;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::object_store::ObjectStore;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -23,7 +24,7 @@ use crate::graph;
 use crate::names::{Maker, Names};
 use crate::node::Node;
 use crate::table::{Place, Table};
-use crate::{create, statement};
+use crate::{change, create, statement};
 
 pub const CATALOG: &str = "kvasir";
 pub const SCHEMA: &str = "public";
@@ -111,6 +112,11 @@ impl Session {
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(command)) => {
                 create::create(&self.context, &self.place, command).await
+            }
+            LogicalPlan::Dml(statement)
+                if matches!(statement.op, WriteOp::Delete | WriteOp::Update) =>
+            {
+                change::change(&self.context, statement).await
             }
             plan => self.context.execute_logical_plan(plan).await,
         }

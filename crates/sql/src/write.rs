@@ -6,24 +6,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{not_impl_err, plan_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
-use redis::cluster::ClusterConnection;
-use redis::{Cmd, Connection, Value};
+use redis::Cmd;
 
 use crate::definition::{Definition, KEY, Kind, MEMBER, SCORE, TTL, VALUE};
-use crate::node::{failed, refused};
+use crate::node::failed;
+use crate::send::{Link, Row};
 use crate::table::Place;
-
-/// Calls on their way before their answers are read.
-const PIPELINE: usize = 1000;
 
 /// Writes the rows of a table.
 #[derive(Debug)]
@@ -55,10 +50,7 @@ impl Writer {
             let pattern = &self.definition.pattern;
             return Err(failed(format_args!("the key '{name}' is not one of {pattern}")));
         }
-        let wanted = |column: &str| {
-            let missing = || failed(format_args!("the row of '{name}' has no {column}"));
-            row.text(column).ok_or_else(missing)
-        };
+        let wanted = |column: &str| row.wanted(&name, column);
         let mut call = Cmd::new();
         match self.kind {
             Kind::String => {
@@ -91,20 +83,6 @@ impl Writer {
         }
         Ok(())
     }
-
-    fn write(&self, link: &mut Link, batch: &RecordBatch) -> Result<()> {
-        let columns = batch.columns().iter().map(to_bytes);
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        let mut calls = Vec::with_capacity(PIPELINE + 1);
-        for at in 0..batch.num_rows() {
-            let row = Row { schema: &self.definition.schema, columns: &columns, at };
-            self.calls(&row, &mut calls)?;
-            if calls.len() >= PIPELINE {
-                link.send(std::mem::take(&mut calls))?;
-            }
-        }
-        link.send(calls)
-    }
 }
 
 impl DisplayAs for Writer {
@@ -127,76 +105,10 @@ impl DataSink for Writer {
         let mut link = tokio::task::block_in_place(|| Link::new(&self.place))?;
         let mut rows = 0;
         while let Some(batch) = data.next().await.transpose()? {
-            tokio::task::block_in_place(|| self.write(&mut link, &batch))?;
+            let calls = |row: &Row<'_>, calls: &mut Vec<Cmd>| self.calls(row, calls);
+            tokio::task::block_in_place(|| link.send_rows(&batch, calls))?;
             rows += batch.num_rows() as u64;
         }
         Ok(rows)
-    }
-}
-
-/// A row, every value of which is bytes.
-struct Row<'a> {
-    schema: &'a SchemaRef,
-    columns: &'a [ArrayRef],
-    at: usize,
-}
-
-impl Row<'_> {
-    fn text(&self, column: &str) -> Option<&[u8]> {
-        let column = &self.columns[self.schema.index_of(column).ok()?];
-        column.is_valid(self.at).then(|| column.as_binary::<i32>().value(self.at))
-    }
-}
-
-/// As the values are kept: numbers in their shortest form, timestamps as RFC 3339.
-fn to_bytes(column: &ArrayRef) -> Result<ArrayRef> {
-    if let DataType::Float64 = column.data_type() {
-        let floats = column.as_primitive::<datafusion::arrow::datatypes::Float64Type>();
-        let texts = floats.iter().map(|float| float.map(|float| float.to_string()));
-        let texts: datafusion::arrow::array::StringArray = texts.collect();
-        return Ok(cast(&texts, &DataType::Binary)?);
-    }
-    let texts = match column.data_type() {
-        DataType::Utf8 | DataType::Binary => Arc::clone(column),
-        _ => cast(column, &DataType::Utf8)?,
-    };
-    Ok(cast(&texts, &DataType::Binary)?)
-}
-
-/// A connection that is written to.
-enum Link {
-    One(Box<Connection>),
-    All(Box<ClusterConnection>),
-}
-
-impl Link {
-    fn new(place: &Place) -> Result<Link> {
-        Ok(match place.is_cluster {
-            true => Link::All(Box::new(place.node.connect_to_all()?)),
-            false => Link::One(Box::new(place.node.connect()?)),
-        })
-    }
-
-    fn send(&mut self, calls: Vec<Cmd>) -> Result<()> {
-        if calls.is_empty() {
-            return Ok(());
-        }
-        let sent: redis::RedisResult<Vec<Value>> = match self {
-            Link::One(connection) => {
-                let mut pipeline = redis::Pipeline::with_capacity(calls.len());
-                for call in calls {
-                    pipeline.add_command(call);
-                }
-                pipeline.query(connection)
-            }
-            Link::All(connection) => {
-                let mut pipeline = redis::cluster::ClusterPipeline::with_capacity(calls.len());
-                for call in calls {
-                    pipeline.add_command(call);
-                }
-                pipeline.query(connection)
-            }
-        };
-        sent.map(drop).map_err(refused)
     }
 }

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Twenty queries by kvasir-sql, through Flight SQL, and by DuckDB over the same rows: equal?
+"""Twenty queries by kvasir-sql, through Flight SQL, and by DuckDB over the same rows as Parquet: equal?
 
     kvasir-server --port 7000 & kvasir-sql -p 7000 serve --listen 127.0.0.1:7001 &
     pip install adbc-driver-flightsql pyarrow duckdb
     crates/sql/tests/beside_duckdb.py grpc://127.0.0.1:7001 [--users 10000] [--runs 3]
 
 Both make the rows themselves, by the same formulas: users are hashes `bench-user:N`, orders hashes
-`bench-order:N`. Fails if a query differs, and tells the median time of each side.
+`bench-order:N`. Then both write a table, change and delete rows of it. Fails if anything differs, and
+tells the median time of each side.
 """
 
 import argparse
 import math
+import pathlib
 import statistics
 import sys
+import tempfile
 import time
 
 import adbc_driver_flightsql.dbapi
@@ -64,6 +67,16 @@ QUERIES = [
     "SELECT amount, serial FROM orders ORDER BY amount DESC, serial LIMIT 25",
 ]
 
+# What is written back, and what both have then.
+CHANGES = [
+    "CREATE TABLE totals AS SELECT city, count(*) AS people, sum(age) AS age FROM users GROUP BY city",
+    "UPDATE totals SET people = people * 2, age = NULL WHERE city < 'city3'",
+    "DELETE FROM totals WHERE people > (SELECT avg(people) FROM totals) AND age IS NOT NULL",
+    "INSERT INTO totals (city, people) SELECT 'new', max(people) FROM totals",
+    "DELETE FROM totals",
+]
+TOTALS = "SELECT city, people, age FROM totals"
+
 
 def comparable(rows):
     def cell(value):
@@ -93,7 +106,7 @@ def timed(run, runs):
     return comparable(rows), statistics.median(times) * 1000
 
 
-def load(ours, theirs, users):
+def load(ours, theirs, users, folder):
     for table, (prefix, columns, declared, times) in ROWS.items():
         columns, count = columns.format(users=users), users * times
         ours.execute(
@@ -105,9 +118,26 @@ def load(ours, theirs, users):
         )
         written = ours.fetchall()[0][0]
         assert written == count, (table, written)
+        file = folder / f"{table}.parquet"
         theirs.execute(
-            f"CREATE TABLE {table} AS SELECT {columns} FROM (SELECT unnest(range({count})) AS n)"
+            f"COPY (SELECT {columns} FROM (SELECT unnest(range({count})) AS n)) TO '{file}'"
         )
+        theirs.execute(f"CREATE VIEW {table} AS SELECT * FROM '{file}'")
+
+
+def change(ours, theirs):
+    """How many statements left the two sides with different rows."""
+    different = 0
+    for statement in CHANGES:
+        keyed = statement.replace("(city,", "(__key, city,").replace("SELECT 'new'", "SELECT 'totals:new', 'new'")
+        ours.execute(keyed)
+        ours.fetchall()
+        theirs.execute(statement)
+        found, expected = (comparable(side.execute(TOTALS).fetchall()) for side in (ours, theirs))
+        verdict = "equal" if is_equal(found, expected) else "DIFFERENT"
+        different += verdict != "equal"
+        print(f"{len(found):>10} {len(expected):>9}  {verdict:<9} rows: {statement[:70]}")
+    return different
 
 
 def main():
@@ -121,7 +151,8 @@ def main():
     who = {"username": options.user, "password": options.password} if options.password else {}
     connection = adbc_driver_flightsql.dbapi.connect(options.uri, db_kwargs=who, autocommit=True)
     ours, theirs = connection.cursor(), duckdb.connect()
-    load(ours, theirs, options.users)
+    folder = tempfile.TemporaryDirectory()
+    load(ours, theirs, options.users, pathlib.Path(folder.name))
     different = 0
     print(f"{'kvasir-sql':>10} {'DuckDB':>9}  ms, median of {options.runs}")
     for number, query in enumerate(QUERIES, 1):
@@ -132,8 +163,9 @@ def main():
         print(f"{took_ms:10.1f} {their_ms:9.1f}  {verdict:<9} {number:2} {query[:70]}")
         if verdict != "equal":
             print("   ours", found[:3], "theirs", expected[:3])
+    different += change(ours, theirs)
     connection.close()
-    sys.exit(f"{different} queries differ" if different else 0)
+    sys.exit(f"{different} statements differ" if different else 0)
 
 
 if __name__ == "__main__":

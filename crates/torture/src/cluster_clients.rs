@@ -19,7 +19,7 @@ use kvasir_harness::server::{Launch, Server, free_port};
 use kvasir_harness::wait::wait_until;
 use kvasir_harness::workspace::{cargo, command, output, root, run, target_dir, which};
 
-use super::programs::{copy, install_node, install_python, is_same, node_dir, venv};
+use super::programs::{copy, install_node, is_same, node_dir, python};
 
 const NODES: usize = 6;
 const PRIMARIES: usize = 3;
@@ -290,8 +290,7 @@ fn installed(name: &str) -> Result<PathBuf> {
 }
 
 fn redis_py() -> Result<Command> {
-    install_python()?;
-    let mut program = command(venv().join("bin/python"));
+    let mut program = command(python()?);
     program.arg(scripts().join("redis_py.py"));
     Ok(program)
 }

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use kvasir_harness::kvasir::{self, BACKENDS};
 use kvasir_harness::memcached::{Memcached, Place};
-use kvasir_harness::oracle::{self, Oracle};
+use kvasir_harness::oracle::Oracle;
+use kvasir_harness::python::venv;
 use kvasir_harness::server::{Server, free_port};
-use kvasir_harness::workspace::{apt_install, command, output, root, run, target_dir, which};
+use kvasir_harness::workspace::{apt_install, command, output, root, target_dir, which};
 
 /// Of a client, the program that its tests need beside Python, and Debian's packages for it.
 struct Client {
@@ -70,7 +71,7 @@ pub fn main(options: &Options) -> Result<()> {
         if which(client.program).is_none() {
             apt_install(client.packages)?;
         }
-        install_python()?;
+        python()?;
         if client.needs_clone() {
             println!(
                 "{}: left out, there is no clone of it in {}",
@@ -130,7 +131,7 @@ impl Client {
 
     fn run(&self, port: u16, program: &str) -> Result<Results> {
         let script = root().join("crates/torture/programs/memcached_suites.py");
-        let mut call = command(folder().join("venv/bin/python"));
+        let mut call = command(python()?);
         call.env("PYTHONDONTWRITEBYTECODE", "1").arg(script).arg(self.name);
         let text = output(call.arg(port.to_string()).arg(program).arg(folder()))?;
         let line = text.lines().last().unwrap_or_default();
@@ -147,16 +148,7 @@ fn folder() -> PathBuf {
     target_dir().join("memcached-clients")
 }
 
-fn install_python() -> Result<()> {
+fn python() -> Result<PathBuf> {
     let wanted = root().join("crates/torture/programs/memcached_requirements.txt");
-    let installed = folder().join("installed.txt");
-    if fs::read(&wanted)? == fs::read(&installed).unwrap_or_default() {
-        return Ok(());
-    }
-    fs::create_dir_all(folder())?;
-    oracle::create_venv(&folder().join("venv"))?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-    run(command(folder().join("venv/bin/python")).args(pip).arg(&wanted))?;
-    fs::copy(&wanted, &installed)?;
-    Ok(())
+    venv(&folder().join("venv"), &fs::read_to_string(wanted)?)
 }

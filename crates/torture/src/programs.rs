@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use kvasir_harness::kvasir::{self, BACKENDS};
-use kvasir_harness::oracle::{self, Oracle};
+use kvasir_harness::oracle::Oracle;
+use kvasir_harness::python::{spark, venv};
 use kvasir_harness::server::{Launch, Server};
-use kvasir_harness::spark;
 use kvasir_harness::workspace::{apt_install, command, root, run, target_dir, which};
 
 /// A program that is not done by then hangs.
@@ -90,10 +90,10 @@ fn oracle_launch(oracle: Oracle) -> Launch {
 
 /// At once, each on a server of its own: they wait more than they compute.
 fn run_all(launch: &Launch, programs: &[&'static Program]) -> Result<()> {
-    install_python()?;
+    python()?;
     install_node()?;
     if programs.iter().any(|program| program.is_large) {
-        spark::python()?;
+        spark()?;
     }
     println!("{} programs on {}", programs.len(), launch.program.display());
     let failed = thread::scope(|scope| {
@@ -143,7 +143,7 @@ impl Program {
             // Node looks for packages beside the script.
             timeout.arg("node").arg(node_dir().join(self.script));
         } else {
-            let python = if self.is_large { spark::python()? } else { venv().join("bin/python") };
+            let python = if self.is_large { spark()? } else { python()? };
             timeout.arg(python).arg(scripts().join(self.script));
         }
         timeout.arg(port.to_string());
@@ -155,25 +155,14 @@ fn scripts() -> PathBuf {
     root().join("crates/torture/programs")
 }
 
-pub(crate) fn venv() -> PathBuf {
-    target_dir().join("programs/venv")
+/// Python with the libraries of all small programs.
+pub(crate) fn python() -> Result<PathBuf> {
+    let requirements = fs::read_to_string(scripts().join("requirements.txt"))?;
+    venv(&target_dir().join("programs/venv"), &requirements)
 }
 
 pub(crate) fn node_dir() -> PathBuf {
     target_dir().join("programs/node")
-}
-
-pub(crate) fn install_python() -> Result<()> {
-    let requirements = scripts().join("requirements.txt");
-    let installed = venv().join("requirements.txt");
-    if is_same(&requirements, &installed) {
-        return Ok(());
-    }
-    println!("installing {} into {}", requirements.display(), venv().display());
-    oracle::create_venv(&venv())?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-    run(command(venv().join("bin/python")).args(pip).arg(&requirements))?;
-    copy(&requirements, &installed)
 }
 
 pub(crate) fn install_node() -> Result<()> {

@@ -25,8 +25,12 @@ fn files_and_urls_are_refused() {
         ("SET datafusion.catalog.location = '/etc'", "is not set by a statement"),
         ("CREATE DATABASE d", "not supported"),
         ("CREATE SCHEMA s", "not supported"),
-        ("DELETE FROM users", "not supported"),
-        ("UPDATE users SET age = 1", "not supported"),
+        ("TRUNCATE TABLE users", "not supported"),
+        ("UPDATE users SET __key = 'user:9'", "says which key it is"),
+        ("UPDATE users SET __slot = 9", "says which key it is"),
+        ("UPDATE users SET nothing = 9", "nothing"),
+        ("UPDATE \"list:*\" SET __member = 'b'", "says which row it is"),
+        ("DELETE FROM \"list:*\"", "rows of a list are not deleted"),
     ] {
         let why = failure(&server, &format!("{TABLES} {text}"));
         assert!(why.to_lowercase().contains(reason), "{text}: {why}");

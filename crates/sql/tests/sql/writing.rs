@@ -83,6 +83,69 @@ fn what_cannot_be_written_is_told() {
 }
 
 #[test]
+fn rows_are_deleted() {
+    let server = start_filled();
+    let mut client = server.client().expect("it serves");
+    do_all(&server, &["SET note:1 a", "SET note:2 b", "SADD s a b c", "ZADD z 1 a 2 b 3 c"]);
+    do_all(&server, &["XADD x 1-1 n 1", "XADD x 2-1 n 2"]);
+    let mut deleted = |text: &str, count: &str| {
+        assert_eq!(of_tables(&server, text), ["count", count], "{text}");
+    };
+    deleted("DELETE FROM users WHERE age > 29", "1");
+    deleted("DELETE FROM users WHERE __key = 'user:1'", "1");
+    // What the filter asks of other tables counts too.
+    deleted("DELETE FROM orders WHERE buyer NOT IN (SELECT __key FROM users)", "4");
+    deleted("DELETE FROM users WHERE age > (SELECT max(age) FROM users)", "0");
+    deleted("DELETE FROM \"note:*\" WHERE __value = 'b'", "1");
+    deleted("DELETE FROM \"s*\" WHERE __member <> 'b'", "2");
+    deleted("DELETE FROM \"z*\" WHERE __score >= 2", "2");
+    deleted("DELETE FROM \"x*\" WHERE n = '1'", "1");
+    for (call, left) in
+        [("EXISTS user:10 user:1 note:2", 0), ("DBSIZE", 8 + 16 + 4), ("XLEN x", 1), ("ZCARD z", 1)]
+    {
+        assert_eq!(ask(&mut client, call), Value::Integer(left), "{call}");
+    }
+    assert_eq!(ask(&mut client, "SISMEMBER s b"), Value::Integer(1));
+    assert_eq!(of_tables(&server, "DELETE FROM users"), ["count", "8"]);
+    assert_eq!(ask(&mut client, "DBSIZE"), Value::Integer(20));
+}
+
+#[test]
+fn rows_are_changed() {
+    let server = start_filled();
+    let mut client = server.client().expect("it serves");
+    do_all(&server, &["SET n:1 5 EX 1000", "SET n:2 6", "ZADD z 1 a 2 b", "EXPIRE user:3 1000"]);
+    for (text, count) in [
+        ("UPDATE users SET age = age + 100, city = 'Ulm' WHERE age < 23", "2"),
+        ("UPDATE users SET city = NULL WHERE __key = 'user:4'", "1"),
+        ("UPDATE users u SET age = 0 WHERE u.__key IN (SELECT max(__key) FROM users)", "1"),
+        ("UPDATE users SET __ttl = 5000000 WHERE name = 'n5'", "1"),
+        ("UPDATE users SET __ttl = NULL WHERE name = 'n3'", "1"),
+        ("UPDATE \"n:*\" SET __value = '7' WHERE __value = '5'", "1"),
+        ("UPDATE \"z*\" SET __score = __score * 10 WHERE __member = 'b'", "1"),
+        ("UPDATE users SET age = 1 WHERE FALSE", "0"),
+    ] {
+        assert_eq!(of_tables(&server, text), ["count", count], "{text}");
+    }
+    let mut is = |call: &str, expected: &str| {
+        let words: Vec<_> = call.split(' ').map(str::as_bytes).collect();
+        assert_eq!(client.text(&words).expect("a text"), expected, "{call}");
+    };
+    is("HGET user:1 age", "121");
+    is("HGET user:2 city", "Ulm");
+    is("HGET user:2 name", "n2");
+    is("HGET user:9 age", "0");
+    is("GET n:1", "7");
+    is("ZSCORE z b", "20");
+    is("ZSCORE z a", "1");
+    assert_eq!(ask(&mut client, "HEXISTS user:4 city"), Value::Integer(0));
+    assert_eq!(ask(&mut client, "TTL user:3"), Value::Integer(-1));
+    assert_ne!(ask(&mut client, "TTL user:5"), Value::Integer(-1));
+    assert_ne!(ask(&mut client, "TTL n:1"), Value::Integer(-1));
+    assert_eq!(ask(&mut client, "DBSIZE"), Value::Integer(33));
+}
+
+#[test]
 fn many_rows_go_in_pipelines() {
     let server = start(&[]);
     let create = "CREATE TABLE n AS SELECT value AS id, value * value AS square \
