@@ -10,11 +10,9 @@ async function post(path: string, body: Uint8Array): Promise<Response> {
   if (state.mayWrite) headers["X-Kvasir-Write"] = "yes";
   const response = await fetch(`/api/${path}`, { method: "POST", headers, body: body as BodyInit });
   if (path === "login") return response;
-  if (response.status === 401) state.onEnd("The session is over.");
-  // A reply that nobody takes ends it, too; a call that is too long does not.
-  if (response.status === 413) {
-    const why = await response.clone().text();
-    if (why.startsWith("the reply")) state.onEnd(why.trim());
+  if (response.status === 401) {
+    const why = (await response.clone().text()).trim();
+    state.onEnd(`The session is over${why === "Unauthorized" ? "" : `: ${why}`}.`);
   }
   return response;
 }
