@@ -17,8 +17,10 @@ mod compression;
 mod correctness;
 mod crowd;
 mod idle;
+mod inside;
 mod kv;
 mod load;
+mod looks;
 mod memcached;
 mod memory;
 mod pace;
@@ -63,7 +65,8 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication, chase, full-sync, broken-sync, cluster, analytics, pagerank, ring, memcached
+    /// replication, chase, full-sync, broken-sync, cluster, analytics, pagerank, inside, ring,
+    /// memcached
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -145,6 +148,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "cluster", run: cluster::run },
     Scenario { name: "analytics", run: analytics::run },
     Scenario { name: pagerank::NAME, run: pagerank::run },
+    Scenario { name: "inside", run: inside::run },
     Scenario { name: "ring", run: ring::run },
     Scenario { name: memcached::NAME, run: memcached::run },
 ];

@@ -107,13 +107,10 @@ impl Sessions {
         password: &[u8],
     ) -> Result<(), Answer> {
         self.wrong.retain(|at| at.elapsed() < WRONG_TIME);
-        if self.wrong.len() >= WRONG_MAX {
+        // What is being looked at may be wrong too.
+        let tried = self.all.values().filter(|session| !session.is_logged_in).count();
+        if self.wrong.len() + tried >= WRONG_MAX {
             return Err(Answer::refusal(429));
-        }
-        if self.all.len() >= SESSIONS_MAX {
-            let oldest = self.all.iter().min_by_key(|(_, session)| session.used);
-            let oldest = oldest.map(|(connection, _)| *connection);
-            oldest.into_iter().for_each(|connection| self.end(reactor, connection));
         }
         let failed = |_: std::io::Error| Answer::refusal(503);
         let (id, token) = (secret().map_err(failed)?, secret().map_err(failed)?);
@@ -216,6 +213,18 @@ impl Sessions {
             return Some((client, Answer::new(403, RESP, replies.into_bytes())));
         }
         session.is_logged_in = true;
+        let others = self
+            .all
+            .iter()
+            .filter(|(other, session)| session.is_logged_in && **other != connection);
+        // Only who has the right password takes a place.
+        if others.clone().count() >= SESSIONS_MAX
+            && let Some((oldest, _)) = others.min_by_key(|(_, session)| session.used)
+        {
+            let oldest = *oldest;
+            self.end(reactor, oldest);
+        }
+        let session = &self.all[&connection];
         let cookie = cookie(&self.cookie, &session.id, is_tls);
         Some((client, self.describe(connection).with("Set-Cookie", cookie)))
     }

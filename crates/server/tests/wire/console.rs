@@ -195,6 +195,28 @@ fn passwords_are_not_tried_at_will() {
     assert_eq!(tried[10], 429);
 }
 
+/// Who has no right password ends nobody's session, however many there are; who has one ends the
+/// one that was used longest ago.
+#[test]
+fn only_who_logs_in_takes_anothers_place() {
+    let port = free_port();
+    let _server = serve("io_uring", port, &["--requirepass", "right"]);
+    let mut all: Vec<Browser> = (0..32).map(|_| Browser::new(port, "default", "right")).collect();
+    for _ in 0..9 {
+        assert_eq!(log_in(port, "default", "wrong", "").1.status, 403);
+    }
+    // All but the second are used again.
+    for at in (0..32).filter(|at| *at != 1) {
+        assert_eq!(all[at].ask("PING"), "+PONG", "{at}");
+    }
+    let mut one_more = Browser::new(port, "default", "right");
+    assert_eq!(one_more.ask("PING"), "+PONG");
+    let statuses: Vec<u16> =
+        all.iter_mut().map(|browser| browser.call("PING", "").status).collect();
+    let over: Vec<usize> = (0..32).filter(|at| statuses[*at] == 401).collect();
+    assert_eq!(over, [1], "{statuses:?}");
+}
+
 /// What is too long for the page is told in the place of that reply; what fits beside it is there,
 /// and the session goes on as it was.
 #[test]
@@ -204,7 +226,7 @@ fn long_replies_are_told_in_their_place() {
         let server: Server = serve(backend, port, &[]);
         let mut client = server.connect();
         client.call(&["SET", "large", &"x".repeat(20 << 20)]);
-        client.call(&["SET", "fits", &"y".repeat(15 << 20)]);
+        client.call(&["SET", "fits", &"y".repeat(14 << 20)]);
         let element = "z".repeat(1 << 20);
         client.call(&[&["RPUSH", "list"][..], &[&element[..]; 18]].concat());
         let mut browser = Browser::new(port, "default", "");
@@ -214,14 +236,14 @@ fn long_replies_are_told_in_their_place() {
                     to a request may have 16777216: ask for a part of it by GETRANGE key start end";
         assert_eq!(text, told);
         assert_eq!(browser.ask("GETRANGE large 0 3"), "$xxxx");
-        assert_eq!(browser.ask("GET fits").len(), 1 + (15 << 20));
+        assert_eq!(browser.ask("GET fits").len(), 1 + (14 << 20));
         let calls = ["PING", "GET fits", "LRANGE list 0 -1", "GET large", "LINDEX list 0", "PING"];
         let bytes = calls.map(|line| encode_request(&line.split(' ').collect::<Vec<_>>()));
         let page = browser.post("command", "", &bytes.concat());
         let replies = decode::decode_all(page.body.as_bytes()).expect("replies");
         let replies: Vec<String> = replies.iter().map(show).collect();
         let lens: Vec<usize> = replies.iter().map(String::len).collect();
-        assert_eq!((replies.len(), lens[1], lens[4]), (6, 1 + (15 << 20), 1 + (1 << 20)));
+        assert_eq!((replies.len(), lens[1], lens[4]), (6, 1 + (14 << 20), 1 + (1 << 20)));
         assert_eq!((&replies[0][..], &replies[5][..]), ("+PONG", "+PONG"));
         assert!(replies[2].starts_with("-TOOLONG 'lrange', call 3 of 6, is"), "{}", replies[2]);
         assert!(replies[3].starts_with("-TOOLONG 'get', call 4 of 6, is"), "{}", replies[3]);
