@@ -84,7 +84,9 @@ async function prepare() {
     await fill(key, words);
   }
   await own.ask("SET", "large:string", "x".repeat(20 << 20));
-  await own.ask("DEL", "large:list");
+  await own.ask("DEL", "large:list", "big:many");
+  const many = Array.from({ length: 1500 }, (_, at) => [`f${at}`, `v${at}`]).flat();
+  await own.ask("HSET", "big:many", ...many);
   for (let at = 0; at < 12; at++) await own.ask("RPUSH", "large:list", `${at} `.repeat(1 << 20));
   for (const [from, to] of [
     ["1", "2 3"],
@@ -341,6 +343,10 @@ async function commands(page, shoot) {
     .locator(".failure", { hasText: "TOOLONG 'get', call 1 of 1, is answered with" })
     .waitFor();
   await shoot("too-long");
+  const part = await run("GETRANGE large:string 0 199999");
+  await part.locator("text=and 100000 characters more").waitFor();
+  const all = await run("HGETALL big:many");
+  await all.locator("text=and 500 more").waitFor();
   const refused = await run("MONITOR");
   await refused.locator("text=can't be called from the console").waitFor();
   let found = await run(

@@ -6,36 +6,56 @@ import { Bytes, Failure, Pairs, type Reply, bytes, show, text } from "./resp";
 import { Both, Export, Graph } from "./sheet";
 import { type Help, learn, rows, words } from "./words";
 
+/** Elements of a reply, and characters of a string, that are shown: a page is no place for more. */
+const ELEMENTS = 1000;
+const CHARACTERS = 100_000;
+
+const More = ({ of }: { of: number }) =>
+  of > ELEMENTS ? <p class="facts">and {of - ELEMENTS} more</p> : null;
+
 export function Tree({ reply }: { reply: Reply }) {
   if (reply instanceof Failure) return <span class="failure">{reply.text}</span>;
   if (reply instanceof Pairs)
     return (
-      <table class="reply">
-        <tbody>
-          {reply.pairs.map(([key, value]) => (
-            <tr>
-              <th>{show(key)}</th>
-              <td>
-                <Tree reply={value} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <>
+        <table class="reply">
+          <tbody>
+            {reply.pairs.slice(0, ELEMENTS).map(([key, value]) => (
+              <tr>
+                <th>{show(key)}</th>
+                <td>
+                  <Tree reply={value} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+        <More of={reply.pairs.length} />
+      </>
     );
   if (Array.isArray(reply))
     return reply.length ? (
-      <ol>
-        {reply.slice(0, 1000).map((value) => (
-          <li>
-            <Tree reply={value} />
-          </li>
-        ))}
-      </ol>
+      <>
+        <ol>
+          {reply.slice(0, ELEMENTS).map((value) => (
+            <li>
+              <Tree reply={value} />
+            </li>
+          ))}
+        </ol>
+        <More of={reply.length} />
+      </>
     ) : (
       <i>(empty)</i>
     );
-  return <span class="value">{show(reply)}</span>;
+  const shown = show(reply);
+  const rest = shown.length - CHARACTERS;
+  return (
+    <span class="value">
+      {shown.slice(0, CHARACTERS)}
+      {rest > 0 && <i>… and {rest} characters more</i>}
+    </span>
+  );
 }
 
 function Answer({ line, reply }: { line: string; reply: Reply }) {

@@ -83,8 +83,8 @@ pub struct Options {
     /// Only these servers: redis, valkey, kvasir, kvasir-epoll, kvasir-small-pages
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Of the scenarios rest, memory, commands, snapshot, aof, pagerank, ring and memcached, only
-    /// what has this in its name
+    /// Of the scenarios rest, memory, commands, snapshot, aof, pagerank, inside, ring and
+    /// memcached, only what has this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Of the scenario aof, no figures but the proof: whether all that was answered is there after

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use kvasir_harness::oracle::create_venv;
 use kvasir_harness::workspace::{command, output, root, run, target_dir, which};
 
@@ -63,20 +63,15 @@ struct Npm {
 }
 
 impl Npm {
-    /// Installs what lacks.
+    /// Installs what lacks, or is too old.
     fn found() -> Result<Npm> {
-        if which("node").is_some() && which("npm").is_some() {
-            let npm = Npm { folder: None };
-            let version = npm.node_version()?;
-            let major = version.trim_start_matches('v').split('.').next().unwrap_or_default();
-            if major.parse::<u32>().is_ok_and(|major| major < NODE_MAJOR_MIN) {
-                bail!("node on the PATH is {version}; the console needs {NODE_MAJOR_MIN} or later");
-            }
+        let npm = Npm { folder: None };
+        if which("npm").is_some() && npm.node_major().is_some_and(|major| major >= NODE_MAJOR_MIN) {
             return Ok(npm);
         }
         let venv = target_dir().join("node");
         let npm = Npm { folder: Some(venv.join("bin")) };
-        if !venv.join("bin/npm").is_file() || npm.node_version().is_err() {
+        if !venv.join("bin/npm").is_file() || npm.node_major().is_none() {
             println!("installing Node into {}: {NODE_WHEEL}", venv.display());
             create_venv(&venv)?;
             let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
@@ -85,8 +80,10 @@ impl Npm {
         Ok(npm)
     }
 
-    fn node_version(&self) -> Result<String> {
-        Ok(output(self.command("node").arg("--version"))?.trim().to_owned())
+    /// Of `v22.20.0` 22; none where there is no Node that runs.
+    fn node_major(&self) -> Option<u32> {
+        let version = output(self.command("node").arg("--version")).ok()?;
+        version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
     }
 
     fn run(&self, args: &[&str]) -> Result<()> {
