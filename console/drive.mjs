@@ -83,6 +83,11 @@ async function prepare() {
     await own.ask("DEL", `big:${key}`);
     await fill(key, words);
   }
+  await own.ask("SET", "large:string", "x".repeat(20 << 20));
+  await own.ask("DEL", "large:list", "big:many");
+  const many = Array.from({ length: 1500 }, (_, at) => [`f${at}`, `v${at}`]).flat();
+  await own.ask("HSET", "big:many", ...many);
+  for (let at = 0; at < 12; at++) await own.ask("RPUSH", "large:list", `${at} `.repeat(1 << 20));
   for (const [from, to] of [
     ["1", "2 3"],
     ["2", "3"],
@@ -264,6 +269,12 @@ async function edit(page, shoot) {
   }
   await page.check("text=last first");
   await row(page, "m1000").waitFor();
+  // Pages of large ones are of few.
+  await pick(page, "large:list");
+  await row(page, "0 0 0").first().waitFor();
+  check((await page.locator(".members tbody tr").count()) < 3, "a page of large ones is too large");
+  await page.click('section.value button:text-is("After")');
+  await row(page, "1 1 1").first().waitFor();
   await pick(page, "big:HSET");
   await page.click('section.value button:text-is("After")');
   await page.locator('.pages span:text-is("page 2")').waitFor();
@@ -326,6 +337,16 @@ async function commands(page, shoot) {
   await run("SET page <script>alert(1)</script>");
   await run("GET page");
   check((await page.locator("script").count()) === 1, "a value has become a part of the page");
+  // A reply that is too long is told in its place, and the session goes on.
+  const long = await run("GET large:string");
+  await long
+    .locator(".failure", { hasText: "TOOLONG 'get', call 1 of 1, is answered with" })
+    .waitFor();
+  await shoot("too-long");
+  const part = await run("GETRANGE large:string 0 199999");
+  await part.locator("text=and 100000 characters more").waitFor();
+  const all = await run("HGETALL big:many");
+  await all.locator("text=and 500 more").waitFor();
   const refused = await run("MONITOR");
   await refused.locator("text=can't be called from the console").waitFor();
   let found = await run(
@@ -345,8 +366,8 @@ async function commands(page, shoot) {
   );
   await found.locator(`text=${HOSTILE.length} rows`).waitFor();
   found = await run("GRAPH.PAGERANK_RO MATCH graph:*");
-  await found.locator("table.sheet tbody tr").first().waitFor();
-  check((await found.locator("table.sheet tbody tr").count()) === 4, "four nodes");
+  await found.locator(".wide tbody tr").first().waitFor();
+  check((await found.locator(".wide tbody tr").count()) === 4, "four nodes");
   await found.locator('button:text-is("as a plot")').click();
   await found.locator(".uplot canvas").waitFor();
   await shoot("graph");

@@ -10,11 +10,9 @@ async function post(path: string, body: Uint8Array): Promise<Response> {
   if (state.mayWrite) headers["X-Kvasir-Write"] = "yes";
   const response = await fetch(`/api/${path}`, { method: "POST", headers, body: body as BodyInit });
   if (path === "login") return response;
-  if (response.status === 401) state.onEnd("The session is over.");
-  // A reply that nobody takes ends it, too; a call that is too long does not.
-  if (response.status === 413) {
-    const why = await response.clone().text();
-    if (why.startsWith("the reply")) state.onEnd(why.trim());
+  if (response.status === 401) {
+    const why = (await response.clone().text()).trim();
+    state.onEnd(`The session is over${why === "Unauthorized" ? "" : `: ${why}`}.`);
   }
   return response;
 }
@@ -57,14 +55,20 @@ let last: Promise<unknown> = Promise.resolve();
 /** The replies to some calls. What the server refuses as a whole is the reply to each. */
 export function calls(all: Word[][]): Promise<Reply[]> {
   const ask = async (): Promise<Reply[]> => {
-    const response = await post("command", join(all.map(encode)));
-    if (response.status === 200) {
-      const replies = decode(await raw(response));
-      all.forEach((words, at) => note(words, replies[at]));
-      return replies;
+    let why = "The server can't be reached.";
+    try {
+      const response = await post("command", join(all.map(encode)));
+      if (response.status === 200) {
+        const replies = decode(await raw(response));
+        all.forEach((words, at) => note(words, replies[at]));
+        return replies;
+      }
+      why = (await response.text()).trim();
+    } catch (error) {
+      // So fetch says that there is no answer, or half of one.
+      if (!(error instanceof TypeError)) throw error;
     }
-    const failure = new Failure((await response.text()).trim());
-    return all.map(() => failure);
+    return all.map(() => new Failure(why));
   };
   const asked = last.then(ask, ask);
   last = asked.catch(() => {});
@@ -89,6 +93,21 @@ export async function callsIn(wanted: number, all: Word[][]): Promise<Reply[]> {
   if (!(chosen instanceof Failure)) return replies;
   const isThere = isNaN(db) && wanted === 0 && chosen.text.startsWith("NOPERM");
   return isThere ? replies : all.map(() => chosen);
+}
+
+/** Does something now and again, each time so long after it was done; returns how to stop. */
+export function repeat(every: number, look: () => Promise<unknown>): () => void {
+  let timer = 0;
+  let isOver = false;
+  const turn = async () => {
+    await look();
+    if (!isOver) timer = window.setTimeout(turn, every);
+  };
+  void turn();
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+  };
 }
 
 export async function call(...words: Word[]): Promise<Reply> {

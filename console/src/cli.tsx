@@ -2,111 +2,60 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "./api";
-import { Bytes, Failure, Pairs, type Reply, bytes, list, pairs, show, text } from "./resp";
+import { Bytes, Failure, Pairs, type Reply, bytes, show, text } from "./resp";
 import { Both, Export, Graph } from "./sheet";
+import { type Help, learn, rows, words } from "./words";
 
-interface Help {
-  summary: string;
-  complexity: string;
-  syntax: string;
-}
+/** Elements of a reply, and characters of a string, that are shown: a page is no place for more. */
+const ELEMENTS = 1000;
+const CHARACTERS = 100_000;
 
-function syntax(argument: Map<string, Reply>): string {
-  const of = (name: string) => (argument.has(name) ? show(argument.get(name)) : "");
-  const parts = list(argument.get("arguments")).map((part) => syntax(new Map(pairs(part))));
-  const kind = of("type");
-  let shown =
-    kind === "oneof"
-      ? parts.join("|")
-      : kind === "block"
-        ? parts.join(" ")
-        : kind === "pure-token"
-          ? of("token")
-          : of("name");
-  if (of("token") && kind !== "pure-token") shown = `${of("token")} ${shown}`;
-  const flags = list(argument.get("flags")).map(show);
-  if (flags.includes("multiple")) shown = `${shown} [${shown} ...]`;
-  if (flags.includes("optional")) return `[${shown}]`;
-  return kind === "oneof" ? `<${shown}>` : shown;
-}
-
-function learn(docs: Reply, help: Map<string, Help>): void {
-  for (const [name, reply] of pairs(docs)) {
-    const facts = new Map(pairs(reply));
-    const words = name.replace("|", " ").toUpperCase();
-    const rest = list(facts.get("arguments")).map((argument) => syntax(new Map(pairs(argument))));
-    if (facts.has("subcommands")) learn(facts.get("subcommands")!, help);
-    help.set(words, {
-      summary: show(facts.get("summary")),
-      complexity: facts.has("complexity") ? show(facts.get("complexity")) : "",
-      syntax: [words, ...rest].join(" "),
-    });
-  }
-}
-
-/** Words as redis-cli reads them: quotes keep spaces. Null: a quote is open. */
-export function words(line: string): Uint8Array[] | null {
-  const found: Uint8Array[] = [];
-  const pattern = /\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']+))(?=\s|$)/gy;
-  let at = 0;
-  while (line.slice(at).trim()) {
-    pattern.lastIndex = at;
-    const part = pattern.exec(line);
-    if (!part) return null;
-    const quoted = part[1] ?? part[2];
-    const unescaped = quoted
-      ?.replace(/\\n/g, "\n")
-      .replace(/\\r/g, "\r")
-      .replace(/\\t/g, "\t")
-      .replace(/\\(["'])/g, "$1");
-    found.push(bytes(unescaped ?? part[3]!));
-    at = pattern.lastIndex;
-  }
-  return found;
-}
-
-/** Names and numbers, as sorted sets and hashes are answered: one after the other, or in pairs. */
-function rows(reply: Reply): [string, Reply][] | null {
-  if (reply instanceof Pairs) return reply.pairs.map(([key, value]) => [show(key), value]);
-  if (!Array.isArray(reply) || reply.length === 0) return null;
-  if (reply.every((pair) => Array.isArray(pair) && pair.length === 2)) return rows(reply.flat());
-  if (reply.length % 2) return null;
-  const isScored = reply.every(
-    (value, at) => at % 2 === 0 || (!Array.isArray(value) && !isNaN(Number(show(value)))),
-  );
-  return isScored ? pairs(reply) : null;
-}
+const More = ({ of }: { of: number }) =>
+  of > ELEMENTS ? <p class="facts">and {of - ELEMENTS} more</p> : null;
 
 export function Tree({ reply }: { reply: Reply }) {
   if (reply instanceof Failure) return <span class="failure">{reply.text}</span>;
   if (reply instanceof Pairs)
     return (
-      <table class="reply">
-        <tbody>
-          {reply.pairs.map(([key, value]) => (
-            <tr>
-              <th>{show(key)}</th>
-              <td>
-                <Tree reply={value} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <>
+        <table class="reply">
+          <tbody>
+            {reply.pairs.slice(0, ELEMENTS).map(([key, value]) => (
+              <tr>
+                <th>{show(key)}</th>
+                <td>
+                  <Tree reply={value} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+        <More of={reply.pairs.length} />
+      </>
     );
   if (Array.isArray(reply))
     return reply.length ? (
-      <ol>
-        {reply.slice(0, 1000).map((value) => (
-          <li>
-            <Tree reply={value} />
-          </li>
-        ))}
-      </ol>
+      <>
+        <ol>
+          {reply.slice(0, ELEMENTS).map((value) => (
+            <li>
+              <Tree reply={value} />
+            </li>
+          ))}
+        </ol>
+        <More of={reply.length} />
+      </>
     ) : (
       <i>(empty)</i>
     );
-  return <span class="value">{show(reply)}</span>;
+  const shown = show(reply);
+  const rest = shown.length - CHARACTERS;
+  return (
+    <span class="value">
+      {shown.slice(0, CHARACTERS)}
+      {rest > 0 && <i>… and {rest} characters more</i>}
+    </span>
+  );
 }
 
 function Answer({ line, reply }: { line: string; reply: Reply }) {

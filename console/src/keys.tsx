@@ -3,8 +3,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { callsIn, state } from "./api";
 import { duration, plain, size } from "./figures";
+import { Choice } from "./parts";
 import { Bytes, Failure, type Reply, type Word, bytes, list, show } from "./resp";
-import { Choice } from "./tables";
 import { TYPES, Value } from "./value";
 
 /** Keys that are found before more are asked for. */

@@ -1,8 +1,9 @@
 // What goes on, every second: figures of INFO as curves and as numbers.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { calls } from "./api";
+import { calls, repeat } from "./api";
 import { type Info, duration, number, parseInfo, parts, plain, size } from "./figures";
+import { Table } from "./parts";
 import { Plot } from "./plot";
 import { Failure, show } from "./resp";
 
@@ -185,33 +186,19 @@ function Replicas({ info }: { info: Info }) {
   return (
     <section class="card">
       <h2>Replicas</h2>
-      <div class="wide">
-        <table class="replicas">
-          <thead>
-            <tr>
-              {["address", "state", "lag", "behind", "tier"].map((name) => (
-                <th>{name}</th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {replicas.map(([, text]) => {
-              const replica = parts(text);
-              return (
-                <tr>
-                  <td>
-                    {replica.get("ip")}:{replica.get("port")}
-                  </td>
-                  <td>{replica.get("state")}</td>
-                  <td>{replica.get("lag")} s</td>
-                  <td>{size(Math.max(0, end - Number(replica.get("offset"))))}</td>
-                  <td>{replica.get("tier")}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        head={["address", "state", "lag", "behind", "tier"]}
+        rows={replicas.map(([, text]) => {
+          const replica = parts(text);
+          return [
+            `${replica.get("ip")}:${replica.get("port")}`,
+            replica.get("state"),
+            `${replica.get("lag")} s`,
+            size(Math.max(0, end - Number(replica.get("offset")))),
+            replica.get("tier"),
+          ];
+        })}
+      />
     </section>
   );
 }
@@ -242,11 +229,10 @@ export function Live() {
       before.current = [now, figures];
       setInfo(figures);
     };
-    void look();
-    const timer = setInterval(look, 1000);
+    const stop = repeat(1000, look);
     return () => {
       isOver = true;
-      clearInterval(timer);
+      stop();
     };
   }, []);
   if (info === null) return null;

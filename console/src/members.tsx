@@ -7,7 +7,9 @@ import { Bytes, Failure, Pairs, type Reply, type Word, bytes, list, pairs, show 
 import { Rows } from "./sheet";
 import type { Ask, Change } from "./value";
 
+/** Members of a page, and bytes that it is to have: fewer members, if they are large. */
 const PAGE = 100;
+const PAGE_BYTES = 4 << 20;
 /** Characters of a cell that are shown. */
 const CELL = 2000;
 
@@ -43,10 +45,21 @@ interface Kind {
 interface Wish {
   pattern: string;
   isReversed: boolean;
+  /** Members that a page may have. */
+  most: number;
 }
 
 const word = (reply: Reply | undefined): Word => (reply instanceof Bytes ? reply : show(reply));
 const cell = (reply: Reply | undefined, edit?: Cell["edit"]): Cell => ({ text: show(reply), edit });
+/** A page; of fewer members, down to one, if these are too long for one reply. */
+async function readPage(kind: Kind, name: Bytes, from: string, wish: Wish, ask: Ask) {
+  for (let most = wish.most; ; most = Math.ceil(most / 4)) {
+    const found = await kind.read(name, from, { ...wish, most }, ask);
+    const isTooLong = found instanceof Failure && found.text.startsWith("TOOLONG");
+    if (!isTooLong || most === 1) return found;
+  }
+}
+
 /** A value that nobody else has, for an element of a list that is about to go. */
 const mark = () => `kvasir-console:${crypto.getRandomValues(new Uint32Array(4)).join("-")}`;
 
@@ -54,7 +67,7 @@ async function scan(
   command: string,
   name: Bytes,
   from: string,
-  { pattern }: Wish,
+  { pattern, most }: Wish,
   ask: Ask,
 ): Promise<[Reply[], string | null] | Failure> {
   const match: Word[] = pattern ? ["MATCH", bytes(pattern)] : [];
@@ -62,12 +75,12 @@ async function scan(
   let found: Reply[] = [];
   // With a pattern most turns find nothing.
   do {
-    const count = pattern ? 10 * PAGE : PAGE;
+    const count = pattern ? 10 * most : most;
     const [reply] = await ask([command, name, cursor, ...match, "COUNT", count]);
     if (reply instanceof Failure) return reply;
     cursor = show(list(reply)[0]);
     found = found.concat(list(list(reply)[1]));
-  } while (cursor !== "0" && found.length < (pattern ? PAGE : 1));
+  } while (cursor !== "0" && found.length < (pattern ? most : 1));
   return [found, cursor === "0" ? null : cursor];
 }
 
@@ -76,9 +89,9 @@ const kinds: Record<string, Kind> = {
     head: ["index", "element"],
     start: "index",
     hasPattern: false,
-    read: async (name, from, _, ask) => {
+    read: async (name, from, { most }, ask) => {
       const first = Math.max(0, Number(from) || 0);
-      const [reply] = await ask(["LRANGE", name, first, first + PAGE - 1]);
+      const [reply] = await ask(["LRANGE", name, first, first + most - 1]);
       if (reply instanceof Failure) return reply;
       const rows = list(reply).map((value, of): Row => {
         const at = first + of;
@@ -93,7 +106,7 @@ const kinds: Record<string, Kind> = {
           check: [["LINDEX", name, at], show(value)],
         };
       });
-      return { rows, next: rows.length < PAGE ? null : String(first + PAGE) };
+      return { rows, next: rows.length < most ? null : String(first + most) };
     },
   },
   set: {
@@ -135,13 +148,13 @@ const kinds: Record<string, Kind> = {
       const first = Math.max(0, Number(from) || 0);
       const order = wish.isReversed ? ["REV"] : [];
       const [reply] = await ask([
-        ...["ZRANGE", name, first, first + PAGE - 1],
+        ...["ZRANGE", name, first, first + wish.most - 1],
         ...order,
         "WITHSCORES",
       ]);
       if (reply instanceof Failure) return reply;
       const rows = list(reply).map((pair) => row(list(pair)[0], list(pair)[1]));
-      return { rows, next: rows.length < PAGE ? null : String(first + PAGE) };
+      return { rows, next: rows.length < wish.most ? null : String(first + wish.most) };
     },
   },
   hash: {
@@ -182,8 +195,8 @@ const kinds: Record<string, Kind> = {
     read: async (name, from, wish, ask) => {
       const [low, high] = wish.isReversed ? ["-", from || "+"] : [from || "-", "+"];
       const [reply] = wish.isReversed
-        ? await ask(["XREVRANGE", name, high, low, "COUNT", PAGE])
-        : await ask(["XRANGE", name, low, high, "COUNT", PAGE]);
+        ? await ask(["XREVRANGE", name, high, low, "COUNT", wish.most])
+        : await ask(["XRANGE", name, low, high, "COUNT", wish.most]);
       if (reply instanceof Failure) return reply;
       const rows = list(reply).map((entry): Row => {
         const [id, fields] = list(entry);
@@ -194,7 +207,7 @@ const kinds: Record<string, Kind> = {
         };
       });
       const last = rows.at(-1)?.cells[0]!.text;
-      return { rows, next: rows.length < PAGE ? null : `(${last}` };
+      return { rows, next: rows.length < wish.most ? null : `(${last}` };
     },
   },
 };
@@ -203,6 +216,7 @@ export function Members({
   name,
   type,
   length,
+  average,
   version,
   ask,
   change,
@@ -210,24 +224,30 @@ export function Members({
   name: Bytes;
   type: string;
   length: number;
+  /** Bytes of a member. */
+  average: number;
   version: number;
   ask: Ask;
   change: Change;
 }) {
   const kind = kinds[type];
   const [starts, setStarts] = useState([""]);
-  const [wish, setWish] = useState<Wish>({ pattern: "", isReversed: false });
+  const [wish, setWish] = useState<Wish>({
+    pattern: "",
+    isReversed: false,
+    most: Math.max(1, Math.min(PAGE, Math.floor(PAGE_BYTES / average))),
+  });
   const [page, setPage] = useState<Page>({ rows: [], next: null });
   const [failure, setFailure] = useState("");
   const asked = useRef(0);
   useEffect(() => {
     const me = ++asked.current;
     if (!kind || !length) return setPage({ rows: [], next: null });
-    void kind.read(name, starts.at(-1)!, wish, ask).then((found) => {
+    void readPage(kind, name, starts.at(-1)!, wish, ask).then((found) => {
       if (me !== asked.current) return;
-      if (found instanceof Failure) return setFailure(found.text);
-      setFailure("");
-      setPage(found);
+      const isThere = !(found instanceof Failure);
+      setFailure(isThere ? "" : found.text);
+      setPage(isThere ? found : { rows: [], next: null });
     });
   }, [version, starts, wish, length]);
   if (!kind) return <p>A value of the type {type} is not shown here.</p>;

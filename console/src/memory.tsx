@@ -3,8 +3,8 @@
 import { useState } from "preact/hooks";
 import { call } from "./api";
 import { plain, size } from "./figures";
+import { Asked, Bar, Choice, Table } from "./parts";
 import { Failure, type Reply, list, pairs, show } from "./resp";
-import { Asked, Bar, Choice, Table } from "./tables";
 
 const HOT = 100;
 const ROWS = 100;

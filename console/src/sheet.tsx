@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { call } from "./api";
 import { type Sheet, read } from "./arrow";
 import { plain, size } from "./figures";
+import { Table } from "./parts";
 import { Plot } from "./plot";
 import { Bytes, Failure, type Reply, Pairs, join, show } from "./resp";
 
@@ -26,31 +27,18 @@ const number = (cell: Reply | undefined) =>
 const cut = (text: string) =>
   text.length > CELL ? `${text.slice(0, CELL)}… (${text.length})` : text;
 
+/** Rows, page by page. */
 export function Rows({ head, rows }: Sheet) {
   const [from, setFrom] = useState(0);
   const shown = rows.slice(from, from + PAGE);
   return (
     <>
-      <div class="wide">
-        <table class="sheet">
-          <thead>
-            <tr>
-              {head.map((name) => (
-                <th>{name}</th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((row) => (
-              <tr>
-                {row.map((cell) => (
-                  <td class={typeof cell === "number" ? "number" : ""}>{cut(show(cell))}</td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        head={head}
+        rows={shown.map((row) =>
+          row.map((cell) => (typeof cell === "number" ? cell : cut(show(cell)))),
+        )}
+      />
       {rows.length > PAGE && (
         <p>
           <button disabled={from === 0} onClick={() => setFrom(from - PAGE)}>

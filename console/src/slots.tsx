@@ -2,12 +2,11 @@
 // nodes, in one.
 
 import { useEffect, useState } from "preact/hooks";
-import { call, state } from "./api";
 import { Tree } from "./cli";
 import { plain } from "./figures";
+import { Asked, Choice, Table } from "./parts";
 import { css } from "./plot";
-import { Failure, Pairs, type Reply, list, pairs, show } from "./resp";
-import { Asked, Choice } from "./tables";
+import { Pairs, type Reply, list, pairs, show } from "./resp";
 
 const SLOTS = 16384;
 /** Slots in a row of the map. */
@@ -136,24 +135,14 @@ function Heat({ values, unit }: { values: number[]; unit: string }) {
             </>
           )}
         </p>
-        <table class="heads">
-          <thead>
-            <tr>
-              <th>slot</th>
-              <th>{unit}</th>
-              <th>of all</th>
-            </tr>
-          </thead>
-          <tbody>
-            {top.map(([value, slot]) => (
-              <tr>
-                <td>{slot}</td>
-                <td>{plain(value)}</td>
-                <td>{((100 * value) / sum).toFixed(2)} %</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          head={["slot", unit, "of all"]}
+          rows={top.map(([value, slot]) => [
+            slot,
+            plain(value),
+            `${((100 * value) / sum).toFixed(2)} %`,
+          ])}
+        />
       </div>
     </div>
   );
@@ -172,29 +161,6 @@ function Scale() {
     <span class="scale">
       none <canvas ref={paint} width={120} height={10} aria-hidden="true" /> 32 times
     </span>
-  );
-}
-
-/** What counts calls is off at first; who may, turns it on here. */
-export function SampleOff({ again }: { again: () => void }) {
-  const [failure, setFailure] = useState("");
-  const turnOn = async () => {
-    const reply = await call("CONFIG", "SET", "hotkeys-sample", 100);
-    if (reply instanceof Failure) setFailure(reply.text);
-    else again();
-  };
-  return (
-    <>
-      <p>
-        Calls are not counted: the option <code>hotkeys-sample</code> is 0.{" "}
-        {state.mayWrite ? (
-          <button onClick={() => void turnOn()}>Count one of 100</button>
-        ) : (
-          "With writing on it can be changed here."
-        )}
-      </p>
-      {failure && <p class="failure">{failure}</p>}
-    </>
   );
 }
 

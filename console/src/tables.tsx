@@ -1,92 +1,9 @@
 // Views that are tables: clients, logs, options, functions.
 
-import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Option, call, options, state } from "./api";
-import { Failure, type Reply, type Word, list, pairs, show } from "./resp";
-import { SampleOff } from "./slots";
-
-const isSampleOff = (reply: Failure) => reply.text.includes("hotkeys-sample is 0");
-
-/** A reply, and a way to ask again. What can't be had is said instead. */
-export function Asked({
-  words,
-  every,
-  isBare,
-  children,
-}: {
-  words: Word[];
-  every?: number;
-  isBare?: boolean;
-  children: (reply: Reply, again: () => void) => ComponentChildren;
-}) {
-  const [reply, setReply] = useState<Reply | undefined>(undefined);
-  useEffect(() => {
-    void ask();
-    const timer = every ? setInterval(ask, every) : 0;
-    return () => clearInterval(timer);
-  }, []);
-  const ask = () => void call(...words).then(setReply);
-  if (reply === undefined) return null;
-  const shown =
-    reply instanceof Failure ? (
-      isSampleOff(reply) ? (
-        <SampleOff again={ask} />
-      ) : (
-        <p class="failure">This is not shown: {reply.text}</p>
-      )
-    ) : (
-      children(reply, ask)
-    );
-  return isBare ? <>{shown}</> : <section class="card">{shown}</section>;
-}
-
-export function Table({ head, rows }: { head: string[]; rows: ComponentChildren[][] }) {
-  return (
-    <div class="wide">
-      <table>
-        <thead>
-          <tr>
-            {head.map((name) => (
-              <th>{name}</th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr>
-              {row.map((cell) => (
-                <td>{cell}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-/** One of some words; an empty one is any. */
-export function Choice(props: {
-  label: string;
-  of: readonly string[];
-  value: string;
-  onPick: (word: string) => void;
-}) {
-  return (
-    <label>
-      {props.label}{" "}
-      <select value={props.value} onChange={(event) => props.onPick(event.currentTarget.value)}>
-        {props.of.map((word) => (
-          <option value={word}>{word || "any"}</option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
-/** How much of the most. */
-export const Bar = ({ part }: { part: number }) => <meter min={0} max={1} value={part} />;
+import { Asked, Table } from "./parts";
+import { Failure, type Reply, list, pairs, show } from "./resp";
 
 const CLIENT = ["id", "addr", "name", "user", "db", "age", "idle", "cmd", "tot-mem", "lib-name"];
 

@@ -8,8 +8,6 @@ import { Bytes, Failure, type Reply, type Word, bytes, show } from "./resp";
 
 /** Bytes of a string that are shown at once. */
 const CHUNK = 16 * 1024;
-/** Members so large on average are not asked for: a reply of one page has a limit. */
-const AVERAGE_MAX = 4 << 20;
 
 const LENGTHS: Record<string, string> = {
   string: "STRLEN",
@@ -127,8 +125,6 @@ export function Value({
           )}
           {facts.type === "string" ? (
             <Text version={version} name={name} length={facts.length} ask={ask} change={change} />
-          ) : facts.length && facts.bytes / facts.length > AVERAGE_MAX ? (
-            <p>Its members are too large to be shown here.</p>
           ) : (
             <Members
               key={facts.type}
@@ -136,6 +132,7 @@ export function Value({
               name={name}
               type={facts.type}
               length={facts.length}
+              average={facts.bytes / facts.length || 1}
               ask={ask}
               change={change}
             />

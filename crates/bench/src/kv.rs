@@ -171,9 +171,28 @@ pub fn measure(
     load: &Load,
     cores: &str,
 ) -> Result<BTreeMap<&'static str, f64>> {
+    measure_when(|| cpu::wait_until_idle(server.pid()), lab, server, load, cores)
+}
+
+/// As [`measure`], of a server that has something else to do, whose cost is in the figures.
+pub fn measure_beside(
+    lab: &Lab,
+    server: &Server,
+    load: &Load,
+    cores: &str,
+) -> Result<BTreeMap<&'static str, f64>> {
+    measure_when(|| Ok(()), lab, server, load, cores)
+}
+
+fn measure_when(
+    ready: impl Fn() -> Result<()>,
+    lab: &Lab,
+    server: &Server,
+    load: &Load,
+    cores: &str,
+) -> Result<BTreeMap<&'static str, f64>> {
     let count = calibrate(lab, server, load, cores)?;
     let tries = if load.count_max.is_some() { 1 } else { TRIES };
-    let ready = || cpu::wait_until_idle(server.pid());
     let (mut metrics, slowness) =
         lab.pace.steadily(tries, ready, || measure_once(lab, server, load, cores, count))?;
     metrics.insert("machine_slowness", slowness);

@@ -17,8 +17,10 @@ mod compression;
 mod correctness;
 mod crowd;
 mod idle;
+mod inside;
 mod kv;
 mod load;
+mod looks;
 mod memcached;
 mod memory;
 mod pace;
@@ -64,8 +66,8 @@ use report::{Machine, Measurement, Record, Report};
 pub struct Options {
     /// Scenarios to run; all of them if none is named: kv, threads, clients, tls, idle, rest,
     /// pause, memory, commands, stall, pubsub, scripts, churn, snapshot, compression, aof,
-    /// replication, chase, full-sync, broken-sync, cluster, analytics, spark, pagerank, ring,
-    /// memcached
+    /// replication, chase, full-sync, broken-sync, cluster, analytics, spark, pagerank, inside,
+    /// ring, memcached
     scenarios: Vec<String>,
     /// A tenth of the keys and short runs, to see that everything works
     #[arg(long)]
@@ -82,8 +84,8 @@ pub struct Options {
     /// Only these servers: redis, valkey, kvasir, kvasir-epoll, kvasir-small-pages
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Of the scenarios rest, memory, commands, snapshot, aof, pagerank, ring and memcached, only
-    /// what has this in its name
+    /// Of the scenarios rest, memory, commands, snapshot, aof, pagerank, inside, ring and
+    /// memcached, only what has this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Of the scenario aof, no figures but the proof: whether all that was answered is there after
@@ -149,6 +151,7 @@ static SCENARIOS: &[Scenario] = &[
     Scenario { name: "analytics", run: analytics::run },
     Scenario { name: "spark", run: spark::run },
     Scenario { name: pagerank::NAME, run: pagerank::run },
+    Scenario { name: "inside", run: inside::run },
     Scenario { name: "ring", run: ring::run },
     Scenario { name: memcached::NAME, run: memcached::run },
 ];

@@ -389,6 +389,39 @@ pub static TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "inside",
+        title: "GET at pipeline 16 while somebody looks into the server, 50 connections, one worker",
+        note: "By turns on one server whose metrics-port is open, so only Kvasir's; medians of five \
+               turns, and of the ratios within each. CPU is of all server threads, what answers \
+               HTTP and makes reports too. The second row is another process, with the same keys. \
+               Reports are made in a thread that has no core of its own here.",
+        columns: &[
+            column("ops_s", "operations/s", 0),
+            column("cpu_us", "CPU us/op", 3),
+            column("cpu_to_unseen", "CPU to nobody", 3),
+            column("p99_ms", "p99 ms", 3),
+            column("p99_to_unseen", "p99 to nobody", 2),
+            column("looks", "looks", 0),
+            column("server_waited", "server waited %", 1),
+            column("machine_slowness", "machine's slowness", 2),
+        ],
+    },
+    Table {
+        name: "inside-report",
+        title: "GET every 200 us while MEMORY REPORT goes through all keys, one worker",
+        note: "By turns, medians of five. Server, report and client share both cores. By how much the \
+               sleeps between two calls were too long is what the machine adds.",
+        columns: &[
+            column("p50_ms", "p50 ms", 3),
+            column("p99_ms", "p99 ms", 3),
+            column("p99_to_alone", "p99 to alone", 2),
+            column("max_ms", "max ms", 2),
+            column("stall_p99_ms", "p99 of sleeps ms", 3),
+            column("took_s", "s", 2),
+            column("calls", "calls", 0),
+        ],
+    },
+    Table {
         name: "ring",
         title: "One client that waits for each reply, by three ways",
         note: "CPU is of all server threads, and of the client's one, for each call. Both spin for \

@@ -8,6 +8,7 @@
 //! | `reply` | the output buffer, and every reply type of both protocols |
 //! | `number` | decimal text of integers and doubles, as Redis reads and prints it |
 //! | `decode` | the client's side: replies back to values, for tests and tools |
+//! | `ends` | where replies end, without reading what they say |
 //! | `encode` | requests, as clients send them and logs keep them |
 //! | `value` | such a value, printed as redis-cli does |
 //!
@@ -17,6 +18,7 @@
 pub mod args;
 pub mod decode;
 pub mod encode;
+pub mod ends;
 pub mod inline;
 pub mod number;
 pub mod reply;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use kvasir_resp::decode::decode;
+use kvasir_resp::ends::Ends;
 use kvasir_resp::number::write_double;
 use kvasir_resp::reply::{Protocol, Reply};
 use kvasir_resp::value::Value;
@@ -121,5 +122,20 @@ proptest! {
         let mut reply = Reply::new(Protocol::Resp2);
         write(&mut reply, &value);
         prop_assert_eq!(decode(&reply.to_vec()), Ok(in_resp2(&value)));
+    }
+
+    /// Wherever the bytes are cut, and whatever follows.
+    #[test]
+    fn the_end_is_found_without_decoding(value in any_value(), cut in 0.0..1.0) {
+        let mut reply = Reply::new(Protocol::Resp3);
+        write(&mut reply, &value);
+        let bytes = reply.to_vec();
+        let cut = (bytes.len() as f64 * cut) as usize;
+        let mut ends = Ends::default();
+        if cut > 0 {
+            prop_assert_eq!(ends.next_end(&bytes[..cut]), Ok(None));
+        }
+        let rest = [&bytes[cut..], b"+OK"].concat();
+        prop_assert_eq!(ends.next_end(&rest), Ok(Some(bytes.len() - cut)));
     }
 }

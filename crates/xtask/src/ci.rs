@@ -21,7 +21,7 @@ use kvasir_torture::{
     torture,
 };
 
-use crate::{aside, fuzz, licences, missing, sim, tidy};
+use crate::{aside, console, fuzz, licences, missing, sim, tidy};
 
 /// Most tests wait for servers, and servers for them: more at a time than there are cores.
 const TEST_THREADS: &str = "4";
@@ -79,6 +79,11 @@ static STEPS: &[Step] = &[
         run: licences::check,
     },
     Step { name: "oracle", about: "the reference servers are here", run: oracle::main },
+    Step {
+        name: "console",
+        about: "the console's types, build and tests; later steps embed its page",
+        run: console::check,
+    },
     Step { name: "build", about: "what the steps below run, two builds at a time", run: build },
     Step { name: "test", about: "all tests, with the oracles at hand", run: test },
     Step {

@@ -15,6 +15,7 @@ const NEVER: &[&str] = &[
     "auth",
     "client|reply",
     "client|setname",
+    "client|trace",
     "client|tracking",
     "discard",
     "exec",
@@ -109,11 +110,11 @@ const LOOKING: &[&str] = &[
     "time",
 ];
 
-/// How many calls these bytes are, or why they are not made.
-pub fn check(table: &Table, bytes: &[u8], may_write: bool) -> Result<usize, String> {
-    let (mut parser, mut at, mut count) = (Parser::default(), 0, 0);
+/// The names of the calls that these bytes are, or why they are not made.
+pub fn check<'t>(table: &'t Table, bytes: &[u8], may_write: bool) -> Result<Vec<&'t str>, String> {
+    let (mut parser, mut at, mut names) = (Parser::default(), 0, Vec::new());
     while at < bytes.len() {
-        if bytes[at] != b'*' || count == CALLS_MAX {
+        if bytes[at] != b'*' || names.len() == CALLS_MAX {
             return Err("this is not a number of calls that can be made at once".into());
         }
         let (mut spans, mut scratch) = (Vec::new(), Vec::new());
@@ -121,15 +122,15 @@ pub fn check(table: &Table, bytes: &[u8], may_write: bool) -> Result<usize, Stri
         let Ok(Parsed::Request { consumed }) = parsed else {
             return Err("this is no call".into());
         };
-        check_call(table, Args::new(&bytes[at..], &spans), may_write)?;
-        (at, count) = (at + consumed, count + 1);
+        names.push(check_call(table, Args::new(&bytes[at..], &spans), may_write)?);
+        at += consumed;
     }
-    Ok(count)
+    Ok(names)
 }
 
-fn check_call(table: &Table, args: Args<'_>, may_write: bool) -> Result<(), String> {
+fn check_call<'t>(table: &'t Table, args: Args<'_>, may_write: bool) -> Result<&'t str, String> {
     // The server words what is unknown.
-    let Ok(entry) = table.resolve(args) else { return Ok(()) };
+    let Ok(entry) = table.resolve(args) else { return Ok("an unknown command") };
     let name = &entry.full_name[..];
     if NEVER.contains(&name) {
         return Err(format!("'{name}' can't be called from the console"));
@@ -140,7 +141,7 @@ fn check_call(table: &Table, args: Args<'_>, may_write: bool) -> Result<(), Stri
     let flags = entry.spec.flags;
     let looks = flags.contains(Flags::READONLY) && !flags.contains(Flags::WRITE);
     if may_write || (looks || LOOKING.contains(&name)) && !forgets {
-        return Ok(());
+        return Ok(name);
     }
     Err(format!("'{name}' may change something: turn writing on first"))
 }
@@ -154,7 +155,8 @@ mod tests {
 
     fn check_words(line: &str, may_write: bool) -> Result<usize, String> {
         let table = commands::table();
-        check(&table, &encode_request(&line.split(' ').collect::<Vec<_>>()), may_write)
+        let bytes = encode_request(&line.split(' ').collect::<Vec<_>>());
+        check(&table, &bytes, may_write).map(|names| names.len())
     }
 
     #[test]
@@ -180,7 +182,9 @@ mod tests {
             assert!(check_words(line, false).is_err(), "{line}");
             assert_eq!(check_words(line, true), Ok(1), "{line}");
         }
-        for line in ["MONITOR", "AUTH x", "SUBSCRIBE a", "MULTI", "CLIENT REPLY OFF"] {
+        for line in
+            ["MONITOR", "AUTH x", "SUBSCRIBE a", "MULTI", "CLIENT REPLY OFF", "CLIENT TRACE OFF"]
+        {
             assert!(check_words(line, true).is_err(), "{line}");
         }
     }
@@ -189,10 +193,11 @@ mod tests {
     fn what_is_no_call_is_refused() {
         let table = commands::table();
         let two = [encode_request(&["GET", "a"]), encode_request(&["PING"])].concat();
-        assert_eq!(check(&table, &two, false), Ok(2));
-        for bytes in [&b"GET a\r\n"[..], b"*1\r\n$4\r\nPIN", b"*x\r\n", &two.repeat(CALLS_MAX)] {
+        assert_eq!(check(&table, &two, false), Ok(vec!["get", "ping"]));
+        let (half, many) = (b"*1\r\n$4\r\nPIN", two.repeat(CALLS_MAX));
+        for bytes in [&b"GET a\r\n"[..], half, b"*x\r\n", b"*0\r\n", b"*-1\r\n", &many] {
             assert!(check(&table, bytes, true).is_err());
         }
-        assert_eq!(check(&table, b"", true), Ok(0));
+        assert_eq!(check(&table, b"", true), Ok(vec![]));
     }
 }

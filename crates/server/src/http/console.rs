@@ -131,9 +131,9 @@ impl Console {
     ) -> Option<Answer> {
         let may_write = request.text("x-kvasir-write") == Some("yes");
         match calls::check(&self.shared.table, &request.body, may_write) {
-            Ok(0) => Some(Answer::new(200, RESP, "")),
-            Ok(count) => {
-                self.sessions.call(reactor, session, client, request.body.clone(), count).err()
+            Ok(names) if names.is_empty() => Some(Answer::new(200, RESP, "")),
+            Ok(names) => {
+                self.sessions.call(reactor, session, client, request.body.clone(), names).err()
             }
             Err(text) => Some(Answer::text(400, text + "\n")),
         }

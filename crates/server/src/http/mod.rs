@@ -8,6 +8,7 @@ mod answer;
 mod calls;
 mod clients;
 mod console;
+mod replies;
 mod request;
 mod routes;
 mod sessions;

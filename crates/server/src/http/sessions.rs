@@ -11,11 +11,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use kvasir_reactor::{ConnectionId, Payload, Reactor, random};
-use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
-use kvasir_resp::value::Value;
 
 use crate::http::answer::Answer;
+use crate::http::replies::Replies;
 use crate::net::listen::ListenerKind;
 use crate::state::shared::Shared;
 use crate::workers::Message;
@@ -26,8 +25,6 @@ const SESSIONS_MAX: usize = 32;
 const IDLE_TIME: Duration = Duration::from_secs(30 * 60);
 /// For the server to answer. A session whose calls take longer is over: they may go on for ever.
 const ANSWER_TIME: Duration = Duration::from_secs(25);
-/// Bytes of the replies to one request.
-const REPLIES_MAX: usize = 16 << 20;
 /// So many passwords may be wrong in so long a time, before all have to wait.
 const WRONG_MAX: usize = 10;
 const WRONG_TIME: Duration = Duration::from_secs(10);
@@ -69,28 +66,12 @@ struct Pending {
     /// Who has asked.
     client: ConnectionId,
     since: Instant,
-    replies_left: usize,
-    bytes: Vec<u8>,
-    decoder: Decoder,
+    replies: Replies,
 }
 
 impl Pending {
-    fn new(client: ConnectionId, calls: usize) -> Pending {
-        let (bytes, decoder) = (Vec::new(), Decoder::default());
-        Pending { client, since: Instant::now(), replies_left: calls, bytes, decoder }
-    }
-
-    /// Takes what has come; the last reply once there are all.
-    fn receive(&mut self, bytes: &[u8]) -> Option<Value> {
-        self.decoder.feed(bytes);
-        self.bytes.extend_from_slice(bytes);
-        while let Ok(Some(value)) = self.decoder.next_value() {
-            self.replies_left = self.replies_left.saturating_sub(1);
-            if self.replies_left == 0 {
-                return Some(value);
-            }
-        }
-        None
+    fn new(client: ConnectionId, calls: Vec<&'static str>) -> Pending {
+        Pending { client, since: Instant::now(), replies: Replies::new(calls) }
     }
 }
 
@@ -126,13 +107,10 @@ impl Sessions {
         password: &[u8],
     ) -> Result<(), Answer> {
         self.wrong.retain(|at| at.elapsed() < WRONG_TIME);
-        if self.wrong.len() >= WRONG_MAX {
+        // What is being looked at may be wrong too.
+        let tried = self.all.values().filter(|session| !session.is_logged_in).count();
+        if self.wrong.len() + tried >= WRONG_MAX {
             return Err(Answer::refusal(429));
-        }
-        if self.all.len() >= SESSIONS_MAX {
-            let oldest = self.all.iter().min_by_key(|(_, session)| session.used);
-            let oldest = oldest.map(|(connection, _)| *connection);
-            oldest.into_iter().for_each(|connection| self.end(reactor, connection));
         }
         let failed = |_: std::io::Error| Answer::refusal(503);
         let (id, token) = (secret().map_err(failed)?, secret().map_err(failed)?);
@@ -145,7 +123,7 @@ impl Sessions {
             user: String::from_utf8_lossy(user).into_owned(),
             is_logged_in: false,
             used: Instant::now(),
-            pending: Some(Pending::new(client, 1)),
+            pending: Some(Pending::new(client, vec!["hello"])),
             is_sending: true,
             waiting: None,
         };
@@ -178,14 +156,14 @@ impl Sessions {
         Answer::new(200, RESP, encode_request(&[token, user]))
     }
 
-    /// Has the server answer so many calls, unless others are being answered.
+    /// Has the server answer the calls of these names, unless others are being answered.
     pub fn call(
         &mut self,
         reactor: &mut Reactor,
         connection: ConnectionId,
         client: ConnectionId,
         bytes: Vec<u8>,
-        calls: usize,
+        calls: Vec<&'static str>,
     ) -> Result<(), Answer> {
         let session = self.all.get_mut(&connection).expect("it was just found");
         if session.pending.is_some() {
@@ -215,24 +193,38 @@ impl Sessions {
     ) -> Option<(ConnectionId, Answer)> {
         let session = self.all.get_mut(&connection)?;
         let pending = session.pending.as_mut()?;
-        let last = pending.receive(bytes);
-        if last.is_none() && pending.bytes.len() > REPLIES_MAX {
-            let text = "the reply is too long: ask for a part of it\n";
-            let client = pending.client;
-            self.end(reactor, connection);
-            return Some((client, Answer::text(413, text)));
+        match pending.replies.receive(bytes) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            // The server has said what is no reply: what follows can't be told apart.
+            Err(_) => {
+                let client = pending.client;
+                self.end(reactor, connection);
+                return Some((client, Answer::refusal(500)));
+            }
         }
-        let last = last?;
-        let Pending { client, bytes, .. } = session.pending.take()?;
+        let Pending { client, replies, .. } = session.pending.take()?;
         if session.is_logged_in {
-            return Some((client, Answer::new(200, RESP, bytes)));
+            return Some((client, Answer::new(200, RESP, replies.into_bytes())));
         }
-        if last.is_error() {
+        if replies.is_error() {
             self.wrong.push(Instant::now());
             self.end(reactor, connection);
-            return Some((client, Answer::new(403, RESP, bytes)));
+            return Some((client, Answer::new(403, RESP, replies.into_bytes())));
         }
         session.is_logged_in = true;
+        let others = self
+            .all
+            .iter()
+            .filter(|(other, session)| session.is_logged_in && **other != connection);
+        // Only who has the right password takes a place.
+        if others.clone().count() >= SESSIONS_MAX
+            && let Some((oldest, _)) = others.min_by_key(|(_, session)| session.used)
+        {
+            let oldest = *oldest;
+            self.end(reactor, oldest);
+        }
+        let session = &self.all[&connection];
         let cookie = cookie(&self.cookie, &session.id, is_tls);
         Some((client, self.describe(connection).with("Set-Cookie", cookie)))
     }
@@ -248,7 +240,7 @@ impl Sessions {
         pending.map(|pending| (pending.client, Answer::refusal(401)))
     }
 
-    /// Ends sessions whose time is over. Who waits for an answer gets one.
+    /// Ends sessions whose time is over. Who waits for an answer is told so.
     pub fn end_late(&mut self, reactor: &mut Reactor) -> Vec<(ConnectionId, Answer)> {
         let is_late = |session: &Session| match &session.pending {
             Some(pending) => pending.since.elapsed() >= ANSWER_TIME,
@@ -256,7 +248,9 @@ impl Sessions {
         };
         let late = self.all.iter().filter(|(_, session)| is_late(session));
         let late: Vec<_> = late.map(|(connection, _)| *connection).collect();
-        late.into_iter().filter_map(|connection| self.lost(reactor, connection)).collect()
+        let text = format!("a call was not answered within {} s\n", ANSWER_TIME.as_secs());
+        let lost = late.into_iter().filter_map(|connection| self.lost(reactor, connection));
+        lost.map(|(client, _)| (client, Answer::text(401, &text[..]))).collect()
     }
 
     pub fn end(&mut self, reactor: &mut Reactor, connection: ConnectionId) {

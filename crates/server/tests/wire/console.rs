@@ -195,17 +195,85 @@ fn passwords_are_not_tried_at_will() {
     assert_eq!(tried[10], 429);
 }
 
-/// A call that never ends holds up no other session, and a reply that is too long ends its own.
+/// Who has no right password ends nobody's session, however many there are; who has one ends the
+/// one that was used longest ago.
 #[test]
-fn long_replies_and_long_calls_are_bounded() {
+fn only_who_logs_in_takes_anothers_place() {
+    let port = free_port();
+    let _server = serve("io_uring", port, &["--requirepass", "right"]);
+    let mut all: Vec<Browser> = (0..32).map(|_| Browser::new(port, "default", "right")).collect();
+    for _ in 0..9 {
+        assert_eq!(log_in(port, "default", "wrong", "").1.status, 403);
+    }
+    // All but the second are used again.
+    for at in (0..32).filter(|at| *at != 1) {
+        assert_eq!(all[at].ask("PING"), "+PONG", "{at}");
+    }
+    let mut one_more = Browser::new(port, "default", "right");
+    assert_eq!(one_more.ask("PING"), "+PONG");
+    let statuses: Vec<u16> =
+        all.iter_mut().map(|browser| browser.call("PING", "").status).collect();
+    let over: Vec<usize> = (0..32).filter(|at| statuses[*at] == 401).collect();
+    assert_eq!(over, [1], "{statuses:?}");
+}
+
+/// What is too long for the page is told in the place of that reply; what fits beside it is there,
+/// and the session goes on as it was.
+#[test]
+fn long_replies_are_told_in_their_place() {
+    for backend in backends() {
+        let port = free_port();
+        let server: Server = serve(backend, port, &[]);
+        let mut client = server.connect();
+        client.call(&["SET", "large", &"x".repeat(20 << 20)]);
+        client.call(&["SET", "fits", &"y".repeat(14 << 20)]);
+        let element = "z".repeat(1 << 20);
+        client.call(&[&["RPUSH", "list"][..], &[&element[..]; 18]].concat());
+        let mut browser = Browser::new(port, "default", "");
+        assert_eq!(browser.ask("SELECT 0"), "+OK");
+        let text = browser.ask("GET large");
+        let told = "-TOOLONG 'get', call 1 of 1, is answered with 20971533 bytes, and all replies \
+                    to a request may have 16777216: ask for a part of it by GETRANGE key start end";
+        assert_eq!(text, told);
+        assert_eq!(browser.ask("GETRANGE large 0 3"), "$xxxx");
+        assert_eq!(browser.ask("GET fits").len(), 1 + (14 << 20));
+        let calls = ["PING", "GET fits", "LRANGE list 0 -1", "GET large", "LINDEX list 0", "PING"];
+        let bytes = calls.map(|line| encode_request(&line.split(' ').collect::<Vec<_>>()));
+        let page = browser.post("command", "", &bytes.concat());
+        let replies = decode::decode_all(page.body.as_bytes()).expect("replies");
+        let replies: Vec<String> = replies.iter().map(show).collect();
+        let lens: Vec<usize> = replies.iter().map(String::len).collect();
+        assert_eq!((replies.len(), lens[1], lens[4]), (6, 1 + (14 << 20), 1 + (1 << 20)));
+        assert_eq!((&replies[0][..], &replies[5][..]), ("+PONG", "+PONG"));
+        assert!(replies[2].starts_with("-TOOLONG 'lrange', call 3 of 6, is"), "{}", replies[2]);
+        assert!(replies[3].starts_with("-TOOLONG 'get', call 4 of 6, is"), "{}", replies[3]);
+    }
+}
+
+/// A call that is not answered holds up no other session.
+#[test]
+fn a_session_waits_alone() {
     let port = free_port();
     let server: Server = serve("io_uring", port, &[]);
     let mut client = server.connect();
-    client.call(&["SET", "large", &"x".repeat(20 << 20)]);
     let (mut one, mut other) =
         (Browser::new(port, "default", ""), Browser::new(port, "default", ""));
-    assert_eq!(one.call("GET large", "").status, 413);
-    assert_eq!(one.call("GET large", "").status, 401);
-    assert_eq!(other.call("GETRANGE large 0 3", "").body, "$4\r\nxxxx\r\n");
+    let session = format!("Cookie: {}\r\nX-Kvasir-Token: {}\r\n", one.cookie, one.token);
+    let call = encode_request(&["BLPOP", "nosuch", "0"]);
+    let length = call.len();
+    let head = format!(
+        "POST /api/command HTTP/1.1\r\nHost: localhost\r\n{session}X-Kvasir-Write: yes\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    one.http.send(&[head.as_bytes(), &call].concat());
+    wait_until("it waits", || figure(&mut client, "clients", "blocked_clients") == 1);
+    assert_eq!(other.ask("SET a b"), "+OK");
+    // The session has one request at a time, also over other connections.
+    let ping = encode_request(&["PING"]);
+    assert_eq!(post(&mut Http::connect(port), "command", &session, &ping).status, 429);
+    client.call(&["RPUSH", "nosuch", "now"]);
+    let page = one.http.read().expect("an answer");
+    assert_eq!(page.body, "*2\r\n$6\r\nnosuch\r\n$3\r\nnow\r\n");
+    assert_eq!(one.ask("PING"), "+PONG");
     assert!(matches!(client.ask("PING"), Value::Simple(_)));
 }
