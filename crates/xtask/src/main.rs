@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use kvasir_harness::oracle;
 use kvasir_torture::{
-    abuse, cluster_clients, cluster_rounds, crashes, failovers, fuzz_diff, fuzz_memcached, isolation, linear,
-    memcached_clients, programs, replay, replicas, robust, snapshots, torture,
+    abuse, cluster_clients, cluster_rounds, crashes, failovers, fuzz_diff, fuzz_memcached,
+    isolation, linear, memcached_clients, programs, replay, replicas, robust, snapshots, torture,
 };
 
 #[derive(Parser)]

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use kvasir_harness::client::Client;
@@ -13,7 +12,7 @@ use kvasir_harness::wait::wait_until;
 use kvasir_harness::workspace::{command, output};
 use kvasir_structures::crc16::SLOTS;
 
-use super::mixes::Mix;
+use super::mixes::{Mix, Program};
 use super::{Fault, network};
 
 pub const NODES: usize = 6;
@@ -45,7 +44,7 @@ struct View {
 }
 
 impl Cluster {
-    pub fn form(mix: &'static Mix, program: &Path) -> Result<Cluster> {
+    pub fn form(mix: &'static Mix, program: &Program) -> Result<Cluster> {
         let start = |node| Node::start(mix, node, program);
         let nodes = (0..NODES).map(start).collect::<Result<Vec<_>>>()?;
         let cluster = Cluster { mix, nodes };
@@ -202,7 +201,7 @@ impl Drop for Cluster {
 }
 
 impl Node {
-    fn start(mix: &Mix, node: usize, program: &Path) -> Result<Node> {
+    fn start(mix: &Mix, node: usize, program: &Program) -> Result<Node> {
         let (dir, home) = (Directory::new()?, network::join(node)?);
         let ip = home.address.ip().to_string();
         let mut options = vec!["--bind", &ip, "--protected-mode", "no", "--dir", dir.text()?];

@@ -1,6 +1,6 @@
 //! Whose nodes a cluster is made of.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use kvasir_harness::kvasir::{self, BACKENDS};
@@ -14,6 +14,13 @@ pub enum Maker {
     Kvasir,
     Redis,
     Valkey,
+}
+
+/// The Kvasir that takes part.
+pub struct Program {
+    pub path: PathBuf,
+    /// It keeps no quorum where one is promised.
+    pub is_canary: bool,
 }
 
 /// A kind of cluster: three primaries, and behind them the replica of each.
@@ -64,7 +71,7 @@ impl Mix {
     }
 
     /// How a node is started: both backends take part.
-    pub fn launch(&self, node: usize, program: &Path, options: &[&str]) -> Result<Launch> {
+    pub fn launch(&self, node: usize, program: &Program, options: &[&str]) -> Result<Launch> {
         let theirs = |oracle: Oracle| {
             let args = options.iter().map(ToString::to_string).collect();
             Launch { program: oracle.program, args, cores: None }
@@ -73,14 +80,10 @@ impl Mix {
             Redis => theirs(Oracle::redis()?),
             Valkey => theirs(Oracle::valkey()?),
             Kvasir => {
-                let quorum = ["--write-quorum", if self.has_quorum { "1" } else { "0" }];
-                let options = [options, &quorum].concat();
-                kvasir::launch_build(
-                    program.to_path_buf(),
-                    BACKENDS[node % BACKENDS.len()],
-                    1,
-                    &options,
-                )
+                let has_quorum = self.has_quorum && !program.is_canary;
+                let quorum = ["--write-quorum", if has_quorum { "1" } else { "0" }];
+                let (options, backend) = ([options, &quorum].concat(), BACKENDS[node % 2]);
+                kvasir::launch_build(program.path.clone(), backend, 1, &options)
             }
         })
     }

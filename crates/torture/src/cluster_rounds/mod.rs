@@ -12,7 +12,7 @@ mod network;
 mod table;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use kvasir_harness::random::Random;
 use kvasir_harness::wait::wait_until;
 
 use cluster::{Cluster, PRIMARIES};
-use mixes::{MIXES, Mix};
+use mixes::{MIXES, Mix, Program};
 use table::{Round, Table};
 use writer::Writer;
 
@@ -46,6 +46,9 @@ pub struct Options {
     /// This program instead of one that is built
     #[arg(long)]
     program: Option<PathBuf>,
+    /// Promise a quorum that no node waits for: the run has to fail
+    #[arg(long)]
+    canary: bool,
     /// Set by the command itself once it runs in a network of its own: the program of Kvasir
     #[arg(long, hide = true)]
     inside: Option<PathBuf>,
@@ -57,6 +60,13 @@ enum Fault {
     Killed,
     Stopped,
     CutOff,
+}
+
+/// Whom a fault has hit, and when.
+#[derive(Clone, Copy)]
+struct Struck {
+    victim: usize,
+    since: Instant,
 }
 
 const FAULTS: [Fault; 3] = [Fault::Killed, Fault::Stopped, Fault::CutOff];
@@ -75,12 +85,13 @@ pub fn main(options: &Options) -> Result<()> {
         return network::enter(&program);
     };
     network::furnish()?;
+    let program = Program { path: program.clone(), is_canary: options.canary };
     let mut table = Table::default();
     for (index, mix) in mixes.iter().enumerate() {
         // The first have one more where it does not come out even.
         let count = (options.count + mixes.len() - 1 - index) / mixes.len();
         if count > 0 {
-            let result = run(mix, program, count, options.seed, &mut table);
+            let result = run(mix, &program, count, options.seed, &mut table);
             result.with_context(|| format!("{}, seed {}", mix.title, options.seed))?;
         }
     }
@@ -100,7 +111,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Mix>> {
 /// So many faults in a cluster of one kind.
 fn run(
     mix: &'static Mix,
-    program: &Path,
+    program: &Program,
     count: usize,
     seed: u64,
     table: &mut Table,
@@ -149,11 +160,11 @@ fn play(
         Ok(writers.iter().all(|writer| writer.answers() >= CALM_WRITES))
     })?;
     let (victim, heir) = cluster.pair(shard)?;
-    let since = Instant::now();
+    let struck = Struck { victim, since: Instant::now() };
     cluster.strike(victim, fault)?;
     wait_until("a replica takes over", || cluster.is_primary(heir))?;
-    let taken_over = since.elapsed();
-    let recovered = || Ok(writers[shard].answered_elsewhere(victim, since).is_some());
+    let taken_over = struck.since.elapsed();
+    let recovered = || Ok(writers[shard].answered_elsewhere(struck).is_some());
     if !cluster.mix.has_quorum {
         wait_until("its slots are written to again", recovered)?;
         thread::sleep(Duration::from_millis(random.below(LINGER_MS) as u64));
@@ -161,13 +172,13 @@ fn play(
     cluster.mend(victim, fault)?;
     // With a quorum there is none before the victim is back.
     wait_until("its slots are written to once all are there", recovered)?;
-    let written = writers[shard].answered_elsewhere(victim, since).context("it was there")?;
+    let written = writers[shard].answered_elsewhere(struck).context("it was there")?;
     cluster.wait_for_peace()?;
     let quiet: Vec<_> = writers.iter().map(Writer::hold).collect();
     cluster.wait_until_equal()?;
     let mut lost = 0;
     for (writer, written) in writers.iter().zip(&quiet) {
-        let fault = (writer.shard == shard).then_some((victim, since));
+        let fault = (writer.shard == shard).then_some(struck);
         lost += writer.lost(cluster, written, fault)?;
     }
     drop(quiet);

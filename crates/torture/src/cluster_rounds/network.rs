@@ -21,8 +21,12 @@ const PORT: u16 = 6379;
 
 /// Whether all that is needed is there.
 pub fn check() -> Result<()> {
-    let needed =
-        [("ip", "iproute2"), ("unshare", "util-linux"), ("nsenter", "util-linux"), ("mount", "mount")];
+    let needed = [
+        ("ip", "iproute2"),
+        ("unshare", "util-linux"),
+        ("nsenter", "util-linux"),
+        ("mount", "mount"),
+    ];
     for (program, package) in needed {
         if which(program).is_none() {
             bail!("{program} is not on the PATH: each node needs a network (package {package})");

@@ -47,7 +47,13 @@ impl Display for Table {
             let [taken_over, worst_taken_over] = spread(&row.rounds, |round| round.taken_over);
             let [written, worst_written] = spread(&row.rounds, |round| round.written);
             let lost: usize = row.rounds.iter().map(|round| round.lost).sum();
-            write!(out, "{:<24} {:<8} {:>10}", row.mix, format!("{:?}", row.fault), row.rounds.len())?;
+            write!(
+                out,
+                "{:<24} {:<8} {:>10}",
+                row.mix,
+                format!("{:?}", row.fault),
+                row.rounds.len()
+            )?;
             for seconds in [taken_over, worst_taken_over, written, worst_written] {
                 write!(out, " {seconds:>9.2}s")?;
             }
@@ -73,7 +79,11 @@ mod tests {
         let mut table = Table::default();
         for seconds in [3, 1, 2] {
             let time = Duration::from_secs(seconds);
-            table.add("Kvasir", Fault::Killed, Round { taken_over: time, written: time * 2, lost: 5 });
+            table.add(
+                "Kvasir",
+                Fault::Killed,
+                Round { taken_over: time, written: time * 2, lost: 5 },
+            );
         }
         let text = table.to_string();
         let row: Vec<&str> = text.lines().nth(1).expect("a row").split_whitespace().collect();

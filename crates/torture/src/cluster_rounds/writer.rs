@@ -16,7 +16,7 @@ use kvasir_resp::value::Value;
 use kvasir_structures::crc16::slot_of;
 
 use super::cluster::{Cluster, NODES, shard_of};
-use super::network;
+use super::{Struck, network};
 
 /// Between two calls.
 const REST: Duration = Duration::from_millis(1);
@@ -35,6 +35,9 @@ const LISTED: u64 = 16;
 const KEPT: &str = "-100";
 /// What was answered so long before a fault is at the replica.
 const LAG: Duration = Duration::from_secs(1);
+/// A primary that is cut off goes on answering for the nodes' time-out, from when it has missed the
+/// others on; for this long it must not.
+const SERVES: Duration = Duration::from_secs(4);
 /// Keys read by one call.
 const READ: usize = 200;
 
@@ -94,7 +97,8 @@ impl Writer {
     }
 
     /// How long after a fault it was first answered by somebody else.
-    pub fn answered_elsewhere(&self, victim: usize, since: Instant) -> Option<Duration> {
+    pub fn answered_elsewhere(&self, fault: Struck) -> Option<Duration> {
+        let Struck { victim, since } = fault;
         let written = self.hold();
         let answer = written.answers.iter().find(|each| each.at > since && each.by != victim);
         answer.map(|answer| answer.at.duration_since(since))
@@ -156,7 +160,7 @@ impl Writer {
         &self,
         cluster: &Cluster,
         written: &Written,
-        fault: Option<(usize, Instant)>,
+        fault: Option<Struck>,
     ) -> Result<usize> {
         let (primary, _) = cluster.pair(self.shard)?;
         let mut client = cluster.client(primary)?;
@@ -177,21 +181,30 @@ impl Writer {
                     continue;
                 }
                 lost += 1;
-                let may_be = fault.is_some_and(|(victim, since)| {
-                    answer.by == victim && answer.at + LAG > since
-                });
-                ensure!(
-                    may_be,
-                    "number {} is gone, answered by node {}: {:?} is there, {:?} {} the fault",
-                    answer.number,
-                    answer.by,
-                    value,
-                    fault.map(|(_, since)| since.max(answer.at) - since.min(answer.at)),
-                    fault.map_or("without", |(_, at)| if answer.at < at { "before" } else { "after" })
-                );
+                let may_be = fault.is_some_and(|it| answer.may_be_lost(it));
+                ensure!(may_be, "{}: {value:?}", answer.complain(fault));
             }
         }
         Ok(lost)
+    }
+}
+
+impl Answer {
+    /// Whether the victim could not tell its replica of it.
+    fn may_be_lost(&self, fault: Struck) -> bool {
+        let Struck { victim, since } = fault;
+        self.by == victim && self.at + LAG > since && self.at < since + SERVES
+    }
+
+    /// That it is gone.
+    fn complain(&self, fault: Option<Struck>) -> String {
+        let Answer { number, at, by } = *self;
+        let when = match fault {
+            None => "no fault in its shard".to_owned(),
+            Some(it) if at < it.since => format!("{:?} before the fault", it.since - at),
+            Some(it) => format!("{:?} after the fault of node {}", at - it.since, it.victim),
+        };
+        format!("number {number} is gone, answered by node {by}, {when}; what is there")
     }
 }
 
