@@ -78,8 +78,7 @@ pub fn start(
     // Other nodes want to be answered while the disk takes its time.
     std::thread::Builder::new().name("nodes-file".into()).spawn(move || {
         loop {
-            node.wait_for_late();
-            std::thread::sleep(GATHER);
+            node.wait_for_late(GATHER);
             node.save_late();
         }
     })?;
