@@ -138,6 +138,7 @@ impl Bus {
         let wait = Duration::from_millis(wait_ns.div_ceil(1_000_000));
         let mut events = std::mem::take(&mut self.events);
         let waited = self.reactor.wait(Some(wait), &mut events);
+        self.shared.debugging.wait_while_asleep();
         events.drain(..).for_each(|event| self.take_event(event));
         self.events = events;
         waited?;
