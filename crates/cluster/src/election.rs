@@ -109,8 +109,10 @@ impl Cluster {
     }
 
     fn schedule_election(&mut self, is_manual: bool, now_ms: u64) {
-        let rank = if is_manual { 0 } else { self.rank() };
-        let delay_ms = match is_manual {
+        // Who was asked to take over does so, even if the primary has failed before it could answer.
+        let is_at_once = is_manual || self.manual.is_under_way();
+        let rank = if is_at_once { 0 } else { self.rank() };
+        let delay_ms = match is_at_once {
             true => 0,
             false => DELAY_MS + self.random.below(DELAY_MS) + rank * DELAY_BY_RANK_MS,
         };

@@ -3,7 +3,7 @@
 use crate::id::NodeId;
 use crate::node::{Address, Flags, Node};
 use crate::output::LinkId;
-use crate::packet::{Body, Extension, Gossip, Packet, Rumour};
+use crate::packet::{Body, Extension, Gossip, Header, Packet, Rumour};
 use crate::state::Cluster;
 
 /// Rumours are never fewer, if there are so many nodes.
@@ -28,7 +28,30 @@ impl Cluster {
     }
 
     pub(crate) fn send_gossip(&mut self, link: LinkId, to: Option<NodeId>, purpose: Purpose) {
-        let gossip = self.gossip(to);
+        self.send_gossip_to(link, to, self.understands(to), purpose);
+    }
+
+    /// Answers a ping, also of who is not known yet but by what stands in it.
+    pub(crate) fn pong(&mut self, link: LinkId, to: Option<NodeId>, header: &Header) {
+        let understands = header.understands_extensions() || self.understands(to);
+        self.send_gossip_to(link, to, understands, Purpose::Pong);
+    }
+
+    /// Who does not know of extensions would refuse the packet for its length.
+    fn understands(&self, id: Option<NodeId>) -> bool {
+        let known = id.and_then(|id| self.nodes.get(&id));
+        known.is_some_and(|node| node.is(Flags::EXTENSIONS))
+    }
+
+    fn send_gossip_to(
+        &mut self,
+        link: LinkId,
+        to: Option<NodeId>,
+        understands: bool,
+        purpose: Purpose,
+    ) {
+        let extensions = if understands { self.extensions() } else { Vec::new() };
+        let gossip = Gossip { entries: self.rumours(to), extensions };
         let body = match purpose {
             Purpose::Ping => Body::Ping(gossip),
             Purpose::Pong => Body::Pong(gossip),
@@ -56,7 +79,7 @@ impl Cluster {
         }
     }
 
-    fn gossip(&mut self, to: Option<NodeId>) -> Gossip {
+    fn rumours(&mut self, to: Option<NodeId>) -> Vec<Rumour> {
         let total = self.nodes.len();
         let fresh = total.saturating_sub(2);
         let wanted = (total / 10).max(RUMOURS_MIN).min(fresh);
@@ -78,7 +101,7 @@ impl Cluster {
         });
         let suspects: Vec<NodeId> = suspects.map(|node| node.id).collect();
         entries.extend(suspects.into_iter().map(|id| self.rumour(id)));
-        Gossip { entries, extensions: self.extensions(to) }
+        entries
     }
 
     fn rumour(&self, id: NodeId) -> Rumour {
@@ -174,15 +197,9 @@ impl Cluster {
         self.forgotten.contains_key(&id)
     }
 
-    fn extensions(&self, to: Option<NodeId>) -> Vec<Extension> {
-        // Who does not know of them would refuse the packet for its length.
-        let understands =
-            to.and_then(|id| self.nodes.get(&id)).is_some_and(|node| node.is(Flags::EXTENSIONS));
+    fn extensions(&self) -> Vec<Extension> {
         let me = self.me();
         let mut all = Vec::new();
-        if !understands {
-            return all;
-        }
         if !me.hostname.is_empty() {
             all.push(Extension::Hostname(me.hostname.clone()));
         }

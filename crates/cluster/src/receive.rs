@@ -4,7 +4,7 @@ use crate::gossip::Purpose;
 use crate::id::NodeId;
 use crate::node::{Address, Flags, Node};
 use crate::output::{Action, LinkId};
-use crate::packet::{self, Body, EXT_DATA, Gossip, Header, PAUSED, Packet, Refusal};
+use crate::packet::{self, Body, Gossip, Header, PAUSED, Packet, Refusal};
 use crate::state::Cluster;
 
 /// Whom nobody knows can have this node connect to no more places at a time: as many as the largest
@@ -125,7 +125,7 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&sender) else { return };
         node.heard_ms = now_ms;
         node.offset = header.offset;
-        if header.message_flags & EXT_DATA != 0 || header.flags.contains(Flags::EXTENSIONS) {
+        if header.understands_extensions() {
             node.flags.insert(Flags::EXTENSIONS);
         }
         if header.config_epoch > node.config_epoch {
@@ -176,7 +176,7 @@ impl Cluster {
                 self.begin_handshake(address, Flags::empty(), now_ms);
             }
         }
-        self.send_gossip(link, sender, Purpose::Pong);
+        self.pong(link, sender, header);
         self.take_gossip(link, sender, header, gossip, purpose, now_ms);
     }
 

@@ -413,6 +413,28 @@ fn names_come_change_and_go() {
     }
 }
 
+/// Who learns which slots a node has learns its name with that.
+#[test]
+fn a_name_comes_with_the_slots() {
+    let mut world = World::new(3, 4, Fault::None);
+    let named = Options { hostname: "one.example".into(), ..options(0) };
+    world.hosts[0].cluster.set_options(named);
+    let all: SlotSet = (0..100).collect();
+    world.hosts[0].cluster.add_slots(&all, world.now_ms).expect("they are free");
+    world.settle(0);
+    world.hosts[1].cluster.meet("10.0.0.1", 7000, 17000, world.now_ms);
+    world.settle(1);
+    let id = world.hosts[0].cluster.my_id();
+    let known = |world: &World| {
+        let node = world.hosts[1].cluster.nodes().find(|node| node.id == id)?;
+        (!node.slots.is_empty()).then(|| node.hostname.clone())
+    };
+    while known(&world).is_none() {
+        world.run(1);
+    }
+    assert_eq!(known(&world).as_deref(), Some("one.example"));
+}
+
 /// Crashes, cuts and losses at random; then peace.
 fn storm(seed: u64, fault: Fault) {
     let mut world = World::new(6, seed, fault);

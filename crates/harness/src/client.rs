@@ -11,7 +11,7 @@ use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
 /// A server that says nothing for this long is broken, not slow.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One connection.
 pub struct Client {
@@ -27,9 +27,13 @@ impl Client {
 
     /// As `connect`, where a server may be silent for no longer than that.
     pub fn connect_within(port: u16, patience: Duration) -> Result<Self> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Client::connect_at(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), patience)
+    }
+
+    /// As `connect_within`, to a server in another network.
+    pub fn connect_at(address: SocketAddr, patience: Duration) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, patience)
-            .with_context(|| format!("cannot connect to port {port}"))?;
+            .with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;

@@ -4,7 +4,7 @@
 //! is killed when the guard is dropped, and by the kernel when xtask itself dies.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use kvasir_resp::value::Value;
 
-use crate::client::Client;
+use crate::client::{Client, TIMEOUT};
 use crate::directory::temporary_dir;
 
 /// Longer than any server needs to start with an empty data set on a busy machine.
@@ -39,10 +39,25 @@ pub struct Launch {
     pub cores: Option<String>,
 }
 
+/// Where it is found.
+#[derive(Clone, Debug)]
+pub struct Home {
+    pub address: SocketAddr,
+    /// The file of a network namespace; ours if `None`.
+    pub network: Option<PathBuf>,
+}
+
+impl Home {
+    /// In our own network.
+    pub fn at(port: u16) -> Home {
+        Home { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), network: None }
+    }
+}
+
 /// A running server.
 pub struct Server {
     child: Child,
-    port: u16,
+    address: SocketAddr,
     dir: PathBuf,
 }
 
@@ -88,20 +103,32 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// A new connection.
     pub fn client(&self) -> Result<Client> {
-        Client::connect(self.port)
+        Client::connect_at(self.address, TIMEOUT)
+    }
+
+    /// Sends a signal, in the words of `kill`: `-STOP`.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let sent = Command::new("kill").args([name, &self.pid().to_string()]).status()?;
+        ensure!(sent.success(), "kill {name}");
+        Ok(())
     }
 
     /// Starts it on a port that is known to be free.
     pub fn start_at(launch: &Launch, port: u16) -> Result<Self> {
+        Self::start_in(launch, &Home::at(port))
+    }
+
+    /// Starts it at a place where nobody else is.
+    pub fn start_in(launch: &Launch, home: &Home) -> Result<Self> {
         let dir = temporary_dir()?;
         let log = File::create(dir.join("log"))?;
         let child = launch
-            .command(port)
+            .command(home)
             // Nobody saves unless asked to.
             .args(["--save", ""])
             .current_dir(&dir)
@@ -110,7 +137,7 @@ impl Server {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", launch.program.display()))?;
-        let mut server = Self { child, port, dir };
+        let mut server = Self { child, address: home.address, dir };
         server.wait_until_ready().with_context(|| {
             format!("{} does not serve; its log:\n{}", launch.program.display(), server.log())
         })?;
@@ -156,14 +183,18 @@ impl Launch {
         launch
     }
 
-    /// `setpriv` and `taskset` replace themselves, so the child's id is the server's.
-    fn command(&self, port: u16) -> Command {
+    /// `setpriv` and those behind it replace themselves, so the child's id is the server's.
+    fn command(&self, home: &Home) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
+        if let Some(network) = &home.network {
+            command.arg("nsenter").arg(format!("--net={}", network.display()));
+        }
         if let Some(cores) = &self.cores {
             command.args(["taskset", "--cpu-list", cores]);
         }
-        command.arg(&self.program).args(["--port", &port.to_string()]).args(&self.args);
+        let port = home.address.port().to_string();
+        command.arg(&self.program).args(["--port", &port]).args(&self.args);
         command
     }
 }

@@ -151,7 +151,7 @@ fn fail_over(
     let node = nodes.iter_mut().find(|node| node.server.port() == old).context("a primary")?;
     match way {
         Way::Killed => node.server.kill(),
-        Way::Stopped => signal(&node.server, "-STOP")?,
+        Way::Stopped => node.server.signal("-STOP")?,
         Way::Relieved => wait_until("it is asked", || Ok(sentinels[0].is_asked()))?,
     }
     let mut new = old;
@@ -170,7 +170,7 @@ fn fail_over(
     let gap = writers[1].take_gap();
     match way {
         Way::Killed => node.server = Server::start_at(&node.launch, old)?,
-        Way::Stopped => signal(&node.server, "-CONT")?,
+        Way::Stopped => node.server.signal("-CONT")?,
         Way::Relieved => {}
     }
     wait_until("all follow", || {
@@ -340,10 +340,4 @@ fn number(client: &mut Client, key: &str) -> Result<u64> {
         Value::Bulk(text) => Ok(std::str::from_utf8(&text)?.parse()?),
         _ => Ok(0),
     }
-}
-
-fn signal(server: &Server, name: &str) -> Result<()> {
-    let sent = Command::new("kill").args([name, &server.pid().to_string()]).status()?;
-    ensure!(sent.success(), "kill {name}");
-    Ok(())
 }

@@ -7,6 +7,7 @@
 
 pub mod abuse;
 pub mod cluster_clients;
+pub mod cluster_rounds;
 pub mod crashes;
 pub mod failovers;
 pub mod fuzz_diff;

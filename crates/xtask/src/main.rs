@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use kvasir_harness::oracle;
 use kvasir_torture::{
-    abuse, cluster_clients, crashes, failovers, fuzz_diff, fuzz_memcached, isolation, linear,
-    memcached_clients, programs, replay, replicas, robust, snapshots, torture,
+    abuse, cluster_clients, cluster_rounds, crashes, failovers, fuzz_diff, fuzz_memcached,
+    isolation, linear, memcached_clients, programs, replay, replicas, robust, snapshots, torture,
 };
 
 #[derive(Parser)]
@@ -76,6 +76,8 @@ enum Task {
     Failovers(failovers::Options),
     /// Clients of clusters write while slots move and primaries die: what was acknowledged is there
     ClusterClients(cluster_clients::Options),
+    /// Primaries of clusters are killed, stopped and cut off, in networks of their own
+    ClusterRounds(cluster_rounds::Options),
     /// Real clients, queues, limiters and locks, unmodified, against a server
     Programs(programs::Options),
     /// memcached's clients with their own tests, on Kvasir and on memcached
@@ -117,6 +119,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Failovers(options) => failovers::main(&options),
         Task::Sim(options) => sim::main(&options),
         Task::ClusterClients(options) => cluster_clients::main(&options),
+        Task::ClusterRounds(options) => cluster_rounds::main(&options),
         Task::Programs(options) => programs::main(&options),
         Task::MemcachedClients(options) => memcached_clients::main(&options),
         Task::Robust(options) => robust::main(&options),

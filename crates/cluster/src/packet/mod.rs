@@ -78,6 +78,13 @@ pub struct Header {
     pub message_flags: u8,
 }
 
+impl Header {
+    /// Whether the sender says that extensions may stand behind gossip.
+    pub fn understands_extensions(&self) -> bool {
+        self.message_flags & EXT_DATA != 0 || self.flags.contains(Flags::EXTENSIONS)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     Ping(Gossip),

@@ -35,6 +35,12 @@ impl Ticket {
         Arc::new(Ticket { caller, protocol, job: None, deadline_ms, has_ended })
     }
 
+    /// Of a call that waits for something that does come.
+    pub fn of_certain(caller: Caller, protocol: Protocol) -> Arc<Ticket> {
+        let has_ended = AtomicBool::new(false);
+        Arc::new(Ticket { caller, protocol, job: None, deadline_ms: None, has_ended })
+    }
+
     /// Whether the caller is the one who ends the wait.
     pub fn claim(&self) -> bool {
         !self.has_ended.swap(true, AcqRel)

@@ -78,8 +78,7 @@ pub fn start(
     // Other nodes want to be answered while the disk takes its time.
     std::thread::Builder::new().name("nodes-file".into()).spawn(move || {
         loop {
-            node.wait_for_late();
-            std::thread::sleep(GATHER);
+            node.wait_for_late(GATHER);
             node.save_late();
         }
     })?;
@@ -139,6 +138,7 @@ impl Bus {
         let wait = Duration::from_millis(wait_ns.div_ceil(1_000_000));
         let mut events = std::mem::take(&mut self.events);
         let waited = self.reactor.wait(Some(wait), &mut events);
+        self.shared.debugging.wait_while_asleep();
         events.drain(..).for_each(|event| self.take_event(event));
         self.events = events;
         waited?;

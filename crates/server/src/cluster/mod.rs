@@ -2,9 +2,10 @@
 //! and for each slot one word that says whether calls may simply run.
 //!
 //! Whoever changes something has the turn until the file is on the disk: before that no other node
-//! hears of it. Who only looks does not wait for the disk, and what may be lost with the power is
-//! brought there a moment later, by a thread that may wait for it. What is said to other nodes is
-//! the bus's business (`bus`), what becomes of this server's data that of who has the gate
+//! hears of it. Who only looks does not wait for the disk, nor does who says that it waits for an
+//! answer only: then a thread brings the change there, and the bus is silent until it has. What may
+//! be lost with the power the same thread brings there a moment later. What is said to other nodes
+//! is the bus's business (`bus`), what becomes of this server's data that of who has the gate
 //! (`run/cluster.rs`).
 
 pub mod file;
@@ -14,6 +15,7 @@ pub mod in_flight;
 pub mod routes;
 
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use kvasir_cluster::grant::Grant;
 use kvasir_cluster::options::Options;
@@ -47,11 +49,42 @@ pub struct Node {
     keeper: Box<dyn Keeper>,
     /// Held by who writes the file; the state is read behind it, so that no older one comes last.
     pen: Mutex<()>,
-    /// The file lacks something that may come later.
-    saves_soon: Mutex<bool>,
+    due: Mutex<Due>,
     lacks: Condvar,
     /// Who works on slots that move.
     pub workforce: Box<dyn Workforce>,
+}
+
+/// What the file lacks.
+#[derive(Default)]
+struct Due {
+    /// Something that may come later.
+    soon: bool,
+    /// How many changes nobody is told of before the disk has them, and how many it has.
+    changes: u64,
+    saved: u64,
+    asked: Vec<Asked>,
+}
+
+/// Who is to be told once the disk has a change, by its number.
+struct Asked {
+    change: u64,
+    answer: Box<dyn FnOnce() + Send>,
+}
+
+impl Due {
+    fn is_awaited(&self) -> bool {
+        self.changes > self.saved
+    }
+
+    /// The disk has so many changes: who waits for them?
+    fn reach(&mut self, changes: u64) -> Vec<Asked> {
+        self.saved = changes;
+        let (reached, rest) =
+            std::mem::take(&mut self.asked).into_iter().partition(|each| each.change <= changes);
+        self.asked = rest;
+        reached
+    }
 }
 
 /// What is yet to be done outside of the state machine.
@@ -83,7 +116,7 @@ impl Node {
             bus: OnceLock::new(),
             keeper,
             pen: Mutex::new(()),
-            saves_soon: Mutex::new(false),
+            due: Mutex::default(),
             lacks: Condvar::new(),
             workforce,
         }
@@ -96,34 +129,62 @@ impl Node {
 
     /// Changes the state, and brings what has to be on the disk there.
     pub fn change<R>(&self, change: impl FnOnce(&mut Cluster) -> R) -> R {
+        self.apply(change, false).0
+    }
+
+    /// As `change`, but leaves the disk to a thread where nothing else than the bus has to wait for
+    /// it: then returns the number of the change, for `when_saved`.
+    pub fn change_late<R>(&self, change: impl FnOnce(&mut Cluster) -> R) -> (R, Option<u64>) {
+        self.apply(change, true)
+    }
+
+    fn apply<R>(
+        &self,
+        change: impl FnOnce(&mut Cluster) -> R,
+        may_be_late: bool,
+    ) -> (R, Option<u64>) {
         let turn = lock(&self.turn);
         let mut cluster = lock(&self.state);
         let result = change(&mut cluster);
         let Output { saves, saves_soon, changed, actions, notes } = cluster.take_output();
         drop(cluster);
-        if saves_soon {
-            *lock(&self.saves_soon) = true;
-            self.lacks.notify_one();
-        }
-        if saves {
+        let (links, server): (Vec<_>, Vec<_>) = actions.into_iter().partition(is_of_bus);
+        // What is done to the data comes behind the file.
+        let is_late = saves && may_be_late && server.is_empty();
+        let number = self.note_due(saves_soon, is_late);
+        if saves && !is_late {
             or_end(self, self.save());
         }
         let mut todo = lock(&self.todo);
         todo.routes_changed |= changed;
-        for action in actions {
-            let is_of_bus = matches!(
-                action,
-                Action::Connect { .. }
-                    | Action::Send { .. }
-                    | Action::Close(_)
-                    | Action::Publish { .. }
-            );
-            if is_of_bus { todo.links.push(action) } else { todo.server.push(action) }
-        }
+        todo.links.extend(links);
+        todo.server.extend(server);
         drop(todo);
         drop(turn);
         notes.iter().for_each(|text| notice!("{text}"));
-        result
+        (result, number)
+    }
+
+    /// Has the thread write the file; the number of a change that the bus waits for.
+    fn note_due(&self, is_soon: bool, is_awaited: bool) -> Option<u64> {
+        let mut due = lock(&self.due);
+        due.soon |= is_soon;
+        due.changes += u64::from(is_awaited);
+        if is_soon || is_awaited {
+            self.lacks.notify_one();
+        }
+        is_awaited.then_some(due.changes)
+    }
+
+    /// Calls back once the disk has a change of `change_late`.
+    pub fn when_saved(&self, change: u64, answer: Box<dyn FnOnce() + Send>) {
+        let mut due = lock(&self.due);
+        if due.saved < change {
+            due.asked.push(Asked { change, answer });
+        } else {
+            drop(due);
+            answer();
+        }
     }
 
     /// Takes over what the configuration says of this node.
@@ -142,8 +203,14 @@ impl Node {
         (std::mem::take(&mut todo.server), std::mem::take(&mut todo.routes_changed))
     }
 
+    /// None while the disk lacks what they may tell.
     pub fn take_link_actions(&self) -> Vec<Action> {
-        std::mem::take(&mut lock(&self.todo).links)
+        let mut todo = lock(&self.todo);
+        // Behind that lock: who has brought some has said before that they are to wait.
+        if lock(&self.due).is_awaited() {
+            return Vec::new();
+        }
+        std::mem::take(&mut todo.links)
     }
 
     /// Whether there is something for who has the gate.
@@ -171,32 +238,50 @@ impl Node {
     /// Returns once the disk has all that has been changed so far.
     pub fn save_late(&self) {
         let _pen = lock(&self.pen);
-        if *lock(&self.saves_soon) {
+        if self.lacks_save() {
             or_end(self, self.write());
         }
     }
 
     /// Whether the file lacks something.
     pub fn lacks_save(&self) -> bool {
-        *lock(&self.saves_soon)
+        let due = lock(&self.due);
+        due.soon || due.is_awaited()
     }
 
-    /// Blocks until the file lacks something.
-    pub fn wait_for_late(&self) {
-        let mut saves_soon = lock(&self.saves_soon);
-        while !*saves_soon {
-            saves_soon = self.lacks.wait(saves_soon).unwrap_or_else(PoisonError::into_inner);
+    /// Blocks until the file lacks something that is waited for, or has lacked something for so
+    /// long.
+    pub fn wait_for_late(&self, gather: Duration) {
+        let mut due = lock(&self.due);
+        while !due.soon && !due.is_awaited() {
+            due = self.lacks.wait(due).unwrap_or_else(PoisonError::into_inner);
         }
+        // Who panics with it has changed nothing by halves.
+        let _ = self.lacks.wait_timeout_while(due, gather, |due| !due.is_awaited());
     }
 
     /// To be called by who has the pen.
     fn write(&self) -> std::io::Result<()> {
-        let was_due = std::mem::take(&mut *lock(&self.saves_soon));
+        let (was_due, changes) = {
+            let mut due = lock(&self.due);
+            (std::mem::take(&mut due.soon), due.changes)
+        };
         let file = self.look().file();
         let kept = self.keeper.keep(&file);
-        // What is not there yet is still to come.
-        *lock(&self.saves_soon) |= was_due && kept.is_err();
-        kept
+        let mut due = lock(&self.due);
+        if kept.is_err() {
+            // What is not there yet is still to come.
+            due.soon |= was_due;
+            return kept;
+        }
+        let was_awaited = due.saved < changes;
+        let reached = due.reach(changes);
+        drop(due);
+        reached.into_iter().for_each(|asked| (asked.answer)());
+        if was_awaited {
+            self.wake();
+        }
+        Ok(())
     }
 
     /// Keys of these slots are another's.
@@ -271,6 +356,13 @@ impl Node {
             waker.wake();
         }
     }
+}
+
+fn is_of_bus(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Connect { .. } | Action::Send { .. } | Action::Close(_) | Action::Publish { .. }
+    )
 }
 
 /// Ends the process if the file could not be written.

@@ -99,5 +99,7 @@ pub fn close(cx: &mut ServerCx<'_>, client: &Client) {
         return;
     }
     cx.shared.clients.remove(client.id);
+    // The link to the primary, which is no worker's.
+    cx.shared.replication.upstream.break_off(client.id, cx.core.env.now_ms);
     cx.shared.send(client.worker, Message::Kill(client.id));
 }

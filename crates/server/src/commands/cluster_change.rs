@@ -1,5 +1,10 @@
 //! CLUSTER's subcommands that change something: words to calls of the state machine, with the gate
 //! closed, so that no call of a client stands between what it was told and what is true.
+//!
+//! Most wait for the disk there. Who gets a slot by hand, thousands of times in a row, is answered
+//! once the disk has it, and nobody else waits.
+
+use std::sync::Arc;
 
 use kvasir_cluster::admin::{Failover, Refused};
 use kvasir_cluster::slots::SlotSet;
@@ -8,28 +13,76 @@ use kvasir_keyspace::error::Error;
 use kvasir_keyspace::place::DbIndex;
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
+use kvasir_resp::reply::Reply;
 
+use crate::analytics::ticket::Ticket;
 use crate::cluster::Node;
 use crate::commands::cluster::{node, slot};
+use crate::log::plain;
+use crate::run::analytics::{caller, wait};
 use crate::run::cluster::settle;
 use crate::run::server::ServerCx;
 
 /// Changes the state, and does what follows of it before anybody is answered.
 fn change<R>(
     cx: &mut ServerCx<'_>,
-    change: impl FnOnce(&mut Cluster, u64) -> Result<R, Refused>,
+    how: impl FnOnce(&mut Cluster, u64) -> Result<R, Refused>,
+) -> Result<R, Error> {
+    with_node(cx, |node, has_keys, now_ms| {
+        node.change(|cluster| {
+            cluster.set_has_keys(has_keys);
+            how(cluster, now_ms)
+        })
+    })?
+    .map_err(|text| Error::new(text.into_owned()))
+}
+
+/// `work` is told whether there are keys here, and the time.
+fn with_node<R>(
+    cx: &mut ServerCx<'_>,
+    work: impl FnOnce(&'static Node, bool, u64) -> R,
 ) -> Result<R, Error> {
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     let node: &'static Node = node(cx)?;
     let has_keys = !shared.keyspace.database(DbIndex(0), cx.alone()).is_empty();
-    let result = node.change(|cluster| {
-        cluster.set_has_keys(has_keys);
-        change(cluster, now_ms)
-    });
+    let result = work(node, has_keys, now_ms);
     settle(shared, node, cx.alone(), now_ms);
     cx.core.see_listeners(shared);
     node.wake();
-    result.map_err(|text| Error::new(text.into_owned()))
+    Ok(result)
+}
+
+/// As `change_and_say_ok`, but has nobody else wait for the disk.
+fn change_late_and_say_ok(
+    cx: &mut ServerCx<'_>,
+    how: impl FnOnce(&mut Cluster, u64) -> Result<(), Refused>,
+) -> Result<(), Error> {
+    if cx.connection.in_session {
+        // Nobody waits within a transaction.
+        return change_and_say_ok(cx, how);
+    }
+    let (shared, node) = (cx.shared, node(cx)?);
+    let (result, number) = with_node(cx, |node, has_keys, now_ms| {
+        node.change_late(|cluster| {
+            cluster.set_has_keys(has_keys);
+            how(cluster, now_ms)
+        })
+    })?;
+    result.map_err(|text| Error::new(text.into_owned()))?;
+    let Some(number) = number else {
+        cx.reply().ok();
+        return Ok(());
+    };
+    let protocol = cx.connection.reply.protocol();
+    let ticket = Ticket::of_certain(caller(cx), protocol);
+    wait(cx, Arc::clone(&ticket));
+    let answer = move || {
+        let mut reply = Reply::new(protocol);
+        reply.ok();
+        ticket.answer(shared, reply, 0);
+    };
+    node.when_saved(number, Box::new(answer));
+    Ok(())
 }
 
 fn change_and_say_ok(
@@ -168,7 +221,7 @@ pub fn set_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             change_and_say_ok(cx, |cluster, _| cluster.set_importing(slot, &name))
         }
         (b"stable", None, 4) => change_and_say_ok(cx, |cluster, _| cluster.set_stable(slot)),
-        (b"node", Some(name), 5) => change_and_say_ok(cx, |cluster, now_ms| {
+        (b"node", Some(name), 5) => change_late_and_say_ok(cx, |cluster, now_ms| {
             cluster.set_owner(slot, &name, has_keys, now_ms)
         }),
         _ => Err(Error::fixed(invalid)),
@@ -207,7 +260,7 @@ pub fn reset(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 pub fn save_config(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     node(cx)?.save().map_err(|error| {
-        Error::new(format!("ERR error saving the cluster node config: {error}"))
+        Error::new(format!("ERR error saving the cluster node config: {}", plain(&error)))
     })?;
     cx.reply().ok();
     Ok(())

@@ -275,10 +275,11 @@ fn replicate(cx: &mut ServerCx<'_>) {
     cx.reply().ok();
 }
 
-/// The gate is closed, so everyone waits.
+/// The gate is closed, so everyone waits; and so do other nodes and the primary.
 fn sleep(cx: &mut ServerCx<'_>) {
     let text = std::str::from_utf8(&cx.args[2]).unwrap_or_default();
     let seconds = text.trim().parse::<f64>().unwrap_or(0.0);
+    let _asleep = cx.shared.debugging.fall_asleep();
     std::thread::sleep(Duration::try_from_secs_f64(seconds).unwrap_or_default());
     cx.reply().ok();
 }

@@ -51,6 +51,12 @@ pub fn write_raw(text: &str) {
     let _ = LOG.append(text);
 }
 
+/// What went wrong as the system says it, without the number.
+pub fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
 /// Logs what only matters when looking for a mistake.
 #[macro_export]
 macro_rules! log_debug {

@@ -198,7 +198,7 @@ impl Worker {
                 if ticket.cancel() {
                     let mut reply = Reply::new(protocol);
                     match end {
-                        End::Timeout if ticket.job.is_none() => reply.bulk(b""),
+                        End::Timeout if ticket.deadline_ms.is_some() => reply.bulk(b""),
                         _ => reply.error(text_of(end)),
                     }
                     self.count_failure(index, &reply);

@@ -546,7 +546,7 @@ impl Worker {
     fn kill(&mut self, id: u64) {
         match self.index_of(id) {
             Some(index) => self.close(index),
-            None => self.shared.replication.upstream.break_off(id),
+            None => self.shared.replication.upstream.break_off(id, self.core.env.now_ms),
         }
     }
 

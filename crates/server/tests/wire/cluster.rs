@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kvasir_resp::value::Value;
 
 use crate::certificates::free_port;
-use crate::harness::{Client, Server, wait_until};
+use crate::harness::{Client, Server, wait_until, wait_until_loaded};
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 /// By default a failover by hand is given up after so long.
@@ -53,6 +53,7 @@ impl Node {
             Maker::Redis => Server::redis(&options),
             Maker::Valkey => Server::valkey(&options),
         }?;
+        wait_until_loaded(&mut server.connect());
         Some(Node { port, bus, server })
     }
 
@@ -429,4 +430,24 @@ fn a_mixed_shard_fails_over() {
             set_anywhere(&nodes[..2], "bar", "1") || set_anywhere(&nodes[3..], "bar", "1")
         });
     }
+}
+
+/// As a process that is busy does in Redis, whose one thread is all there is.
+#[test]
+fn a_node_that_sleeps_is_silent() {
+    let debug = ["--enable-debug-command", "yes"];
+    let Some(nodes) = form_with(&[Maker::Kvasir; 3], &debug) else { return };
+    let id = nodes[2].id();
+    let is_suspected = || {
+        let all = nodes[0].ask("CLUSTER NODES");
+        let line = all.lines().find(|line| line.starts_with(&id)).unwrap_or_default();
+        line.split(' ').nth(2).unwrap_or_default().contains("fail")
+    };
+    assert!(!is_suspected());
+    let mut client = nodes[2].server.connect();
+    // Longer than the others have patience.
+    client.send(&["DEBUG", "SLEEP", "6"]);
+    wait_until("the others miss it", is_suspected);
+    assert_eq!(client.read_reply().expect("it wakes up").as_bytes(), Some(&b"OK"[..]));
+    wait_until("they know that it is there", || !is_suspected());
 }

@@ -27,6 +27,7 @@ mod client_limits;
 mod clients;
 mod cluster;
 mod cluster_cli;
+mod cluster_file;
 mod cluster_moves;
 mod cluster_tls;
 mod command_table;

@@ -19,7 +19,7 @@ use kvasir_resp::encode::encode_request;
 use kvasir_structures::locks::lock;
 use kvasir_structures::log::Reader;
 
-use crate::log::warning;
+use crate::log::{plain, warning};
 use crate::store::Store;
 use crate::store::aof::place::opening;
 use crate::store::aof::{Aof, State};
@@ -406,12 +406,6 @@ fn select(db: u16) -> Vec<u8> {
 fn end(what: &str, error: &io::Error) -> ! {
     warning!("{what}: the server ends error={error}");
     std::process::exit(1);
-}
-
-/// As the system says it, without the number.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 impl Aof {

@@ -142,12 +142,17 @@ impl Upstream {
     }
 
     /// Ends the link, if clients call it so; it is taken up again.
-    pub fn break_off(&self, client: u64) {
+    pub fn break_off(&self, client: u64, now_ms: u64) {
         let mut state = lock(&self.state);
-        if state.client == client
-            && let Some(cut_off) = state.cut_off.take()
-        {
-            cut_off();
+        if state.client != client {
+            return;
+        }
+        let Some(cut_off) = state.cut_off.take() else { return };
+        cut_off();
+        // Who follows may have to wait before it notices.
+        if self.stage() == Stage::Online {
+            self.set_stage(Stage::Down);
+            let _ = self.down_since_ms.compare_exchange(0, now_ms, Relaxed, Relaxed);
         }
     }
 

@@ -16,7 +16,7 @@ use kvasir_persistence::claim::{self, Claim, ClaimError, file_for};
 use kvasir_persistence::set::SnapshotId;
 use kvasir_structures::locks::lock;
 
-use crate::log::warning;
+use crate::log::{plain, warning};
 
 /// Stands behind who the holder is, and before a number.
 const SAVES: &str = " saves=";
@@ -190,9 +190,4 @@ impl State {
         self.claim = Some(Arc::clone(&claim));
         Ok(Taken { target: file, claim })
     }
-}
-
-/// As the system says it, without the number.
-fn plain(error: &io::Error) -> String {
-    error.to_string().split(" (os error").next().unwrap_or_default().to_owned()
 }
