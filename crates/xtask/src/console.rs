@@ -9,7 +9,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use anyhow::{Context, Result};
-use kvasir_harness::oracle::create_venv;
+use kvasir_harness::python::venv;
 use kvasir_harness::workspace::{command, output, root, run, target_dir, which};
 
 /// Pinned: Node 22 and the npm that belongs to it.
@@ -69,15 +69,9 @@ impl Npm {
         if which("npm").is_some() && npm.node_major().is_some_and(|major| major >= NODE_MAJOR_MIN) {
             return Ok(npm);
         }
-        let venv = target_dir().join("node");
-        let npm = Npm { folder: Some(venv.join("bin")) };
-        if !venv.join("bin/npm").is_file() || npm.node_major().is_none() {
-            println!("installing Node into {}: {NODE_WHEEL}", venv.display());
-            create_venv(&venv)?;
-            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-            run(command(venv.join("bin/python")).args(pip).arg(NODE_WHEEL))?;
-        }
-        Ok(npm)
+        let folder = target_dir().join("node");
+        venv(&folder, NODE_WHEEL)?;
+        Ok(Npm { folder: Some(folder.join("bin")) })
     }
 
     /// Of `v22.20.0` 22; none where there is no Node that runs.
