@@ -187,6 +187,9 @@ async function has(what, expected, ...call) {
 async function edit(page, shoot) {
   await page.check("text=write");
   await pick(page, "edit:string");
+  await page.waitForFunction(
+    () => document.querySelector("textarea[aria-label=value]").value === "hello",
+  );
   await page.fill("textarea[aria-label=value]", "good \\xff\nday");
   await page.click('button:text-is("Store")');
   await has("a string", "$10", "GET", "edit:string");
@@ -383,7 +386,7 @@ async function administer(page) {
   const gone = new Promise((done) => victim.socket.on("close", done));
   await tab(page, "Clients");
   await page
-    .locator("tr", { has: page.locator(`td:text-is("${id}")`) })
+    .locator("tr", { has: page.locator(`td:nth-child(2):text-is("${id}")`) })
     .locator("button")
     .click();
   await gone;

@@ -218,7 +218,7 @@ fn medians(turns: &[Metrics]) -> Metrics {
         values.sort_by(f64::total_cmp);
         f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
     };
-    names.map(|name| (*name, median(&name))).collect()
+    names.map(|name| (*name, median(name))).collect()
 }
 
 #[cfg(test)]

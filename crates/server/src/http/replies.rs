@@ -13,6 +13,8 @@ pub struct Replies {
     /// How many of them are answered.
     answered: usize,
     bytes: Vec<u8>,
+    /// How many of these are replies that fit; the others are the errors in place of some.
+    kept: usize,
     /// Where in `bytes` the reply begins that is on its way.
     start: usize,
     /// How long it is so far.
@@ -23,7 +25,7 @@ pub struct Replies {
 impl Replies {
     pub fn new(names: Vec<&'static str>) -> Replies {
         let ends = Ends::default();
-        Replies { names, answered: 0, bytes: Vec::new(), start: 0, len: 0, ends }
+        Replies { names, answered: 0, bytes: Vec::new(), kept: 0, start: 0, len: 0, ends }
     }
 
     /// Takes what has come; whether these are all replies now.
@@ -46,7 +48,7 @@ impl Replies {
     }
 
     fn is_too_long(&self) -> bool {
-        self.start.saturating_add(self.len) > REPLIES_MAX
+        self.kept.saturating_add(self.len) > REPLIES_MAX
     }
 
     fn close(&mut self) {
@@ -62,6 +64,8 @@ impl Replies {
                 part_of(name)
             );
             self.bytes.extend_from_slice(text.as_bytes());
+        } else {
+            self.kept += self.len;
         }
         (self.start, self.len) = (self.bytes.len(), 0);
     }
