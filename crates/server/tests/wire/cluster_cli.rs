@@ -221,8 +221,8 @@ impl Cluster {
     fn fix(&self) {
         let (from, to) = (self.nodes[2].id(), self.nodes[1].id());
         let mut wanderer = Wanderer::new(&self.nodes[..4]);
-        // With keys on both sides redis-cli has who has more of them own the slot, before it moves the
-        // others: were that not the owner, it would delete them if it heard of that first.
+        // With keys on both sides redis-cli has who has more of them own the slot, before it moves
+        // the others: were that not the owner, it would delete them if it heard of that first.
         for key in ["{foo}1", "{foo}3"] {
             assert_eq!(wanderer.ask(&["SET", key, "1"]).as_bytes(), Some(&b"OK"[..]));
         }
