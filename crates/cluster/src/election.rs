@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     fn schedule_election(&mut self, is_manual: bool, now_ms: u64) {
-        // Who was asked to take over does so, even if the primary has failed before it could answer.
+        // Who was asked to take over does so, even if the primary fails before it can answer.
         let is_at_once = is_manual || self.manual.is_under_way();
         let rank = if is_at_once { 0 } else { self.rank() };
         let delay_ms = match is_at_once {

@@ -221,7 +221,11 @@ impl Cluster {
     fn fix(&self) {
         let (from, to) = (self.nodes[2].id(), self.nodes[1].id());
         let mut wanderer = Wanderer::new(&self.nodes[..4]);
-        assert_eq!(wanderer.ask(&["SET", "{foo}1", "1"]).as_bytes(), Some(&b"OK"[..]));
+        // With keys on both sides redis-cli has who has more of them own the slot, before it moves
+        // the others: were that not the owner, it would delete them if it heard of that first.
+        for key in ["{foo}1", "{foo}3"] {
+            assert_eq!(wanderer.ask(&["SET", key, "1"]).as_bytes(), Some(&b"OK"[..]));
+        }
         let owner = (0..4).find(|node| self.nodes[*node].ask("GET {foo}1") == "1");
         assert_eq!(owner, Some(2), "{:?}", self.makers);
         for (node, what) in [(1, format!("IMPORTING {from}")), (2, format!("MIGRATING {to}"))] {
@@ -229,20 +233,36 @@ impl Cluster {
             assert_eq!(self.nodes[node].ask(&set), "OK", "{:?}", self.makers);
         }
         assert_eq!(wanderer.ask(&["SET", "{foo}2", "2"]).as_bytes(), Some(&b"OK"[..]));
-        cli(&["fix", &self.place(0)]);
+        let said = cli(&["fix", &self.place(0)]);
         self.wait_for_peace("fix of an open slot", &ALL);
+        for (key, value) in [("{foo}1", "1"), ("{foo}2", "2")] {
+            let answer = wanderer.ask(&["GET", key]);
+            let whole = || format!("{said}\n{}", self.tell_of(OPEN_SLOT));
+            assert_eq!(answer.as_bytes(), Some(value.as_bytes()), "{key}: {}", whole());
+        }
         // Until its owner has said so, who has forgotten it is told of it again.
         wait_until("nobody has the slot", || {
             let forget = format!("CLUSTER DELSLOTS {UNCOVERED_SLOT}");
             let is_gone = |node: &&Node| node.ask(&forget).ends_with("is already unassigned");
             self.nodes[..4].iter().filter(is_gone).count() == 4
         });
-        cli(&["fix", &self.place(0)]);
+        let said = cli(&["fix", &self.place(0)]);
         self.wait_for_peace("fix of a slot that nobody has", &ALL);
         for (key, value) in [("{foo}1", "1"), ("{foo}2", "2")] {
             let answer = wanderer.ask(&["GET", key]);
-            assert_eq!(answer.as_bytes(), Some(value.as_bytes()), "{:?} {key}", self.makers);
+            let whole = || format!("{said}\n{}", self.tell_of(OPEN_SLOT));
+            assert_eq!(answer.as_bytes(), Some(value.as_bytes()), "{key}: {}", whole());
         }
+    }
+
+    /// What nodes know of each other, and which keys of a slot each has.
+    fn tell_of(&self, slot: u16) -> String {
+        let tell = |node: &Node| {
+            let keys = node.server.connect().ask(&format!("CLUSTER GETKEYSINSLOT {slot} 10"));
+            format!("{} {keys:?}\n{}", node.port, node.ask("CLUSTER NODES"))
+        };
+        let all: Vec<String> = self.nodes.iter().map(tell).collect();
+        format!("{:?}\n{}", self.makers, all.join("\n"))
     }
 
     fn back_up(&self) {
