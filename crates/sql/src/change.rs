@@ -71,11 +71,11 @@ impl Change {
             }
             (_, kind) => Change::Update(kind, assigned(&statement.input, kind)?),
         };
-        let of_table = |column: &str| definition.schema.column_with_name(column).is_some();
-        match change.columns().find(|column| !of_table(column)) {
-            Some(column) => plan_err!("{} has no column {column}", statement.table_name),
-            None => Ok(change),
+        let is_there = |column: &str| definition.schema.column_with_name(column).is_some();
+        if let Some(column) = change.columns().find(|column| !is_there(column)) {
+            return plan_err!("{} has no column {column}", statement.table_name);
         }
+        Ok(change)
     }
 
     /// Those of its rows that it needs.
@@ -99,40 +99,44 @@ impl Change {
             Change::Remove(word, column) => {
                 calls.push(call(word, &[key, row.wanted(&name, column)?]));
             }
-            Change::Update(kind, columns) => {
-                let fields = columns.iter().map(String::as_str).filter(|name| *name != TTL);
-                match kind {
-                    Some(Kind::Hash) => set_fields(row, key, fields, calls),
-                    Some(Kind::String) if fields.count() > 0 => {
-                        let value = row.wanted(&name, VALUE)?;
-                        calls.push(call("SET", &[key, value, b"XX", b"KEEPTTL"]));
-                    }
-                    Some(Kind::SortedSet) if fields.count() > 0 => {
-                        let (score, member) =
-                            (row.wanted(&name, SCORE)?, row.wanted(&name, MEMBER)?);
-                        calls.push(call("ZADD", &[key, b"XX", score, member]));
-                    }
-                    _ => {}
-                }
-                if columns.iter().any(|name| name == TTL) {
-                    calls.push(match row.text(TTL) {
-                        Some(ttl_ms) => call("PEXPIRE", &[key, ttl_ms]),
-                        None => call("PERSIST", &[key]),
-                    });
-                }
-            }
+            Change::Update(kind, columns) => update(*kind, row, key, columns, calls)?,
         }
         Ok(())
     }
 }
 
-/// Fields with values are set, those that are null go.
-fn set_fields<'a>(
+fn update(
+    kind: Option<Kind>,
     row: &Row<'_>,
     key: &[u8],
-    fields: impl Iterator<Item = &'a str>,
+    columns: &[String],
     calls: &mut Vec<Cmd>,
-) {
+) -> Result<()> {
+    let name = String::from_utf8_lossy(key);
+    let (of_key, fields): (Vec<&str>, Vec<&str>) =
+        columns.iter().map(String::as_str).partition(|column| *column == TTL);
+    match kind {
+        _ if fields.is_empty() => {}
+        Some(Kind::String) => {
+            calls.push(call("SET", &[key, row.wanted(&name, VALUE)?, b"XX", b"KEEPTTL"]));
+        }
+        Some(Kind::SortedSet) => {
+            let (score, member) = (row.wanted(&name, SCORE)?, row.wanted(&name, MEMBER)?);
+            calls.push(call("ZADD", &[key, b"XX", score, member]));
+        }
+        _ => set_fields(row, key, &fields, calls),
+    }
+    if !of_key.is_empty() {
+        calls.push(match row.text(TTL) {
+            Some(ttl_ms) => call("PEXPIRE", &[key, ttl_ms]),
+            None => call("PERSIST", &[key]),
+        });
+    }
+    Ok(())
+}
+
+/// Fields with values are set, those that are null go.
+fn set_fields(row: &Row<'_>, key: &[u8], fields: &[&str], calls: &mut Vec<Cmd>) {
     let (mut set, mut gone) = (Vec::new(), vec![key]);
     for field in fields {
         match row.text(field) {
