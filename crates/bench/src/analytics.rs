@@ -1,4 +1,4 @@
-//! Analytics where the data is: PageRank and columns, beside clients, a script, scipy, DuckDB and C.
+//! Analytics where the data is: PageRank and columns, beside clients, a script, scipy, DuckDB, C.
 //!
 //! The graph is a text of edges that `--graph` names, or an R-MAT graph of a fixed seed. What
 //! clients and scripts need is taken from a part of it, since the whole would take hours, and

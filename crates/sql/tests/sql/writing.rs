@@ -68,6 +68,8 @@ fn what_cannot_be_written_is_told() {
         ("INSERT INTO users VALUES ('user:t', 'x', 1, 'y')", "WRONGTYPE"),
         ("INSERT INTO users VALUES ('user:x', 'x')", "got 2 values"),
         ("INSERT INTO \"list:*\" VALUES ('list:1', 1, 'b')", "its order is its meaning"),
+        ("UPDATE \"list:*\" SET __member = 'b'", "says which row it is"),
+        ("DELETE FROM \"list:*\"", "rows of a list are not deleted"),
         ("CREATE TABLE t AS SELECT CAST(NULL AS TEXT) AS id, 1 AS a", "a row without __key"),
         ("CREATE TABLE t AS SELECT [1] AS a", "cannot be List"),
     ] {
@@ -88,7 +90,7 @@ fn rows_are_deleted() {
     let mut client = server.client().expect("it serves");
     do_all(&server, &["SET note:1 a", "SET note:2 b", "SADD s a b c", "ZADD z 1 a 2 b 3 c"]);
     do_all(&server, &["XADD x 1-1 n 1", "XADD x 2-1 n 2"]);
-    let mut deleted = |text: &str, count: &str| {
+    let deleted = |text: &str, count: &str| {
         assert_eq!(of_tables(&server, text), ["count", count], "{text}");
     };
     deleted("DELETE FROM users WHERE age > 29", "1");
