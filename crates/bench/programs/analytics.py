@@ -155,16 +155,16 @@ def duckdb_ranks(path):
     import duckdb
 
     begin, base = time.perf_counter(), duckdb.connect()
-    base.sql("SET threads = 2")
+    base.execute("SET threads = 2")
     columns = "{'source': 'BIGINT', 'target': 'BIGINT'}"
     source = f"read_csv('{path}', delim='\\t', header=false, columns={columns})"
-    base.sql(f"CREATE TABLE edges AS SELECT source, target FROM {source}")
-    base.sql("CREATE TABLE degrees AS SELECT source, count(*) AS degree FROM edges GROUP BY source")
+    base.execute(f"CREATE TABLE edges AS SELECT source, target FROM {source}")
+    base.execute("CREATE TABLE degrees AS SELECT source, count(*) AS degree FROM edges GROUP BY source")
     nodes = "SELECT source AS node FROM edges UNION SELECT target FROM edges"
-    base.sql(f"CREATE TABLE ranks AS SELECT node, 1.0::DOUBLE AS rank FROM ({nodes})")
+    base.execute(f"CREATE TABLE ranks AS SELECT node, 1.0::DOUBLE AS rank FROM ({nodes})")
     built = time.perf_counter()
     for _ in range(ITERATIONS):
-        base.sql(
+        base.execute(
             "CREATE OR REPLACE TABLE ranks AS "
             "WITH given AS (SELECT target, sum(rank / degree) AS rank FROM edges "
             "JOIN degrees USING (source) JOIN ranks ON node = source GROUP BY target) "
@@ -172,7 +172,7 @@ def duckdb_ranks(path):
             "FROM ranks LEFT JOIN given ON node = target"
         )
     took = time.perf_counter() - built
-    count, total = base.sql("SELECT count(*), sum(rank) FROM ranks").fetchone()
+    count, total = base.execute("SELECT count(*), sum(rank) FROM ranks").fetchall()[0]
     return {
         "nodes": count, "sum": total, "build_s": built - begin, "iteration_s": took / ITERATIONS,
     }

@@ -11,6 +11,8 @@ import sys
 import time
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
+# The driver hashes a key that is looked up as its workers did.
+os.environ["PYTHONHASHSEED"] = "0"
 
 import numpy  # noqa: E402
 from pyspark import SparkConf, SparkContext  # noqa: E402

@@ -25,7 +25,8 @@ const LEVELS: u32 = 20;
 const EDGES: f64 = 5_105_039.0;
 const RECORDS: f64 = 60_000.0;
 const ITERATIONS: &str = "10";
-const PACKAGES: &str = "redis==6.4.0\npyarrow\nnumpy\nscipy\nduckdb\n";
+const PACKAGES: &str =
+    "redis==6.4.0\npyarrow==26.0.1\nnumpy==2.4.6\nscipy==1.17.1\nduckdb==2.0.1\n";
 
 pub type Metrics = BTreeMap<&'static str, f64>;
 
