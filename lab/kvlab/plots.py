@@ -13,7 +13,7 @@ import matplotlib
 matplotlib.use("svg")
 
 import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.ticker import EngFormatter, ScalarFormatter  # noqa: E402
+from matplotlib.ticker import EngFormatter, FuncFormatter, ScalarFormatter  # noqa: E402
 
 LOOKS = {
     "redis": ("#D55E00", "o", "-", ""),
@@ -92,9 +92,14 @@ def set_axes(axes, x_label, y_label, log_x, log_y, zero):
         axes.set_yscale("log")
     elif zero:
         axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(EngFormatter(sep="") if not log_y else plain())
+    axes.yaxis.set_major_formatter(EngFormatter(sep="") if not log_y else powers())
     if log_y:
         axes.yaxis.set_minor_formatter(plt.NullFormatter())
+
+
+def powers():
+    """Of an axis whose ticks differ by factors: none of them is shown as 0."""
+    return FuncFormatter(lambda value, _: f"{value:,g}")
 
 
 def plain():

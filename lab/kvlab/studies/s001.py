@@ -128,6 +128,8 @@ def report(lines, papers, _machine):
         by_server(runs, "memcached", "server_us", "memcached's protocol: server CPU, µs per call",
                   2),
         by_server(runs, "analytics", "iteration_s", "PageRank: seconds per iteration", 4,
+                  cases=[case for case in runs.cases("analytics")
+                         if not case.startswith(("EXPORT", "SCAN"))],
                   note="Clients and scripts are measured on a part of the graph and grown to all "
                        "of it, since the whole would take hours: bench analytics says so too."),
         by_server(runs, "pagerank", "iteration_s", "PageRank by a client: seconds per iteration", 4,
@@ -139,9 +141,11 @@ def report(lines, papers, _machine):
              "is a virtual machine without those counters, so they cannot be repeated here; "
              "server CPU and the kernel's share stand in for them."),
         by_server(runs, "spark", "iteration_s", "PageRank beside Spark: seconds per iteration", 4,
+                  cases=[case for case in runs.cases("spark") if "one of" not in case],
                   note="PySpark on two cores: its example's joins, measured on a million edges at "
                        "most and grown to all, and blocks of rows in numpy."),
         by_server(runs, "spark", "seconds", "One record of many: seconds", 6,
+                  cases=[case for case in runs.cases("spark") if "one of" in case],
                   note="Of 10 B, by redis-py one after the other, and by RDD.lookup of records "
                        "that are hashed by key."),
         Text("Figures 2 to 4 compare clusters of machines; here is one machine, and Spark has two "
