@@ -4,7 +4,7 @@
 //! clients and scripts need is taken from a part of it, since the whole would take hours, and
 //! grows with the edges. Python's packages are installed below `target/analytics`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -131,17 +131,19 @@ pub fn edges(lab: &Lab) -> Result<PathBuf> {
         return Ok(path.clone());
     }
     let count = (EDGES * lab.scale()).max(10_000.0) as usize;
-    let path = folder()?.join(format!("rmat-{count}.txt"));
+    let path = folder()?.join(format!("rmat-{count}-once.txt"));
     if !path.is_file() {
         fs::write(&path, draw_edges(count))?;
     }
     Ok(path)
 }
 
-/// R-MAT: at each level an edge falls into one of four quarters, most often the first.
+/// R-MAT: at each level an edge falls into one of four quarters, most often the first. What is drawn
+/// twice is there once, as in a set.
 fn draw_edges(count: usize) -> String {
     let levels = LEVELS.min((count as f64 / 5.0).log2().ceil() as u32);
     let (mut random, mut text) = (Random::new(20_140_901), String::new());
+    let mut drawn = HashSet::new();
     for _ in 0..count {
         let (mut from, mut to) = (0u64, 0u64);
         for _ in 0..levels {
@@ -149,7 +151,7 @@ fn draw_edges(count: usize) -> String {
             (from, to) = (2 * from + u64::from(quarter >= 64), 2 * to);
             to += u64::from((50..64).contains(&quarter) || quarter >= 83);
         }
-        if from != to {
+        if from != to && drawn.insert((from, to)) {
             let _ = writeln!(text, "{from}\t{to}");
         }
     }

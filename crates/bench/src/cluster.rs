@@ -87,13 +87,18 @@ impl Cluster {
         create.args(["--cluster", "create"]).args(places);
         output(create.args(["--cluster-replicas", "1", "--cluster-yes"]))?;
         let cluster = Cluster { nodes };
-        wait_until("all replicas have their data", || {
-            let mut online = 0;
+        // Of a node that says that the cluster is down redis-benchmark waits a second, with each of
+        // its connections.
+        wait_until("all nodes serve and all replicas have their data", || {
+            let (mut online, mut serve) = (0, 0);
             for node in &cluster.nodes {
-                let info = node.client()?.text(&[b"INFO", b"replication"])?;
+                let mut client = node.client()?;
+                let info = client.text(&[b"INFO", b"replication"])?;
                 online += usize::from(info.contains("master_link_status:up"));
+                let info = client.text(&[b"CLUSTER", b"INFO"])?;
+                serve += usize::from(info.contains("cluster_state:ok"));
             }
-            Ok(online == NODES - PRIMARIES)
+            Ok(online == NODES - PRIMARIES && serve == NODES)
         })?;
         Ok(cluster)
     }
