@@ -138,8 +138,8 @@ pub fn edges(lab: &Lab) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// R-MAT: at each level an edge falls into one of four quarters, most often the first. What is drawn
-/// twice is there once, as in a set.
+/// R-MAT: at each level an edge falls into one of four quarters, most often the first. What is
+/// drawn twice is there once, as in a set.
 fn draw_edges(count: usize) -> String {
     let levels = LEVELS.min((count as f64 / 5.0).log2().ceil() as u32);
     let (mut random, mut text) = (Random::new(20_140_901), String::new());
