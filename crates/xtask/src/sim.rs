@@ -100,7 +100,7 @@ impl World {
     fn count(self) -> u64 {
         match self {
             World::Server => 1_000,
-            World::Replication => 1_000,
+            World::Replication => 500,
             World::Bus => 2_000,
             World::Cluster => 100,
         }

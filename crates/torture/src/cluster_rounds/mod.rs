@@ -73,6 +73,8 @@ const FAULTS: [Fault; 3] = [Fault::Killed, Fault::Stopped, Fault::CutOff];
 
 pub fn main(options: &Options) -> Result<()> {
     let mixes = chosen(&options.mixes)?;
+    let has_quorum = mixes.iter().any(|mix| mix.has_quorum);
+    ensure!(has_quorum || !options.canary, "--canary is of a kind with a quorum: kvasir-quorum");
     let Some(program) = &options.inside else {
         // What is built or installed for it needs the network that it leaves.
         network::check()?;
