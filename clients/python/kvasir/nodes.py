@@ -2,7 +2,7 @@
 
 import redis
 
-__all__ = ["SLOTS", "Address", "Part", "parts"]
+__all__ = ["SLOTS", "Address", "Part", "is_cluster", "parts"]
 
 SLOTS = 16384
 

@@ -36,7 +36,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from redis.crc import key_slot
 
 from kvasir.analytics import batches, begin
-from kvasir.nodes import SLOTS, Address, parts
+from kvasir.nodes import SLOTS, Address, Part, is_cluster, parts
 
 __all__ = ["KvasirSource", "register"]
 
@@ -221,21 +221,20 @@ class Reader(DataSourceReader):
             count = max(1, round((part.last - part.first + 1) / size))
             edges = [part.first + (part.last + 1 - part.first) * n // count for n in range(count + 1)]
             for first, end in zip(edges, edges[1:]):
-                pieces.append(Slots(type(part)(part.address, first, end - 1)))
+                pieces.append(Slots(Part(part.address, first, end - 1)))
         return pieces
 
     def named(self, owned):
-        """Names of keys go to who has their slot, in one call if that is one server."""
+        """Of a cluster's node keys of one slot are asked for at a time."""
+        if not is_cluster(self.address.connect()):
+            return [Slots(part, list(self.keys)) for part in owned if self.keys]
         by_slot = {}
         for key in self.keys:
-            slot = key_slot(key.encode()) if len(owned) > 1 else 0
-            by_slot.setdefault(slot, []).append(key)
+            by_slot.setdefault(key_slot(key.encode()), []).append(key)
         pieces = []
         for slot, keys in by_slot.items():
-            part = next(part for part in owned if part.first <= slot <= part.last)
-            if len(owned) > 1:
-                part = type(part)(part.address, slot, slot)
-            pieces.append(Slots(part, keys))
+            owner = next(part for part in owned if part.first <= slot <= part.last)
+            pieces.append(Slots(Part(owner.address, slot, slot), keys))
         return pieces
 
     def read(self, partition):
@@ -243,22 +242,17 @@ class Reader(DataSourceReader):
             return
         part = partition.part
         client = part.address.connect()
-        slots = (part.first, part.last)
         (number,) = begin(
-            client, self.pattern, self.kind, self.columns, keys=partition.keys, slots=slots,
-            nulls=self.nulls,
+            client, self.pattern, self.kind, self.columns, keys=partition.keys,
+            slots=(part.first, part.last), nulls=self.nulls,
         )
         # Slots that went before the export began would be missed.
-        if slots != (0, SLOTS - 1) and not self.is_alone(client) and not part.is_there():
+        if is_cluster(client) and not part.is_there():
             raise ValueError(f"slots {part.first} to {part.last} have moved: ask again")
         for batch in batches(client, number):
             if batch.num_rows:
                 columns = [column.cast(f.type) for column, f in zip(batch.columns, self.schema)]
                 yield pyarrow.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    @staticmethod
-    def is_alone(client):
-        return not client.info("cluster")["cluster_enabled"]
 
 
 class Writer(DataSourceWriter):

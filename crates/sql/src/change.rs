@@ -11,13 +11,12 @@ use datafusion::error::Result;
 use datafusion::logical_expr::dml::{DmlStatement, WriteOp};
 use datafusion::logical_expr::{Expr, LogicalPlan, ident};
 use datafusion::prelude::SessionContext;
-use futures::StreamExt;
 use redis::Cmd;
 
 use crate::create::count;
 use crate::definition::{Definition, ID, INDEX, KEY, Kind, MEMBER, SCORE, SLOT, TTL, TYPE, VALUE};
 use crate::node::failed;
-use crate::send::{Link, Row};
+use crate::send::{Row, send_all};
 use crate::table::Table;
 
 /// A hash that has gone since it was read stays gone.
@@ -38,14 +37,8 @@ pub async fn change(context: &SessionContext, statement: DmlStatement) -> Result
     let change = Change::of(&statement, &table.definition)?;
     let columns: Vec<Expr> = change.columns().map(ident).collect();
     let rows = DataFrame::new(context.state(), Arc::unwrap_or_clone(statement.input));
-    let mut rows = rows.select(columns)?.execute_stream().await?;
-    let mut link = tokio::task::block_in_place(|| Link::new(&table.place))?;
-    let mut met = 0;
-    while let Some(batch) = rows.next().await.transpose()? {
-        let calls = |row: &Row<'_>, calls: &mut Vec<Cmd>| change.calls(row, calls);
-        tokio::task::block_in_place(|| link.send_rows(&batch, calls))?;
-        met += batch.num_rows() as u64;
-    }
+    let rows = rows.select(columns)?.execute_stream().await?;
+    let met = send_all(&table.place, rows, |row, calls| change.calls(row, calls)).await?;
     count(context, met)
 }
 

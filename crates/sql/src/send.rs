@@ -6,8 +6,11 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArra
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, SchemaRef};
 use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
 use redis::cluster::ClusterConnection;
 use redis::{Cmd, Connection, Value};
+use tokio::task::block_in_place;
 
 use crate::node::{failed, refused};
 use crate::table::Place;
@@ -51,14 +54,29 @@ fn to_bytes(column: &ArrayRef) -> Result<ArrayRef> {
     Ok(cast(&texts, &DataType::Binary)?)
 }
 
+/// Sends what all rows become as they come; returns how many there were.
+pub async fn send_all(
+    place: &Place,
+    mut rows: SendableRecordBatchStream,
+    to_calls: impl Fn(&Row<'_>, &mut Vec<Cmd>) -> Result<()>,
+) -> Result<u64> {
+    let mut link = block_in_place(|| Link::new(place))?;
+    let mut count = 0;
+    while let Some(batch) = rows.next().await.transpose()? {
+        block_in_place(|| link.send_rows(&batch, &to_calls))?;
+        count += batch.num_rows() as u64;
+    }
+    Ok(count)
+}
+
 /// A connection that is written to.
-pub enum Link {
+enum Link {
     One(Box<Connection>),
     All(Box<ClusterConnection>),
 }
 
 impl Link {
-    pub fn new(place: &Place) -> Result<Link> {
+    fn new(place: &Place) -> Result<Link> {
         Ok(match place.is_cluster {
             true => Link::All(Box::new(place.node.connect_to_all()?)),
             false => Link::One(Box::new(place.node.connect()?)),
@@ -66,10 +84,10 @@ impl Link {
     }
 
     /// Each row becomes calls, and these pipelines.
-    pub fn send_rows(
+    fn send_rows(
         &mut self,
         batch: &RecordBatch,
-        to_calls: impl Fn(&Row<'_>, &mut Vec<Cmd>) -> Result<()>,
+        to_calls: &impl Fn(&Row<'_>, &mut Vec<Cmd>) -> Result<()>,
     ) -> Result<()> {
         let columns = batch.columns().iter().map(to_bytes);
         let (schema, columns) = (batch.schema(), columns.collect::<Result<Vec<_>>>()?);

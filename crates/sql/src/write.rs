@@ -12,12 +12,11 @@ use datafusion::datasource::sink::DataSink;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
-use futures::StreamExt;
 use redis::Cmd;
 
 use crate::definition::{Definition, KEY, Kind, MEMBER, SCORE, TTL, VALUE};
 use crate::node::failed;
-use crate::send::{Link, Row};
+use crate::send::{Row, send_all};
 use crate::table::Place;
 
 /// Writes the rows of a table.
@@ -99,16 +98,9 @@ impl DataSink for Writer {
 
     async fn write_all(
         &self,
-        mut data: SendableRecordBatchStream,
+        rows: SendableRecordBatchStream,
         _: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let mut link = tokio::task::block_in_place(|| Link::new(&self.place))?;
-        let mut rows = 0;
-        while let Some(batch) = data.next().await.transpose()? {
-            let calls = |row: &Row<'_>, calls: &mut Vec<Cmd>| self.calls(row, calls);
-            tokio::task::block_in_place(|| link.send_rows(&batch, calls))?;
-            rows += batch.num_rows() as u64;
-        }
-        Ok(rows)
+        send_all(&self.place, rows, |row, calls| self.calls(row, calls)).await
     }
 }

@@ -186,11 +186,11 @@ def jobs(frames, client):
     assert all(abs(rank - expected[node]) < 1e-9 for node, rank in ranks.items())
 
 
-def cluster(spark):
-    """The same of three nodes."""
+def cluster(spark, count, work):
+    """Does the work on a cluster of so many nodes."""
     with tempfile.TemporaryDirectory() as folder:
         port = 21000 + os.getpid() % 2000 * 4
-        call = [os.environ["KVASIR_PROGRAM"], "cluster", "--nodes", "3", "--replicas", "0"]
+        call = [os.environ["KVASIR_PROGRAM"], "cluster", "--nodes", str(count), "--replicas", "0"]
         call += ["--port", str(port), "--dir", folder]
         nodes = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
         try:
@@ -198,18 +198,30 @@ def cluster(spark):
                 if "the cluster is up" in line:
                     break
             client = redis.cluster.RedisCluster(host="127.0.0.1", port=port)
-            each = [redis.Redis(port=port + n) for n in range(3)]
-            frames = Frames(spark, port)
-            # As many as come nearest, of each node.
-            hashes(frames, Sum(each, client), 9)
-            filters(frames, lambda: sum(map(exported_rows, each)))
-            others(frames, client)
-            counts = [one.dbsize() for one in each]
-            assert min(counts) > ROWS / 6, counts
-            assert frames.load("row:*", COLUMNS, partitions=2).rdd.getNumPartitions() == 3
+            each = [redis.Redis(port=port + n) for n in range(count)]
+            work(Frames(spark, port), client, each)
         finally:
             nodes.terminate()
             nodes.wait()
+
+
+def three_nodes(frames, client, each):
+    # As many partitions as come nearest, of each node.
+    hashes(frames, Sum(each, client), 9)
+    filters(frames, lambda: sum(map(exported_rows, each)))
+    others(frames, client)
+    counts = [one.dbsize() for one in each]
+    assert min(counts) > ROWS / 6, counts
+    assert frames.load("row:*", COLUMNS, partitions=2).rdd.getNumPartitions() == 3
+
+
+def one_node(frames, client, _):
+    """Who has all slots is asked for keys of one slot at a time nevertheless."""
+    client.set("k:1", "a")
+    client.set("k:2", "b")
+    keys = frames.load("k:*", "__key string, __value string", partitions=1)
+    assert keys.rdd.getNumPartitions() == 1 and keys.count() == 2
+    assert keys.where("__key IN ('k:1', 'k:2', 'k:3')").count() == 2
 
 
 class Sum:
@@ -242,7 +254,8 @@ if __name__ == "__main__":
         "values of other kinds": lambda: others(frames, client),
         "what is refused": lambda: refused(frames, client),
         "the page's jobs": lambda: jobs(frames, client),
-        "three nodes": lambda: cluster(spark),
+        "three nodes": lambda: cluster(spark, 3, three_nodes),
+        "a cluster of one": lambda: cluster(spark, 1, one_node),
     }.items():
         if not sys.argv[2:] or part in sys.argv[2:]:
             print(f"{part} ...", flush=True)

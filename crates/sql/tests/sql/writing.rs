@@ -147,6 +147,25 @@ fn rows_are_changed() {
     assert_eq!(ask(&mut client, "DBSIZE"), Value::Integer(33));
 }
 
+/// Nor is a table written to whose rows are those of an earlier moment.
+#[test]
+fn what_has_gone_meanwhile_is_not_made_again() {
+    let server = start(&[]);
+    let mut client = server.client().expect("it serves");
+    do_all(&server, &["ZADD gone 1 a 2 b", "SET word:1 a"]);
+    // With its first row the key goes, and its second finds none.
+    let text = "UPDATE \"gone*\" SET __score = 9, __ttl = -1";
+    assert_eq!(rows(&server, text), ["count", "2"]);
+    assert_eq!(ask(&mut client, "EXISTS gone"), Value::Integer(0));
+    let table = "CREATE EXTERNAL TABLE kept STORED AS KVASIR LOCATION 'word:*' \
+                 OPTIONS (persist 'true')";
+    for change in ["DELETE FROM kept", "UPDATE kept SET __value = 'b'"] {
+        let why = failure(&server, &format!("{table}; {change}"));
+        assert!(why.contains("a persisted table is not written to"), "{change}: {why}");
+    }
+    assert_eq!(client.text(&[b"GET", b"word:1"]).expect("a text"), "a");
+}
+
 #[test]
 fn many_rows_go_in_pipelines() {
     let server = start(&[]);
