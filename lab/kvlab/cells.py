@@ -17,7 +17,7 @@ import psutil
 
 from kvlab.machine import Missing, wait_until_quiet
 
-PATIENCE_S = {"quick": 3, "full": 120}
+PATIENCE_S = {"quick": 3, "full": 20}
 """How long a cell waits for others to leave the processors alone."""
 
 

@@ -18,31 +18,34 @@ from kvlab.studies.common import (
 REQUESTS = 5_000
 ATTACH_S = 0.5
 SIZES = ["10 B", "100 B", "1 KB", "10 KB", "100 KB"]
+GRAPHS = [
+    *(("pagerank", server, 4, 90) for server in (*PEERS, "memcached")),
+    *(("analytics", server, 32, 240) for server in ("redis", "kvasir")),
+    ("spark", "kvasir", 140, 600),
+]
+"""Scenario, server, seconds with --quick and without."""
 
 
 def cells(quick, seed):
     found = []
-    times = ["--seconds", 0.25] if quick else ["--seconds", 3]
+    times = ["--seconds", 0.25 if quick else 0.5]
     for run in range(1, (1 if quick else 3) + 1):
         for server in [*PEERS, "memcached"]:
             for command in ("get", "set"):
                 found.append(calls_cell(server, command, run))
         for server in PEERS:
             found.append(bench.cell("001", "objects", "ring", server, run,
-                                    20 if quick else 200, *times))
+                                    15 if quick else 20, *times))
         for server in ("memcached", "kvasir"):
             found.append(bench.cell("001", "memcached", "memcached", server, run,
-                                    25 if quick else 250, *times))
-        for server in (*PEERS, "memcached"):
-            found.append(bench.cell("001", "pagerank", "pagerank", server, run,
-                                    15 if quick else 120, *(["--quick"] if quick else [])))
-        size = ["--keys", 200_000] if quick else []
-        for server in ("redis", "kvasir"):
-            found.append(bench.cell("001", "analytics", "analytics", server, run,
-                                    40 if quick else 600, *size))
-        found.append(bench.cell("001", "spark", "spark", "kvasir", run,
-                                120 if quick else 600, *size))
-    return found
+                                    17 if quick else 28, *times))
+    return found + [graph_cell(*what, quick) for what in GRAPHS]
+
+
+def graph_cell(scenario, server, quick_s, full_s, quick):
+    """Once: the graph is large, and each figure is a mean of iterations."""
+    size = [] if not quick else ["--quick"] if scenario == "pagerank" else ["--keys", 200_000]
+    return bench.cell("001", scenario, scenario, server, 1, quick_s if quick else full_s, *size)
 
 
 def calls_cell(server, command, run):

@@ -20,7 +20,7 @@ LOAD = "50 connections"
 
 def cells(quick, seed):
     found = []
-    size = ["--keys", 1_000_000, "--seconds", 0.5] if quick else ["--seconds", 20]
+    size = ["--keys", 1_000_000, "--seconds", 0.5 if quick else 1.5]
     for run in range(1, (1 if quick else 3) + 1):
         for server in PEERS:
             for call in (CALLS[:1] if quick else CALLS):
@@ -28,7 +28,7 @@ def cells(quick, seed):
                     # The ways by io_uring have the names of the others in theirs.
                     ways = 2 if server == "kvasir" and f"{way} by io_uring" in RING else 1
                     found.append(bench.cell("002", "aof", "aof", server, run,
-                                            ways * (13 if quick else 60), "--only",
+                                            ways * (5 if quick else 8), "--only",
                                             f"{call}, {LOAD}, {way}", *size))
             if run == 1:
                 found.append(bench.cell("002", "calls", "aof", server, run, 15, "--only",
@@ -38,7 +38,7 @@ def cells(quick, seed):
 
 
 def correctness_cell(quick):
-    requests = 20_000 if quick else 2_000_000
+    requests = 20_000 if quick else 200_000
     options = {"command": f"cargo xtask bench aof --correctness --keys {requests}"}
 
     def measure(context):
@@ -54,7 +54,7 @@ def correctness_cell(quick):
         return [{"server": "kvasir", "case": f"{name}, {way}", "all_there": 1.0}
                 for name, way in found]
 
-    return Cell("002/correctness/kvasir/all/1", measure, 60 if quick else 3600, options)
+    return Cell("002/correctness/kvasir/all/1", measure, 12 if quick else 600, options)
 
 
 def report(lines, papers, _machine):

@@ -31,7 +31,7 @@ REPLICATES = 5
 
 
 def cells(quick, seed):
-    runs = 2 if quick else 5
+    runs = 2 if quick else 3
     found = []
     for run in range(1, runs + 1):
         for server in PEERS:
@@ -67,7 +67,7 @@ def fill(one, quick, seed):
 
 
 def threads_cell(server, run, quick, seed):
-    seconds = 0.6 if quick else 10
+    seconds = 0.6 if quick else 1.5
     options = {"mix": load.STUDY_MIX, "records": records(quick), "fields": 10, "field_bytes": 100,
                "distribution": "zipfian", "scan_max": 100, "seconds": seconds,
                "generator": load.GENERATOR}
@@ -89,7 +89,7 @@ def threads_cell(server, run, quick, seed):
 
 
 def workloads_cell(server, run, quick, seed):
-    seconds = 0.8 if quick else 20
+    seconds = 0.8 if quick else 2
     options = {"workloads": "A to F as YCSB defines them", "threads": 16, "seconds": seconds,
                "records": records(quick), "generator": load.GENERATOR}
 
@@ -109,7 +109,7 @@ def workloads_cell(server, run, quick, seed):
 
 def design_cell(server, row, run, quick, seed):
     signs = factorial.sign_table("ABC", GENERATORS)[row]
-    seconds = 0.6 if quick else 10
+    seconds = 0.6 if quick else 1
     options = {FACTORS[name][0]: FACTORS[name][2 if sign > 0 else 1]
                for name, sign in signs.items()}
 
@@ -129,7 +129,7 @@ def design_cell(server, row, run, quick, seed):
                                     pipeline=15 if signs["D"] > 0 else 1, warmup=seconds / 4)
         return [{"server": server, "case": str(row), "row": row, **figures}]
 
-    return Cell(f"003/design/{server}/row{row}/{run}", measure, 3, options)
+    return Cell(f"003/design/{server}/row{row}/{run}", measure, 4 + 1.3 * seconds, options)
 
 
 class Overcommit:

@@ -36,7 +36,7 @@ def named(workers):
 
 def cells(quick, seed):
     found = []
-    for run in range(1, (2 if quick else 5) + 1):
+    for run in range(1, (2 if quick else 3) + 1):
         for workers in worker_counts(len(cores())):
             for server in PEERS:
                 found.append(cell(server, workers, run, quick, seed + run))
@@ -44,7 +44,7 @@ def cells(quick, seed):
 
 
 def cell(server, workers, run, quick, seed):
-    seconds = 0.7 if quick else 15
+    seconds = 0.7 if quick else 1.5
     records = 100_000 if quick else 1_000_000
     shares = QUICK_SHARES if quick else SHARES
     options = {"clients": clients(len(cores())), "records": records, "seconds": seconds, **USUAL,
