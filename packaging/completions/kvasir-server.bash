@@ -81,6 +81,8 @@ _kvasir_server() {
     --sanitize-dump-payload) words="no yes clients" ;;
     --dynamic-hz) words="yes no" ;;
     --activerehashing) words="yes no" ;;
+    --dual-channel-replication-enabled) words="yes no" ;;
+    --extended-redis-compatibility) words="yes no" ;;
     *)
         if [[ $word != -* ]]; then
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -314,6 +316,9 @@ _kvasir_server() {
             --sanitize-dump-payload
             --dynamic-hz
             --activerehashing
+            --dual-channel-replication-enabled
+            --extended-redis-compatibility
+            --prefetch-batch-max-size
             --active-defrag-max-scan-fields
         " ;;
     esac

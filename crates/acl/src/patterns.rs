@@ -146,11 +146,6 @@ impl Channels {
         self.all || self.patterns.iter().any(covers)
     }
 
-    /// Whether what the other covers is covered here, by the same patterns.
-    pub fn include(&self, other: &Channels) -> bool {
-        self.all || !other.all && other.patterns.iter().all(|known| self.patterns.contains(known))
-    }
-
     /// The rules that give the same, in order.
     pub fn rules(&self) -> Vec<Vec<u8>> {
         if self.all {

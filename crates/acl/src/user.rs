@@ -161,15 +161,6 @@ impl User {
         })
     }
 
-    /// Whether this user's channel rules are those of `before`, or more.
-    pub fn keeps_channels_of(&self, before: &User) -> bool {
-        let of = |user: &User| -> Vec<_> {
-            std::iter::once(&user.root).chain(&user.selectors).map(|s| s.channels.clone()).collect()
-        };
-        let now = of(self);
-        of(before).iter().all(|before| now.iter().any(|now| now.include(before)))
-    }
-
     /// The line of ACL LIST and of the ACL file.
     pub fn describe(&self) -> Vec<u8> {
         let mut words: Vec<Vec<u8>> = vec![b"user".to_vec(), self.name.to_vec()];

@@ -106,8 +106,8 @@ fn changeable(
 }
 
 fn assign(row: &Row, config: &mut Config, value: &[u8]) -> Result<(), String> {
-    let value = row.parse(&[value.to_vec()])?;
-    row.assign(config, value).map_err(Into::into)
+    row.assign(config, row.parse(&[value.to_vec()])?);
+    Ok(())
 }
 
 fn failed(name: &[u8], reason: &str) -> SetError {

@@ -45,8 +45,7 @@ use kvasir_keyspace::event::Class;
 use buffers::OutputLimits;
 use memory::Memory;
 
-/// Every option that Kvasir obeys, by its name with underscores. Options that have only one
-/// accepted value so far (`row::Place::Fixed`) have no field.
+/// Every option that Kvasir obeys, by its name with underscores.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// Addresses as written; `bind_addresses` reads them.

@@ -267,15 +267,12 @@ impl Loader {
             }
             _ if value == row.default_value() => {
                 // It may have had another one.
-                let _ = row.assign(&mut self.config, value);
+                row.assign(&mut self.config, value);
                 Ok(Outcome::Obeyed(row.name))
             }
             Place::Kept { why } => {
-                let _ = row.assign(&mut self.config, value);
+                row.assign(&mut self.config, value);
                 Ok(Outcome::Doubtful { name: row.name, otherwise: Otherwise::Ignored, why })
-            }
-            Place::Fixed { otherwise, why } => {
-                Ok(Outcome::Doubtful { name: row.name, otherwise, why })
             }
         }
     }
@@ -499,13 +496,10 @@ mod tests {
         ) {
             let mut config = Config::of_table();
             for (row, number) in table::all().zip(numbers) {
-                if !row.has_value() {
-                    continue;
-                }
                 let value = any_value(row, number, &text);
                 // `dir` must exist.
                 if row.name != "dir" && (row.check)(&value).is_ok() {
-                    row.assign(&mut config, value).unwrap();
+                    row.assign(&mut config, value);
                 }
             }
             let printed = print::directives(&config);

@@ -116,8 +116,8 @@ pub const DUMP: Row = Row::new(
     "yes",
     field!(memcached.dump),
     "\
-Whether clients of memcached may list keys by `stats cachedump`, if their user
-may KEYS. `no` is `memcached -X`.",
+Whether clients of memcached may list keys by `stats cachedump` and
+`lru_crawler metadump`, if their user may KEYS. `no` is `memcached -X`.",
 );
 
 pub const DETAIL_DELIMITER: Row = Row::new(

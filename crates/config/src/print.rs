@@ -60,10 +60,8 @@ pub fn reference() -> String {
             if !row.aliases.is_empty() {
                 out += &format!("- Also known as: `{}`\n", row.aliases.join("`, `"));
             }
-            match row.place {
-                Place::Fixed { why, .. } => out += &format!("- Other values: {why}\n"),
-                Place::Kept { .. } => out += "- Without effect\n",
-                Place::Field { .. } => {}
+            if matches!(row.place, Place::Kept { .. }) {
+                out += "- Without effect\n";
             }
             if row.is_hidden {
                 out += "- CONFIG GET shows it by its exact name only\n";
@@ -103,7 +101,7 @@ fn unsupported_section() -> String {
 /// `config`.
 pub fn directives(config: &Config) -> Vec<u8> {
     let mut out = Vec::new();
-    for row in table::all().filter(|row| row.has_value()) {
+    for row in table::all() {
         out.extend(row.name.as_bytes());
         for word in row.value(config).to_directive() {
             out.push(b' ');
@@ -130,9 +128,6 @@ fn notes(row: &Row) -> Vec<String> {
         Kind::Bool | Kind::Text | Kind::Secret | Kind::Words | Kind::Master | Kind::SavePoints
     ) {
         notes.push(format!("Values: {}.", values(row.kind).replace('`', "")));
-    }
-    if matches!(row.place, Place::Fixed { .. }) {
-        return notes;
     }
     match row.change {
         Change::AtRunTime => notes.push("May be changed by CONFIG SET.".into()),

@@ -81,7 +81,6 @@ pub fn rewrite(text: &[u8], config: &Config, users: &[Vec<u8>], extent: Extent) 
     }
     let is_missing = |row: &&Row| {
         !mentioned.contains(&row.name)
-            && row.has_value()
             && (extent == Extent::All || row.value(config) != row.default_value())
     };
     let added: Vec<_> = table::all().filter(is_missing).collect();
@@ -102,7 +101,7 @@ fn is_user(line: &[u8]) -> bool {
     word.is_some_and(|word| word.eq_ignore_ascii_case(b"user"))
 }
 
-/// The option that a line sets, if it is one with a value of its own, and the line's words.
+/// The option that a line sets, and the line's words.
 fn option_of(line: &[u8]) -> Option<(&'static Row, Vec<Vec<u8>>)> {
     let line = line.trim_ascii();
     if line.starts_with(b"#") {
@@ -110,7 +109,7 @@ fn option_of(line: &[u8]) -> Option<(&'static Row, Vec<Vec<u8>>)> {
     }
     let words = syntax::split(line)?;
     let (row, _) = Row::find(words.first()?)?;
-    row.has_value().then_some((row, words))
+    Some((row, words))
 }
 
 fn directive(name: &[u8], row: &Row, config: &Config) -> Vec<u8> {

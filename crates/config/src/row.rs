@@ -62,11 +62,6 @@ pub enum Place {
     Kept {
         why: &'static str,
     },
-    /// Nowhere: Kvasir can do only what the default says, and `why` tells what is missing.
-    Fixed {
-        otherwise: Otherwise,
-        why: &'static str,
-    },
 }
 
 /// What a configuration file that asks for something Kvasir cannot do leads to.
@@ -185,17 +180,10 @@ impl Row {
             Place::Kept { .. } => {
                 config.others.kept.get(self.name).cloned().unwrap_or_else(|| self.default_value())
             }
-            Place::Fixed { .. } => self.default_value(),
         }
     }
 
-    /// Whether it can have another value than its default.
-    pub fn has_value(&self) -> bool {
-        !matches!(self.place, Place::Fixed { .. })
-    }
-
-    /// Gives the option a value, or says why it cannot have another than its default.
-    pub fn assign(&self, config: &mut Config, value: Value) -> Result<(), &'static str> {
+    pub fn assign(&self, config: &mut Config, value: Value) {
         match self.place {
             Place::Field { assign, .. } => assign(config, value),
             Place::Kept { .. } if value == self.default_value() => {
@@ -204,10 +192,7 @@ impl Row {
             Place::Kept { .. } => {
                 config.others.kept.insert(self.name, value);
             }
-            Place::Fixed { .. } if value == self.default_value() => {}
-            Place::Fixed { why, .. } => return Err(why),
         }
-        Ok(())
     }
 
     /// Sets the field to the default; nothing where the option has no field.

@@ -4,7 +4,7 @@
 //! The order is that of the sample file and of CONFIG GET.
 
 use crate::kind::{Kind, Value};
-use crate::row::{Group, Otherwise, Place, Row};
+use crate::row::{Group, Place, Row};
 use crate::{
     IoBackend, PubsubDefault, WhoMay, analytics, aof, buffers, cluster, memcached, memory,
     operations, persistence, replication, ring, testing, tls,
@@ -29,10 +29,6 @@ macro_rules! field {
 }
 pub(super) use field;
 
-pub(super) const fn ignored(why: &'static str) -> Place {
-    Place::Fixed { otherwise: Otherwise::Ignored, why }
-}
-
 pub(super) const fn kept(why: &'static str) -> Place {
     Place::Kept { why }
 }
@@ -46,8 +42,8 @@ const I32_MAX: i64 = i32::MAX as i64;
 
 const ALWAYS_LAZY: &str = "memory is always freed without blocking clients";
 const ALWAYS_LAZY_DOC: &str = "\
-Accepted for files written for Redis. Large values are always freed outside of
-the command that removes them.";
+Kept and shown; without effect: large values are always freed outside of the
+command that removes them.";
 
 /// All options, by group.
 pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
@@ -508,7 +504,7 @@ m: a key that was read is missing; n: a key is new.",
 ];
 
 const fn lazy(name: &'static str) -> Row {
-    Row::new(name, Group::Memory, Kind::Bool, "yes", ignored(ALWAYS_LAZY), ALWAYS_LAZY_DOC)
+    Row::new(name, Group::Memory, Kind::Bool, "yes", kept(ALWAYS_LAZY), ALWAYS_LAZY_DOC)
 }
 
 pub(super) fn check_bind(value: &Value) -> Result<(), String> {

@@ -78,6 +78,41 @@ Kept and shown; without effect: tables grow a bucket at a time, by the calls
 that fill them.",
     ),
     Row::new(
+        "dual-channel-replication-enabled",
+        Group::Compatibility,
+        Kind::Bool,
+        "no",
+        kept("a full sync needs one connection, and keeps the stream in the log meanwhile"),
+        "\
+Kept and shown; without effect: a full sync needs one connection, and keeps the
+stream in the log meanwhile.",
+    ),
+    Row::new(
+        "extended-redis-compatibility",
+        Group::Compatibility,
+        Kind::Bool,
+        "no",
+        kept("the server says that it is Redis in any case"),
+        "Kept and shown; without effect: the server says that it is Redis in any case.",
+    ),
+    Row::new(
+        "prefetch-batch-max-size",
+        Group::Compatibility,
+        integer(0, 128),
+        "16",
+        kept("a batch is prefetched in steps of fixed length"),
+        "Kept and shown; without effect: a batch is prefetched in steps of fixed length.",
+    ),
+    Row::new(
+        "enable-debug-assert",
+        Group::Compatibility,
+        Kind::Bool,
+        "no",
+        kept("there are no assertions that it would turn on"),
+        "Kept and shown; without effect: there are no assertions that it would turn on.",
+    )
+    .hidden(),
+    Row::new(
         "active-defrag-max-scan-fields",
         Group::Compatibility,
         integer(1, i64::MAX),

@@ -23,10 +23,15 @@ use crate::watching::Watching;
 pub struct Database {
     slots: Slots<Object>,
     /// Set when a call first named a key in it: an unused database costs no memory and no visits.
+    /// The first is taken for used from the start, and one that is flushed stays so: memory in use
+    /// is not to jump with the next key, for which others would have to go.
     was_used: AtomicBool,
 }
 
 impl Database {
+    /// What it takes without a key.
+    pub const BYTES: usize = Slots::<Object>::BYTES;
+
     fn new() -> Database {
         Database { slots: Slots::new(), was_used: AtomicBool::new(false) }
     }
@@ -39,7 +44,7 @@ impl Database {
     #[inline(always)]
     pub fn note_use(&self) {
         if !self.was_used() && !self.was_used.swap(true, Relaxed) {
-            heap::charge(Slots::<Object>::BYTES as isize);
+            heap::charge(Database::BYTES as isize);
         }
     }
 
@@ -55,7 +60,7 @@ impl Database {
     /// Bytes of the slots and of what finds keys in them; not of the records.
     pub fn table_bytes(&self, pass: &Pass<'_>) -> usize {
         let arrays = self.slots.iter().map(|slot| slot.array_bytes(pass));
-        Slots::<Object>::BYTES + arrays.sum::<usize>()
+        Database::BYTES + arrays.sum::<usize>()
     }
 
     /// Number of keys, those included that have expired and were not met since.
@@ -71,7 +76,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         if self.was_used() {
-            heap::charge(-(Slots::<Object>::BYTES as isize));
+            heap::charge(-(Database::BYTES as isize));
         }
     }
 }
@@ -100,11 +105,16 @@ pub struct Keyspace {
 
 impl Keyspace {
     pub fn new(gate: &Gate, count: u16) -> Keyspace {
-        let database = || GateCell::new(gate, Box::new(Database::new()));
-        let databases = (0..count).map(|_| database()).collect();
+        let database = |index| {
+            let database = Box::new(Database::new());
+            if index == 0 {
+                database.note_use();
+            }
+            GateCell::new(gate, database)
+        };
         Keyspace {
             count,
-            databases,
+            databases: (0..count).map(database).collect(),
             images: (0..count).map(|_| GateCell::new(gate, Vec::new())).collect(),
             waiting: Waiting::default(),
             watching: Watching::default(),
@@ -174,7 +184,11 @@ impl Keyspace {
     /// Puts an empty database in the place of one; returns that one, for freeing it elsewhere,
     /// unless it is still to be saved.
     pub fn flush(&self, db: DbIndex, pass: &mut ExclusivePass<'_>) -> Option<Box<Database>> {
-        self.replace(db, Box::new(Database::new()), pass)
+        let new = Box::new(Database::new());
+        if self.database(db, pass).was_used() {
+            new.note_use();
+        }
+        self.replace(db, new, pass)
     }
 
     /// As `flush`, with another database.

@@ -181,6 +181,17 @@ impl Waiting {
         self.shards.iter().map(|shard| shard.count.load(Relaxed)).sum()
     }
 
+    /// For how many of these keys a call waits that hears of their removal.
+    pub fn removal_key_count(&self) -> usize {
+        let hears = |queue: &VecDeque<Arc<Waiter>>| queue.iter().any(|one| one.wakes_on_removal);
+        let used = self.shards.iter().filter(|shard| shard.count.load(Relaxed) > 0);
+        let count = |shard: &Shard| {
+            let queues = shard.lock();
+            queues.values().flat_map(HashMap::values).filter(|queue| hears(queue)).count()
+        };
+        used.map(count).sum()
+    }
+
     /// Whether calls wait for this key already. Called with the key's slot locked.
     #[inline]
     pub fn has_queue(&self, place: Place, key: &[u8]) -> bool {

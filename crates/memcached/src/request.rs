@@ -108,6 +108,10 @@ pub enum Call {
     Dump {
         limit: u32,
     },
+    /// `lru_crawler metadump`; whether of the first class too, of which everything is.
+    DumpAll {
+        has_first: bool,
+    },
     /// `cache_memlimit`
     MemoryLimit {
         megabytes: u64,

@@ -120,6 +120,7 @@ fn other(words: Words<'_>) -> Call {
         },
         b"watch" => Call::Say("CLIENT_ERROR watch commands not allowed"),
         b"cache_memlimit" if (2..=3).contains(&words.len()) => memory_limit(words),
+        b"lru_crawler" if words.len() == 3 && words.get(1) == b"metadump" => dump_all(words),
         b"slabs" | b"lru" | b"lru_crawler" => tune(words),
         _ if words.get(words.len().saturating_sub(1)).starts_with(b"HTTP/") => {
             Call::SayAndClose("")
@@ -128,9 +129,10 @@ fn other(words: Words<'_>) -> Call {
     }
 }
 
-/// Of a slab class; what there is is of the first.
+/// Slab classes are below that; what there is is of the first.
+const CLASSES: u32 = 64;
+
 fn dump(words: Words<'_>) -> Call {
-    const CLASSES: u32 = 64;
     if words.len() < 4 {
         return Call::Say("CLIENT_ERROR bad command line");
     }
@@ -141,6 +143,21 @@ fn dump(words: Words<'_>) -> Call {
         (Some(_), Some(_)) => Call::Say("END"),
         _ => Call::Say(BAD_FORMAT),
     }
+}
+
+/// Of these classes, or of all.
+fn dump_all(words: Words<'_>) -> Call {
+    let which = words.get(2);
+    let mut has_first = matches!(which, b"all" | b"hash");
+    if !has_first {
+        for class in which.split(|byte| *byte == b',').filter(|word| !word.is_empty()) {
+            match number::unsigned_short(class) {
+                Some(class @ 1..CLASSES) => has_first |= class == 1,
+                _ => return Call::Say("BADCLASS invalid class id"),
+            }
+        }
+    }
+    Call::DumpAll { has_first }
 }
 
 fn delta(words: Words<'_>, is_increment: bool) -> Call {
@@ -240,7 +257,6 @@ fn tune(words: Words<'_>) -> Call {
         (b"lru", b"tune", 6..) | (b"lru", b"mode" | b"temp_ttl", 3..) => "OK",
         (b"lru_crawler", b"crawl" | b"tocrawl" | b"sleep", 3) => "OK",
         (b"lru_crawler", b"enable" | b"disable", 2) => "OK",
-        (b"lru_crawler", b"metadump", 3) => "ERROR metadump not allowed",
         _ => ERROR,
     };
     Call::Say(text)

@@ -153,6 +153,13 @@ impl Exempt {
         EXEMPT.fetch_sub(rounded(size), Relaxed);
     }
 
+    /// Has it be one block of this size, or none, instead of all that was added.
+    pub fn set(&self, size: usize) {
+        let new = if size == 0 { 0 } else { rounded(size) };
+        let old = self.0.swap(new, Relaxed);
+        EXEMPT.fetch_add(new.wrapping_sub(old), Relaxed);
+    }
+
     pub fn bytes(&self) -> usize {
         self.0.load(Relaxed)
     }
@@ -228,6 +235,12 @@ mod tests {
         assert_eq!(exempt.bytes(), 1 << 39);
         // Other tests have no such numbers.
         assert!(exempt_bytes() >= 1 << 39);
+        exempt.set(1 << 41);
+        exempt.set(1 << 40);
+        assert!((1 << 40..1 << 41).contains(&exempt_bytes()));
+        exempt.set(0);
+        assert_eq!(exempt.bytes(), 0);
+        exempt.set(1 << 40);
         drop(exempt);
         assert!(exempt_bytes() < 1 << 39);
     }

@@ -14,6 +14,7 @@ use std::fmt;
 use zstd::bulk;
 
 use crate::compressed::Algorithm;
+use crate::heap::Exempt;
 use crate::lzf;
 
 /// What stands before the bytes.
@@ -30,6 +31,8 @@ pub struct Packer {
     algorithm: Option<Algorithm>,
     level: i32,
     zstd: Option<bulk::Compressor<'static>>,
+    /// Memory of its tables, some hundred KiB: no data has to go for that.
+    tables: Exempt,
     /// Pieces in a row that did not shrink.
     failures: u32,
     /// Pieces that are not tried from now on, and how many those were last.
@@ -54,7 +57,8 @@ impl Packer {
         let zstd = (algorithm == Some(Algorithm::Zstd)).then(|| bulk::Compressor::new(level));
         // Without memory for its tables it does without.
         let zstd = zstd.and_then(Result::ok);
-        Packer { algorithm, level, zstd, failures: 0, pause: 0, last_pause: 0 }
+        let tables = Exempt::default();
+        Packer { algorithm, level, zstd, tables, failures: 0, pause: 0, last_pause: 0 }
     }
 
     /// Whether it packs in this way.
@@ -89,7 +93,12 @@ impl Packer {
         let packed = match algorithm {
             Algorithm::Lzf => lzf::compress(piece, max)?,
             Algorithm::Lz4 => lz4_flex::block::compress(piece),
-            Algorithm::Zstd => self.zstd.as_mut()?.compress(piece).ok()?,
+            Algorithm::Zstd => {
+                let zstd = self.zstd.as_mut()?;
+                let packed = zstd.compress(piece).ok()?;
+                self.tables.set(zstd.context_mut().sizeof());
+                packed
+            }
         };
         (packed.len() <= max).then_some(packed)
     }

@@ -244,6 +244,7 @@ fn build() -> Result<()> {
     thread::scope(|scope| {
         let others = scope.spawn(others);
         let tests = run(all_tests().arg("--no-run"));
+        let tests = tests.and_then(|()| run(sql_tests()?.arg("--no-run")));
         tests.and(others.join().unwrap_or_else(|_| bail!("building panicked")))
     })
 }
@@ -358,15 +359,19 @@ fn real() -> Result<()> {
     BACKENDS.iter().try_for_each(|backend| programs::programs(backend))
 }
 
+fn sql() -> Result<()> {
+    run(sql_tests()?.env("RUST_TEST_THREADS", TEST_THREADS))
+}
+
 /// Clippy looks on while it is compiled for its tests: to check it by itself would be to read all
 /// that it stands on a second time.
-fn sql() -> Result<()> {
+fn sql_tests() -> Result<Command> {
     ensure_component("clippy", &["clippy", "--version"])?;
     let mut cargo = cargo(&["test", "-p", "kvasir-sql", "--profile", "sql", "--no-fail-fast"]);
     cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     // As `cargo clippy -- -D warnings` hands it on.
     cargo.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
-    run(cargo.env("RUST_TEST_THREADS", TEST_THREADS))
+    Ok(cargo)
 }
 
 /// It measures nothing: its load is only compiled.

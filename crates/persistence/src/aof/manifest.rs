@@ -13,6 +13,7 @@ const LINE_MAX: usize = 1024;
 /// What is wrong with a line, in Redis's words: people search for them.
 const TOO_LONG: &str = "The AOF manifest file contains too long line";
 const SPELLING: &str = "Invalid AOF manifest file format";
+const EMPTY: &str = "Found an empty AOF manifest";
 
 /// A file in the directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +34,9 @@ pub struct Manifest {
 impl Manifest {
     /// Fails with the number of the line, from 1, and what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Manifest, (usize, &'static str)> {
+        if text.is_empty() {
+            return Err((1, EMPTY));
+        }
         let mut manifest = Manifest::default();
         let body = text.strip_suffix(b"\n").ok_or((1, TOO_LONG))?;
         for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
@@ -40,7 +44,7 @@ impl Manifest {
             manifest.take_line(line).map_err(|what| (index + 1, what))?;
         }
         let is_empty = manifest == Manifest::default();
-        if is_empty { Err((1, "Found an empty AOF manifest")) } else { Ok(manifest) }
+        if is_empty { Err((1, EMPTY)) } else { Ok(manifest) }
     }
 
     fn take_line(&mut self, line: &[u8]) -> Result<(), &'static str> {

@@ -182,7 +182,7 @@ impl ColdLog {
     /// Adds the bytes behind all that is here.
     pub fn push(&self, packer: &mut Packer, bytes: &[u8]) {
         let packed: Arc<[u8]> = packer.pack(bytes).into();
-        self.memory.add(packed.len());
+        self.memory.add(held(&packed));
         self.sums.total_bytes.fetch_add(bytes.len() as u64, Relaxed);
         self.sums.total_packed.fetch_add(packed.len() as u64, Relaxed);
         self.sums.memory_peak.fetch_max(self.memory.bytes() as u64, Relaxed);
@@ -249,7 +249,7 @@ impl ColdLog {
         if let Some(piece) = state.pieces.get_mut(on_disk).filter(|piece| piece.start == start)
             && let Place::Memory(packed) = &piece.place
         {
-            self.memory.sub(packed.len());
+            self.memory.sub(held(packed));
             let size = u32::try_from(packed.len()).expect("pieces are short");
             piece.place = Place::Disk { segment, at, size };
             state.on_disk += 1;
@@ -274,7 +274,7 @@ impl ColdLog {
         let count = count.min(state.pieces.len());
         for piece in state.pieces.drain(..count) {
             if let Place::Memory(packed) = piece.place {
-                self.memory.sub(packed.len());
+                self.memory.sub(held(&packed));
             }
         }
         state.on_disk = state.on_disk.saturating_sub(count);
@@ -309,6 +309,11 @@ impl ColdLog {
         }
         facts
     }
+}
+
+/// What a piece takes in memory, with what counts who has it.
+fn held(packed: &Arc<[u8]>) -> usize {
+    packed.len() + 2 * size_of::<usize>()
 }
 
 impl State {

@@ -11,6 +11,7 @@ use kvasir_table::Entry;
 
 use crate::calls::admit::{Scene, admit};
 use crate::calls::invocation::Invocation;
+use crate::calls::redirect;
 use crate::calls::routing::{self, Route};
 use crate::scripts::writes::may_write;
 use crate::state::connection::{Connection, messages};
@@ -42,7 +43,10 @@ pub fn check(
     }
     admit(scene, connection, entry, args)?;
     let route = match &scene.shared.cluster {
-        None => Route::Here,
+        None => {
+            redirect::check(scene.shared, connection, [entry])?;
+            Route::Here
+        }
         Some(node) => routing::route(scene.shared, node, connection, call)?,
     };
     messages::check_mode(connection, entry)?;

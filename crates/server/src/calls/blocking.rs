@@ -69,6 +69,8 @@ fn serve(shared: &Shared, worker: usize, core: &mut Core, pass: &Pass<'_>) {
         // Who waits there is served by the next owner, or once the slot stays.
         core.tally.ready.retain(|ready| !node.holds(slot_of(&ready.key)));
     }
+    // The call that has made keys ready may have taken long: what it gave them may be over.
+    core.env.now_ms = core.env.now_ms.max(clock::now_unix_ms());
     let Core { env, tally, rng, served, served_elsewhere, .. } = core;
     let server = Server { keyspace: &shared.keyspace, pass, env, tally, rng };
     let mut since = clock::ticks();

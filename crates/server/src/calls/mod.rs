@@ -18,6 +18,7 @@ pub mod notifications;
 pub mod one_database;
 pub mod own_keys;
 pub mod planning;
+pub mod redirect;
 pub mod routing;
 pub mod subscriber;
 pub mod tracing;

@@ -33,6 +33,7 @@ impl Subscriber<'_> {
         // What is pending was published before, and is not for the new subscription.
         self.connection.take_messages(local);
         local.add(kind, &name, self.connection.id.index as usize);
+        self.connection.client.add_name(&name);
         self.connection.listening.subscriptions.get_or_insert_default().0[kind as usize]
             .insert(name);
         self.note_counts();
@@ -51,6 +52,7 @@ impl Subscriber<'_> {
         let subscriptions =
             self.connection.listening.subscriptions.as_mut().expect("it subscribes");
         subscriptions.0[kind as usize].remove(name);
+        self.connection.client.remove_name(name);
         if subscriptions.is_empty() {
             self.connection.listening.subscriptions = None;
         }

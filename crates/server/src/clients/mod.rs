@@ -18,6 +18,10 @@ use kvasir_structures::locks::lock;
 
 use tracker::Tracker;
 
+/// What a name takes up besides its bytes: places in its client's list, and in those of who is to
+/// be told.
+const NAME_BYTES: usize = 96;
+
 /// What everyone may know of a client. Written by the worker that owns the connection.
 pub struct Client {
     pub id: u64,
@@ -53,6 +57,8 @@ pub struct Client {
     pub watched: AtomicUsize,
     /// What the queued calls take up.
     pub queued_bytes: AtomicUsize,
+    /// What it takes to know the names that it watches, has subscribed to or tracks.
+    pub names_bytes: AtomicUsize,
     /// The memory of its ring; 0 without one.
     pub ring_bytes: AtomicUsize,
     /// Its call is put off: CLIENT PAUSE.
@@ -145,6 +151,7 @@ impl Client {
             queued: AtomicI64::new(-1),
             watched: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
+            names_bytes: AtomicUsize::new(0),
             ring_bytes: AtomicUsize::new(0),
             is_postponed: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
@@ -167,9 +174,20 @@ impl Client {
         self.input_bytes.load(Relaxed)
             + self.output_bytes.load(Relaxed)
             + self.queued_bytes.load(Relaxed)
+            + self.names_bytes.load(Relaxed)
             + self.ring_bytes.load(Relaxed)
             + size_of::<Client>()
             + self.connection_bytes
+    }
+
+    /// A name more that it watches, subscribes to or tracks.
+    pub fn add_name(&self, name: &[u8]) {
+        self.names_bytes.fetch_add(NAME_BYTES + name.len(), Relaxed);
+    }
+
+    /// One less.
+    pub fn remove_name(&self, name: &[u8]) {
+        self.names_bytes.fetch_sub(NAME_BYTES + name.len(), Relaxed);
     }
 
     /// Adds to a figure of which its worker is the only writer.

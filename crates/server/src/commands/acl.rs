@@ -83,8 +83,8 @@ fn set_user(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let change = shared.acl.set(name, &rules, grammar).map_err(|Refused { rule, error }| {
         Error::quoting("ERR Error in ACL SETUSER modifier '", &rule, &format!("': {error}"))
     })?;
-    if let Some(before) = &change.before {
-        look_after(shared, before, &change.after);
+    if change.before.is_some() {
+        look_after(shared, &change.after);
     }
     cx.reply().ok();
     Ok(())

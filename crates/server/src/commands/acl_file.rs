@@ -38,7 +38,7 @@ fn load(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     notice!("users loaded path={} count={}", config.aclfile.display(), shared.acl.all().len());
     for user in before {
         match shared.acl.find(&user.name) {
-            Some(after) => look_after(shared, &user, &after),
+            Some(after) => look_after(shared, &after),
             None => close_connections_of(cx, &user.name),
         }
     }

@@ -1,5 +1,7 @@
 //! The rows of CLUSTER and its kin, and what their functions have in common.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use kvasir_cluster::slots::SLOTS;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec};
@@ -45,15 +47,22 @@ fn asking(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Fails for a client that is not sent elsewhere in any case: none of a cluster, nor one that a
+/// replica redirects.
+fn reader(cx: &ServerCx<'_>) -> Result<(), Error> {
+    let can_redirect = cx.connection.client.can_redirect.load(Relaxed);
+    if cx.shared.cluster.is_some() || can_redirect { Ok(()) } else { Err(DISABLED) }
+}
+
 fn readonly(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    node(cx)?;
+    reader(cx)?;
     cx.connection.routing.reads_replicas = true;
     cx.reply().ok();
     Ok(())
 }
 
 fn readwrite(cx: &mut ServerCx<'_>) -> Result<(), Error> {
-    node(cx)?;
+    reader(cx)?;
     cx.connection.routing.reads_replicas = false;
     cx.reply().ok();
     Ok(())

@@ -270,7 +270,7 @@ fn exchange(
     loop {
         let open = match target.take() {
             Some(target) => target,
-            None => connect(place.clone(), wish)?,
+            None => Target::connect(place.clone(), wish.timeout).ok_or(NO_CONNECTION)?,
         };
         let open = target.insert(open);
         match ask(shared, wish, open, calls, count)? {
@@ -290,6 +290,10 @@ fn ask(
     calls: &[u8],
     count: usize,
 ) -> Result<Result<Vec<String>, Lost>, Error> {
+    match target.log_in() {
+        Ok(answer) => answer.map_or(Ok(()), |answer| expect_ok(&answer))?,
+        Err(lost) => return Ok(Err(lost)),
+    }
     if target.db != wish.db {
         let select = encode_request(&["SELECT", &wish.db.to_string()]);
         match target.say(&select).and_then(|()| target.line()) {
@@ -306,17 +310,6 @@ fn ask(
         node.save_late();
     }
     Ok((0..count).map(|_| target.line()).collect())
-}
-
-fn connect(place: Place, wish: &Wish) -> Result<Target, Error> {
-    let auth = std::iter::once(&b"AUTH"[..]).chain(place.auth.iter().map(Vec::as_slice));
-    let auth = (!place.auth.is_empty()).then(|| encode_request(&auth.collect::<Vec<&[u8]>>()));
-    let mut target = Target::connect(place, wish.timeout).ok_or(NO_CONNECTION)?;
-    if let Some(auth) = auth {
-        target.say(&auth).map_err(|_| NO_WAY)?;
-        expect_ok(&target.line().map_err(|_| NO_ANSWER)?)?;
-    }
-    Ok(target)
 }
 
 fn expect_ok(answer: &str) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use kvasir_resp::reply::Mark;
 use crate::calls::admit::Moment;
 use crate::calls::evict::OUT_OF_MEMORY;
 use crate::calls::planning::plan_slots;
+use crate::calls::redirect;
 use crate::calls::routing::Wish;
 use crate::clients::Client;
 use crate::commands::ANY_TIME_NOSCRIPT;
@@ -139,8 +140,17 @@ fn exec(mut session: Session) -> (Session, Result<(), Error>) {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return (session, Err(Error::fixed(text)));
     }
+    let entries = transaction.calls.iter().map(|call| call.entry);
+    if let Err(elsewhere) = redirect::check(session.shared(), &session.connection, entries) {
+        session.connection.unwatch(&session.worker.shared.keyspace);
+        return (session, Err(elsewhere));
+    }
     if let Err(reason) = check(&mut session, &transaction) {
         session.connection.unwatch(&session.worker.shared.keyspace);
+        // Who belongs elsewhere need not know what is the matter here.
+        if let Err(elsewhere) = check_routes(&session, &transaction) {
+            return (session, Err(elsewhere));
+        }
         let text = [b"EXECABORT Transaction discarded because of: ", reason.text()].concat();
         return (session, Err(Error::from_bytes(text)));
     }

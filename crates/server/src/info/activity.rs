@@ -40,7 +40,7 @@ pub fn clients(source: &Source<'_>, lines: &mut Lines) {
     lines.field("total_watched_keys", watched);
     lines.field("ring_clients", source.shared.clients.ring_count());
     lines.field("total_blocking_keys", waiting.key_count());
-    lines.zeros(&["total_blocking_keys_on_nokey"]);
+    lines.field("total_blocking_keys_on_nokey", waiting.removal_key_count());
     lines.field("paused_reason", pause.reason(source.now_ms));
     let paused = pause.current(source.now_ms);
     lines.field("paused_actions", paused.map_or("none", |paused| paused.scope.name()));

@@ -1,5 +1,6 @@
 //! The section Memory, and the figures that MEMORY STATS shares with it.
 
+use kvasir_keyspace::database::Database;
 use kvasir_reactor::limits;
 use kvasir_structures::huge_pages::later;
 
@@ -40,9 +41,10 @@ impl Memory {
         }
     }
 
-    /// All that is no data.
+    /// All that is no data. The first database was there at the start, without a key.
     pub fn overhead(&self) -> u64 {
-        (self.used_at_start + self.clients + self.tables + self.log).min(self.used)
+        let tables = self.tables.saturating_sub(Database::BYTES as u64);
+        (self.used_at_start + self.clients + tables + self.log).min(self.used)
     }
 
     pub fn dataset(&self) -> u64 {
@@ -99,10 +101,10 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("hotkeys_bytes", source.shared.hot_keys.allocated_bytes());
     lines.field("mem_huge_pages_pending", later::waiting_bytes());
     lines.field("mem_not_counted_for_evict", memory::not_counted_bytes());
-    let (backlog, all) = stream_bytes(source);
+    let (backlog, of_replicas) = stream_bytes(source);
     lines.field("mem_replication_backlog", backlog);
-    lines.field("mem_total_replication_buffers", all);
-    lines.field("mem_clients_slaves", all - backlog);
+    lines.field("mem_total_replication_buffers", backlog + of_replicas);
+    lines.field("mem_clients_slaves", of_replicas);
     lines.field("mem_clients_normal", memory.clients);
     lines.zeros(&["mem_replicas_repl_buffer", "mem_cluster_links", "mem_cluster_slot_import"]);
     lines.zeros(&["mem_cluster_slot_export", "mem_overhead_db_hashtable_rehashing"]);
@@ -113,15 +115,17 @@ pub fn memory(source: &Source<'_>, lines: &mut Lines) {
     lines.field("lazyfreed_objects", source.shared.freeing.freed());
 }
 
-/// Of the stream for replicas: what is kept in any case, and in all, since some lag behind.
+/// Of the stream for replicas: what is kept in any case, and what more, since some may need it.
 fn stream_bytes(source: &Source<'_>) -> (u64, u64) {
-    let (log, tail) = (&source.shared.keyspace.log, &source.shared.replication.tail);
-    if !tail.is_kept() {
+    let (log, replication) = (&source.shared.keyspace.log, &source.shared.replication);
+    if !replication.tail.is_kept() {
         return (0, 0);
     }
-    let cold = tail.cold.facts();
+    let cold = replication.tail.cold.facts();
     let all = log.end() - cold.end + cold.memory_packed;
-    (all.min(source.config.replication.backlog_size), all)
+    let backlog = all.min(source.config.replication.backlog_size);
+    let is_anybodys = !replication.replicas().is_empty();
+    (backlog, if is_anybodys { all - backlog } else { 0 })
 }
 
 fn fragmentation(memory: &Memory, lines: &mut Lines) {

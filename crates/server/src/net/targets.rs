@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_config::tls::TlsConfig;
+use kvasir_resp::encode::encode_request;
 use kvasir_structures::locks::lock;
 
 use crate::net::tls::client::{self, TlsStream};
@@ -60,6 +61,8 @@ pub struct Target {
     used_ms: u64,
     /// It was kept, and nothing has come from there since.
     is_old: bool,
+    /// It was told who calls. Each call tells it anew: the password may be another one by now.
+    knows_user: bool,
 }
 
 /// How a conversation ends early.
@@ -83,8 +86,9 @@ impl Target {
             Some(config) => Box::new(client::begin(config, stream).ok()?),
             None => Box::new(stream),
         };
-        let target =
-            Target { place, stream, received: Vec::new(), db: 0, used_ms: 0, is_old: false };
+        let received = Vec::new();
+        let (is_old, knows_user) = (false, false);
+        let target = Target { place, stream, received, db: 0, used_ms: 0, is_old, knows_user };
         target.set_timeout(timeout);
         Some(target)
     }
@@ -94,6 +98,18 @@ impl Target {
         // Without these it takes longer, and no more.
         let _ = socket.set_read_timeout(Some(timeout));
         let _ = socket.set_write_timeout(Some(timeout));
+    }
+
+    /// Says who calls, if that is to be said and was not yet; what it is answered.
+    pub fn log_in(&mut self) -> Result<Option<String>, Lost> {
+        if self.knows_user || self.place.auth.is_empty() {
+            return Ok(None);
+        }
+        let words = std::iter::once(&b"AUTH"[..]).chain(self.place.auth.iter().map(Vec::as_slice));
+        let call = encode_request(&words.collect::<Vec<&[u8]>>());
+        self.say(&call)?;
+        self.knows_user = true;
+        self.line().map(Some)
     }
 
     pub fn say(&mut self, bytes: &[u8]) -> Result<(), Lost> {
@@ -156,6 +172,7 @@ impl Targets {
         self.note_due(&kept);
         drop(kept);
         target.is_old = true;
+        target.knows_user = false;
         target.set_timeout(timeout);
         Some(target)
     }

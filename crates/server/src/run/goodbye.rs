@@ -1,14 +1,17 @@
-//! Clients that end their stream behind their last request: `printf 'PING\r\n' | nc -N`.
+//! Clients that go: those that end their stream behind their last request,
+//! `printf 'PING\r\n' | nc -N`, and those that have been silent for too long.
 //!
 //! What came before the end is executed, whether it was read together with the end or not, and
 //! answered, for whoever has closed only its half. Redis does so without further ado, since it
 //! reads, executes and answers by turns. A call that would wait has nobody to wait for.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use kvasir_reactor::ConnectionId;
 
 use crate::run::batch::Batch;
 use crate::run::worker::Worker;
-use crate::state::connection::find;
+use crate::state::connection::{ClientKind, find};
 
 impl Worker {
     /// Nothing more comes from a client: its connection closes when what came is executed, at once
@@ -16,12 +19,16 @@ impl Worker {
     pub fn hear_goodbye(&mut self, id: ConnectionId, batch: &mut Batch) {
         let Some(connection) = find(&mut self.connections, id) else { return };
         let index = id.index as usize;
+        if connection.dump().is_some() {
+            connection.wire.has_ended = true;
+            return;
+        }
         let is_new = connection.wire.tls.as_ref().is_some_and(|tls| tls.is_new());
         let has_requests = connection.wire.in_round || !connection.wire.input.is_empty();
         if has_requests && !connection.is_stalled() && !is_new {
             connection.wire.has_ended = true;
             self.add_own_source(batch, index);
-        } else if is_new || !connection.output.is_sending && !connection.has_output() {
+        } else if is_new || connection.has_sent_all() {
             self.close(index);
         } else {
             self.see_off(index, false);
@@ -33,11 +40,32 @@ impl Worker {
     /// nothing more is to be executed.
     pub fn see_off(&mut self, index: usize, has_more: bool) {
         let Some(mut connection) = self.connections[index].take() else { return };
-        let is_stalled = connection.is_stalled();
+        // What it has asked for goes out whole, and then it is seen off.
+        let is_stalled = connection.is_stalled() && connection.dump().is_none();
         if is_stalled {
             self.forget_wait(&connection);
         }
-        connection.is_closing |= is_stalled || !has_more;
+        connection.is_closing |= is_stalled || !has_more && connection.dump().is_none();
         self.connections[index] = Some(connection);
+    }
+
+    /// Closes those who have said nothing for longer than `timeout`.
+    pub fn close_idle(&mut self) {
+        let idle_max_ms = self.core.config.timeout as u64 * 1000;
+        let now_ms = self.core.env.now_ms;
+        if idle_max_ms == 0 || !self.cron.second_has_passed(now_ms) {
+            return;
+        }
+        for index in 0..self.connections.len() {
+            if let Some(connection) = &self.connections[index]
+                && connection.waiting.waits.is_none()
+                && connection.kind == ClientKind::Normal
+                && !connection.listening.is_monitor
+                && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
+            {
+                self.shared.workers[self.index].stats.idle_closed.add(1);
+                self.close(index);
+            }
+        }
     }
 }

@@ -146,6 +146,7 @@ fn key_end(call: Call, args: Args<'_>) -> usize {
         | Call::Quit
         | Call::Stats
         | Call::Dump { .. }
+        | Call::DumpAll { .. }
         | Call::MemoryLimit { .. }
         | Call::Shutdown { .. }
         | Call::FlushAll { .. }
@@ -203,6 +204,10 @@ impl Runner<'_> {
             }
             Call::Dump { limit } => {
                 item_dump::write(self.shared, self.core, self.pass.as_ref(), connection, limit)
+            }
+            Call::DumpAll { has_first } => {
+                item_dump::begin(self.core, connection, has_first);
+                Ok(())
             }
             Call::MemoryLimit { megabytes, is_quiet } => {
                 self.limit_memory(connection, megabytes, is_quiet)
@@ -388,6 +393,7 @@ fn run(cx: &mut Cx<'_, '_, '_>, call: Call, args: Args<'_>, words: Args<'_>) {
         | Call::FlushAll { .. }
         | Call::Stats
         | Call::Dump { .. }
+        | Call::DumpAll { .. }
         | Call::MemoryLimit { .. }
         | Call::Shutdown { .. }
         | Call::Quit => unreachable!("it has no keys"),

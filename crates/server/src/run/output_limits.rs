@@ -4,8 +4,6 @@
 //! What counts is what waits to be sent, whole values included, wherever it waits: in the reply,
 //! as a payload that the reactor has, in a TLS session.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::log::warning;
 use crate::run::worker::Worker;
 
@@ -17,7 +15,7 @@ impl Worker {
     #[inline]
     pub fn limit_output(&mut self, index: usize) -> bool {
         let Some(connection) = self.connections[index].as_deref_mut() else { return true };
-        connection.client.output_bytes.store(connection.output_memory(), Relaxed);
+        connection.note_output();
         let output = connection.output_bytes() as u64;
         if output < self.core.output_unlimited {
             connection.output.over_soft_since_ms = None;

@@ -1,24 +1,52 @@
-//! Subscribers whose user has lost a channel: they are disconnected, so that they hear no more.
+//! Connections whose user has lost a right that they live on: who subscribes to a channel is
+//! disconnected, so that it hears no more, and who waits for a key is refused.
 
 use std::sync::Arc;
 
+use kvasir_acl::call::Call;
+use kvasir_acl::check::check;
 use kvasir_acl::user::User;
 use kvasir_pubsub::Kind;
 
 use crate::run::worker::Worker;
 use crate::state::shared::Shared;
+use crate::state::waits::{Awaited, Made};
 use crate::workers::Message;
 
-/// Has every worker look at its connections of a user, if the change took a channel from it.
-pub fn look_after(shared: &Shared, before: &User, after: &Arc<User>) {
-    if !after.keeps_channels_of(before) {
-        shared.send_all(|| Message::CheckSubscribers(Arc::clone(after)));
-    }
+/// Has every worker look at its connections of a user that was changed.
+pub fn look_after(shared: &Shared, after: &Arc<User>) {
+    shared.send_all(|| Message::CheckUser(Arc::clone(after)));
 }
 
 impl Worker {
+    /// Has connections of a user do no more of what it may not.
+    pub fn check_user(&mut self, user: &User) {
+        self.close_strangers(user);
+        self.refuse_strangers(user);
+    }
+
+    /// Ends waits for keys of those who may not make that call any more.
+    fn refuse_strangers(&mut self, user: &User) {
+        for index in 0..self.connections.len() {
+            let Some(connection) = self.connections[index].as_deref() else { continue };
+            let Some(waits) = connection.waiting.waits.as_deref() else { continue };
+            let (Awaited::Key(waiter), Some(Made { entry, .. })) = (&waits.awaited, waits.made)
+            else {
+                continue;
+            };
+            let (db, databases) = (connection.db, self.core.config.databases);
+            let call = Call { entry, args: waiter.args(), db, databases };
+            if connection.access.user().id == user.id
+                && let Err(denied) = check(user, &call)
+            {
+                let error = denied.error(user, &call);
+                self.refuse_wait(index, &error);
+            }
+        }
+    }
+
     /// Closes the connections of a user that have subscribed to what it may not.
-    pub fn close_strangers(&mut self, user: &User) {
+    fn close_strangers(&mut self, user: &User) {
         for index in 0..self.connections.len() {
             let connection = self.connections[index].as_deref();
             let is_stranger = connection.is_some_and(|connection| {

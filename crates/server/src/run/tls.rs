@@ -148,7 +148,7 @@ impl Worker {
             let payload = Payload::from(std::mem::take(&mut records));
             let kept = if is_all { 0 } else { connection.output_bytes() };
             connection.client.output_bytes.store(kept, Relaxed);
-            let has_more = connection.has_more_to_replicate() || connection.trace.is_some();
+            let has_more = connection.has_more_to_say() || connection.trace.is_some();
             if is_last || !is_all || has_more {
                 // Its report is what the rest, or the end, waits for.
                 self.reactor.send(connection.id, payload);

@@ -145,6 +145,10 @@ impl Worker {
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             let Some(waits) = connection.waiting.waits.as_deref() else { continue };
+            // It reads on, whoever is the primary.
+            if matches!(waits.awaited, Awaited::Reader(_)) {
+                continue;
+            }
             let is_for_end = matches!(waits.awaited, Awaited::End);
             if is_for_end == (end == End::GoesOn) {
                 connection.is_closing = !is_for_end;
@@ -212,7 +216,7 @@ impl Worker {
                 self.count_failure(index, &reply);
                 return self.give_answer(index, &mut reply);
             }
-            Awaited::End => return,
+            Awaited::Reader(_) | Awaited::End => return,
         };
         // Otherwise its answer is on the way.
         if self.shared.keyspace.waiting.cancel(&waiter) {
@@ -231,7 +235,7 @@ impl Worker {
             match &waits.awaited {
                 Awaited::Key(waiter) => drop(self.shared.keyspace.waiting.cancel(waiter)),
                 Awaited::Background(ticket) => drop(ticket.cancel()),
-                Awaited::Acks(_) | Awaited::End => {}
+                Awaited::Acks(_) | Awaited::Reader(_) | Awaited::End => {}
             }
             self.core.deadlines.remove(waits.place(connection));
         }

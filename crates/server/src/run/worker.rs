@@ -28,7 +28,7 @@ use crate::run::runner::{Position, Runner};
 use crate::run::scripting::busy::Away;
 use crate::run::scripting::interpreters::Interpreters;
 use crate::run::server::ServerCommands;
-use crate::state::connection::{ClientKind, Connection, find};
+use crate::state::connection::{Connection, find};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
 use crate::workers::Message;
@@ -61,7 +61,7 @@ pub struct Worker {
     pub interpreters: Interpreters,
     /// The connection whose script is busy, while others are served.
     pub away: Option<Away>,
-    cron: Cron,
+    pub cron: Cron,
     pub events: Vec<Event>,
     pub batch: Batch,
     /// Connections with requests left from the last turn.
@@ -173,6 +173,7 @@ impl Worker {
         self.give_up_slots();
         self.serve_left(NOBODY);
         self.answer_served();
+        self.go_on_dumping();
         self.send_held_back();
         self.shake_hands();
         self.end_handshakes();
@@ -211,10 +212,9 @@ impl Worker {
         let next_flush = self.next_flush_ms().map(until);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
         let next_own = self.own_keys_look_ms().map(until);
-        let all = [next_wait, next_task, next_handshake, next_serving, next_stop, next_own];
-        let all = all.into_iter().chain(next_look).chain([self.links_timeout(), next_flush]);
-        let all = all.chain([self.give_up_timeout()]);
-        all.flatten().min()
+        let own = [next_wait, next_task, next_handshake, next_serving, next_stop, next_own];
+        let others = [self.links_timeout(), self.give_up_timeout(), self.dump_timeout()];
+        own.into_iter().chain(others).chain([next_flush]).chain(next_look).flatten().min()
     }
 
     fn turn(mut self: Box<Worker>) -> Box<Worker> {
@@ -450,7 +450,7 @@ impl Worker {
         let payload = Payload { bytes, shared };
         let is_long = length >= REPORTED_BYTES_MIN;
         connection.client.output_bytes.store(if is_long { length } else { 0 }, Relaxed);
-        let has_more = connection.has_more_to_replicate();
+        let has_more = connection.has_more_to_say();
         let is_traced = connection.trace.is_some();
         if let Some(ring) = connection.output.ring.take()
             && !connection.is_closing
@@ -528,7 +528,7 @@ impl Worker {
                 Message::EndWaits(end) => self.end_all_waits(end),
                 Message::LogRestarted => self.forget_former_log(),
                 Message::Unblock(served) => self.unblock(served),
-                Message::CheckSubscribers(user) => self.close_strangers(&user),
+                Message::CheckUser(user) => self.check_user(&user),
                 Message::GiveBack => heap::give_back(),
                 Message::Ranks(ranks) => self.keep_ranks(*ranks),
                 Message::News(news) => self.spread(*news),
@@ -556,25 +556,6 @@ impl Worker {
             connection.as_ref().is_some_and(|connection| connection.client.id == id)
         };
         self.connections.iter().position(is_it)
-    }
-
-    fn close_idle(&mut self) {
-        let idle_max_ms = self.core.config.timeout as u64 * 1000;
-        let now_ms = self.core.env.now_ms;
-        if idle_max_ms == 0 || !self.cron.second_has_passed(now_ms) {
-            return;
-        }
-        for index in 0..self.connections.len() {
-            if let Some(connection) = &self.connections[index]
-                && connection.waiting.waits.is_none()
-                && connection.kind == ClientKind::Normal
-                && !connection.listening.is_monitor
-                && now_ms.saturating_sub(connection.client.last_ms.load(Relaxed)) > idle_max_ms
-            {
-                self.shared.workers[self.index].stats.idle_closed.add(1);
-                self.close(index);
-            }
-        }
     }
 
     /// Moves what the turn counted to where INFO finds it.

@@ -62,6 +62,11 @@ fn banner(port: u16, mode: &str) -> String {
     )
 }
 
+/// Says that clients can connect, though there may be data to load yet.
+pub fn initialized() {
+    notice!("Server initialized");
+}
+
 /// Says that options of the configuration are not obeyed: which, and on request why.
 pub fn ignored(ignored: &[Ignored]) {
     if ignored.is_empty() {

@@ -188,6 +188,7 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     let config = shared.config();
     let files = made_files(&config);
     write_pid_file(&config);
+    announce::initialized();
     process::tell_parent();
     if let Err(error) = process::adjust_oom_score(&config) {
         warning!("oom-score-adj has no effect: {error}");

@@ -51,6 +51,8 @@ pub struct Core {
     pub client_memory_max: usize,
     /// Connections whose call waits for the disk, or for replicas.
     pub waits_for_acks: Vec<usize>,
+    /// Connections whose answer goes out piece by piece, or did when they were last looked at.
+    pub dumps: Vec<usize>,
     /// The offset behind what this worker last wrote to the log.
     pub written_to: u64,
     pub links: Links,
@@ -79,6 +81,7 @@ impl Core {
             output_unlimited: u64::MAX,
             client_memory_max: 0,
             waits_for_acks: Vec::new(),
+            dumps: Vec::new(),
             written_to: 0,
             links: Links::default(),
             next_look_ms: None,

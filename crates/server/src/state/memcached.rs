@@ -81,7 +81,7 @@ impl Memcached {
             Call::Delete { .. } | Call::MetaDelete(_) | Call::TooLarge { .. } => commands.delete,
             Call::FlushAll { .. } => commands.flush,
             Call::Stats => commands.info,
-            Call::Dump { .. } => commands.keys,
+            Call::Dump { .. } | Call::DumpAll { .. } => commands.keys,
             Call::MemoryLimit { .. } => commands.configure,
             Call::Shutdown { .. } => commands.shutdown,
             Call::Login => commands.authenticate,

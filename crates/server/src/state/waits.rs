@@ -1,4 +1,5 @@
-//! A call that waits: for a key, the disk, replicas, the background; and when that ends.
+//! A call that waits: for a key, the disk, replicas, the background, its reader; and when that
+//! ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,8 +36,16 @@ pub enum Awaited {
     Acks(Acks),
     /// What is computed in the background.
     Background(Arc<Ticket>),
+    /// That what it has said so far is sent.
+    Reader(Dump),
     /// The end of the server.
     End,
+}
+
+/// `lru_crawler metadump`, whose answer has no end in sight: how far it is.
+#[derive(Default)]
+pub struct Dump {
+    pub next_slot: usize,
 }
 
 impl Waits {
@@ -46,13 +55,18 @@ impl Waits {
         matches!(self.awaited, Awaited::Key(_))
     }
 
+    /// How far its answer is that goes out piece by piece.
+    pub fn dump(&self) -> Option<&Dump> {
+        if let Awaited::Reader(dump) = &self.awaited { Some(dump) } else { None }
+    }
+
     /// Where it stands among the deadlines, if it has one.
     pub fn place(&self, connection: &Connection) -> Option<Place> {
         let deadline_ms = match &self.awaited {
             Awaited::Key(waiter) => waiter.deadline_ms,
             Awaited::Acks(acks) => acks.deadline_ms(),
             Awaited::Background(ticket) => ticket.deadline_ms,
-            Awaited::End => None,
+            Awaited::Reader(_) | Awaited::End => None,
         };
         Some((deadline_ms?, connection.id.index as usize, connection.client.id))
     }

@@ -11,8 +11,10 @@ use crate::machine::memory;
 
 /// All workers together may use this part of the limit unseen, and evict so much at a time.
 const SLACK_SHARE: usize = 512;
-/// This part of the limit is left free, for what calls add between two looks.
+/// This part of the limit is left free, for what calls add between two looks, ...
 const MARGIN_SHARE: usize = 128;
+/// ...but for so much: who sets a low limit means what it says.
+const MARGIN_LESS: usize = 512 << 10;
 /// Bounds of a worker's part of that.
 const ALLOWANCE: std::ops::RangeInclusive<usize> = 4 << 10..=1 << 20;
 
@@ -59,7 +61,7 @@ impl Evicting {
     /// Obeys a changed configuration.
     pub fn configure(&mut self, config: &Config, workers: usize) {
         let limit = config.memory.maxmemory as usize;
-        self.limit = limit - limit / MARGIN_SHARE;
+        self.limit = limit - (limit / MARGIN_SHARE).saturating_sub(MARGIN_LESS);
         let share = self.limit / SLACK_SHARE / workers;
         self.allowance = share.clamp(*ALLOWANCE.start(), *ALLOWANCE.end());
         // The limit may have been lowered: look before the next turn.

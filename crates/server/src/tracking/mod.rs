@@ -84,6 +84,7 @@ impl Tracking {
         let mut prefixes = write(&self.prefixes);
         for prefix in &tracker.prefixes {
             prefixes.entry(Arc::clone(prefix)).or_default().push(Arc::clone(&tracker));
+            client.add_name(prefix);
         }
         self.prefix_count.store(prefixes.len(), Relaxed);
         drop(prefixes);
@@ -104,6 +105,7 @@ impl Tracking {
             for prefix in &tracker.prefixes {
                 let trackers = prefixes.get_mut(prefix).expect("it was added");
                 trackers.retain(|other| !Arc::ptr_eq(other, &tracker));
+                tracker.client.remove_name(prefix);
                 if trackers.is_empty() {
                     prefixes.remove(prefix);
                 }

@@ -62,8 +62,8 @@ pub enum Message {
     Ranks(Box<Ranks>),
     /// Tell those whom it concerns what a primary's calls have done.
     News(Box<News>),
-    /// This user has lost channels.
-    CheckSubscribers(Arc<User>),
+    /// This user was changed, and may have lost rights.
+    CheckUser(Arc<User>),
     /// Much memory was freed: give back to the system what the worker's allocator keeps.
     GiveBack,
     /// Slots have changed hands: look who waits for them.

@@ -203,6 +203,36 @@ fn a_change_holds_at_once_on_every_worker() {
     });
 }
 
+/// Nor is it served by whoever pushes afterwards.
+#[test]
+fn who_waits_for_a_key_that_its_user_loses_is_refused() {
+    each_backend(&[], |server| {
+        let (mut admin, mut client) = (server.connect(), server.connect());
+        admin.ask("ACL SETUSER u on nopass ~* +@all");
+        client.ask("AUTH u x");
+        for (rule, why) in [
+            ("resetkeys ~other*", "-NOPERM No permissions to access a key"),
+            ("~* -blpop", "-NOPERM User u has no permissions to run the 'blpop' command"),
+        ] {
+            client.send(&["BLPOP", "list", "0"]);
+            wait_until("it waits", || {
+                admin.ask_text("INFO clients").contains("blocked_clients:1\r")
+            });
+            assert_eq!(show(&admin.ask(&format!("ACL SETUSER u {rule}"))), "+OK");
+            assert_eq!(show(&client.read_reply().expect("it is told")), why);
+            assert_eq!(show(&admin.ask("RPUSH list x")), ":1");
+            assert_eq!(show(&admin.ask("DEL list")), ":1");
+            admin.ask("ACL SETUSER u ~* +@all");
+        }
+        // Another right is none of its business.
+        client.send(&["BLPOP", "list", "0"]);
+        wait_until("it waits", || admin.ask_text("INFO clients").contains("blocked_clients:1\r"));
+        admin.ask("ACL SETUSER u -get");
+        admin.ask("RPUSH list x");
+        assert_eq!(show(&client.read_reply().expect("it is served")), "[$list $x]");
+    });
+}
+
 #[test]
 fn connections_of_deleted_users_are_closed() {
     each_backend(&[], |server| {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::check::{run_script, show};
-use crate::harness::{Client, Server, each_backend, wait_until};
+use crate::harness::{Client, Server, each_backend, wait_until, wait_until_loaded};
 
 /// Sends a call that will wait, and returns when it does.
 pub fn wait_for(server: &Server, client: &mut Client, call: &str) {
@@ -254,5 +254,34 @@ fn a_key_that_has_expired_when_it_wakes_somebody_is_deleted() {
         wait_until("it is gone", || show(&client.ask("DBSIZE")) == ":0");
         client.ask("RPUSH list y");
         assert_eq!(reply(&mut waiting), "[$list $y]");
+        // However long the call takes that makes it ready.
+        wait_for(server, &mut waiting, "BLPOP list 0");
+        for call in ["MULTI", "RPUSH list x", "PEXPIRE list 1", "DEBUG SLEEP 0.01", "EXEC"] {
+            client.ask(call);
+        }
+        wait_until("it is gone", || show(&client.ask("DBSIZE")) == ":0");
+        client.ask("RPUSH list y");
+        assert_eq!(reply(&mut waiting), "[$list $y]");
+    });
+}
+
+/// SCAN and RANDOMKEY delete what has expired where they come by; KEYS does not.
+#[test]
+fn who_looks_for_keys_deletes_those_that_have_expired() {
+    each_backend(&["--appendonly", "yes"], |server| {
+        let mut client = server.connect();
+        wait_until_loaded(&mut client);
+        client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+        for (call, is_deleted) in
+            [("KEYS *", false), ("SCAN 0 COUNT 1000", true), ("RANDOMKEY", true)]
+        {
+            client.ask("FLUSHALL");
+            (0..20).for_each(|at| drop(client.ask(&format!("SET gone:{at} x PX 1"))));
+            wait_until("they have expired", || show(&client.ask("EXISTS gone:19")) == ":0");
+            let found = show(&client.ask(call));
+            assert!(!found.contains("gone"), "{call}: {found}");
+            let left = show(&client.ask("DBSIZE"));
+            assert_eq!(left == ":0", is_deleted, "{call}: {left}");
+        }
     });
 }

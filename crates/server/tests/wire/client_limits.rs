@@ -182,3 +182,62 @@ fn a_lower_limit_counts_for_output_that_waits_already() {
         wait_until("it is closed", || figure(&mut client, "clients", "connected_clients") == 1);
     });
 }
+
+/// What a client watches, has subscribed to or tracks: a call that names more, and one that forgets
+/// all.
+const NAMES: [(&str, &str); 5] = [
+    ("WATCH", "UNWATCH"),
+    ("SUBSCRIBE", "UNSUBSCRIBE"),
+    ("PSUBSCRIBE", "PUNSUBSCRIBE"),
+    ("SSUBSCRIBE", "SUNSUBSCRIBE"),
+    ("CLIENT TRACKING ON BCAST PREFIX", "CLIENT TRACKING OFF"),
+];
+
+#[test]
+fn names_count() {
+    for server in servers(&[]) {
+        let mut control = server.connect();
+        assert_eq!(run_script(&mut control, "CLIENT NO-EVICT ON"), "+OK");
+        control.ask("CONFIG SET maxmemory-clients 200000");
+        // Valkey counts hardly anything for a prefix.
+        let names = if server.name == "valkey-server" { &NAMES[..4] } else { &NAMES };
+        for (more, _) in names {
+            let mut client = server.connect();
+            let is_told = |client: &mut Client, number: u32| {
+                let call = format!("{more} {number:012}");
+                client.try_send(&call.split(' ').collect::<Vec<_>>())
+                    && client.read_reply().is_some()
+            };
+            let closed_at = (0..10_000).find(|number| !is_told(&mut client, *number));
+            let closed_at = closed_at.unwrap_or_else(|| panic!("{}: {more}", server.name));
+            assert!(closed_at > 500, "{}: {more} {closed_at}", server.name);
+        }
+    }
+}
+
+#[test]
+fn names_that_are_forgotten_count_no_more() {
+    const COUNT: usize = 1000;
+    each_backend(&[], |server| {
+        let (mut control, mut client) = (server.connect(), server.connect());
+        client.ask("HELLO 3");
+        let id = show(&client.ask("CLIENT ID"));
+        let mut memory = || -> usize {
+            let line = control.ask_text(&format!("CLIENT LIST ID {}", &id[1..]));
+            let field = line.split(' ').find_map(|field| field.strip_prefix("tot-mem="));
+            field.expect("it is there").parse().expect("a number")
+        };
+        for (more, less) in NAMES {
+            let before = memory();
+            for number in 0..COUNT {
+                client.ask(&format!("{more} {number:012}"));
+            }
+            let with_names = memory();
+            assert!(with_names > before + 100 * COUNT, "{more}: {before} {with_names}");
+            client.send(&less.split(' ').collect::<Vec<_>>());
+            wait_until(less, || memory() < before + 50 * COUNT);
+            let answers = if less.contains("SUB") { COUNT } else { 1 };
+            (0..answers).for_each(|_| drop(client.read_reply()));
+        }
+    });
+}

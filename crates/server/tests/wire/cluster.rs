@@ -366,6 +366,9 @@ fn a_replica_takes_over_by_hand() {
             replica.is_some_and(|replica: usize| nodes[replica].is_synced()) && primary.is_some()
         });
         let (primary, replica) = (&nodes[primary.expect("seen")], &nodes[replica.expect("seen")]);
+        let mut queued = primary.server.connect();
+        assert_eq!(queued.ask_text("MULTI"), "OK");
+        assert_eq!(queued.ask_text("SET foo 1"), "QUEUED");
         // Primaries vote for replicas of the same primary only every other timeout; who is not
         // elected has to be asked again.
         let mut asked: Option<Instant> = None;
@@ -379,6 +382,8 @@ fn a_replica_takes_over_by_hand() {
         });
         wait_until("the former primary follows it", || primary.is_synced());
         wait_until("all are up", || nodes.iter().all(Node::is_fine));
+        let moved = Value::Error(format!("MOVED 12182 127.0.0.1:{}", replica.port).into());
+        assert_eq!(queued.ask("EXEC"), moved, "and not that it may not write here");
     }
 }
 

@@ -4,9 +4,12 @@ use std::thread;
 use std::time::Duration;
 
 use kvasir_resp::encode::encode_request;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
+use crate::certificates::free_port;
 use crate::check::{check, check_with, run_script, show};
-use crate::harness::{Client, Server, each_backend, figure, wait_until};
+use crate::harness::{Client, Server, backends, each_backend, figure, wait_until};
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 const MB: u64 = 1 << 20;
@@ -400,5 +403,57 @@ fn replies_that_wait_are_counted() {
         wait_until("the replies are counted", || used(&mut client) > before + 10 * MB);
         drop(lazy);
         wait_until("they are gone", || used(&mut client) < before + MB);
+    });
+}
+
+/// A low limit is reached, and what a database takes without a key is there before the first one:
+/// memory in use does not jump behind FLUSHALL.
+#[test]
+fn a_low_limit_is_reached_key_by_key() {
+    each_backend(&["--maxmemory-policy", "allkeys-lru"], |server| {
+        let mut client = server.connect();
+        client.ask("SET k v");
+        let before = used(&mut client);
+        client.ask("FLUSHALL");
+        wait_until("it is freed", || used(&mut client) <= before + 64 * 1024);
+        let limit = used(&mut client) + 100 * 1024;
+        config_set(&mut client, "maxmemory", limit);
+        let mut number = 0;
+        while figure(&mut client, "stats", "evicted_keys") == 0 {
+            client.ask(&format!("SETEX first:{number} 10000 x"));
+            number += 1;
+        }
+        assert!(number > 100, "{number}");
+    });
+}
+
+/// What a replica has yet to take is no reason to give keys up.
+#[test]
+fn a_slow_replica_evicts_nothing() {
+    let port = free_port().to_string();
+    let options = ["--port", &port, "--repl-backlog-size", "16kb", "--maxmemory-policy"];
+    let server = Server::kvasir(backends()[0], &[&options[..], &["allkeys-random"]].concat());
+    let mut client = server.connect();
+    for number in 0..100 {
+        client.ask(&format!("SETRANGE key:{number} 100000 asdf"));
+    }
+    let replica = Server::kvasir(backends()[0], &["--replicaof", &format!("127.0.0.1 {port}")]);
+    let is_up = |client: &mut Client| client.ask_text("INFO replication").contains("state=online");
+    wait_until("it follows", || is_up(&mut client));
+    let exempt = figure(&mut client, "memory", "mem_not_counted_for_evict");
+    let limit = used(&mut client) - exempt + MB;
+    config_set(&mut client, "maxmemory", limit);
+    kill(Pid::from_raw(replica.pid() as i32), Signal::SIGSTOP).expect("it is ours");
+    let value = "A".repeat(1000);
+    for _ in 0..10_000 {
+        client.call(&["SETRANGE", "key:0", "0", &value]);
+    }
+    let waits = figure(&mut client, "memory", "mem_clients_slaves");
+    assert!(waits > 2 * MB, "{waits}");
+    assert_eq!(show(&client.ask("DBSIZE")), ":100");
+    assert_eq!(figure(&mut client, "stats", "evicted_keys"), 0);
+    client.ask("CLIENT KILL TYPE replica");
+    wait_until("nothing is kept for it", || {
+        figure(&mut client, "memory", "mem_clients_slaves") == 0
     });
 }

@@ -61,6 +61,7 @@ mod local_cluster;
 mod memcached;
 mod memory_report;
 mod metrics;
+mod migrate;
 mod migrate_slots;
 mod migrate_slots_killed;
 mod monitor;

@@ -1,6 +1,7 @@
 //! memcached's protocol, beside memcached itself where it has the last word.
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,31 @@ impl Client {
         String::from_utf8(reply).expect("texts")
     }
 
+    /// The lines that `lru_crawler metadump` gives, without those words that differ each time.
+    fn listed(&mut self, which: &str) -> Vec<String> {
+        self.0.write_all(format!("lru_crawler metadump {which}\r\n").as_bytes()).expect("it reads");
+        let mut lines: Vec<_> = self.lines_to_end().iter().map(|line| shown(line)).collect();
+        lines.sort();
+        lines
+    }
+
+    /// All lines up to one that says END.
+    fn lines_to_end(&mut self) -> Vec<String> {
+        self.lines_to("END\r\n")
+    }
+
+    /// All lines up to the words with which what comes ends.
+    fn lines_to(&mut self, end: &str) -> Vec<String> {
+        let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
+        while !reply.ends_with(end.as_bytes()) {
+            let len = self.0.read(&mut chunk).expect("the server answers");
+            assert_ne!(len, 0, "it says {end}: {} bytes", reply.len());
+            reply.extend_from_slice(&chunk[..len]);
+        }
+        let text = String::from_utf8(reply).expect("texts");
+        text.strip_suffix(end).expect("just seen").lines().map(str::to_string).collect()
+    }
+
     /// All up to the end of the connection.
     fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
@@ -57,6 +83,13 @@ impl Client {
         let line = reply.lines().next().expect("a line");
         line.rsplit(' ').next().expect("a word").parse().unwrap_or_else(|_| panic!("{reply}"))
     }
+}
+
+/// A line of `lru_crawler metadump` without times of use, ids and sizes.
+fn shown(line: &str) -> String {
+    let kept = ["key=", "exp=", "fetch=", "cls="];
+    let is_kept = |word: &&str| kept.iter().any(|name| word.starts_with(name));
+    line.split(' ').filter(is_kept).collect::<Vec<_>>().join(" ")
 }
 
 /// memcached itself, and where it listens.
@@ -99,6 +132,9 @@ const CALLS: &[&str] = &[
     "gat 9 p:1\r\nadd p:1 0 0 1\r\nx\r\nmg p:1\r\nstats detail off\r\nget p:1\r\nstats detail dump\r\n",
     "stats reset\r\nstats detail dump\r\nstats detail x\r\n",
     "stats cachedump\r\nstats cachedump 1 x\r\nstats cachedump 64 1\r\nstats cachedump 40 1\r\n",
+    "lru_crawler metadump x\r\n",
+    "lru_crawler metadump 1,64\r\n",
+    "lru_crawler metadump 0\r\nlru_crawler metadump\r\nlru_crawler metadump all 1\r\n",
     "cache_memlimit 64\r\ncache_memlimit 7\r\ncache_memlimit x\r\ncache_memlimit 2000000000\r\n",
     "stats foo\r\nstats reset\r\nstats detail\r\nflush_all x\r\nflush_all 0 noreply\r\nget a\r\n",
     "shutdown\r\nbget a\r\nslabs automove 1\r\nme none\r\nme\r\nmg\r\nmg a x\r\nmg a v v\r\n",
@@ -297,6 +333,8 @@ fn the_command_line_of_memcached() {
         items.ask("stats cachedump 1 1\r\n"),
         "CLIENT_ERROR stats cachedump not allowed\r\n"
     );
+    let refused = items.ask("lru_crawler metadump all\r\n");
+    assert_eq!(refused, "ERROR metadump not allowed\r\n");
     let settings = items.ask("stats settings\r\n");
     for line in ["maxbytes 104857600", "maxconns 50", "evictions on", "flush_enabled no"] {
         assert!(settings.contains(&format!("STAT {line}\r\n")), "{line}: {settings}");
@@ -341,4 +379,53 @@ fn keys_are_listed_and_figures_of_memory_told() {
     redis.ask("CONFIG SET maxmemory 1 maxmemory-policy noeviction");
     items.ask("set c 0 0 1\r\nx\r\n");
     assert!(items.ask("stats\r\n").contains("STAT store_no_memory 1\r\n"));
+}
+
+#[test]
+fn all_items_are_listed_as_by_memcached() {
+    let Some((_memcached, socket)) = memcached() else { return };
+    for backend in backends() {
+        let server = Server::kvasir(backend, &OPTIONS);
+        let (mut ours, mut theirs) = (Client::of(&server), Client::connect(&socket));
+        server.connect().ask("RPUSH list x");
+        let listed = [&mut ours, &mut theirs].map(|items| {
+            items.ask("flush_all\r\nset a 0 0 1\r\nx\r\nget a\r\nset gone 0 -1 1\r\nx\r\n");
+            items.ask("set a%b/~_-.\u{e9} 7 2000000000 2\r\nxy\r\n");
+            ["all", "hash", "1", "2,1", "1,", "2,3"].map(|which| items.listed(which))
+        });
+        assert_eq!(listed[0], listed[1]);
+        assert_eq!(listed[0][0].len(), 2, "{listed:?}");
+    }
+    let server = Server::kvasir(backends()[0], &OPTIONS);
+    let mut items = Client::of(&server);
+    items.ask("set a 0 0 1\r\nx\r\n");
+    items.0.write_all(b"lru_crawler metadump all\r\n").expect("the server reads");
+    assert!(items.lines_to_end()[0].contains(" cas=0 "), "nobody has asked for it");
+    let known = items.id_of("a");
+    items.0.write_all(b"lru_crawler metadump all\r\n").expect("the server reads");
+    assert!(items.lines_to_end()[0].contains(&format!(" cas={known} ")));
+}
+
+/// More than fits into what the kernel keeps for a reader that does not read.
+#[test]
+fn who_reads_a_list_of_items_slowly_holds_up_nobody() {
+    const KEYS: usize = 40_000;
+    for backend in backends() {
+        let server = Server::kvasir(backend, &OPTIONS);
+        let (mut slow, mut other) = (Client::of(&server), Client::of(&server));
+        server.connect().ask(&format!("DEBUG POPULATE {KEYS}"));
+        slow.0.write_all(b"lru_crawler metadump all\r\nget key:7\r\n").expect("the server reads");
+        assert_eq!(other.ask("get key:1\r\n"), "VALUE key:1 0 7\r\nvalue:1\r\nEND\r\n");
+        // Then comes what stands behind.
+        let mut keys = slow.lines_to("END\r\nVALUE key:7 0 7\r\nvalue:7\r\nEND\r\n");
+        keys.iter_mut().for_each(|line| line.truncate(line.find(' ').expect("words")));
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), KEYS, "each once");
+        slow.0.write_all(b"lru_crawler metadump hash\r\n").expect("the server reads");
+        slow.0.shutdown(Shutdown::Write).expect("it is open");
+        let rest = slow.rest();
+        assert!(rest.ends_with(b"END\r\n"), "whole, though nothing more will be asked");
+        assert_eq!(rest.iter().filter(|byte| **byte == b'\n').count(), KEYS + 1);
+    }
 }

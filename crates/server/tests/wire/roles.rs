@@ -3,6 +3,7 @@
 use kvasir_resp::value::Value;
 
 use crate::certificates::{Certificates, free_port};
+use crate::check::run_script;
 use crate::harness::{Client, Server, add_strings, figure, wait_until};
 
 type Start = fn(&[&str]) -> Option<Server>;
@@ -416,4 +417,31 @@ fn a_call_that_fails_here_ends_a_replica_that_wants_that() {
     two.client.ask("CONFIG SET replica-read-only yes");
     one.client.ask("INCR k");
     assert!(!two.server.wait_for_end().success());
+}
+
+/// A client that can follow is sent to the primary, as by Valkey; others are not.
+#[test]
+fn a_replica_sends_who_can_follow_to_its_primary() {
+    for start in [ALL[0], ALL[2]] {
+        let (Some(mut primary), Some(mut replica)) =
+            (Node::start(start, &[]), Node::start(start, &[]))
+        else {
+            continue;
+        };
+        let redirect = format!("-REDIRECT 127.0.0.1:{}", primary.port);
+        let mut client = replica.server.connect();
+        let mut ask = |script: &str| run_script(&mut client, script);
+        assert_eq!(ask("CLIENT CAPA redirect; SET a 1; MULTI; SET a 2"), "+OK; +OK; +OK; +QUEUED");
+        replica.follow(&mut primary);
+        assert_eq!(
+            ask("EXEC; SET a 1; GET a; PING"),
+            format!("{redirect}; {redirect}; {redirect}; +PONG")
+        );
+        let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+        assert_eq!(ask("MULTI; GET a; EXEC"), format!("+OK; {redirect}; {aborted}"));
+        assert_eq!(ask("READONLY; GET a; SET a 1"), format!("+OK; _; {redirect}"));
+        assert_eq!(ask("READWRITE; GET a"), format!("+OK; {redirect}"));
+        let read_only = "-READONLY You can't write against a read only replica.";
+        assert_eq!(run_script(&mut replica.client, "GET a; SET a 1"), format!("_; {read_only}"));
+    }
 }

@@ -1,7 +1,8 @@
 //! Finding keys: KEYS, SCAN, RANDOMKEY.
 //!
 //! All of them visit slots one at a time, each locked only for its visit, so they see no one
-//! moment of the whole database. Expired keys are passed over, not deleted.
+//! moment of the whole database. KEYS passes expired keys over; SCAN and RANDOMKEY delete them
+//! where they come by.
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_structures::gate::Pass;
@@ -14,6 +15,7 @@ use crate::commands::options::{cursor, integer};
 use crate::database::{Database, Keyspace};
 use crate::effect::Effect;
 use crate::error::{Error, quoted};
+use crate::expire::expire_slot;
 use crate::place::Place;
 use crate::spec::{Argument, ArgumentKind, Categories, Flags, Spec};
 use crate::value::{Kind, Object, Record, Tag};
@@ -25,6 +27,8 @@ pub static COMMANDS: &[&Command] = &[&KEYS, &SCAN, &RANDOMKEY];
 const POSITION_BITS: u32 = 48;
 /// Steps that SCAN takes per key that it was asked for, before it returns with fewer.
 pub const STEPS_PER_KEY: u64 = 10;
+/// Expired keys that a visit to a slot deletes.
+const EXPIRED_MAX: usize = 64;
 /// Expired keys that RANDOMKEY draws before it looks at all keys instead.
 const DRAWS_MAX: usize = 100;
 
@@ -49,7 +53,7 @@ fn keys(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let Roam { keyspace, pass, env, reply, .. } = cx;
     let header = reply.deferred_array();
     let mut count = 0;
-    for slot in used_slots(keyspace, keyspace.database(cx.db, pass)) {
+    for (slot, _) in used_slots(keyspace, keyspace.database(cx.db, pass)) {
         lock(keyspace, pass, slot)?.for_each(|record| {
             if is_live(record, env) && pattern.matches(record.key()) {
                 count += 1;
@@ -73,14 +77,14 @@ fn lock<'a>(
 
 type Slot = kvasir_structures::slot::Slot<Object>;
 
-/// The slots with keys, as far as one can see from outside.
+/// The slots with keys, as far as one can see from outside, with their numbers.
 fn used_slots<'a>(
     keyspace: &'a Keyspace,
     database: &'a Database,
-) -> impl Iterator<Item = &'a Slot> {
+) -> impl Iterator<Item = (&'a Slot, u16)> {
     let slots = if database.was_used() { &database.slots()[..] } else { &[] };
     let is_seen = |(slot, number): &(&Slot, u16)| !slot.is_empty() && !keyspace.hidden.has(*number);
-    slots.iter().zip(0..).filter(is_seen).map(|(slot, _)| slot)
+    slots.iter().zip(0..).filter(is_seen)
 }
 
 fn is_live(record: Record<'_>, env: &Env) -> bool {
@@ -128,7 +132,6 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let mut cursor = cursor(&cx.args[1])?;
     let options = Options::parse(cx.args.from(2), |_, _| Ok(false))?;
     let database = cx.keyspace.database(cx.db, cx.pass);
-    let through = Steps { keyspace: cx.keyspace, pass: cx.pass, env: cx.env, options: &options };
     let (mut found, mut seen, mut steps) = (ArgsBuf::new(), 0, options.count * STEPS_PER_KEY);
     while seen < options.count && steps > 0 {
         let Some((slot, position)) = next_place(cx.keyspace, database, cursor) else {
@@ -136,6 +139,11 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
             break;
         };
         let place = Place { db: cx.db, slot };
+        if position == Position(0) {
+            expire(cx, place);
+        }
+        let through =
+            Steps { keyspace: cx.keyspace, pass: cx.pass, env: cx.env, options: &options };
         let (next, count) = through.take(place, position, &mut found)?;
         seen += count;
         cursor = cursor_after(slot, next);
@@ -149,6 +157,14 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     cx.reply.array(found.len());
     found.as_args().iter().for_each(|key| cx.reply.bulk(key));
     Ok(Effect::None)
+}
+
+/// Deletes what has expired in a slot, as whoever meets it does: but not where that is up to
+/// somebody else, nor amid calls whose changes are to be told of as one.
+fn expire(cx: &mut Roam<'_>, place: Place) {
+    if !cx.env.is_paused && cx.tally.entry.is_empty() {
+        expire_slot(cx.keyspace, cx.pass, place, cx.env, cx.tally, EXPIRED_MAX);
+    }
 }
 
 /// What a call goes through slots with.
@@ -280,13 +296,20 @@ fn draw(cx: &mut Roam<'_>) -> Result<Option<Vec<u8>>, Error> {
         return Ok(None);
     }
     let mut index = cx.rng.below(len);
-    for slot in used_slots(cx.keyspace, database) {
-        if index < slot.len() {
-            let guard = lock(cx.keyspace, cx.pass, slot)?;
-            let record = guard.nth(index).filter(|record| is_live(*record, cx.env));
-            return Ok(record.map(|record| record.key().to_vec()));
+    for (slot, number) in used_slots(cx.keyspace, database) {
+        if index >= slot.len() {
+            index -= slot.len();
+            continue;
         }
-        index -= slot.len();
+        let guard = lock(cx.keyspace, cx.pass, slot)?;
+        let record = guard.nth(index);
+        let drawn = record.filter(|record| is_live(*record, cx.env));
+        let (drawn, is_dead) = (drawn.map(|record| record.key().to_vec()), record.is_some());
+        drop(guard);
+        if drawn.is_none() && is_dead {
+            expire(cx, Place { db: cx.db, slot: number });
+        }
+        return Ok(drawn);
     }
     Ok(None)
 }
@@ -295,7 +318,7 @@ fn draw(cx: &mut Roam<'_>) -> Result<Option<Vec<u8>>, Error> {
 /// with probability 1/n, so all are as likely in the end.
 fn draw_of_all(cx: &mut Roam<'_>) -> Result<Option<Vec<u8>>, Error> {
     let (mut chosen, mut count) = (None, 0);
-    for slot in used_slots(cx.keyspace, cx.keyspace.database(cx.db, cx.pass)) {
+    for (slot, _) in used_slots(cx.keyspace, cx.keyspace.database(cx.db, cx.pass)) {
         lock(cx.keyspace, cx.pass, slot)?.for_each(|record| {
             if is_live(record, cx.env) {
                 count += 1;

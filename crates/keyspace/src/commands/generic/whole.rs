@@ -113,7 +113,7 @@ fn is_mode(word: &[u8]) -> bool {
 
 fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
     let database = cx.keyspace.database(db, cx.pass);
-    if database.was_used() {
+    if !database.is_empty() {
         cx.keyspace.watching.note_replaced(db, database, None, cx.env, cx.pass);
         let old = cx.keyspace.flush(db, cx.pass);
         cx.tally.garbage.extend(old.map(Garbage::Database));

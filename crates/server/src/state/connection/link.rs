@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kvasir_config::buffers::OutputLimit;
+use kvasir_structures::heap::Exempt;
 
 use crate::replicas::sync_file::SyncFile;
 use crate::replicas::{Replica, Stage};
@@ -19,6 +20,8 @@ pub struct Link {
     pub begun: Option<Begun>,
     /// How much had come from it when that was last looked at.
     pub received_bytes: u64,
+    /// Memory of what it was given and has not taken: no data has to go for that.
+    pub unsent: Exempt,
 }
 
 /// A snapshot of which a replica has the first bytes.
@@ -94,7 +97,8 @@ impl Connection {
 
 impl Link {
     pub fn new(replica: Arc<Replica>) -> Link {
-        Link { replica, sends: Sends::Nothing, knows_psync: false, begun: None, received_bytes: 0 }
+        let (sends, unsent) = (Sends::Nothing, Exempt::default());
+        Link { replica, sends, knows_psync: false, begun: None, received_bytes: 0, unsent }
     }
 
     pub fn stage(&self) -> Stage {

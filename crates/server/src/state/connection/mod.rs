@@ -33,7 +33,7 @@ use crate::scripts::state::{Awaited, DebugMode};
 use crate::state::connection::link::Link;
 use crate::state::connection::trace::Traced;
 use crate::state::connection::transaction::{Transaction, Watched};
-use crate::state::waits::Waits;
+use crate::state::waits::{Dump, Waits};
 
 /// Requests of one connection in one turn; the rest waits, so that others get theirs.
 pub const REQUESTS_PER_CONNECTION: usize = 1024;
@@ -345,6 +345,21 @@ impl Connection {
     /// Whether there is something to send, as soon as that is possible.
     pub fn has_output(&self) -> bool {
         !self.reply.is_empty() || self.wire.tls.as_ref().is_some_and(|tls| tls.has_output())
+    }
+
+    /// Whether nothing waits to be sent.
+    pub fn has_sent_all(&self) -> bool {
+        !self.output.is_sending && !self.has_output()
+    }
+
+    /// Whether it has more to say when what is under way is sent.
+    pub fn has_more_to_say(&self) -> bool {
+        self.has_more_to_replicate() || self.dump().is_some()
+    }
+
+    /// How far its answer is that goes out piece by piece.
+    pub fn dump(&self) -> Option<&Dump> {
+        self.waiting.waits.as_deref()?.dump()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a connection has to send, and what it may keep waiting.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use kvasir_config::Config;
 use kvasir_config::buffers::Class;
 
@@ -16,6 +18,15 @@ impl Connection {
     pub fn output_memory(&self) -> usize {
         let encrypted = self.wire.tls.as_ref().map_or(0, |tls| tls.queued_bytes());
         self.reply.size_bytes() + self.output.sending_bytes + encrypted
+    }
+
+    /// Tells others how much memory waits to be sent.
+    pub fn note_output(&self) {
+        let bytes = self.output_memory();
+        self.client.output_bytes.store(bytes, Relaxed);
+        if let Some(link) = &self.link {
+            link.unsent.set(bytes);
+        }
     }
 
     pub fn class(&self) -> Class {

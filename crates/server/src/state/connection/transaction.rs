@@ -118,6 +118,7 @@ impl Connection {
         keyspace.watching.add(db, key, &watched.mark, had_expired);
         drop(slot);
         watched.keys.push(WatchedKey { db, key: key.to_vec() });
+        self.client.add_name(key);
         self.client.watched.store(watched.keys.len(), Relaxed);
         Ok(())
     }
@@ -127,6 +128,7 @@ impl Connection {
         let Some(watched) = self.multi.watched.take() else { return };
         for WatchedKey { db, key } in &watched.keys {
             keyspace.watching.remove(*db, key, &watched.mark);
+            self.client.remove_name(key);
         }
         self.client.watched.store(0, Relaxed);
     }
