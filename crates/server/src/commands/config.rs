@@ -235,6 +235,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();
         cx.shared.freeing.reset_figures();
+        cx.shared.scripts.reset_figures();
         cx.shared.aof.late.reset();
         cx.shared.compression.reset();
         cx.shared.replication.stats.reset();

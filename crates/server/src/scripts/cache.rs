@@ -173,6 +173,11 @@ impl Cache {
         self.evicted.load(Relaxed)
     }
 
+    /// CONFIG RESETSTAT.
+    pub fn reset_figures(&self) {
+        self.evicted.store(0, Relaxed);
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Scripts> {
         read(&self.scripts)
     }

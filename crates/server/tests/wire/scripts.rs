@@ -73,6 +73,8 @@ fn what_is_kept_is_told() {
             client.call(&["EVAL", &format!("return {number}"), "0"]);
         }
         assert_eq!(figure(&mut client, "stats", "evicted_scripts"), 1);
+        client.ask("CONFIG RESETSTAT");
+        assert_eq!(figure(&mut client, "stats", "evicted_scripts"), 0);
     });
 }
 
