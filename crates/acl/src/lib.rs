@@ -40,12 +40,6 @@ pub struct Acl {
     log: Mutex<Log>,
 }
 
-/// A user before and after a change.
-pub struct Change {
-    pub before: Option<Arc<User>>,
-    pub after: Arc<User>,
-}
-
 /// A rule that is wrong, for which nothing was changed.
 #[derive(Debug)]
 pub struct Refused {
@@ -98,26 +92,25 @@ impl Acl {
         self.find(name).filter(|user| user.takes(password))
     }
 
-    /// Creates or changes a user by all of these rules, or by none.
+    /// Creates or changes a user by all of these rules, or by none. Returns what became of it.
     pub fn set(
         &self,
         name: &[u8],
         rules: &[Vec<u8>],
         grammar: Grammar<'_>,
-    ) -> Result<Change, Refused> {
+    ) -> Result<Arc<User>, Refused> {
         let mut users = self.write();
-        let before = users.get(name).cloned();
-        let mut user = match &before {
+        let mut user = match users.get(name) {
             Some(user) => User::clone(user),
             None => User::new(name, self.new_id(), grammar),
         };
         for rule in rules {
             user.apply(rule, grammar).map_err(|error| Refused { rule: rule.clone(), error })?;
         }
-        let after = Arc::new(user);
-        users.insert(name.into(), Arc::clone(&after));
+        let user = Arc::new(user);
+        users.insert(name.into(), Arc::clone(&user));
         self.publish();
-        Ok(Change { before, after })
+        Ok(user)
     }
 
     /// `requirepass`: the default user's only password; an empty one: any.

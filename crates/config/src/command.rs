@@ -187,7 +187,13 @@ mod tests {
             &["repl-timeout", "5", "masterauth", "secret"],
             Ok(&[("repl-timeout", "5"), ("masterauth", "secret")]),
         );
-        check_set(&["sanitize-dump-payload", "YES"], Ok(&[("sanitize-dump-payload", "yes")]));
+        for name in
+            ["sanitize-dump-payload", "lazyfree-lazy-user-del", "dual-channel-replication-enabled"]
+        {
+            for value in ["yes", "no"] {
+                check_set(&[name, &value.to_uppercase()], Ok(&[(name, value)]));
+            }
+        }
         check_get(
             &Config::of_table(),
             &["replicaof", "slaveof"],

@@ -25,7 +25,8 @@ const REASONS: &[(&str, &str)] = &[
     ("lua-enable-deprecated-api", "scripts have no deprecated functions"),
     ("lua-enable-insecure-api", "scripts have no insecure functions"),
     ("max-new", "connections are accepted as fast as they come"),
-    ("min-", "whether a value is sent without a copy depends on its size alone"),
+    ("min-io-threads", COPIES),
+    ("min-string-size", COPIES),
     ("mptcp", "sockets are TCP's own"),
     ("proc-title", TITLE),
     ("rdb-version", "a snapshot of an unknown version is refused"),
@@ -41,6 +42,7 @@ const REASONS: &[(&str, &str)] = &[
     ("vset", "there are no vector sets yet"),
 ];
 
+const COPIES: &str = "whether a value is sent without a copy depends on its size alone";
 const CPULIST: &str = "threads run where the system puts them: taskset and cgroups decide";
 const DEFRAGMENTATION: &str = "only records are moved, and for half a millisecond at a time";
 const REPLICATION: &str = "it has no effect on replication yet";

@@ -113,6 +113,11 @@ impl Env {
         self.second().wrapping_sub(clock) & CLOCK_MAX
     }
 
+    /// Seconds since the last use; 0 where the policy is one of LFU, which counts none.
+    pub fn known_idle_s(&self, clock: u32) -> u32 {
+        if self.policy.is_lfu() { 0 } else { self.idle_s(clock) }
+    }
+
     /// The frequency as it has become since the last use, where the policy is LFU.
     pub fn frequency(&self, clock: u32) -> u8 {
         let minutes = self.minute().wrapping_sub(clock >> 8) & 0xffff;

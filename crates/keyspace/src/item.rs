@@ -200,8 +200,7 @@ impl Found<'_> {
 
     /// Seconds since the value was last used, where the policy knows.
     pub fn idle_s(&self) -> u32 {
-        let is_known = !self.env.policy.is_lfu();
-        if is_known { self.env.idle_s(self.record().clock()) } else { 0 }
+        self.env.known_idle_s(self.record().clock())
     }
 
     pub fn is_text(&self) -> bool {

@@ -80,12 +80,10 @@ fn set_user(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         Error::quoting(before, &unmatched.0, "'.")
     })?;
     let grammar = grammar(&shared.table, &shared.config());
-    let change = shared.acl.set(name, &rules, grammar).map_err(|Refused { rule, error }| {
+    let user = shared.acl.set(name, &rules, grammar).map_err(|Refused { rule, error }| {
         Error::quoting("ERR Error in ACL SETUSER modifier '", &rule, &format!("': {error}"))
     })?;
-    if change.before.is_some() {
-        look_after(shared, &change.after);
-    }
+    look_after(shared, &user);
     cx.reply().ok();
     Ok(())
 }

@@ -20,11 +20,11 @@ use crate::clients::pause::{Paused, Purpose, Scope};
 use crate::clients::tracker::NOBODY;
 use crate::cluster::Node;
 use crate::run::handover;
-use crate::run::worker::Worker;
+use crate::run::worker::{BUSY_RETRY, Worker};
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::shared::Shared;
-use crate::state::waits::{Awaited, Made};
+use crate::state::waits::Waits;
 use crate::store::replication::role;
 use crate::store::replication::upstream::Primary;
 use crate::workers::Message;
@@ -32,8 +32,6 @@ use crate::workers::news::{Item, News};
 
 /// Keys deleted under one lock.
 const BATCH: usize = 128;
-/// How soon it is tried again to delete what a busy script keeps.
-const BUSY_RETRY: Duration = Duration::from_millis(10);
 
 /// Does what the state machine wants of the server, with the gate closed.
 pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_>, now_ms: u64) {
@@ -210,10 +208,8 @@ impl Worker {
         (0..self.connections.len()).for_each(|index| self.leave_shard_channels(node, index));
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_deref() else { continue };
-            let Some(waits) = connection.waiting.waits.as_deref() else { continue };
-            let Awaited::Key(waiter) = &waits.awaited else { continue };
-            let Some(Made { entry, .. }) = waits.made else { continue };
-            let args = waiter.args();
+            let waits = connection.waiting.waits.as_deref();
+            let Some((entry, args)) = waits.and_then(Waits::blocked_call) else { continue };
             let wish = Wish::of(shared, connection, entry, args);
             let Some(slot) = routing::slots_of(entry, args).first().copied() else { continue };
             // Who waits in a slot that comes here was sent here.

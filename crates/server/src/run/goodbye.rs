@@ -11,7 +11,7 @@ use kvasir_reactor::ConnectionId;
 
 use crate::run::batch::Batch;
 use crate::run::worker::Worker;
-use crate::state::connection::{ClientKind, find};
+use crate::state::connection::{ClientKind, Connection, find};
 
 impl Worker {
     /// Nothing more comes from a client: its connection closes when what came is executed, at once
@@ -19,6 +19,7 @@ impl Worker {
     pub fn hear_goodbye(&mut self, id: ConnectionId, batch: &mut Batch) {
         let Some(connection) = find(&mut self.connections, id) else { return };
         let index = id.index as usize;
+        // What it has asked for goes out whole, and then it is seen off.
         if connection.dump().is_some() {
             connection.wire.has_ended = true;
             return;
@@ -39,13 +40,13 @@ impl Worker {
     /// After a turn of a client that has ended its stream: has it close once all is sent, if
     /// nothing more is to be executed.
     pub fn see_off(&mut self, index: usize, has_more: bool) {
-        let Some(mut connection) = self.connections[index].take() else { return };
-        // What it has asked for goes out whole, and then it is seen off.
-        let is_stalled = connection.is_stalled() && connection.dump().is_none();
+        let is_there = |one: &mut Box<Connection>| one.dump().is_none();
+        let Some(mut connection) = self.connections[index].take_if(is_there) else { return };
+        let is_stalled = connection.is_stalled();
         if is_stalled {
             self.forget_wait(&connection);
         }
-        connection.is_closing |= is_stalled || !has_more && connection.dump().is_none();
+        connection.is_closing |= is_stalled || !has_more;
         self.connections[index] = Some(connection);
     }
 

@@ -17,7 +17,7 @@ use kvasir_memcached::item::say;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
 
-use crate::run::worker::Worker;
+use crate::run::worker::{BUSY_RETRY, Worker};
 use crate::state::connection::{Connection, Replies};
 use crate::state::core::Core;
 use crate::state::shared::Shared;
@@ -29,8 +29,6 @@ const BYTES_MAX: usize = 2 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 /// ...or with the one in which so many keys were looked at.
 const PIECE_KEYS: usize = 4096;
-/// How often it is tried to go on while a busy script has all slots.
-const RETRY: Duration = Duration::from_millis(20);
 
 /// Lists so many strings of database 0; 0: as many as go into one answer.
 #[cold]
@@ -65,9 +63,18 @@ pub fn write(
             }
         });
     }
+    wait_for_all(shared, core, connection);
     connection.reply.raw(&lines);
     connection.reply.raw(b"END\r\n");
     Ok(())
+}
+
+/// What was read anywhere may be what somebody else has just written: as with KEYS, it is told when
+/// that is as safe as whoever wrote it was promised.
+fn wait_for_all(shared: &Shared, core: &Core, connection: &mut Connection) {
+    if core.env.fences {
+        connection.wait_for(shared.keyspace.log.end());
+    }
 }
 
 /// Whether it is a string, and so an item.
@@ -127,6 +134,7 @@ impl Worker {
         }
         let (mut lines, env) = (Vec::new(), &self.core.env);
         let has_more = write_piece(dump, self.shared, env, pass, &mut lines);
+        wait_for_all(self.shared, &self.core, connection);
         connection.reply.raw(&lines);
         self.touched.push(index);
         if !has_more {
@@ -143,7 +151,7 @@ impl Worker {
         let of = |index: &usize| self.connections[*index].as_deref();
         let is_due = self.core.dumps.iter().filter_map(of).any(Connection::has_sent_all);
         let is_busy = self.shared.keyspace.busy.is_busy();
-        is_due.then_some(if is_busy { RETRY } else { Duration::ZERO })
+        is_due.then_some(if is_busy { BUSY_RETRY } else { Duration::ZERO })
     }
 }
 
@@ -190,7 +198,7 @@ fn describe(lines: &mut Vec<u8>, record: Record<'_>, env: &Env) {
             _ => lines.extend_from_slice(format!("%{byte:02X}").as_bytes()),
         }
     }
-    let idle_s = if env.policy.is_lfu() { 0 } else { env.idle_s(record.clock()) };
+    let idle_s = env.known_idle_s(record.clock());
     let rest = format!(
         " exp={} la={} cas={} fetch={} cls=1 size={}\n",
         record.expiry_ms().map_or(-1, |ms| (ms / 1000) as i64),

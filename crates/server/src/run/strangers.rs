@@ -10,7 +10,7 @@ use kvasir_pubsub::Kind;
 
 use crate::run::worker::Worker;
 use crate::state::shared::Shared;
-use crate::state::waits::{Awaited, Made};
+use crate::state::waits::Waits;
 use crate::workers::Message;
 
 /// Has every worker look at its connections of a user that was changed.
@@ -29,13 +29,10 @@ impl Worker {
     fn refuse_strangers(&mut self, user: &User) {
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_deref() else { continue };
-            let Some(waits) = connection.waiting.waits.as_deref() else { continue };
-            let (Awaited::Key(waiter), Some(Made { entry, .. })) = (&waits.awaited, waits.made)
-            else {
-                continue;
-            };
+            let waits = connection.waiting.waits.as_deref();
+            let Some((entry, args)) = waits.and_then(Waits::blocked_call) else { continue };
             let (db, databases) = (connection.db, self.core.config.databases);
-            let call = Call { entry, args: waiter.args(), db, databases };
+            let call = Call { entry, args, db, databases };
             if connection.access.user().id == user.id
                 && let Err(denied) = check(user, &call)
             {

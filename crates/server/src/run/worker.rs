@@ -40,7 +40,7 @@ const REPORTED_BYTES_MIN: usize = 128 * 1024;
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
 /// How often it is tried to do what a busy script has held up.
-const SERVING_RETRY: Duration = Duration::from_millis(20);
+pub const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 /// Where connections come in, and of what kind they are.
 pub struct Listening {
@@ -201,14 +201,14 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let has_left = !self.core.tally.ready.is_empty();
-        let next_serving = has_left.then_some(SERVING_RETRY);
+        let next_serving = has_left.then_some(BUSY_RETRY);
         let has_connections = self.connections.iter().any(Option::is_some);
         let until = |ms: u64| Duration::from_millis(ms.saturating_sub(self.core.env.now_ms));
         let next_wait = self.core.deadlines.next_ms().map(until);
         let next_task = self.cron.timeout(self.shared, &self.core, has_connections);
         let next_handshake = self.handshakes.next_ms().map(until);
         // A script has kept the data from being saved.
-        let next_stop = signal::shutdown_requested().map(|_| SERVING_RETRY);
+        let next_stop = signal::shutdown_requested().map(|_| BUSY_RETRY);
         let next_flush = self.next_flush_ms().map(until);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
         let next_own = self.own_keys_look_ms().map(until);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kvasir_keyspace::waiting::Waiter;
+use kvasir_resp::args::Args;
 use kvasir_resp::reply::Reply;
 use kvasir_table::Entry;
 
@@ -53,6 +54,14 @@ impl Waits {
     /// kept.
     pub fn is_for_key(&self) -> bool {
         matches!(self.awaited, Awaited::Key(_))
+    }
+
+    /// The command that waits for a key, and its arguments.
+    pub fn blocked_call(&self) -> Option<(&'static Entry, Args<'_>)> {
+        match (&self.awaited, self.made) {
+            (Awaited::Key(waiter), Some(Made { entry, .. })) => Some((entry, waiter.args())),
+            _ => None,
+        }
     }
 
     /// How far its answer is that goes out piece by piece.

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use kvasir_harness::memcached::{Memcached, Place};
 
+use crate::certificates::free_port;
 use crate::harness::{DEADLINE, Server, backends, figure, wait_until, wait_until_loaded};
+use crate::http::get;
+use crate::replication::{OURS, is_linked, primary, replica};
 
 /// Where the server listens for memcached's clients, from its directory.
 const SOCKET: &str = "memcached";
@@ -35,13 +38,18 @@ impl Client {
     /// Sends requests; what is answered up to the answer of a `mn` behind them, without that.
     fn ask(&mut self, requests: &str) -> String {
         self.0.write_all(format!("{requests}mn\r\n").as_bytes()).expect("the server reads");
+        self.read_to("MN\r\n")
+    }
+
+    /// All up to the words with which what comes ends, without those.
+    fn read_to(&mut self, end: &str) -> String {
         let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
-        while !reply.ends_with(b"MN\r\n") {
+        while !reply.ends_with(end.as_bytes()) {
             let len = self.0.read(&mut chunk).expect("the server answers");
             assert_ne!(len, 0, "the connection stays open: {}", reply.escape_ascii());
             reply.extend_from_slice(&chunk[..len]);
         }
-        reply.truncate(reply.len() - 4);
+        reply.truncate(reply.len() - end.len());
         String::from_utf8(reply).expect("texts")
     }
 
@@ -60,14 +68,7 @@ impl Client {
 
     /// All lines up to the words with which what comes ends.
     fn lines_to(&mut self, end: &str) -> Vec<String> {
-        let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
-        while !reply.ends_with(end.as_bytes()) {
-            let len = self.0.read(&mut chunk).expect("the server answers");
-            assert_ne!(len, 0, "it says {end}: {} bytes", reply.len());
-            reply.extend_from_slice(&chunk[..len]);
-        }
-        let text = String::from_utf8(reply).expect("texts");
-        text.strip_suffix(end).expect("just seen").lines().map(str::to_string).collect()
+        self.read_to(end).lines().map(str::to_string).collect()
     }
 
     /// All up to the end of the connection.
@@ -380,6 +381,37 @@ fn keys_are_listed_and_figures_of_memory_told() {
     redis.ask("CONFIG SET maxmemory 1 maxmemory-policy noeviction");
     items.ask("set c 0 0 1\r\nx\r\n");
     assert!(items.ask("stats\r\n").contains("STAT store_no_memory 1\r\n"));
+}
+
+#[test]
+fn lists_tell_of_nothing_that_may_still_be_lost() {
+    let ports @ [port, page] = [(); 2].map(|()| free_port());
+    let [_, metrics] = ports.map(|port| port.to_string());
+    let primary = primary("epoll", port, &[&OPTIONS[..], &["--metrics-port", &metrics]].concat());
+    // Without an append-only file nothing is ever on its disk.
+    let replica = replica(OURS[0], port, &[]).expect("it is ours");
+    wait_until("the replica is linked", || is_linked(&mut replica.connect()));
+    let (mut writer, mut other) = (primary.connect(), primary.connect());
+    for call in ["CONFIG SET write-quorum 1", "CONFIG SET write-quorum-fsync yes"] {
+        assert_eq!(other.ask_text(call), "OK");
+    }
+    let wait_until_held_back = |count: usize| {
+        let line = format!("\nkvasir_fences_waiting {count}\n");
+        wait_until("they are held back", || get(page, "/metrics").body.contains(&line));
+    };
+    writer.send(&["SET", "k", "1"]);
+    wait_until_held_back(1);
+    let lists = ["lru_crawler metadump all\r\n", "stats cachedump 1 0\r\n"].map(|call| {
+        let mut items = Client::of(&primary);
+        items.0.write_all(call.as_bytes()).expect("it reads");
+        items
+    });
+    wait_until_held_back(3);
+    assert_eq!(other.ask_text("CONFIG SET write-quorum-fsync no"), "OK");
+    for mut items in lists {
+        assert_eq!(items.lines_to_end().len(), 1);
+    }
+    assert!(writer.read_reply().is_some());
 }
 
 #[test]
