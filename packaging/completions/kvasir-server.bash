@@ -29,7 +29,7 @@ _kvasir_server() {
     --lazyfree-lazy-user-flush) words="yes no" ;;
     --rdbcompression) words="yes no" ;;
     --rdbchecksum) words="yes no" ;;
-    --rdb-version) words="auto 10 11" ;;
+    --rdb-version) words="auto 10 11 12 80" ;;
     --rdb-save-incremental-fsync) words="yes no" ;;
     --rdb-skip-modules) words="yes no" ;;
     --stop-writes-on-bgsave-error) words="yes no" ;;

@@ -106,7 +106,7 @@ complete -c kvasir-server -l save -r -d 'When a snapshot is taken, after so many
 complete -c kvasir-server -l dbfilename -r -d 'File of the snapshot, in dir'
 complete -c kvasir-server -l rdbcompression -r -f -a 'yes no' -d 'Compress long strings in snapshots by LZF'
 complete -c kvasir-server -l rdbchecksum -r -f -a 'yes no' -d 'End snapshots with a checksum of all their bytes'
-complete -c kvasir-server -l rdb-version -r -f -a 'auto 10 11' -d 'The least version of snapshots and of the append-only files base, 10 for Redis 7.0, 11 for Redis 7.2 and Valkey'
+complete -c kvasir-server -l rdb-version -r -f -a 'auto 10 11 12 80' -d 'The version of snapshots and of the append-only files base, 10 for Redis 7.0, 11 for Redis 7.2 and Valkey, 12 for Redis from 7.4 on, 80 for Valkey from 9.0 on'
 complete -c kvasir-server -l rdb-save-incremental-fsync -r -f -a 'yes no' -d 'Bring a snapshot to the disk every 4 MB, so that its end holds nobody up'
 complete -c kvasir-server -l rdb-skip-modules -r -f -a 'yes no' -d 'Load a snapshot that holds data of modules without it, and say how much that is, the next save writes a file that lacks it'
 complete -c kvasir-server -l stop-writes-on-bgsave-error -r -f -a 'yes no' -d 'With save points, refuse writes after a snapshot has failed, until one succeeds'

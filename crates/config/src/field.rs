@@ -216,7 +216,7 @@ choice!(
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(Endpoint, Ip = "ip", Hostname = "hostname", Unknown = "unknown-endpoint");
 choice!(HugePages, Auto = "auto", Yes = "yes", No = "no");
-choice!(RdbVersion, Auto = "auto", Redis70 = "10", Redis72 = "11");
+choice!(RdbVersion, Auto = "auto", Redis70 = "10", Redis72 = "11", Redis74 = "12", Valkey90 = "80");
 choice!(ValueCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");
 choice!(LogCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");
 choice!(WhoMay, No = "no", Yes = "yes", Local = "local");

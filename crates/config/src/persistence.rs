@@ -37,6 +37,8 @@ pub enum RdbVersion {
     Auto,
     Redis70,
     Redis72,
+    Redis74,
+    Valkey90,
 }
 
 impl Persistence {
@@ -103,11 +105,14 @@ pub(super) const RDB_VERSION: Row = Row::new(
     "auto",
     field!(persistence.rdb_version),
     "\
-The least version of snapshots and of the append-only file's base: 10 for Redis
-7.0, 11 for Redis 7.2 and Valkey. A data set with hashes whose fields expire
-needs 80, Valkey 9's, and gets it. auto: the lowest that carries the data, which
-Redis 7.0 loads unless fields expire. 11 also says when consumers of streams
-were last active.",
+The version of snapshots and of the append-only file's base: 10 for Redis 7.0,
+11 for Redis 7.2 and Valkey, 12 for Redis from 7.4 on, 80 for Valkey from 9.0
+on. For hashes whose fields expire 12 and 80 have forms that only their makers
+read: where 10 or 11 is asked for, data with such hashes is written in 80.
+`auto`: 10, which all load, and 80 as soon as a field expires. DUMP and
+MIGRATE have Redis's form of such hashes with 12, otherwise Valkey's. Replicas
+get what they read, whatever this is set to. From 11 on it is said when
+consumers of streams were last active.",
 );
 
 pub(super) const RDB_SAVE_INCREMENTAL_FSYNC: Row = Row::new(

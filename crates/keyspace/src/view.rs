@@ -25,6 +25,7 @@ use crate::item;
 use crate::place::DbIndex;
 use crate::plan::KeyAt;
 use crate::rng::Rng;
+use crate::serial::Version;
 use crate::snapshot::Image;
 use crate::value::{self, Kind, Object, Record, Tag, Text};
 use crate::waiting::{Blocked, Ready};
@@ -81,6 +82,8 @@ pub struct Env {
     pub is_in_script: bool,
     /// Whether nobody hears of what is done, since it is undone.
     pub is_unheard: bool,
+    /// Of which version DUMP makes hashes whose fields expire: Redis and Valkey differ.
+    pub expiring_form: Version,
     /// Whether DEBUG wants what is wrong to be found by what comes behind checksums.
     pub skips_checksums: bool,
 }
@@ -116,6 +119,7 @@ impl Default for Env {
             is_paused: false,
             is_in_script: false,
             is_unheard: false,
+            expiring_form: Version::VALKEY_9_0,
             skips_checksums: false,
         }
     }

@@ -27,6 +27,7 @@ fn chunks_within(limits: Limits<'_>, cancel: &Arc<Cancel>) -> Arc<Chunks> {
     let options = Options {
         format: Format::Rdb,
         version: Version::REDIS_7_0,
+        expiring: Version::VALKEY_9_0,
         compresses: false,
         has_checksum: true,
         syncs_often: false,

@@ -30,9 +30,10 @@ use crate::set::{
 #[derive(Clone, Debug)]
 pub struct Options {
     pub format: Format,
-    /// The version to write; a data set with hashes whose fields expire needs `VALKEY_9_0` and gets
-    /// it.
+    /// The version to write if it can hold the data.
     pub version: Version,
+    /// The version for data with hashes whose fields expire, if `version` has no form for them.
+    pub expiring: Version,
     pub compresses: bool,
     pub has_checksum: bool,
     pub syncs_often: bool,
@@ -261,14 +262,24 @@ pub(crate) fn end<D: Disk>(
     Ok(Written { file, keys, checksum })
 }
 
-/// The oldest version that can hold all values.
-pub(crate) fn needed_version(keyspace: &Keyspace, pass: &ExclusivePass<'_>) -> Version {
+/// The version that is written.
+pub(crate) fn version_for(
+    options: &Options,
+    keyspace: &Keyspace,
+    pass: &ExclusivePass<'_>,
+) -> Version {
+    let Options { version, expiring, .. } = *options;
+    let lacks_form = !version.has_expiring_fields() && has_expiring_fields(keyspace, pass);
+    if lacks_form { expiring } else { version }
+}
+
+/// Whether fields of hashes expire.
+pub fn has_expiring_fields(keyspace: &Keyspace, pass: &ExclusivePass<'_>) -> bool {
     let mut slots = used(keyspace, pass).flat_map(|(_, database)| database.slots());
     // Most slots of most data sets are passed by without a lock.
-    let has_timed_fields = slots.any(|slot| {
+    slots.any(|slot| {
         slot.next_expiry_ms().is_some() && slot.lock(pass).with_expiring_parts_len() > 0
-    });
-    if has_timed_fields { Version::VALKEY_9_0 } else { Version::REDIS_7_0 }
+    })
 }
 
 /// How many keys there are.

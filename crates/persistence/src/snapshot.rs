@@ -26,7 +26,7 @@ use crate::disk::Disk;
 use crate::pool::Pool;
 use crate::replace::Replacement;
 use crate::save::{
-    Beside, Frame, Options, Place, SaveError, Saved, Written, count_keys, end, needed_version,
+    Beside, Frame, Options, Place, SaveError, Saved, Written, count_keys, end, version_for,
 };
 use kvasir_structures::manners::Manners;
 
@@ -253,7 +253,7 @@ impl Snapshot<'_> {
         if self.cancel.is_asked() {
             return Err(SaveError::Cancelled);
         }
-        let version = options.version.max(needed_version(self.keyspace, pass));
+        let version = version_for(options, self.keyspace, pass);
         let beside = at_cut(pass);
         let frames = place.frames(version, options, &beside, self.keyspace, pass);
         self.progress.keys_total.store(count_keys(self.keyspace, pass), Relaxed);

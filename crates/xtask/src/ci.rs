@@ -396,6 +396,7 @@ fn expect_failure(name: &str, result: Result<()>, words: &str) -> Result<()> {
 fn with_oracles(mut command: Command) -> Result<Command> {
     command.env("KVASIR_REDIS_SERVER", Oracle::redis()?.program);
     command.env("KVASIR_VALKEY_SERVER", Oracle::valkey()?.program);
+    command.env("KVASIR_REDIS8_SERVER", Oracle::redis8()?.program);
     Ok(command)
 }
 

@@ -24,9 +24,10 @@ pub enum DumpError {
     Value(SerialError),
 }
 
-/// The payload of a value, of the oldest version that can hold it.
-pub fn dump(record: Record<'_>) -> Vec<u8> {
-    let version = Version::needed_by(record);
+/// The payload of a value, of the oldest version that can hold it; `expiring` if it is a hash whose
+/// fields expire.
+pub fn dump(record: Record<'_>, expiring: Version) -> Vec<u8> {
+    let version = Version::needed_by(record, expiring);
     let mut writer = Writer::new(version);
     write_type(record, &mut writer);
     write_body(record, &mut writer);

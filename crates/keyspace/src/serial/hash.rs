@@ -8,7 +8,7 @@ use kvasir_structures::record::INLINE_MAX;
 use super::hash_expiring;
 use super::packed::{Packed, has_twice};
 use super::read::EMPTY;
-use super::{Reader, SerialError, Value, Writer};
+use super::{Reader, SerialError, Value, Version, Writer};
 use crate::hash_value::Hash;
 use crate::value::{self, Object, Record, Tag};
 use crate::view::Env;
@@ -26,10 +26,10 @@ pub(super) fn has_expiries(record: Record<'_>) -> bool {
     value::next_part_expiry_ms(record).is_some()
 }
 
-pub(super) fn type_of(record: Record<'_>) -> u8 {
+pub(super) fn type_of(record: Record<'_>, version: Version) -> u8 {
     match Tag::of(record) {
         Tag::HashListpack => LISTPACK,
-        _ if has_expiries(record) => hash_expiring::TIMED,
+        _ if has_expiries(record) => hash_expiring::type_of(version),
         _ => PAIRS,
     }
 }
@@ -39,15 +39,13 @@ pub(super) fn write(record: Record<'_>, writer: &mut Writer) {
     if let Hash::Packed(listpack) = hash {
         return writer.string(listpack.bytes());
     }
-    let has_expiries = has_expiries(record);
+    if has_expiries(record) {
+        return hash_expiring::write(hash, writer);
+    }
     writer.count(hash.len());
-    hash.for_each_with_expiry(|field, value, expiry_ms| {
+    hash.for_each_with_expiry(|field, value, _| {
         field.with_bytes(|field| writer.string(field));
         value.with_bytes(|value| writer.string(value));
-        if has_expiries {
-            let expiry_ms = expiry_ms.map_or(hash_expiring::NEVER, |expiry_ms| expiry_ms as i64);
-            writer.push(&expiry_ms.to_le_bytes());
-        }
     });
 }
 

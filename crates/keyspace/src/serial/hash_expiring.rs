@@ -1,4 +1,4 @@
-//! Hashes whose fields expire: Valkey's form, which is written too, and two of Redis.
+//! Hashes whose fields expire: Valkey's form and two of Redis, the second of which is only read.
 //!
 //! Fields whose moment has come are kept, to be deleted as any are, so that whoever follows the log
 //! hears of it.
@@ -12,8 +12,9 @@ use kvasir_structures::record::INLINE_MAX;
 
 use super::packed::{self, has_twice};
 use super::read::EMPTY;
-use super::{Reader, SerialError, Value};
+use super::{Reader, SerialError, Value, Version, Writer};
 use crate::hash_expiring::{Expiring, PARTS};
+use crate::hash_value::Hash;
 use crate::value::{Object, Tag};
 use crate::view::Env;
 
@@ -24,7 +25,47 @@ pub(super) const RELATIVE: u8 = 24;
 /// The earliest expiry, then a listpack of field, value and when it dies, or 0.
 pub(super) const LISTPACK: u8 = 25;
 
-pub(super) const NEVER: i64 = -1;
+const NEVER: i64 = -1;
+
+/// What a version has for them.
+pub(super) fn type_of(version: Version) -> u8 {
+    match version {
+        Version::REDIS_7_4 => RELATIVE,
+        _ => TIMED,
+    }
+}
+
+/// Writes a hash of which fields expire.
+pub(super) fn write(hash: Hash<'_>, writer: &mut Writer) {
+    match type_of(writer.version) {
+        RELATIVE => write_relative(hash, writer),
+        _ => write_timed(hash, writer),
+    }
+}
+
+fn write_timed(hash: Hash<'_>, writer: &mut Writer) {
+    writer.count(hash.len());
+    hash.for_each_with_expiry(|field, value, expiry_ms| {
+        field.with_bytes(|field| writer.string(field));
+        value.with_bytes(|value| writer.string(value));
+        let expiry_ms = expiry_ms.map_or(NEVER, |expiry_ms| expiry_ms as i64);
+        writer.push(&expiry_ms.to_le_bytes());
+    });
+}
+
+fn write_relative(hash: Hash<'_>, writer: &mut Writer) {
+    let mut first_ms = u64::MAX;
+    hash.for_each_with_expiry(|_, _, expiry_ms| {
+        first_ms = first_ms.min(expiry_ms.unwrap_or(u64::MAX));
+    });
+    writer.push(&first_ms.to_le_bytes());
+    writer.count(hash.len());
+    hash.for_each_with_expiry(|field, value, expiry_ms| {
+        writer.number(expiry_ms.map_or(0, |expiry_ms| expiry_ms - first_ms + 1));
+        field.with_bytes(|field| writer.string(field));
+        value.with_bytes(|value| writer.string(value));
+    });
+}
 
 pub(super) fn read_timed(reader: &mut Reader<'_>, env: &Env) -> Result<Value, SerialError> {
     let mut draft = Draft::new(env);

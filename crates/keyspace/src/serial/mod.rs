@@ -15,8 +15,8 @@
 //! | 20 | set: a listpack | 11 |
 //! | 3, 5, 12, 17 | sorted set: with scores as text, as doubles, a ziplist, a listpack | 1, 8, 1, 10 |
 //! | 4, 9, 13, 16 | hash: pairs, a zipmap, a ziplist, a listpack | 1, 1, 1, 10 |
-//! | 22 | hash: fields that expire | 80 |
-//! | 24, 25 | hash: fields that expire, in Redis | 12 |
+//! | 22 | hash: fields that expire, in Valkey | 80 |
+//! | 24, 25 | hash: fields that expire, in Redis (25: read only) | 12 |
 //! | 15, 19, 21 | stream | 9, 10, 11 |
 //!
 //! Types 6 and 7, values of modules, are refused.
@@ -54,6 +54,7 @@ impl Version {
     /// The oldest that is written.
     pub const REDIS_7_0: Version = Version(10);
     pub const REDIS_7_2: Version = Version(11);
+    pub const REDIS_7_4: Version = Version(12);
     pub const VALKEY_9_0: Version = Version(80);
 
     /// Redis's and Valkey's numbers have gone apart: 12 and 80 follow on 11.
@@ -61,9 +62,15 @@ impl Version {
         matches!(self.0, 1..=12 | 80)
     }
 
-    /// The oldest version that can hold a value.
-    pub fn needed_by(record: Record<'_>) -> Version {
-        if hash::has_expiries(record) { Version::VALKEY_9_0 } else { Version::REDIS_7_0 }
+    /// Whether it has a form for hashes whose fields expire: Redis and Valkey have one each, and
+    /// neither reads the other's.
+    pub fn has_expiring_fields(self) -> bool {
+        self >= Version::REDIS_7_4
+    }
+
+    /// The oldest version that can hold a value; `expiring` if it is a hash whose fields expire.
+    pub fn needed_by(record: Record<'_>, expiring: Version) -> Version {
+        if hash::has_expiries(record) { expiring } else { Version::REDIS_7_0 }
     }
 }
 
@@ -117,7 +124,7 @@ pub fn write_type(record: Record<'_>, writer: &mut Writer) {
         Kind::List => list::NODES,
         Kind::Set => set::type_of(record, writer.version),
         Kind::SortedSet => sorted_set::type_of(record),
-        Kind::Hash => hash::type_of(record),
+        Kind::Hash => hash::type_of(record, writer.version),
         Kind::Stream => stream::type_of(writer.version),
     };
     writer.push(&[type_byte]);

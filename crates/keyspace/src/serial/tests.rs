@@ -5,9 +5,9 @@ use kvasir_resp::value::Value;
 use kvasir_structures::crc64;
 use kvasir_structures::listpack::{Element, Listpack};
 
-use super::{DumpError, Reader, skip_value};
+use super::{DumpError, Reader, Version, skip_value};
 use crate::place::DbIndex;
-use crate::testing::{Bench, Oracle, oracle, split, valkey};
+use crate::testing::{Bench, Oracle, oracle, redis8, split, valkey};
 use crate::value::Tag;
 
 /// Valkey has 512 by default, Redis 7.0 128.
@@ -16,16 +16,19 @@ const REDIS_LIMITS: &str = "CONFIG SET hash-max-listpack-entries 512";
 /// Checks the value that a script makes of `k`: it goes to both oracles and comes back the same,
 /// and what the oracles make of the script comes here.
 fn check(script: &str) {
-    [oracle(), valkey()].into_iter().flatten().for_each(|oracle| check_with(oracle, script));
+    let oracles = [oracle(), valkey()].into_iter().flatten();
+    oracles.for_each(|oracle| check_with(oracle, script, Version::VALKEY_9_0));
 }
 
-/// Checks a value that Redis 7.0 does not know.
-fn check_valkey(script: &str) {
-    valkey().into_iter().for_each(|oracle| check_with(oracle, script));
+/// Checks a value that Redis 7.0 does not know, and of which Redis 8 and Valkey have a form each.
+fn check_later(script: &str) {
+    valkey().into_iter().for_each(|oracle| check_with(oracle, script, Version::VALKEY_9_0));
+    redis8().into_iter().for_each(|oracle| check_with(oracle, script, Version::REDIS_7_4));
 }
 
-fn check_with(oracle: &Oracle, script: &str) {
+fn check_with(oracle: &Oracle, script: &str, expiring_form: Version) {
     let mut ours = Bench::new(Protocol::Resp2);
+    ours.env.expiring_form = expiring_form;
     split(script).iter().for_each(|call| drop(ours.call(call.as_args())));
     let made = content(&ours);
     // Here to there and back.
@@ -94,7 +97,8 @@ fn check_reads(value: &[u8], version: u16, content: &[&str]) {
     assert_eq!(restore(&payload), content, "{}", value.escape_ascii());
     let redis = oracle().filter(|_| version <= 10);
     let valkey = valkey().filter(|_| version <= 11 || version == 80);
-    for oracle in [redis, valkey].into_iter().flatten() {
+    let redis8 = redis8().filter(|_| version == 12);
+    for oracle in [redis, valkey, redis8].into_iter().flatten() {
         let replies = oracle.ask(&[words("FLUSHALL"), restore_call(&payload), words("DUMP k")]);
         let back = replies[2].as_bytes().unwrap_or_else(|| panic!("{:?}", replies[1]));
         assert_eq!(restore(back), content, "{}", value.escape_ascii());
@@ -182,7 +186,7 @@ fn an_old_hash_of_long_texts_is_a_table() {
 
 #[test]
 fn hashes_with_fields_that_expire() {
-    check_valkey("HSET k f v g 12; HPEXPIREAT k 4000000000000 FIELDS 1 f");
+    check_later("HSET k f v g 12; HPEXPIREAT k 4000000000000 FIELDS 1 f");
     let never = [0xff; 8];
     let late = 4_000_000_000_000_i64.to_le_bytes();
     let past = 1_i64.to_le_bytes();
@@ -194,16 +198,15 @@ fn hashes_with_fields_that_expire() {
     check_refused(&[&b"\x16\x02\x01f\x01v"[..], &late, b"\x01f\x01w", &never].concat());
     for fields in [500, 600] {
         let fields: Vec<_> = (0..fields).map(|field| format!("f{field} {field}")).collect();
-        check_valkey(&format!(
+        check_later(&format!(
             "HSET k {}; HPEXPIREAT k 4000000000000 FIELDS 2 f7 f9; HPERSIST k FIELDS 1 f7",
             fields.join(" ")
         ));
     }
     let long = "x".repeat(65);
-    check_valkey(&format!("HSETEX k PXAT 4000000000000 FIELDS 2 f {long} g v; HDEL k f"));
+    check_later(&format!("HSETEX k PXAT 4000000000000 FIELDS 2 f {long} g v; HDEL k f"));
 }
 
-/// Redis 7.4 and 8, which are no oracles.
 #[test]
 fn hashes_with_fields_that_expire_in_redis() {
     let late = 4_000_000_000_000_i64.to_le_bytes();

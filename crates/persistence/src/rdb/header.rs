@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn versions_are_named_and_read() {
-        for (version, bytes) in [(10, b"REDIS0010"), (11, b"REDIS0011"), (80, b"VALKEY080")] {
+        let headers = [b"REDIS0010", b"REDIS0011", b"REDIS0012", b"VALKEY080"];
+        for (version, bytes) in [10, 11, 12, 80].into_iter().zip(headers) {
             assert_eq!(&header(Version(version)), bytes);
             assert_eq!(parse_header(bytes), Ok(Version(version)));
         }

@@ -63,7 +63,7 @@ static SYNC: ServerCommand = ServerCommand {
     },
     run: ServerRun::Plain(|cx| {
         if check(cx)? {
-            begin_full(cx, false);
+            begin_full(cx, false)?;
         }
         Ok(())
     }),
@@ -127,6 +127,8 @@ fn note(cx: &mut ServerCx<'_>, word: &[u8], value: &[u8]) -> Result<(), Error> {
         } else if is_word(value, PACKED) {
             replica.takes_packed.store(true, Relaxed);
         }
+    } else if is_word(word, "version") {
+        replica.is_valkey.store(true, Relaxed);
     } else if is_word(word, RESUME) {
         let text = std::str::from_utf8(value).ok().and_then(|text| text.split_once(':'));
         let begun = text.and_then(|(mark, at)| {
@@ -165,8 +167,10 @@ fn acknowledge(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         has_grown |= grow(&replica.fsynced, offset(4));
     }
     replica.heard_ms.store(now_ms, Relaxed);
-    if let Sends::Stream(stream) = &mut link.sends {
-        stream.has_begun = true;
+    if let Sends::Stream(stream) = &mut link.sends
+        && !std::mem::replace(&mut stream.has_begun, true)
+    {
+        cx.shared.replication.refusals.forget(&replica.name());
     }
     if has_grown {
         cx.shared.replication.tell_acks(&cx.shared.workers);
@@ -240,7 +244,7 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             {
                 go_on_in_snapshot(cx, resumed, at);
             } else {
-                begin_full(cx, true);
+                begin_full(cx, true)?;
             }
         }
     }
@@ -285,19 +289,24 @@ fn go_on_in_snapshot(cx: &mut ServerCx<'_>, resumed: Resumed, at: u64) {
 }
 
 /// The replica gets a snapshot, and the stream behind it.
-fn begin_full(cx: &mut ServerCx<'_>, knows_psync: bool) {
+fn begin_full(cx: &mut ServerCx<'_>, knows_psync: bool) -> Result<(), Error> {
     let (worker, client) = (cx.worker, cx.connection.client.id);
+    let files = cx.core.env.expiring_form;
+    let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     let link = link(cx);
-    link.knows_psync = knows_psync;
     let (replica, name) = (&link.replica, link.replica.name());
+    shared.replication.refusals.check(&name, now_ms)?;
     let content = sync::Content {
         keys: !replica.spares_keys.load(Relaxed),
         functions: !replica.spares_functions.load(Relaxed),
     };
     let resumes = replica.takes_packed.load(Relaxed);
+    let expiring_form = replica.expiring_form(files);
+    link.knows_psync = knows_psync;
     become_replica(cx, Stage::AwaitsSnapshot);
     notice!("a replica asks for all data name={name}");
-    sync::ask(cx.shared, sync::Link { worker, client, content, resumes });
+    sync::ask(cx.shared, sync::Link { worker, client, content, expiring_form, resumes });
+    Ok(())
 }
 
 fn become_replica(cx: &mut ServerCx<'_>, stage: Stage) {

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use kvasir_cluster::slots::SlotSet;
 use kvasir_keyspace::calls::Calls;
 use kvasir_keyspace::place::DbIndex;
-use kvasir_keyspace::serial;
+use kvasir_keyspace::serial::{self, Version};
 use kvasir_keyspace::snapshot::Sink;
 use kvasir_keyspace::value::{Kind, Object, Record, Tag, Text};
 use kvasir_structures::crc16;
@@ -70,7 +70,7 @@ impl Sink for Outbox {
         let mut waiting = lock(&self.waiting);
         for record in records.iter().filter(|record| self.is_ours(record.key())) {
             let expiry_ms = record.expiry_ms().unwrap_or(0).to_string();
-            let dump = serial::dump(*record);
+            let dump = serial::dump(*record, Version::VALKEY_9_0);
             let words: [&[u8]; 6] =
                 [b"RESTORE", record.key(), expiry_ms.as_bytes(), &dump, b"REPLACE", b"ABSTTL"];
             waiting.calls.call(&words);

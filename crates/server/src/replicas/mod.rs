@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
 
+use kvasir_keyspace::serial::Version;
 use kvasir_structures::locks::lock;
 
 use form::Form;
@@ -25,6 +26,8 @@ pub struct Replica {
     pub heard_ms: AtomicU64,
     /// It takes a snapshot whose length is not told beforehand.
     pub takes_unsized: AtomicBool,
+    /// It says its version, as Valkey's do and Redis's do not.
+    pub is_valkey: AtomicBool,
     /// It knows histories that change their names.
     pub knows_renames: AtomicBool,
     /// It wants a snapshot and nothing behind it.
@@ -93,6 +96,7 @@ impl Replica {
             fsynced: AtomicU64::new(0),
             heard_ms: AtomicU64::new(now_ms),
             takes_unsized: AtomicBool::new(false),
+            is_valkey: AtomicBool::new(false),
             knows_renames: AtomicBool::new(false),
             wants_snapshot_only: AtomicBool::new(false),
             takes_packed: AtomicBool::new(false),
@@ -123,6 +127,18 @@ impl Replica {
     /// How the stream goes to it.
     pub fn form(&self) -> Form {
         if self.takes_packed.load(Relaxed) { Form::Packed } else { Form::Plain }
+    }
+
+    /// The version whose form of hashes whose fields expire it reads: Redis and Valkey have one each.
+    /// Who takes no more than a snapshot keeps it, so it gets what `files` have.
+    pub fn expiring_form(&self, files: Version) -> Version {
+        if self.takes_packed.load(Relaxed) || self.is_valkey.load(Relaxed) {
+            return Version::VALKEY_9_0;
+        }
+        match self.wants_snapshot_only.load(Relaxed) {
+            true => files,
+            false => Version::REDIS_7_4,
+        }
     }
 
     /// For how many seconds nothing was heard of it.

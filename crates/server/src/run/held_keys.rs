@@ -61,9 +61,10 @@ impl Session {
     }
 
     pub fn dump_key(&self, db: DbIndex, key: &[u8]) -> Option<Dumped> {
+        let expiring_form = self.worker.core.env.expiring_form;
         self.with_key(db, key, |record| Dumped {
             expiry_ms: record.expiry_ms(),
-            bytes: serial::dump(record),
+            bytes: serial::dump(record, expiring_form),
         })
     }
 

@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_config::buffers::Class;
+use kvasir_keyspace::serial::Version;
+use kvasir_persistence::rdb::{HEADER_SIZE, parse_header};
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::reply::Reply;
 
 use crate::log::{notice, warning};
-use crate::replicas::sync_file::{Begun, Progress};
+use crate::replicas::sync_file::{Begun, Progress, SyncFile};
 use crate::replicas::{Replica, Stage, Tier};
 use crate::run::worker::Worker;
 use crate::state::connection::Connection;
@@ -134,6 +136,9 @@ impl Worker {
         notice!("a replica has its snapshot name={name} bytes={}", snapshot.at);
         if link.replica.takes_packed.load(Relaxed) {
             self.shared.replication.note_whole(&snapshot.file);
+        } else {
+            // Servers of this kind read all forms: what they go away for is something else.
+            link.rare_version = rare_version(&snapshot.file);
         }
         link.sends = Sends::Stream(snapshot.stream);
         link.replica.set_stage(Stage::Online);
@@ -268,6 +273,14 @@ impl Worker {
             notice!("the link of a replica is closed name={}", link.replica.name());
             self.core.links.remove(connection.id.index as usize);
             let shared = self.shared;
+            // Several that say no port may be behind one address.
+            if let Some(version) = link.rare_version
+                && link.replica.port.load(Relaxed) != 0
+                && matches!(&link.sends, Sends::Stream(stream) if !stream.has_begun)
+            {
+                let (name, now_ms) = (link.replica.name(), self.core.env.now_ms);
+                shared.replication.refusals.note(&name, version, now_ms);
+            }
             if shared.replication.remove(link.replica.client, self.core.env.now_ms) {
                 // It looks after the backlog.
                 shared.send(0, Message::Look);
@@ -304,6 +317,13 @@ fn note_tier(replica: &Replica, tier: Tier, end: u64) {
             notice!("a replica is slow: what it has to get waits on disk name={name} bytes={bytes}")
         }
     }
+}
+
+/// The version of a snapshot, if it is one that some replicas can't read.
+fn rare_version(file: &SyncFile) -> Option<Version> {
+    let mut first = [0; HEADER_SIZE];
+    file.read_at(0, &mut first).ok()?;
+    parse_header(&first).ok().filter(|version| version.has_expiring_fields())
 }
 
 /// Adds the next piece of a snapshot; true: that was the last.

@@ -60,6 +60,7 @@ fn export(wish: &ExportRdb) -> Result<Saved, String> {
     let options = Options {
         format: Format::Rdb,
         version: Version::REDIS_7_0,
+        expiring: Version::VALKEY_9_0,
         compresses: true,
         has_checksum: true,
         syncs_often: true,

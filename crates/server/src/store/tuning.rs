@@ -1,6 +1,8 @@
 //! From the configuration to the limits and facts that parser and keyspace work with.
 
+use kvasir_config::persistence::RdbVersion;
 use kvasir_config::{Config, notifications};
+use kvasir_keyspace::serial::Version;
 use kvasir_keyspace::view::Env;
 use kvasir_resp::request::Limits;
 
@@ -40,6 +42,15 @@ pub fn env(config: &Config, now_ms: u64) -> Env {
         policy: config.memory.maxmemory_policy,
         lfu_log_factor: config.memory.lfu_log_factor,
         lfu_decay_minutes: config.memory.lfu_decay_time,
+        expiring_form: expiring_form(config),
         ..Env::default()
+    }
+}
+
+/// The version whose form hashes have whose fields expire, where nobody says who will read it.
+pub fn expiring_form(config: &Config) -> Version {
+    match config.persistence.rdb_version {
+        RdbVersion::Redis74 => Version::REDIS_7_4,
+        _ => Version::VALKEY_9_0,
     }
 }

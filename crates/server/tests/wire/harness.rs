@@ -126,6 +126,12 @@ impl Server {
         Server::peer("valkey-server", "KVASIR_VALKEY_SERVER", options)
     }
 
+    /// Redis 8, which has forms of its own for what is newer, if KVASIR_REDIS8_SERVER names one;
+    /// under CI it must.
+    pub fn redis8(options: &[&str]) -> Option<Server> {
+        Server::peer("redis8-server", "KVASIR_REDIS8_SERVER", options)
+    }
+
     fn peer(name: &'static str, variable: &str, options: &[&str]) -> Option<Server> {
         let Ok(program) = std::env::var(variable) else {
             assert!(std::env::var("CI").is_err(), "CI needs {variable}");

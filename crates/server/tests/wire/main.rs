@@ -70,6 +70,7 @@ mod pause;
 mod process;
 mod pubsub;
 mod pubsub_workers;
+mod redis8;
 mod replica_talk;
 mod replication;
 mod replication_misuse;

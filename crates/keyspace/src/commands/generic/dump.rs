@@ -27,8 +27,12 @@ static DUMP: Command = Command {
 
 fn dump(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     // As in Redis, no access to the value.
+    let expiring_form = cx.view.env.expiring_form;
     match cx.view.look(0) {
-        Some(record) => cx.reply.bulk_shared(std::sync::Arc::new(serial::dump(record))),
+        Some(record) => {
+            let payload = serial::dump(record, expiring_form);
+            cx.reply.bulk_shared(std::sync::Arc::new(payload));
+        }
         None => cx.reply.null(),
     }
     Ok(Effect::None)

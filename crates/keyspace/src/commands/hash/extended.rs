@@ -173,16 +173,35 @@ fn hsetex(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     cx.reply.integer(1);
     match (options.expiration, expiry_ms) {
         (_, Some(expiry_ms)) => set_with_expiry(cx, pairs, expiry_ms),
-        (Expiration::Word, None) => set(cx, pairs, FieldExpiry::Keep),
-        (_, None) => set(cx, pairs, FieldExpiry::Clear),
+        (Expiration::Word, None) => {
+            set(cx, pairs, FieldExpiry::Keep)?;
+            Ok(logged(cx, &options, &[b"KEEPTTL"], pairs))
+        }
+        (_, None) => {
+            set(cx, pairs, FieldExpiry::Clear)?;
+            Ok(logged(cx, &options, &[], pairs))
+        }
     }
 }
 
-fn set(cx: &mut Cx<'_, '_>, pairs: Args<'_>, expiry: FieldExpiry) -> Result<Effect, Error> {
+/// What is logged of fields that were set. A condition on the key, which is met, is left out:
+/// Redis does not know it.
+fn logged(cx: &Cx<'_, '_>, options: &Options<'_>, words: &[&[u8]], pairs: Args<'_>) -> Effect {
+    if options.key_exists.is_none() {
+        return Effect::AsGiven;
+    }
+    if !cx.view.env.logs {
+        return Effect::Rewritten(Vec::new());
+    }
+    let words = [&[&b"HSETEX"[..], cx.view.key(0)], words].concat();
+    Effect::Rewritten(vec![fields::logged(&words, 2, &pairs.iter().collect::<Vec<_>>())])
+}
+
+fn set(cx: &mut Cx<'_, '_>, pairs: Args<'_>, expiry: FieldExpiry) -> Result<(), Error> {
     let pairs = pairs.iter().step_by(2).zip(pairs.from(1).iter().step_by(2));
     hash_update::set(&mut cx.view, 0, pairs, expiry)?;
     cx.view.changed(0, Class::HASH, "hset");
-    Ok(Effect::AsGiven)
+    Ok(())
 }
 
 /// Fields that would be dead at once are not set, but deleted.

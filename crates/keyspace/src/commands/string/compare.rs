@@ -2,7 +2,7 @@
 //! SET.
 
 use crate::command::{Command, Cx, Run};
-use crate::effect::Effect;
+use crate::effect::{Effect, call};
 use crate::error::Error;
 use crate::event::Class;
 use crate::spec::{Argument, Flags, Group, KeyFlags, KeySpec, Spec};
@@ -31,7 +31,9 @@ fn delifeq(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         cx.view.changed(0, Class::GENERIC, "del");
     }
     cx.reply.integer(i64::from(equal));
-    Ok(Effect::given_if(equal))
+    // Redis does not know the command, and need not.
+    let deletion = || Effect::Rewritten(vec![call(&[b"DEL", cx.view.key(0)])]);
+    Ok(if equal { deletion() } else { Effect::None })
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let Some(expiry_ms) = new_expiry else {
         cx.view.put_text(0, Tag::Text, &cx.args[2], expiry);
         cx.view.changed(0, Class::STRING, "set");
-        return Ok(Effect::AsGiven);
+        return Ok(logged(cx, &options));
     };
     if cx.view.env.has_passed(expiry_ms) {
         let was_there = cx.view.expire(0);
@@ -148,6 +148,21 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     }
     put_expiring(&mut cx.view, &cx.args[2], expiry_ms);
     Ok(with_expiry(cx, &cx.args[2], expiry_ms))
+}
+
+/// The effect of a SET without a new expiry. IFEQ, which is met, is left out: Redis does not know it.
+fn logged(cx: &Cx<'_, '_>, options: &Options<'_>) -> Effect {
+    if !matches!(options.only_if, Some(Condition::Holds(_))) {
+        return Effect::AsGiven;
+    }
+    if !cx.view.env.logs {
+        return Effect::Rewritten(Vec::new());
+    }
+    let mut words = vec![&b"SET"[..], cx.view.key(0), &cx.args[2]];
+    if matches!(options.expiration, Expiration::Word) {
+        words.push(b"KEEPTTL");
+    }
+    Effect::Rewritten(vec![call(&words)])
 }
 
 fn put_expiring(view: &mut View<'_, '_>, value: &[u8], expiry_ms: u64) {

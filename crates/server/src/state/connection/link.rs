@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kvasir_config::buffers::OutputLimit;
+use kvasir_keyspace::serial::Version;
 use kvasir_structures::heap::Exempt;
 
 use crate::replicas::sync_file::SyncFile;
@@ -18,6 +19,8 @@ pub struct Link {
     pub knows_psync: bool,
     /// It has a part of a snapshot.
     pub begun: Option<Begun>,
+    /// It was sent a whole snapshot of a version that not everybody reads.
+    pub rare_version: Option<Version>,
     /// How much had come from it when that was last looked at.
     pub received_bytes: u64,
     /// Memory of what it was given and has not taken: no data has to go for that.
@@ -98,7 +101,8 @@ impl Connection {
 impl Link {
     pub fn new(replica: Arc<Replica>) -> Link {
         let (sends, unsent) = (Sends::Nothing, Exempt::default());
-        Link { replica, sends, knows_psync: false, begun: None, received_bytes: 0, unsent }
+        let (begun, rare_version) = (None, None);
+        Link { replica, sends, knows_psync: false, begun, rare_version, received_bytes: 0, unsent }
     }
 
     pub fn stage(&self) -> Stage {

@@ -12,6 +12,7 @@ pub mod kept;
 pub mod marks;
 pub mod own_keys;
 pub mod places;
+pub mod refusals;
 pub mod role;
 pub mod sync;
 pub mod tail;
@@ -36,6 +37,7 @@ use failover::Failover;
 use kept::Kept;
 use own_keys::OwnKeys;
 use places::Places;
+use refusals::Refusals;
 use sync::Waiting;
 use tail::{Tail, TailReader};
 use upstream::Upstream;
@@ -66,6 +68,7 @@ pub struct Replication {
     /// Since when there has been no replica, in ms since 1970; 0: there is one, or no backlog.
     lonely_since_ms: AtomicU64,
     pub stats: SyncStats,
+    pub refusals: Refusals,
     /// What replicas can still be given of the stream.
     pub tail: Tail,
     pub places: Places,
@@ -148,6 +151,7 @@ impl Replication {
             last_ping_ms: AtomicU64::new(clock::now_unix_ms()),
             lonely_since_ms: AtomicU64::new(0),
             stats: SyncStats::default(),
+            refusals: Refusals::default(),
             tail: Tail::default(),
             places: Places::default(),
             kept: Mutex::default(),

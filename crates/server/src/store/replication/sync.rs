@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::serial::Version;
 use kvasir_persistence::disk::{Append, OneFile};
-use kvasir_persistence::save::{Options, Place, SaveError};
+use kvasir_persistence::save::{Options, Place, SaveError, has_expiring_fields};
 use kvasir_persistence::snapshot::{Entrance, Snapshot};
 use kvasir_reactor::{clock, random, thread as reactor_thread};
 use kvasir_structures::gate::ExclusivePass;
@@ -55,6 +55,8 @@ pub struct Link {
     pub worker: usize,
     pub client: u64,
     pub content: Content,
+    /// The version whose form of hashes whose fields expire it reads.
+    pub expiring_form: Version,
     /// It may go on in the snapshot when its link breaks.
     pub resumes: bool,
 }
@@ -72,9 +74,11 @@ impl Waiting {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// Those that want this.
-    fn take(&mut self, content: Content) -> Vec<Link> {
-        let (now, later) = self.links.drain(..).partition(|link| link.content == content);
+    /// Those that want this; in this form, if it makes a difference.
+    fn take(&mut self, content: Content, form: Option<Version>) -> Vec<Link> {
+        let reads = |link: &Link| form.is_none_or(|form| link.expiring_form == form);
+        let wants = |link: &Link| link.content == content && reads(link);
+        let (now, later) = self.links.drain(..).partition(wants);
         self.links = later;
         if self.links.is_empty() {
             self.since = None;
@@ -82,9 +86,15 @@ impl Waiting {
         now
     }
 
-    /// What the one wants that came first.
-    fn content(&self) -> Content {
-        self.links.first().map_or(Content { keys: true, functions: true }, |link| link.content)
+    /// What the one wants that came first, and in which form.
+    fn first(&self) -> (Content, Version) {
+        let all = (Content { keys: true, functions: true }, Version::VALKEY_9_0);
+        self.links.first().map_or(all, |link| (link.content, link.expiring_form))
+    }
+
+    /// Whether some may want what others can't read.
+    fn differ(&self) -> bool {
+        self.links.windows(2).any(|pair| pair[0].expiring_form != pair[1].expiring_form)
     }
 
     pub fn forget(&mut self, client: u64) {
@@ -174,17 +184,17 @@ fn take_into(
     let env = env(&config, clock::now_unix_ms());
     let (cancel, unlimited, progress) = (Arc::default(), Arc::default(), Arc::default());
     let snapshot = saving::snapshot(store, &config, &env, &cancel);
-    let content = lock(&store.replication.waiting).content();
+    let (content, expiring) = lock(&store.replication.waiting).first();
     let no_keys = (!content.keys).then(|| Keyspace::new(store.gate, 1));
     let keyspace = no_keys.as_ref().unwrap_or(&store.keyspace);
     let snapshot = Snapshot { keyspace, ..snapshot };
     let snapshot = Snapshot { bytes_per_second: &unlimited, progress: &progress, ..snapshot };
     let place = Place { target: Path::new("temp-sync"), id: saving::new_id()?, files: 1 };
     let disk = OneFile(Growing { file: Arc::clone(file), store });
-    // What any replica can read, unless the data needs more.
-    let options = Options { version: Version::REDIS_7_0, ..saving::options(&config) };
+    // What any replica can read, unless the data needs more: then each gets what its maker has.
+    let options = Options { version: Version::REDIS_7_0, expiring, ..saving::options(&config) };
     snapshot.run(entrance, &disk, place, &options, |pass| {
-        begin(store, file, content, pass);
+        begin(store, file, content, expiring, pass);
         let mut beside = saving::beside(store, &env, false);
         if !content.functions {
             beside.libraries.clear();
@@ -204,10 +214,15 @@ fn begin(
     store: &'static Store,
     file: &Arc<SyncFile>,
     content: Content,
+    expiring: Version,
     alone: &mut ExclusivePass<'_>,
 ) {
     let replication = &store.replication;
-    let links = lock(&replication.waiting).take(content);
+    let differ = lock(&replication.waiting).differ();
+    // Replicas of all makers can share it as long as no field expires.
+    let is_for_all = differ && !has_expiring_fields(&store.keyspace, alone);
+    let form = (!is_for_all).then_some(expiring);
+    let links = lock(&replication.waiting).take(content, form);
     replication.open_log(store, alone);
     let id = replication.history().id;
     notice!(

@@ -38,6 +38,7 @@ use kvasir_structures::locks::lock;
 use crate::log::{notice, warning};
 use crate::machine::memory;
 use crate::store::Store;
+use crate::store::tuning::expiring_form;
 use file::SnapshotFile;
 use loading::Loading;
 
@@ -510,7 +511,10 @@ pub(super) fn options(config: &Config) -> Options {
         version: match persistence.rdb_version {
             RdbVersion::Auto | RdbVersion::Redis70 => Version::REDIS_7_0,
             RdbVersion::Redis72 => Version::REDIS_7_2,
+            RdbVersion::Redis74 => Version::REDIS_7_4,
+            RdbVersion::Valkey90 => Version::VALKEY_9_0,
         },
+        expiring: expiring_form(config),
         compresses: persistence.rdbcompression,
         has_checksum: persistence.rdbchecksum,
         syncs_often: persistence.rdb_save_incremental_fsync,
