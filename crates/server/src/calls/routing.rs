@@ -28,6 +28,8 @@ const DOWN_READS: Error =
 /// Its slot is being handed over to another node: the call waits for some milliseconds, and only
 /// where it cannot is its client told so.
 pub const HELD: Error = Error::fixed("TRYAGAIN The slot is being handed over to another node");
+/// A key is being sent to another node, and would be written to: as above.
+pub const IN_FLIGHT: Error = Error::fixed("TRYAGAIN The key is being sent to another node");
 pub const UNBOUND: Error = Error::fixed("CLUSTERDOWN Hash slot not served");
 
 /// What a call may do, as far as its slot says.
@@ -79,9 +81,10 @@ impl Wish {
         }
     }
 
-    /// Of a write that was prepared while its client waited.
+    /// Of a write that was prepared while its client waited, which was let in: in a slot that comes
+    /// here, since it asked.
     pub fn late(is_tls: bool) -> Wish {
-        Wish { asks: false, reads_replicas: false, writes: true, is_pubsub: false, is_tls }
+        Wish { asks: true, reads_replicas: false, writes: true, is_pubsub: false, is_tls }
     }
 }
 
@@ -189,12 +192,11 @@ pub fn route_slot(shared: &Shared, node: &Node, slot: u16, wish: Wish) -> Result
         Place::Unbound => Err(UNBOUND),
         Place::Mine if node.holds(slot) && !wish.is_pubsub => Err(HELD),
         Place::Mine => Ok(Route::Here),
-        // Channels do not move: who has the slot has them.
+        // Channels do not move: who has the slot has them, and who asks at the next owner listens there.
         Place::Migrating(_) if wish.is_pubsub => Ok(Route::Here),
         Place::Migrating(_) => Ok(Route::Moving(Moving { slot, is_import: false })),
-        Place::Importing(_) if wish.asks && !wish.is_pubsub => {
-            Ok(Route::Moving(Moving { slot, is_import: true }))
-        }
+        Place::Importing(_) if wish.asks && wish.is_pubsub => Ok(Route::Here),
+        Place::Importing(_) if wish.asks => Ok(Route::Moving(Moving { slot, is_import: true })),
         Place::Importing(_) | Place::Elsewhere(_) => {
             let owner = cluster.owner(slot);
             let is_mine = owner.is_some_and(|owner| Some(owner.id) == cluster.me().primary);

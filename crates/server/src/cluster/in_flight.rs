@@ -28,6 +28,11 @@ impl InFlight {
         Some(Sent { all: self, keys: keys.to_vec() })
     }
 
+    /// Whether there are any.
+    pub fn are_there(&self) -> bool {
+        !lock(&self.0).is_empty()
+    }
+
     /// Whether one of these keys, which the caller holds, is on its way.
     pub fn has_any(&self, keys: &[Vec<u8>]) -> bool {
         let all = lock(&self.0);
@@ -53,8 +58,8 @@ mod tests {
         let (all, one, two) = (InFlight::default(), b"one".to_vec(), b"two".to_vec());
         let sent = all.begin(&[one.clone(), two.clone()]).expect("nothing is sent yet");
         assert!(all.has_any(&[b"three".to_vec(), two.clone()]));
-        assert!(all.begin(std::slice::from_ref(&two)).is_none());
+        assert!(all.begin(std::slice::from_ref(&two)).is_none() && all.are_there());
         drop(sent);
-        assert!(!all.has_any(&[one, two]));
+        assert!(!all.has_any(&[one, two]) && !all.are_there());
     }
 }

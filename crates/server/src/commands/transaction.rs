@@ -16,9 +16,11 @@ use crate::calls::redirect;
 use crate::calls::routing::Wish;
 use crate::clients::Client;
 use crate::commands::ANY_TIME_NOSCRIPT;
+use crate::run::moving;
 use crate::run::server::{ServerCommand, ServerCx, ServerRun, session_of};
 use crate::run::session::Session;
 use crate::scripts::writes::says_that_it_writes;
+use crate::state::connection::Asks;
 use crate::state::connection::transaction::{Queued, Transaction, Watched};
 
 pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCH, &UNWATCH];
@@ -93,6 +95,10 @@ fn watch(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         .ok_or_else(|| keyspace.busy.error())?;
     for key in cx.args.from(1) {
         cx.connection.watch(keyspace, pass, &cx.core.env, key)?;
+    }
+    if let Some(node) = &cx.shared.cluster {
+        // What goes from here on has changed, and what has gone before is another node's.
+        moving::check_again(cx.shared, node, cx.connection, pass, &cx.core.env, cx.args)?;
     }
     cx.reply().ok();
     Ok(())
@@ -223,6 +229,9 @@ fn check_routes(session: &Session, transaction: &Transaction) -> Result<(), Erro
     };
     let mut wishes = transaction.calls.iter().map(wish_of);
     let Some(first) = wishes.next() else { return Ok(()) };
+    // EXEC was sent here by an -ASK or was not, whatever its calls take for granted.
+    let asks = session.connection.routing.asks != Asks::No;
+    let first = Wish { asks, ..first };
     let wish = wishes.fold(first, |wish, next| Wish { writes: wish.writes || next.writes, ..wish });
     let calls = transaction.calls.iter().map(|call| (call.entry, call.args.as_args()));
     session.check_routes(wish, calls)

@@ -242,9 +242,12 @@ impl Worker {
                 let slot = kvasir_structures::crc16::slot_of(&name);
                 let route = routing::route_slot(self.shared, node, slot, wish);
                 // While the cluster is down nobody knows of another place for them.
-                let is_anothers = route.is_err_and(|error| {
-                    error.text().starts_with(b"MOVED") || error == routing::UNBOUND
-                });
+                // Who listens in a slot that comes here was sent here.
+                let comes = matches!(node.look().place(slot), Standing::Importing(_));
+                let is_anothers = !comes
+                    && route.is_err_and(|error| {
+                        error.text().starts_with(b"MOVED") || error == routing::UNBOUND
+                    });
                 if !is_anothers {
                     continue;
                 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_keyspace::command::{Command, Run};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::execute::{Call, Context, execute};
-use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_keyspace::waiting::{Blocking, Caller};
 use kvasir_reactor::Reactor;
 use kvasir_reactor::clock::{self, Ticks};
@@ -28,7 +28,7 @@ use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::run::batch::{Batch, Lookahead, Request, What};
 use crate::run::items::{self, Item};
-use crate::run::moving::run_moving;
+use crate::run::moving::{self, run_moving};
 use crate::run::pause;
 use crate::run::server::{ServerCommands, ServerRun, session_of};
 use crate::run::session::SessionRun;
@@ -459,6 +459,7 @@ impl<'w> Runner<'w> {
     ) -> Result<Route, Error> {
         let scene = Scene { shared: self.shared, worker: self.worker, core: self.core };
         let checked = admission::check(scene, connection, call);
+        let checked = checked.and_then(|route| self.check_moving(connection, call, route));
         let (shared, core) = (self.shared, &mut *self.core);
         let route = match checked {
             Ok(route) => route,
@@ -473,6 +474,22 @@ impl<'w> Runner<'w> {
         // Without a pass a script is busy, and only what it leaves alone comes so far.
         let Some(pass) = &self.pass else { return Ok(route) };
         evict::admit(self.shared, self.worker, self.core, pass, connection, call.entry)?;
+        Ok(route)
+    }
+
+    /// Fails if its slot moves, and its keys are not here to be used.
+    #[inline]
+    fn check_moving(
+        &self,
+        connection: &Connection,
+        call: &Invocation<'_>,
+        route: Route,
+    ) -> Result<Route, Error> {
+        let (Some(node), Some(pass)) = (&self.shared.cluster, &self.pass) else { return Ok(route) };
+        let is_about_many = call.entry.spec.traits.contains(Traits::RUNS_QUEUED);
+        if is_about_many || route != Route::Here {
+            moving::check_now(self.shared, node, connection, pass, &self.core.env, call, route)?;
+        }
         Ok(route)
     }
 

@@ -10,6 +10,8 @@ use crate::certificates::free_port;
 use crate::cluster::{Maker, Node, form, form_with};
 use crate::harness::{Client, DEADLINE, wait_until};
 
+/// So many that one of them is at a worker that does not wait.
+const CLIENTS: usize = 4;
 /// The slot of `bar`.
 const SLOT: u16 = 5061;
 
@@ -53,6 +55,11 @@ fn wait_for_key(stream: &mut TcpStream) {
 
 /// What the first of these clients is told: others are at the worker that waits.
 fn first_of(clients: Vec<Client>, line: &'static str) -> Value {
+    begin(clients, line).recv_timeout(DEADLINE).expect("a worker is free")
+}
+
+/// Has clients make a call each; what they are told comes as it does.
+fn begin(clients: Vec<Client>, line: &'static str) -> mpsc::Receiver<Value> {
     let (tell, heard) = mpsc::channel();
     for mut client in clients {
         let tell = tell.clone();
@@ -61,7 +68,12 @@ fn first_of(clients: Vec<Client>, line: &'static str) -> Value {
             client.read_reply().map(|reply| tell.send(reply))
         });
     }
-    heard.recv_timeout(DEADLINE).expect("a worker is free")
+    heard
+}
+
+/// What all of them are told in the end.
+fn all_of(heard: &mpsc::Receiver<Value>) -> Vec<Value> {
+    (0..CLIENTS).map(|_| heard.recv_timeout(DEADLINE).expect("an answer")).collect()
 }
 
 fn clients(node: &Node) -> Vec<Client> {
@@ -70,7 +82,7 @@ fn clients(node: &Node) -> Vec<Client> {
         assert_eq!(client.ask_text("PING"), "PONG");
         client
     };
-    (0..4).map(connect).collect()
+    (0..CLIENTS).map(connect).collect()
 }
 
 fn error(text: &str) -> Value {
@@ -89,11 +101,15 @@ fn what_is_on_its_way_is_read_and_not_written() {
     let (writers, deleters, readers, pausers) =
         (clients(one), clients(one), clients(one), clients(one));
     let mut stream = target.take(&mut mover, "bar");
-    let again = error("TRYAGAIN Multiple keys request during rehashing of slot");
-    assert_eq!(first_of(writers, "SET bar 2"), again);
-    assert_eq!(first_of(deleters, "EVAL return(redis.call('DEL',KEYS[1])) 1 bar"), again);
+    // They wait until it is known where the key is.
+    let writers = begin(writers, "SET bar 2");
+    let deleters = begin(deleters, "EVAL return(redis.call('DEL',KEYS[1])) 1 bar");
     assert_eq!(first_of(readers, "GET bar").as_bytes(), Some(&b"1"[..]));
+    assert!(writers.try_recv().is_err() && deleters.try_recv().is_err(), "they wait");
     stream.write_all(b"+OK\r\n").expect("it reads");
+    let ask = error(&format!("ASK {SLOT} 127.0.0.1:{}", nodes[1].port));
+    assert_eq!(all_of(&writers), vec![ask.clone(); CLIENTS]);
+    assert_eq!(all_of(&deleters), vec![ask; CLIENTS]);
     assert_eq!(mover.read_reply().as_ref().and_then(Value::as_bytes), Some(&b"OK"[..]));
     assert_eq!(one.ask("GET bar"), format!("ASK {SLOT} 127.0.0.1:{}", nodes[1].port));
     // Who may not write any more when the answer comes keeps the key.
@@ -103,6 +119,30 @@ fn what_is_on_its_way_is_read_and_not_written() {
     let timeout = error("IOERR error or timeout reading to target instance");
     assert_eq!(second.read_reply(), Some(timeout));
     assert_eq!(one.ask("GET {bar}2"), "1");
+}
+
+/// The key stays, since the other node does not want it.
+#[test]
+fn who_waits_for_a_key_on_its_way_writes_to_it_where_it_stays() {
+    let nodes = form(&[Maker::Kvasir; 3]).expect("these are ours");
+    let (one, to) = (&nodes[0], nodes[1].id());
+    assert_eq!(one.ask("SET bar 1"), "OK");
+    assert_eq!(one.ask(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {to}")), "OK");
+    let (target, mut mover) = (Target::new(), one.server.connect());
+    let (writers, readers, mut within) = (clients(one), clients(one), clients(one));
+    for client in &mut within {
+        assert_eq!(client.ask_text("MULTI"), "OK");
+        assert_eq!(client.ask_text("INCR bar"), "QUEUED");
+    }
+    let mut stream = target.take(&mut mover, "bar");
+    let (writers, within) = (begin(writers, "INCR bar"), begin(within, "EXEC"));
+    assert_eq!(first_of(readers, "GET bar").as_bytes(), Some(&b"1"[..]));
+    stream.write_all(b"-BUSYKEY it is there\r\n").expect("it reads");
+    let refused = error("ERR Target instance replied with error: BUSYKEY it is there");
+    assert_eq!(mover.read_reply(), Some(refused));
+    let written = all_of(&writers).into_iter().chain(all_of(&within));
+    assert!(written.into_iter().all(|answer| !answer.is_error()));
+    assert_eq!(one.ask("GET bar"), (1 + 2 * CLIENTS).to_string());
 }
 
 /// A call of MIGRATE goes where the last one went, unless that one has hung up.

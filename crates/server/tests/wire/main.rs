@@ -65,6 +65,7 @@ mod migrate;
 mod migrate_slots;
 mod migrate_slots_killed;
 mod monitor;
+mod moving_slots;
 mod notifications;
 mod pause;
 mod process;
