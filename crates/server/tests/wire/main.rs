@@ -9,6 +9,7 @@ mod acl;
 mod acl_rules;
 mod acl_start;
 mod analytics;
+mod analytics_rights;
 mod aof;
 mod aof_base;
 mod aof_check;
