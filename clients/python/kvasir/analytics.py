@@ -5,9 +5,9 @@
     table = export(redis.Redis(), "user:*", "hash", {"name": "utf8", "age": "int64"})
     table.to_pandas()
 
-Needs redis-py, or anything else with `execute_command`, and pyarrow. Of a redis-py client with a pool
-one connection is taken for as long as a stream is read: a stream is that connection's which first pulls
-it. What is pulled is bytes, whether or not the client decodes what others get.
+Needs redis-py, or anything else with `execute_command`, and pyarrow. Of a redis-py client with a
+pool one connection is taken for as long as a stream is read: a stream is that connection's which
+first pulls it. What is pulled is bytes, whether or not the client decodes what others get.
 """
 
 import pyarrow
@@ -50,9 +50,10 @@ class _Pinned:
 
     def __init__(self, client):
         # Such a client takes a connection from the pool, and gives it back when it is closed.
-        self._is_own = hasattr(client, "connection_pool") and not getattr(client, "connection", None)
+        is_redis = hasattr(client, "connection_pool")
+        self._is_own = is_redis and not getattr(client, "connection", None)
         self._client = client.client() if self._is_own else client
-        self._options = _RAW if hasattr(client, "connection_pool") else {}
+        self._options = _RAW if is_redis else {}
 
     def execute_command(self, *words):
         return self._client.execute_command(*words)

@@ -1,5 +1,5 @@
-//! Connections whose user has lost a right that they live on: who subscribes to a channel, or traces
-//! others, is disconnected, so that it hears no more, and who waits for a key is refused.
+//! Connections whose user has lost a right that they live on: who subscribes to a channel, or
+//! traces others, is disconnected, so that it hears no more, and who waits for a key is refused.
 
 use std::sync::Arc;
 
