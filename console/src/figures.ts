@@ -18,6 +18,23 @@ export const parts = (text: string): Map<string, string> =>
 
 export const number = (info: Info, name: string) => Number(info.get(name) ?? 0);
 
+/** The command whose calls between two looks took longest in the mean, and how long, in µs. */
+export function slowest(now: Info, before: Info): [string, number] | null {
+  let worst: [string, number] | null = null;
+  for (const [name, text] of now) {
+    if (!name.startsWith("cmdstat_")) continue;
+    const figures = parts(text);
+    const last = parts(before.get(name) ?? "");
+    const since = (field: string) => Number(figures.get(field) ?? 0) - Number(last.get(field) ?? 0);
+    const calls = since("calls");
+    // Figures that were reset are less than before.
+    if (calls <= 0 || since("usec") < 0) continue;
+    const mean = since("usec") / calls;
+    if (!worst || mean > worst[1]) worst = [name.slice("cmdstat_".length), mean];
+  }
+  return worst;
+}
+
 export function size(bytes: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { calls, repeat } from "./api";
-import { type Info, duration, number, parseInfo, parts, plain, size } from "./figures";
+import { type Info, duration, number, parseInfo, parts, plain, size, slowest } from "./figures";
 import { Table } from "./parts";
 import { Plot } from "./plot";
 import { Failure, show } from "./resp";
@@ -17,6 +17,8 @@ interface Curve {
   form: (value: number) => string;
   /** By name: from the figures, and those of a second ago. */
   lines: Record<string, (now: Info, before: Info, seconds: number) => number>;
+  /** What the last figure is of. */
+  of?: (now: Info, before: Info) => string;
 }
 
 const rate =
@@ -27,18 +29,6 @@ const rate =
       names.reduce((sum, name) => sum + number(now, name) - number(before, name), 0) / seconds,
     );
 const value = (name: string) => (now: Info) => number(now, name);
-
-function percentile(which: string) {
-  return (now: Info) => {
-    let worst = 0;
-    for (const [name, text] of now) {
-      const found =
-        name.startsWith("latency_percentiles_usec_") && text.match(`(?:^|,)${which}=([0-9.]+)`);
-      if (found && !name.includes("|")) worst = Math.max(worst, Number(found[1]));
-    }
-    return worst;
-  };
-}
 
 const curves: Curve[] = [
   { title: "Calls a second", form: plain, lines: { calls: rate("total_commands_processed") } },
@@ -54,9 +44,10 @@ const curves: Curve[] = [
     },
   },
   {
-    title: "Latency of the slowest command, µs",
+    title: "Slowest command of this second, mean µs",
     form: plain,
-    lines: { "50 %": percentile("p50"), "99 %": percentile("p99") },
+    lines: { "a call": (now, before) => slowest(now, before)?.[1] ?? NaN },
+    of: (now, before) => slowest(now, before)?.[0] ?? "",
   },
   {
     title: "Memory",
@@ -106,14 +97,14 @@ const curves: Curve[] = [
   },
 ];
 
-function Chart({ curve, data }: { curve: Curve; data: Series[] }) {
+function Chart({ curve, data, of }: { curve: Curve; data: Series[]; of: string }) {
   return (
     <section class="card">
       <h2>{curve.title}</h2>
       <div class="legend">
         {Object.keys(curve.lines).map((name, at) => (
           <span class={`c${at}`}>
-            {name} <b>{curve.form(data[at + 1]!.at(-1) || 0)}</b>
+            {of || name} <b>{shown(curve, data[at + 1]!.at(-1))}</b>
           </span>
         ))}
       </div>
@@ -121,6 +112,10 @@ function Chart({ curve, data }: { curve: Curve; data: Series[] }) {
     </section>
   );
 }
+
+/** Where there is no figure there is none to show. */
+const shown = (curve: Curve, value: number | null | undefined) =>
+  value === null || value === undefined ? "–" : curve.form(value);
 
 /** What there would not be if power went this moment. */
 function lost(info: Info, saved: string): string {
@@ -208,15 +203,17 @@ export function Live() {
     curves.map((curve) => [[], ...Object.keys(curve.lines).map(() => [])] as Series[]),
   );
   const before = useRef<[number, Info] | null>(null);
+  const names = useRef(curves.map(() => ""));
   const [info, setInfo] = useState<Info | string | null>(null);
   useEffect(() => {
     let isOver = false;
     const look = async () => {
-      const [reply] = await calls([["INFO", "default", "latencystats"]]);
+      const [reply] = await calls([["INFO", "default", "commandstats"]]);
       if (isOver) return;
       if (reply instanceof Failure) return setInfo(reply.text);
       const [now, figures] = [Date.now() / 1000, parseInfo(show(reply))];
       const [then, last] = before.current ?? [now - 1, figures];
+      names.current = curves.map((curve) => curve.of?.(figures, last) ?? "");
       curves.forEach((curve, at) => {
         const data = history.current[at]!;
         data[0]!.push(now);
@@ -241,7 +238,7 @@ export function Live() {
     <>
       <div class="grid">
         {curves.map((curve, at) => (
-          <Chart curve={curve} data={history.current[at]!} />
+          <Chart curve={curve} data={history.current[at]!} of={names.current[at]!} />
         ))}
       </div>
       <Replicas info={info} />

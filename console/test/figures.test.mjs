@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { duration, number, parseInfo, parts, plain, size } from "../src/figures";
+import { duration, number, parseInfo, parts, plain, size, slowest } from "../src/figures";
 
 test("INFO is read line by line", () => {
   const info = parseInfo("# Server\r\nredis_version:7.2\r\nempty:\r\n\r\nslave0:ip=::1,port=1\r\n");
@@ -16,6 +16,22 @@ test("INFO is read line by line", () => {
       ["port", "1"],
     ],
   );
+});
+
+test("the slowest command is that of this second", () => {
+  const info = (...lines) => parseInfo(lines.map((line) => `cmdstat_${line}`).join("\n"));
+  const before = info("get:calls=10,usec=1000,usec_per_call=100.00", "sort:calls=1,usec=90000");
+  assert.equal(slowest(before, before), null);
+  assert.deepEqual(slowest(info("get:calls=12,usec=1006", "sort:calls=1,usec=90000"), before), [
+    "get",
+    3,
+  ]);
+  assert.deepEqual(slowest(info("get:calls=12,usec=1006", "config|set:calls=1,usec=9"), before), [
+    "config|set",
+    9,
+  ]);
+  // After CONFIG RESETSTAT.
+  assert.equal(slowest(info("get:calls=2,usec=6"), before), null);
 });
 
 test("sizes, numbers and times are short", () => {

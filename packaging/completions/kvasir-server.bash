@@ -313,6 +313,7 @@ _kvasir_server() {
             --analytics-memory
             --analytics-threads
             --analytics-reader-timeout
+            --analytics-timeout
             --sanitize-dump-payload
             --dynamic-hz
             --activerehashing

@@ -223,6 +223,7 @@ complete -c kvasir-server -l cluster-slot-stats-enabled -r -f -a 'yes no' -d 'Ke
 complete -c kvasir-server -l analytics-memory -r -d 'What all exports and graphs together may take in memory, beside the data; maxmemory does not count it'
 complete -c kvasir-server -l analytics-threads -r -d 'How many threads exports and graphs may keep busy at the same time'
 complete -c kvasir-server -l analytics-reader-timeout -r -d 'Seconds after which an export is given up whose reader asks for nothing more, though there is something for it'
+complete -c kvasir-server -l analytics-timeout -r -d 'Seconds after which a graph or a report is given up that is not done'
 complete -c kvasir-server -l sanitize-dump-payload -r -f -a 'no yes clients' -d 'Kept and shown; what RESTORE gets is always checked to the last byte'
 complete -c kvasir-server -l dynamic-hz -r -f -a 'yes no' -d 'Kept and shown; without effect, housekeeping runs when there is work'
 complete -c kvasir-server -l activerehashing -r -f -a 'yes no' -d 'Kept and shown; without effect, tables grow a bucket at a time, by the calls that fill them'

@@ -5,7 +5,9 @@
     table = export(redis.Redis(), "user:*", "hash", {"name": "utf8", "age": "int64"})
     table.to_pandas()
 
-Needs redis-py, or anything else with `execute_command`, and pyarrow.
+Needs redis-py, or anything else with `execute_command`, and pyarrow. Of a redis-py client with a
+pool one connection is taken for as long as a stream is read: a stream is that connection's which
+first pulls it. What is pulled is bytes, whether or not the client decodes what others get.
 """
 
 import pyarrow
@@ -39,11 +41,36 @@ def begin(
     return client.execute_command(*call)
 
 
+# redis-py's word for a reply that stays as it came.
+_RAW = {"NEVER_DECODE": []}
+
+
+class _Pinned:
+    """One connection of a client, until it is closed; another client as it is."""
+
+    def __init__(self, client):
+        # Such a client takes a connection from the pool, and gives it back when it is closed.
+        is_redis = hasattr(client, "connection_pool")
+        self._is_own = is_redis and not getattr(client, "connection", None)
+        self._client = client.client() if self._is_own else client
+        self._options = _RAW if is_redis else {}
+
+    def execute_command(self, *words):
+        return self._client.execute_command(*words)
+
+    def pull(self, number):
+        return self._client.execute_command("EXPORT", "NEXT", number, **self._options)
+
+    def close(self):
+        if self._is_own:
+            self._client.close()
+
+
 class _Messages:
     """A stream as a file that pyarrow reads, a pull at a time."""
 
-    def __init__(self, client, number):
-        self._client, self._number = client, number
+    def __init__(self, pinned, number):
+        self._client, self._number = pinned, number
         self._left, self.closed, self.has_ended = b"", False, False
 
     def readable(self):
@@ -72,7 +99,7 @@ class _Messages:
             return b""
         # If this fails there is nothing more to be had either.
         self.has_ended = True
-        pulled = self._client.execute_command("EXPORT", "NEXT", self._number)
+        pulled = self._client.pull(self._number)
         self.has_ended = pulled is None
         return pulled or b""
 
@@ -88,28 +115,37 @@ class _Messages:
 
 def batches(client, number):
     """The record batches of one stream, pulled as they are wanted."""
-    messages = _Messages(client, number)
+    pinned = _Pinned(client)
+    messages = _Messages(pinned, number)
     try:
         yield from pyarrow.ipc.open_stream(pyarrow.PythonFile(messages, mode="r"))
         # Up to null, which is the end.
         while not messages.has_ended:
             messages.next()
     finally:
-        messages.end()
+        try:
+            messages.end()
+        finally:
+            pinned.close()
 
 
 def export(client, match=None, type=None, columns=None, **options):
     """The keys of this moment as one table."""
-    streams = [_Messages(client, number) for number in begin(client, match, type, columns, **options)]
-    pulled = [[] for _ in streams]
+    pinned, streams = _Pinned(client), []
     try:
+        numbers = begin(pinned, match, type, columns, **options)
+        streams = [_Messages(pinned, number) for number in numbers]
+        pulled = [[] for _ in streams]
         # In turn: one of which nothing is pulled for long is given up.
         while not all(stream.has_ended for stream in streams):
             for stream, parts in zip(streams, pulled):
                 parts.append(stream.next())
     finally:
-        for stream in streams:
-            stream.end()
+        try:
+            for stream in streams:
+                stream.end()
+        finally:
+            pinned.close()
     return pyarrow.concat_tables(
         pyarrow.ipc.open_stream(b"".join(parts)).read_all() for parts in pulled
     )

@@ -58,6 +58,16 @@ impl Keys {
         self.all || self.patterns.iter().any(|known| known.reads && known.pattern == b"*")
     }
 
+    /// Whether every pattern of another's that lets keys be read is one of these too, or all are.
+    pub fn cover_reads_of(&self, other: &Keys) -> bool {
+        let is_known = |wanted: &KeyPattern| {
+            let mut all = self.patterns.iter();
+            all.any(|known| known.reads && known.pattern == wanted.pattern)
+        };
+        let mut wanted = other.patterns.iter().filter(|pattern| pattern.reads);
+        self.cover_all_reads() || !other.all && wanted.all(is_known)
+    }
+
     /// The rules that give the same, in order.
     pub fn rules(&self) -> Vec<Vec<u8>> {
         if self.all {

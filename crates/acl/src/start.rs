@@ -40,6 +40,14 @@ pub fn prepare(mut table: Table, loaded: &Loaded) -> Result<Prepared, String> {
             .map_err(|error| format!("aborting the start because of ACL errors: {error}"))?;
     }
     declare(&acl, &loaded.users, grammar)?;
+    if let Some(directive) = &loaded.metrics_user
+        && !config.metrics.user.is_empty()
+        && acl.find(&config.metrics.user).is_none()
+    {
+        let reason = "there is no user of this name, so nobody could see the metrics: declare it \
+                      by a 'user' line or in the aclfile";
+        return Err(directive.wrong(reason).to_string());
+    }
     Ok(Prepared { table, acl })
 }
 

@@ -3,7 +3,7 @@
 use crate::call::Call;
 use crate::check::{Denied, Reason};
 use crate::password::PasswordHash;
-use crate::patterns::Keys;
+use crate::patterns::{Databases, Keys};
 use crate::rule::RuleError;
 use crate::selector::Selector;
 use kvasir_table::Table;
@@ -146,6 +146,18 @@ impl User {
         let covering = selectors.filter(|selector| selector.check(call).is_ok());
         let keys: Vec<Keys> = covering.map(|selector| selector.keys.clone()).collect();
         (!keys.iter().any(Keys::cover_all_reads)).then_some(keys)
+    }
+
+    /// As [`User::readable_keys`], with the databases that they may be read in.
+    pub fn readable(&self, call: &Call<'_>) -> Option<Vec<(Keys, Databases)>> {
+        let selectors = std::iter::once(&self.root).chain(&self.selectors);
+        let covering = selectors.filter(|selector| selector.check(call).is_ok());
+        let all: Vec<(Keys, Databases)> =
+            covering.map(|selector| (selector.keys.clone(), selector.databases.clone())).collect();
+        let is_all = |(keys, databases): &(Keys, Databases)| {
+            keys.cover_all_reads() && *databases == Databases::All
+        };
+        (!all.iter().any(is_all)).then_some(all)
     }
 
     /// Whether one selector covers each of these channels, or patterns to subscribe to.

@@ -179,6 +179,11 @@ impl Stream {
         self.queue().reader == Some(client)
     }
 
+    /// Whether any client has begun to pull it.
+    pub fn has_reader(&self) -> bool {
+        self.queue().reader.is_some()
+    }
+
     /// The client wants no more of it.
     pub fn leave(&self) {
         self.queue().is_over = true;

@@ -12,6 +12,8 @@ use crate::budget::Share;
 pub struct Job {
     pub id: u64,
     pub client: u64,
+    /// Its user, by id.
+    pub user: u64,
     /// The command.
     pub name: &'static str,
     pub share: Share,
@@ -20,13 +22,16 @@ pub struct Job {
     done: AtomicU64,
     total: AtomicU64,
     is_cancelled: AtomicBool,
+    /// In ms since it was asked for, from when on it takes too long.
+    end_ms: AtomicU64,
 }
 
 impl Job {
-    pub fn new(id: u64, client: u64, name: &'static str, share: Share) -> Job {
+    pub fn new(id: u64, client: u64, user: u64, name: &'static str, share: Share) -> Job {
         Job {
             id,
             client,
+            user,
             name,
             share,
             began: Instant::now(),
@@ -34,7 +39,14 @@ impl Job {
             done: AtomicU64::new(0),
             total: AtomicU64::new(0),
             is_cancelled: AtomicBool::new(false),
+            end_ms: AtomicU64::new(u64::MAX),
         }
+    }
+
+    /// From now on it may take so long, and no longer.
+    pub fn limit(&self, time: Duration) {
+        let end_ms = (self.took() + time).as_millis();
+        self.end_ms.store(u64::try_from(end_ms).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// Begins a part of the work, of so many steps.
@@ -63,8 +75,12 @@ impl Job {
         self.is_cancelled.store(true, Relaxed);
     }
 
-    /// Fails if nobody wants it any more.
+    /// Fails if nobody wants it any more, or it takes too long.
     pub fn check(&self) -> Result<(), String> {
-        if self.is_cancelled.load(Relaxed) { Err("cancelled".into()) } else { Ok(()) }
+        if self.is_cancelled.load(Relaxed) {
+            return Err("cancelled".into());
+        }
+        let is_late = self.took().as_millis() >= u128::from(self.end_ms.load(Relaxed));
+        if is_late { Err("it takes longer than analytics-timeout".into()) } else { Ok(()) }
     }
 }

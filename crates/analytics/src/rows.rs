@@ -120,7 +120,12 @@ impl Rows {
                 }
             }
         }
-        way.result.map(drop)
+        let result = way.result.map(drop);
+        if result.is_err() {
+            // A row that has failed half-way is in some of the columns: nobody gets them.
+            *self = Rows::new(shape);
+        }
+        result
     }
 
     fn add(&mut self, shape: &Shape, head: &Head<'_>, own: &Own<'_>) -> Result<(), Misfit> {
@@ -162,11 +167,9 @@ impl Way<'_, '_> {
             return;
         }
         self.result = self.rows.add(self.shape, self.head, own).map(|()| true);
-        if self.rows.size_bytes() >= BATCH_BYTES {
+        if self.result.is_ok() && self.rows.size_bytes() >= BATCH_BYTES {
             let rows = std::mem::replace(self.rows, Rows::new(self.shape));
-            if !(self.full)(rows) && self.result.is_ok() {
-                self.result = Ok(false);
-            }
+            self.result = Ok((self.full)(rows));
         }
     }
 }

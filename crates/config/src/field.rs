@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::event::Class;
 
+use crate::analytics::AnalyticsMemory;
 use crate::aof::{Fsync, Liburing, Size};
 use crate::cluster::Endpoint;
 use crate::kind::Value;
@@ -143,6 +144,26 @@ impl Field for Threads {
                 Threads::Count(u16::try_from(count).expect("range of the row"))
             }
             other => misfit("a number of threads", &other),
+        }
+    }
+}
+
+impl Field for AnalyticsMemory {
+    fn value(&self) -> Value {
+        match *self {
+            AnalyticsMemory::Auto => Value::Choice("auto"),
+            AnalyticsMemory::Bytes(bytes) => bytes.value(),
+        }
+    }
+
+    fn assign(&mut self, value: Value) {
+        *self = match value {
+            Value::Choice("auto") => AnalyticsMemory::Auto,
+            other => {
+                let mut bytes = 0;
+                Field::assign(&mut bytes, other);
+                AnalyticsMemory::Bytes(bytes)
+            }
         }
     }
 }

@@ -35,6 +35,8 @@ pub enum Kind {
     },
     /// Bytes as above, or a percentage up to 100.
     MemoryOrPercent,
+    /// Bytes as above, or the word `auto`.
+    MemoryOrAuto,
     /// Permission bits in octal.
     Octal {
         max: u32,
@@ -116,9 +118,12 @@ impl Kind {
             Kind::Clamped { min, max } => {
                 parse_integer(word, 0, i32::MAX.into()).map(|value| clamp(value, min, max))
             }
-            Kind::IntegerOrAuto { .. } if word.eq_ignore_ascii_case(AUTO.as_bytes()) => {
+            Kind::IntegerOrAuto { .. } | Kind::MemoryOrAuto
+                if word.eq_ignore_ascii_case(AUTO.as_bytes()) =>
+            {
                 Ok(Value::Choice(AUTO))
             }
+            Kind::MemoryOrAuto => parse_memory(word, 0, i64::MAX),
             Kind::IntegerOrAuto { min, max } => parse_integer(word, min, max),
             Kind::Memory { min, max } => parse_memory(word, min, max),
             Kind::Octal { max } => parse_octal(word, max),

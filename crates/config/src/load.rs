@@ -15,6 +15,7 @@ use kvasir_keyspace::access::Policy;
 
 use crate::arguments::Sources;
 use crate::kind::{Kind, Value};
+use crate::metrics;
 use crate::reasons::why;
 use crate::row::{Otherwise, Place, Row};
 use crate::unsupported::Unsupported;
@@ -35,6 +36,8 @@ pub struct Loaded {
     pub renames: Vec<Directive>,
     /// `user`: a name and rules.
     pub users: Vec<Directive>,
+    /// The last `metrics-user`: whether there is that user is known once all are.
+    pub metrics_user: Option<Directive>,
 }
 
 /// A directive that says something about commands or users, which are not known here.
@@ -135,6 +138,7 @@ struct Loader {
     has_save_points: bool,
     renames: Vec<Directive>,
     users: Vec<Directive>,
+    metrics_user: Option<Directive>,
     /// Number of files that are open around the current line.
     depth: usize,
     /// What names of files are relative to; empty: the present directory.
@@ -159,6 +163,7 @@ impl Loader {
             doubtful: Vec::new(),
             renames: Vec::new(),
             users: Vec::new(),
+            metrics_user: None,
             depth: 0,
             has_policy: false,
             has_save_points: false,
@@ -219,7 +224,12 @@ impl Loader {
             Err(BAD_DIRECTIVE.into())
         };
         match outcome {
-            Ok(Outcome::Obeyed(name)) => self.doubtful.retain(|earlier| earlier.name != name),
+            Ok(Outcome::Obeyed(name)) => {
+                self.doubtful.retain(|earlier| earlier.name != name);
+                if name == metrics::USER.name {
+                    self.metrics_user = Some(Directive { at, line: text, words: values.to_vec() });
+                }
+            }
             Ok(Outcome::Doubtful { name, otherwise, why }) => {
                 self.doubtful.retain(|earlier| earlier.name != name);
                 self.doubtful.push(Doubtful { name, otherwise, why, at, line: text });
@@ -299,8 +309,8 @@ impl Loader {
                 }
             }
         }
-        let (renames, users) = (self.renames, self.users);
-        Ok(Loaded { config: self.config, ignored, renames, users })
+        let (renames, users, metrics_user) = (self.renames, self.users, self.metrics_user);
+        Ok(Loaded { config: self.config, ignored, renames, users, metrics_user })
     }
 }
 
@@ -537,7 +547,7 @@ mod tests {
                 Value::Words(points.collect())
             }
             Kind::MemoryOrPercent if number.is_multiple_of(2) => Value::Percent(1 + number % 100),
-            Kind::MemoryOrPercent => within(0, 1 << 40),
+            Kind::MemoryOrPercent | Kind::MemoryOrAuto => within(0, 1 << 40),
             Kind::OutputLimits => {
                 use crate::buffers::{Class, OutputLimit};
                 let (hard, soft) = (u64::from(number), u64::from(number / 2));

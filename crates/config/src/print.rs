@@ -154,6 +154,7 @@ fn values(kind: Kind) -> String {
         Kind::SavePoints => "pairs of seconds and changes".into(),
         Kind::Events => "letters of `Ag$lshzxeKEtmdn`".into(),
         Kind::MemoryOrPercent => "bytes, or a percentage".into(),
+        Kind::MemoryOrAuto => "`auto`, or bytes".into(),
         Kind::OutputLimits => "classes with three numbers each".into(),
         Kind::Percentiles => "numbers from 0 to 100".into(),
     }

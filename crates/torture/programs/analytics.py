@@ -5,6 +5,7 @@ python analytics.py PORT
 
 import datetime
 import pathlib
+import queue
 import sys
 
 import redis
@@ -89,9 +90,28 @@ def others(client):
     assert export(client, "nosuch:*", "hash", ["a"]).num_rows == 0
 
 
+def pools(port):
+    """A pool that gives another connection for each call, and clients that decode what they get."""
+    turning = redis.BlockingConnectionPool(port=port, queue_class=queue.Queue, max_connections=3)
+    columns = {"__key": None, "raw": "binary"}
+    for client in [
+        redis.Redis(connection_pool=turning),
+        redis.Redis(port=port, decode_responses=True),
+        redis.Redis(port=port, decode_responses=True, protocol=3),
+        redis.Redis(port=port, single_connection_client=True),
+    ]:
+        for streams in [1, 3]:
+            assert export(client, "row:*", "hash", columns, streams=streams).num_rows == ROWS
+        (number,) = begin(client, "row:*", "hash", columns)
+        assert sum(batch.num_rows for batch in batches(client, number)) == ROWS
+        # Every connection is back in the pool.
+        assert all(client.ping() for _ in range(10))
+
+
 if __name__ == "__main__":
     client = redis.Redis(port=int(sys.argv[1]))
     client.flushall()
     hashes(client)
     others(client)
+    pools(int(sys.argv[1]))
     print(f"analytics: {ROWS} rows of every type, and values of every kind, came back")

@@ -26,6 +26,7 @@ use crate::visit::{Place, cost_of};
 const RAW_IDS: usize = 1 << 15;
 /// More edges than these have no place in a row's 32 bits.
 const EDGES_MAX: usize = u32::MAX as usize;
+const TOO_LARGE: &str = "the graph has more than 4294967294 nodes or 4294967295 edges";
 /// Threads that copy at the same time; more of them share.
 const FILLING: usize = 4;
 
@@ -57,23 +58,44 @@ struct Raw {
     counts: Vec<u32>,
     weights: Vec<f64>,
     is_weighted: bool,
+    job: Arc<Job>,
+    /// Bytes that were taken for it.
+    taken: usize,
 }
 
 impl Raw {
-    fn new(source: &Source) -> Raw {
+    fn new(source: &Source, job: &Arc<Job>) -> Raw {
         Raw {
             ids: Ids::new(source.has_integer_ids),
             counts: Vec::new(),
             weights: Vec::new(),
             is_weighted: source.is_weighted,
+            job: Arc::clone(job),
+            taken: 0,
         }
     }
 
+    /// Adds an id, or nothing if it is none.
     fn push(&mut self, id: Cell<'_>) -> Result<(), String> {
+        // One value may have more neighbours than there is memory for.
+        if !self.ids.is_empty() && self.ids.len().is_multiple_of(RAW_IDS) {
+            self.charge()?;
+        }
         match self.ids {
             Ids::Integers(_) => self.ids.push(Cell::Int(integer_id(id)?)),
             Ids::Texts { .. } => self.ids.push(id),
         }
+        Ok(())
+    }
+
+    /// Takes memory for what has been added.
+    fn charge(&mut self) -> Result<(), String> {
+        let (bytes, share) = (self.allocated_bytes(), &self.job.share);
+        let more = bytes.saturating_sub(self.taken);
+        if !share.take(more) {
+            return Err(no_memory(share.bytes() + more));
+        }
+        self.taken += more;
         Ok(())
     }
 
@@ -82,20 +104,23 @@ impl Raw {
     }
 }
 
+/// Only what has an id is counted: after a failure the ids are those that the counts tell of.
 impl Listener for Raw {
     fn node(&mut self, id: Cell<'_>) -> Result<(), String> {
+        self.push(id)?;
         self.counts.push(0);
-        self.push(id)
+        Ok(())
     }
 
     fn neighbour(&mut self, id: Cell<'_>, weight: f64) -> Result<(), String> {
+        self.push(id)?;
         if let Some(count) = self.counts.last_mut() {
             *count += 1;
         }
         if self.is_weighted {
             self.weights.push(weight);
         }
-        self.push(id)
+        Ok(())
     }
 }
 
@@ -113,6 +138,9 @@ struct Builder<'j> {
 impl Builder<'_> {
     fn number(&mut self, id: Cell<'_>) -> Result<u32, String> {
         let nodes = &mut self.graph.nodes;
+        if nodes.len() >= NODES_MAX {
+            return Err(TOO_LARGE.into());
+        }
         let number = match nodes.ids {
             Ids::Integers(_) => nodes.number(Cell::Int(integer_id(id)?)),
             Ids::Texts { .. } => match id {
@@ -164,8 +192,8 @@ impl Listener for Builder<'_> {
 
     fn neighbour(&mut self, id: Cell<'_>, weight: f64) -> Result<(), String> {
         let other = self.number(id)?;
-        if self.graph.nodes.len() >= NODES_MAX || self.graph.edges.len() >= EDGES_MAX {
-            return Err("the graph has more than 4294967295 nodes or edges".into());
+        if self.graph.edges.len() >= EDGES_MAX {
+            return Err(TOO_LARGE.into());
         }
         self.graph.edges.push(self.node, other, weight);
         // A value of millions of neighbours takes memory and turns as it is read.
@@ -186,7 +214,7 @@ pub fn no_memory(bytes: usize) -> String {
 impl Gather {
     pub fn new(source: Source, selection: Selection, env: Env, job: Arc<Job>) -> Gather {
         Gather {
-            filling: std::array::from_fn(|_| Mutex::new(Raw::new(&source))),
+            filling: std::array::from_fn(|_| Mutex::new(Raw::new(&source, &job))),
             next_filling: AtomicUsize::new(0),
             source,
             selection,
@@ -223,9 +251,12 @@ impl Gather {
         }
         end();
         result?;
+        // What failed in the last slots is found before what they have left behind is read.
+        self.check()?;
         for raw in &self.filling {
-            let raw = std::mem::replace(&mut *lock(raw), Raw::new(&self.source));
+            let raw = std::mem::replace(&mut *lock(raw), Raw::new(&self.source, &self.job));
             builder.add(&raw)?;
+            self.job.share.give(raw.taken);
         }
         self.drain(&mut builder)?;
         self.check()?;
@@ -242,7 +273,7 @@ impl Gather {
     fn drain(&self, builder: &mut Builder<'_>) -> Result<(), String> {
         for raw in std::mem::take(&mut *lock(&self.full)) {
             builder.add(&raw)?;
-            self.job.share.give(raw.allocated_bytes());
+            self.job.share.give(raw.taken);
         }
         loop {
             let Some(record) = lock(&self.large).pop() else { return Ok(()) };
@@ -263,8 +294,8 @@ impl Gather {
         if raw.ids.len() < RAW_IDS {
             return Ok(());
         }
-        let full = std::mem::replace(raw, Raw::new(&self.source));
-        self.charge(full.allocated_bytes())?;
+        raw.charge()?;
+        let full = std::mem::replace(raw, Raw::new(&self.source, &self.job));
         lock(&self.full).push(full);
         Ok(())
     }
@@ -291,6 +322,9 @@ impl Sink for Gather {
         let free = (0..FILLING).find_map(|at| self.filling[(first + at) % FILLING].try_lock().ok());
         let mut raw = free.unwrap_or_else(|| lock(&self.filling[first % FILLING]));
         if let Err(why) = wanted.try_for_each(|record| self.take_one(*record, &mut raw)) {
+            // Nobody reads what has failed half-way.
+            self.job.share.give(raw.taken);
+            *raw = Raw::new(&self.source, &self.job);
             drop(raw);
             self.fail(why);
         }

@@ -42,7 +42,7 @@ fn graph(pairs: &Pairs) -> Graph {
 pub fn job(bytes: usize) -> Job {
     let budget = Arc::new(Budget::default());
     budget.set_max(bytes);
-    Job::new(1, 1, "test", budget.share())
+    Job::new(1, 1, 1, "test", budget.share())
 }
 
 /// Who computes for a job by one thread.
@@ -221,4 +221,8 @@ fn what_does_not_fit_is_refused_and_what_is_not_wanted_ends() {
     }
     let page_rank = PageRank { iterations: 9, damping: 0.85, definition: Definition::B };
     assert_eq!(page_rank.run(graph, workers).err().as_deref(), Some("cancelled"));
+    let late = self::job(1 << 30);
+    late.limit(std::time::Duration::ZERO);
+    let failed = components::run(&self::graph(&pairs), alone(&late)).err();
+    assert_eq!(failed.as_deref(), Some("it takes longer than analytics-timeout"));
 }

@@ -15,6 +15,7 @@ use kvasir_structures::gate::ExclusivePass;
 use kvasir_structures::locks::lock;
 
 use crate::analytics::Analytics;
+use crate::analytics::grant::{Grant, LOST};
 use crate::analytics::ticket::Ticket;
 use crate::log::{notice, warning};
 use crate::store::Store;
@@ -29,22 +30,23 @@ const FAILURES_MAX: usize = 64;
 pub struct Export {
     pub stream: Arc<Stream>,
     pub client: u64,
-    user: Vec<u8>,
+    grant: Arc<Grant>,
 }
 
 /// What is to be exported, in so many streams, and who has asked.
-pub struct Wanted<'a> {
+pub struct Wanted {
     pub db: DbIndex,
     pub order: Order,
     pub streams: usize,
     pub client: u64,
-    pub user: &'a [u8],
+    pub grant: Grant,
 }
 
 /// Why a stream was given up whose reader has not been told.
 pub struct Failure {
     id: u64,
-    user: Vec<u8>,
+    /// By id.
+    user: u64,
     why: String,
 }
 
@@ -56,18 +58,16 @@ impl Analytics {
         &'static self,
         store: &'static Store,
         pass: &mut ExclusivePass<'_>,
-        wanted: Wanted<'_>,
+        wanted: Wanted,
     ) -> Result<Vec<u64>, Error> {
-        let Wanted { db, order, streams: count, client, user } = wanted;
+        let Wanted { db, order, streams: count, client, grant } = wanted;
         self.obey(&store.config());
-        if lock(&self.exports).len() + count > STREAMS_MAX {
-            let text = format!("ERR there are no more than {STREAMS_MAX} streams at a time");
-            return Err(Error::new(text));
-        }
+        self.check_places(&grant, count)?;
+        let grant = Arc::new(grant);
         let order = Arc::new(order);
         let wanted = order.selection.slots_to_visit();
         let streams = parts(&wanted, count).map(|slots| {
-            let (share, turns) = (self.budget.share(), Arc::clone(&self.turns));
+            let (share, turns) = (grant.share(&self.budget), Arc::clone(&self.turns));
             let stream =
                 Stream::new(self.new_id(), Arc::clone(&order), slots.to_vec(), share, turns);
             stream.map(Arc::new)
@@ -75,7 +75,7 @@ impl Analytics {
         let Some(streams) = streams.collect::<Option<Vec<_>>>() else {
             let text = format!(
                 "ERR analytics-memory is full: {} bytes of {} are left",
-                self.budget.left(),
+                grant.share(&self.budget).left(),
                 self.budget.bytes_max()
             );
             return Err(Error::new(text));
@@ -85,7 +85,7 @@ impl Analytics {
             let sink: Arc<dyn Sink> = Arc::clone(&stream) as Arc<dyn Sink>;
             let cut = |slots| snapshot::cut_one(&store.keyspace, pass, db, &sink, slots);
             let image = stream.slots().and_then(cut);
-            let export = Arc::new(Export { stream, client, user: user.to_vec() });
+            let export = Arc::new(Export { stream, client, grant: Arc::clone(&grant) });
             lock(&self.exports).push(Arc::clone(&export));
             self.stats.exports.fetch_add(1, Relaxed);
             begun.push(Arc::clone(&export));
@@ -105,6 +105,22 @@ impl Analytics {
         Ok(begun.iter().map(|export| export.stream.id).collect())
     }
 
+    /// Whether there is room for so many more streams.
+    fn check_places(&self, grant: &Grant, count: usize) -> Result<(), Error> {
+        let exports = lock(&self.exports);
+        let own = exports.iter().filter(|export| export.grant.user.id == grant.user.id).count();
+        let own_max = grant.places(STREAMS_MAX);
+        if exports.len() + count > STREAMS_MAX {
+            let text = format!("ERR there are no more than {STREAMS_MAX} streams at a time");
+            return Err(Error::new(text));
+        }
+        if own + count > own_max {
+            let text = format!("ERR a user has no more than {own_max} streams at a time");
+            return Err(Error::new(text));
+        }
+        Ok(())
+    }
+
     fn run(&self, store: &'static Store, export: &Arc<Export>, image: Option<Arc<Image>>) {
         let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
         let stream = &export.stream;
@@ -116,7 +132,7 @@ impl Analytics {
         if let Some(why) = stream.untold_failure() {
             let mut failures = lock(&self.failures);
             failures.truncate(FAILURES_MAX - 1);
-            failures.push_front(Failure { id: stream.id, user: export.user.clone(), why });
+            failures.push_front(Failure { id: stream.id, user: export.grant.user.id, why });
         }
         lock(&self.exports).retain(|one| !Arc::ptr_eq(one, export));
         self.stats.rows.fetch_add(stream.rows.load(Relaxed), Relaxed);
@@ -129,14 +145,15 @@ impl Analytics {
         store.freeing.tidy_later();
     }
 
-    fn find(&self, id: u64, user: &[u8]) -> Result<Arc<Export>, Error> {
+    /// A stream of a user, which is known by its id: another may have its name by now.
+    fn find(&self, id: u64, user: u64) -> Result<Arc<Export>, Error> {
         let exports = lock(&self.exports);
-        let found = exports.iter().find(|export| export.stream.id == id && export.user == user);
-        found.cloned().ok_or(NO_SUCH)
+        let is_it = |export: &&Arc<Export>| export.stream.id == id && export.grant.user.id == user;
+        exports.iter().find(is_it).cloned().ok_or(NO_SUCH)
     }
 
     /// Why a stream was given up, told once.
-    fn take_failure(&self, id: u64, user: &[u8]) -> Option<String> {
+    fn take_failure(&self, id: u64, user: u64) -> Option<String> {
         let mut failures = lock(&self.failures);
         let at = failures.iter().position(|failure| failure.id == id && failure.user == user)?;
         failures.remove(at).map(|failure| failure.why)
@@ -147,7 +164,7 @@ impl Analytics {
         &self,
         store: &'static Store,
         id: u64,
-        user: &[u8],
+        user: u64,
         ticket: &Arc<Ticket>,
     ) -> Result<Option<Answer>, Error> {
         let export = match self.find(id, user) {
@@ -156,11 +173,20 @@ impl Analytics {
                 return self.take_failure(id, user).map(Answer::Failed).map(Some).ok_or(error);
             }
         };
+        if let Err(error) = export.grant.check() {
+            export.stream.leave();
+            return Err(error);
+        }
+        let grant = Arc::clone(&export.grant);
         let waiter = || -> Box<dyn FnOnce(Answer) -> bool + Send> {
             let ticket = Arc::clone(ticket);
             Box::new(move |answer| {
                 let mut reply = Reply::new(ticket.protocol);
-                write(answer, &mut reply);
+                match grant.holds() {
+                    true => write(answer, &mut reply),
+                    // The next pull ends it.
+                    false => reply.error(LOST),
+                }
                 ticket.answer(store, reply, 0)
             })
         };
@@ -168,18 +194,20 @@ impl Analytics {
     }
 
     /// EXPORT END.
-    pub fn end_export(&self, id: u64, user: &[u8]) -> Result<(), Error> {
+    pub fn end_export(&self, id: u64, user: u64) -> Result<(), Error> {
         if self.take_failure(id, user).is_none() {
             self.find(id, user)?.stream.leave();
         }
         Ok(())
     }
 
-    /// A client has gone: nobody reads what it has begun to read.
+    /// A client has gone: nobody reads what it has begun to read, nor what it has begun and nobody
+    /// reads.
     pub fn forget(&self, client: u64) {
-        for export in lock(&self.exports).iter() {
-            if export.stream.is_read_by(client) {
-                export.stream.leave();
+        for Export { stream, client: beginner, .. } in lock(&self.exports).iter().map(|one| &**one)
+        {
+            if stream.is_read_by(client) || *beginner == client && !stream.has_reader() {
+                stream.leave();
             }
         }
     }

@@ -3,7 +3,6 @@
 //! Graphs are computed one after the other, each by `analytics-threads` threads. What is to be kept
 //! goes to the worker of the client that asked, which writes it as a call of that client.
 
-use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,8 +28,9 @@ use kvasir_reactor::thread as reactor_thread;
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
 
+use crate::analytics::grant::{Grant, LOST};
 use crate::analytics::ticket::Ticket;
-use crate::analytics::{Analytics, threads};
+use crate::analytics::{Analytics, tell_failure, threads, timeout};
 use crate::log::notice;
 use crate::store::Store;
 use crate::workers::Message;
@@ -49,6 +49,22 @@ pub struct Wish {
     pub env: Env,
     pub what: What,
     pub delivery: Delivery,
+    pub grant: Arc<Grant>,
+}
+
+/// Which jobs are meant to end.
+#[derive(Clone, Copy)]
+pub struct Cancelled {
+    /// `None`: all.
+    pub id: Option<u64>,
+    /// Of this user, by id; `None`: whose ever.
+    pub user: Option<u64>,
+}
+
+impl Cancelled {
+    pub fn is(self, job: &Job) -> bool {
+        self.id.is_none_or(|id| id == job.id) && self.user.is_none_or(|user| user == job.user)
+    }
 }
 
 /// What is computed.
@@ -100,6 +116,7 @@ impl Analytics {
     pub fn new_job(
         &self,
         store: &Store,
+        grant: &Grant,
         client: u64,
         name: &'static str,
     ) -> Result<Arc<Job>, Error> {
@@ -109,7 +126,12 @@ impl Analytics {
             let text = format!("ERR there are no more than {JOBS_MAX} graphs at a time");
             return Err(Error::new(text));
         }
-        let job = Job::new(self.new_id(), client, name, self.budget.share());
+        let (user, own_max) = (grant.user.id, grant.places(JOBS_MAX));
+        if jobs.all.iter().filter(|job| job.user == user).count() >= own_max {
+            let text = format!("ERR a user has no more than {own_max} graphs at a time");
+            return Err(Error::new(text));
+        }
+        let job = Job::new(self.new_id(), client, user, name, grant.share(&self.budget));
         let job = Arc::new(job);
         jobs.all.push(Arc::clone(&job));
         Ok(job)
@@ -130,7 +152,7 @@ impl Analytics {
                 self.stats.graphs_failed.fetch_add(1, Relaxed);
                 notice!("graph given up id={} reason={why}", job.id);
                 let mut reply = Reply::new(ticket.protocol);
-                reply.error(&format!("ERR {why}"));
+                tell_failure(&why, &mut reply);
                 *lock(&self.stats.last_failure) = why;
                 ticket.answer(store, reply, 0);
             }
@@ -147,15 +169,14 @@ impl Analytics {
 
     /// Whoever has a job must end it.
     fn end_job(&self, job: &Arc<Job>) {
-        lock(&self.jobs).all.retain(|one| !Arc::ptr_eq(one, job));
+        lock(&self.jobs).end(job);
         self.changed.notify_all();
     }
 
-    /// GRAPH.CANCEL: one, or all; says how many.
-    pub fn cancel(&self, id: Option<u64>) -> usize {
+    /// GRAPH.CANCEL: says how many.
+    pub fn cancel(&self, cancelled: Cancelled) -> usize {
         let jobs = self.jobs();
-        let wanted = jobs.iter().filter(|job| id.is_none_or(|id| job.id == id));
-        wanted.inspect(|job| job.cancel()).count()
+        jobs.iter().filter(|job| cancelled.is(job)).inspect(|job| job.cancel()).count()
     }
 
     fn run_in_turn(
@@ -166,12 +187,15 @@ impl Analytics {
         wish: Wish,
     ) -> Result<(), String> {
         let mut jobs = lock(&self.jobs);
-        while !jobs.all.first().is_some_and(|first| Arc::ptr_eq(first, job)) {
+        while !jobs.begin(job) {
             job.check()?;
             let waited = self.changed.wait_timeout(jobs, LOOK);
             jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(jobs);
+        if let Some(time) = timeout(&store.config()) {
+            job.limit(time);
+        }
         self.compute(store, job, ticket, wish)
     }
 
@@ -182,11 +206,12 @@ impl Analytics {
         ticket: &Arc<Ticket>,
         wish: Wish,
     ) -> Result<(), String> {
-        let Wish { source, selection, db, env, what, delivery } = wish;
+        let Wish { source, selection, db, env, what, delivery, grant } = wish;
         let is_weighted = source.is_weighted;
         let begin = Instant::now();
         let gather = Arc::new(Gather::new(source, selection, env.clone(), Arc::clone(job)));
-        self.check_memory(store, db, &gather, what.need(is_weighted))?;
+        let left = job.share.left();
+        check_memory(store, db, &gather, what.need(is_weighted), left)?;
         let (graph, fence) = self.gather(store, db, &gather)?;
         let loaded = begin.elapsed();
         let workers = Workers { job, turns: &self.turns, threads: threads(&store.config()) };
@@ -210,33 +235,14 @@ impl Analytics {
         let sizes = computed.sizes.as_ref().map_or(0, Vec::len);
         job.share.keep(computed.nodes.allocated_bytes() + 8 * (computed.nodes.len() + sizes));
         let turn = self.turns.take();
-        Answer { store, job, ticket, reply, fence }.deliver(computed, delivery, db, &env)?;
+        if !grant.holds() {
+            return Err(LOST.into());
+        }
+        let answer = Answer { store, job, ticket, reply, fence, grant };
+        answer.deliver(computed, delivery, db, &env)?;
         drop(turn);
         self.stats.graphs.fetch_add(1, Relaxed);
         Ok(())
-    }
-
-    /// Refuses what will not fit, before it begins.
-    fn check_memory(
-        &self,
-        store: &Store,
-        db: DbIndex,
-        gather: &Gather,
-        need: Need,
-    ) -> Result<(), String> {
-        let estimate = estimate(&store.keyspace, store.gate, db, gather, need);
-        let left = self.budget.left();
-        if estimate.bytes <= left {
-            return Ok(());
-        }
-        let mut text = String::new();
-        let _ = write!(
-            text,
-            "the graph needs about {} bytes, for {} nodes and {} edges, and of analytics-memory \
-             there are {left} left",
-            estimate.bytes, estimate.nodes, estimate.edges
-        );
-        Err(text)
     }
 
     /// The graph as it is now, and up to where the disk must have what it shows.
@@ -256,6 +262,25 @@ impl Analytics {
         let place = Place { keyspace, gate: store.gate, turns: &self.turns };
         gather.run(place, image.as_deref(), end).map(|graph| (graph, fence))
     }
+}
+
+/// Refuses what will not fit into what is left, before it begins.
+fn check_memory(
+    store: &Store,
+    db: DbIndex,
+    gather: &Gather,
+    need: Need,
+    left: usize,
+) -> Result<(), String> {
+    let estimate = estimate(&store.keyspace, store.gate, db, gather, need);
+    if estimate.bytes <= left {
+        return Ok(());
+    }
+    Err(format!(
+        "the graph needs about {} bytes, for {} nodes and {} edges, and of analytics-memory there \
+         are {left} left",
+        estimate.bytes, estimate.nodes, estimate.edges
+    ))
 }
 
 fn run(what: What, graph: Graph, workers: Workers<'_>) -> Result<Computed, String> {
@@ -313,6 +338,7 @@ struct Answer<'a> {
     ticket: &'a Arc<Ticket>,
     reply: Reply,
     fence: u64,
+    grant: Arc<Grant>,
 }
 
 impl Answer<'_> {
@@ -324,7 +350,7 @@ impl Answer<'_> {
         db: DbIndex,
         env: &Env,
     ) -> Result<(), String> {
-        let Answer { store, job, ticket, mut reply, fence } = self;
+        let Answer { store, job, ticket, mut reply, fence, grant } = self;
         let Computed { nodes, values, first, sizes, .. } = computed;
         let bytes = match &delivery {
             Delivery::Top(most) => Values::answer_bytes(&nodes, nodes.len().min(*most)),
@@ -362,7 +388,8 @@ impl Answer<'_> {
                 let claimed = Arc::clone(ticket);
                 let claim = Box::new(move || claimed.claim());
                 let caller = ticket.caller;
-                let ranks = Ranks { caller, claim, db, key, kept, reply, count, fence };
+                let may_keep = Box::new(move || grant.check());
+                let ranks = Ranks { caller, claim, may_keep, db, key, kept, reply, count, fence };
                 store.send(ticket.caller.worker, Message::Ranks(Box::new(ranks)));
                 return Ok(());
             }

@@ -14,8 +14,10 @@ use kvasir_resp::reply::Reply;
 use kvasir_structures::crc16;
 use kvasir_structures::locks::lock;
 
-use crate::analytics::Analytics;
+use crate::analytics::grant::{Grant, LOST};
+use crate::analytics::graphs::Cancelled;
 use crate::analytics::ticket::Ticket;
+use crate::analytics::{Analytics, tell_failure, timeout};
 use crate::log::notice;
 use crate::store::Store;
 
@@ -24,15 +26,23 @@ const REPORTS_MAX: usize = 4;
 
 impl Analytics {
     /// A job of a client that wants a report, unless there are too many.
-    pub fn new_report(&self, store: &Store, client: u64) -> Result<Arc<Job>, Error> {
+    pub fn new_report(&self, store: &Store, grant: &Grant, client: u64) -> Result<Arc<Job>, Error> {
         self.obey(&store.config());
         let mut reports = lock(&self.reports);
         if reports.len() >= REPORTS_MAX {
             let text = format!("ERR there are no more than {REPORTS_MAX} reports at a time");
             return Err(Error::new(text));
         }
-        let job = Job::new(self.new_id(), client, "memory|report", self.budget.share());
-        let job = Arc::new(job);
+        let (user, own_max) = (grant.user.id, grant.places(REPORTS_MAX));
+        if reports.iter().filter(|job| job.user == user).count() >= own_max {
+            let text = format!("ERR a user has no more than {own_max} reports at a time");
+            return Err(Error::new(text));
+        }
+        let share = grant.share(&self.budget);
+        let job = Arc::new(Job::new(self.new_id(), client, user, "memory|report", share));
+        if let Some(time) = timeout(&store.config()) {
+            job.limit(time);
+        }
         reports.push(Arc::clone(&job));
         Ok(job)
     }
@@ -44,11 +54,15 @@ impl Analytics {
         job: Arc<Job>,
         ticket: Arc<Ticket>,
         wish: Wish,
+        grant: Grant,
     ) -> Result<(), Error> {
         let leaving = Arc::clone(&job);
         let run = move || {
             let _ = reactor_thread::wake_late().and_then(|()| reactor_thread::work_less());
-            match self.make_report(store, &job, wish) {
+            let made = self.make_report(store, &job, wish);
+            let told =
+                made.and_then(|made| if grant.holds() { Ok(made) } else { Err(LOST.into()) });
+            match told {
                 Ok((report, fence)) => {
                     self.stats.reports.fetch_add(1, Relaxed);
                     let mut reply = Reply::new(ticket.protocol);
@@ -60,7 +74,7 @@ impl Analytics {
                     self.stats.reports_failed.fetch_add(1, Relaxed);
                     notice!("report given up id={} reason={why}", job.id);
                     let mut reply = Reply::new(ticket.protocol);
-                    reply.error(&format!("ERR {why}"));
+                    tell_failure(&why, &mut reply);
                     *lock(&self.stats.last_failure) = why;
                     self.end_report(&job);
                     ticket.answer(store, reply, 0);
@@ -81,9 +95,10 @@ impl Analytics {
         lock(&self.reports).retain(|one| !Arc::ptr_eq(one, job));
     }
 
-    /// MEMORY REPORT CANCEL: all of them; says how many.
-    pub fn cancel_reports(&self) -> usize {
-        self.reports().iter().inspect(|job| job.cancel()).count()
+    /// MEMORY REPORT CANCEL: says how many.
+    pub fn cancel_reports(&self, cancelled: Cancelled) -> usize {
+        let reports = self.reports();
+        reports.iter().filter(|job| cancelled.is(job)).inspect(|job| job.cancel()).count()
     }
 
     /// The report of this moment, and up to where the disk must have what it shows.

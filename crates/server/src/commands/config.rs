@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use kvasir_config::Config;
 use kvasir_config::command::{self, SetError};
@@ -104,6 +105,16 @@ static CONFIG_SET: ServerCommand = ServerCommand {
     run: ServerRun::Plain(set),
 };
 
+/// A user that is not there would keep all from the metrics.
+fn check_metrics_user(shared: &Shared, before: &Config, changed: &Config) -> Result<(), SetError> {
+    let user = &changed.metrics.user;
+    if *user == before.metrics.user || user.is_empty() || shared.acl.find(user).is_some() {
+        return Ok(());
+    }
+    let (name, reason) = ("metrics-user".into(), "there is no user of this name".into());
+    Err(SetError::Failed { name, reason })
+}
+
 /// This worker obeys the new values from the next command on, the others from their next turn.
 fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let pairs: Vec<&[u8]> = cx.args.from(2).iter().collect();
@@ -127,6 +138,7 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             name: name.into(),
             reason: reason.into(),
         })?;
+        check_metrics_user(cx.shared, config, &changed)?;
         reload_tls(cx.shared, &changed, &pairs)?;
         let changed = change_files(cx.shared, config, changed)?;
         listen_elsewhere(cx.shared, turn)?;
@@ -231,6 +243,7 @@ static CONFIG_RESETSTAT: ServerCommand = ServerCommand {
     },
     run: ServerRun::Plain(|cx| {
         cx.shared.error_codes.reset();
+        cx.shared.http_denied_auth.store(0, Relaxed);
         cx.shared.workers.stats().for_each(WorkerStats::reset);
         cx.shared.over_limit.reset();
         cx.shared.defrag.reset_figures();

@@ -1,11 +1,12 @@
 //! EXPORT: keys of one moment as columns, in Arrow's stream format.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use kvasir_acl::call::Call;
 use kvasir_analytics::column::DataType;
 use kvasir_analytics::export::Order;
-use kvasir_analytics::selection::{MayRead, Selection};
+use kvasir_analytics::selection::Selection;
 use kvasir_analytics::shape::{COLUMNS_MAX, Named, Shape};
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::logging::fence_all;
@@ -13,10 +14,12 @@ use kvasir_keyspace::spec::{
     Argument, ArgumentKind, Begin, Find, Flags, Group, KeyFlags, KeySpec, Spec,
 };
 use kvasir_keyspace::value::Kind;
+use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::number::parse_integer;
 use kvasir_structures::crc16;
 
 use crate::analytics::exports::{STREAMS_MAX, Wanted, write};
+use crate::analytics::grant::Grant;
 use crate::analytics::ticket::Ticket;
 use crate::calls::routing::served;
 use crate::commands::{help_spec, is_word, write_help};
@@ -123,8 +126,8 @@ static END: ServerCommand = ServerCommand {
         ..Spec::BLANK
     },
     run: ServerRun::Plain(|cx| {
-        let (id, user) = (id(cx)?, cx.connection.access.user());
-        cx.shared.analytics.end_export(id, &user.name)?;
+        let (id, user) = (id(cx)?, cx.connection.access.user().id);
+        cx.shared.analytics.end_export(id, user)?;
         cx.reply().ok();
         Ok(())
     }),
@@ -150,12 +153,12 @@ static HELP: ServerCommand = ServerCommand {
 
 fn begin(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let Wish { shape, mut selection, streams } = parse(cx)?;
-    selection.may_read = may_read(cx, "export|begin");
+    let grant = grant(cx, "export|begin")?;
+    selection.may_read = grant.may_read();
     selection.served = served(cx.shared);
     let (shared, db, env) = (cx.shared, cx.connection.db, cx.core.env.clone());
-    let (client, user) = (cx.connection.client.id, cx.connection.access.user().name.clone());
-    let order = Order { shape, selection, env };
-    let wanted = Wanted { db, order, streams, client, user: &user };
+    let (client, order) = (cx.connection.client.id, Order { shape, selection, env });
+    let wanted = Wanted { db, order, streams, client, grant };
     let ids = shared.analytics.begin_export(&shared.store, cx.alone(), wanted)?;
     // What the streams show must be on disk before anybody has their ids.
     fence_all(&shared.keyspace, &cx.core.env, &mut cx.core.tally);
@@ -168,8 +171,8 @@ fn next(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (id, shared) = (id(cx)?, cx.shared);
     let deadline_ms = cx.core.env.now_ms + WAIT_MS;
     let ticket = Ticket::until(caller(cx), cx.connection.reply.protocol(), deadline_ms);
-    let user = std::sync::Arc::clone(cx.connection.access.user());
-    match shared.analytics.pull(&shared.store, id, &user.name, &ticket)? {
+    let user = cx.connection.access.user().id;
+    match shared.analytics.pull(&shared.store, id, user, &ticket)? {
         Some(answer) => write(answer, cx.reply()),
         None => wait(cx, ticket),
     }
@@ -181,17 +184,32 @@ fn id(cx: &ServerCx<'_>) -> Result<u64, Error> {
     id.ok_or(Error::NOT_INTEGER)
 }
 
-/// Which keys the caller may read, unless that is all of them.
-pub(super) fn may_read(cx: &ServerCx<'_>, command: &str) -> Option<MayRead> {
+/// What the caller may do by this call, to be asked again when something is told.
+pub(super) fn grant(cx: &ServerCx<'_>, command: &str) -> Result<Grant, Error> {
     let (shared, access) = (cx.shared, &cx.connection.access);
-    if access.is_free(&shared.acl) || access.is_unbound() {
-        return None;
+    let mut args = ArgsBuf::new();
+    for arg in cx.args.iter() {
+        args.push(arg).map_err(|_| Error::fixed("ERR the call is too long"))?;
     }
-    let entry = shared.table.find_original(command.as_bytes()).expect("it is called");
-    let databases = cx.core.config.databases;
-    let call = Call { entry, args: cx.args, db: cx.connection.db, databases };
-    let readable = access.user().readable_keys(&call)?;
-    Some(Box::new(move |key| readable.iter().any(|keys| keys.cover_read(key))))
+    Ok(Grant {
+        acl: &shared.acl,
+        entry: shared.table.find_original(command.as_bytes()).expect("it is called"),
+        args,
+        db: cx.connection.db,
+        databases: cx.core.config.databases,
+        user: Arc::clone(access.user()),
+        is_free: access.is_free(&shared.acl),
+    })
+}
+
+/// Whose jobs the caller may end, by id: its own, or, who may change the configuration, all.
+pub(super) fn cancellable(cx: &ServerCx<'_>) -> Option<u64> {
+    let (shared, access) = (cx.shared, &cx.connection.access);
+    let entry = shared.table.find_original(b"config|set").expect("there is one");
+    let (db, databases) = (cx.connection.db, cx.core.config.databases);
+    let call = Call { entry, args: Args::default(), db, databases };
+    let may_end_all = access.is_free(&shared.acl) || access.user().check(&call).is_ok();
+    (!may_end_all).then_some(access.user().id)
 }
 
 /// What a call asks for.

@@ -1,5 +1,7 @@
 //! GRAPH.*: what is computed of the graph that keys describe.
 
+use std::sync::Arc;
+
 use kvasir_analytics::graph::answer::Form;
 use kvasir_analytics::graph::bfs::Direction;
 use kvasir_analytics::graph::page_rank::{Definition, PageRank};
@@ -12,10 +14,11 @@ use kvasir_keyspace::spec::{
 use kvasir_resp::number::{parse_double, parse_integer};
 use kvasir_structures::crc16;
 
-use crate::analytics::graphs::{Delivery, What, Wish};
+use crate::analytics::grant::Grant;
+use crate::analytics::graphs::{Cancelled, Delivery, What, Wish};
 use crate::analytics::ticket::Ticket;
 use crate::calls::routing::served;
-use crate::commands::export::{SINCE, may_read};
+use crate::commands::export::{self, SINCE, cancellable};
 use crate::commands::is_word;
 use crate::run::analytics::{caller, wait};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
@@ -219,7 +222,8 @@ twins!(
 static CANCEL: ServerCommand = ServerCommand {
     spec: Spec {
         name: "graph.cancel",
-        summary: "Gives up the graph of this id, or all, and returns how many those were.",
+        summary: "Gives up the caller's graph of this id, or all, and returns how many those were; \
+                  who may call CONFIG SET gives up others' too.",
         since: SINCE,
         group: Group::Analytics,
         arity: 2,
@@ -235,21 +239,23 @@ static CANCEL: ServerCommand = ServerCommand {
             word if is_word(word, "all") => None,
             text => Some(count(text)? as u64),
         };
-        let cancelled = cx.shared.analytics.cancel(id);
+        let user = cancellable(cx);
+        let cancelled = cx.shared.analytics.cancel(Cancelled { id, user });
         cx.reply().integer(cancelled as i64);
         Ok(())
     }),
 };
 
 fn compute(cx: &mut ServerCx<'_>, spec: &'static Spec, what: What) -> Result<(), Error> {
-    let mut wish = parse(cx, spec.flags.contains(Flags::WRITE), what)?;
-    wish.selection.may_read = may_read(cx, spec.name);
+    let grant = Arc::new(export::grant(cx, spec.name)?);
+    let mut wish = parse(cx, spec.flags.contains(Flags::WRITE), what, Arc::clone(&grant))?;
+    wish.selection.may_read = grant.may_read();
     wish.selection.served = served(cx.shared);
     let (shared, client) = (cx.shared, cx.connection.client.id);
-    let job = shared.analytics.new_job(&shared.store, client, spec.name)?;
+    let job = shared.analytics.new_job(&shared.store, &grant, client, spec.name)?;
     let protocol = cx.connection.reply.protocol();
-    let ticket = Ticket::of_job(caller(cx), protocol, std::sync::Arc::clone(&job));
-    shared.analytics.begin_graph(&shared.store, job, std::sync::Arc::clone(&ticket), wish)?;
+    let ticket = Ticket::of_job(caller(cx), protocol, Arc::clone(&job));
+    shared.analytics.begin_graph(&shared.store, job, Arc::clone(&ticket), wish)?;
     wait(cx, ticket);
     Ok(())
 }
@@ -278,7 +284,12 @@ impl<'a> Words<'a, '_> {
     }
 }
 
-fn parse(cx: &ServerCx<'_>, may_store: bool, mut what: What) -> Result<Wish, Error> {
+fn parse(
+    cx: &ServerCx<'_>,
+    may_store: bool,
+    mut what: What,
+    grant: Arc<Grant>,
+) -> Result<Wish, Error> {
     let (mut place, mut delivery) = (None, Delivery::Top(10));
     let mut text = TextForm::Separated(b" ,;\t\r\n".to_vec());
     let (mut has_integer_ids, mut is_weighted) = (true, false);
@@ -319,7 +330,7 @@ fn parse(cx: &ServerCx<'_>, may_store: bool, mut what: What) -> Result<Wish, Err
     let place = place.ok_or(Error::fixed("ERR a graph wants MATCH or HASH"))?;
     let source = Source { place, text, has_integer_ids, is_weighted };
     let (db, env) = (cx.connection.db, cx.core.env.clone());
-    Ok(Wish { selection: selection(&source.place), source, db, env, what, delivery })
+    Ok(Wish { selection: selection(&source.place), source, db, env, what, delivery, grant })
 }
 
 /// Options that only one of the commands has.

@@ -5,9 +5,12 @@
 
 use std::ops::RangeInclusive;
 
+use kvasir_acl::call::Call;
+use kvasir_acl::patterns::{Databases, Keys};
 use kvasir_cluster::view::Place;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::{Argument, Group, Spec};
+use kvasir_keyspace::place::DbIndex;
+use kvasir_keyspace::spec::{Argument, Group, Spec, Traits};
 use kvasir_reactor::limits::cpu_time;
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
@@ -19,6 +22,7 @@ use crate::commands::{ANY_TIME_ADMIN, help_spec, is_word, write_help};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::shared::Shared;
 use crate::stats::hot_keys::Measure;
+use crate::stats::hot_keys::sketch::NAME_MAX;
 use crate::stats::hot_keys::tracking::{Tracked, Wish};
 
 pub static COMMANDS: &[&ServerCommand] = &[&HOTKEYS];
@@ -150,6 +154,7 @@ static SLOTS: ServerCommand = ServerCommand {
         summary: "Tells of each slot how many keys it has, or what hotkeys-sample counts of it.",
         complexity: "O(N) in slots, workers and databases.",
         arity: -2,
+        traits: Traits::EVERY_DATABASE,
         arguments: &[Argument::one_of("by", SLOT_MEASURES).token("BY").optional()],
         ..OWN
     },
@@ -182,7 +187,7 @@ static HELP: ServerCommand = ServerCommand {
 fn start(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     const UNDER_WAY: Error = Error::fixed("ERR hotkey tracking session already in progress");
-    if shared.hot_keys.tracked().is_some_and(|found| found.tracking.is_active(now_ms)) {
+    if shared.hot_keys.is_tracking(now_ms) {
         return Err(UNDER_WAY);
     }
     let wish = parse(shared, cx.args)?;
@@ -289,6 +294,27 @@ fn parse_slots(shared: &Shared, args: Args<'_>, at: usize) -> Result<Vec<u16>, E
     Ok(slots)
 }
 
+/// Which keys of which databases the caller may know of; `None`: all.
+fn readable(cx: &ServerCx<'_>, command: &str) -> Option<Vec<(Keys, Databases)>> {
+    let (shared, access) = (cx.shared, &cx.connection.access);
+    if access.is_free(&shared.acl) || access.is_unbound() {
+        return None;
+    }
+    let entry = shared.table.find_original(command.as_bytes()).expect("it is called");
+    let (db, databases) = (cx.connection.db, cx.core.config.databases);
+    access.user().readable(&Call { entry, args: cx.args, db, databases })
+}
+
+fn is_told(readable: Option<&[(Keys, Databases)]>, db: DbIndex, name: &[u8]) -> bool {
+    // Of a long name no more is known, so a pattern might mean what is behind that.
+    let is_whole = name.len() < NAME_MAX;
+    let covers = |(keys, databases): &(Keys, Databases)| {
+        databases.cover(db.0.into())
+            && (keys.cover_all_reads() || is_whole && keys.cover_read(name))
+    };
+    readable.is_none_or(|readable| readable.iter().any(covers))
+}
+
 fn is_mine(shared: &Shared, slot: u16) -> bool {
     let Some(node) = &shared.cluster else { return true };
     matches!(node.look().place(slot), Place::Mine | Place::Migrating(_))
@@ -302,7 +328,11 @@ fn number(text: &[u8], wanted: RangeInclusive<i64>, wrong: &'static str) -> Resu
 
 fn get(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
-    match shared.hot_keys.tracked() {
+    let readable = readable(cx, "hotkeys|get");
+    match shared
+        .hot_keys
+        .tracked(&|db: DbIndex, name: &[u8]| is_told(readable.as_deref(), db, name))
+    {
         None => cx.reply().null(),
         Some(tracked) => {
             let slots = match &tracked.tracking.wish.slots {
@@ -468,7 +498,9 @@ fn list(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         }
     }
     check_sample(cx.shared)?;
-    let hottest = hot_keys.hottest(by, count, now_ms);
+    let readable = readable(cx, "hotkeys|list");
+    let is_told = |db: DbIndex, name: &[u8]| is_told(readable.as_deref(), db, name);
+    let hottest = hot_keys.hottest(by, count, now_ms, &is_told);
     cx.reply().array(hottest.len());
     for hot in hottest {
         let [reads, writes, bytes, nanos] = hot.weights;

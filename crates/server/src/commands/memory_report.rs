@@ -10,8 +10,9 @@ use kvasir_keyspace::spec::{Argument, Categories, Flags, Group, Spec, Traits};
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 
+use crate::analytics::graphs::Cancelled;
 use crate::analytics::ticket::Ticket;
-use crate::commands::export::{self, may_read};
+use crate::commands::export::{self, cancellable};
 use crate::commands::is_word;
 use crate::run::analytics::{caller, wait};
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
@@ -68,18 +69,20 @@ pub static REPORT: ServerCommand = ServerCommand {
 fn report(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let (shared, args) = (cx.shared, cx.args);
     if args.len() == 3 && is_word(&args[2], "cancel") {
-        let cancelled = shared.analytics.cancel_reports();
+        let (id, user) = (None, cancellable(cx));
+        let cancelled = shared.analytics.cancel_reports(Cancelled { id, user });
         cx.reply().integer(cancelled as i64);
         return Ok(());
     }
     let (by, top) = parse(args.from(2))?;
     let env = cx.core.env.clone();
     let compression = if env.compression.is_off() { Compression::MOST } else { env.compression };
-    let may_read = may_read(cx, "memory|report");
-    let wish = Wish { by, top, env, compression, may_read };
-    let job = shared.analytics.new_report(&shared.store, cx.connection.client.id)?;
+    let grant = export::grant(cx, "memory|report")?;
+    let wish = Wish { by, top, env, compression, may_read: grant.may_read() };
+    let client = cx.connection.client.id;
+    let job = shared.analytics.new_report(&shared.store, &grant, client)?;
     let ticket = Ticket::of_job(caller(cx), cx.connection.reply.protocol(), Arc::clone(&job));
-    shared.analytics.begin_report(&shared.store, job, Arc::clone(&ticket), wish)?;
+    shared.analytics.begin_report(&shared.store, job, Arc::clone(&ticket), wish, grant)?;
     wait(cx, ticket);
     Ok(())
 }

@@ -135,9 +135,10 @@ fn check_call<'t>(table: &'t Table, args: Args<'_>, may_write: bool) -> Result<&
     if NEVER.contains(&name) {
         return Err(format!("'{name}' can't be called from the console"));
     }
-    // Which of these has a second argument that forgets entries.
+    // Which of these have a second argument that forgets entries, or ends what others began.
+    let second = |word: &[u8]| args.get(2).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
     let forgets =
-        name == "acl|log" && args.get(2).is_some_and(|word| word.eq_ignore_ascii_case(b"reset"));
+        name == "acl|log" && second(b"reset") || name == "memory|report" && second(b"cancel");
     let flags = entry.spec.flags;
     let looks = flags.contains(Flags::READONLY) && !flags.contains(Flags::WRITE);
     if may_write || (looks || LOOKING.contains(&name)) && !forgets {
@@ -176,9 +177,16 @@ mod tests {
         for line in ["GET a", "info all", "ACL LOG", "nosuch", "ZRANGE z 0 1", "CONFIG GET a"] {
             assert_eq!(check_words(line, false), Ok(1), "{line}");
         }
-        for line in
-            ["SET a b", "CONFIG SET a b", "ACL LOG RESET", "EVAL x 0", "SHUTDOWN", "FLUSHALL"]
-        {
+        for line in [
+            "SET a b",
+            "CONFIG SET a b",
+            "ACL LOG RESET",
+            "EVAL x 0",
+            "SHUTDOWN",
+            "FLUSHALL",
+            "MEMORY REPORT CANCEL",
+            "GRAPH.CANCEL ALL",
+        ] {
             assert!(check_words(line, false).is_err(), "{line}");
             assert_eq!(check_words(line, true), Ok(1), "{line}");
         }

@@ -1,7 +1,7 @@
 //! Connections of HTTP: how many there may be, and how long each may take.
 //!
 //! Whoever comes when there are `CLIENTS_MAX` takes the place of the one that has been waited for
-//! longest, be it idle or slow: who is quick is always served.
+//! longest, be it idle or slow: who is quick is always served. Who is being served goes last.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -22,12 +22,16 @@ const REQUEST_TIME: Duration = Duration::from_secs(10);
 const IDLE_TIME: Duration = Duration::from_secs(90);
 /// For an answer to be taken.
 const SEND_TIME: Duration = Duration::from_secs(30);
+/// Who has not taken its answer by then is slow.
+const QUICK_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub struct Clients(HashMap<ConnectionId, Client>);
 
 struct Client {
     tls: Option<Peer>,
+    /// Where it is.
+    address: String,
     /// Received, and not yet a whole request.
     input: Vec<u8>,
     stage: Stage,
@@ -65,9 +69,10 @@ enum Stage {
 }
 
 impl Client {
-    fn new(tls: Option<Peer>) -> Client {
+    fn new(tls: Option<Peer>, address: String) -> Client {
         Client {
             tls,
+            address,
             input: Vec::new(),
             stage: Stage::Reads,
             since: Instant::now(),
@@ -80,6 +85,15 @@ impl Client {
 
     fn enter(&mut self, stage: Stage) {
         (self.stage, self.since) = (stage, Instant::now());
+    }
+
+    /// Whether it waits for the server, or has its answer on the way.
+    fn is_served(&self) -> bool {
+        match self.stage {
+            Stage::Reads | Stage::Idle => false,
+            Stage::Waits => true,
+            Stage::Answers => self.since.elapsed() < QUICK_TIME,
+        }
     }
 
     fn time_max(&self) -> Duration {
@@ -147,13 +161,16 @@ impl Clients {
             self.make_room(reactor);
         }
         let _ = socket.set_nodelay();
-        self.0.insert(reactor.register(socket), Client::new(tls));
+        // Of who has gone already it is not known.
+        let address = socket.peer().map_or_else(|_| String::new(), |peer| peer.to_string());
+        self.0.insert(reactor.register(socket), Client::new(tls, address));
     }
 
-    /// Closes the one that has been waited for longest.
+    /// Closes the one that has been waited for longest, of those that are not being served if there
+    /// are such.
     fn make_room(&mut self, reactor: &mut Reactor) {
-        let oldest = self.0.iter().min_by_key(|(_, client)| client.since).map(|(id, _)| *id);
-        if let Some(id) = oldest {
+        let oldest = self.0.iter().min_by_key(|(_, client)| (client.is_served(), client.since));
+        if let Some(id) = oldest.map(|(id, _)| *id) {
             self.close(reactor, id);
         }
     }
@@ -199,7 +216,7 @@ impl Clients {
                 client.input.drain(..len);
                 client.asked = Asked { method: request.method, is_kept: request.is_kept };
                 client.enter(Stage::Waits);
-                if let Some(answer) = routes.answer(&request, id, reactor) {
+                if let Some(answer) = routes.answer(&request, &client.address, id, reactor) {
                     client.answer(reactor, id, &answer);
                 }
             }

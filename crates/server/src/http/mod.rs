@@ -12,6 +12,7 @@ mod replies;
 mod request;
 mod routes;
 mod sessions;
+mod tries;
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;

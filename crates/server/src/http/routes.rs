@@ -1,12 +1,15 @@
 //! What is answered to which path.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use kvasir_reactor::{ConnectionId, Reactor};
+use kvasir_acl::log::{Context, Denial};
+use kvasir_reactor::{ConnectionId, Reactor, clock};
 
 use crate::http::answer::Answer;
 use crate::http::console::{self, Console};
 use crate::http::request::{Method, Request};
+use crate::http::tries::Tries;
 use crate::info::census::Census;
 use crate::metrics;
 use crate::metrics::page::Format;
@@ -21,6 +24,7 @@ pub struct Routes {
     shared: &'static Shared,
     census: &'static Census,
     scrapes: metrics::Scrapes,
+    tries: Tries,
     /// By format.
     pages: [Option<(Instant, Vec<u8>)>; 2],
 }
@@ -32,14 +36,16 @@ impl Routes {
             shared,
             census,
             scrapes: metrics::Scrapes::default(),
+            tries: Tries::default(),
             pages: [None, None],
         }
     }
 
-    /// None: the client is answered later.
+    /// None: the client, which is at this address, is answered later.
     pub fn answer(
         &mut self,
         request: &Request,
+        address: &str,
         client: ConnectionId,
         reactor: &mut Reactor,
     ) -> Option<Answer> {
@@ -51,7 +57,7 @@ impl Routes {
             return Some(Answer::refusal(405).with("Allow", "GET, HEAD"));
         }
         Some(match &request.path[..] {
-            "/metrics" => self.metrics(request),
+            "/metrics" => self.metrics(request, address),
             "/healthz" => Answer::text(200, "ok\n"),
             "/readyz" => match self.what_is_missing() {
                 None => Answer::text(200, "ok\n"),
@@ -73,10 +79,9 @@ impl Routes {
         }
     }
 
-    fn metrics(&mut self, request: &Request) -> Answer {
-        if !self.is_admitted(request) {
-            return Answer::refusal(401)
-                .with("WWW-Authenticate", "Basic realm=\"metrics\", charset=\"UTF-8\"");
+    fn metrics(&mut self, request: &Request, address: &str) -> Answer {
+        if let Err(refusal) = self.admit(request, address) {
+            return refusal;
         }
         let format = Format::of(request.text("accept").unwrap_or_default());
         let kept = &mut self.pages[format as usize];
@@ -90,11 +95,37 @@ impl Routes {
         Answer::new(200, format.kind(), page)
     }
 
-    fn is_admitted(&self, request: &Request) -> bool {
-        let user = &self.shared.config().metrics.user;
-        user.is_empty()
-            || request.credentials().is_some_and(|(name, password)| {
-                name == *user && self.shared.acl.authenticate(&name, &password).is_some()
-            })
+    /// Looks at the password, where one is asked for.
+    fn admit(&mut self, request: &Request, address: &str) -> Result<(), Answer> {
+        let config = self.shared.config();
+        let user = &config.metrics.user;
+        if user.is_empty() {
+            return Ok(());
+        }
+        let unknown = || {
+            Answer::refusal(401)
+                .with("WWW-Authenticate", "Basic realm=\"metrics\", charset=\"UTF-8\"")
+        };
+        let (name, password) = request.credentials().ok_or_else(unknown)?;
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        if !self.tries.may_try(host) {
+            return Err(Answer::refusal(429));
+        }
+        if name == *user && self.shared.acl.authenticate(&name, &password).is_some() {
+            return Ok(());
+        }
+        self.tries.add_wrong(host);
+        self.note_wrong_password(address, name);
+        Err(unknown())
+    }
+
+    /// As of AUTH.
+    fn note_wrong_password(&self, address: &str, user: Vec<u8>) {
+        self.shared.http_denied_auth.fetch_add(1, Relaxed);
+        let (context, object) = (Context::TopLevel, b"/metrics".to_vec());
+        let denial = Denial { reason: "auth", context, object, user };
+        let len_max = usize::try_from(self.shared.config().acllog_max_len).unwrap_or(usize::MAX);
+        let line = format!("id=0 addr={address} protocol=http");
+        self.shared.acl.log().add(denial, line, clock::now_unix_ms(), len_max);
     }
 }

@@ -5,6 +5,7 @@
 //! A browser knows its session by a cookie that no script can read; what changes anything must
 //! show a token besides, which the page of another site cannot know.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +20,8 @@ use crate::net::listen::ListenerKind;
 use crate::state::shared::Shared;
 use crate::workers::Message;
 
-/// Sessions at once. Another one takes the place of the one that was used longest ago.
+/// Sessions at once. Another one takes the place of the one of its own user that was used longest
+/// ago, or, if there is none, of one of the user who has most.
 const SESSIONS_MAX: usize = 32;
 /// A session that is not used for so long is over.
 const IDLE_TIME: Duration = Duration::from_secs(30 * 60);
@@ -213,20 +215,28 @@ impl Sessions {
             return Some((client, Answer::new(403, RESP, replies.into_bytes())));
         }
         session.is_logged_in = true;
-        let others = self
-            .all
-            .iter()
-            .filter(|(other, session)| session.is_logged_in && **other != connection);
         // Only who has the right password takes a place.
-        if others.clone().count() >= SESSIONS_MAX
-            && let Some((oldest, _)) = others.min_by_key(|(_, session)| session.used)
-        {
-            let oldest = *oldest;
-            self.end(reactor, oldest);
+        if let Some(other) = self.one_too_many(connection) {
+            self.end(reactor, other);
         }
         let session = &self.all[&connection];
         let cookie = cookie(&self.cookie, &session.id, is_tls);
         Some((client, self.describe(connection).with("Set-Cookie", cookie)))
+    }
+
+    /// Whose place a new session takes, if there is no other.
+    fn one_too_many(&self, new: ConnectionId) -> Option<ConnectionId> {
+        let others =
+            || self.all.iter().filter(|(other, session)| session.is_logged_in && **other != new);
+        if others().count() < SESSIONS_MAX {
+            return None;
+        }
+        let user = &self.all.get(&new)?.user;
+        let oldest_first = |(_, session): &(&ConnectionId, &Session)| {
+            let count = others().filter(|(_, other)| other.user == session.user).count();
+            (session.user != *user, Reverse(count), session.used)
+        };
+        others().min_by_key(oldest_first).map(|(connection, _)| *connection)
     }
 
     /// The server has closed a session's connection: its user was deleted, or it was killed.

@@ -154,7 +154,8 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("client_query_buffer_limit_disconnections", input_limited);
     let output_limited = source.sum(|stats| &stats.output_limited);
     lines.field("client_output_buffer_limit_disconnections", output_limited);
-    lines.field("acl_access_denied_auth", source.sum(|stats| &stats.denied_auth));
+    let of_http = source.shared.http_denied_auth.load(Relaxed);
+    lines.field("acl_access_denied_auth", source.sum(|stats| &stats.denied_auth) + of_http);
     lines.field("acl_access_denied_cmd", source.sum(|stats| &stats.denied_command));
     lines.field("acl_access_denied_key", source.sum(|stats| &stats.denied_key));
     lines.field("acl_access_denied_channel", source.sum(|stats| &stats.denied_channel));

@@ -11,7 +11,7 @@ pub fn analytics(source: &Source<'_>, lines: &mut Lines) {
     let analytics = &source.shared.analytics;
     let (budget, stats) = (&analytics.budget, &analytics.stats);
     let (exports, jobs, reports) = (analytics.exports(), analytics.jobs(), analytics.reports());
-    lines.field("analytics_memory_max", source.config.analytics.memory);
+    lines.field("analytics_memory_max", source.config.analytics_bytes());
     lines.field("analytics_memory_used", budget.taken());
     lines.field("analytics_memory_peak", budget.taken_max());
     lines.field("exports_active", exports.len());

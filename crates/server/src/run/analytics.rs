@@ -55,10 +55,10 @@ impl Worker {
         if shared.pauses(now_ms) || self.core.env.logs && is_behind(shared, &self.core.config) {
             return self.ranks_put_off.push(ranks);
         }
-        let Ranks { caller, claim, db, key, kept, mut reply, count, fence } = ranks;
+        let Ranks { caller, claim, may_keep, db, key, kept, mut reply, count, fence } = ranks;
         let Some(index) = self.index_of(caller.client).filter(|_| claim()) else { return };
         let before = std::mem::take(&mut self.core.tally.fence);
-        match self.write_ranks(index, db, &key, kept) {
+        match may_keep().and_then(|()| self.write_ranks(index, db, &key, kept)) {
             Ok(()) => reply.integer(count as i64),
             Err(error) => {
                 reply = Reply::new(reply.protocol());

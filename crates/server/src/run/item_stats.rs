@@ -55,6 +55,9 @@ const NOTHING: [&str; 29] = [
     "round_robin_fallback",
 ];
 
+/// A page of memcached's slabs.
+const PAGE_BYTES: usize = 1 << 20;
+
 /// What the figures come from.
 struct Source<'a> {
     shared: &'static Shared,
@@ -268,7 +271,11 @@ impl Source<'_> {
         let count = self.item_count();
         if count > 0 {
             self.field("items:1:number", count);
+            // How old the oldest item is nobody keeps.
+            self.field("items:1:age", 0);
+            self.field("items:1:mem_requested", self.item_bytes());
             self.field("items:1:evicted", self.sum(|stats| &stats.evicted));
+            self.field("items:1:evicted_time", 0);
             self.field("items:1:outofmemory", self.count(Count::NoMemory));
             self.field("items:1:reclaimed", self.sum(|stats| &stats.expired));
         }
@@ -277,7 +284,17 @@ impl Source<'_> {
     fn slabs(&mut self) {
         let count = self.item_count();
         if count > 0 {
+            // A chunk is what an item takes in the mean, and a page memcached's.
+            let bytes = self.item_bytes();
+            let chunk_bytes = (bytes / count).max(1);
+            self.field("1:chunk_size", chunk_bytes);
+            self.field("1:chunks_per_page", (PAGE_BYTES / chunk_bytes).max(1));
+            self.field("1:total_pages", bytes.div_ceil(PAGE_BYTES).max(1));
+            self.field("1:total_chunks", count);
             self.field("1:used_chunks", count);
+            self.field("1:free_chunks", 0);
+            self.field("1:free_chunks_end", 0);
+            self.field("1:mem_requested", bytes);
             self.field("1:get_hits", self.count(Count::GetHits));
             self.field("1:cmd_set", self.count(Count::Sets));
             self.field("1:delete_hits", self.count(Count::DeleteHits));

@@ -53,7 +53,7 @@ fn make(wish: &arguments::Report) -> Result<Report, String> {
     let Apart { keyspace, gate, env, .. } = apart;
     let budget = Arc::new(Budget::default());
     budget.set_max(usize::MAX / 2);
-    let job = Arc::new(Job::new(0, 0, "report", budget.share()));
+    let job = Arc::new(Job::new(0, 0, 0, "report", budget.share()));
     let (top, compression) = (usize::from(wish.top), Compression::MOST);
     let survey = Survey::new(Wish { by, top, env, compression, may_read: None }, job)?;
     let pass = gate.exclusive();

@@ -1,8 +1,8 @@
 //! What all workers share: the store, and what else stands around it.
 
 use std::ops::Deref;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use kvasir_acl::Acl;
 use kvasir_pubsub::Hub;
@@ -66,6 +66,8 @@ pub struct Shared {
     /// If this is a node of one.
     pub cluster: Option<Node>,
     pub analytics: Analytics,
+    /// Wrong passwords that came over HTTP.
+    pub http_denied_auth: AtomicU64,
 }
 
 impl Deref for Shared {
@@ -113,6 +115,7 @@ impl Shared {
             debugging: Debugging::default(),
             cluster,
             analytics: Analytics::default(),
+            http_denied_auth: AtomicU64::new(0),
             store,
         }
     }

@@ -1,5 +1,6 @@
 //! What was computed in the background for a call that waits, to be kept under a key.
 
+use kvasir_keyspace::error::Error;
 use kvasir_keyspace::place::DbIndex;
 use kvasir_keyspace::value::Object;
 use kvasir_keyspace::waiting::Caller;
@@ -11,6 +12,8 @@ pub struct Ranks {
     pub caller: Caller,
     /// Ends the wait of the call; false if that has ended.
     pub claim: Box<dyn FnOnce() -> bool + Send>,
+    /// Whether who asked still may have them kept.
+    pub may_keep: Box<dyn FnOnce() -> Result<(), Error> + Send>,
     pub db: DbIndex,
     pub key: Vec<u8>,
     /// `None`: there are none, so the key goes.

@@ -13,7 +13,7 @@ const ACCOUNTS: u64 = 2000;
 const EACH: u64 = 1000;
 
 /// All messages of a stream; an error is a panic.
-fn pull_all(client: &mut Client, id: i64) -> Vec<Vec<u8>> {
+pub fn pull_all(client: &mut Client, id: i64) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     loop {
         match client.ask(&format!("EXPORT NEXT {id}")) {
@@ -26,7 +26,7 @@ fn pull_all(client: &mut Client, id: i64) -> Vec<Vec<u8>> {
     }
 }
 
-fn begin(client: &mut Client, options: &str) -> Vec<i64> {
+pub fn begin(client: &mut Client, options: &str) -> Vec<i64> {
     let reply = client.ask(format!("EXPORT BEGIN {options}").trim_end());
     let ids = reply.as_array().unwrap_or_else(|| panic!("{options}: {reply:?}"));
     let id = |value: &Value| match value {

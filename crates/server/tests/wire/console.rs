@@ -277,3 +277,45 @@ fn a_session_waits_alone() {
     assert_eq!(one.ask("PING"), "+PONG");
     assert!(matches!(client.ask("PING"), Value::Simple(_)));
 }
+
+/// However often a user logs in, the sessions of others stay.
+#[test]
+fn a_users_logins_end_nobody_elses_session() {
+    let port = free_port();
+    let server = serve("epoll", port, &[]);
+    run_script(&mut server.connect(), "ACL SETUSER ann on >pw -@all +ping");
+    let mut chief = Browser::new(port, "default", "");
+    let mut first = Browser::new(port, "ann", "pw");
+    let mut others: Vec<Browser> = (0..40).map(|_| Browser::new(port, "ann", "pw")).collect();
+    assert_eq!(chief.ask("PING"), "+PONG");
+    assert_eq!(first.call("PING", "").status, 401);
+    let last = others.last_mut().expect("there are some");
+    assert_eq!(last.ask("PING"), "+PONG");
+    // Who has none yet takes the place of who has most.
+    run_script(&mut server.connect(), "ACL SETUSER bea on >pw -@all +ping");
+    let mut bea = Browser::new(port, "bea", "pw");
+    assert_eq!((bea.ask("PING"), chief.ask("PING")), ("+PONG".into(), "+PONG".into()));
+}
+
+/// Those who say nothing make room for each other, not at the cost of who waits for an answer.
+#[test]
+fn who_is_served_is_not_cut_off() {
+    let port = free_port();
+    let server: Server = serve("io_uring", port, &[]);
+    let (mut client, mut browser) = (server.connect(), Browser::new(port, "default", ""));
+    let session = format!("Cookie: {}\r\nX-Kvasir-Token: {}\r\n", browser.cookie, browser.token);
+    let call = encode_request(&["BLPOP", "nosuch", "0"]);
+    let length = call.len();
+    let head = format!(
+        "POST /api/command HTTP/1.1\r\nHost: localhost\r\n{session}X-Kvasir-Write: yes\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    browser.http.send(&[head.as_bytes(), &call].concat());
+    wait_until("it waits", || figure(&mut client, "clients", "blocked_clients") == 1);
+    let mut silent: Vec<_> = (0..300).map(|_| crate::http::open(port)).collect();
+    // The first of them have been closed, so all were accepted.
+    assert!(Http::over(silent.remove(0)).read().is_none());
+    assert_eq!(crate::http::get(port, "/healthz").status, 200);
+    client.call(&["RPUSH", "nosuch", "now"]);
+    assert_eq!(browser.http.read().expect("an answer").body, "*2\r\n$6\r\nnosuch\r\n$3\r\nnow\r\n");
+}

@@ -394,3 +394,44 @@ fn what_is_wrong_with_a_call_is_said() {
         ],
     );
 }
+
+/// Names are told to who may read the keys, in the databases that are his.
+#[test]
+fn keys_are_told_to_who_may_read_them() {
+    each_backend(&["--hotkeys-sample", "1"], |server| {
+        let mut client = server.connect();
+        client.ask("ACL SETUSER guest on nopass ~open:* resetdbs db=0 +@connection +hotkeys");
+        client.ask("ACL SETUSER reader on nopass %R~open:* %W~secret:* +@connection +hotkeys");
+        client.ask("HOTKEYS START METRICS 1 WRITES");
+        let long = "open:".to_owned() + &"x".repeat(2000);
+        wait_until("calls are counted", || {
+            client.ask(&format!("MSET open:1 1 open:2 1 secret:1 1 {long} 1"));
+            client.ask("SELECT 5");
+            client.ask("SET open:other 1");
+            client.ask("SELECT 0");
+            listed(&mut client, "COUNT 20").len() == 5
+        });
+        let names = |client: &mut Client| {
+            let mut names: Vec<String> =
+                listed(client, "COUNT 20").into_iter().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            let found = tracked(client);
+            let mut tracked: Vec<String> =
+                keys(&found, "by-writes").into_iter().map(|(name, _)| name).collect();
+            tracked.sort_unstable();
+            assert_eq!(tracked, names);
+            names
+        };
+        assert_eq!(names(&mut client).len(), 5);
+        let [mut guest, mut reader] = ["guest", "reader"].map(|user| {
+            let mut client = server.connect();
+            client.ask(&format!("AUTH {user} x"));
+            client
+        });
+        assert_eq!(names(&mut guest), ["open:1", "open:2"]);
+        assert_eq!(names(&mut reader), ["open:1", "open:2", "open:other"]);
+        let text = show(&guest.ask("HOTKEYS SLOTS"));
+        assert_eq!(text, "-NOPERM No permissions to access database");
+        assert!(matches!(reader.ask("HOTKEYS SLOTS"), Value::Array(_)));
+    });
+}

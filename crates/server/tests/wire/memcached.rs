@@ -466,3 +466,35 @@ fn who_reads_a_list_of_items_slowly_holds_up_nobody() {
         assert_eq!(rest.iter().filter(|byte| **byte == b'\n').count(), KEYS + 1);
     }
 }
+
+/// What memcached-tool and exporters make a row of: without it they show none.
+#[test]
+fn tools_find_the_one_class_of_items() {
+    let server = Server::kvasir("epoll", &OPTIONS);
+    let mut items = Client::of(&server);
+    assert!(!items.ask("stats slabs\r\n").contains(":total_pages"));
+    for number in 0..100 {
+        items.ask(&format!("set key:{number} 0 0 1\r\nx\r\n"));
+    }
+    let text = items.ask("stats items\r\nstats slabs\r\n");
+    let figure = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    for (name, expect) in [
+        ("items:1:number", 100),
+        ("items:1:evicted", 0),
+        ("items:1:evicted_time", 0),
+        ("items:1:outofmemory", 0),
+        ("items:1:age", 0),
+        ("1:total_chunks", 100),
+        ("1:used_chunks", 100),
+        ("1:free_chunks", 0),
+        ("active_slabs", 1),
+    ] {
+        assert_eq!(figure(name), expect, "{name}");
+    }
+    for name in ["1:chunk_size", "1:chunks_per_page", "1:total_pages"] {
+        assert!(figure(name) > 0, "{name}");
+    }
+}

@@ -166,7 +166,7 @@ fn both_formats_say_the_same() {
 #[test]
 fn a_user_may_be_asked_for() {
     let port = free_port();
-    let server = serve("io_uring", port, &["--metrics-user", "prom"]);
+    let server = serve("io_uring", port, &["--user", "prom", "off", "--metrics-user", "prom"]);
     let mut client = server.connect();
     let basic = |word: &str| {
         Http::connect(port).get("/metrics", &format!("Authorization: Basic {word}\r\n")).status
@@ -184,6 +184,54 @@ fn a_user_may_be_asked_for() {
     assert_eq!(basic(right), 401);
     client.call(&["CONFIG", "SET", "metrics-user", ""]);
     assert_eq!(get(port, "/metrics").status, 200);
+}
+
+/// Wrong passwords are counted and logged, and who tries many has to wait.
+#[test]
+fn passwords_of_metrics_are_not_tried_at_will() {
+    let port = free_port();
+    let server =
+        serve("epoll", port, &["--user", "prom", "on", ">secret", "--metrics-user", "prom"]);
+    let mut client = server.connect();
+    let basic = |word: &str| {
+        Http::connect(port).get("/metrics", &format!("Authorization: Basic {word}\r\n")).status
+    };
+    let [right, wrong] = ["cHJvbTpzZWNyZXQ=", "cHJvbTpvdGhlcg=="];
+    assert_eq!(basic(right), 200);
+    // Who shows no password has tried none.
+    assert!((0..20).all(|_| get(port, "/metrics").status == 401));
+    let denied = |client: &mut _| crate::harness::figure(client, "stats", "acl_access_denied_auth");
+    assert_eq!(denied(&mut client), 0);
+    assert_eq!((0..10).map(|_| basic(wrong)).collect::<Vec<_>>(), [401; 10]);
+    assert_eq!(denied(&mut client), 10);
+    let log = show(&client.ask("ACL LOG"));
+    for part in [
+        "$count :10 $reason $auth $context $toplevel $object $/metrics $username $prom",
+        "127.0.0.1",
+    ] {
+        assert!(log.contains(part), "{log}");
+    }
+    assert_eq!([basic(wrong), basic(right)], [429, 429]);
+    assert_eq!(get(port, "/healthz").status, 200);
+    wait_until("its time is over", || basic(right) == 200);
+    run_script(&mut client, "CONFIG RESETSTAT");
+    assert_eq!(denied(&mut client), 0);
+}
+
+#[test]
+fn a_user_who_is_not_there_is_named_at_the_start() {
+    let output = crate::snapshot_files::run(&["--port", "0", "--metrics-user", "nosuch"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains(">>> 'metrics-user \"nosuch\"'\nthere is no user of this name"),
+        "{text}"
+    );
+    let server = Server::kvasir("epoll", &[]);
+    let mut client = server.connect();
+    let text = show(&client.ask("CONFIG SET metrics-user nosuch"));
+    assert!(text.contains("argument 'metrics-user') - there is no user of this name"), "{text}");
+    assert_eq!(show(&client.ask("CONFIG SET metrics-user default")), "+OK");
 }
 
 #[test]

@@ -88,7 +88,13 @@ impl Server {
     ) -> Result<Server, String> {
         let Host { network, ip, port, workers } = host;
         let reactors: Vec<_> = (0..*workers).map(|_| Reactor::simulated(network, *ip)).collect();
-        let loaded = Loaded { config, ignored: Vec::new(), renames: Vec::new(), users: Vec::new() };
+        let loaded = Loaded {
+            config,
+            ignored: Vec::new(),
+            renames: Vec::new(),
+            users: Vec::new(),
+            metrics_user: None,
+        };
         let access = kvasir_acl::start::prepare(commands::table(), &loaded)?;
         let config = loaded.config;
         let tls = Endpoint::new(&config.tls)?;

@@ -10,8 +10,10 @@ pub mod sketch;
 mod slots;
 pub mod tracking;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -24,10 +26,17 @@ use kvasir_resp::args::Args;
 use kvasir_structures::locks::lock;
 use kvasir_structures::slot::SLOTS;
 
-use sketch::{Held, Id, Sketch};
+use sketch::{Given, Held, Id, Sketch};
 use slots::Heat;
 use tracking::{Part, Tracking};
 
+/// Whether somebody may be told of a key.
+pub type IsTold<'a> = &'a dyn Fn(DbIndex, &[u8]) -> bool;
+/// Ids are hashes already.
+type ById = BuildHasherDefault<Given>;
+
+/// Keys beside those that are to be told whose names are looked at.
+const MORE_LOOKED_AT: usize = 256;
 /// Keys in each of the standing sketches.
 const ROOM: usize = 1024;
 /// After so long what was counted counts half.
@@ -184,29 +193,68 @@ impl HotKeys {
         }
     }
 
-    /// The keys of the greatest weight by some measures together; weights are of all calls, as far
-    /// as those that were noted tell. Workers are asked one after the other.
-    pub fn hottest(&self, by: &[Measure], most: usize, now_ms: u64) -> Vec<Hot> {
-        let every = u64::from(self.every());
-        let mut known = HashMap::<Id, Hot>::new();
+    /// The keys of the greatest weight by some measures together, of those that may be told;
+    /// weights are of all calls, as far as those that were noted tell. Workers are asked one after
+    /// the other, and only of the first keys the names.
+    pub fn hottest(
+        &self,
+        by: &[Measure],
+        most: usize,
+        now_ms: u64,
+        is_told: IsTold<'_>,
+    ) -> Vec<Hot> {
+        let all = self.weights(now_ms, is_told);
+        let weight = |(_, weights): &(Id, [u64; 4])| -> u64 {
+            by.iter().map(|measure| weights[*measure as usize]).sum()
+        };
+        let mut all: Vec<_> = all.into_iter().filter(|one| weight(one) > 0).collect();
+        // Those of equal weight come in the order of their names, so some more are looked at.
+        let looked_at = most.saturating_add(MORE_LOOKED_AT);
+        if looked_at < all.len() {
+            let order = |one: &(Id, _)| (Reverse(weight(one)), one.0.hash);
+            all.select_nth_unstable_by_key(looked_at, order);
+            all.truncate(looked_at);
+        }
+        let names = self.names(&all);
+        let named = all.into_iter().zip(names).filter_map(|((id, weights), name)| {
+            Some((weight(&(id, weights)), Hot { db: id.db, name: name?, weights }))
+        });
+        let mut named: Vec<(u64, Hot)> = named.collect();
+        named.sort_unstable_by(|one, other| (other.0, &one.1.name).cmp(&(one.0, &other.1.name)));
+        named.truncate(most);
+        named.into_iter().map(|(_, hot)| hot).collect()
+    }
+
+    /// All keys that have a place at some worker.
+    fn weights(&self, now_ms: u64, is_told: IsTold<'_>) -> HashMap<Id, [u64; 4], ById> {
+        let (every, mut known) = (u64::from(self.every()), HashMap::<_, [u64; 4], _>::default());
         for worker in &self.workers {
             let mut worker = lock(worker);
             let Some(standing) = worker.standing.as_deref_mut() else { continue };
             standing.halve(now_ms);
             for (measure, sketch) in standing.sketches.iter().enumerate() {
-                for held in sketch.held() {
-                    let new = || Hot { db: held.id.db, name: held.name.clone(), weights: [0; 4] };
-                    let hot = known.entry(held.id).or_insert_with(new);
-                    hot.weights[measure] += every * held.certain();
+                for held in sketch.held().filter(|held| is_told(held.id.db, &held.name)) {
+                    known.entry(held.id).or_default()[measure] += every * held.certain();
                 }
             }
         }
-        let weight = |hot: &Hot| by.iter().map(|measure| hot.weights[*measure as usize]).sum();
-        let mut all: Vec<(u64, Hot)> = known.into_values().map(|hot| (weight(&hot), hot)).collect();
-        all.retain(|(weight, _)| *weight > 0);
-        all.sort_unstable_by(|one, other| (other.0, &one.1.name).cmp(&(one.0, &other.1.name)));
-        all.truncate(most);
-        all.into_iter().map(|(_, hot)| hot).collect()
+        known
+    }
+
+    /// The names of these, as far as they still have a place.
+    fn names(&self, keys: &[(Id, [u64; 4])]) -> Vec<Option<Box<[u8]>>> {
+        let mut names = vec![None; keys.len()];
+        for worker in &self.workers {
+            let worker = lock(worker);
+            let Some(standing) = worker.standing.as_deref() else { continue };
+            for ((id, _), name) in keys.iter().zip(&mut names) {
+                if name.is_none() {
+                    let held = standing.sketches.iter().find_map(|sketch| sketch.get(*id));
+                    *name = held.map(|held| held.name.clone());
+                }
+            }
+        }
+        names
     }
 
     /// The use of each slot by some measures together, of all calls as `hottest` has it.

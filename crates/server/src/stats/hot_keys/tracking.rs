@@ -11,7 +11,7 @@ use kvasir_reactor::limits::CpuTime;
 use kvasir_structures::locks::lock;
 
 use crate::stats::hot_keys::sketch::{Held, Sketch, merge};
-use crate::stats::hot_keys::{HotKeys, Measure, Used};
+use crate::stats::hot_keys::{HotKeys, IsTold, Measure, Used};
 
 /// Keys in a sketch for each that is to be told.
 const ROOM_PER_KEY: usize = 16;
@@ -189,8 +189,13 @@ impl HotKeys {
         true
     }
 
-    /// What came of it so far; `None` if nothing was tracked.
-    pub fn tracked(&self) -> Option<Tracked> {
+    /// Whether it is under way.
+    pub fn is_tracking(&self, now_ms: u64) -> bool {
+        lock(&self.tracking).as_ref().is_some_and(|tracking| tracking.is_active(now_ms))
+    }
+
+    /// What came of it so far, of the keys that may be told; `None` if nothing was tracked.
+    pub fn tracked(&self, is_told: IsTold<'_>) -> Option<Tracked> {
         let tracking = Arc::clone(lock(&self.tracking).as_ref()?);
         let mut totals = Totals::default();
         let mut held: Vec<Vec<Held>> = vec![Vec::new(); tracking.wish.measures.len()];
@@ -201,7 +206,7 @@ impl HotKeys {
             totals.selected.add(part.totals.selected);
             totals.sampled.add(part.totals.sampled);
             for (sketch, held) in part.sketches.iter().zip(&mut held) {
-                held.extend(sketch.held().cloned());
+                held.extend(sketch.held().filter(|held| is_told(held.id.db, &held.name)).cloned());
             }
         }
         let keys = held.into_iter().map(|held| {
