@@ -107,6 +107,30 @@ impl Cluster {
         Ok(())
     }
 
+    /// CLUSTER REPLICATE NO ONE: a replica becomes a primary in a shard of its own, without slots
+    /// and without data.
+    pub fn replicate_no_one(&mut self, now_ms: u64) {
+        if !self.me().is_replica() {
+            return;
+        }
+        self.leave_primary();
+        self.end_manual();
+        self.election.forget();
+        self.me_mut().shard = NodeId::random(&mut self.random);
+        self.save();
+        self.update_state(now_ms);
+        self.announce(None);
+    }
+
+    /// Follows nobody any more, and has none of its primary's data.
+    fn leave_primary(&mut self) {
+        self.me_mut().change(Flags::REPLICA, Flags::PRIMARY);
+        self.attach(self.me, None);
+        self.followed = None;
+        self.act(Action::BecomePrimary);
+        self.act(Action::Flush);
+    }
+
     /// CLUSTER FAILOVER, FORCE if the primary is not asked, TAKEOVER if nobody is.
     pub fn failover(&mut self, how: Failover, now_ms: u64) -> Result<(), Refused> {
         if self.me().is_primary() {
@@ -162,11 +186,7 @@ impl Cluster {
             );
         }
         if self.me().is_replica() {
-            self.me_mut().change(Flags::REPLICA, Flags::PRIMARY);
-            self.attach(self.me, None);
-            self.followed = None;
-            self.act(Action::BecomePrimary);
-            self.act(Action::Flush);
+            self.leave_primary();
         }
         self.owners.iter_mut().for_each(|owner| *owner = None);
         self.migrating.clear();

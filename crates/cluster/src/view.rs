@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::id::NodeId;
-use crate::node::Node;
+use crate::node::{Flags, Node};
 use crate::output::LinkId;
 use crate::slots::SLOTS;
 use crate::state::Cluster;
@@ -140,14 +140,16 @@ impl Cluster {
         self.importing.iter().map(|(slot, id)| (*slot, *id))
     }
 
-    /// Links whose node is known.
+    /// Links whose node is known, by node: the one to it, then the one from it.
     pub fn links(&self) -> Vec<LinkView> {
         let known = self.links.iter().filter(|(_, link)| link.is_connected);
         let view = known.filter_map(|(id, link)| {
             let (is_inbound, created_ms) = (link.is_inbound, link.created_ms);
             link.node.map(|node| LinkView { id: *id, is_inbound, node, created_ms })
         });
-        view.collect()
+        let mut view: Vec<LinkView> = view.collect();
+        view.sort_by_key(|link| (link.node, link.is_inbound));
+        view
     }
 
     /// Links that are there, whoever's they are.
@@ -165,12 +167,12 @@ impl Cluster {
         for owner in self.owners.iter().flatten() {
             let Some(node) = self.nodes.get(owner) else { continue };
             figures.assigned += 1;
-            if node.is(crate::node::Flags::FAIL) {
-                figures.fail += 1;
-            } else if node.is(crate::node::Flags::PFAIL) {
-                figures.pfail += 1;
-            } else {
-                figures.ok += 1;
+            *figures.slots.of(node) += 1;
+        }
+        for node in self.nodes.values() {
+            *figures.nodes.of(node) += 1;
+            if node.votes() {
+                *figures.voting.of(node) += 1;
             }
         }
         figures
@@ -180,9 +182,31 @@ impl Cluster {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Figures {
     pub assigned: usize,
-    pub ok: usize,
-    pub pfail: usize,
-    pub fail: usize,
+    /// Slots by how their owner is.
+    pub slots: ByHealth,
+    pub nodes: ByHealth,
+    /// Nodes whose vote counts.
+    pub voting: ByHealth,
     pub known: usize,
     pub size: usize,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ByHealth {
+    pub ok: usize,
+    /// Not reached by this node.
+    pub pfail: usize,
+    /// Not reached by most.
+    pub fail: usize,
+}
+
+impl ByHealth {
+    /// The count that a node belongs to.
+    fn of(&mut self, node: &Node) -> &mut usize {
+        match () {
+            () if node.is(Flags::FAIL) => &mut self.fail,
+            () if node.is(Flags::PFAIL) => &mut self.pfail,
+            () => &mut self.ok,
+        }
+    }
 }

@@ -96,7 +96,8 @@ a service manager.",
         "\
 How SIGTERM ends the server: `default` saves the data if there are save points,
 `save` in any case, `nosave` never; with `force` the server ends also if that
-fails. `now` is accepted: the end waits for no replica.",
+fails. `now`: the end waits for no replica. `safe`: not while this node of a
+cluster serves slots, but with `force`.",
     )
     .check(check_shutdown),
     Row::new(
@@ -290,7 +291,7 @@ fn check_dir(value: &Value) -> Result<(), String> {
     }
 }
 
-/// How a signal may end the server. The last two are Valkey's, and ask for nothing here.
+/// How a signal may end the server. The last is Valkey's, and asks for nothing here.
 const ENDS: [&str; 7] = ["default", "save", "nosave", "now", "force", "safe", "failover"];
 
 fn check_shutdown(value: &Value) -> Result<(), String> {

@@ -34,7 +34,7 @@ const REASONS: &[(&str, &str)] = &[
     ("repl", REPLICATION),
     ("server", CPULIST),
     ("set-proc-title", TITLE),
-    ("slot-migration", "slots move by SETSLOT and MIGRATE only"),
+    ("slot-migration", "slots that move all at once have no such limit: they move between Kvasirs"),
     ("socket-mark-id", "sockets are not marked"),
     ("stream-idmp", "there is no such command of streams yet"),
     ("tls", "certificates are all that TLS knows of a client"),

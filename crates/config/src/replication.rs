@@ -1,5 +1,7 @@
 //! Options of replication.
 
+use std::net::IpAddr;
+
 use kvasir_structures::compressed::Algorithm;
 
 use crate::kind::{Kind, Value};
@@ -85,6 +87,11 @@ impl Quorum {
 }
 
 impl ReplicationConfig {
+    /// The address from which this server connects to others.
+    pub fn source(&self) -> Option<IpAddr> {
+        std::str::from_utf8(&self.source_address).ok()?.parse().ok()
+    }
+
     /// What is asked of all clients' changes.
     pub fn quorum(&self) -> Quorum {
         Quorum { replicas: self.write_quorum, on_disk: self.write_quorum_fsync }
@@ -320,8 +327,8 @@ CLIENT DURABILITY REPLICAS asks it of one connection. 0: nothing is waited for."
         "",
         field!(replication.source_address),
         "\
-The address from which this server connects to its primary. Empty, or not this
-machine's: what the system takes.",
+The address from which this server connects to its primary and to other nodes of
+its cluster. Empty, or not this machine's: what the system takes.",
     ),
     Row::new(
         "replica-announce-ip",

@@ -245,15 +245,20 @@ impl<'a> Hash<'a> {
         }
     }
 
-    /// Calls `f` with some entries from `position` on; returns where the next call goes on, 0 at
-    /// the end. A small hash is seen whole.
-    pub fn scan(self, position: Position, mut f: impl FnMut(Item<'a>, Item<'a>)) -> Position {
+    /// Calls `f` with some entries from `position` on, about `most` at most; returns where the next
+    /// call goes on, 0 at the end. A small hash is seen whole.
+    pub fn scan(
+        self,
+        position: Position,
+        most: usize,
+        mut f: impl FnMut(Item<'a>, Item<'a>),
+    ) -> Position {
         match self {
             Hash::Packed(_) | Hash::Expiring(_) => {
                 self.for_each(f);
                 Position(0)
             }
-            Hash::Table(table) => table.fields.scan(position, |entry| {
+            Hash::Table(table) => table.fields.scan(position, most, |entry| {
                 if is_live(entry.expiry_ms, table.passed_ms) {
                     f(Item::Bytes(entry.key), entry.value.into());
                 }

@@ -157,15 +157,15 @@ impl<'a> Set<'a> {
         rng.some_of(self.members(), count)
     }
 
-    /// Calls `f` with some members from `position` on; returns where the next call goes on, 0 at
-    /// the end. A small set is seen whole.
-    pub fn scan(self, position: Position, mut f: impl FnMut(Member<'a>)) -> Position {
+    /// Calls `f` with some members from `position` on, about `most` at most; returns where the next
+    /// call goes on, 0 at the end. A small set is seen whole.
+    pub fn scan(self, position: Position, most: usize, mut f: impl FnMut(Member<'a>)) -> Position {
         match self {
             Set::Ints(_) | Set::Packed(_) => {
                 self.for_each(f);
                 Position(0)
             }
-            Set::Table(table) => table.scan(position, |entry| f(Element::Bytes(entry.key))),
+            Set::Table(table) => table.scan(position, most, |entry| f(Element::Bytes(entry.key))),
         }
     }
 }

@@ -141,19 +141,36 @@ impl PackedTable {
         self.pages.iter().flat_map(Page::entries)
     }
 
-    /// Calls `f` with the entries of one page from `position` on; returns where the next call goes
-    /// on, 0 at the end. An entry that is in the table during the whole of a scan is seen once.
-    /// Any position is one.
-    pub fn scan<'a>(&'a self, position: Position, mut f: impl FnMut(Entry<'a>)) -> Position {
+    /// Calls `f` with some entries from `position` on: those of one page, but where that has more,
+    /// no more than `most` (at least one, and all that share the last one's place). Returns where
+    /// the next call goes on, 0 at the end. An entry that is in the table during the whole of a
+    /// scan is seen once. Any position is one.
+    pub fn scan<'a>(
+        &'a self,
+        position: Position,
+        most: usize,
+        f: impl FnMut(Entry<'a>),
+    ) -> Position {
         let from = position.0 as u32;
         let Some(number) = self.page_of(from) else { return Position(0) };
         let page = &self.pages[number];
         // Pages may have been merged since the position was told.
         let is_inside = first_place(page.branch) < from;
-        page.entries()
-            .filter(|entry| !is_inside || place_of(hash::of(entry.key)) >= from)
-            .for_each(&mut f);
-        next_page(page.branch)
+        if !is_inside && page.entries().count() <= most {
+            page.entries().for_each(f);
+            return next_page(page.branch);
+        }
+        let placed = page.entries().map(|entry| (place_of(hash::of(entry.key)), entry));
+        let mut placed: Vec<_> = placed.filter(|&(place, _)| place >= from).collect();
+        let mut next = next_page(page.branch);
+        if placed.len() > most.max(1) {
+            placed.sort_unstable_by_key(|&(place, _)| place);
+            let last = placed[most.max(1) - 1].0;
+            placed.retain(|&(place, _)| place <= last);
+            next = Position(u64::from(last.wrapping_add(1)));
+        }
+        placed.into_iter().map(|(_, entry)| entry).for_each(f);
+        next
     }
 
     /// Any one entry, each as likely as the others; none if there is none. `below` draws a number

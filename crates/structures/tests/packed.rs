@@ -30,7 +30,7 @@ fn content(table: &PackedTable) -> Model {
 fn scanned(table: &PackedTable, mut between: impl FnMut() -> bool) -> BTreeSet<Vec<u8>> {
     let (mut position, mut keys) = (Position(0), BTreeSet::new());
     loop {
-        position = table.scan(position, |entry| {
+        position = table.scan(position, usize::MAX, |entry| {
             assert!(keys.insert(entry.key.to_vec()), "seen twice");
         });
         if position == Position(0) || !between() {
@@ -161,12 +161,18 @@ proptest! {
 
     /// What is there throughout is seen, and once, though pages are split and merged.
     #[test]
-    fn a_scan_survives_change(rounds in prop::collection::vec(any::<bool>(), 0..12)) {
+    fn a_scan_survives_change(
+        rounds in prop::collection::vec(any::<bool>(), 0..12),
+        most in prop::sample::select(vec![1, 7, 20, usize::MAX]),
+    ) {
         let mut table = PackedTable::new();
         numbered(0..3000).for_each(|key| assert!(set(&mut table, &key, b"", None)));
         let (mut position, mut seen) = (Position(0), Vec::new());
         for round in 0.. {
-            position = table.scan(position, |entry| seen.push(entry.key.to_vec()));
+            let before = seen.len();
+            position = table.scan(position, most, |entry| seen.push(entry.key.to_vec()));
+            // No two of these keys share a place.
+            prop_assert!(seen.len() - before <= most);
             if position == Position(0) {
                 break;
             }

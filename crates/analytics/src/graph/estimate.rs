@@ -129,7 +129,7 @@ fn see_hash(record: Record<'_>, gather: &Gather) -> Seen {
     let Ok(hash) = Hash::of(record, &gather.env) else { return Seen::default() };
     let (mut seen, mut position) = (Seen::default(), Position(0));
     loop {
-        position = hash.scan(position, |field, value| {
+        position = hash.scan(position, FIELDS, |field, value| {
             seen.nodes += 1.0;
             seen.edges += edges_of_text(value.text_len(), gather) as f64;
             seen.id_bytes += field.text_len() as f64;

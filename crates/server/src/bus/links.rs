@@ -177,7 +177,10 @@ impl Links {
         let mut news = News::default();
         for action in node.take_link_actions() {
             match action {
-                Action::Connect { link, ip, port } => self.connect(reactor, node, link, &ip, port),
+                Action::Connect { link, ip, port } => {
+                    let source = shared.config().replication.source();
+                    self.connect(reactor, node, link, (&ip, port), source);
+                }
                 Action::Send { link, bytes } => self.send(reactor, node, shared, link, bytes),
                 Action::Close(link) => {
                     if let Some(connection) = self.by_id.remove(&link) {
@@ -197,14 +200,23 @@ impl Links {
         }
     }
 
-    fn connect(&mut self, reactor: &mut Reactor, node: &Node, id: LinkId, ip: &str, port: u16) {
+    /// From `source`, by which other nodes know this one, if that is an address of this machine.
+    fn connect(
+        &mut self,
+        reactor: &mut Reactor,
+        node: &Node,
+        id: LinkId,
+        (ip, port): (&str, u16),
+        source: Option<IpAddr>,
+    ) {
         let connection = ip.parse::<IpAddr>().ok().and_then(|ip| {
             let tls = match &self.tls {
                 Some(contexts) => Some(contexts.connected(ip)?),
                 None => None,
             };
             let to = Address::Tcp(SocketAddr::new(ip, port));
-            Some((reactor.connect(&to, None).ok()?, tls))
+            let begun = reactor.connect(&to, source).or_else(|_| reactor.connect(&to, None));
+            Some((begun.ok()?, tls))
         });
         match connection {
             Some((connection, tls)) => self.keep(connection, Link::new(id, false, tls)),

@@ -129,6 +129,7 @@ static CLUSTER: ServerCommand = ServerCommand {
         &CLUSTER_DELSLOTS,
         &CLUSTER_DELSLOTSRANGE,
         &CLUSTER_FAILOVER,
+        &CLUSTER_FLUSHSLOT,
         &CLUSTER_FLUSHSLOTS,
         &CLUSTER_FORGET,
         &CLUSTER_GETKEYSINSLOT,
@@ -273,6 +274,28 @@ static CLUSTER_FAILOVER: ServerCommand = ServerCommand {
     run: ServerRun::World(cluster_change::failover),
 };
 
+static CLUSTER_FLUSHSLOT: ServerCommand = ServerCommand {
+    spec: Spec {
+        name: "flushslot",
+        summary: "Deletes all keys of a slot.",
+        since: "9.0.0",
+        complexity: "O(N) in the number of keys of the slot",
+        arity: -3,
+        flags: Flags::WRITE.union(Flags::ADMIN).union(Flags::NO_ASYNC_LOADING),
+        categories: Categories::KEYSPACE,
+        arguments: &[
+            Argument::integer("slot"),
+            Argument::one_of(
+                "flush-type",
+                &[Argument::word("async", "ASYNC"), Argument::word("sync", "SYNC")],
+            )
+            .optional(),
+        ],
+        ..OF_CLUSTER
+    },
+    run: ServerRun::World(cluster_change::flush_slot),
+};
+
 static CLUSTER_FLUSHSLOTS: ServerCommand = ServerCommand {
     spec: Spec {
         name: "flushslots",
@@ -392,10 +415,20 @@ static CLUSTER_REPLICAS: ServerCommand = ServerCommand {
 static CLUSTER_REPLICATE: ServerCommand = ServerCommand {
     spec: Spec {
         name: "replicate",
-        summary: "Makes this node a replica of a master.",
-        arity: 3,
+        summary: "Makes this node a replica of a master, or of none.",
+        arity: -3,
         flags: CHANGING,
-        arguments: &[Argument::string("node-id")],
+        history: &[("9.0.0", "Takes `NO ONE`.")],
+        arguments: &[Argument::one_of(
+            "args",
+            &[
+                Argument::string("node-id"),
+                Argument::block(
+                    "no-one",
+                    &[Argument::word("no", "NO"), Argument::word("one", "ONE")],
+                ),
+            ],
+        )],
         ..OF_CLUSTER
     },
     run: ServerRun::World(cluster_change::replicate),
@@ -565,6 +598,8 @@ static HELP: &[&str] = &[
     "    How many keys of a slot there are here; some of them.",
     "DELSLOTS <slot> [<slot> ...], DELSLOTSRANGE <start slot> <end slot> [...], FLUSHSLOTS",
     "    Has this node forget who owns these slots, or all of its own.",
+    "FLUSHSLOT <slot> [ASYNC|SYNC]",
+    "    Deletes the keys of a slot.",
     "FAILOVER [FORCE|TAKEOVER]",
     "    Lets this replica take over from its master.",
     "FORGET <node-id>",
@@ -581,8 +616,8 @@ static HELP: &[&str] = &[
     "    Makes this node and another known to each other.",
     "REPLICAS <node-id>",
     "    Lists the replicas of a master.",
-    "REPLICATE <node-id>",
-    "    Makes this node a replica.",
+    "REPLICATE <node-id>|NO ONE",
+    "    Makes this node a replica, or an empty master.",
     "RESET [HARD|SOFT]",
     "    Has this node forget the cluster.",
     "SAVECONFIG",

@@ -10,7 +10,8 @@ use kvasir_cluster::admin::{Failover, Refused};
 use kvasir_cluster::slots::SlotSet;
 use kvasir_cluster::state::Cluster;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::place::DbIndex;
+use kvasir_keyspace::place::{DbIndex, Place};
+use kvasir_keyspace::slot_keys::give_up_slot;
 use kvasir_resp::args::Args;
 use kvasir_resp::number::parse_integer;
 use kvasir_resp::reply::Reply;
@@ -18,9 +19,10 @@ use kvasir_resp::reply::Reply;
 use crate::analytics::ticket::Ticket;
 use crate::cluster::Node;
 use crate::commands::cluster::{node, slot};
+use crate::commands::{is_word, unknown_word};
 use crate::log::plain;
 use crate::run::analytics::{caller, wait};
-use crate::run::cluster::settle;
+use crate::run::cluster::{BATCH, settle};
 use crate::run::server::ServerCx;
 
 /// Changes the state, and does what follows of it before anybody is answered.
@@ -195,6 +197,25 @@ pub fn flush_slots(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     change_and_say_ok(cx, Cluster::flush_slots)
 }
 
+/// Deletes the keys of a slot, which replicas and the log hear of key by key.
+pub fn flush_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
+    node(cx)?;
+    if cx.args.len() > 4 {
+        return Err(unknown_word("CLUSTER", &cx.args[1]));
+    }
+    let slot = slot(&cx.args[2])?;
+    // Either way the keys are gone at once, and their memory later.
+    if cx.args.get(3).is_some_and(|word| !is_word(word, "sync") && !is_word(word, "async")) {
+        return Err(Error::SYNTAX);
+    }
+    let (shared, place) = (cx.shared, Place { db: DbIndex(0), slot });
+    let core = &mut *cx.core;
+    let pass = cx.inside.pass().expect("it runs with the gate closed");
+    while give_up_slot(&shared.keyspace, pass, place, &core.env, &mut core.tally, BATCH) {}
+    cx.reply().ok();
+    Ok(())
+}
+
 pub fn set_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let shared = cx.shared;
     // Before anything is said of the words.
@@ -230,7 +251,16 @@ pub fn set_slot(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 pub fn replicate(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let name = cx.args[2].to_vec();
-    change_and_say_ok(cx, |cluster, now_ms| cluster.replicate(&name, now_ms))
+    match cx.args.get(3) {
+        None => change_and_say_ok(cx, |cluster, now_ms| cluster.replicate(&name, now_ms)),
+        Some(word) if is_word(&name, "no") && is_word(word, "one") && cx.args.len() == 4 => {
+            change_and_say_ok(cx, |cluster, now_ms| {
+                cluster.replicate_no_one(now_ms);
+                Ok(())
+            })
+        }
+        Some(_) => Err(unknown_word("CLUSTER", &cx.args[1])),
+    }
 }
 
 pub fn failover(cx: &mut ServerCx<'_>) -> Result<(), Error> {

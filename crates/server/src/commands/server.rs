@@ -10,6 +10,7 @@ use kvasir_resp::number::parse_integer;
 
 use crate::commands::{ANY_TIME_ADMIN, ANY_TIME_FAST, is_word};
 use crate::log::{notice, warning};
+use crate::machine::version::REDIS_VERSION;
 use crate::run::ending;
 use crate::run::server::{Inside, ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::Replies;
@@ -74,7 +75,9 @@ fn lolwut(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     {
         return Err(Error::NOT_INTEGER);
     }
-    let text = format!("{MEAD}\nKvasir ver. {}\n", env!("CARGO_PKG_VERSION"));
+    let own = env!("CARGO_PKG_VERSION");
+    // Clients look for these words, and read the compatible version behind them.
+    let text = format!("{MEAD}\nKvasir ver. {own}, Redis ver. {REDIS_VERSION}\n");
     cx.reply().verbatim(b"txt", text.as_bytes());
     Ok(())
 }
@@ -87,7 +90,7 @@ static SHUTDOWN: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of keys if they are saved, otherwise O(1)",
         arity: -1,
         flags: ANY_TIME_ADMIN.union(Flags::NO_MULTI).union(Flags::ALLOW_BUSY),
-        history: &[("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`.")],
+        history: &[("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`."), ("9.0.0", "Takes `SAFE`.")],
         arguments: &[
             Argument::one_of(
                 "nosave_save",
@@ -96,12 +99,15 @@ static SHUTDOWN: ServerCommand = ServerCommand {
             .optional(),
             Argument::word("now", "NOW").since("7.0.0").optional(),
             Argument::word("force", "FORCE").since("7.0.0").optional(),
+            Argument::word("safe", "SAFE").since("9.0.0").optional(),
             Argument::word("abort", "ABORT").since("7.0.0").optional(),
         ],
         ..Spec::BLANK
     },
     run: ServerRun::WorldIf(needs_world, shutdown),
 };
+
+const CANNOT_END: Error = Error::fixed("ERR Errors trying to SHUTDOWN. Check logs.");
 
 /// What a SHUTDOWN asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -149,6 +155,9 @@ fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         cx.reply().ok();
         return Ok(());
     }
+    if ending::is_unsafe(shared, cx.args.from(1).iter()) {
+        return Err(CANNOT_END);
+    }
     let client = &cx.connection.client;
     let user = String::from_utf8_lossy(&client.names().user).into_owned();
     let by = format!("client id={} addr={} user={user}", client.id, client.address);
@@ -175,7 +184,7 @@ fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         let forced = cx.args.iter().any(|arg| is_word(arg, "force"));
         if saved.is_err() && !forced {
             warning!("Error trying to save the DB, can't exit.");
-            return Err(Error::fixed("ERR Errors trying to SHUTDOWN. Check logs."));
+            return Err(CANNOT_END);
         }
     }
     cx.connection.is_closing = true;
@@ -186,7 +195,7 @@ fn shutdown(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 fn parse_stop(args: Args<'_>) -> Result<Stop, Error> {
     let has = |word: &str| args.from(1).iter().any(|arg| is_word(arg, word));
     let is_known = |arg: &[u8]| {
-        ["save", "nosave", "now", "force", "abort"].iter().any(|word| is_word(arg, word))
+        ["save", "nosave", "now", "force", "safe", "abort"].iter().any(|word| is_word(arg, word))
     };
     let is_odd = !args.from(1).iter().all(is_known) || (has("save") && has("nosave"));
     match () {
@@ -209,7 +218,10 @@ mod tests {
         assert_eq!(parse("shutdown nosave NOW force"), Ok(Stop::Go { nosave: true }));
         assert_eq!(parse("SHUTDOWN SAVE NOW"), Ok(Stop::Save));
         assert_eq!(parse("SHUTDOWN abort"), Ok(Stop::Abort));
-        for text in ["SHUTDOWN SAVE NOSAVE", "SHUTDOWN ABORT NOW", "SHUTDOWN x"] {
+        assert_eq!(parse("SHUTDOWN safe"), Ok(Stop::Go { nosave: false }));
+        for text in
+            ["SHUTDOWN SAFE ABORT", "SHUTDOWN SAVE NOSAVE", "SHUTDOWN ABORT NOW", "SHUTDOWN x"]
+        {
             assert_eq!(parse(text), Err(Error::SYNTAX), "{text}");
         }
     }

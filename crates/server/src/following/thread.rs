@@ -54,8 +54,7 @@ impl Host for Blocking {
         let text = |error: io::Error| error.to_string();
         let addresses = (&*primary.host, primary.port).to_socket_addrs().map_err(text)?;
         let config = shared.config();
-        let source = std::str::from_utf8(&config.replication.source_address);
-        let source = source.ok().and_then(|source| source.parse().ok());
+        let source = config.replication.source();
         let mut failure = "its name has no address".to_owned();
         for address in addresses {
             match outgoing::connect(&address, source, patience(shared)) {

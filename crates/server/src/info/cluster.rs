@@ -8,13 +8,20 @@ pub fn text(cluster: &Cluster) -> String {
     let (figures, (current, _)) = (cluster.figures(), cluster.epochs());
     let mut text = format!(
         "cluster_state:{}\r\ncluster_slots_assigned:{}\r\ncluster_slots_ok:{}\r\n\
-         cluster_slots_pfail:{}\r\ncluster_slots_fail:{}\r\ncluster_known_nodes:{}\r\n\
+         cluster_slots_pfail:{}\r\ncluster_slots_fail:{}\r\n\
+         cluster_nodes_pfail:{}\r\ncluster_nodes_fail:{}\r\n\
+         cluster_voting_nodes_pfail:{}\r\ncluster_voting_nodes_fail:{}\r\n\
+         cluster_known_nodes:{}\r\n\
          cluster_size:{}\r\ncluster_current_epoch:{current}\r\ncluster_my_epoch:{}\r\n",
         if cluster.is_ok() { "ok" } else { "fail" },
         figures.assigned,
-        figures.ok,
-        figures.pfail,
-        figures.fail,
+        figures.slots.ok,
+        figures.slots.pfail,
+        figures.slots.fail,
+        figures.nodes.pfail,
+        figures.nodes.fail,
+        figures.voting.pfail,
+        figures.voting.fail,
         figures.known,
         figures.size,
         cluster.my_primary().config_epoch,

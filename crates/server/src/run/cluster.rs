@@ -31,7 +31,7 @@ use crate::workers::Message;
 use crate::workers::news::{Item, News};
 
 /// Keys deleted under one lock.
-const BATCH: usize = 128;
+pub const BATCH: usize = 128;
 
 /// Does what the state machine wants of the server, with the gate closed.
 pub fn settle(shared: &'static Shared, node: &Node, alone: &mut ExclusivePass<'_>, now_ms: u64) {

@@ -24,6 +24,19 @@ pub fn has_to_wait(shared: &Shared, config: &Config) -> bool {
         && !shared.replication.lagging(&shared.keyspace.log).0.is_empty()
 }
 
+/// Whether words ask for an end that leaves no slot of a cluster unserved, and this one would.
+pub fn is_unsafe<W: AsRef<[u8]>>(shared: &Shared, words: impl Iterator<Item = W>) -> bool {
+    let words: Vec<W> = words.collect();
+    let has = |word: &str| words.iter().any(|w| w.as_ref().eq_ignore_ascii_case(word.as_bytes()));
+    let serves_slots = shared.cluster.as_ref().is_some_and(|node| node.look().me().votes());
+    if !serves_slots || !has("safe") {
+        return false;
+    }
+    let what = if has("force") { "Exit anyway" } else { "can't exit" };
+    warning!("This node serves slots, which would go with it, {what}.");
+    !has("force")
+}
+
 /// Waits from here on, with the gate closed: nobody is in the middle of a write.
 pub fn begin(shared: &Shared, words: Vec<String>, by: String, now_ms: u64) {
     notice!("waiting for replicas before shutting down by={by}");
@@ -68,16 +81,20 @@ impl Worker {
         if shared.is_stopping.load(Relaxed) || shared.debugging.pauses_cron.load(Relaxed) {
             return;
         }
+        let words = match signal {
+            Signal::Terminate => &config.shutdown_on_sigterm,
+            Signal::Interrupt => &config.shutdown_on_sigint,
+        };
+        if is_unsafe(shared, words.iter()) {
+            return signal::forget_shutdown();
+        }
         if has_to_wait(shared, config) {
+            let words = words.clone();
             let alone = shared.gate.exclusive_unless(|| shared.keyspace.busy.is_busy());
             // Behind a busy script, or another worker that was first.
             if alone.is_none() || shared.ending.is_under_way() {
                 return;
             }
-            let words = match signal {
-                Signal::Terminate => config.shutdown_on_sigterm.clone(),
-                Signal::Interrupt => config.shutdown_on_sigint.clone(),
-            };
             if !words.iter().any(|word| word.eq_ignore_ascii_case("now")) {
                 signal::forget_shutdown();
                 let by = format!("signal signal={}", signal.name());

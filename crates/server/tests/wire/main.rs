@@ -31,6 +31,7 @@ mod cluster_cli;
 mod cluster_file;
 mod cluster_moves;
 mod cluster_tls;
+mod cluster_words;
 mod command_table;
 mod compression;
 mod config_paths;

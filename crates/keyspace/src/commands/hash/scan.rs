@@ -61,7 +61,8 @@ fn hscan(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 fn step(hash: Hash<'_>, mut position: Position, count: usize) -> (Vec<Entry<'_>>, Position) {
     let mut entries = Vec::new();
     for _ in 0..count.saturating_mul(STEPS_PER_COUNT) {
-        position = hash.scan(position, |field, value| entries.push((field, value)));
+        let most = count - entries.len();
+        position = hash.scan(position, most, |field, value| entries.push((field, value)));
         if position == Position(0) || entries.len() >= count {
             break;
         }
@@ -175,6 +176,7 @@ mod tests {
                 let reply = decode(&reply).expect("a reply");
                 let [next, entries] = reply.as_array().expect("an array") else { panic!("{call}") };
                 let entries = entries.as_array().expect("an array");
+                assert!(entries.len() <= 2 * count);
                 seen += entries.len() / 2;
                 fields.extend(entries.chunks(2).map(|pair| pair[0].as_bytes().unwrap().to_vec()));
                 cursor = String::from_utf8(next.as_bytes().unwrap().to_vec()).unwrap();
