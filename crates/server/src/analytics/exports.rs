@@ -204,9 +204,9 @@ impl Analytics {
     /// A client has gone: nobody reads what it has begun to read, nor what it has begun and nobody
     /// reads.
     pub fn forget(&self, client: u64) {
-        for Export { stream, client: beginner, .. } in lock(&self.exports).iter().map(|one| &**one)
-        {
-            if stream.is_read_by(client) || *beginner == client && !stream.has_reader() {
+        for export in lock(&self.exports).iter() {
+            let stream = &export.stream;
+            if stream.is_read_by(client) || export.client == client && !stream.has_reader() {
                 stream.leave();
             }
         }

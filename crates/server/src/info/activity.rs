@@ -154,8 +154,7 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     lines.field("client_query_buffer_limit_disconnections", input_limited);
     let output_limited = source.sum(|stats| &stats.output_limited);
     lines.field("client_output_buffer_limit_disconnections", output_limited);
-    let of_http = source.shared.http_denied_auth.load(Relaxed);
-    lines.field("acl_access_denied_auth", source.sum(|stats| &stats.denied_auth) + of_http);
+    lines.field("acl_access_denied_auth", denied_auth(source));
     lines.field("acl_access_denied_cmd", source.sum(|stats| &stats.denied_command));
     lines.field("acl_access_denied_key", source.sum(|stats| &stats.denied_key));
     lines.field("acl_access_denied_channel", source.sum(|stats| &stats.denied_channel));
@@ -165,6 +164,11 @@ pub fn stats(source: &Source<'_>, lines: &mut Lines) {
     event_loops(source, lines, totals, rate(|all| all.cycles));
     lines.field("total_batches_processed", source.sum(|stats| &stats.batches));
     compression::stats(&source.shared.compression, lines);
+}
+
+/// Wrong passwords, those that came over HTTP among them.
+fn denied_auth(source: &Source<'_>) -> u64 {
+    source.sum(|stats| &stats.denied_auth) + source.shared.http_denied_auth.load(Relaxed)
 }
 
 /// What other workers than the first do, and the thread that frees.

@@ -95,7 +95,9 @@ fn degrees(rows: &Rows) -> BTreeMap<String, String> {
     let mut degrees = BTreeMap::<&str, usize>::new();
     for (node, others) in rows {
         *degrees.entry(node).or_default() += others.len();
-        others.iter().for_each(|other| drop(degrees.entry(other).or_default()));
+        for other in others {
+            degrees.entry(other).or_default();
+        }
     }
     degrees.into_iter().map(|(node, count)| (node.to_owned(), count.to_string())).collect()
 }
