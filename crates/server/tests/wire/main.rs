@@ -75,6 +75,7 @@ mod replication;
 mod replication_misuse;
 mod replication_restart;
 mod replication_slow;
+mod reply_limits;
 mod requests;
 mod rest;
 mod ring;

@@ -131,6 +131,8 @@ pub struct Output {
     pub ring: Option<Box<Ring>>,
     /// Since when more waits to be sent than the soft limit allows.
     pub over_soft_since_ms: Option<u64>,
+    /// What its call collected was more than the hard limit allows.
+    pub is_beyond_limit: bool,
     /// In the list of those that have something to send.
     pub is_dirty: bool,
     /// What the connection takes up, as the sum over all clients has it.
