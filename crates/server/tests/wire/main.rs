@@ -19,6 +19,7 @@ mod aof_old;
 mod aof_rewrite;
 mod aof_switch;
 mod aof_wait;
+mod aof_zeros;
 mod blocking;
 mod busy_workers;
 mod certificates;
