@@ -42,6 +42,7 @@ mod debug;
 mod debug_suites;
 mod debugger;
 mod endless;
+mod evicted_news;
 mod eviction;
 mod export;
 mod figures;

@@ -32,6 +32,7 @@ use crate::replicas::Stage;
 use crate::scripts::state::{Awaited, DebugMode};
 use crate::state::connection::link::Link;
 use crate::state::connection::trace::Traced;
+use crate::state::connection::tracking::EvictedNews;
 use crate::state::connection::transaction::{Transaction, Watched};
 use crate::state::waits::{Dump, Waits};
 
@@ -149,6 +150,8 @@ pub struct Listening {
     pub late: Option<Box<Reply>>,
     /// CLIENT TRACKING.
     pub tracking: Option<Box<Tracked>>,
+    /// What it is told of evicted keys, and was not sent yet.
+    pub evicted: Option<Box<EvictedNews>>,
     pub is_monitor: bool,
     /// CLIENT TRACE.
     pub is_tracer: bool,
