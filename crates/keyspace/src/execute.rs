@@ -206,9 +206,7 @@ pub fn covers(guards: &[Guard<'_>], keys: &[KeyAt]) -> bool {
 #[cold]
 fn block(keyspace: &Keyspace, call: &Call<'_>, cx: Cx<'_, '_>, wait: Wait) {
     cx.view.tally.blocked = Some(match cx.blocking {
-        Blocking::For(caller) => {
-            Blocked::Waits(keyspace.waiting.add(caller, call, cx.reply.protocol(), wait))
-        }
+        Blocking::For(caller) => Blocked::Waits(keyspace.waiting.add(caller, call, cx.reply, wait)),
         Blocking::Resumed(_) => Blocked::Still,
         Blocking::Never => unreachable!("`Cx::wait` answers such a call"),
     });

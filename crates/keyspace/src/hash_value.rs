@@ -11,6 +11,7 @@
 //! for writing, `hash_update`. Nothing else knows the encodings.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kvasir_resp::reply::Reply;
@@ -227,12 +228,13 @@ impl<'a> Hash<'a> {
         rng.some_of(self.entries(), count)
     }
 
-    /// Calls `f` with `count` entries, each drawn from all; with none if the time of all has come.
+    /// Calls `f` with `count` entries, each drawn from all, until it breaks; with none if the time
+    /// of all has come.
     pub fn random_repeated(
         self,
         count: usize,
         rng: &mut Rng,
-        mut f: impl FnMut(Item<'a>, Item<'a>),
+        mut f: impl FnMut(Item<'a>, Item<'a>) -> ControlFlow<()>,
     ) {
         let lists = !matches!(self, Hash::Table(_)) && count >= LOOKUPS_MAX;
         let entries = if lists { self.entries() } else { Vec::new() };
@@ -241,7 +243,10 @@ impl<'a> Hash<'a> {
                 0 => self.random(rng),
                 len => Some(entries[rng.below(len)]),
             };
-            drawn.into_iter().for_each(|(field, value)| f(field, value));
+            let Some((field, value)) = drawn else { return };
+            if f(field, value).is_break() {
+                return;
+            }
         }
     }
 

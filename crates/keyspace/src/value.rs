@@ -339,7 +339,9 @@ impl<'a> Text<'a> {
             }
             Text::Shared(text) => reply.bulk(text),
             Text::Compressed(text) if text.text_len() >= SHARED_TEXT_MIN => {
-                reply.bulk_shared(Arc::new(text.to_vec()))
+                if reply.has_room_for(text.text_len()) {
+                    reply.bulk_shared(Arc::new(text.to_vec()));
+                }
             }
             Text::Compressed(text) => {
                 reply.bulk_appended(text.text_len(), |bytes| text.append_to(bytes))

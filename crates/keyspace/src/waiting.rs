@@ -117,6 +117,8 @@ pub struct Waiter {
     call: ArgsBuf,
     db: DbIndex,
     protocol: Protocol,
+    /// Its answer gets no longer than this.
+    reply_bound: usize,
     kind: Kind,
     wakes_on_removal: bool,
     keys: Vec<(DbIndex, Vec<u8>)>,
@@ -216,12 +218,13 @@ impl Waiting {
             && shard.lock().get(&place.db).and_then(|keys| keys.get(key)).is_some_and(is_it)
     }
 
-    /// Puts a call behind those that wait for its keys. Called with their slots locked.
+    /// Puts a call behind those that wait for its keys. Called with their slots locked. Its answer
+    /// has the protocol and the bound of `reply`.
     pub(crate) fn add(
         &self,
         caller: Caller,
         call: &Call<'_>,
-        protocol: Protocol,
+        reply: &Reply,
         wait: Wait,
     ) -> Arc<Waiter> {
         let keys = awaited(call).map(|key| (key.db, call.args[key.arg as usize].to_vec()));
@@ -232,7 +235,8 @@ impl Waiting {
             command: call.command,
             call: wait.call.unwrap_or_else(|| call.args.iter().collect()),
             db: call.db,
-            protocol,
+            protocol: reply.protocol(),
+            reply_bound: reply.bound(),
             kind: wait.kind,
             wakes_on_removal: wait.wakes_on_removal,
             keys: keys.collect(),
@@ -450,6 +454,7 @@ fn resume(server: &mut Server<'_>, waiter: &Waiter, ready: &Ready) -> Result<Ans
     let (command, args, db) = (waiter.command, waiter.args(), waiter.db);
     let fence_before = std::mem::take(&mut tally.fence);
     let (mut reply, mut keys) = (Reply::new(waiter.protocol), Vec::new());
+    reply.set_bound(waiter.reply_bound);
     let result = plan::keys(keyspace, command, args, db, &mut keys).and_then(|()| {
         let call = Call { command, args, db, keys: &keys };
         let is_ready = |key: &KeyAt| key.db == ready.db && args[key.arg as usize] == ready.key;

@@ -41,6 +41,10 @@ pub fn write(value: Value, state: &State, reply: &mut Reply) -> Result<(), Unwri
     let mut writer = Writer { state, reply, open: Vec::new(), slots: 0, values: 0 };
     let mut next = Some(value);
     while let Some(value) = next {
+        if writer.reply.is_cut() {
+            // Its client is never sent it.
+            return Ok(());
+        }
         let written = writer.value(value).and_then(|()| writer.check(mark));
         next = match written.and_then(|()| writer.next()) {
             Ok(next) => next,

@@ -55,7 +55,9 @@ pub fn text<'a>(found: &'a Found<'_>) -> Text<'a> {
 pub fn write_text(reply: &mut Reply, text: Text<'_>) {
     match text {
         Text::Shared(text) if text.len() >= SHARED_TEXT_MIN => reply.raw_shared(Arc::clone(text)),
-        Text::Compressed(text) => reply.raw_appended(|bytes| text.append_to(bytes)),
+        Text::Compressed(text) => {
+            reply.raw_appended(text.text_len(), |bytes| text.append_to(bytes))
+        }
         text => reply.raw(&text.bytes()),
     }
 }

@@ -49,9 +49,12 @@ impl Cx<'_, '_, '_> {
     }
 }
 
+/// What the longest number has.
+const DIGITS_MAX: usize = 20;
+
 /// Appends a number.
 pub fn number(reply: &mut Reply, value: u64) {
-    reply.raw_appended(|bytes| write_unsigned(value, bytes));
+    reply.raw_appended(DIGITS_MAX, |bytes| write_unsigned(value, bytes));
 }
 
 /// A line, unless it is to be left out.

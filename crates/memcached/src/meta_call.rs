@@ -298,7 +298,7 @@ fn echo(reply: &mut Reply, word: &[u8], key: &[u8], is_base64: bool) {
 
 fn write_key(reply: &mut Reply, key: &[u8], is_base64: bool) {
     if is_base64 {
-        reply.raw_appended(|bytes| base64::encode(key, bytes));
+        reply.raw_appended(key.len() * 2 + 4, |bytes| base64::encode(key, bytes));
     } else {
         reply.raw(key);
     }

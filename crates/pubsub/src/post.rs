@@ -18,6 +18,9 @@ pub struct Origin {
     pub fence: u64,
 }
 
+/// A box that held more at once gives the memory back.
+const KEPT_MAX: usize = 1024;
+
 pub struct Post<T> {
     /// By worker.
     boxes: Box<[PostBox<T>]>,
@@ -119,6 +122,9 @@ impl<T> PostBox<T> {
     fn take(&self, letters: &mut Vec<T>) {
         let mut all = lock(&self.letters);
         letters.append(&mut all);
+        if all.capacity() > KEPT_MAX {
+            *all = Vec::new();
+        }
         self.has_mail.store(false, Relaxed);
         self.needs_waking.store(false, Relaxed);
     }

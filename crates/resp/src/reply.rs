@@ -6,6 +6,12 @@
 //! sends puts buffer and chunks together without a copy.
 //!
 //! The writer believes its caller about counts: `array(3)` must be followed by three replies.
+//!
+//! A reply may have a bound. What would make it longer is thrown away together with all that
+//! follows: the reply is cut, and its client is never sent it. So whoever writes much needs no
+//! more memory than the bound, and asks [`Reply::is_cut`] now and then in order to stop early.
+
+mod bound;
 
 use std::sync::Arc;
 
@@ -28,8 +34,11 @@ pub type Chunk = (usize, Arc<Vec<u8>>);
 /// A buffer that grew larger than this for one reply is not kept for the next ones.
 const CAPACITY_KEPT_MAX: usize = 64 * 1024;
 
+/// The longest header, with room for the line ends around it and behind what follows it.
+const HEADER_MAX: usize = 32;
+
 /// The output buffer of one client, or of one command.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reply {
     bytes: Vec<u8>,
     chunks: Vec<Chunk>,
@@ -37,6 +46,24 @@ pub struct Reply {
     chunks_len: usize,
     errors: Errors,
     protocol: Protocol,
+    /// It gets no longer than this.
+    bound: usize,
+    /// The bound, or 0 once something was thrown away.
+    end: usize,
+}
+
+impl Default for Reply {
+    fn default() -> Reply {
+        Reply {
+            bytes: Vec::new(),
+            chunks: Vec::new(),
+            chunks_len: 0,
+            errors: Errors::default(),
+            protocol: Protocol::default(),
+            bound: usize::MAX,
+            end: usize::MAX,
+        }
+    }
 }
 
 /// The errors written so far: how many, and where the text of the last one starts.
@@ -53,6 +80,7 @@ pub struct Mark {
     chunks_count: usize,
     chunks_len: usize,
     errors: Errors,
+    is_cut: bool,
 }
 
 /// A header whose count is not known yet. Handles are closed innermost first.
@@ -120,8 +148,7 @@ impl Reply {
 
     /// A status without line breaks: `+text`.
     pub fn simple(&mut self, text: &str) {
-        self.bytes.push(b'+');
-        self.line_text(text.as_bytes());
+        self.line_text(b'+', text.as_bytes());
     }
 
     /// An error: its code in capitals, a space and a text. Line breaks become spaces.
@@ -136,9 +163,10 @@ impl Reply {
         // Redis cuts line ends off, and only those within become spaces.
         let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
         let text = &text[..end.map_or(0, |last| last + 1)];
-        self.bytes.push(b'-');
-        self.errors = Errors { count: self.errors.count + 1, last: self.bytes.len() };
-        self.line_text(text);
+        let last = self.bytes.len() + 1;
+        if self.line_text(b'-', text) {
+            self.errors = Errors { count: self.errors.count + 1, last };
+        }
     }
 
     /// The last words to a client that does not speak the protocol.
@@ -149,9 +177,11 @@ impl Reply {
 
     #[inline]
     pub fn integer(&mut self, value: i64) {
-        self.bytes.push(b':');
-        write_integer(value, &mut self.bytes);
-        self.end_line();
+        if self.takes(HEADER_MAX) {
+            self.bytes.push(b':');
+            write_integer(value, &mut self.bytes);
+            self.end_line();
+        }
     }
 
     /// RESP2: the integers 1 and 0.
@@ -186,6 +216,9 @@ impl Reply {
     }
 
     fn double_with(&mut self, value: f64, write: fn(f64, &mut Vec<u8>)) {
+        if !self.takes(2 * HEADER_MAX) {
+            return;
+        }
         if self.is_resp3() {
             self.bytes.push(b',');
             write(value, &mut self.bytes);
@@ -203,8 +236,7 @@ impl Reply {
     /// An integer of any length, as decimal text. RESP2: a bulk string.
     pub fn big_number(&mut self, text: &str) {
         if self.is_resp3() {
-            self.bytes.push(b'(');
-            self.line_text(text.as_bytes());
+            self.line_text(b'(', text.as_bytes());
         } else {
             self.bulk(text.as_bytes());
         }
@@ -215,16 +247,19 @@ impl Reply {
 impl Reply {
     #[inline]
     pub fn bulk(&mut self, value: &[u8]) {
-        self.bytes.reserve(value.len() + 16);
-        self.header(b'$', value.len() as u64);
-        self.bytes.extend_from_slice(value);
-        self.end_line();
+        if self.takes(value.len() + HEADER_MAX) {
+            self.push_header(b'$', value.len() as u64);
+            self.bytes.extend_from_slice(value);
+            self.end_line();
+        }
     }
 
     /// A bulk string whose `len` bytes are appended by `append`.
     pub fn bulk_appended(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) {
-        self.bytes.reserve(len + 16);
-        self.header(b'$', len as u64);
+        if !self.takes(len + HEADER_MAX) {
+            return;
+        }
+        self.push_header(b'$', len as u64);
         let end = self.bytes.len() + len;
         append(&mut self.bytes);
         assert_eq!(self.bytes.len(), end, "a bulk string is as long as was said");
@@ -235,20 +270,30 @@ impl Reply {
     #[inline]
     pub fn bulk_integer(&mut self, value: i64) {
         let len = unsigned_len(value.unsigned_abs()) + usize::from(value < 0);
-        self.header(b'$', len as u64);
-        write_integer(value, &mut self.bytes);
-        self.end_line();
+        if self.takes(2 * HEADER_MAX) {
+            self.push_header(b'$', len as u64);
+            write_integer(value, &mut self.bytes);
+            self.end_line();
+        }
     }
 
     /// A bulk string that is not copied. Worth it for values of several kilobytes.
     pub fn bulk_shared(&mut self, value: Arc<Vec<u8>>) {
-        self.header(b'$', value.len() as u64);
-        self.raw_shared(value);
-        self.end_line();
+        if self.takes_shared(value.len()) {
+            self.push_header(b'$', value.len() as u64);
+            self.push_shared(value);
+            self.end_line();
+        }
     }
 
     /// Bytes that already are a reply, or a part of one, not copied.
     pub fn raw_shared(&mut self, bytes: Arc<Vec<u8>>) {
+        if self.takes_shared(bytes.len()) {
+            self.push_shared(bytes);
+        }
+    }
+
+    fn push_shared(&mut self, bytes: Arc<Vec<u8>>) {
         self.chunks_len += bytes.len();
         self.chunks.push((self.bytes.len(), bytes));
     }
@@ -258,22 +303,29 @@ impl Reply {
         if !self.is_resp3() {
             return self.bulk(text);
         }
-        self.header(b'=', text.len() as u64 + 4);
+        if !self.takes(text.len() + HEADER_MAX) {
+            return;
+        }
+        self.push_header(b'=', text.len() as u64 + 4);
         self.bytes.extend_from_slice(format);
         self.bytes.push(b':');
         self.bytes.extend_from_slice(text);
         self.end_line();
     }
 
-    /// As [`Reply::raw`], of what `append` appends.
-    pub fn raw_appended(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
-        append(&mut self.bytes);
+    /// As [`Reply::raw`], of what `append` appends, `len` bytes at most.
+    pub fn raw_appended(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) {
+        if self.takes(len) {
+            append(&mut self.bytes);
+        }
     }
 
     /// Bytes that already are a reply, or a part of one.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        if self.takes(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+        }
     }
 }
 
@@ -359,15 +411,17 @@ impl Reply {
             chunks_count: self.chunks.len(),
             chunks_len: self.chunks_len,
             errors: self.errors,
+            is_cut: self.is_cut(),
         }
     }
 
-    /// Drops what was written since `mark`, errors included.
+    /// Drops what was written since `mark`, errors included. What was whole then is so again.
     pub fn truncate(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes_len);
         self.chunks.truncate(mark.chunks_count);
         self.chunks_len = mark.chunks_len;
         self.errors = mark.errors;
+        self.end = if mark.is_cut { 0 } else { self.bound };
     }
 
     /// The bytes written since `mark`, shared chunks included.
@@ -394,6 +448,10 @@ impl Reply {
 
     /// Appends what `other` holds and leaves it empty.
     pub fn append(&mut self, other: &mut Reply) {
+        if other.is_cut() || !self.takes_all(other) {
+            self.cut();
+            return other.clear();
+        }
         let position = self.bytes.len();
         self.bytes.append(&mut other.bytes);
         self.chunks.extend(other.chunks.drain(..).map(|(at, value)| (position + at, value)));
@@ -403,6 +461,10 @@ impl Reply {
             self.errors = Errors { count, last: position + other.errors.last };
         }
         other.clear();
+    }
+
+    fn takes_all(&mut self, other: &Reply) -> bool {
+        self.end.saturating_sub(self.len()) >= other.len() && self.takes(other.bytes.len())
     }
 
     /// Hands over what is to be sent: the bytes, and the chunks with their positions in the bytes
@@ -446,9 +508,14 @@ impl Reply {
         all
     }
 
+    /// The memory of the buffer, without shared values.
+    pub fn buffer_bytes(&self) -> usize {
+        self.bytes.capacity() + self.chunks.capacity() * size_of::<Chunk>()
+    }
+
     /// The memory that the reply takes up, shared values included.
     pub fn size_bytes(&self) -> usize {
-        self.bytes.capacity() + self.chunks.capacity() * size_of::<Chunk>() + self.chunks_len
+        self.buffer_bytes() + self.chunks_len
     }
 }
 
@@ -462,6 +529,14 @@ impl Reply {
     /// `kind`, `count` and the line's end.
     #[inline]
     fn header(&mut self, kind: u8, count: u64) {
+        if self.takes(HEADER_MAX) {
+            self.push_header(kind, count);
+        }
+    }
+
+    /// As `header`, where it is known that it is taken.
+    #[inline]
+    fn push_header(&mut self, kind: u8, count: u64) {
         if count < 10 {
             self.bytes.extend_from_slice(&[kind, b'0' + count as u8, b'\r', b'\n']);
         } else {
@@ -471,11 +546,16 @@ impl Reply {
         }
     }
 
-    /// A text on one line, and its end.
-    fn line_text(&mut self, text: &[u8]) {
+    /// A text on one line, and its end; says whether it was taken.
+    fn line_text(&mut self, kind: u8, text: &[u8]) -> bool {
+        if !self.takes(text.len() + HEADER_MAX) {
+            return false;
+        }
+        self.bytes.push(kind);
         let one_line = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
         self.bytes.extend(text.iter().map(one_line));
         self.end_line();
+        true
     }
 
     fn insert_header(&mut self, position: usize, kind: u8, count: u64) {

@@ -8,6 +8,9 @@
 //! disk when it was written; if a sound one says so of a byte that is broken, the file was damaged,
 //! and is refused. So is what is broken among calls without groups. Zeros behind the last record
 //! are room for more, and no fault.
+//!
+//! No more of a log is in memory than the record at hand: what is behind a fault, or zeros, may be
+//! many times what a machine has.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -15,11 +18,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kvasir_resp::args::{Args, ArgsBuf};
 
-use super::record::{Group, NoRecord, Record, has_proof, parse};
+use super::proof::Proof;
+use super::record::{Group, NO_RECORD, NoRecord, Record, parse};
 use crate::disk::read_more;
 
 /// How much is read at once.
 const READ_SIZE: usize = 1 << 20;
+
+/// A longer call is not counted among those that are dropped.
+const COUNTED_MAX: usize = 64 << 20;
+
+/// What a place is that was on disk.
+const LOST: &str = "something is broken that was on disk";
+const NO_GROUP: &str = "a group of calls that is not as it was written";
+
+static ZEROS: [u8; 4096] = [0; 4096];
 
 /// Takes the calls of a log.
 pub trait Replay {
@@ -89,13 +102,13 @@ pub fn load(
     let mut transaction: Option<Transaction> = None;
     loop {
         let start = log.place();
-        if let Some(room) = log.end()? {
+        let good_to = transaction.as_ref().map_or(start, |open| open.start);
+        if let Some(room) = log.end(good_to)? {
             return match transaction {
                 Some(Transaction { start, .. }) => Err(AofError::Torn { offset: start }),
                 None => Ok(End { offset: start, room }),
             };
         }
-        let good_to = transaction.as_ref().map_or(start, |open| open.start);
         let record = log.next(good_to)?;
         match record {
             Record::Line { size } => replay.line(good_to, &log.bytes[log.used..log.used + size]),
@@ -144,21 +157,37 @@ struct Transaction {
     bytes: Vec<u8>,
 }
 
-/// How many whole calls stand in what is not loaded: for people, who wonder what they lose.
-pub fn count_calls(mut bytes: &[u8]) -> u64 {
-    let mut count = 0;
-    while !bytes.is_empty() {
-        let size = match parse(bytes) {
-            Ok(record) => {
-                count += u64::from(matches!(record, Record::Call { .. }));
-                record.size()
+/// What is not loaded, for people, who wonder what they lose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    pub bytes: u64,
+    /// How many calls stand in it whole, without those of more than 64 MiB.
+    pub calls: u64,
+}
+
+/// Counts what is left of a log.
+pub fn count_calls(mut input: impl Read) -> io::Result<Dropped> {
+    let (mut dropped, mut bytes, mut has_ended) = (Dropped::default(), Vec::new(), false);
+    while !has_ended {
+        let before = bytes.len();
+        has_ended = read_more(&mut input, &mut bytes, READ_SIZE.max(before))?;
+        dropped.bytes += (bytes.len() - before) as u64;
+        let mut used = 0;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            match parse(rest) {
+                Ok(record) => {
+                    dropped.calls += u64::from(matches!(record, Record::Call { .. }));
+                    used += record.size();
+                }
+                Err(NoRecord::Incomplete) if !has_ended && rest.len() < COUNTED_MAX => break,
+                // The next one begins a line.
+                Err(_) => used += memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1),
             }
-            // The next one begins a line.
-            Err(_) => bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1),
-        };
-        bytes = &bytes[size..];
+        }
+        bytes.drain(..used);
     }
-    count
+    Ok(dropped)
 }
 
 struct Log<R> {
@@ -203,17 +232,27 @@ impl<R: Read> Log<R> {
         Ok(self.bytes.len() > before)
     }
 
-    /// If nothing but zeros is left: how many.
-    fn end(&mut self) -> io::Result<Option<u64>> {
+    /// If nothing but zeros is left: how many. There is no record that begins with one.
+    fn end(&mut self, good_to: u64) -> Result<Option<u64>, AofError> {
         if self.bytes.len() == self.used && !self.read()? {
             return Ok(Some(0));
         }
         if self.bytes[self.used] != 0 {
             return Ok(None);
         }
-        while self.read()? {}
-        let rest = &self.bytes[self.used..];
-        Ok(rest.iter().all(|byte| *byte == 0).then_some(rest.len() as u64))
+        let start = self.place();
+        loop {
+            let rest = &self.bytes[self.used..];
+            let whole = rest.chunks(ZEROS.len()).take_while(|part| **part == ZEROS[..part.len()]);
+            let zeros: usize = whole.map(<[u8]>::len).sum();
+            self.used += zeros;
+            if self.used < self.bytes.len() {
+                return Err(self.wrong(start, 0, NO_RECORD, good_to)?);
+            }
+            if !self.read()? {
+                return Ok(Some(self.place() - start));
+            }
+        }
     }
 
     /// Is done with a record.
@@ -235,27 +274,39 @@ impl<R: Read> Log<R> {
             match parse(&self.bytes[self.used..]) {
                 Ok(record) => return Ok(record),
                 Err(NoRecord::Incomplete) if self.read()? => {}
-                Err(NoRecord::Incomplete) => return Err(self.torn(good_to)),
+                Err(NoRecord::Incomplete) => {
+                    return Err(self.torn(self.place(), LOST, good_to)?);
+                }
                 Err(NoRecord::Wrong { at, what }) => {
-                    while self.read()? {}
-                    if self.follows_group && self.place() >= self.group_end {
-                        return Err(self.torn(good_to));
-                    }
-                    let offset = self.place() + at as u64;
-                    return Err(AofError::Broken { offset, good_to, what: what.into() });
+                    return Err(self.wrong(self.place(), at, what, good_to)?);
                 }
             }
         }
     }
 
-    /// Whether what is left, which is all read, is the torn end of the log.
-    fn torn(&self, good_to: u64) -> AofError {
-        let (rest, place) = (&self.bytes[self.used..], self.place());
-        if has_proof(rest, place, place) {
-            let what = "something is broken that was on disk".to_owned();
-            return AofError::Broken { offset: place, good_to, what };
+    /// Why there is no record at a place: at so many bytes behind it stands what can't be there.
+    fn wrong(&mut self, place: u64, at: usize, what: &str, good_to: u64) -> io::Result<AofError> {
+        if self.follows_group && place >= self.group_end {
+            return self.torn(place, LOST, good_to);
         }
-        AofError::Torn { offset: good_to }
+        let (offset, what) = (place + at as u64, what.to_owned());
+        Ok(AofError::Broken { offset, good_to, what })
+    }
+
+    /// Whether what is left is the torn end of the log. Reads it to its end.
+    fn torn(&mut self, place: u64, what: &str, good_to: u64) -> io::Result<AofError> {
+        let mut proof = Proof::of(place);
+        loop {
+            let (rest, offset, is_last) = (&self.bytes[self.used..], self.place(), self.has_ended);
+            self.used += proof.look(rest, offset, is_last);
+            if proof.is_found() {
+                return Ok(AofError::Broken { offset: place, good_to, what: what.to_owned() });
+            }
+            if is_last {
+                return Ok(AofError::Torn { offset: good_to });
+            }
+            self.read()?;
+        }
     }
 
     /// Checks the group behind its head.
@@ -266,17 +317,7 @@ impl<R: Read> Log<R> {
         if body.is_some_and(|body| group.is_sound(body)) {
             return Ok(());
         }
-        while self.read()? {}
-        Err(self.torn_group(good_to))
-    }
-
-    fn torn_group(&self, good_to: u64) -> AofError {
-        let (rest, place) = (&self.bytes[self.used..], self.place());
-        if has_proof(rest, place, place) {
-            let what = "a group of calls that is not as it was written".to_owned();
-            return AofError::Broken { offset: place, good_to, what };
-        }
-        AofError::Torn { offset: good_to }
+        Err(self.torn(self.place(), NO_GROUP, good_to)?)
     }
 }
 
@@ -370,10 +411,18 @@ mod tests {
     #[test]
     fn whole_calls_are_counted_among_rubbish() {
         let text = "x\r\n".to_owned() + &call("SET a 1") + "*2\r\n$3\r\nGETx\r\n" + &call("PING");
+        let count_calls = |bytes: &[u8]| {
+            let dropped = count_calls(bytes).unwrap();
+            assert_eq!(dropped.bytes, bytes.len() as u64);
+            dropped.calls
+        };
         assert_eq!(count_calls(text.as_bytes()), 2);
         let (text, starts) = groups(true);
         assert_eq!(count_calls(&text.as_bytes()[starts[1] + 9..text.len() - 1]), 1);
         assert_eq!(count_calls(&[0; 9]), 0);
+        let apart =
+            [call("PING").as_bytes(), &[0; 3 << 20], b"\n", call("PING").as_bytes()].concat();
+        assert_eq!(count_calls(&apart), 2);
     }
 
     /// An empty group behind the last one, which says that it is on disk.

@@ -5,12 +5,18 @@
 //! here. Lines that begin with `#` do not count. A name with special bytes is quoted as inline
 //! requests quote.
 
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
 use kvasir_resp::inline::{quote, split_words};
 
 /// The longest line, in bytes without its end.
 const LINE_MAX: usize = 1024;
 
 /// What is wrong with a line, in Redis's words: people search for them.
+/// No manifest is longer: that would be 100,000 files.
+const SIZE_MAX: u64 = 16 << 20;
 const TOO_LONG: &str = "The AOF manifest file contains too long line";
 const SPELLING: &str = "Invalid AOF manifest file format";
 const EMPTY: &str = "Found an empty AOF manifest";
@@ -32,6 +38,16 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// The text of a manifest.
+    pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        File::open(path)?.take(SIZE_MAX + 1).read_to_end(&mut text)?;
+        match text.len() as u64 {
+            0..=SIZE_MAX => Ok(text),
+            _ => Err(io::Error::new(ErrorKind::InvalidData, "a manifest of more than 16 MiB")),
+        }
+    }
+
     /// Fails with the number of the line, from 1, and what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Manifest, (usize, &'static str)> {
         if text.is_empty() {

@@ -18,5 +18,6 @@ pub mod files;
 pub mod load;
 pub mod manifest;
 pub mod output;
+pub mod proof;
 pub mod record;
 pub mod writer;

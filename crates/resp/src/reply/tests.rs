@@ -106,3 +106,73 @@ fn a_buffer_goes_out_and_comes_back() {
     reply.give_back(Vec::with_capacity(CAPACITY_KEPT_MAX + 1));
     assert_eq!((reply.size_bytes(), reply.protocol()), (capacity, Protocol::Resp3));
 }
+
+/// Writes one more of each kind until the reply is cut; it never gets longer than its bound.
+#[test]
+fn a_bound_holds_for_every_type() {
+    type Write = fn(&mut Reply);
+    let writers: [Write; 15] = [
+        Reply::ok,
+        |reply| reply.simple("PONG"),
+        |reply| reply.error("ERR no"),
+        |reply| reply.integer(-12),
+        |reply| reply.boolean(true),
+        Reply::null,
+        Reply::null_array,
+        |reply| reply.double(3.3),
+        |reply| reply.big_number("12"),
+        |reply| reply.bulk(&[b'x'; 3000]),
+        |reply| reply.bulk_appended(2, |bytes| bytes.extend(b"ab")),
+        |reply| reply.bulk_shared(Arc::new(vec![b'x'; 70_000])),
+        |reply| reply.verbatim(b"txt", b"ab"),
+        |reply| reply.raw_appended(2, |bytes| bytes.extend(b"ab")),
+        |reply| {
+            let array = reply.deferred_array();
+            reply.bulk_integer(7);
+            reply.set_count(array, 1);
+        },
+    ];
+    const BOUND: usize = 300_000;
+    for (protocol, write) in
+        writers.iter().flat_map(|write| [(Protocol::Resp2, write), (Protocol::Resp3, write)])
+    {
+        let mut reply = Reply::new(protocol);
+        reply.set_bound(BOUND);
+        let mark = reply.mark();
+        while !reply.is_cut() {
+            write(&mut reply);
+        }
+        let len = reply.len();
+        assert!(len <= BOUND && reply.size_bytes() <= BOUND + 64 * 1024, "{}", reply.size_bytes());
+        (0..10).for_each(|_| write(&mut reply));
+        assert_eq!(reply.len(), len, "nothing more is taken");
+        reply.truncate(mark);
+        assert!(!reply.is_cut() && reply.is_empty(), "what was cut is gone");
+        reply.ok();
+        assert_eq!(reply.bytes(), b"+OK\r\n");
+    }
+}
+
+#[test]
+fn what_is_appended_counts_for_the_bound() {
+    let part = || {
+        let mut part = Reply::default();
+        part.bulk_shared(Arc::new(vec![b'x'; 600]));
+        part
+    };
+    let mut reply = Reply::default();
+    reply.set_bound(1000);
+    reply.append(&mut part());
+    assert!(!reply.is_cut());
+    let (len, mut second) = (reply.len(), part());
+    reply.append(&mut second);
+    assert!(reply.is_cut() && second.is_empty() && reply.len() == len);
+    let mark = reply.mark();
+    reply.truncate(mark);
+    assert!(reply.is_cut(), "it was so already");
+    let mut outer = Reply::default();
+    outer.append(&mut reply);
+    assert!(outer.is_cut(), "a part of it is missing");
+    outer.set_bound(usize::MAX);
+    assert!(!outer.is_cut() && !outer.is_bounded());
+}

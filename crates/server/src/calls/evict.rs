@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use kvasir_keyspace::access::Policy;
 use kvasir_keyspace::error::Error;
+use kvasir_keyspace::event::Event;
 use kvasir_keyspace::evict::Eviction;
 use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_structures::gate::Pass;
@@ -152,13 +153,18 @@ fn evict_some(shared: &Shared, core: &mut Core, pass: &Pass<'_>, wanted: usize) 
     let Core { evicting, env, tally, rng, config, .. } = core;
     let (keyspace, samples) = (&shared.keyspace, config.memory.maxmemory_samples as usize);
     let mut eviction = Eviction { keyspace, pass, env, tally, rng, samples };
-    let (mut freed, mut keys) = (0, 0);
+    let (mut freed, mut keys, told) = (0, 0, eviction.tally.events.len());
     while freed < wanted && keys < KEYS_PER_LOOK {
         let Some(one) = evicting.evictor.evict(&mut eviction) else { break };
         (freed, keys) = (freed + one.bytes, keys + 1);
         if let Some(garbage) = one.garbage {
             shared.freeing.free_evicted(garbage, one.bytes);
         }
+    }
+    for event in &eviction.tally.events[told..] {
+        // In a list that may double.
+        evicting.noted.add(2 * size_of::<Event>());
+        evicting.noted.add(event.key.len());
     }
     freed
 }

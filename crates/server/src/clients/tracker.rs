@@ -7,6 +7,8 @@ use crate::clients::Client;
 
 /// Whoever changed a key, where no client did.
 pub const NOBODY: u64 = 0;
+/// The same, where it was evicted.
+pub const EVICTION: u64 = u64::MAX;
 
 /// Which keys a client is told of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -109,6 +109,9 @@ fn info(cx: &mut ServerCx<'_>) -> Result<(), Error> {
             Some(entry) => write_info(reply, table, entry),
             None => reply.null(),
         }
+        if reply.is_cut() {
+            break;
+        }
     }
     Ok(())
 }
@@ -136,7 +139,12 @@ fn docs(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     };
     let reply = cx.reply();
     reply.map(entries.len());
-    entries.into_iter().for_each(|entry| write_docs(reply, table, entry));
+    for entry in entries {
+        write_docs(reply, table, entry);
+        if reply.is_cut() {
+            break;
+        }
+    }
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kvasir_keyspace::view::Env;
 use kvasir_persistence::aof::files::{Files, Increment, Opening};
-use kvasir_persistence::aof::load::{AofError, End, count_calls, load};
+use kvasir_persistence::aof::load::{AofError, Dropped, End, count_calls, load};
 use kvasir_persistence::aof::manifest::Part;
 use kvasir_persistence::aof::record::group_head;
 use kvasir_persistence::disk::{Disk, DiskFile, RealDisk};
@@ -175,8 +175,8 @@ fn load_file(
                  enabled, and cut off, as nothing says that more was on disk file={} at={offset} \
                  bytes={} calls={}",
                 path.display(),
-                dropped.len(),
-                count_calls(&dropped)
+                dropped.bytes,
+                dropped.calls
             );
             cut(shared, path, offset)
         }
@@ -192,11 +192,10 @@ fn replayer_env(shared: &Shared) -> Env {
 }
 
 /// What stands behind `offset`.
-fn tail(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
-    let (mut file, mut bytes) = (File::open(path)?, Vec::new());
+fn tail(path: &Path, offset: u64) -> io::Result<Dropped> {
+    let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    count_calls(file)
 }
 
 fn cut(shared: &Shared, path: &Path, offset: u64) -> Result<(), String> {

@@ -16,6 +16,8 @@ impl Worker {
             let changed = std::mem::take(&mut self.core.tracking.changed);
             let origin = Origin { worker: index, fence: fence::of_news(&self.core) };
             shared.tracking.broadcast(&shared.clients, origin, &changed);
+            drop(changed);
+            self.core.tracking.forget_changes();
         }
         let local = &mut self.core.tracking;
         local.take_mail(&shared.tracking, index);

@@ -2,7 +2,8 @@
 //! fills the memory.
 //!
 //! What counts is what waits to be sent, whole values included, wherever it waits: in the reply,
-//! as a payload that the reactor has, in a TLS session.
+//! as a payload that the reactor has, in a TLS session. A reply that would be beyond the hard limit
+//! is cut while it grows (`Connection::bound_reply`).
 
 use crate::log::warning;
 use crate::run::worker::Worker;
@@ -17,7 +18,7 @@ impl Worker {
         let Some(connection) = self.connections[index].as_deref_mut() else { return true };
         connection.note_output();
         let output = connection.output_bytes() as u64;
-        if output < self.core.output_unlimited {
+        if output < self.core.output_unlimited && !connection.is_cut() {
             connection.output.over_soft_since_ms = None;
             return false;
         }
@@ -30,7 +31,7 @@ impl Worker {
         let connection = self.connections[index].as_deref_mut().expect("the caller looked");
         let class = connection.class();
         let limit = self.core.config.output_limit(class);
-        let is_over_hard = limit.hard > 0 && output >= limit.hard;
+        let is_over_hard = (limit.hard > 0 && output >= limit.hard) || connection.is_cut();
         // A replica is given a piece of what it is behind at a time, and how far that is has the
         // soft limit (`links.rs`).
         let is_link = connection.is_replicating();

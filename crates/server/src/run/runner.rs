@@ -217,6 +217,7 @@ impl<'w> Runner<'w> {
         connection.is_closing |= connection.output.ring.is_some();
         if !connection.is_closing && !connection.is_stalled() {
             self.catch_up(&mut connection);
+            connection.bound_reply(&self.core.config);
             let is_muted = connection.mute();
             let mark = connection.reply.mark();
             let session = self.answer(&mut connection, batch, index, &mut position.ahead);
@@ -225,6 +226,7 @@ impl<'w> Runner<'w> {
                 return Some(Start { entry, run, connection, request: index, is_muted, mark });
             }
             if connection.waiting.is_postponed {
+                connection.unbound_reply();
                 connection.wire.stopped_at = Some(request.end - request.len);
                 self.connections[id.index as usize] = Some(connection);
                 return None;
@@ -235,6 +237,7 @@ impl<'w> Runner<'w> {
             if is_muted {
                 connection.unmute(mark);
             }
+            connection.unbound_reply();
             if connection.listening.tracking.is_some() {
                 connection.use_up_choice(self.entry_of(request));
             }

@@ -56,6 +56,7 @@ impl Start {
         if self.is_muted {
             connection.unmute(self.mark);
         }
+        connection.unbound_reply();
         connection.in_session = false;
         connection.end_call();
         if let Some(waits) = connection.waiting.waits.as_deref_mut()

@@ -119,6 +119,7 @@ impl Worker {
         let Some(tls) = connection.wire.tls.as_deref_mut() else { return };
         if tls.session.takes_replies() && !connection.reply.is_empty() {
             let (bytes, shared) = connection.reply.take();
+            connection.listening.hand_over_news();
             let payload = Payload { bytes, shared };
             let stats = &self.shared.workers[self.index].stats;
             stats.output_bytes.add(payload.size() as u64);

@@ -437,6 +437,7 @@ impl Worker {
             return self.spare(unused);
         }
         let (bytes, shared) = connection.reply.take();
+        connection.listening.hand_over_news();
         connection.output.is_sending = true;
         let stats = &self.shared.workers[self.index].stats;
         let length = bytes.len() + shared.iter().map(|(_, chunk)| chunk.len()).sum::<usize>();
@@ -466,13 +467,20 @@ impl Worker {
     }
 
     fn sent(&mut self, id: ConnectionId, payload: Payload, is_ok: bool) {
-        self.spare(payload.bytes);
         let index = id.index as usize;
-        let Some(connection) = find(&mut self.connections, id) else { return };
+        let Some(connection) = find(&mut self.connections, id) else {
+            return self.spare(payload.bytes);
+        };
         connection.output.is_sending = false;
         connection.output.sending_bytes = 0;
+        let told_of_eviction = connection.end_news();
         connection.tell_sent(&self.shared.traces, self.index);
-        match (is_ok, connection.link.is_some()) {
+        let is_link = connection.link.is_some();
+        if !told_of_eviction {
+            // Kept, such a buffer would count as memory in use from now on.
+            self.spare(payload.bytes);
+        }
+        match (is_ok, is_link) {
             (true, true) => self.feed(index),
             (true, false) => self.flush(index),
             (false, _) => self.close(index),

@@ -2,12 +2,12 @@
 //! is saved beside it under a name that no server looks at, and what is dropped is said.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kvasir_persistence::aof::files::Files;
-use kvasir_persistence::aof::load::count_calls;
+use kvasir_persistence::aof::load::{Dropped, count_calls};
 use kvasir_persistence::aof::manifest::Manifest;
 use kvasir_persistence::claim::{Claim, ClaimError, file_for};
 use kvasir_persistence::disk::{Disk, RealDisk, directory_of};
@@ -29,9 +29,9 @@ pub fn cut(path: &Path, offset: u64, is_room: bool) -> Result<String, NotCut> {
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
         return Err(NotCut::Why("a server is writing the file".into()));
     }
-    let dropped = tail(&file, offset).map_err(failed)?;
-    let what = format!("{} bytes behind byte {offset} of {}", dropped.len(), path.display());
-    let what = match count_calls(&dropped) {
+    let Dropped { bytes, calls } = tail(&file, offset).map_err(failed)?;
+    let what = format!("{bytes} bytes behind byte {offset} of {}", path.display());
+    let what = match calls {
         0 => what,
         calls => format!("{what}, with {calls} whole calls"),
     };
@@ -41,11 +41,10 @@ pub fn cut(path: &Path, offset: u64, is_room: bool) -> Result<String, NotCut> {
     Ok(format!("cut off {what}{saved}"))
 }
 
-fn tail(mut file: &File, offset: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+/// What stands behind a place.
+fn tail(mut file: &File, offset: u64) -> io::Result<Dropped> {
     file.seek(SeekFrom::Start(offset))?;
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    count_calls(file)
 }
 
 /// A person is asked, a program knows what it has asked for.
@@ -129,7 +128,7 @@ pub fn leave_out(path: &Path, manifest: &Manifest, from: usize) -> Result<Vec<St
         .map_err(|error| NotCut::Io(path.into(), error))?;
     for part in dropped {
         let from = dir.join(&part.name);
-        let calls = count_calls(&fs::read(&from).unwrap_or_default());
+        let calls = File::open(&from).and_then(count_calls).unwrap_or_default().calls;
         let moved = new_file(&from).and_then(|(to, _)| fs::rename(&from, &to).map(|()| to));
         let to = moved.map_err(|error| NotCut::Io(from.clone(), error))?;
         let (from, to) = (from.display(), to.display());

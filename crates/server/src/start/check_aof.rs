@@ -6,7 +6,7 @@
 //! is kept (`aof_repair.rs`).
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -144,7 +144,7 @@ fn files(path: &Path) -> Result<(Vec<PathBuf>, Option<Manifest>), Finding> {
     if !is_named_so && !start.to_ascii_lowercase().starts_with(MANIFEST_START) {
         return Ok((vec![path.to_owned()], None));
     }
-    let text = fs::read(path).map_err(unknown)?;
+    let text = Manifest::read(path).map_err(unknown)?;
     let manifest = Manifest::parse(&text)
         .map_err(|(line, what)| damaged(path, &format!("{what} in line {line}")))?;
     let parts = manifest.base.iter().chain(&manifest.increments);

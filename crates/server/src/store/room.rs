@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_config::Config;
 use kvasir_keyspace::evict::Evictor;
 use kvasir_reactor::clock;
+use kvasir_structures::heap::Exempt;
 
 use crate::machine::memory;
 
@@ -29,6 +30,8 @@ pub struct Evicting {
     pub room_until: isize,
     /// Of the last attempt.
     pub outcome: Outcome,
+    /// Events of evicted keys that nobody was told of yet.
+    pub noted: Exempt,
     /// What was kept when the last attempt ended: the next one leaves no more.
     pub left: usize,
 }
@@ -52,6 +55,7 @@ impl Default for Evicting {
             allowance: 0,
             room_until: 0,
             outcome: Outcome::Kept,
+            noted: Exempt::default(),
             left: usize::MAX,
         }
     }

@@ -30,7 +30,7 @@ use kvasir_structures::locks::{read, write};
 use kvasir_table::Entry;
 use kvasir_table::keys::each_key_used;
 
-use crate::clients::tracker::{Mode, NOBODY, Tracked, Tracker};
+use crate::clients::tracker::{EVICTION, Mode, NOBODY, Tracked, Tracker};
 use crate::clients::{Client, Clients};
 use keys::{Keys, Readers};
 use local::{Letter, Local, News};
@@ -191,7 +191,7 @@ impl Tracking {
         };
         let listeners: Vec<Arc<Tracker>> = readers.iter().filter_map(listen).collect();
         drop(trackers);
-        let news = News::Keys(encode([key].into_iter()));
+        let news = News::Keys(encode([(key, by)].into_iter()));
         listeners.iter().for_each(|tracker| self.tell(clients, origin, tracker, news.clone()));
     }
 
@@ -205,13 +205,14 @@ impl Tracking {
             if own.is_empty() {
                 continue;
             }
-            let all = encode(own.iter().map(|(key, _)| key.as_slice()));
+            let all = encode(own.iter().map(|(key, by)| (key.as_slice(), **by)));
             for tracker in trackers {
                 let id = tracker.client.id;
                 let is_own = |by: &u64| tracker.no_loop && *by == id;
                 let text = if own.iter().any(|(_, by)| is_own(by)) {
                     let others = own.iter().filter(|(_, by)| !is_own(by));
-                    let others: Vec<&[u8]> = others.map(|(key, _)| key.as_slice()).collect();
+                    let others: Vec<(&[u8], u64)> =
+                        others.map(|(key, by)| (key.as_slice(), **by)).collect();
                     if others.is_empty() {
                         continue;
                     }
@@ -236,8 +237,11 @@ impl Tracking {
 
     fn tell(&self, clients: &Clients, origin: Origin, tracker: &Tracker, news: News) {
         let Origin { worker, fence } = origin;
-        let send = |to: &Client, is_redirected, news| {
+        let send = |to: &Client, is_redirected, news: News| {
             let (connection, client) = (to.connection, to.id);
+            if let News::Keys(keys) = &news {
+                keys.count_letter();
+            }
             let letter = Letter { connection, client, is_redirected, news, fence };
             self.post.send(worker, to.worker, letter);
         };
@@ -272,10 +276,16 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The array of keys that a message ends with.
-fn encode<'k>(keys: impl ExactSizeIterator<Item = &'k [u8]>) -> Arc<Vec<u8>> {
-    let mut text = Reply::default();
+/// What the text of a key has beside it, about.
+const HEADER_LEN: usize = 8;
+
+/// The array of keys that a message ends with; with each key comes who has changed it.
+fn encode<'k>(keys: impl ExactSizeIterator<Item = (&'k [u8], u64)>) -> Arc<local::Keys> {
+    let (mut text, mut evicted) = (Reply::default(), 0);
     text.array(keys.len());
-    keys.for_each(|key| text.bulk(key));
-    Arc::new(text.take().0)
+    for (key, by) in keys {
+        text.bulk(key);
+        evicted += if by == EVICTION { key.len() + HEADER_LEN } else { 0 };
+    }
+    local::Keys::new(text.take().0, evicted)
 }

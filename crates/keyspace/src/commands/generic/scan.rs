@@ -5,6 +5,7 @@
 //! where they come by.
 
 use kvasir_resp::args::{Args, ArgsBuf};
+use kvasir_resp::reply::Reply;
 use kvasir_structures::gate::Pass;
 use kvasir_structures::glob::{self, Case};
 use kvasir_structures::slot::{SLOTS, SlotGuard};
@@ -27,6 +28,8 @@ pub static COMMANDS: &[&Command] = &[&KEYS, &SCAN, &RANDOMKEY];
 const POSITION_BITS: u32 = 48;
 /// Steps that SCAN takes per key that it was asked for, before it returns with fewer.
 pub const STEPS_PER_KEY: u64 = 10;
+/// Keys that are collected before the room for them is first looked at.
+const KEYS_PER_LOOK: usize = 1024;
 /// Expired keys that a visit to a slot deletes.
 const EXPIRED_MAX: usize = 64;
 /// Expired keys that RANDOMKEY draws before it looks at all keys instead.
@@ -60,6 +63,9 @@ fn keys(cx: &mut Roam<'_>) -> Result<Effect, Error> {
                 reply.bulk(record.key());
             }
         });
+        if reply.is_cut() {
+            break;
+        }
     }
     reply.set_count(header, count);
     Ok(Effect::None)
@@ -133,6 +139,7 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     let options = Options::parse(cx.args.from(2), |_, _| Ok(false))?;
     let database = cx.keyspace.database(cx.db, cx.pass);
     let (mut found, mut seen, mut steps) = (ArgsBuf::new(), 0, options.count * STEPS_PER_KEY);
+    let mut next_look = KEYS_PER_LOOK;
     while seen < options.count && steps > 0 {
         let Some((slot, position)) = next_place(cx.keyspace, database, cursor) else {
             cursor = 0;
@@ -148,7 +155,7 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
         seen += count;
         cursor = cursor_after(slot, next);
         steps -= 1;
-        if cursor == 0 {
+        if cursor == 0 || !has_room(&found, &mut next_look, cx.reply) {
             break;
         }
     }
@@ -157,6 +164,15 @@ fn scan(cx: &mut Roam<'_>) -> Result<Effect, Error> {
     cx.reply.array(found.len());
     found.as_args().iter().for_each(|key| cx.reply.bulk(key));
     Ok(Effect::None)
+}
+
+/// Whether the reply has room for so many keys; looked at whenever they are twice as many.
+fn has_room(found: &ArgsBuf, next_look: &mut usize, reply: &mut Reply) -> bool {
+    if found.len() < *next_look {
+        return true;
+    }
+    *next_look = 2 * found.len();
+    reply.has_room_for(found.as_args().len_bytes())
 }
 
 /// Deletes what has expired in a slot, as whoever meets it does: but not where that is up to

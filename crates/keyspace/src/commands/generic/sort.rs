@@ -191,16 +191,33 @@ fn sort(cx: &mut World<'_, '_>, options: &Options<'_>) -> Result<Effect, Error> 
         let values = weights(cx, options, elements);
         by_weight(values, options)?
     };
-    let rows = rows(cx, options, options.limited(sorted));
+    let sorted = options.limited(sorted);
     match options.store {
-        Some(destination) => Ok(store(cx, destination, rows)),
+        Some(destination) => {
+            let rows = rows(cx, options, sorted);
+            Ok(store(cx, destination, rows))
+        }
         None => {
-            cx.reply.array(rows.len());
-            rows.iter().for_each(|value| match value {
-                Some(value) => cx.reply.bulk(value),
-                None => cx.reply.null(),
-            });
+            write_rows(cx, options, &sorted);
             Ok(Effect::None)
+        }
+    }
+}
+
+/// Each is looked up when it is written: together they may be much more than what they are of.
+fn write_rows(cx: &mut World<'_, '_>, options: &Options<'_>, elements: &[Bytes]) {
+    let own: [&[u8]; 1] = [b"#"];
+    let gets = if options.gets.is_empty() { &own[..] } else { &options.gets };
+    cx.reply.array(elements.len() * gets.len());
+    for element in elements {
+        for pattern in gets {
+            match look_up(cx, pattern, element) {
+                Some(value) => cx.reply.bulk(&value),
+                None => cx.reply.null(),
+            }
+        }
+        if cx.reply.is_cut() {
+            break;
         }
     }
 }

@@ -38,6 +38,9 @@ fn geopos(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             Some(position) => write_position(position, cx.reply),
             None => cx.reply.null_array(),
         }
+        if cx.reply.is_cut() {
+            break;
+        }
     }
     Ok(Effect::None)
 }
@@ -66,6 +69,9 @@ fn geohash(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         match position_of(set, member) {
             Some(position) => cx.reply.bulk(&position.to_text()),
             None => cx.reply.null(),
+        }
+        if cx.reply.is_cut() {
+            break;
         }
     }
     Ok(Effect::None)

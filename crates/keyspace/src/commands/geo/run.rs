@@ -127,5 +127,8 @@ fn write_hits(query: &Query, hits: &[Hit<'_>], reply: &mut Reply) {
         if with.position {
             write_position(hit.position, reply);
         }
+        if reply.is_cut() {
+            break;
+        }
     }
 }

@@ -82,6 +82,9 @@ pub(super) fn write_values(cx: &mut Cx<'_, '_>, fields: Args<'_>) -> Result<Effe
             Some(value) => value.write_to(cx.reply),
             None => cx.reply.null(),
         }
+        if cx.reply.is_cut() {
+            break;
+        }
     }
     Ok(Effect::None)
 }

@@ -80,7 +80,10 @@ fn write(hash: Hash<'_>, draws: Draws, with_values: bool, rng: &mut Rng, reply: 
         Draws::Repeated(count) => {
             let is_empty = hash.random(rng).is_none();
             write_header(reply, if is_empty { 0 } else { count });
-            hash.random_repeated(count, rng, |field, value| write_one(reply, field, value));
+            hash.random_repeated(count, rng, |field, value| {
+                write_one(reply, field, value);
+                reply.flow()
+            });
         }
         Draws::Distinct(count) => {
             let drawn = hash.random_distinct(count, rng);

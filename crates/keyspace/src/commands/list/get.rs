@@ -91,8 +91,13 @@ fn lrange(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let list = list_value::read(&mut cx.view, 0)?;
     let range = list.map_or(0..0, |list| list.range(start, stop));
     cx.reply.array(range.len());
-    if let Some(list) = list.filter(|_| !range.is_empty()) {
-        list.visit_some(End::Head, range.start, range.len(), |item| item.write_to(cx.reply));
+    let mut left = range.len();
+    if let Some(list) = list.filter(|_| left > 0) {
+        list.visit(End::Head, range.start, |item| {
+            item.write_to(cx.reply);
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { cx.reply.flow() }
+        });
     }
     Ok(Effect::None)
 }

@@ -83,7 +83,10 @@ fn smembers(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let set = set_value::read(&mut cx.view, 0)?;
     cx.reply.set(set.map_or(0, |set| set.len()));
     if let Some(set) = set {
-        set.for_each(|member| set_value::write(cx.reply, member));
+        let _ = set.try_for_each(|member| {
+            set_value::write(cx.reply, member);
+            cx.reply.flow()
+        });
     }
     Ok(Effect::None)
 }

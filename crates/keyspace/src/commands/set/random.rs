@@ -149,6 +149,9 @@ fn draw(set: Set<'_>, draws: Draws, rng: &mut Rng, reply: &mut Reply) {
             len => listed[rng.below(len)],
         };
         set_value::write(reply, member);
+        if reply.is_cut() {
+            break;
+        }
     }
 }
 

@@ -70,7 +70,10 @@ fn write(set: SortedSet<'_>, draws: Draws, with_scores: bool, rng: &mut Rng, rep
     match draws {
         Draws::Repeated(count) => {
             write_header(reply, count, with_scores);
-            (0..count).for_each(|_| write_one(reply, rng.below(len)));
+            let _ = (0..count).try_for_each(|_| {
+                write_one(reply, rng.below(len));
+                reply.flow()
+            });
         }
         Draws::Distinct(count) => {
             let ranks = ranks(count, len, rng);

@@ -119,6 +119,9 @@ fn write<'a>(
     for entry in entries.take(count.unwrap_or(usize::MAX)) {
         id::write_entry(reply, entry);
         written += 1;
+        if reply.is_cut() {
+            break;
+        }
     }
     reply.set_count(array, written);
 }

@@ -2,7 +2,7 @@
 
 use kvasir_resp::args::{Args, ArgsBuf};
 use kvasir_resp::reply::{Deferred, Protocol, Reply};
-use kvasir_structures::stream::StreamId;
+use kvasir_structures::stream::{Entry, StreamId};
 
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::{block_deadline_ms, integer};
@@ -38,6 +38,17 @@ pub const fn keys(from: i32) -> KeySpec {
     }
 }
 
+/// Says how many there were.
+fn write_entries<'a>(reply: &mut Reply, mut entries: impl Iterator<Item = Entry<'a>>) -> usize {
+    let mut written = 0;
+    let _ = entries.try_for_each(|entry| {
+        id::write_entry(reply, entry);
+        written += 1;
+        reply.flow()
+    });
+    written
+}
+
 static XREAD: Command = Command {
     spec: Spec {
         name: "xread",
@@ -69,8 +80,11 @@ fn xread(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         if entries.peek().is_some() {
             streams.begin(cx.reply, name);
             let array = cx.reply.deferred_array();
-            let written = entries.map(|entry| id::write_entry(cx.reply, entry)).count();
+            let written = write_entries(cx.reply, entries);
             cx.reply.set_count(array, written);
+        }
+        if cx.reply.is_cut() {
+            break;
         }
     }
     if streams.end(cx.reply) {

@@ -201,6 +201,9 @@ fn mget(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             Some(Ok(text)) => text.write_to(cx.reply),
             Some(Err(_)) | None => cx.reply.null(),
         }
+        if cx.reply.is_cut() {
+            break;
+        }
     }
     Ok(Effect::None)
 }

@@ -504,15 +504,19 @@ fn run(
     let running = Running {
         is_read_only: is_read_only || flags.no_writes,
         refuses_growth,
+        reply_bound: reply.bound(),
         slot,
         may_cross_slots: !flags.given || flags.allow_cross_slot_keys,
         ..Running::new(session, code.kind())
     };
     let Ran { running, result } = scripting.run(running, code, keys, &mut reply);
-    let has_errors = running.has_errors;
+    let (has_errors, has_gone_too_far) = (running.has_errors, running.has_gone_too_far);
     let mut session = running.end();
     session.undo();
     session.connection.reply = reply;
+    if has_gone_too_far {
+        session.connection.give_up_replying();
+    }
     give_back_database(&mut session, db);
     if has_errors && result.is_ok() {
         count_as_failed(&session);

@@ -57,6 +57,10 @@ pub struct Running {
     pub awaited_since: Option<Ticks>,
     /// The server ends before it.
     pub is_cut_short: bool,
+    /// What its client may be sent, which holds for what the script collects as well; ...
+    pub reply_bound: usize,
+    /// ...and a reply to one of its calls was larger.
+    pub has_gone_too_far: bool,
     /// In a cluster: its calls may be about keys of several slots; of which those are that it was
     /// called with, or the first one of a call.
     pub may_cross_slots: bool,
@@ -66,6 +70,9 @@ pub struct Running {
 /// A command that ends so long after the last tick is followed by one: a script may spend all its
 /// time in a few long commands.
 const LOOK_NS: u32 = 10_000_000;
+
+/// Peers have no word for it: they keep what their scripts are answered without a limit.
+const TOO_LARGE: &str = "ERR the reply is beyond the output buffer limit of the script's client";
 
 /// How long a library of a file may take that is loaded while clients wait.
 const RELOAD_MAX: Duration = Duration::from_secs(5);
@@ -137,9 +144,16 @@ impl Host for ServerHost {
             // A library that is being loaded has no commands; its interpreter says so before.
             return reply.error("ERR commands are not available here");
         };
+        reply.set_bound(running.reply_bound);
         std::mem::swap(reply, &mut running.session.connection.reply);
         self.was_refused.set(!running.call(args));
         std::mem::swap(reply, &mut running.session.connection.reply);
+        if reply.is_cut() {
+            running.has_gone_too_far = true;
+            reply.clear();
+            reply.set_bound(usize::MAX);
+            reply.error(TOO_LARGE);
+        }
         let unlooked = running.session.now.since(running.looked);
         self.is_tick_due.set(unlooked > self.look_every);
     }
@@ -225,6 +239,8 @@ impl Running {
             is_published: false,
             awaited_since: None,
             is_cut_short: false,
+            reply_bound: usize::MAX,
+            has_gone_too_far: false,
             may_cross_slots: true,
             slot: None,
         }

@@ -32,6 +32,7 @@ use crate::replicas::Stage;
 use crate::scripts::state::{Awaited, DebugMode};
 use crate::state::connection::link::Link;
 use crate::state::connection::trace::Traced;
+use crate::state::connection::tracking::EvictedNews;
 use crate::state::connection::transaction::{Transaction, Watched};
 use crate::state::waits::{Dump, Waits};
 
@@ -131,6 +132,8 @@ pub struct Output {
     pub ring: Option<Box<Ring>>,
     /// Since when more waits to be sent than the soft limit allows.
     pub over_soft_since_ms: Option<u64>,
+    /// What its call collected was more than the hard limit allows.
+    pub is_beyond_limit: bool,
     /// In the list of those that have something to send.
     pub is_dirty: bool,
     /// What the connection takes up, as the sum over all clients has it.
@@ -147,6 +150,8 @@ pub struct Listening {
     pub late: Option<Box<Reply>>,
     /// CLIENT TRACKING.
     pub tracking: Option<Box<Tracked>>,
+    /// What it is told of evicted keys, and was not sent yet.
+    pub evicted: Option<Box<EvictedNews>>,
     pub is_monitor: bool,
     /// CLIENT TRACE.
     pub is_tracer: bool,

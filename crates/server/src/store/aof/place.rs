@@ -110,7 +110,7 @@ impl Place {
     /// The manifest, if there is one.
     pub fn manifest(&self) -> Result<Option<Manifest>, String> {
         let path = self.manifest_path();
-        match fs::read(&path) {
+        match Manifest::read(&path) {
             Ok(text) => Manifest::parse(&text)
                 .map(Some)
                 .map_err(|(line, what)| show(&path, &format!("{what} in line {line}"))),
