@@ -79,6 +79,8 @@ const OTHER_ROWS: &[(&str, &str)] = &[
     ("client|trace", "is Kvasir's own"),
     ("memory|report", "is Kvasir's own"),
     ("client|setinfo", "Redis has it since 7.2, and Valkey's categories are its own"),
+    ("xackdel", "Redis has it since 8.2"),
+    ("xdelex", "Redis has it since 8.2"),
 ];
 
 /// Commands whose facts in COMMAND DOCS are neither those of Redis 7.0 nor those of Valkey 9.1.
@@ -88,6 +90,10 @@ const OTHER_DOCS: &[(&str, &str)] = &[
     ("memory", "has REPORT, and of the others what the peers tell"),
     ("script", "has SHOW, as Valkey, and of the others what Redis 7.0 tells"),
     ("set", "has IFEQ, as Valkey, whose argument carries a summary of its own"),
+    ("xackdel", "Redis has it since 8.2"),
+    ("xadd", "has KEEPREF, DELREF and ACKED, as Redis 8.2"),
+    ("xdelex", "Redis has it since 8.2"),
+    ("xtrim", "has KEEPREF, DELREF and ACKED, as Redis 8.2"),
     ("zscan", "has NOSCORES, as Valkey, which documents it otherwise"),
     ("xinfo", "tells what changed in 7.2"),
 ];
