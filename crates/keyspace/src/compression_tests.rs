@@ -224,6 +224,8 @@ const CALLS: &[&str] = &[
     "SET K V XX",
     "SET K V IFEQ W",
     "DELIFEQ K V",
+    "DELEX K IFNE W",
+    "DIGEST K",
     "SETNX K V",
     "SETEX K 100 V",
     "GETSET K V",

@@ -6,13 +6,18 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 static SEED: AtomicU64 = AtomicU64::new(0x6b76_6173_6972);
 
 /// Sets the seed; only before the first table is filled.
 pub fn set_seed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
+}
+
+/// The hash without a seed, the same everywhere: what clients may be told, and compute themselves.
+pub fn digest(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
 }
 
 #[inline]

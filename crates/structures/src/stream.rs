@@ -182,6 +182,16 @@ impl Stream {
         self.groups.iter().map(|(name, group)| (&**name, group))
     }
 
+    /// The groups by name, to be changed.
+    pub fn groups_mut(&mut self) -> impl ExactSizeIterator<Item = (&[u8], &mut Group)> {
+        self.groups.iter_mut().map(|(name, group)| (&**name, group))
+    }
+
+    /// Whether a group has yet to get the entry of this id, or has it pending.
+    pub fn is_referenced(&self, id: StreamId) -> bool {
+        self.groups.values().any(|group| group.last_id < id || group.pending(id).is_some())
+    }
+
     /// Adds a group; `false` if there is one of this name.
     pub fn add_group(&mut self, name: &[u8], group: Group) -> bool {
         let is_new = !self.groups.contains_key(name);

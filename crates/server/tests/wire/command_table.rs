@@ -77,17 +77,27 @@ const OTHER_ROWS: &[(&str, &str)] = &[
     ("client|ring", "is Kvasir's own"),
     ("client|reply", "is no part of a transaction, as in Valkey, whose categories are its own"),
     ("client|trace", "is Kvasir's own"),
+    ("delex", "Redis has it since 8.4"),
+    ("digest", "Redis has it since 8.4"),
     ("memory|report", "is Kvasir's own"),
     ("client|setinfo", "Redis has it since 7.2, and Valkey's categories are its own"),
+    ("xackdel", "Redis has it since 8.2"),
+    ("xdelex", "Redis has it since 8.2"),
 ];
 
 /// Commands whose facts in COMMAND DOCS are neither those of Redis 7.0 nor those of Valkey 9.1.
 const OTHER_DOCS: &[(&str, &str)] = &[
     ("client", "options that came after 7.0, and no subcommand that does nothing here"),
     ("cluster", "has MYSHARDID and SLOT-STATS, as Valkey, and of the others what Redis 7.0 tells"),
+    ("delex", "Redis has it since 8.4"),
+    ("digest", "Redis has it since 8.4"),
     ("memory", "has REPORT, and of the others what the peers tell"),
     ("script", "has SHOW, as Valkey, and of the others what Redis 7.0 tells"),
-    ("set", "has IFEQ, as Valkey, whose argument carries a summary of its own"),
+    ("set", "has IFEQ, as Valkey, whose argument carries a summary of its own, and what 8.4 has"),
+    ("xackdel", "Redis has it since 8.2"),
+    ("xadd", "has KEEPREF, DELREF and ACKED, as Redis 8.2"),
+    ("xdelex", "Redis has it since 8.2"),
+    ("xtrim", "has KEEPREF, DELREF and ACKED, as Redis 8.2"),
     ("zscan", "has NOSCORES, as Valkey, which documents it otherwise"),
     ("xinfo", "tells what changed in 7.2"),
 ];

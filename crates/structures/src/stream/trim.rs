@@ -49,6 +49,50 @@ impl Stream {
         len - self.len
     }
 
+    /// The entries up to `last` that trimming would take, in order, if each stays that `may_leave`
+    /// says no to. Where only whole nodes leave, those are looked through that might.
+    pub fn trimmable(
+        &self,
+        trim: Trim,
+        last: StreamId,
+        may_leave: impl Fn(StreamId) -> bool,
+    ) -> Vec<StreamId> {
+        let mut ids = Vec::new();
+        for node in self.nodes().take_while(|node| node.master <= last) {
+            let (len, entries) = (self.len - ids.len() as u64, node.counts().0);
+            let is_too_much = trim.limit.is_some_and(|limit| ids.len() as u64 + entries > limit);
+            let leaves_whole = match trim.to {
+                TrimTo::Len(wanted) => len.saturating_sub(entries) >= wanted,
+                TrimTo::Id(id) => node.last_id() < id,
+            };
+            if is_too_much || (trim.is_approximate && !leaves_whole) {
+                break;
+            }
+            let (excess, end) = match trim.to {
+                TrimTo::Len(wanted) => (len.saturating_sub(wanted), None),
+                TrimTo::Id(id) => (u64::MAX, Some(id)),
+            };
+            if excess == 0 || end.is_some_and(|end| node.master >= end) {
+                break;
+            }
+            let all = self.range(node.master, node.last_id().min(last)).map(|entry| entry.id);
+            let before_end = all.take_while(|id| end.is_none_or(|end| *id < end));
+            let leaving = before_end.filter(|id| may_leave(*id));
+            ids.extend(leaving.take(usize::try_from(excess).unwrap_or(usize::MAX)));
+        }
+        ids
+    }
+
+    /// Takes entries out as trimming does: those that leave so are none that were deleted on their
+    /// own.
+    pub fn take_out(&mut self, ids: &[StreamId]) {
+        let max_deleted_id = self.max_deleted_id;
+        for id in ids {
+            self.delete(*id);
+        }
+        self.max_deleted_id = max_deleted_id;
+    }
+
     fn is_trimmed(&self, to: TrimTo) -> bool {
         matches!(to, TrimTo::Len(wanted) if self.len <= wanted)
     }

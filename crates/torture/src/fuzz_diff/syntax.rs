@@ -3,6 +3,8 @@
 //! A row that does not describe its arguments yet borrows the description that the oracle's
 //! COMMAND DOCS gives, so that no command is left out.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 use kvasir_harness::link::Link;
 use kvasir_harness::raw::Raw;
@@ -86,8 +88,12 @@ impl Syntax {
             [] => documented,
             arguments => {
                 let mut params = Param::from_rows(arguments, version);
-                // Not every row says since when there is an argument.
+                // Not every row says since when there is an argument, and the peers' numbers of
+                // versions are not one another's.
                 params.retain(|param| param.is_among(&documented));
+                let tokens = tokens(&documented);
+                params.iter_mut().for_each(|param| param.keep_known_parts(&tokens));
+                params.retain(|param| !param.is_hollow());
                 params
             }
         };
@@ -121,6 +127,20 @@ impl Param {
         self.token.is_none() || params.iter().any(|param| param.token == self.token)
     }
 
+    /// Leaves out the parts with a token that is none of these.
+    fn keep_known_parts(&mut self, tokens: &BTreeSet<String>) {
+        let is_known =
+            |param: &Param| param.token.as_ref().is_none_or(|token| tokens.contains(token));
+        self.parts.retain(is_known);
+        self.parts.iter_mut().for_each(|part| part.keep_known_parts(tokens));
+        self.parts.retain(|part| !part.is_hollow());
+    }
+
+    /// Whether it was made of others, which are left out.
+    fn is_hollow(&self) -> bool {
+        matches!(self.kind, ArgumentKind::OneOf | ArgumentKind::Block) && self.parts.is_empty()
+    }
+
     fn from_docs(docs: &Raw) -> Result<Param> {
         let flags = docs.field("flags").map_or(&[][..], Raw::items);
         let has_flag = |flag: &str| flags.iter().any(|item| item.text() == Some(flag.as_bytes()));
@@ -134,6 +154,12 @@ impl Param {
             parts: docs.field("arguments").map_or(Ok(Vec::new()), params_of_docs)?,
         })
     }
+}
+
+/// All tokens that stand in these arguments, at any depth.
+fn tokens(params: &[Param]) -> BTreeSet<String> {
+    let own = params.iter().filter_map(|param| param.token.clone());
+    own.chain(params.iter().flat_map(|param| tokens(&param.parts))).collect()
 }
 
 fn is_newer(since: &str, version: &str) -> bool {
@@ -165,5 +191,24 @@ mod tests {
     fn versions_are_compared_as_numbers() {
         assert!(is_newer("7.2.0", "7.0.15") && is_newer("10.0.0", "9.1.2"));
         assert!(!is_newer("7.0.0", "7.0.15") && !is_newer("7.0.15", "7.0.15"));
+    }
+
+    /// KEEPREF came with Redis 8.2, and Valkey 9.1 has none.
+    #[test]
+    fn words_that_the_oracle_does_not_document_are_left_out() {
+        const CONDITION: Argument =
+            Argument::one_of("c", &[Argument::word("x", "KEEPREF"), Argument::word("y", "ACKED")]);
+        const STRATEGY: Argument = Argument::one_of(
+            "s",
+            &[Argument::word("maxlen", "MAXLEN"), Argument::word("minid", "MINID")],
+        );
+        const THRESHOLD: Argument = Argument::string("threshold");
+        const OURS: Argument = Argument::block("trim", &[STRATEGY, THRESHOLD, CONDITION]);
+        const THEIRS: Argument = Argument::block("trim", &[STRATEGY, THRESHOLD]);
+        let documented = Param::from_rows(&[THEIRS], "9.1.2");
+        let mut params = Param::from_rows(&[CONDITION, OURS], "9.1.2");
+        params.iter_mut().for_each(|param| param.keep_known_parts(&tokens(&documented)));
+        assert!(params[0].is_hollow() && !params[1].is_hollow());
+        assert_eq!(params[1].parts, documented[0].parts);
     }
 }

@@ -1,11 +1,12 @@
 //! Appending: XADD.
 
-use kvasir_structures::stream::{NODE_BYTES_MAX, Stream, StreamId, Trim};
+use kvasir_structures::stream::{NODE_BYTES_MAX, Stream, StreamId};
 use smallvec::SmallVec;
 
 use crate::command::{Command, Cx, Run};
 use crate::commands::stream::id;
-use crate::commands::stream::trim::{TRIM, TrimOptions, decimal};
+use crate::commands::stream::references::{REFERENCES, References, Trimmed, trim};
+use crate::commands::stream::trim::{TRIM, TrimOptions};
 use crate::effect::Effect;
 use crate::error::Error;
 use crate::event::Class;
@@ -32,11 +33,13 @@ static XADD: Command = Command {
         history: &[
             ("6.2.0", "Knows `NOMKSTREAM`, `MINID` and `LIMIT`."),
             ("7.0.0", "Takes `<ms>-*` as an id."),
+            ("8.2.0", "Knows `KEEPREF`, `DELREF` and `ACKED`."),
         ],
         arguments: &[
             Argument::key("key", 0),
             Argument::word("nomkstream", "NOMKSTREAM").since("6.2.0").optional(),
-            TRIM.optional(),
+            REFERENCES,
+            TRIM,
             Argument::one_of(
                 "id_or_auto",
                 &[Argument::word("auto_id", "*"), Argument::string("id")],
@@ -62,7 +65,8 @@ enum NewId {
 fn xadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = TrimOptions::parse(cx.args, true)?;
     let new_id = cx.args.get(options.end).map(new_id).transpose()?;
-    let trim = options.trim(cx.view.env)?;
+    let how = options.trim(cx.view.env)?;
+    let references = options.references.unwrap_or(References::Keep);
     let pairs: SmallVec<[&[u8]; 16]> = cx.args.iter().skip(options.end + 1).collect();
     let new_id = new_id.filter(|_| !pairs.is_empty() && pairs.len().is_multiple_of(2));
     let new_id = new_id.ok_or_else(|| Error::wrong_arity("xadd"))?;
@@ -76,8 +80,8 @@ fn xadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
             return Err(Error::fixed("ERR Elements are too large to be stored"));
         }
         stream.append(id, &pairs, limits);
-        let trimmed = trim.map_or(0, |trim| stream.trim(trim));
-        Ok(Added { id, trimmed, len: stream.len() })
+        let trimmed = how.map(|how| trim(stream, how, references));
+        Ok(Added { id, trimmed: trimmed.filter(|trimmed| trimmed.count > 0) })
     };
     let added = match stream_value::change(&mut cx.view, 0, append)? {
         Some(added) => {
@@ -97,41 +101,36 @@ fn xadd(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         }
     };
     cx.view.changed(0, Class::STREAM, "xadd");
-    if added.trimmed > 0 {
+    if added.trimmed.is_some() {
         cx.view.changed(0, Class::STREAM, "xtrim");
     }
     id::write_id(cx.reply, added.id);
-    Ok(effect(cx, new_id, trim, &added, &pairs))
+    // How many go with `~` depends on how entries lie in nodes.
+    let is_exact = matches!(new_id, NewId::Exact(_)) && how.is_none_or(|how| !how.is_approximate);
+    if is_exact && options.references.is_none() {
+        return Ok(Effect::AsGiven);
+    }
+    Ok(effect(cx, &added, &pairs))
 }
 
-/// What became of an entry.
+/// What became of an entry, and of others that it pushed out.
 struct Added {
     id: StreamId,
-    trimmed: u64,
-    len: u64,
+    trimmed: Option<Trimmed>,
 }
 
-fn effect(
-    cx: &Cx<'_, '_>,
-    new_id: NewId,
-    trim: Option<Trim>,
-    added: &Added,
-    pairs: &[&[u8]],
-) -> Effect {
-    let is_exact = matches!(new_id, NewId::Exact(_));
-    if is_exact && trim.is_none_or(|trim| !trim.is_approximate) {
-        return Effect::AsGiven;
+fn effect(cx: &Cx<'_, '_>, added: &Added, pairs: &[&[u8]]) -> Effect {
+    if !cx.view.env.logs {
+        return Effect::Rewritten(Vec::new());
     }
-    let mut call = Vec::new();
-    if cx.view.env.logs {
-        call.extend([b"XADD".to_vec(), cx.view.key(0).to_vec()]);
-        if added.trimmed > 0 {
-            call.extend([b"MAXLEN".to_vec(), b"=".to_vec(), decimal(added.len)]);
-        }
-        call.push(id::text(added.id));
-        call.extend(pairs.iter().map(|part| part.to_vec()));
-    }
-    Effect::Rewritten(if call.is_empty() { Vec::new() } else { vec![call] })
+    let key = cx.view.key(0);
+    let mut call = vec![b"XADD".to_vec(), key.to_vec()];
+    call.extend(added.trimmed.iter().flat_map(Trimmed::words));
+    call.push(id::text(added.id));
+    call.extend(pairs.iter().map(|part| part.to_vec()));
+    let mut calls = vec![call];
+    calls.extend(added.trimmed.iter().flat_map(|trimmed| trimmed.acknowledgements(key)));
+    Effect::Rewritten(calls)
 }
 
 fn new_id(text: &[u8]) -> Result<NewId, Error> {

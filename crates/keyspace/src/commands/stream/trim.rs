@@ -6,6 +6,7 @@ use kvasir_structures::stream::{Trim, TrimTo};
 use crate::command::{Command, Cx, Run};
 use crate::commands::options::integer;
 use crate::commands::stream::id;
+use crate::commands::stream::references::{REFERENCES, References, trim};
 use crate::effect::{Effect, call};
 use crate::error::Error;
 use crate::event::Class;
@@ -15,23 +16,21 @@ use crate::view::Env;
 
 pub static COMMANDS: &[&Command] = &[&XTRIM];
 
-/// How COMMAND DOCS describes trimming.
-pub const TRIM: Argument = Argument::block(
-    "trim",
-    &[
-        Argument::one_of(
-            "strategy",
-            &[Argument::word("maxlen", "MAXLEN"), Argument::word("minid", "MINID").since("6.2.0")],
-        ),
-        Argument::one_of(
-            "operator",
-            &[Argument::word("equal", "="), Argument::word("approximately", "~")],
-        )
-        .optional(),
-        Argument::string("threshold"),
-        Argument::integer("count").token("LIMIT").since("6.2.0").optional(),
-    ],
+const STRATEGY: Argument = Argument::one_of(
+    "strategy",
+    &[Argument::word("maxlen", "MAXLEN"), Argument::word("minid", "MINID").since("6.2.0")],
 );
+const OPERATOR: Argument = Argument::one_of(
+    "operator",
+    &[Argument::word("equal", "="), Argument::word("approximately", "~")],
+)
+.optional();
+const THRESHOLD: Argument = Argument::string("threshold");
+const LIMIT: Argument = Argument::integer("count").token("LIMIT").since("6.2.0").optional();
+
+/// How COMMAND DOCS describes the trimming that XADD does.
+pub const TRIM: Argument =
+    Argument::block("trim", &[STRATEGY, OPERATOR, THRESHOLD, LIMIT]).optional();
 
 static XTRIM: Command = Command {
     spec: Spec {
@@ -45,8 +44,14 @@ static XTRIM: Command = Command {
         flags: Flags::WRITE,
         keys: &[KeySpec::first(KeyFlags::RW.union(KeyFlags::DELETE))],
         tips: &["nondeterministic_output"],
-        history: &[("6.2.0", "Knows `MINID` and `LIMIT`.")],
-        arguments: &[Argument::key("key", 0), TRIM],
+        history: &[
+            ("6.2.0", "Knows `MINID` and `LIMIT`."),
+            ("8.2.0", "Knows `KEEPREF`, `DELREF` and `ACKED`."),
+        ],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block("trim", &[STRATEGY, OPERATOR, THRESHOLD, LIMIT, REFERENCES]),
+        ],
         ..Spec::BLANK
     },
     run: Run::Keys(xtrim),
@@ -54,24 +59,25 @@ static XTRIM: Command = Command {
 
 fn xtrim(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let options = TrimOptions::parse(cx.args, false)?;
-    let trim = options
+    let how = options
         .trim(cx.view.env)?
         .ok_or(Error::fixed("ERR syntax error, XTRIM must be called with a trimming strategy"))?;
-    let trimmed = stream_value::change(&mut cx.view, 0, |stream| (stream.trim(trim), stream.len()));
-    let (count, len) = trimmed?.unwrap_or_default();
-    cx.reply.integer(count as i64);
-    if count == 0 {
-        return Ok(Effect::None);
-    }
+    let references = options.references.unwrap_or(References::Keep);
+    let trimmed = stream_value::change(&mut cx.view, 0, |stream| trim(stream, how, references))?;
+    let trimmed = trimmed.filter(|trimmed| trimmed.count > 0);
+    cx.reply.integer(trimmed.as_ref().map_or(0, |trimmed| trimmed.count as i64));
+    let Some(trimmed) = trimmed else { return Ok(Effect::None) };
     cx.view.changed(0, Class::STREAM, "xtrim");
     // How many go with `~` depends on how entries lie in nodes.
-    if trim.is_approximate {
-        return Ok(Effect::Rewritten(match cx.view.env.logs {
-            true => vec![call(&[b"XTRIM", cx.view.key(0), b"MAXLEN", b"=", &decimal(len)])],
-            false => Vec::new(),
-        }));
+    if !how.is_approximate && options.references.is_none() {
+        return Ok(Effect::AsGiven);
     }
-    Ok(Effect::AsGiven)
+    let mut calls = Vec::new();
+    if cx.view.env.logs {
+        calls.push([call(&[b"XTRIM", cx.view.key(0)]), trimmed.words()].concat());
+        calls.extend(trimmed.acknowledgements(cx.view.key(0)));
+    }
+    Ok(Effect::Rewritten(calls))
 }
 
 /// The options before XADD's id, or all of XTRIM's.
@@ -80,6 +86,7 @@ pub struct TrimOptions {
     to: Option<TrimTo>,
     is_approximate: bool,
     limit: Option<u64>,
+    pub references: Option<References>,
     pub no_mkstream: bool,
     /// The first argument that is none of them.
     pub end: usize,
@@ -110,8 +117,14 @@ impl TrimOptions {
                     options.no_mkstream = true;
                     options.end += 1;
                 }
-                _ if is_xadd => break,
-                _ => return Err(Error::SYNTAX),
+                (word, _) => match References::from_word(word) {
+                    given @ Some(_) if options.references.is_none() => {
+                        options.references = given;
+                        options.end += 1;
+                    }
+                    _ if is_xadd => break,
+                    _ => return Err(Error::SYNTAX),
+                },
             }
         }
         Ok(options)

@@ -3,6 +3,7 @@
 use crate::command::{Command, Cx, Run};
 use crate::commands::expiration::{Expiration, TIME_OR_KEEPTTL_OF_SET};
 use crate::commands::options::{TimeUnit, expiry_ms};
+use crate::commands::string::compare::Comparison;
 use crate::effect::{Effect, call};
 use crate::error::Error;
 use crate::event::Class;
@@ -35,6 +36,7 @@ static SET: Command = Command {
             ("6.2.0", "Takes `GET`, `EXAT` and `PXAT`."),
             ("7.0.0", "`NX` and `GET` go together."),
             ("8.1.0", "Takes `IFEQ`."),
+            ("8.4.0", "Takes `IFNE`, `IFDEQ` and `IFDNE`."),
         ],
         arguments: &[
             Argument::key("key", 0),
@@ -45,6 +47,9 @@ static SET: Command = Command {
                     Argument::word("nx", "NX").since("2.6.12"),
                     Argument::word("xx", "XX").since("2.6.12"),
                     Argument::string("comparison-value").token("IFEQ").since("8.1.0"),
+                    Argument::string("ifne-value").token("IFNE").since("8.4.0"),
+                    Argument::string("ifdeq-digest").token("IFDEQ").since("8.4.0"),
+                    Argument::string("ifdne-digest").token("IFDNE").since("8.4.0"),
                 ],
             )
             .optional(),
@@ -68,7 +73,7 @@ struct Options<'a> {
 enum Condition<'a> {
     Missing,
     Exists,
-    Holds(&'a [u8]),
+    Compares(Comparison<'a>),
 }
 
 impl<'a> Options<'a> {
@@ -80,8 +85,9 @@ impl<'a> Options<'a> {
                 options.set_condition(Condition::Missing)?;
             } else if word.eq_ignore_ascii_case(b"xx") {
                 options.set_condition(Condition::Exists)?;
-            } else if word.eq_ignore_ascii_case(b"ifeq") && options.only_if.is_none() {
-                options.set_condition(Condition::Holds(words.next().ok_or(Error::SYNTAX)?))?;
+            } else if Comparison::is_word(word) && options.only_if.is_none() {
+                let with = words.next().ok_or(Error::SYNTAX)?;
+                options.only_if = Comparison::from_words(word, with).map(Condition::Compares);
             } else if word.eq_ignore_ascii_case(b"get") {
                 options.get = true;
             } else if !options.expiration.take(word, &mut words, "KEEPTTL")? {
@@ -119,9 +125,10 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
         None => true,
         Some(Condition::Missing) => !cx.view.exists(0),
         Some(Condition::Exists) => cx.view.exists(0),
-        Some(Condition::Holds(value)) => {
-            cx.view.peek_text(0)?.is_some_and(|text| text.equals(value))
-        }
+        Some(Condition::Compares(with)) => match cx.view.peek_text(0)? {
+            Some(text) => with.holds(text)?,
+            None => with.holds_for_free_key(),
+        },
     };
     if !wanted {
         if !options.get {
@@ -139,7 +146,7 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     let Some(expiry_ms) = new_expiry else {
         cx.view.put_text(0, Tag::Text, &cx.args[2], expiry);
         cx.view.changed(0, Class::STRING, "set");
-        return Ok(logged(cx, &options));
+        return Ok(effect(cx, &options));
     };
     if cx.view.env.has_passed(expiry_ms) {
         let was_there = cx.view.expire(0);
@@ -150,19 +157,17 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     Ok(with_expiry(cx, &cx.args[2], expiry_ms))
 }
 
-/// The effect of a SET without a new expiry. IFEQ, which is met, is left out: Redis does not know it.
-fn logged(cx: &Cx<'_, '_>, options: &Options<'_>) -> Effect {
-    if !matches!(options.only_if, Some(Condition::Holds(_))) {
+/// The effect of a SET without a new expiry. Not all followers know how to compare.
+fn effect(cx: &Cx<'_, '_>, options: &Options<'_>) -> Effect {
+    if !matches!(options.only_if, Some(Condition::Compares(_))) {
         return Effect::AsGiven;
     }
     if !cx.view.env.logs {
         return Effect::Rewritten(Vec::new());
     }
-    let mut words = vec![&b"SET"[..], cx.view.key(0), &cx.args[2]];
-    if matches!(options.expiration, Expiration::Word) {
-        words.push(b"KEEPTTL");
-    }
-    Effect::Rewritten(vec![call(&words)])
+    let mut set = call(&[b"SET", cx.view.key(0), &cx.args[2]]);
+    set.extend(matches!(options.expiration, Expiration::Word).then(|| b"KEEPTTL".to_vec()));
+    Effect::Rewritten(vec![set])
 }
 
 fn put_expiring(view: &mut View<'_, '_>, value: &[u8], expiry_ms: u64) {
