@@ -40,6 +40,7 @@ mod databases;
 mod debug;
 mod debug_suites;
 mod debugger;
+mod emptied;
 mod endless;
 mod eviction;
 mod export;
