@@ -1,6 +1,7 @@
 //! Links of replicas at the worker that has them: at the end of a turn each is sent what there is.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::store::replication::tail::{Lost, TailReader};
 use crate::workers::Message;
 
 /// What a link is given at a time.
-const PIECE: u64 = 256 << 10;
+const PIECE: usize = 256 << 10;
 /// How often links are looked at by the clock, in ms.
 const LOOK_MS: u64 = 1000;
 /// How long who wanted no more than a snapshot may take to go.
@@ -128,12 +129,12 @@ impl Worker {
             return;
         };
         if link.replica.wants_snapshot_only.load(Relaxed) {
-            notice!("a client has its snapshot name={name} bytes={}", snapshot.at);
+            notice!("a client has its snapshot name={name} bytes={}", snapshot.reader.at());
             return;
         }
-        notice!("a replica has its snapshot name={name} bytes={}", snapshot.at);
+        notice!("a replica has its snapshot name={name} bytes={}", snapshot.reader.at());
         if link.replica.takes_packed.load(Relaxed) {
-            self.shared.replication.note_whole(&snapshot.file);
+            self.shared.replication.note_whole(snapshot.reader.file());
         }
         link.sends = Sends::Stream(snapshot.stream);
         link.replica.set_stage(Stage::Online);
@@ -142,7 +143,7 @@ impl Worker {
 
     /// Tells a replica that its snapshot has begun.
     pub fn begin_sync(&mut self, begun: Begun) {
-        let Begun { client, file, id, offset, ticket } = begun;
+        let Begun { client, reader: snapshot, id, offset, ticket } = begun;
         // Given back where the link has gone meanwhile.
         let reader = TailReader::new(self.shared, ticket, offset);
         let mut stream = Stream::new(reader, false, self.shared.keyspace.log.end());
@@ -159,7 +160,8 @@ impl Worker {
             let form = replica.form().word();
             connection.reply.simple(&format!("FULLRESYNC {id} {offset}{form}"));
         }
-        link.sends = Sends::Snapshot(Snapshot { file, stream, at: 0, has_head: false });
+        link.sends = Sends::Snapshot(Snapshot { reader: snapshot, stream, has_head: false });
+        link.took_ms = self.core.env.now_ms;
         self.feed(index);
     }
 
@@ -246,6 +248,16 @@ impl Worker {
             warning!("closing the link of a replica: it is silent name={name} seconds={lag_s}");
             return self.close(index);
         }
+        let is_idle = !connection.output.is_sending && connection.reply.is_empty();
+        if let Some(stuck_s) = link.stuck_s(is_idle, now_ms)
+            && stuck_s > self.core.config.replication.timeout
+        {
+            warning!(
+                "closing the link of a replica: it takes nothing of its snapshot name={name} \
+                 seconds={stuck_s}"
+            );
+            return self.close(index);
+        }
         let limit = self.core.config.output_limit(Class::Replica);
         let Some(stream) = link.stream() else { return };
         let behind = stream.behind(self.shared.keyspace.log.end());
@@ -312,8 +324,9 @@ fn feed_snapshot(
     snapshot: &mut Snapshot,
     reply: &mut Reply,
 ) -> io::Result<bool> {
-    let progress = snapshot.file.progress();
-    let len = snapshot.file.size();
+    let file = Arc::clone(snapshot.reader.file());
+    let progress = file.progress();
+    let len = file.size();
     if progress == Progress::Failed {
         return Err(io::Error::other("it was given up"));
     }
@@ -321,7 +334,7 @@ fn feed_snapshot(
     if !snapshot.has_head {
         if is_unsized {
             reply.raw(b"$EOF:");
-            reply.raw(&snapshot.file.mark);
+            reply.raw(&file.mark);
             reply.raw(b"\r\n");
         } else if progress == Progress::IsWhole {
             reply.raw(format!("${len}\r\n").as_bytes());
@@ -330,14 +343,10 @@ fn feed_snapshot(
         }
         snapshot.has_head = true;
     }
-    let size = (len - snapshot.at).min(PIECE);
-    let mut piece = vec![0; size as usize];
-    snapshot.file.read_at(snapshot.at, &mut piece)?;
-    reply.raw(&piece);
-    snapshot.at += size;
-    let is_last = progress == Progress::IsWhole && snapshot.at == len;
+    reply.raw(&snapshot.reader.read(PIECE)?);
+    let is_last = progress == Progress::IsWhole && snapshot.reader.at() == len;
     if is_last && is_unsized {
-        reply.raw(&snapshot.file.mark);
+        reply.raw(&file.mark);
     }
     Ok(is_last)
 }

@@ -93,6 +93,7 @@ mod snapshot_files;
 mod standalone;
 mod start_words;
 mod starved;
+mod sync_without_disk;
 mod talk;
 mod texts;
 mod tls;
