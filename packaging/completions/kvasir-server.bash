@@ -71,6 +71,7 @@ _kvasir_server() {
     --propagation-error-behavior) words="ignore panic panic-on-replicas" ;;
     --rdb-del-sync-files) words="yes no" ;;
     --cluster-enabled) words="yes no" ;;
+    --cluster-config-save-behavior) words="sync best-effort" ;;
     --cluster-preferred-endpoint-type) words="ip hostname unknown-endpoint" ;;
     --cluster-require-full-coverage) words="yes no" ;;
     --cluster-allow-reads-when-down) words="yes no" ;;
@@ -289,6 +290,7 @@ _kvasir_server() {
             --shutdown-timeout
             --cluster-enabled
             --cluster-config-file
+            --cluster-config-save-behavior
             --cluster-node-timeout
             --cluster-port
             --cluster-announce-ip

@@ -199,6 +199,7 @@ complete -c kvasir-server -l rdb-del-sync-files -r -f -a 'yes no' -d 'Kept and s
 complete -c kvasir-server -l shutdown-timeout -r -d 'How long a primary that is to end waits for replicas that lag behind; nobody writes meanwhile, in seconds'
 complete -c kvasir-server -l cluster-enabled -r -f -a 'yes no' -d 'Run as a node of a Redis Cluster'
 complete -c kvasir-server -l cluster-config-file -r -d 'Where a node keeps what it knows of the cluster, in dir'
+complete -c kvasir-server -l cluster-config-save-behavior -r -f -a 'sync best-effort' -d 'What a node does that cant write its file, as on a full disk'
 complete -c kvasir-server -l cluster-node-timeout -r -d 'After so many milliseconds a node that is not reached has failed'
 complete -c kvasir-server -l cluster-port -r -d 'Where the bus listens, at the addresses of bind'
 complete -c kvasir-server -l cluster-announce-ip -r -d 'The address that others are to reach this node at'

@@ -27,6 +27,7 @@ pub struct ClusterConfig {
     pub announce_bus_port: u16,
     pub announce_hostname: Vec<u8>,
     pub announce_nodename: Vec<u8>,
+    pub save_behavior: SaveBehavior,
     pub preferred_endpoint: Endpoint,
     pub requires_full_coverage: bool,
     pub allows_reads_when_down: bool,
@@ -52,6 +53,16 @@ pub enum Endpoint {
     Ip,
     Hostname,
     Unknown,
+}
+
+/// What a node does whose file can't be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SaveBehavior {
+    /// It ends.
+    #[default]
+    Sync,
+    /// It goes on.
+    BestEffort,
 }
 
 impl Config {
@@ -91,6 +102,17 @@ Where a node keeps what it knows of the cluster, in `dir`. The node writes it;
 nobody else should. Two nodes cannot have the same one.",
     )
     .at_start(),
+    Row::new(
+        "cluster-config-save-behavior",
+        Group::Cluster,
+        Kind::Choice(SaveBehavior::WORDS),
+        "sync",
+        field!(cluster.save_behavior),
+        "\
+What a node does that can't write its file, as on a full disk. `sync`: it ends,
+since it would tell others what its next start would not know. `best-effort`: it
+goes on, warns, and tries again.",
+    ),
     Row::new(
         "cluster-node-timeout",
         Group::Cluster,

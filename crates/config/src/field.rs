@@ -12,7 +12,7 @@ use kvasir_keyspace::event::Class;
 
 use crate::analytics::AnalyticsMemory;
 use crate::aof::{Fsync, Liburing, Size};
-use crate::cluster::Endpoint;
+use crate::cluster::{Endpoint, SaveBehavior};
 use crate::kind::Value;
 use crate::memory::{HugePages, ValueCompression};
 use crate::persistence::RdbVersion;
@@ -236,6 +236,7 @@ choice!(
 );
 choice!(IoBackend, Auto = "auto", IoUring = "io_uring", Epoll = "epoll");
 choice!(Endpoint, Ip = "ip", Hostname = "hostname", Unknown = "unknown-endpoint");
+choice!(SaveBehavior, Sync = "sync", BestEffort = "best-effort");
 choice!(HugePages, Auto = "auto", Yes = "yes", No = "no");
 choice!(RdbVersion, Auto = "auto", Redis70 = "10", Redis72 = "11", Redis74 = "12", Valkey90 = "80");
 choice!(ValueCompression, No = "no", Lzf = "lzf", Lz4 = "lz4", Zstd = "zstd");

@@ -62,8 +62,8 @@ pub(super) const SAVE: Row = Row::new(
     field!(persistence.save),
     "\
 When a snapshot is taken: after so many seconds if there were so many changes,
-for each pair. A server with such points also saves before it stops. Empty:
-only when somebody asks.",
+for each pair. A server with such points also saves before it stops, and before
+it answers FLUSHALL. Empty: only when somebody asks.",
 );
 
 pub(super) const DBFILENAME: Row = Row::new(

@@ -225,7 +225,7 @@ server get it so, too.",
         "\
 Send replicas the snapshot while it is written. `no`: once it is whole. In
 either case it is written to a file without a name in `dir`, so that slow
-replicas keep nobody waiting.",
+replicas keep nobody waiting; what the disk does not take goes through memory.",
     ),
     Row::new(
         "repl-diskless-sync-delay",

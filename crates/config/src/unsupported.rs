@@ -56,7 +56,6 @@ pub static UNSUPPORTED: &[Unsupported] = &[
     ignored("cluster-announce-client-port"),
     ignored("cluster-announce-client-tls-port"),
     ignored("cluster-compatibility-sample-ratio"),
-    ignored("cluster-config-save-behavior"),
     ignored("cluster-databases"),
     ignored("cluster-message-gossip-perc"),
     ignored("cluster-ping-interval"),

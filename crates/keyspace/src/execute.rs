@@ -189,7 +189,9 @@ pub fn execute_world(
 ) -> Result<Effect, Error> {
     let result = run(world);
     let World { args, db, keyspace, pass, env, tally, .. } = world;
-    tally.note_effect(env, *db, *args, &result);
+    if let Ok(effect) = &result {
+        tally.log_effect(env, *db, *args, effect);
+    }
     log_changes(keyspace, pass, [], env, tally);
     fence_all(keyspace, env, tally);
     result

@@ -174,6 +174,8 @@ pub struct Tally {
     pub ready: Vec<Ready>,
     /// What became of the last call if it did not answer.
     pub blocked: Option<Blocked>,
+    /// All databases were emptied; whoever ran the call has to see that no file brings them back.
+    pub emptied: bool,
 }
 
 /// Something that takes long to free; dropping it frees it.
@@ -206,6 +208,11 @@ impl Tally {
     ) {
         let Ok(effect @ (Effect::AsGiven | Effect::Rewritten(_))) = result else { return };
         self.changes += 1;
+        self.log_effect(env, db, args, effect);
+    }
+
+    /// Collects for the log what a call did that counts its changes itself.
+    pub fn log_effect(&mut self, env: &Env, db: DbIndex, args: Args<'_>, effect: &Effect) {
         if env.logs {
             self.entry.add(db, args, effect);
         }

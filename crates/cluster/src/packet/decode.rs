@@ -4,7 +4,7 @@ use crate::id::NodeId;
 use crate::node::{Address, Flags};
 use crate::packet::{
     Body, EPOCH_MAX, EXT_DATA, EXTENSION_SIZE, Extension, GOSSIP_SIZE, Gossip, HEADER_SIZE, Header,
-    IP_SIZE, LENGTH_MAX, NAME_MAX, Packet, Rumour, SIGNATURE, VERSION,
+    IP_SIZE, LENGTH_MAX, NAME_MAX, OFFSET_MAX, Packet, Rumour, SIGNATURE, VERSION,
 };
 use crate::slots::{BITMAP_SIZE, SlotSet};
 
@@ -46,7 +46,8 @@ pub fn parse(bytes: &[u8]) -> Result<Packet, Refusal> {
     let port = reader.u16()?;
     let kind = reader.u16()?;
     let count = usize::from(reader.u16()?);
-    let (current_epoch, config_epoch, offset) = (reader.epoch()?, reader.epoch()?, reader.u64()?);
+    let (current_epoch, config_epoch, offset) =
+        (reader.epoch()?, reader.epoch()?, reader.offset()?);
     let sender = reader.id()?;
     let slots = SlotSet::from_bytes(reader.take(BITMAP_SIZE)?);
     let primary = reader.optional_id()?;
@@ -177,6 +178,11 @@ impl<'a> Reader<'a> {
     fn epoch(&mut self) -> Result<u64, Refusal> {
         self.u64()
             .and_then(|epoch| if epoch > EPOCH_MAX { Err(Refusal::Content) } else { Ok(epoch) })
+    }
+
+    fn offset(&mut self) -> Result<u64, Refusal> {
+        self.u64()
+            .and_then(|offset| if offset > OFFSET_MAX { Err(Refusal::Content) } else { Ok(offset) })
     }
 
     fn id(&mut self) -> Result<NodeId, Refusal> {

@@ -47,6 +47,8 @@ pub const LENGTH_MAX: usize = 512 << 20;
 
 /// No epoch is greater: there is room for those to come, and Redis keeps them so.
 pub const EPOCH_MAX: u64 = i64::MAX as u64;
+/// Nor is a place in a stream further on: no data has so many changes.
+pub const OFFSET_MAX: u64 = 1 << 62;
 /// The longest name of a host or of a node.
 const NAME_MAX: usize = 255;
 

@@ -110,9 +110,18 @@ pub fn time_line(unix_s: u64) -> Vec<u8> {
     format!("#TS:{unix_s}\r\n").into_bytes()
 }
 
+/// Whether this is the name of a history: 40 hexadecimal digits.
+pub fn is_history(name: &str) -> bool {
+    name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The line that says where the calls behind it stand in a history of data: its name and the
-/// offset. The calls count from there on, and nothing else does.
+/// offset. The calls count from there on, and nothing else does. Of what `place_of` would not take
+/// nothing is written: a log without the line can be read, and one with it perhaps not.
 pub fn place_line(history: &str, offset: u64) -> Vec<u8> {
+    if !is_history(history) || offset > OFFSET_MAX {
+        return Vec::new();
+    }
     format!("{}{history}:{offset}\r\n", str::from_utf8(PLACE).expect("text")).into_bytes()
 }
 
@@ -120,9 +129,8 @@ pub fn place_line(history: &str, offset: u64) -> Vec<u8> {
 pub fn place_of(line: &[u8]) -> Option<(&str, u64)> {
     let line = line.strip_prefix(PLACE)?.strip_suffix(b"\r\n")?;
     let (history, offset) = str::from_utf8(line).ok()?.split_once(':')?;
-    let is_name = history.len() == 40 && history.bytes().all(|byte| byte.is_ascii_hexdigit());
     let offset = offset.parse().ok().filter(|offset| *offset <= OFFSET_MAX)?;
-    is_name.then_some((history, offset))
+    is_history(history).then_some((history, offset))
 }
 
 /// The record at the beginning of `bytes`, which are not empty. Places in it count from there.
@@ -232,6 +240,17 @@ mod tests {
         ] {
             assert_eq!(place_of(wrong.as_bytes()), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_place_that_nobody_would_read_is_not_written() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        for (history, offset) in
+            [(&*"a".repeat(1100), 1), (&id[1..], 1), ("", 1), (id, OFFSET_MAX + 1)]
+        {
+            assert_eq!(place_line(history, offset), b"", "{history} {offset}");
+        }
+        assert_eq!(place_of(&place_line(id, OFFSET_MAX)), Some((id, OFFSET_MAX)));
     }
 
     #[test]

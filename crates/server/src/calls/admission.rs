@@ -53,6 +53,12 @@ pub fn check(
     if (connection.listening.is_monitor || connection.is_replicating()) && touches_data(entry) {
         return Err(Error::fixed("ERR Replica can't interact with the keyspace"));
     }
+    if entry.spec.flags.contains(Flags::WRITE) {
+        check_write(scene.shared, &scene.core.config, scene.core.env.now_ms)?;
+    } else if entry.full_name == "ping" {
+        // Who looks after servers asks so whether they are well.
+        check_disk(scene.shared)?;
+    }
     let busy = &scene.shared.keyspace.busy;
     if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
         return Err(busy.error());
@@ -67,18 +73,21 @@ pub fn check(
     if !entry.spec.flags.contains(Flags::STALE) {
         check_stale(scene.shared, &scene.core.config)?;
     }
-    if entry.spec.flags.contains(Flags::WRITE) {
-        check_write(scene.shared, &scene.core.config, scene.core.env.now_ms)?;
-    }
     Ok(route)
 }
 
 /// Fails if nothing may be written, as far as the disk and replicas are concerned.
 #[inline]
 pub fn check_write(shared: &Shared, config: &Config, now_ms: u64) -> Result<(), Error> {
-    shared.saving.check_write(shared)?;
-    shared.aof.check_write()?;
+    check_disk(shared)?;
     check_replicas(shared, config, now_ms)
+}
+
+/// Fails if the disk takes nothing, and clients are to know.
+#[inline]
+fn check_disk(shared: &Shared) -> Result<(), Error> {
+    shared.saving.check_write(shared)?;
+    shared.aof.check_write()
 }
 
 /// Fails if no client may write: to a replica, or while fewer replicas follow than are wanted.

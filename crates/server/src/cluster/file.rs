@@ -98,5 +98,7 @@ pub fn open(config: &Config, workforce: Box<dyn Workforce>) -> Result<Node, Stri
     let cluster = read(&text, config, &path)?;
     let kept = Kept { disk: RealDisk, path: path.clone(), claim: Some(claim) };
     kept.keep(&cluster.file()).map_err(|error| format!("can't write {shown}: {error}"))?;
-    Ok(Node::new(cluster, Box::new(kept), workforce))
+    let node = Node::new(cluster, Box::new(kept), workforce);
+    node.obey(config);
+    Ok(node)
 }

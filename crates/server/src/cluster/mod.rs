@@ -14,8 +14,9 @@ pub mod hands;
 pub mod in_flight;
 pub mod routes;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kvasir_cluster::grant::Grant;
 use kvasir_cluster::options::Options;
@@ -24,6 +25,7 @@ use kvasir_cluster::slots::SlotSet;
 use kvasir_cluster::state::Cluster;
 use kvasir_cluster::view::Place;
 use kvasir_config::Config;
+use kvasir_config::cluster::SaveBehavior;
 use kvasir_reactor::Waker;
 use kvasir_structures::locks::lock;
 
@@ -33,6 +35,9 @@ use handovers::Handovers;
 use hands::Workforce;
 use in_flight::InFlight;
 use routes::Routes;
+
+/// How often it is said that the file can't be written.
+const WARN: Duration = Duration::from_secs(10);
 
 /// A node of a cluster; lives as long as the process.
 pub struct Node {
@@ -51,6 +56,8 @@ pub struct Node {
     pen: Mutex<()>,
     due: Mutex<Due>,
     lacks: Condvar,
+    /// It goes on where the file can't be written: `cluster-config-save-behavior`.
+    goes_on_unsaved: AtomicBool,
     /// Who works on slots that move.
     pub workforce: Box<dyn Workforce>,
 }
@@ -64,6 +71,8 @@ struct Due {
     changes: u64,
     saved: u64,
     asked: Vec<Asked>,
+    /// When it was last said that the file can't be written; none: it could.
+    warned: Option<Instant>,
 }
 
 /// Who is to be told once the disk has a change, by its number.
@@ -118,6 +127,7 @@ impl Node {
             pen: Mutex::new(()),
             due: Mutex::default(),
             lacks: Condvar::new(),
+            goes_on_unsaved: AtomicBool::new(false),
             workforce,
         }
     }
@@ -153,7 +163,7 @@ impl Node {
         let is_late = saves && may_be_late && server.is_empty();
         let number = self.note_due(saves_soon, is_late);
         if saves && !is_late {
-            or_end(self, self.save());
+            self.end_unless(self.save());
         }
         let mut todo = lock(&self.todo);
         todo.routes_changed |= changed;
@@ -189,6 +199,8 @@ impl Node {
 
     /// Takes over what the configuration says of this node.
     pub fn obey(&self, config: &Config) {
+        let goes_on = config.cluster.save_behavior == SaveBehavior::BestEffort;
+        self.goes_on_unsaved.store(goes_on, Relaxed);
         let options = options(config);
         let is_new = self.look().options != options;
         if is_new {
@@ -239,7 +251,7 @@ impl Node {
     pub fn save_late(&self) {
         let _pen = lock(&self.pen);
         if self.lacks_save() {
-            or_end(self, self.write());
+            self.end_unless(self.write());
         }
     }
 
@@ -268,11 +280,17 @@ impl Node {
         };
         let file = self.look().file();
         let kept = self.keeper.keep(&file);
+        let goes_on = self.goes_on_unsaved.load(Relaxed);
         let mut due = lock(&self.due);
-        if kept.is_err() {
+        if let Err(error) = &kept {
             // What is not there yet is still to come.
-            due.soon |= was_due;
-            return kept;
+            due.soon |= was_due || goes_on;
+            if !goes_on {
+                return kept;
+            }
+            self.warn(&mut due, error);
+        } else if due.warned.take().is_some() {
+            notice!("the cluster's file is written again path={}", self.keeper.path().display());
         }
         let was_awaited = due.saved < changes;
         let reached = due.reach(changes);
@@ -281,7 +299,28 @@ impl Node {
         if was_awaited {
             self.wake();
         }
-        Ok(())
+        kept
+    }
+
+    /// Says now and then that the disk does not have what others are told.
+    fn warn(&self, due: &mut Due, error: &std::io::Error) {
+        if due.warned.is_none_or(|warned| warned.elapsed() >= WARN) {
+            due.warned = Some(Instant::now());
+            let path = self.keeper.path().display();
+            warning!("can't write the cluster's file: the node goes on path={path} error={error}");
+        }
+    }
+
+    /// Ends the process if the file could not be written, unless it is to go on.
+    fn end_unless(&self, result: std::io::Result<()>) {
+        if let Err(error) = result
+            && !self.goes_on_unsaved.load(Relaxed)
+        {
+            // What others would be told, the next start would not know.
+            let path = self.keeper.path().display();
+            warning!("can't write the cluster's file path={path} error={error}");
+            std::process::exit(1);
+        }
     }
 
     /// Keys of these slots are another's.
@@ -363,16 +402,6 @@ fn is_of_bus(action: &Action) -> bool {
         action,
         Action::Connect { .. } | Action::Send { .. } | Action::Close(_) | Action::Publish { .. }
     )
-}
-
-/// Ends the process if the file could not be written.
-fn or_end(node: &Node, result: std::io::Result<()>) {
-    if let Err(error) = result {
-        // What others would be told, the next start would not know.
-        let path = node.keeper.path().display();
-        warning!("can't write the cluster's file path={path} error={error}");
-        std::process::exit(1);
-    }
 }
 
 /// What the configuration says of this node.

@@ -20,6 +20,7 @@ use crate::state::connection::link::{Begun, Link, Sends, Snapshot, Stream};
 use crate::store::replication::kept::Resumed;
 use crate::store::replication::tail::TailReader;
 use crate::store::replication::{role, sync, upstream};
+use crate::workers::Message;
 
 pub static COMMANDS: &[&ServerCommand] = &[&REPLCONF, &PSYNC, &SYNC];
 
@@ -118,6 +119,10 @@ fn note(cx: &mut ServerCx<'_>, word: &[u8], value: &[u8]) -> Result<(), Error> {
                 text.len()
             )));
         }
+        // It goes into files, logs and lists.
+        if !value.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',') {
+            return Err(Error::fixed("ERR REPLCONF ip-address provided by replica is no address"));
+        }
         *lock(&replica.address) = text.into_owned();
     } else if is_word(word, "capa") {
         if is_word(value, "eof") {
@@ -159,6 +164,17 @@ fn acknowledge(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let Some(link) = cx.connection.link.as_deref_mut() else { return Ok(()) };
     let offset = |at: usize| parse_integer(args.get(at)?).and_then(|offset| offset.try_into().ok());
     let replica = &link.replica;
+    // Else one lie would do for every write to come.
+    let (end, said) = (cx.shared.keyspace.log.end(), offset(2).max(offset(4)));
+    if let Some(said) = said.filter(|said| *said > end) {
+        let name = replica.name();
+        warning!(
+            "closing the link of a replica: it has more than there is name={name} offset={said} \
+             end={end}"
+        );
+        cx.shared.send(cx.worker, Message::Kill(replica.client));
+        return Ok(());
+    }
     let grow = |to: &std::sync::atomic::AtomicU64, offset: Option<u64>| {
         offset.is_some_and(|offset| to.fetch_max(offset, Relaxed) < offset)
     };
@@ -224,7 +240,8 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if !check(cx)? {
         return Ok(());
     }
-    let (id, offset) = (&cx.args[1], &cx.args[2]);
+    let args = cx.args;
+    let (id, offset) = (&args[1], &args[2]);
     let Some(offset) = parse_integer(offset) else {
         let name = link(cx).replica.name();
         warning!("Replica {name} asks for synchronization but with a wrong offset");
@@ -238,6 +255,9 @@ fn psync(cx: &mut ServerCx<'_>) -> Result<(), Error> {
         None => {
             if id != b"?" {
                 replication.stats.partial_refused.fetch_add(1, Relaxed);
+                let name = link(cx).replica.name();
+                let why = replication.why_not_at(cx.shared, id, offset);
+                notice!("Partial resynchronization not accepted: {why} name={name}");
             }
             if let Some(Begun { mark, received_bytes: at }) = link(cx).begun.take()
                 && let Some(resumed) = replication.find_kept(&mark, at)
@@ -275,12 +295,13 @@ fn go_on(cx: &mut ServerCx<'_>, reader: TailReader) {
 /// The replica gets the rest of a snapshot, and the stream behind it.
 fn go_on_in_snapshot(cx: &mut ServerCx<'_>, resumed: Resumed, at: u64) {
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
-    let Resumed { file, id, offset, ticket } = resumed;
+    let Resumed { reader: snapshot, id, offset, ticket } = resumed;
     let link = link(cx);
     link.knows_psync = true;
     let reader = TailReader::new(shared, ticket, offset);
     let stream = Stream::new(reader, false, shared.keyspace.log.end());
-    link.sends = Sends::Snapshot(Snapshot { file, stream, at, has_head: true });
+    link.sends = Sends::Snapshot(Snapshot { reader: snapshot, stream, has_head: true });
+    link.took_ms = now_ms;
     let (replica, form) = (Arc::clone(&link.replica), link.replica.form().word());
     replica.heard_ms.store(now_ms, Relaxed);
     become_replica(cx, Stage::GetsSnapshot);

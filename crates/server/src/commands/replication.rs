@@ -188,6 +188,10 @@ fn replicaof(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     if cx.shared.cluster.is_some() {
         return Err(Error::fixed("ERR REPLICAOF not allowed in cluster mode."));
     }
+    // Else two changes of role were under way at once.
+    if cx.shared.replication.failover.is_under_way() {
+        return Err(Error::fixed("ERR REPLICAOF not allowed while failing over."));
+    }
     let (shared, now_ms) = (cx.shared, cx.core.env.now_ms);
     let upstream = &shared.replication.upstream;
     if is_word(&cx.args[1], "no") && is_word(&cx.args[2], "one") {

@@ -186,15 +186,15 @@ fn check(session: &mut Session, transaction: &Transaction) -> Result<(), Error> 
     if !session.may_write() && has(Flags::DENYOOM) {
         return Err(OUT_OF_MEMORY);
     }
-    if !transaction.calls.iter().all(|call| call.entry.spec.flags.contains(Flags::STALE)) {
-        session.check_stale()?;
-    }
     let shared = session.shared();
     let writes = |Queued { entry, args }: &Queued| {
         says_that_it_writes(&shared.scripts, &shared.libraries, entry, args.as_args())
     };
     if transaction.calls.iter().any(writes) {
         session.check_write()?;
+    }
+    if !transaction.calls.iter().all(|call| call.entry.spec.flags.contains(Flags::STALE)) {
+        session.check_stale()?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use kvasir_persistence::aof::record::OFFSET_MAX;
+use kvasir_persistence::aof::record::{OFFSET_MAX, is_history};
 use kvasir_reactor::clock;
 use kvasir_resp::encode::encode_request;
 
@@ -33,6 +33,8 @@ const UNPACKED_MAX: usize = 1 << 20;
 const LINE_MAX: usize = 64 << 10;
 /// What this server can load is what this Valkey writes.
 const VERSION: &str = "9.0.0";
+/// No more is shown of what the primary says.
+const SHOWN_MAX: usize = 100;
 const ANOTHER: &str = "another one is to be followed";
 
 pub struct Link<W> {
@@ -116,7 +118,7 @@ impl<W: Wire> Link<W> {
         let answer = self.line().await?;
         let is_fine = |start| answer.starts_with(start);
         if !["+", "-NOAUTH", "-NOPERM", "-ERR operation not permitted"].into_iter().any(is_fine) {
-            return Err(format!("it answers PING with {answer}"));
+            return Err(format!("it answers PING with {}", shown(&answer)));
         }
         if !config.primary_auth.is_empty() {
             let (user, password) = (&config.primary_user[..], &config.primary_auth[..]);
@@ -126,7 +128,10 @@ impl<W: Wire> Link<W> {
             }
             let answer = self.line().await?;
             if answer.starts_with('-') {
-                return Err(format!("Unable to AUTH to MASTER: it refuses the password: {answer}"));
+                return Err(format!(
+                    "Unable to AUTH to MASTER: it refuses the password: {}",
+                    shown(&answer)
+                ));
             }
         }
         let all = self.shared.config();
@@ -177,15 +182,17 @@ impl<W: Wire> Link<W> {
         };
         match words {
             ["+CONTINUE"] => Ok(Answer::GoesOn { id: None, form }),
-            ["+CONTINUE", id] => Ok(Answer::GoesOn { id: Some((*id).to_owned()), form }),
+            ["+CONTINUE", id] => {
+                let id = history(id)?;
+                Ok(Answer::GoesOn { id: Some(id.to_owned()), form })
+            }
             ["+FULLRESYNC", id, offset] => {
-                let offset = offset.parse().ok().filter(|offset| *offset <= OFFSET_MAX);
-                let offset = offset.ok_or_else(|| format!("it answers {answer}"))?;
+                let (id, offset) = (history(id)?, place(offset)?);
                 notice!("full synchronization from the primary id={id} offset={offset}");
-                Ok(Answer::Begins { id: (*id).to_owned(), offset, form, goes_on })
+                Ok(Answer::Begins { id: id.to_owned(), offset, form, goes_on })
             }
             _ if takes_over => Ok(Answer::Refuses),
-            _ => Err(format!("it answers PSYNC with {answer}")),
+            _ => Err(format!("it answers PSYNC with {}", shown(&answer))),
         }
     }
 
@@ -386,6 +393,26 @@ impl<W: Wire> Link<W> {
             }
         }
     }
+}
+
+/// The name of a history, as a primary says it.
+fn history(word: &str) -> Result<&str, String> {
+    let what = || format!("it names a history that is none: {}", shown(word));
+    is_history(word).then_some(word).ok_or_else(what)
+}
+
+/// A place in one.
+fn place(word: &str) -> Result<u64, String> {
+    let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let offset = word.parse().ok().filter(|offset| is_number && *offset <= OFFSET_MAX);
+    offset.ok_or_else(|| format!("it names an offset that is none: {}", shown(word)))
+}
+
+/// What the other end has said, as the log has it.
+pub fn shown(text: &str) -> String {
+    let start: String = text.chars().take(SHOWN_MAX).collect();
+    let rest = if start.len() < text.len() { "..." } else { "" };
+    format!("{}{rest}", start.escape_debug())
 }
 
 /// The link as a client of this server, which can be listed and killed as any other.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::following::host::Wire;
-use crate::following::link::Link;
+use crate::following::link::{Link, shown};
 use crate::log::notice;
 use crate::machine::process::temporary_name;
 use crate::store::saving::loading::eta_s;
@@ -90,7 +90,9 @@ pub async fn receive<W: Wire>(
                 notice!("receiving a snapshot from the primary bytes={size}");
                 upstream.total.store(size, Relaxed);
             }
-            (None, None) => return Err(format!("in place of a snapshot it sends {head}")),
+            (None, None) => {
+                return Err(format!("in place of a snapshot it sends {}", shown(&head)));
+            }
         }
         *partial = Some(Partial::begin(mark.map(str::to_owned))?);
     }

@@ -20,7 +20,7 @@ use kvasir_keyspace::busy::Kind;
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::view::{Env, Garbage};
-use kvasir_persistence::aof::record::OFFSET_MAX;
+use kvasir_persistence::aof::record::{OFFSET_MAX, is_history};
 use kvasir_persistence::disk::RealDisk;
 use kvasir_persistence::load::{Entrance, FileError, Listener, Progress, Target, load, manifest};
 use kvasir_persistence::rdb::unknown_module;
@@ -312,8 +312,7 @@ const REPL_ID: &str = "repl-id";
 impl Beside<'_> {
     fn moment(&self) -> Option<Moment> {
         let (id, offset) = (self.history.clone()?, self.offset?);
-        let is_name = id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_name.then_some(Moment { id, offset, db: self.db?, before: Vec::new() })
+        is_history(&id).then_some(Moment { id, offset, db: self.db?, before: Vec::new() })
     }
 }
 

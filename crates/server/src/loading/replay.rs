@@ -446,6 +446,9 @@ impl Replayer {
         if !self.tally.garbage.is_empty() {
             self.shared.freeing.free(self.tally.garbage.drain(..));
         }
+        if std::mem::take(&mut self.tally.emptied) && self.following.is_some() {
+            self.shared.saving.save_emptied_later(self.shared);
+        }
         self.heard.take(&mut self.tally, self.env.tracks && result.is_ok() && flushes(entry));
         if self.following.is_none() && self.heard.is_pressing() {
             self.heard.tell(self.shared);

@@ -36,6 +36,7 @@ impl Runner<'_> {
             reply: &mut connection.reply,
         };
         let result = execute_world(run, world);
+        self.core.save_emptied(self.shared, self.worker, &mut exclusive);
         drop(exclusive);
         // Unless a script that came in first is busy: then those who wait are served later.
         self.enter_again();

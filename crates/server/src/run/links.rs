@@ -1,12 +1,12 @@
 //! Links of replicas at the worker that has them: at the end of a turn each is sent what there is.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kvasir_config::buffers::Class;
 use kvasir_keyspace::serial::Version;
-use kvasir_persistence::rdb::{HEADER_SIZE, parse_header};
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::reply::Reply;
 
@@ -22,7 +22,7 @@ use crate::store::replication::tail::{Lost, TailReader};
 use crate::workers::Message;
 
 /// What a link is given at a time.
-const PIECE: u64 = 256 << 10;
+const PIECE: usize = 256 << 10;
 /// How often links are looked at by the clock, in ms.
 const LOOK_MS: u64 = 1000;
 /// How long who wanted no more than a snapshot may take to go.
@@ -130,15 +130,15 @@ impl Worker {
             return;
         };
         if link.replica.wants_snapshot_only.load(Relaxed) {
-            notice!("a client has its snapshot name={name} bytes={}", snapshot.at);
+            notice!("a client has its snapshot name={name} bytes={}", snapshot.reader.at());
             return;
         }
-        notice!("a replica has its snapshot name={name} bytes={}", snapshot.at);
+        notice!("a replica has its snapshot name={name} bytes={}", snapshot.reader.at());
         if link.replica.takes_packed.load(Relaxed) {
-            self.shared.replication.note_whole(&snapshot.file);
+            self.shared.replication.note_whole(snapshot.reader.file());
         } else {
             // Servers of this kind read all forms: what they go away for is something else.
-            link.rare_version = rare_version(&snapshot.file);
+            link.rare_version = rare_version(snapshot.reader.file());
         }
         link.sends = Sends::Stream(snapshot.stream);
         link.replica.set_stage(Stage::Online);
@@ -147,7 +147,7 @@ impl Worker {
 
     /// Tells a replica that its snapshot has begun.
     pub fn begin_sync(&mut self, begun: Begun) {
-        let Begun { client, file, id, offset, ticket } = begun;
+        let Begun { client, reader: snapshot, id, offset, ticket } = begun;
         // Given back where the link has gone meanwhile.
         let reader = TailReader::new(self.shared, ticket, offset);
         let mut stream = Stream::new(reader, false, self.shared.keyspace.log.end());
@@ -164,7 +164,8 @@ impl Worker {
             let form = replica.form().word();
             connection.reply.simple(&format!("FULLRESYNC {id} {offset}{form}"));
         }
-        link.sends = Sends::Snapshot(Snapshot { file, stream, at: 0, has_head: false });
+        link.sends = Sends::Snapshot(Snapshot { reader: snapshot, stream, has_head: false });
+        link.took_ms = self.core.env.now_ms;
         self.feed(index);
     }
 
@@ -251,6 +252,16 @@ impl Worker {
             warning!("closing the link of a replica: it is silent name={name} seconds={lag_s}");
             return self.close(index);
         }
+        let is_idle = !connection.output.is_sending && connection.reply.is_empty();
+        if let Some(stuck_s) = link.stuck_s(is_idle, now_ms)
+            && stuck_s > self.core.config.replication.timeout
+        {
+            warning!(
+                "closing the link of a replica: it takes nothing of its snapshot name={name} \
+                 seconds={stuck_s}"
+            );
+            return self.close(index);
+        }
         let limit = self.core.config.output_limit(Class::Replica);
         let Some(stream) = link.stream() else { return };
         let behind = stream.behind(self.shared.keyspace.log.end());
@@ -321,9 +332,7 @@ fn note_tier(replica: &Replica, tier: Tier, end: u64) {
 
 /// The version of a snapshot, if it is one that some replicas can't read.
 fn rare_version(file: &SyncFile) -> Option<Version> {
-    let mut first = [0; HEADER_SIZE];
-    file.read_at(0, &mut first).ok()?;
-    parse_header(&first).ok().filter(|version| version.has_expiring_fields())
+    file.version().filter(|version| version.has_expiring_fields())
 }
 
 /// Adds the next piece of a snapshot; true: that was the last.
@@ -332,8 +341,9 @@ fn feed_snapshot(
     snapshot: &mut Snapshot,
     reply: &mut Reply,
 ) -> io::Result<bool> {
-    let progress = snapshot.file.progress();
-    let len = snapshot.file.size();
+    let file = Arc::clone(snapshot.reader.file());
+    let progress = file.progress();
+    let len = file.size();
     if progress == Progress::Failed {
         return Err(io::Error::other("it was given up"));
     }
@@ -341,7 +351,7 @@ fn feed_snapshot(
     if !snapshot.has_head {
         if is_unsized {
             reply.raw(b"$EOF:");
-            reply.raw(&snapshot.file.mark);
+            reply.raw(&file.mark);
             reply.raw(b"\r\n");
         } else if progress == Progress::IsWhole {
             reply.raw(format!("${len}\r\n").as_bytes());
@@ -350,14 +360,10 @@ fn feed_snapshot(
         }
         snapshot.has_head = true;
     }
-    let size = (len - snapshot.at).min(PIECE);
-    let mut piece = vec![0; size as usize];
-    snapshot.file.read_at(snapshot.at, &mut piece)?;
-    reply.raw(&piece);
-    snapshot.at += size;
-    let is_last = progress == Progress::IsWhole && snapshot.at == len;
+    reply.raw(&snapshot.reader.read(PIECE)?);
+    let is_last = progress == Progress::IsWhole && snapshot.reader.at() == len;
     if is_last && is_unsized {
-        reply.raw(&snapshot.file.mark);
+        reply.raw(&file.mark);
     }
     Ok(is_last)
 }

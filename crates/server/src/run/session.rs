@@ -584,7 +584,13 @@ impl Session {
     /// Lets go of what was held, and serves those who waited for what was written.
     pub(super) fn end(mut self) -> (Box<Worker>, Box<Connection>) {
         self.end_entry();
-        let Session { mut worker, connection, hold, .. } = self;
+        let Session { mut worker, connection, mut hold, .. } = self;
+        if let Some(Hold::World(pass)) = &mut hold
+            && !self.is_cut_short
+            && self.request.is_some()
+        {
+            worker.core.save_emptied(worker.shared, worker.index, pass);
+        }
         drop(hold);
         worker.serve_left(connection.client.id);
         (worker, connection)

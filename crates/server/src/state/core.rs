@@ -11,6 +11,7 @@ use kvasir_keyspace::view::{Env, Tally};
 use kvasir_pubsub::local::Local;
 use kvasir_reactor::clock;
 use kvasir_resp::request::Limits;
+use kvasir_structures::gate::ExclusivePass;
 
 use crate::state::links::Links;
 use crate::state::shared::Shared;
@@ -112,6 +113,17 @@ impl Core {
             self.env.uses = (self.config.hotkeys_sample > 0).then_some(uses);
             self.see_listeners(shared);
             self.evicting.configure(&self.config, shared.workers.len());
+        }
+    }
+
+    /// Has no file bring back what a call has just thrown away: all there was. Its changes count
+    /// before the data is saved.
+    #[inline]
+    pub fn save_emptied(&mut self, shared: &Shared, worker: usize, pass: &mut ExclusivePass<'_>) {
+        if std::mem::take(&mut self.tally.emptied) {
+            let changes = std::mem::take(&mut self.tally.changes);
+            shared.workers[worker].stats.changes.add(changes);
+            shared.saving.save_emptied(shared, pass, &self.env);
         }
     }
 

@@ -28,7 +28,12 @@ fn who_gets_a_slot_is_answered_once_the_disk_has_it_and_nobody_else_waits() {
     let start = |options: &[&str]| Node::start(Maker::Kvasir, options).expect("it is ours");
     let file = directory.join("nodes.conf");
     let directory = directory.to_str().expect("a path of ours");
-    let nodes = join(vec![start(&[]), start(&["--dir", directory]), start(&[])]);
+    let nodes = join(vec![
+        start(&[]),
+        // FLUSHALL waits for the disk where there are save points.
+        start(&["--dir", directory, "--save", ""]),
+        start(&[]),
+    ]);
     // Thawed before they end.
     let disk = disk;
     let (old, new) = (nodes[0].id(), nodes[1].id());
@@ -86,4 +91,26 @@ fn a_file_that_cannot_be_written_is_an_error_and_still_to_come() {
     }
     // No node tells others what its next start would not know.
     assert_eq!(node.server.wait_for_end().code(), Some(1));
+}
+
+/// A node that may says that its file is old, and goes on.
+#[test]
+fn a_node_that_may_goes_on_without_its_file() {
+    let best_effort = ["--cluster-config-save-behavior", "best-effort"];
+    let node = Node::start(Maker::Kvasir, &best_effort).expect("it is ours");
+    fs::create_dir(obstacle(&node)).expect("nothing is there");
+    let error = "ERR error saving the cluster node config: Is a directory";
+    assert_eq!(node.ask("CLUSTER ADDSLOTS 1 2 3"), "OK");
+    assert_eq!(node.ask("CLUSTER BUMPEPOCH"), "BUMPED 1");
+    assert_eq!(node.ask("CLUSTER SETSLOT 1 STABLE"), "OK");
+    assert_eq!(node.ask(&format!("CLUSTER SETSLOT 4 NODE {}", node.id())), "OK");
+    assert_eq!(node.ask("CLUSTER SAVECONFIG"), error);
+    assert_eq!(slots_of(&node, &node.id()), "1-4");
+    // What was not written is still to come.
+    fs::remove_dir(obstacle(&node)).expect("it is empty");
+    let file = node.server.directory().join("nodes.conf");
+    wait_until("the file has all", || {
+        fs::read_to_string(&file).is_ok_and(|text| text.contains("connected 1-4"))
+    });
+    assert_eq!(node.ask("CLUSTER SAVECONFIG"), "OK");
 }

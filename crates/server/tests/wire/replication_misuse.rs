@@ -8,8 +8,10 @@ use std::os::unix::net::UnixStream;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
+use crate::aof::stop;
 use crate::certificates::free_port;
-use crate::harness::{Client, DEADLINE, Server, figure, wait_until};
+use crate::harness::{Client, DEADLINE, Server, figure, wait_until, wait_until_loaded};
+use crate::saving::{directory, path};
 
 const ID: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -291,6 +293,81 @@ fn without_a_link_stale_data_is_served_or_not_and_nobody_may_follow() {
     assert_eq!(client.ask("REPLICAOF a 99999"), Value::Error("ERR Invalid master port".into()));
 }
 
+/// Who gets READONLY looks for the primary; who gets MASTERDOWN or LOADING waits for this server.
+#[test]
+fn a_write_to_a_replica_is_refused_for_what_it_is() {
+    let told = |server: &Server| {
+        let (mut client, mut other) = (server.connect(), server.connect());
+        client.ask("CONFIG SET replica-serve-stale-data no");
+        other.ask("MULTI");
+        other.ask("SET k v");
+        // Nobody is there.
+        client.ask("REPLICAOF 127.0.0.1 1");
+        let calls = ["SET k v", "DEL k", "GET k", "DBSIZE", "PING", "FLUSHALL", "XADD s * f v"];
+        let mut told: Vec<String> = calls.iter().map(|call| client.ask(call).to_string()).collect();
+        told.push(other.ask("EXEC").to_string());
+        told
+    };
+    let ours = told(&Server::kvasir("epoll", &[]));
+    assert!(ours[0].contains("READONLY") && ours[2].contains("MASTERDOWN"), "{ours:#?}");
+    for oracle in [Server::redis(&[]), Server::valkey(&[])].into_iter().flatten() {
+        assert_eq!(ours, told(&oracle), "{}", oracle.name);
+    }
+}
+
+/// Why a replica gets all data though it asked to go on stands in the log.
+#[test]
+fn why_a_replica_does_not_go_on_is_told() {
+    let directory = directory();
+    let log = directory.path().join("log");
+    let options = ["--repl-diskless-sync-delay", "0", "--logfile", log.to_str().unwrap()];
+    let primary =
+        Server::kvasir("epoll", &[&options[..], &["--repl-backlog-size", "1mb"]].concat());
+    let mut client = primary.connect();
+    let ask = |id: &str, offset: &str| {
+        let mut replica = UnixStream::connect(primary.socket()).unwrap();
+        replica.set_read_timeout(Some(DEADLINE)).unwrap();
+        replica.write_all(&encode_request(&["PSYNC", id, offset])).unwrap();
+        // Bare line ends say that the link is alive.
+        let mut first = [b'\n'];
+        while first == *b"\n" {
+            replica.read_exact(&mut first).unwrap();
+        }
+        let mut rest = [0; 10];
+        replica.read_exact(&mut rest).unwrap();
+        assert_eq!(&rest, b"FULLRESYNC", "{id} {offset}");
+    };
+    ask("?", "-1");
+    let text = || std::fs::read_to_string(&log).unwrap();
+    assert!(!text().contains("not accepted"), "{}", text());
+    let info = client.ask_text("INFO replication");
+    let id = info.lines().find_map(|line| line.strip_prefix("master_replid:")).unwrap().to_owned();
+    ask(ID, "1");
+    let mismatch = format!(
+        "Partial resynchronization not accepted: Replication ID mismatch (Replica asked for \
+         '{ID}', my replication IDs are '{id}' and 'none')"
+    );
+    assert!(text().contains(&mismatch), "{}", text());
+    ask("a\r\nb", "1");
+    assert!(text().contains("(Replica asked for 'a"), "{}", text());
+    ask(&id, "4000000000000000000");
+    let beyond = "greater than the master replication offset asked=4000000000000000000 end=";
+    assert!(text().contains(beyond), "{}", text());
+    for number in 0..100 {
+        client.ask(&format!("SET key{number} {}", "x".repeat(30_000)));
+    }
+    wait_until("little is kept", || {
+        figure(&mut client, "replication", "connected_slaves") == 0
+            && figure(&mut client, "replication", "repl_backlog_histlen") <= 1 << 20
+    });
+    ask(&id, "1");
+    assert!(
+        text().contains("lack of backlog (Replica request was: 1) backlog: from="),
+        "{}",
+        text()
+    );
+}
+
 #[test]
 fn a_password_is_asked_for_and_given() {
     let port = free_port().to_string();
@@ -322,6 +399,68 @@ fn a_replica_that_is_too_far_behind_is_closed() {
         client.call(&["SET", "a", &value]);
         figure(&mut client, "replication", "connected_slaves") == 0
     });
+}
+
+/// A primary that names no history, or no place in one, is not believed: the log has nothing that
+/// its server would not read.
+#[test]
+fn words_of_a_primary_that_name_nothing_end_the_link() {
+    let (liar, port) = Liar::new();
+    let directory = directory();
+    let log = directory.path().join("log");
+    let options = ["--appendonly", "yes", "--dir", path(&directory)];
+    let with_log = [&options[..], &["--logfile", log.to_str().unwrap()]].concat();
+    let (server, client) = replica_of(port, &with_log);
+    let (long, odd, beyond) = ("a".repeat(1100), ID.replace('0', "g"), (1_u64 << 62) + 1);
+    let answers = [
+        format!("+FULLRESYNC {long} 1"),
+        format!("+FULLRESYNC {odd} 1"),
+        format!("+FULLRESYNC {} 1", &ID[1..]),
+        format!("+FULLRESYNC {ID} -1"),
+        format!("+FULLRESYNC {ID} +1"),
+        format!("+FULLRESYNC {ID} {beyond}"),
+        format!("+CONTINUE {long}"),
+        format!("+CONTINUE {odd}"),
+    ];
+    for answer in answers {
+        let (mut link, _) = liar.accept();
+        link.say(format!("{answer}\r\n").as_bytes());
+        while link.0.read(&mut [0; 100]).is_ok_and(|size| size > 0) {}
+    }
+    let (mut link, _) = liar.accept();
+    link.give(100, &snapshot_of(&["SET a 1"]));
+    link.wait_for_ack(100);
+    link.call(&["SET", "b", "2"]);
+    link.wait_for_ack(100 + length(&["SET", "b", "2"]));
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(text.matches("it names a history that is none: ").count(), 5, "{text}");
+    assert_eq!(text.matches("it names an offset that is none: ").count(), 3, "{text}");
+    assert!(!text.contains(&long), "the log has the beginning of it: {text}");
+    stop(server, client);
+    let server = Server::kvasir("epoll", &options);
+    let mut client = server.connect();
+    wait_until_loaded(&mut client);
+    assert_eq!((&*client.ask_text("GET a"), &*client.ask_text("GET b")), ("1", "2"));
+}
+
+/// Who says that it has what is still to come would have it all: WAIT would believe it.
+#[test]
+fn a_replica_that_has_more_than_there_is_is_closed() {
+    for ack in ["ACK 4611686018427387904", "ACK 0 FACK 4611686018427387904"] {
+        let primary = Server::kvasir("epoll", &["--repl-diskless-sync-delay", "0"]);
+        let mut client = primary.connect();
+        let mut replica = UnixStream::connect(primary.socket()).unwrap();
+        replica.set_read_timeout(Some(DEADLINE)).unwrap();
+        replica.write_all(b"PSYNC ? -1\r\n").unwrap();
+        let links = |client: &mut Client| figure(client, "replication", "connected_slaves");
+        wait_until("it replicates", || links(&mut client) == 1);
+        replica.write_all(format!("REPLCONF {ack}\r\n").as_bytes()).unwrap();
+        while replica.read(&mut [0; 4096]).is_ok_and(|size| size > 0) {}
+        wait_until("it is forgotten", || links(&mut client) == 0);
+        assert_eq!(client.ask("WAIT 1 1"), Value::Integer(0));
+        let odd = client.call(&["REPLCONF", "ip-address", "a\r\nslave1:ip=b"]);
+        assert!(odd.is_error(), "{odd:?}");
+    }
 }
 
 /// What it lacked when it came it would lack again.

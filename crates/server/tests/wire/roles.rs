@@ -100,6 +100,9 @@ fn a_failover_waits_and_can_be_given_up() {
     assert_eq!(one.client.ask_text("GET k"), "1");
     let error = Value::Error("ERR FAILOVER already in progress.".into());
     assert_eq!(one.client.ask("FAILOVER"), error);
+    let error = Value::Error("ERR REPLICAOF not allowed while failing over.".into());
+    assert_eq!(one.client.ask("REPLICAOF 127.0.0.1 1"), error);
+    assert_eq!(one.client.ask("SLAVEOF NO ONE"), error);
     assert_eq!(one.client.ask("FAILOVER ABORT"), ok());
     assert_eq!(writer.read_reply(), Some(ok()));
     // Its time is over.

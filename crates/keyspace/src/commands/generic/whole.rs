@@ -94,6 +94,7 @@ fn flushall(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
     for db in cx.keyspace.indexes() {
         flush(cx, db);
     }
+    cx.tally.emptied = true;
     cx.reply.ok();
     Ok(Effect::AsGiven)
 }
@@ -111,9 +112,11 @@ fn is_mode(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync")
 }
 
+/// Each key is a change, as in Redis.
 fn flush(cx: &mut World<'_, '_>, db: DbIndex) {
     let database = cx.keyspace.database(db, cx.pass);
     if !database.is_empty() {
+        cx.tally.changes += database.len() as u64;
         cx.keyspace.watching.note_replaced(db, database, None, cx.env, cx.pass);
         let old = cx.keyspace.flush(db, cx.pass);
         cx.tally.garbage.extend(old.map(Garbage::Database));
@@ -154,6 +157,7 @@ fn swapdb(cx: &mut World<'_, '_>) -> Result<Effect, Error> {
             note_all(cx.keyspace, cx.pass, db, cx.tally);
         }
     }
+    cx.tally.changes += 1;
     cx.reply.ok();
     Ok(Effect::AsGiven)
 }
@@ -201,6 +205,21 @@ mod tests {
             bench.call(call.as_args());
         }
         assert!(matches!(&bench.tally.garbage[..], [Garbage::Database(old)] if old.len() == 1));
+    }
+
+    #[test]
+    fn every_key_that_goes_is_a_change() {
+        let mut bench = Bench::new(Protocol::Resp2);
+        let mut changes = |calls: &str| {
+            bench.tally.changes = 0;
+            split(calls).iter().for_each(|call| drop(bench.call(call.as_args())));
+            (bench.tally.changes, std::mem::take(&mut bench.tally.emptied))
+        };
+        assert_eq!(changes("MSET a 1 b 2 c 3; SELECT 1; SET d 4"), (2, false));
+        assert_eq!(changes("FLUSHDB; FLUSHDB"), (1, false));
+        assert_eq!(changes("FLUSHALL"), (3, true));
+        assert_eq!(changes("FLUSHALL; FLUSHALL x"), (0, true));
+        assert_eq!(changes("SWAPDB 0 1"), (1, false));
     }
 
     #[test]

@@ -34,6 +34,7 @@ struct Heard {
     changes: u64,
     expired: u64,
     ready: usize,
+    emptied: bool,
 }
 
 impl Session {
@@ -133,6 +134,7 @@ impl Session {
             changes: core.tally.changes,
             expired: core.tally.expired,
             ready: core.tally.ready.len(),
+            emptied: core.tally.emptied,
         };
         core.env.events = Class::empty();
         core.env.tracks = false;
@@ -147,5 +149,6 @@ impl Session {
         core.tally.changes = heard.changes;
         core.tally.expired = heard.expired;
         core.tally.ready.truncate(heard.ready);
+        core.tally.emptied = heard.emptied;
     }
 }

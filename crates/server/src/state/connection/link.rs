@@ -6,7 +6,7 @@ use kvasir_config::buffers::OutputLimit;
 use kvasir_keyspace::serial::Version;
 use kvasir_structures::heap::Exempt;
 
-use crate::replicas::sync_file::SyncFile;
+use crate::replicas::sync_file::Reader;
 use crate::replicas::{Replica, Stage};
 use crate::state::connection::Connection;
 use crate::store::replication::tail::TailReader;
@@ -23,6 +23,10 @@ pub struct Link {
     pub rare_version: Option<Version>,
     /// How much had come from it when that was last looked at.
     pub received_bytes: u64,
+    /// When it last took something of a snapshot, or there was nothing to take, and how much it had
+    /// by then.
+    pub took_ms: u64,
+    pub took_bytes: u64,
     /// Memory of what it was given and has not taken: no data has to go for that.
     pub unsent: Exempt,
 }
@@ -44,10 +48,8 @@ pub enum Sends {
 
 /// A snapshot, and behind it the stream from its cut on.
 pub struct Snapshot {
-    pub file: Arc<SyncFile>,
+    pub reader: Reader,
     pub stream: Stream,
-    /// Bytes that were sent.
-    pub at: u64,
     /// How it is told where the snapshot ends has been sent.
     pub has_head: bool,
 }
@@ -101,8 +103,17 @@ impl Connection {
 impl Link {
     pub fn new(replica: Arc<Replica>) -> Link {
         let (sends, unsent) = (Sends::Nothing, Exempt::default());
-        let (begun, rare_version) = (None, None);
-        Link { replica, sends, knows_psync: false, begun, rare_version, received_bytes: 0, unsent }
+        Link {
+            replica,
+            sends,
+            knows_psync: false,
+            begun: None,
+            rare_version: None,
+            received_bytes: 0,
+            took_ms: 0,
+            took_bytes: 0,
+            unsent,
+        }
     }
 
     pub fn stage(&self) -> Stage {
@@ -116,6 +127,17 @@ impl Link {
             Sends::Snapshot(_) => true,
             Sends::Stream(stream) => stream.has_begun && stream.reader.has_more(),
         }
+    }
+
+    /// For how many seconds it has taken nothing of the snapshot that it gets; `is_idle`: it has all
+    /// that there is.
+    pub fn stuck_s(&mut self, is_idle: bool, now_ms: u64) -> Option<u64> {
+        let Sends::Snapshot(snapshot) = &self.sends else { return None };
+        let took = snapshot.reader.at();
+        if is_idle || self.took_bytes != took {
+            (self.took_bytes, self.took_ms) = (took, now_ms);
+        }
+        Some(now_ms.saturating_sub(self.took_ms) / 1000)
     }
 
     /// What it gets of the log, at once or behind its snapshot.

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use kvasir_persistence::cold::{ColdLog, Ticket};
 use kvasir_structures::locks::lock;
 
-use crate::replicas::sync_file::{Progress, SyncFile};
+use crate::replicas::sync_file::{Progress, Reader, SyncFile};
 use crate::store::replication::Replication;
+
+/// How long one is still made that nobody reads: who has lost its link comes again sooner.
+const MADE_FOR_NOBODY_MS: u64 = 5000;
 
 pub struct Kept {
     file: Arc<SyncFile>,
@@ -25,7 +28,7 @@ pub struct Kept {
 
 /// Where a replica goes on.
 pub struct Resumed {
-    pub file: Arc<SyncFile>,
+    pub reader: Reader,
     pub id: String,
     pub offset: u64,
     pub ticket: Ticket,
@@ -38,6 +41,7 @@ impl Replication {
         let Some(ticket) = cold.open(offset) else { return };
         let file = Arc::clone(file);
         let kept = Kept { file, id: id.to_owned(), offset, ticket, missing, used_ms: 0 };
+        kept.file.keep(true);
         let before = lock(&self.kept).replace(kept);
         give_up(cold, before);
     }
@@ -47,12 +51,11 @@ impl Replication {
         let kept = lock(&self.kept);
         let Kept { file, id, offset, .. } = kept.as_ref()?;
         // What comes behind it has to be of that history still.
-        let is_it = *id == self.history().id
-            && file.mark == mark
-            && file.progress() != Progress::Failed
-            && at <= file.size();
-        let ticket = is_it.then(|| self.tail.cold.open(*offset)).flatten()?;
-        Some(Resumed { file: Arc::clone(file), id: id.clone(), offset: *offset, ticket })
+        let is_it =
+            *id == self.history().id && file.mark == mark && file.progress() != Progress::Failed;
+        let reader = is_it.then(|| file.reader(at)).flatten()?;
+        let ticket = self.tail.cold.open(*offset)?;
+        Some(Resumed { reader, id: id.clone(), offset: *offset, ticket })
     }
 
     /// Whether there is one; the stream behind it is kept then, too.
@@ -76,10 +79,15 @@ impl Replication {
     pub fn tend_kept(&self, now_ms: u64, patience_ms: u64) {
         let mut kept = lock(&self.kept);
         if let Some(kept) = kept.as_mut() {
-            let is_used = Arc::strong_count(&kept.file) > 1 || kept.used_ms == 0;
+            let is_used = kept.file.has_readers() || kept.used_ms == 0;
             kept.used_ms = if is_used { now_ms } else { kept.used_ms };
         }
-        let over = kept.take_if(|kept| now_ms.saturating_sub(kept.used_ms) > patience_ms);
+        let over = kept.take_if(|kept| {
+            let is_made = kept.file.progress() == Progress::Grows;
+            let patience_ms =
+                if is_made { patience_ms.min(MADE_FOR_NOBODY_MS) } else { patience_ms };
+            now_ms.saturating_sub(kept.used_ms) > patience_ms
+        });
         drop(kept);
         give_up(&self.tail.cold, over);
     }
@@ -93,6 +101,7 @@ impl Replication {
 
 fn give_up(cold: &ColdLog, kept: Option<Kept>) {
     if let Some(kept) = kept {
+        kept.file.keep(false);
         cold.close(kept.ticket);
     }
 }

@@ -123,6 +123,9 @@ pub struct Former {
     pub until: u64,
 }
 
+/// No more is shown of the name of a history that a replica asks for.
+const ID_SHOWN_MAX: usize = 64;
+
 /// A moment of a history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Moment {
@@ -480,13 +483,49 @@ impl Replication {
 
     /// The stream from an offset on, if a replica of that history finds it here.
     pub fn reader_at(&self, store: &'static Store, id: &[u8], offset: u64) -> Option<TailReader> {
-        let history = lock(&self.history);
-        let is_present = id == history.id.as_bytes();
-        let is_former = history
-            .former
-            .as_ref()
-            .is_some_and(|former| id == former.id.as_bytes() && offset <= former.until);
-        drop(history);
-        (is_present || is_former).then(|| self.tail.open(store, offset)).flatten()
+        let until = self.history().until(id)?;
+        (offset <= until).then(|| self.tail.open(store, offset)).flatten()
+    }
+
+    /// Why who asks to go on before byte `number` of a history, the first of which has number 1,
+    /// does not find it here.
+    pub fn why_not_at(&self, store: &Store, id: &[u8], number: i64) -> String {
+        let history = self.history();
+        let former = history.former.as_ref();
+        let Some(until) = history.until(id) else {
+            let asked: String = id.escape_ascii().take(ID_SHOWN_MAX).map(char::from).collect();
+            let (own, other) = (&history.id, former.map_or("none", |former| former.id.as_str()));
+            return format!(
+                "Replication ID mismatch (Replica asked for '{asked}', my replication IDs are \
+                 '{own}' and '{other}')"
+            );
+        };
+        let offset = u64::try_from(number.saturating_sub(1)).unwrap_or(0);
+        if offset > until {
+            let until = until + 1;
+            return format!(
+                "Requested offset for second ID was {number}, but I can reply up to {until}"
+            );
+        }
+        let end = store.keyspace.log.end();
+        if offset > end {
+            return format!(
+                "the replica asked for an offset that is greater than the master replication \
+                 offset asked={number} end={end}"
+            );
+        }
+        let from = self.tail.backlog_from(end, &store.config().replication) + 1;
+        let kept =
+            if self.tail.is_kept() { format!("from={from} end={end}") } else { "none".into() };
+        format!("lack of backlog (Replica request was: {number}) backlog: {kept}")
+    }
+}
+
+impl History {
+    /// Up to where a history of this name is this one's, if it is.
+    fn until(&self, id: &[u8]) -> Option<u64> {
+        let former = self.former.as_ref().filter(|former| id == former.id.as_bytes());
+        let is_present = id == self.id.as_bytes();
+        if is_present { Some(u64::MAX) } else { former.map(|former| former.until) }
     }
 }

@@ -1,6 +1,7 @@
 //! The thread `sync`: takes the snapshots that replicas begin with. All that wait by the cut get
 //! the same one, and behind it the stream from there on.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use kvasir_keyspace::database::Keyspace;
 use kvasir_keyspace::serial::Version;
+use kvasir_persistence::cancel::Cancel;
 use kvasir_persistence::disk::{Append, OneFile};
 use kvasir_persistence::save::{Options, Place, SaveError, has_expiring_fields};
 use kvasir_persistence::snapshot::{Entrance, Snapshot};
@@ -157,10 +159,12 @@ fn wait(store: &Store) {
 
 /// Takes one for all that wait.
 pub fn take(store: &'static Store, entrance: Entrance<'_, '_>) -> Result<(), SaveError> {
-    let start = Instant::now();
-    let file = Arc::new(SyncFile::create(mark()?)?);
+    let (start, cancel) = (Instant::now(), Arc::<Cancel>::default());
+    let (content, expiring) = lock(&store.replication.waiting).first();
+    let mark = mark().inspect_err(|error| refuse(store, content, error))?;
+    let file = Arc::new(SyncFile::create(mark, Arc::clone(&cancel)));
     store.replication.is_syncing.store(true, Relaxed);
-    let taken = take_into(store, &file, entrance);
+    let taken = take_into(store, &file, (content, expiring), &cancel, entrance);
     store.replication.is_syncing.store(false, Relaxed);
     file.end(taken.is_ok());
     store.replication.wake_all(&store.workers);
@@ -170,21 +174,35 @@ pub fn take(store: &'static Store, entrance: Entrance<'_, '_>) -> Result<(), Sav
             let took_ms = start.elapsed().as_millis();
             notice!("snapshot for replicas is taken bytes={} took_ms={took_ms}", file.size());
         }
-        Err(error) => warning!("can't take a snapshot for replicas error={error}"),
+        Err(_) if cancel.is_asked() => {
+            notice!("the snapshot for replicas is given up: nobody waits for it any more");
+            return Ok(());
+        }
+        Err(error) => refuse(store, content, error),
     }
     taken
+}
+
+/// Has those that still wait for a snapshot that can't be taken come again. Who has a part of it is
+/// closed by its worker.
+fn refuse(store: &Store, content: Content, error: &dyn fmt::Display) {
+    warning!("can't take a snapshot for replicas error={error}");
+    for Link { worker, client, .. } in lock(&store.replication.waiting).take(content, None) {
+        store.send(worker, Message::Kill(client));
+    }
 }
 
 fn take_into(
     store: &'static Store,
     file: &Arc<SyncFile>,
+    (content, expiring): (Content, Version),
+    cancel: &Arc<Cancel>,
     entrance: Entrance<'_, '_>,
 ) -> Result<(), SaveError> {
     let config = store.config();
     let env = env(&config, clock::now_unix_ms());
-    let (cancel, unlimited, progress) = (Arc::default(), Arc::default(), Arc::default());
-    let snapshot = saving::snapshot(store, &config, &env, &cancel);
-    let (content, expiring) = lock(&store.replication.waiting).first();
+    let (unlimited, progress) = (Arc::default(), Arc::default());
+    let snapshot = saving::snapshot(store, &config, &env, cancel);
     let no_keys = (!content.keys).then(|| Keyspace::new(store.gate, 1));
     let keyspace = no_keys.as_ref().unwrap_or(&store.keyspace);
     let snapshot = Snapshot { keyspace, ..snapshot };
@@ -231,14 +249,19 @@ fn begin(
         store.keyspace.log.end()
     );
     replication.stats.full.fetch_add(links.len() as u64, Relaxed);
+    let offset = store.keyspace.log.end();
+    // Before it is kept: it is made for these.
+    let reader = || file.reader(0).expect("nothing of it is gone");
+    let readers: Vec<_> = links.iter().map(|_| reader()).collect();
     let resuming = links.iter().filter(|link| link.resumes).count();
     if content.keys && content.functions && resuming > 0 {
-        replication.keep(file, &id, store.keyspace.log.end(), resuming);
+        replication.keep(file, &id, offset, resuming);
+    } else {
+        file.keep(false);
     }
-    for Link { worker, client, .. } in links {
-        let offset = store.keyspace.log.end();
+    for (Link { worker, client, .. }, reader) in links.into_iter().zip(readers) {
         let ticket = replication.tail.cold.open(offset).expect("the end is kept");
-        let begun = Begun { client, file: Arc::clone(file), id: id.clone(), offset, ticket };
+        let begun = Begun { client, reader, id: id.clone(), offset, ticket };
         store.send(worker, Message::Sync(Box::new(begun)));
     }
 }

@@ -253,6 +253,43 @@ impl Saving {
         }
     }
 
+    /// With all databases emptied: whoever is told so must not find them filled again, whatever
+    /// becomes of the server. The snapshot under way is given up, and where there are save points
+    /// the file is replaced by what is there now. A failure stands in the log, as in Redis.
+    pub fn save_emptied(&self, shared: &Store, pass: &mut ExclusivePass<'_>, env: &Env) {
+        let current = lock(&self.state).current.clone();
+        self.give_up_older(shared);
+        if !saves_at_end(shared) {
+            return;
+        }
+        // One that takes its place already must have done so before the new one does.
+        if current.is_some_and(|current| !current.cancel.is_settled_within(PATIENCE)) {
+            return warning!("can't save: the disk hangs with the snapshot before");
+        }
+        let _ = self.save_alone(shared, pass, env);
+    }
+
+    /// As `save_emptied`, of who must not wait for the disk: it is saved soon.
+    pub fn save_emptied_later(&self, shared: &Store) {
+        self.give_up_older(shared);
+        if saves_at_end(shared) {
+            lock(&self.state).is_wanted = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Gives up a snapshot under way, but not the wish for one that waits for a rewrite to end: its
+    /// moment is still to come.
+    fn give_up_older(&self, shared: &Store) {
+        let mut state = lock(&self.state);
+        state.is_wanted &= shared.aof.is_rewrite_due();
+        let current = state.current.clone();
+        drop(state);
+        if current.is_some_and(|current| current.cancel.ask()) {
+            notice!("the snapshot under way is given up: all databases were emptied");
+        }
+    }
+
     /// Saves before the end of a server that must not replace the snapshot: its data goes to
     /// another file.
     fn save_beside(
