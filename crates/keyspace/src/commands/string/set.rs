@@ -150,7 +150,8 @@ fn set(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     Ok(with_expiry(cx, &cx.args[2], expiry_ms))
 }
 
-/// The effect of a SET without a new expiry. IFEQ, which is met, is left out: Redis does not know it.
+/// The effect of a SET without a new expiry. IFEQ, which is met, is left out, since Redis does not
+/// know it.
 fn logged(cx: &Cx<'_, '_>, options: &Options<'_>) -> Effect {
     if !matches!(options.only_if, Some(Condition::Holds(_))) {
         return Effect::AsGiven;
