@@ -67,6 +67,7 @@ impl Data {
         let options = Options {
             format: Format::Rdb,
             version: Version::REDIS_7_2,
+            expiring: Version::VALKEY_9_0,
             compresses: true,
             has_checksum: true,
             syncs_often: false,

@@ -23,6 +23,7 @@ pub const TARGET: &str = "dump.rdb";
 pub const OPTIONS: Options = Options {
     format: Format::Rdb,
     version: Version::REDIS_7_2,
+    expiring: Version::VALKEY_9_0,
     compresses: false,
     has_checksum: true,
     syncs_often: true,

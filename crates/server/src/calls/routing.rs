@@ -192,7 +192,7 @@ pub fn route_slot(shared: &Shared, node: &Node, slot: u16, wish: Wish) -> Result
         Place::Unbound => Err(UNBOUND),
         Place::Mine if node.holds(slot) && !wish.is_pubsub => Err(HELD),
         Place::Mine => Ok(Route::Here),
-        // Channels do not move: who has the slot has them, and who asks at the next owner listens there.
+        // Channels do not move: who has the slot has them, and who asks listens at the next owner.
         Place::Migrating(_) if wish.is_pubsub => Ok(Route::Here),
         Place::Migrating(_) => Ok(Route::Moving(Moving { slot, is_import: false })),
         Place::Importing(_) if wish.asks && wish.is_pubsub => Ok(Route::Here),

@@ -129,8 +129,8 @@ impl Replica {
         if self.takes_packed.load(Relaxed) { Form::Packed } else { Form::Plain }
     }
 
-    /// The version whose form of hashes whose fields expire it reads: Redis and Valkey have one each.
-    /// Who takes no more than a snapshot keeps it, so it gets what `files` have.
+    /// The version whose form of hashes whose fields expire it reads: Redis and Valkey have one
+    /// each. Who takes no more than a snapshot keeps it, so it gets what `files` have.
     pub fn expiring_form(&self, files: Version) -> Version {
         if self.takes_packed.load(Relaxed) || self.is_valkey.load(Relaxed) {
             return Version::VALKEY_9_0;

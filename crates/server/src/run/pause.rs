@@ -107,8 +107,8 @@ pub fn is_behind(store: &Store, config: &Config) -> bool {
         || replication.tail.is_behind(&keyspace.log, &config.replication)
 }
 
-/// Puts a call off that comes when data has just begun to be loaded, whose slot is handed over right
-/// now, or that writes to a key which MIGRATE has under way, unless it has failed otherwise.
+/// Puts a call off that comes when data has just begun to be loaded, whose slot is handed over
+/// right now, or that writes to a key which MIGRATE has under way, unless it has failed otherwise.
 #[cold]
 pub fn holds(shared: &Shared, core: &mut Core, connection: &mut Connection, error: &Error) -> bool {
     let now_ms = core.env.now_ms;

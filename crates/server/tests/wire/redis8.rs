@@ -1,5 +1,6 @@
-//! Redis 8 beside Valkey and Redis 7.0: each gets what it can read, as a replica, in a file, by DUMP.
-//! Redis and Valkey have a form each for hashes whose fields expire, and neither reads the other's.
+//! Redis 8 beside Valkey and Redis 7.0: each gets what it can read, as a replica, in a file, by
+//! DUMP. Redis and Valkey have a form each for hashes whose fields expire, and neither reads the
+//! other's.
 
 use kvasir_resp::value::Value;
 

@@ -1,6 +1,6 @@
-//! Replicas that went away over a whole snapshot, before they had said that they have it: as a rule
-//! they can't read its form. Such a replica asks again at once, for ever; after the second time it is
-//! told why instead, for a while.
+//! Replicas that went away over a whole snapshot, before they had said that they have it: as a
+//! rule they can't read its form. Such a replica asks again at once, for ever; after the second
+//! time it is told why instead, for a while.
 
 use std::sync::Mutex;
 
