@@ -164,8 +164,9 @@ needs `Type=notify`, `upstart` an `expect stop`; `auto` looks for either.",
         "yes",
         field!(crash_log_enabled),
         "\
-Whether a server that fails writes a report to its log, to be sent to those who
-can mend it. It holds no keys and no values.",
+Whether a server that fails, or that SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT
+ends, writes a report to its log, to be sent to those who can mend it. It holds
+no keys and no values, but what a register held.",
     ),
     Row::new(
         "oom-score-adj",

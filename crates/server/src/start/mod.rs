@@ -416,6 +416,7 @@ impl Start {
             let _ = tell.send(Ok((reactor.waker(), name)));
             // If the start fails elsewhere, the sender is dropped.
             let Ok(shared) = learn.recv() else { return Ok(()) };
+            kvasir_reactor::crash::own_stack();
             let mut worker = Worker::new(index, shared, commands::numbered(), reactor);
             for open in listeners.into_iter().flatten() {
                 worker.listen(open);
