@@ -59,6 +59,8 @@ pub struct Config {
     pub unixsocketperm: FileMode,
     /// Empty: that of the process.
     pub unixsocketgroup: Vec<u8>,
+    /// Empty: it stays who it is.
+    pub run_as_user: Vec<u8>,
     /// Seconds; 0: off.
     pub tcp_keepalive: u32,
     pub protected_mode: bool,

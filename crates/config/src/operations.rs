@@ -77,6 +77,19 @@ and zone by ISO 8601 (`iso8601`), or as milliseconds since 1970.",
     )
     .at_start(),
     Row::new(
+        "run-as-user",
+        Group::Process,
+        Kind::Text,
+        "",
+        field!(run_as_user),
+        "\
+Who the server becomes if root has started it, with that user's groups, by its
+name in /etc/passwd or its number: before it opens a file, or a port, so what it
+writes belongs to that user, and ports below 1024 need a capability. Without
+effect if another user has started it. Empty: it stays who it is.",
+    )
+    .at_start(),
+    Row::new(
         "daemonize",
         Group::Process,
         Kind::Bool,
