@@ -139,6 +139,7 @@ _kvasir_server() {
             --tls-session-cache-size
             --tls-session-cache-timeout
             --maxclients
+            --maxclients-reserved
             --timeout
             --proto-max-bulk-len
             --client-query-buffer-limit
@@ -229,6 +230,7 @@ _kvasir_server() {
             --log-timestamp-format
             --logfile
             --pidfile
+            --run-as-user
             --daemonize
             --shutdown-on-sigterm
             --shutdown-on-sigint

@@ -68,6 +68,8 @@ pub struct Config {
     pub memcached: memcached::MemcachedConfig,
     pub ring: ring::RingConfig,
     pub maxclients: u32,
+    /// Places beyond them, for those who have to come in all the same.
+    pub maxclients_reserved: u32,
     /// Seconds of silence after which a client is disconnected; 0: never.
     pub timeout: u32,
     /// Bytes.

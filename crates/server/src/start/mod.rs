@@ -258,12 +258,13 @@ pub fn claim_loaded(shared: &Shared, node: &Node) {
 
 /// How many files may have to be open, as far as clients are concerned.
 fn wanted_files(config: &Config) -> u64 {
-    u64::from(config.maxclients) + SPARE_DESCRIPTORS + RING_DESCRIPTORS * u64::from(config.ring.clients_max)
+    let clients = u64::from(config.maxclients) + u64::from(config.maxclients_reserved);
+    clients + SPARE_DESCRIPTORS + RING_DESCRIPTORS * u64::from(config.ring.clients_max)
 }
 
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
 fn limit_clients(config: &mut Config) {
-    let spare = SPARE_DESCRIPTORS;
+    let spare = SPARE_DESCRIPTORS + u64::from(config.maxclients_reserved);
     let wanted = u64::from(config.maxclients) + spare;
     let got = limits::raise_open_files(wanted_files(config));
     if got < wanted {

@@ -45,6 +45,7 @@ mod eviction;
 mod export;
 mod figures;
 mod going_back;
+mod gone;
 mod hanging_disk;
 mod harness;
 mod hot_keys;
