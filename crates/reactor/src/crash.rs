@@ -4,7 +4,7 @@
 //! The handlers take the place of the standard library's, which let a SIGSEGV that somebody has
 //! sent pass, once, and tell an overflow of the stack by SIGABRT. They run on the threads'
 //! alternate stacks, so that they run when the stack is full: of the standard library's size, or of
-//! [`STACK_SIZE`] where a thread has asked for that.
+//! `STACK_SIZE` where a thread has asked for that.
 //!
 //! # Safety
 //!
